@@ -7,10 +7,11 @@ use std::sync::Arc;
 use weftwork::config::{Origin, Setting, StorePlace};
 use weftwork::graph::CompiledGraph;
 use weftwork::models::ScriptedModel;
+use weftwork::runtime::Runtime;
 use weftwork::store::{RunRow, Store, StoreError, ThreadRow, invariants};
-use weftwork::types::run::{Durability, Multitask};
+use weftwork::types::run::{Durability, Multitask, RunOutcome};
 use weftwork::types::{Principal, ThreadId};
-use weftwork::{AgentDef, App, Config};
+use weftwork::{AgentDef, App, AppBuilder, Config};
 
 /// The default agent.
 pub(crate) const USUAL_AGENT: &str = "desk";
@@ -40,6 +41,12 @@ impl Found {
     /// The first run that has not ended.
     pub(crate) fn unfinished(&self) -> Option<&RunRow> {
         self.runs.iter().find(|run| !run.status.is_final())
+    }
+
+    /// Returns `true` if the last run stopped before or after a node, without a question.
+    pub(crate) fn stopped_at_node(&self) -> bool {
+        let outcome = self.runs.last().and_then(|run| run.outcome.as_ref());
+        matches!(outcome, Some(RunOutcome::Interrupted { interrupts, .. }) if interrupts.is_empty())
     }
 
     /// The agent that last ran on the thread, or the default one.
@@ -144,6 +151,24 @@ impl CommandContext {
             builder = builder.record(cassette);
         }
         Ok(Box::pin(builder.open()).await?)
+    }
+
+    /// Opens an app with all agents and the configured model.
+    pub(crate) async fn open_all(&self) -> Result<App, CliError> {
+        let builder = App::builder().config(self.config.clone()).default_model(default_model());
+        let builder = self.agents.iter().cloned().fold(builder, AppBuilder::agent_def);
+        Ok(Box::pin(builder.open()).await?)
+    }
+
+    /// Opens a runtime that hosts the graph of one agent, to follow its runs and to change the state
+    /// of its threads. The model of the agent is scripted and not called.
+    pub(crate) async fn reader(
+        &self,
+        agent: &str,
+        store: Arc<dyn Store>,
+    ) -> Result<Runtime, CliError> {
+        let (id, graph) = (self.agent(agent)?.id(), self.graph_of(agent)?);
+        Ok(Runtime::builder(store).graph(id, graph).open().await?)
     }
 
     /// Compiles an agent's graph with a scripted model, for inspection only.

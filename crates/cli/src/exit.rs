@@ -13,7 +13,7 @@ pub enum Exit {
     /// The command line, the configuration or the input is invalid, names something that does not
     /// exist, or conflicts with the stored data.
     Usage,
-    /// A run waits for an answer.
+    /// A run waits for an answer, or stopped before or after a node.
     Waiting,
     /// A run was cancelled.
     Cancelled,
@@ -31,7 +31,7 @@ Exit status:
   0    success
   1    a run failed or reached its limit, or a check found a problem
   2    invalid command line, configuration or input; unknown agent, model or thread; busy thread
-  3    a run waits for an answer: weft threads resume ID
+  3    a run waits for an answer, or stopped at a node: weft threads resume ID
   4    a run was cancelled
   5    not configured: a key, a model or its weights are missing or rejected
   6    the store cannot be used: locked, full, read-only, damaged or too new

@@ -8,7 +8,7 @@ use crate::terminal::{Answer, Terminal};
 use futures_util::StreamExt;
 use serde::Serialize;
 use weftwork::App;
-use weftwork::store::has_begun;
+use weftwork::store::{Store, has_begun};
 use weftwork::types::Principal;
 use weftwork::types::event::RunEvent;
 use weftwork::types::port::RunHandle;
@@ -24,15 +24,29 @@ pub(crate) enum View<'a> {
 
 /// The last line of JSON of a run.
 #[derive(Debug, Serialize)]
-struct Last<'a> {
+pub(crate) struct Last<'a> {
     r#type: &'static str,
     thread: &'a str,
     run: &'a str,
-    model: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     label: Option<&'a str>,
     #[serde(flatten)]
     outcome: &'a RunOutcome,
+}
+
+impl<'a> Last<'a> {
+    /// Creates the line for a run, its model, and the label of the model.
+    pub(crate) fn new(
+        run: &'a RunRef,
+        model: Option<String>,
+        label: Option<&'a str>,
+        outcome: &'a RunOutcome,
+    ) -> Self {
+        let (thread, run) = (run.thread.as_str(), run.run.as_str());
+        Self { r#type: "outcome", thread, run, model, label, outcome }
+    }
 }
 
 /// Shows a run until its end. Ctrl-C cancels the run; a second Ctrl-C exits the process at once,
@@ -94,25 +108,22 @@ impl View<'_> {
     fn end(&mut self, app: &App, run: &RunRef, outcome: &RunOutcome) -> Result<(), CliError> {
         match self {
             Self::Stream(answer) => answer.end_line(),
-            Self::Json(terminal) => terminal.line(json(&Last {
-                r#type: "outcome",
-                thread: run.thread.as_str(),
-                run: run.run.as_str(),
-                model: app.model().id(),
-                label: app.model().label.as_deref(),
-                outcome,
-            })?),
+            Self::Json(terminal) => {
+                let (model, label) = (app.model().id(), app.model().label.as_deref());
+                terminal.line(json(&Last::new(run, Some(model), label, outcome))?)
+            }
         }
     }
 }
 
-fn json(value: &impl Serialize) -> Result<String, CliError> {
+/// Formats a value as a line of JSON.
+pub(crate) fn json(value: &impl Serialize) -> Result<String, CliError> {
     serde_json::to_string(value).map_err(|error| CliError::Output(error.into()))
 }
 
 /// Prints how a run ended, unless it completed, and the command to continue.
 pub(crate) async fn tell_end(
-    app: &App,
+    store: &dyn Store,
     run: &RunRef,
     outcome: &RunOutcome,
     terminal: &Terminal,
@@ -120,7 +131,14 @@ pub(crate) async fn tell_end(
     let thread = &run.thread;
     match outcome {
         RunOutcome::Completed { .. } => Exit::Done,
-        RunOutcome::Interrupted { .. } => Exit::Waiting,
+        RunOutcome::Interrupted { interrupts, .. } => {
+            if interrupts.is_empty() {
+                terminal.note(format_args!(
+                    "stopped before or after a node; continue with: weft threads resume {thread}"
+                ));
+            }
+            Exit::Waiting
+        }
         RunOutcome::LimitReached { step_limit } => {
             terminal.note(format_args!(
                 "the run reached its limit of {step_limit} supersteps; continue with: weft threads resume {thread}"
@@ -128,7 +146,7 @@ pub(crate) async fn tell_end(
             Exit::Failed
         }
         RunOutcome::Cancelled { .. } => {
-            terminal.note(match left_nothing(app, run).await {
+            terminal.note(match left_nothing(store, run).await {
                 true => format!("cancelled before its input was applied to thread {thread}"),
                 false => format!("cancelled; continue with: weft threads resume {thread}"),
             });
@@ -136,7 +154,7 @@ pub(crate) async fn tell_end(
         }
         RunOutcome::Failed { fault } => {
             let exit = report(fault, terminal);
-            terminal.note(match left_nothing(app, run).await {
+            terminal.note(match left_nothing(store, run).await {
                 true => format!(
                     "the input was not applied to the thread; run again with other input, or retry with: weft runs requeue {}",
                     run.run
@@ -152,8 +170,8 @@ pub(crate) async fn tell_end(
 
 /// Returns `true` if a run has ended without applying its input to its thread, and `false` if not
 /// or if the store cannot be read.
-async fn left_nothing(app: &App, run: &RunRef) -> bool {
-    let (store, who) = (app.store().as_ref(), Principal::local());
+async fn left_nothing(store: &dyn Store, run: &RunRef) -> bool {
+    let who = Principal::local();
     let Ok(row) = store.run(&who, run).await else { return false };
     row.status.is_final() && row.brings() && has_begun(store, &who, run).await == Ok(false)
 }

@@ -49,18 +49,33 @@ pub(crate) struct Interrupts {
 
 impl Interrupts {
     pub(crate) fn listen() -> Result<Self, CliError> {
+        Self::listen_to(&[keyboard])
+    }
+
+    /// Listens for the request to terminate (SIGTERM) as well as for Ctrl-C.
+    pub(crate) fn listen_with_terminate() -> Result<Self, CliError> {
+        #[cfg(unix)]
+        return Self::listen_to(&[keyboard, terminate]);
+        #[cfg(not(unix))]
+        Self::listen()
+    }
+
+    fn listen_to(signals: &[fn() -> std::io::Result<Signal>]) -> Result<Self, CliError> {
         let failed = |error: std::io::Error| CliError::Input(error.to_string());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
         let runtime = runtime.map_err(failed)?;
-        let mut signal = {
+        let signals: Vec<Signal> = {
             let _inside = runtime.enter();
-            keyboard().map_err(failed)?
+            let opened = signals.iter().map(|open| open()).collect::<Result<_, _>>();
+            opened.map_err(failed)?
         };
         let (send, heard) = mpsc::unbounded_channel();
         let listen = move || {
-            runtime.block_on(async {
-                while signal.recv().await.is_some() && send.send(()).is_ok() {}
+            let all = signals.into_iter().map(|mut signal| {
+                let send = send.clone();
+                async move { while signal.recv().await.is_some() && send.send(()).is_ok() {} }
             });
+            runtime.block_on(futures_util::future::join_all(all));
         };
         let thread = std::thread::Builder::new().name("weft-signals".to_owned());
         thread.spawn(listen).map_err(failed)?;
@@ -75,11 +90,21 @@ impl Interrupts {
 }
 
 #[cfg(unix)]
-fn keyboard() -> std::io::Result<tokio::signal::unix::Signal> {
+use tokio::signal::unix::Signal;
+#[cfg(windows)]
+use tokio::signal::windows::CtrlC as Signal;
+
+#[cfg(unix)]
+fn keyboard() -> std::io::Result<Signal> {
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())
 }
 
+#[cfg(unix)]
+fn terminate() -> std::io::Result<Signal> {
+    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+}
+
 #[cfg(windows)]
-fn keyboard() -> std::io::Result<tokio::signal::windows::CtrlC> {
+fn keyboard() -> std::io::Result<Signal> {
     tokio::signal::windows::ctrl_c()
 }

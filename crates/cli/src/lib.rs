@@ -26,6 +26,8 @@ mod exit;
 mod follow;
 mod input;
 mod pages;
+mod position;
+mod snapshot;
 mod terminal;
 
 pub use args::Cli;

@@ -154,8 +154,10 @@ pub enum RuntimeError {
         /// The id.
         id: String,
     },
-    /// The thread belongs to another graph.
-    #[error("thread `{thread}` belongs to graph `{found}`, not to `{asked}`; use another thread")]
+    /// The graph cannot read the thread, which another graph left.
+    #[error(
+        "graph `{asked}` cannot continue thread `{thread}` of graph `{found}`: {reason}; use another thread"
+    )]
     OtherGraph {
         /// The thread.
         thread: String,
@@ -163,6 +165,8 @@ pub enum RuntimeError {
         found: String,
         /// The graph that was asked for.
         asked: String,
+        /// What the graph cannot read.
+        reason: String,
     },
     /// There is nothing to continue.
     #[error("thread `{thread}` has nothing to continue; give it input")]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork_types::canonical;
 use weftwork_types::code::Fault;
-use weftwork_types::event::AiEvent;
+use weftwork_types::event::{AiEvent, ToolCallPart};
 use weftwork_types::message::Message;
 use weftwork_types::port::{
     Attempts, CallContext, CallKey, CallKind, CallResult, Intent, JournalError, Opened,
@@ -49,6 +49,16 @@ pub struct ModelCaller {
     policy: RetryPolicy,
 }
 
+/// The model of a single run, as a dependency of the run: it answers the calls that the graph makes
+/// to another model.
+#[derive(Debug, Clone)]
+pub struct RunModel {
+    /// Id of the model that is replaced, `provider:model`. Calls to other models are not changed.
+    pub instead_of: String,
+    /// The model of the run.
+    pub model: Arc<dyn ChatModel>,
+}
+
 impl ModelCaller {
     /// Creates a caller with the given retry policy.
     #[must_use]
@@ -56,7 +66,8 @@ impl ModelCaller {
         Self { policy }
     }
 
-    /// Calls a model, or returns the recorded answer of an earlier identical call.
+    /// Calls a model, or returns the recorded answer of an earlier identical call. A [`RunModel`]
+    /// among the dependencies of the run is called instead of the model that it replaces.
     ///
     /// Every attempt reserves its estimated tokens from the budget, and settles with what it used.
     /// Every attempt, failed or not, produces a usage fact: the ledger records it, and an event
@@ -80,6 +91,9 @@ impl ModelCaller {
         ctx: &CallContext,
     ) -> Result<ChatResponse, CallError> {
         let mut tried = Tried::default();
+        let chosen = ctx.dependencies.get::<RunModel>();
+        let chosen = chosen.as_ref().filter(|chosen| chosen.instead_of == model.info().id());
+        let model = chosen.map_or(model, |chosen| chosen.model.as_ref());
         let outcome = self.find_or_make(model, request, ctx, &mut tried).await;
         outcome.map_err(|error| CallError {
             error: Box::new(error),
@@ -192,6 +206,12 @@ async fn reuse(name: &str, value: &Value, ctx: &CallContext) -> Result<ChatRespo
     let delta = message.joined_text();
     if !delta.is_empty() {
         ctx.emit.emit_of(&message.id, AiEvent::TextDelta { delta });
+    }
+    for (index, call) in message.tool_calls().enumerate() {
+        let (tool_call_id, tool_name) = (call.id.clone(), call.name.clone());
+        let (call, delta) =
+            (ToolCallPart { tool_call_id, tool_name, index }, call.args.to_string());
+        ctx.emit.emit_of(&message.id, AiEvent::ToolCallDelta { call, delta });
     }
     book(&record.usage, ctx).await;
     Ok(record.response)

@@ -21,7 +21,7 @@ pub mod scripted;
 pub mod secret;
 mod words;
 
-pub use call::{ChatResponse, ModelCaller};
+pub use call::{ChatResponse, ModelCaller, RunModel};
 pub use chat::{
     ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo, ToolChoice,
 };

@@ -19,6 +19,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("within.sql"),
     include_str!("metadata.sql"),
     include_str!("effects.sql"),
+    include_str!("ends.sql"),
 ];
 
 /// The newest format that this program supports.

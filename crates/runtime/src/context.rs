@@ -3,6 +3,7 @@
 use crate::dependencies::MakeDependencies;
 use crate::shutdown::Shutdown;
 use crate::stored::{Recent, StoreCheckpointer};
+use crate::timers::Timers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -31,6 +32,8 @@ pub(crate) struct WorkerContext {
     pub(crate) local: Local,
     /// Threads that ran here recently.
     pub(crate) recent: Arc<Recent>,
+    /// Times at which threads are due to resume.
+    pub(crate) timers: Arc<Timers>,
     /// Shutdown state of the process.
     pub(crate) shutdown: Arc<Shutdown>,
 }

@@ -14,7 +14,7 @@ use weftwork_types::event::{AiEvent, Piece, Position, RunEvent};
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunOutcome, RunRef, RunStatus};
-use weftwork_types::{BoxStream, InterruptId, Principal};
+use weftwork_types::{BoxStream, CheckpointId, InterruptId, Principal};
 
 /// Interval between two reads of the store.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -108,7 +108,9 @@ impl Follow {
             let row = self.context.store.run(&self.who, &self.at).await?;
             match row.outcome {
                 Some(RunOutcome::Completed { .. }) => {
-                    return Ok(RunOutcome::Completed { output: self.output().await? });
+                    return Ok(RunOutcome::Completed {
+                        output: self.output(row.last_checkpoint).await?,
+                    });
                 }
                 Some(RunOutcome::Interrupted { interrupts, .. }) if !interrupts.is_empty() => {
                     let questions = self.questions(&interrupts).await?;
@@ -128,16 +130,26 @@ impl Follow {
         Ok(ids.iter().filter_map(|id| asked.remove(id)).collect())
     }
 
-    /// Returns the state of the thread, which is not stored a second time with the outcome. Returns
-    /// null if a later run exists: the state at the end of this run is not available then.
-    async fn output(&self) -> Result<serde_json::Value, RuntimeError> {
+    /// Returns the state of the thread at the end of the run, which is not stored a second time with
+    /// the outcome. Returns null if this checkpoint no longer exists, or if it is not known, because
+    /// the run ended in an older format, and a later run exists.
+    async fn output(
+        &self,
+        checkpoint: Option<CheckpointId>,
+    ) -> Result<serde_json::Value, RuntimeError> {
         let (store, thread) = (&self.context.store, &self.at.thread);
         let runs = store.runs(&self.who, thread).await?;
-        if runs.last().is_none_or(|last| last.new.at != self.at) {
+        let is_last = runs.last().is_some_and(|last| last.new.at == self.at);
+        if checkpoint.is_none() && !is_last {
             return Ok(serde_json::Value::Null);
         }
-        let (context, at) = (self.context.looking(&self.who), StateQuery::thread(thread.as_str()));
-        Ok(self.graph.state(&context, &at, false).await?.values)
+        let checkpoint = checkpoint.filter(|_| !is_last);
+        let at = StateQuery { checkpoint, ..StateQuery::thread(thread.as_str()) };
+        match self.graph.state(&self.context.looking(&self.who), &at, false).await {
+            Ok(state) => Ok(state.values),
+            Err(RuntimeError::UnknownCheckpoint { .. }) => Ok(serde_json::Value::Null),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -1,8 +1,9 @@
-//! Copies of threads up to a checkpoint.
+//! Copies of threads: up to a checkpoint, or with all that continues them.
 
 use std::collections::BTreeSet;
 use weftwork_graph::RuntimeError;
 use weftwork_store::{Store, StoreError, ThreadExport, ThreadRow, invariants};
+use weftwork_types::run::RunRef;
 use weftwork_types::{CheckpointId, Principal, ThreadId, Timestamp};
 
 /// Creates the thread `to` with the checkpoints of another thread up to `at`, or up to its newest
@@ -30,11 +31,7 @@ pub async fn fork_thread(
     if let (Some(run), None) = (unfinished, at) {
         return Err(invariants::busy(&run.row.new.at).into());
     }
-    match store.thread(who, to).await {
-        Ok(_) => return Err(invariants::thread_exists(to).into()),
-        Err(StoreError::NotFound { .. }) => {}
-        Err(error) => return Err(error.into()),
-    }
+    check_free(store, who, to).await?;
     let nothing = || RuntimeError::NothingToContinue { thread: from.to_string() };
     let last = at.or(whole.thread.head).ok_or_else(nothing)?;
     if !whole.kept.checkpoints.iter().any(|row| row.ns.is_empty() && row.id == last) {
@@ -42,6 +39,52 @@ pub async fn fork_thread(
         return Err(RuntimeError::UnknownCheckpoint { thread, ns, checkpoint: last });
     }
     Ok(store.import_thread(who, copy(whole, last, to, now)).await?)
+}
+
+/// Creates a thread with everything that continues another one: its checkpoints, the finished tasks
+/// of its open superstep, its questions with their answers, the time at which it wakes, and its last
+/// run with its log, under the id given in `to`. The recorded calls of the thread belong to this
+/// run. Usage records stay with the runs that were paid for. Later changes of one thread do not
+/// affect the other. The copy is written in one transaction.
+///
+/// # Errors
+/// [`RuntimeError::Store`] with `NotFound` if the thread does not exist, with `Busy` if it has an
+/// unfinished run, with `Conflict` if the new thread exists; [`RuntimeError::NothingToContinue`] if
+/// the thread has no run. Nothing was stored.
+pub async fn copy_thread(
+    store: &dyn Store,
+    who: &Principal,
+    from: &ThreadId,
+    to: &RunRef,
+    now: Timestamp,
+) -> Result<(), RuntimeError> {
+    let whole = store.export_thread(who, from).await?;
+    if let Some(run) = whole.runs.iter().find(|run| !run.row.status.is_final()) {
+        return Err(invariants::busy(&run.row.new.at).into());
+    }
+    check_free(store, who, &to.thread).await?;
+    let nothing = || RuntimeError::NothingToContinue { thread: from.to_string() };
+    let ThreadExport { thread, mut runs, mut interrupts, calls, kept, .. } = whole;
+    let mut last = runs.pop().ok_or_else(nothing)?;
+    for asked in interrupts.iter_mut().filter(|asked| asked.run == last.row.new.at.run) {
+        asked.run = to.run.clone();
+    }
+    last.row.new.at = to.clone();
+    last.row.new.options.idempotency_key = None;
+    last.row.new.options.roll_back = None;
+    (last.row.answers, last.row.rolled_back_by) = (None, None);
+    let thread = ThreadRow { id: to.thread.clone(), created_at: now, updated_at: now, ..thread };
+    let (runs, usage) = (vec![last], Vec::new());
+    let copied = ThreadExport { thread, runs, interrupts, calls, kept, usage };
+    Ok(store.import_thread(who, copied).await?)
+}
+
+async fn check_free(store: &dyn Store, who: &Principal, to: &ThreadId) -> Result<(), RuntimeError> {
+    match store.thread(who, to).await {
+        Ok(_) => Err(invariants::thread_exists(to).into()),
+        Err(StoreError::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The thread up to a checkpoint, whose superstep has not started. Ids sort by age, over all graphs

@@ -11,6 +11,8 @@ enum Stage {
     Draining,
     /// Runs stop at once.
     Cutting,
+    /// No run is active; followers end.
+    Closed,
 }
 
 /// Shutdown state of a process, observed by all its runs.
@@ -41,7 +43,17 @@ impl Shutdown {
     /// Stops runs at once.
     pub(crate) fn cut(&self) {
         self.drains.store(true, Ordering::Release);
-        self.stage.send_replace(Stage::Cutting);
+        self.stage.send_modify(|stage| *stage = (*stage).max(Stage::Cutting));
+    }
+
+    /// Ends the followers of runs.
+    pub(crate) fn close(&self) {
+        self.stage.send_replace(Stage::Closed);
+    }
+
+    /// Waits until followers must end. Cancel safe.
+    pub(crate) async fn closed(&self) {
+        self.reached(Stage::Closed).await;
     }
 
     /// Returns `true` if the process is shutting down.
@@ -51,8 +63,12 @@ impl Shutdown {
 
     /// Waits until runs must stop at once. Cancel safe.
     pub(crate) async fn cuts(&self) {
+        self.reached(Stage::Cutting).await;
+    }
+
+    async fn reached(&self, reached: Stage) {
         let mut stage = self.stage.subscribe();
         // Fails only without a sender, and we are one.
-        stage.wait_for(|stage| *stage == Stage::Cutting).await.map(drop).unwrap_or_default();
+        stage.wait_for(|stage| *stage >= reached).await.map(drop).unwrap_or_default();
     }
 }

@@ -2,25 +2,29 @@
 
 mod metadata;
 
-use crate::fork::fork_thread;
-use crate::modes::{Followed, Frame, FrameContent, StreamOptions, Subgraphs, frames};
+use crate::fork::{copy_thread, fork_thread};
+use crate::origin::Origins;
 use crate::runtime::Runtime;
 use crate::view::ThreadView;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::FutureExt;
 use serde_json::{Map, Value as Json};
 use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use weftwork_graph::run_loop::{Config, HistoryFilter, Modes, Snapshot, StreamItem};
 use weftwork_graph::{CompiledGraph, IntoInput, RuntimeError, State, StateSpec};
-use weftwork_store::{StoreError, open_questions};
+use weftwork_store::{RunRow, StoreError, open_questions};
 use weftwork_types::caller::Caller;
 use weftwork_types::event::Position;
-use weftwork_types::interrupt::Interrupt;
+use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{
-    Answers, Durability, Multitask, ReuseFrom, RunInput, RunOptions, RunOutcome, RunRef,
-    RunRequest, Stops, Within,
+    Answers, CancelAction, Durability, Multitask, ReuseFrom, RunInput, RunOptions, RunOutcome,
+    RunRef, RunRequest, Stops, Within,
 };
-use weftwork_types::{BoxFuture, BoxStream, CheckpointId, Principal, ThreadId};
+use weftwork_types::{BoxFuture, CheckpointId, Principal, RunId, ThreadId};
+
+/// Interval between two looks for the run that continues a thread after a timer.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A thread of a hosted graph. It need not exist: its first run creates it. Cloning is cheap.
 #[derive(Debug, Clone)]
@@ -116,10 +120,13 @@ impl Thread {
     /// # Errors
     /// As [`Runtime::state`].
     pub async fn state(&self) -> Result<Snapshot, RuntimeError> {
-        match self.at {
-            Some(checkpoint) => self.runtime.state_at(&self.who, &self.id, checkpoint).await,
-            None => self.runtime.state(&self.who, &self.id).await,
-        }
+        let mut state = match self.at {
+            Some(checkpoint) => self.runtime.state_at(&self.who, &self.id, checkpoint).await?,
+            None => self.runtime.state(&self.who, &self.id).await?,
+        };
+        let origins = Origins::of(self.runtime.context(), &self.who, &self.id).await?;
+        origins.add(std::slice::from_mut(&mut state)).await?;
+        Ok(state)
     }
 
     /// A view of the thread, for the states and histories of subgraphs too.
@@ -149,6 +156,30 @@ impl Thread {
     /// [`RuntimeError::Store`].
     pub async fn questions(&self) -> Result<Vec<Interrupt>, RuntimeError> {
         Ok(open_questions(self.runtime.store().interrupts(&self.who, &self.id).await?))
+    }
+
+    /// Returns the runs of the thread, oldest first; those that were rolled back only if asked for.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`] with `NotFound` if the thread does not exist.
+    pub async fn runs(&self, rolled_back: RolledBack) -> Result<Vec<RunRow>, RuntimeError> {
+        let mut runs = self.runtime.store().runs(&self.who, &self.id).await?;
+        let shown = |row: &RunRow| row.rolled_back_by.is_none();
+        runs.retain(|row| rolled_back == RolledBack::Included || shown(row));
+        Ok(runs)
+    }
+
+    /// Cancels a run of the thread, and returns the run that takes the thread back if the work of
+    /// the cancelled one is to be rolled back; see [`Runtime::cancel_run`].
+    ///
+    /// # Errors
+    /// As [`Runtime::cancel_run`].
+    pub async fn cancel_run(
+        &self,
+        run: &RunRef,
+        action: CancelAction,
+    ) -> Result<Option<RunHandle>, RuntimeError> {
+        self.runtime.cancel_run(&self.who, run, action).await
     }
 
     /// Cancels the runs of the thread that have not ended, and returns how many there were.
@@ -183,6 +214,21 @@ impl Thread {
         Ok(Self { id, at: None, ..self.clone() })
     }
 
+    /// Creates a thread with everything that continues this one: its state and history, the finished
+    /// tasks of its open superstep, its questions with their answers, the time at which it wakes, and
+    /// its last run with its log and the recorded calls, under a new run id. See [`copy_thread`].
+    ///
+    /// # Errors
+    /// As [`copy_thread`], and [`RuntimeError::InvalidId`] if `to` is not a valid id.
+    pub async fn copy(&self, to: impl AsRef<str>) -> Result<Self, RuntimeError> {
+        let id = ThreadId::new(to)?;
+        let clock = self.runtime.clock();
+        let run = RunId::from_uuid(uuid::Uuid::from_u128(clock.unique()));
+        let to = RunRef { thread: id.clone(), run };
+        copy_thread(self.runtime.store().as_ref(), &self.who, &self.id, &to, clock.now()).await?;
+        Ok(Self { id, at: None, ..self.clone() })
+    }
+
     /// Watches a run of the thread from a position; see [`Runtime::watch`].
     ///
     /// # Errors
@@ -191,11 +237,56 @@ impl Thread {
         self.runtime.watch(&self.who, run, after).await
     }
 
+    /// Waits for the end of a run, in whichever process it is executed. If the run ended only
+    /// because its timers have not expired, waits for the run that continues it, and so on; returns
+    /// the last of these runs.
+    ///
+    /// A run that waits for timers is returned if another run with input of its own followed it.
+    ///
+    /// # Errors
+    /// As [`watch`](Self::watch).
+    pub async fn wait_through(&self, run: &RunRef) -> Result<EndedRun, RuntimeError> {
+        let mut run = run.clone();
+        loop {
+            let ended = self.end(self.watch(&run, Position::END).await?).await;
+            if !ended.waits_for_time() {
+                return Ok(ended);
+            }
+            let next = self.run_after(&run).await?;
+            if next.new.input != RunInput::Continue {
+                return Ok(ended);
+            }
+            run = next.new.at;
+        }
+    }
+
+    /// Waits for the run that follows a run, and returns it.
+    async fn run_after(&self, run: &RunRef) -> Result<RunRow, RuntimeError> {
+        loop {
+            let runs = self.runtime.store().runs(&self.who, &run.thread).await?;
+            let next = runs.into_iter().skip_while(|row| row.new.at != *run).nth(1);
+            if let Some(next) = next {
+                return Ok(next);
+            }
+            self.runtime.clock().sleep(LOOK_EVERY).await;
+        }
+    }
+
     async fn end(&self, handle: RunHandle) -> EndedRun {
         let RunHandle { run, events, outcome } = handle;
         drop(events);
         EndedRun { run, outcome: outcome.await, graph: self.compiled.clone() }
     }
+}
+
+/// Selection of runs by their rollback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RolledBack {
+    /// Runs that were rolled back are left out.
+    #[default]
+    Omitted,
+    /// All runs.
+    Included,
 }
 
 /// A run of a thread that is not yet requested. Await it for its end, [`stream`](Self::stream) its
@@ -327,30 +418,25 @@ impl ThreadRun {
     /// [`RuntimeError`] when the run was not accepted; nothing was stored.
     pub async fn begin(self) -> Result<RunHandle, RuntimeError> {
         let (runtime, request) = self.request()?;
-        runtime.accepted(request).await
+        runtime.accepted(request, None).await
     }
 
-    /// Requests the run and streams its events in these modes, those of subgraphs too. Dropping the
-    /// stream does not stop the run.
+    /// Requests the run and streams its events in these modes. Dropping the stream does not stop
+    /// the run.
     ///
-    /// The events are the frames of [`Runtime::stream`]: they arrive when their superstep is
-    /// committed, whichever process executes the run.
+    /// The events are those of this process, and are sent before their superstep is committed. A run
+    /// that another process executes has none, and only its end is reported. Events of a superstep
+    /// are sent again if the run is repeated because its store could not be read.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
     pub async fn stream(self, modes: Modes) -> Result<ThreadStream, RuntimeError> {
         let thread = self.thread.clone();
         let (runtime, request) = self.request()?;
-        let options = request.options.clone();
-        let RunHandle { run, events, outcome } = runtime.accepted(request).await?;
-        let (graph, who) = (thread.compiled.clone(), thread.who.clone());
-        let followed = Followed { graph, who, run: run.clone(), options, events };
-        let subgraphs = Subgraphs::Include;
-        let selected = StreamOptions { modes, subgraphs, ..StreamOptions::default() };
-        let frames = frames(&runtime, followed, selected);
-        let events = Box::pin(futures_util::stream::empty());
-        let handle = RunHandle { run: run.clone(), events, outcome };
-        Ok(ThreadStream { run, frames, end: async move { thread.end(handle).await }.boxed() })
+        let (sender, items) = unbounded_channel();
+        let handle = runtime.accepted(request, Some((modes, sender))).await?;
+        let run = handle.run.clone();
+        Ok(ThreadStream { run, items, end: async move { thread.end(handle).await }.boxed() })
     }
 
     fn request(self) -> Result<(Runtime, RunRequest), RuntimeError> {
@@ -419,6 +505,15 @@ impl EndedRun {
         self.outcome.questions()
     }
 
+    /// Returns `true` if the run ended only because it waits for a time: all its questions are
+    /// timers. The thread continues by itself.
+    #[must_use]
+    pub fn waits_for_time(&self) -> bool {
+        let questions = self.questions();
+        let timer = |question: &Interrupt| matches!(question.ask, Ask::Timer { .. });
+        !questions.is_empty() && questions.iter().all(timer)
+    }
+
     /// Output of a run that completed, as JSON.
     ///
     /// # Errors
@@ -453,7 +548,7 @@ impl EndedRun {
 /// Events of a run in stream modes, and its end.
 pub struct ThreadStream {
     run: RunRef,
-    frames: BoxStream<'static, Result<Frame, RuntimeError>>,
+    items: UnboundedReceiver<StreamItem>,
     end: BoxFuture<'static, EndedRun>,
 }
 
@@ -470,33 +565,12 @@ impl ThreadStream {
         &self.run
     }
 
-    /// The next event; `None` after the last one. Frames that are dropped are left out, and an
-    /// error ends the stream; [`next_frame`](Self::next_frame) has both.
+    /// The next event; `None` after the last one.
     ///
     /// # Cancel safety
     /// No event is lost.
     pub async fn next(&mut self) -> Option<StreamItem> {
-        loop {
-            match self.next_frame().await? {
-                Ok(Frame { content: FrameContent::Item(item), .. }) => return Some(item),
-                Ok(dropped) => tracing::warn!(?dropped, run = %self.run.run, "frames are missing"),
-                Err(error) => {
-                    tracing::warn!(%error, run = %self.run.run, "cannot stream the run");
-                    return None;
-                }
-            }
-        }
-    }
-
-    /// The next frame, with its position; `None` after the last one.
-    ///
-    /// # Errors
-    /// An error of the store ends the stream.
-    ///
-    /// # Cancel safety
-    /// No frame is lost.
-    pub async fn next_frame(&mut self) -> Option<Result<Frame, RuntimeError>> {
-        self.frames.next().await
+        self.items.recv().await
     }
 
     /// Waits for the end of the run. Events that were not read are dropped.

@@ -1,5 +1,6 @@
 //! Views of threads: their states and histories, also those of their subgraphs.
 
+use crate::origin::{self, Origins};
 use crate::runtime::Runtime;
 use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateQuery};
 use weftwork_graph::{CompiledGraph, RuntimeError};
@@ -57,7 +58,14 @@ impl ThreadView {
     /// [`RuntimeError::Engine`] if a checkpoint does not fit the graph, or the error of the store.
     pub async fn state(&self) -> Result<Snapshot, RuntimeError> {
         let host = self.runtime.looking(&self.who);
-        self.graph.state(&host, &self.at, self.subgraphs).await
+        let mut state = self.graph.state(&host, &self.at, self.subgraphs).await?;
+        self.origins().await?.add(std::slice::from_mut(&mut state)).await?;
+        Ok(state)
+    }
+
+    async fn origins(&self) -> Result<Origins<'_>, RuntimeError> {
+        let thread = ThreadId::new(&*self.at.thread)?;
+        Origins::of(self.runtime.context(), &self.who, &thread).await
     }
 
     /// Returns the checkpoints that match the filter, on all branches, newest first.
@@ -66,6 +74,11 @@ impl ThreadView {
     /// As [`state`](Self::state).
     pub async fn history(&self, filter: &HistoryFilter) -> Result<Vec<Snapshot>, RuntimeError> {
         let host = self.runtime.looking(&self.who);
-        self.graph.history_of(&host, &self.at, filter).await
+        let origins = self.origins().await?;
+        let mut found =
+            self.graph.history_of(&host, &self.at, &origin::without_runs(filter)).await?;
+        origins.select(filter, &mut found);
+        origins.add(&mut found).await?;
+        Ok(found)
     }
 }

@@ -37,6 +37,7 @@ const MIGRATIONS: &[Migration] = &[
     by(include_str!("within.sql")),
     by(include_str!("metadata.sql")),
     by(include_str!("effects.sql")),
+    by(include_str!("ends.sql")),
 ];
 
 /// The newest format that this program supports.

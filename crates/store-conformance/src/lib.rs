@@ -26,6 +26,7 @@ mod claims;
 mod commits;
 mod dump;
 mod effects;
+mod ends;
 mod fixture;
 mod interrupts;
 pub mod item_store;
@@ -137,6 +138,12 @@ cases! { $
     multitask::a_run_that_nobody_began_is_taken_back_as_well,
     multitask::a_queued_run_follows_one_that_asks,
     multitask::a_queue_moves_with_its_thread,
+    ends::a_run_that_ended_has_its_last_checkpoint,
+    ends::a_run_names_the_run_that_asked,
+    ends::a_run_is_created_with_its_claim,
+    ends::runs_that_are_rolled_back_are_marked,
+    ends::a_run_that_ended_is_rolled_back,
+    ends::a_run_behind_others_has_nothing_to_roll_back,
     commits::events_are_gapless_and_in_order,
     commits::each_run_numbers_its_own_events,
     commits::the_head_is_what_was_kept_last,

@@ -25,12 +25,33 @@ pub fn may_wait(new: &NewRun) -> bool {
 
 /// Returns the base of a run that rolls back earlier ones, given the oldest of these and the newest
 /// checkpoint of the thread. If the oldest one was not claimed yet, its base is the newest
-/// checkpoint.
+/// checkpoint. The runs from the oldest one on are rolled back if there is a base.
 #[must_use]
 pub fn base_after(new: &NewRun, oldest: &RunRow, newest: Option<CheckpointId>) -> Option<Base> {
     let takes_back = new.options.multitask == Multitask::Rollback && new.options.at.is_none();
     let base = oldest.base.or((oldest.fence == 0).then(|| newest.into()));
     base.filter(|_| takes_back)
+}
+
+/// Accepts the oldest of the runs that a new run rolls back: the one that its options name, or the
+/// oldest unfinished one. A run that waits behind others has no state to return to.
+///
+/// # Errors
+/// Returns [`StoreError::NotFound`] if the named run is not on the thread, [`StoreError::Busy`] if
+/// it waits behind `open`.
+pub fn oldest_rolled_back<'a>(
+    new: &NewRun,
+    named: Option<&'a RunRow>,
+    open: Option<&'a RunRow>,
+) -> Result<Option<&'a RunRow>> {
+    let Some(run) = &new.options.roll_back else { return Ok(open) };
+    let named = named.ok_or_else(|| missing("run", run))?;
+    match open {
+        Some(open) if named.status == RunStatus::Queued && open.new.at != named.new.at => {
+            Err(busy(&open.new.at))
+        }
+        _ => Ok(Some(named)),
+    }
 }
 
 /// The stored fields of a run against which a claim is checked.

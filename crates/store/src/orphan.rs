@@ -35,7 +35,7 @@ pub async fn cancel_orphan(
     (worker, now): (&WorkerId, Timestamp),
 ) -> Result<()> {
     let row = store.run(who, at).await?;
-    if row.fence == 0 && row.clears() {
+    if row.fence == 0 && row.takes_back() {
         // A claim would roll back the content of the thread.
         let runs = store.runs(who, &at.thread).await?;
         let first = runs.into_iter().find(|run| !run.status.is_final());

@@ -10,7 +10,7 @@ use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::CallRecord;
 use weftwork_types::run::{Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunStatus};
 use weftwork_types::usage::UsageFact;
-use weftwork_types::{CheckpointId, ThreadId, Timestamp, WorkerId};
+use weftwork_types::{CheckpointId, RunId, ThreadId, Timestamp, WorkerId};
 
 /// A thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -76,6 +76,16 @@ pub struct RunRow {
     /// first of them, and starts there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
+    /// Newest checkpoint of the root graph at the end of the run. `None` for a run that has not
+    /// ended, whose thread had no checkpoint then, or that ended in an older format.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_checkpoint: Option<CheckpointId>,
+    /// Run that asked the questions which this run answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answers: Option<RunId>,
+    /// Run that rolls this one back. Its work is on a branch that the thread left, or is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rolled_back_by: Option<RunId>,
 }
 
 /// The position of a thread before a run.
@@ -128,6 +138,31 @@ impl From<Option<CheckpointId>> for Base {
 }
 
 impl RunRow {
+    /// Creates the row of an accepted run that no worker has claimed.
+    #[must_use]
+    pub fn accepted(new: NewRun, status: RunStatus) -> Self {
+        Self {
+            new,
+            status,
+            worker: None,
+            fence: 0,
+            outcome: None,
+            ended_at: None,
+            cancel_requested: false,
+            base: None,
+            last_checkpoint: None,
+            answers: None,
+            rolled_back_by: None,
+        }
+    }
+
+    /// Returns `true` if the run takes its thread back to an earlier state when it starts. A run
+    /// that was cancelled before it started takes nothing back.
+    #[must_use]
+    pub fn takes_back(&self) -> bool {
+        self.rolls_back() && self.base.is_some() && !self.cancel_requested
+    }
+
     /// Returns `true` if the run removes everything from its thread when it starts. A run that was
     /// cancelled before it started removes nothing.
     #[must_use]
@@ -180,7 +215,7 @@ pub struct InterruptRow {
     /// The question.
     pub interrupt: Interrupt,
     /// Run that ended at the question.
-    pub run: weftwork_types::RunId,
+    pub run: RunId,
     /// First answer. It is never replaced.
     pub answer: Option<Answer>,
     /// `true` if the question is void, because its superstep was left without an answer.

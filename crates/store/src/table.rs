@@ -173,7 +173,8 @@ pub trait WriteRuns: Send + Sync {
     /// If the thread has unfinished runs, a run that [may wait](crate::invariants::may_wait) is
     /// [queued](weftwork_types::run::RunStatus::Queued), and does not change the thread before it
     /// is claimed. Cancellation of the earlier runs is requested if the strategy of the run
-    /// requires it.
+    /// requires it. Runs that it rolls back are [marked](RunRow::rolled_back_by); the mark is
+    /// removed if the run is cancelled before it starts.
     ///
     /// # Errors
     /// Returns [`StoreError::Busy`] if the thread has an unfinished run and the new run may not
@@ -186,6 +187,20 @@ pub trait WriteRuns: Send + Sync {
         run: NewRun,
         answers: BTreeMap<InterruptId, Answer>,
     ) -> BoxFuture<'a, Result<RunRow>>;
+
+    /// Creates a run as [`create_run`](Self::create_run) does, and claims it for a worker in the
+    /// same transaction, at the run's creation time. There is no claim if the run has to wait, or is
+    /// that of an earlier request.
+    ///
+    /// # Errors
+    /// Same as [`create_run`](Self::create_run).
+    fn create_claimed<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: NewRun,
+        answers: BTreeMap<InterruptId, Answer>,
+        worker: &'a WorkerId,
+    ) -> BoxFuture<'a, Result<(RunRow, Option<Claim>)>>;
 
     /// Claims a pending run, a queued run if all earlier ones have ended, or a running run whose
     /// worker is dead at `now`. The fence increases. A worker that was never registered, or has

@@ -7,6 +7,7 @@ pub use input::{Answers, RunCommand, RunInput, Target};
 use crate::caller::Caller;
 use crate::code::Fault;
 use crate::interrupt::Interrupt;
+use crate::port::Limits;
 use crate::{CheckpointId, InterruptId, Principal, RunId, ThreadId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -54,6 +55,11 @@ pub struct RunOptions {
     /// Behaviour if the thread has an unfinished run.
     #[serde(default, skip_serializing_if = "Multitask::is_reject")]
     pub multitask: Multitask,
+    /// Run of the thread that this run rolls back, with all later ones: they are cancelled if they
+    /// have not ended, and this run starts from the state before them. Requires
+    /// [`Multitask::Rollback`], which otherwise rolls back the unfinished runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roll_back: Option<RunId>,
     /// Model that the graph was opened with, as requested (`provider:model`), so that a later run
     /// on the thread can open the same one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,6 +77,13 @@ pub struct RunOptions {
     /// the graph.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
+    /// Model that answers the calls of this run instead of the one that the graph was opened with
+    /// (`provider:model`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_model: Option<String>,
+    /// Limits of the calls of this run, in addition to those of the runtime.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Limits>,
     /// Value that nodes read besides the state.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub context: Value,
@@ -87,10 +100,18 @@ pub struct RunOptions {
 
 impl RunOptions {
     /// Options of a run that continues the thread of one with these options: without what held for
-    /// that run alone, its checkpoint, its idempotency key and its deadline.
+    /// that run alone, its checkpoint, its idempotency key, the run that it rolls back and its
+    /// deadline.
     #[must_use]
     pub fn for_continuation(self) -> Self {
-        Self { at: None, within: None, idempotency_key: None, deadline: None, ..self }
+        Self {
+            at: None,
+            within: None,
+            idempotency_key: None,
+            roll_back: None,
+            deadline: None,
+            ..self
+        }
     }
 }
 
@@ -214,6 +235,19 @@ impl Multitask {
     pub fn cancels(self) -> bool {
         matches!(self, Self::Interrupt | Self::Rollback)
     }
+}
+
+/// The effect of a cancellation on the work of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelAction {
+    /// The run stops. Its committed supersteps stay.
+    #[default]
+    Interrupt,
+    /// The run stops, and the thread returns to its state before the run. Runs that were accepted
+    /// after it are rolled back with it, because they continue from its state. Runs that have ended
+    /// are rolled back too. Rolled back runs stay in the store and are marked.
+    Rollback,
 }
 
 /// The branches from which a run reuses recorded calls.

@@ -1,98 +1,28 @@
 //! An app: a store, a model and agents, wired together.
 
+use crate::agent_def::{AgentDef, find_agent};
 use crate::config::{Flags, Origin, Setting};
+use crate::run_model::RunModels;
 use crate::{Config, Error, Reply};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use weftwork_agents::AgentError;
 use weftwork_graph::{CompiledGraph, SystemClock};
 use weftwork_models::{ChatModel, ModelInfo, Recorder};
-use weftwork_runtime::Runtime;
+use weftwork_runtime::{Recovery, Runtime};
 use weftwork_store::{Store, StoreError, ThreadRow};
 use weftwork_types::caller::Caller;
 use weftwork_types::event::Position;
 use weftwork_types::message::{Message, Role};
-use weftwork_types::port::{Clock, GraphExecutor, RunHandle};
+use weftwork_types::port::{Budgets, Clock, GraphExecutor, Limits, RunHandle};
 use weftwork_types::run::{
     Durability, Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest,
 };
-use weftwork_types::{InterruptId, MessageId, Principal, ThreadId};
-
-type Make = dyn Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> + Send + Sync;
-
-/// A named agent: an id, a description, and a function that builds its graph for a model.
-#[derive(Clone)]
-pub struct AgentDef {
-    id: String,
-    about: String,
-    make: Arc<Make>,
-}
-
-impl fmt::Debug for AgentDef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AgentDef").field("id", &self.id).finish_non_exhaustive()
-    }
-}
-
-impl AgentDef {
-    /// Creates an agent. A name without a colon is short for `app:NAME`.
-    pub fn new(
-        name: &str,
-        make: impl Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> + Send + Sync + 'static,
-    ) -> Self {
-        let id = if name.contains(':') { name.to_owned() } else { format!("app:{name}") };
-        Self { id, about: String::new(), make: Arc::new(make) }
-    }
-
-    /// Sets the description, one line.
-    #[must_use]
-    pub fn about(mut self, line: impl Into<String>) -> Self {
-        self.about = line.into();
-        self
-    }
-
-    /// The id of the agent's graph, such as `app:counter`.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// The agent's name: the part of the id after the first colon.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.id.split_once(':').map_or(&self.id, |(_, name)| name)
-    }
-
-    /// The description set by [`about`](Self::about); empty by default.
-    #[must_use]
-    pub fn description(&self) -> &str {
-        &self.about
-    }
-
-    /// Builds the agent's graph for a model.
-    ///
-    /// # Errors
-    /// [`AgentError`] with all problems of the graph.
-    pub fn compile(&self, model: Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> {
-        (self.make)(model)
-    }
-}
-
-/// Finds an agent by name or id.
-///
-/// # Errors
-/// [`Error::UnknownAgent`], whose message suggests the most similar name.
-pub fn find_agent<'a>(agents: &'a [AgentDef], name: &str) -> Result<&'a AgentDef, Error> {
-    let found = agents.iter().find(|agent| agent.id() == name || agent.name() == name);
-    found.ok_or_else(|| Error::UnknownAgent {
-        found: name.to_owned(),
-        known: agents.iter().map(|agent| agent.name().to_owned()).collect(),
-    })
-}
+use weftwork_types::{InterruptId, MessageId, Principal, RunId, ThreadId};
 
 /// Builder of an [`App`].
 #[derive(Debug, Default)]
@@ -107,6 +37,9 @@ pub struct AppBuilder {
     durability: Durability,
     multitask: Multitask,
     record: Option<PathBuf>,
+    budgets: Option<Arc<dyn Budgets>>,
+    recovery: Recovery,
+    runs_max: Option<usize>,
 }
 
 impl AppBuilder {
@@ -176,6 +109,28 @@ impl AppBuilder {
         self
     }
 
+    /// Sets the source of the budgets of runs; runs have no limits by default. See also
+    /// [`App::with_budget`].
+    pub fn budgets(mut self, budgets: impl Budgets + 'static) -> Self {
+        self.budgets = Some(Arc::new(budgets));
+        self
+    }
+
+    /// Sets the handling of runs that no living worker has; see [`Recovery`]. The default is
+    /// [`Recovery::Manual`].
+    pub fn recovery(mut self, recovery: Recovery) -> Self {
+        self.recovery = recovery;
+        self
+    }
+
+    /// Limits the number of runs that this app executes at once; see
+    /// [`RuntimeBuilder::runs_max`](weftwork_runtime::RuntimeBuilder::runs_max). There is no limit by
+    /// default.
+    pub fn runs_max(mut self, runs_max: usize) -> Self {
+        self.runs_max = Some(runs_max);
+        self
+    }
+
     /// Opens the model and the store, compiles the agents, and registers this process as a worker.
     ///
     /// # Errors
@@ -192,6 +147,7 @@ impl AppBuilder {
         let program = self.model.map(|value| Setting { value, origin: Origin::Program });
         let chosen = program.or(config.model.clone()).unwrap_or_else(usual);
         let mut model = config.open_model(&chosen.value)?;
+        let models = Arc::new(RunModels::new(config.clone(), model.as_ref()));
         if let Some(cassette) = self.record {
             model = Arc::new(Recorder::new(model, cassette));
         }
@@ -205,24 +161,73 @@ impl AppBuilder {
             None => config.store.value.open()?,
         };
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let builder = Runtime::builder(store).clock(Arc::clone(&clock));
-        let builder =
-            graphs.into_iter().fold(builder, |builder, (id, graph)| builder.graph(id, graph));
+        let mut builder = Runtime::builder(store).clock(Arc::clone(&clock)).recovery(self.recovery);
+        if let Some(budgets) = self.budgets {
+            builder = builder.budgets(budgets);
+        }
+        if let Some(runs_max) = self.runs_max {
+            builder = builder.runs_max(runs_max);
+        }
+        for (id, graph) in graphs {
+            let models = Arc::clone(&models);
+            builder = builder.graph_with(id, graph, move |_, run| models.dependencies(run));
+        }
         let runtime = builder.open().await?;
         let who = Principal::local();
         let (agents, durability, multitask) = (self.agents, self.durability, self.multitask);
-        Ok(App { runtime, model, chosen, agents, who, clock, durability, multitask })
+        let (run_model, budget) = (None, None);
+        Ok(App {
+            runtime,
+            model,
+            chosen,
+            models,
+            run_model,
+            budget,
+            agents,
+            who,
+            clock,
+            durability,
+            multitask,
+        })
     }
 }
 
 /// Agents with an open model and store, ready to run.
 ///
-/// Must be opened and used within a multi-threaded tokio runtime.
-#[derive(Debug)]
+/// Must be opened and used within a multi-threaded tokio runtime. Clones share the runtime; each
+/// may serve another principal ([`App::on_behalf_of`]), with a model ([`App::with_model`]) and a
+/// budget ([`App::with_budget`]) of its own:
+///
+/// ```
+/// use weftwork::prelude::*;
+/// use weftwork::types::port::Limits;
+/// use weftwork::types::{OrgId, Principal};
+///
+/// # #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
+/// # async fn main() -> Result<(), weftwork::Error> {
+/// let app = App::builder()
+///     .config(Config::in_memory())
+///     .model("scripted")
+///     .agent("chat", |model| ReactAgent::new("chat", model).build())
+///     .open()
+///     .await?;
+/// // For each request:
+/// let principal = Principal { org: OrgId::new("acme")?, subject: "ada".to_owned() };
+/// let limits = Limits { model_calls: Some(3), ..Limits::default() };
+/// let reply = app.on_behalf_of(principal).with_budget(limits).ask("t", "Hello").await?;
+/// assert_eq!(reply.outcome().status(), RunStatus::Completed);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
 pub struct App {
     runtime: Runtime,
     model: Arc<dyn ChatModel>,
     chosen: Setting<String>,
+    models: Arc<RunModels>,
+    /// Model of the runs, if it is not the one that the graphs were opened with.
+    run_model: Option<String>,
+    budget: Option<Limits>,
     agents: Vec<AgentDef>,
     who: Principal,
     clock: Arc<dyn Clock>,
@@ -234,6 +239,43 @@ impl App {
     /// Creates a builder with default settings.
     pub fn builder() -> AppBuilder {
         AppBuilder::default()
+    }
+
+    /// Returns the app for another principal: its storage calls and runs are made on behalf of it.
+    #[must_use]
+    pub fn on_behalf_of(&self, principal: Principal) -> Self {
+        Self { who: principal, ..self.clone() }
+    }
+
+    /// Returns the app with another model for the runs it starts. The model is stored with each
+    /// run, so that another process that takes the run over opens the same one. Calls that a graph
+    /// makes to models other than that of the app are not affected.
+    ///
+    /// # Errors
+    /// As [`Config::open_model`].
+    pub fn with_model(&self, id: impl Into<String>) -> Result<Self, Error> {
+        let id = id.into();
+        let model = self.models.open(&id)?;
+        let chosen = Setting { value: id.clone(), origin: Origin::Program };
+        Ok(Self { model, chosen, run_model: Some(id), ..self.clone() })
+    }
+
+    /// Returns the app with limits for each of the runs it starts, in addition to the budgets of
+    /// the app.
+    #[must_use]
+    pub fn with_budget(&self, limits: Limits) -> Self {
+        Self { budget: Some(limits), ..self.clone() }
+    }
+
+    /// Shuts down in order: accepts no more runs, lets the active ones complete their superstep and
+    /// releases them, and ends the streams of the runs that are watched; see [`Runtime::shutdown`].
+    /// The store is closed when the last clone of the app and of its [`store`](Self::store) is
+    /// dropped.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] if the lease of this process cannot be ended; it expires later.
+    pub async fn shutdown(self, grace: Duration) -> Result<Vec<RunId>, Error> {
+        Ok(self.runtime.shutdown(grace).await?)
     }
 
     /// The runtime that hosts the agents' graphs.
@@ -311,12 +353,7 @@ impl App {
             graph,
             thread,
             input,
-            options: RunOptions {
-                model: Some(self.chosen.value.clone()),
-                durability: self.durability,
-                multitask: self.multitask,
-                ..RunOptions::default()
-            },
+            options: self.options(),
         };
         Ok(self.runtime.execute(request).await?)
     }
@@ -402,13 +439,18 @@ impl App {
     /// # Errors
     /// [`Error::Runtime`] if there is nothing to resume, or a live process executes the run.
     pub async fn resume(&self, thread: &ThreadId) -> Result<RunHandle, Error> {
-        let options = RunOptions {
+        Ok(self.runtime.resume_with(&self.who, thread, self.options()).await?)
+    }
+
+    fn options(&self) -> RunOptions {
+        RunOptions {
             model: Some(self.chosen.value.clone()),
+            run_model: self.run_model.clone(),
+            budget: self.budget,
             durability: self.durability,
             multitask: self.multitask,
             ..RunOptions::default()
-        };
-        Ok(self.runtime.resume_with(&self.who, thread, options).await?)
+        }
     }
 
     /// Requeues the last run of a thread after it failed, and executes it; see

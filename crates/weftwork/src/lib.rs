@@ -31,17 +31,20 @@
 //! # }
 //! ```
 
+mod agent_def;
 mod app;
 pub mod config;
 #[cfg(feature = "local")]
 mod embedded;
 mod error;
 mod reply;
+mod run_model;
 mod stores;
 pub mod upkeep;
 mod wiring;
 
-pub use app::{AgentDef, App, AppBuilder, find_agent};
+pub use agent_def::{AgentDef, find_agent};
+pub use app::{App, AppBuilder};
 pub use config::Config;
 #[cfg(feature = "local")]
 pub use embedded::Weights;

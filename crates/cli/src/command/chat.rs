@@ -161,7 +161,7 @@ impl Talk<'_> {
         match outcome {
             RunOutcome::Cancelled { .. } => self.terminal.note("stopped"),
             other => {
-                tell_end(self.app, &run, &other, self.terminal).await;
+                tell_end(self.app.store().as_ref(), &run, &other, self.terminal).await;
             }
         }
         Ok(())

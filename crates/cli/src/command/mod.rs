@@ -14,6 +14,7 @@ mod run;
 mod runs;
 mod store;
 pub(crate) mod threads;
+mod worker;
 
 use crate::CliError;
 use crate::args::Command;
@@ -49,7 +50,8 @@ pub(crate) async fn run(command: Command, context: &CommandContext) -> Result<Ex
         Command::Chat(args) => Box::pin(chat::chat(&args, context)).await,
         Command::Run(args) => Box::pin(run::run(&args, context)).await,
         Command::Threads(command) => Box::pin(threads::threads(command, context)).await,
-        Command::Runs(command) => Box::pin(runs::runs(&command, context)).await,
+        Command::Runs(command) => Box::pin(runs::runs(command, context)).await,
+        Command::Worker(args) => Box::pin(worker::worker(&args, context)).await,
         Command::Store(command) => Box::pin(store::store(&command, context)).await,
         Command::Models(command) => Box::pin(models::models(command, context)).await,
         Command::Doctor(args) => Box::pin(doctor::doctor(&args, context)).await,

@@ -14,7 +14,7 @@ use weftwork::App;
 use weftwork::store::StoreError;
 use weftwork::types::interrupt::Interrupt;
 use weftwork::types::port::RunHandle;
-use weftwork::types::run::{RunInput, RunRef, RunStatus};
+use weftwork::types::run::{RunInput, RunOptions, RunRef, RunStatus};
 use weftwork::types::{Principal, ThreadId};
 
 /// Maximum size of the input, in bytes.
@@ -25,13 +25,25 @@ pub(crate) async fn run(args: &Run, context: &CommandContext) -> Result<Exit, Cl
     let named = args.thread.as_deref().map(ThreadId::new).transpose()?;
     let text = read(args.input.as_deref().or(args.input_json.as_deref()).unwrap_or_default())?;
     let json = args.input_json.is_some().then(|| object(&text)).transpose()?;
-    let app =
-        context.open(agent, None, None, (args.keeping.durability(), args.busy.multitask())).await?;
+    let how = (args.keeping.durability(), args.busy.multitask());
+    let app = context.open(agent, None, None, how).await?;
     let thread = named.unwrap_or_else(|| app.new_thread());
     context.terminal.note(format_args!("thread {thread}"));
     let input = json.unwrap_or_else(|| app.say(&text));
     let before = asked(&app, &thread).await?;
-    let handle = app.start(agent.id(), thread.clone(), RunInput::Start { input }).await?;
+    let options = args.options.apply(RunOptions {
+        model: Some(app.model_setting().value.clone()),
+        durability: how.0,
+        multitask: how.1,
+        ..RunOptions::default()
+    });
+    let run = app.runtime().thread(agent.id(), thread.as_str())?.start(RunInput::Start { input });
+    let run = run.options(options);
+    let run = match args.options.deadline {
+        Some(limit) => run.deadline(limit),
+        None => run,
+    };
+    let handle = run.begin().await?;
     let exit = to_end(handle, &app, context, args.json).await?;
     if !before.is_empty() {
         // A read error here must not change the exit status of the run.
@@ -82,7 +94,7 @@ pub(crate) async fn to_end(
         false => View::Stream(Answer::new(terminal, app.model())),
     };
     let outcome = follow(app, handle, &mut view, &mut Interrupts::listen()?).await?;
-    let exit = tell_end(app, &run, &outcome, terminal).await;
+    let exit = tell_end(app.store().as_ref(), &run, &outcome, terminal).await;
     if exit == Exit::Waiting {
         let open = question::open(app.store().as_ref(), &run.thread).await?;
         question::tell_open(&open, &run.thread, terminal);

@@ -3,11 +3,13 @@
 mod answer;
 mod markdown;
 mod progress;
+mod summary;
 mod table;
 mod time;
 
 pub(crate) use answer::Answer;
 pub(crate) use progress::{counting, weights_progress};
+pub(crate) use summary::summary;
 pub(crate) use table::Table;
 pub(crate) use time::moment;
 

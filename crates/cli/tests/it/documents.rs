@@ -28,6 +28,23 @@ fn the_readme_shows_the_examples_as_they_are() {
 }
 
 #[test]
+fn the_commands_of_the_guide_run() {
+    let guide = read("docs/guide/running.md");
+    let blocks = guide.split("```sh run\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let blocks: Vec<&str> = blocks.collect();
+    assert!(!blocks.is_empty());
+    let home = crate::home::Home::new();
+    let folder = Path::new(crate::home::PROGRAM).parent().expect("a folder");
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").expect("a path"));
+    let home = home.set("PATH", &path);
+    for block in blocks {
+        let args = ["-euo", "pipefail", "-c", block];
+        let came = home.program(Path::new("bash"), &args).output().expect("bash starts");
+        assert!(came.status.success(), "{block}\n{came:?}");
+    }
+}
+
+#[test]
 fn the_exit_statuses_are_those_of_the_help() {
     let help = crate::home::Home::new().weft(&["--help"]).out;
     let table = help.split("Exit status:\n").nth(1).expect("a table");

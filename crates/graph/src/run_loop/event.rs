@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weftwork_engine::channel::MessageWrite;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::{CheckpointId, MessageId, TaskId};
+use weftwork_types::{CheckpointId, MessageId, RunId, TaskId, Timestamp};
 
 /// A set of stream modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -194,6 +194,19 @@ pub struct Snapshot {
     pub tasks: Vec<TaskSnapshot>,
     /// The questions of the tasks.
     pub interrupts: Vec<Interrupt>,
+    /// The run that made it; `None` for a run within a program, and if it is not known.
+    pub run: Option<SnapshotRun>,
+}
+
+/// The run that made a checkpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SnapshotRun {
+    /// Id of the run.
+    pub id: RunId,
+    /// Time at which the checkpoint was committed; `None` if the events of the run are dropped.
+    pub committed_at: Option<Timestamp>,
+    /// Metadata of the request for the run.
+    pub metadata: serde_json::Map<String, Json>,
 }
 
 /// A place in a thread.

@@ -43,8 +43,8 @@ pub use checkpointer::{
 };
 pub use context::{Attempt, EventSource, Host, RunEnvironment, TaskContext};
 pub use event::{
-    Config, MessagePart, Metadata, Modes, Snapshot, Source, StreamEvent, StreamItem, SubState,
-    TaskEnded, TaskResult, TaskSnapshot, TaskStarted, Written,
+    Config, MessagePart, Metadata, Modes, Snapshot, SnapshotRun, Source, StreamEvent, StreamItem,
+    SubState, TaskEnded, TaskResult, TaskSnapshot, TaskStarted, Written,
 };
 pub use node_cache::CACHED_MAX;
 pub use options::{Continued, Start, StartCommand};
@@ -53,6 +53,7 @@ pub use projection::{LoopBounds, StepOrigin, StoredStep};
 pub use questions::answers_by_id;
 pub use run::{Finished, Run, RunStream};
 pub use schema::Checker;
+pub use task::tasks_due;
 pub use thread::{AsNode, HistoryFilter, StateQuery, StateUpdate};
 pub use values::last_writes;
 pub use weftwork_engine::Plan;

@@ -9,7 +9,7 @@ use weftwork_store::table::{ReadInterrupts, Result};
 use weftwork_store::{InterruptRow, invariants};
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::run::RunRef;
-use weftwork_types::{BoxFuture, InterruptId, OrgId, Principal, ThreadId};
+use weftwork_types::{BoxFuture, InterruptId, OrgId, Principal, RunId, ThreadId};
 
 impl ReadInterrupts for PostgresStore {
     fn interrupts<'a>(
@@ -58,18 +58,19 @@ pub(crate) fn asked<'i>(
     ask!(sql, text(org), text(thread), ids)
 }
 
-/// Fails at the first answer whose question is not open.
+/// Returns the run that asked the questions. Fails at the first answer whose question is not open.
 pub(crate) fn check(
     thread: &ThreadId,
     answers: &BTreeMap<InterruptId, Answer>,
     asked: &[Row],
-) -> Done<()> {
+) -> Done<Option<RunId>> {
     let asked: Done<Vec<InterruptRow>> = asked.iter().map(|row| read(row, thread)).collect();
     let asked = asked?;
     for id in answers.keys() {
         invariants::check_answerable(*id, asked.iter().find(|row| row.interrupt.id == *id))?;
     }
-    Ok(())
+    let first = asked.into_iter().min_by_key(|row| row.interrupt.id);
+    Ok(first.map(|row| row.run))
 }
 
 /// Stores answers to questions that were checked.

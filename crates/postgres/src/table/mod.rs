@@ -1,5 +1,6 @@
 //! Tables, one per file: the implementation of the store traits.
 
+mod accept;
 mod calls;
 mod checkpoint_write;
 mod checkpoints;

@@ -37,7 +37,8 @@ fn put(org: &OrgId, at: &RunRef, told: &AiEvent, now: Timestamp, mark: &[u8]) ->
     let follows = "UPDATE threads SET status = $3, updated_at = $4, mark = $5, seq = seq + 1,
                        wakes_at = NULL
                    WHERE org = $1 AND id = $2 RETURNING seq";
-    let pending = "UPDATE runs SET status = $3, worker = NULL, outcome = NULL, ended_at = NULL
+    let pending = "UPDATE runs SET status = $3, worker = NULL, outcome = NULL, ended_at = NULL,
+                       last_checkpoint = NULL
                    WHERE org = $1 AND id = $2";
     let tells = "INSERT INTO events (org, run, last_seq, first_seq, at, events)
                  SELECT $1, $2, seq, seq, $4, $5 FROM threads WHERE org = $1 AND id = $3";
@@ -102,5 +103,6 @@ pub(crate) async fn requeue(conn: &mut Conn, requeue: &Requeue, before: Before) 
     conn.commit(asks).await?;
     (row.status, row.worker) = (RunStatus::Pending, None);
     (row.outcome, row.ended_at, row.cancel_requested) = (None, None, false);
+    row.last_checkpoint = None;
     Ok(row)
 }

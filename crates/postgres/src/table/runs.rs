@@ -1,11 +1,12 @@
 use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
 use crate::pool::Before;
-use crate::row::{At, int, json, text, word};
+use crate::row::{At, int, text, word};
 use crate::store::PostgresStore;
+use crate::table::accept::{Creation, create};
 use crate::table::commit::{self, Write};
 use crate::table::requeue::{self, Release, Requeue};
-use crate::table::{checkpoint_write, checkpoints, interrupts, threads};
+use crate::table::{checkpoint_write, checkpoints, threads};
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
 use weftwork_store::table::{ReadRuns, Result, WriteRuns};
@@ -13,7 +14,7 @@ use weftwork_store::{Base, Claim, Commit, Committed, NewRun, RunRow, StoreError,
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{
-    BoxFuture, InterruptId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
+    BoxFuture, CheckpointId, InterruptId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
 };
 
 /// Builds a query for complete rows.
@@ -22,11 +23,13 @@ macro_rules! whole {
         concat!(
             "SELECT r.org, r.id, r.thread, r.subject, r.graph, r.caller, r.input, r.options,
                     r.created_at, r.status, r.worker, r.fence, r.outcome, r.ended_at,
-                    r.cancel_requested, r.base ",
+                    r.cancel_requested, r.base, r.last_checkpoint, r.answers, r.rolled_back_by ",
             $rest
         )
     };
 }
+
+pub(crate) use whole;
 
 impl ReadRuns for PostgresStore {
     fn run<'a>(&'a self, who: &'a Principal, at: &'a RunRef) -> BoxFuture<'a, Result<RunRow>> {
@@ -135,9 +138,22 @@ impl WriteRuns for PostgresStore {
         run: NewRun,
         answers: BTreeMap<InterruptId, Answer>,
     ) -> BoxFuture<'a, Result<RunRow>> {
-        self.run((who.clone(), run, answers), |conn, (who, run, answers), _| {
-            Box::pin(create(conn, who, run, answers))
+        let creation = Creation { who: who.clone(), new: run, answers, worker: None };
+        self.run(creation, |conn, creation, before| {
+            Box::pin(async move { Ok(create(conn, creation, before).await?.0) })
         })
+    }
+
+    fn create_claimed<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: NewRun,
+        answers: BTreeMap<InterruptId, Answer>,
+        worker: &'a WorkerId,
+    ) -> BoxFuture<'a, Result<(RunRow, Option<Claim>)>> {
+        let worker = Some(worker.clone());
+        let creation = Creation { who: who.clone(), new: run, answers, worker };
+        self.run(creation, |conn, creation, before| Box::pin(create(conn, creation, before)))
     }
 
     fn claim<'a>(
@@ -298,9 +314,14 @@ async fn take(conn: &mut Conn, taking: &Taking, before: Before) -> Done<(Claim, 
 }
 
 /// Applies the additional changes of a run's first claim, given the thread's newest checkpoint.
-fn begin(org: &OrgId, run: &mut RunRow, newest: Option<&Row>) -> Result<Vec<Ask>> {
+pub(crate) fn begin(org: &OrgId, run: &mut RunRow, newest: Option<&Row>) -> Result<Vec<Ask>> {
     let thread = &run.new.at.thread;
     let mut asks = Vec::new();
+    if run.base.is_some() && !run.takes_back() {
+        let unmarks = "UPDATE runs SET rolled_back_by = NULL
+                       WHERE org = $1 AND thread = $2 AND rolled_back_by = $3";
+        asks.push(ask!(unmarks, text(org), text(thread), text(&run.new.at.run)));
+    }
     if run.status == RunStatus::Queued {
         let follows = "UPDATE threads SET graph = $3, seq = 0, wakes_at = NULL
                        WHERE org = $1 AND id = $2";
@@ -316,128 +337,6 @@ fn begin(org: &OrgId, run: &mut RunRow, newest: Option<&Row>) -> Result<Vec<Ask>
         run.base = Some(checkpoints::newest_id(newest, thread)?.into());
     }
     Ok(asks)
-}
-
-async fn create(
-    conn: &mut Conn,
-    who: &Principal,
-    new: &NewRun,
-    answers: &BTreeMap<InterruptId, Answer>,
-) -> Done<RunRow> {
-    let (org, thread) = (&who.org, &new.at.thread);
-    let key = new.options.idempotency_key.clone();
-    let by_key = whole!("FROM runs r WHERE r.org = $1 AND r.idempotency_key = $2");
-    let by_id = whole!("FROM runs r WHERE r.org = $1 AND r.id = $2");
-    let found = conn
-        .begin(vec![
-            threads::lock(org, thread),
-            // Queried before the keys. A thread without a row has no lock, so a concurrent request
-            // may create the same run between these queries; a run that is found here is then found
-            // by its key or id as well.
-            open_run(org, thread),
-            interrupts::asked(org, thread, answers.keys()),
-            ask!(by_key, text(org), key),
-            ask!(by_id, text(org), text(&new.at.run)),
-            checkpoints::newest_of(org, thread),
-        ])
-        .await?;
-    let [_, open, asked, by_key, by_id, newest] = found.as_slice() else {
-        return Err(At::new("runs", &new.at.run).corrupt("an answer is missing").into());
-    };
-    if let Some(row) = earlier(new, by_key.first(), by_id.first())? {
-        return Ok(row);
-    }
-    let open = open.first().map(read).transpose()?;
-    if let Some(open) = &open
-        && !invariants::may_wait(new)
-    {
-        return Err(invariants::busy(&open.new.at).into());
-    }
-    interrupts::check(thread, answers, asked)?;
-    let mut asks = interrupts::answer(org, thread, answers)?;
-    let newest = checkpoints::newest_id(newest.first(), thread)?;
-    let base = open.as_ref().and_then(|open| invariants::base_after(new, open, newest));
-    let status = match open {
-        None => {
-            asks.push(touches(who, new)?);
-            RunStatus::Pending
-        }
-        Some(_) => {
-            asks.extend(new.options.multitask.cancels().then(|| cancels(org, thread)));
-            RunStatus::Queued
-        }
-    };
-    asks.push(inserts(who, new, (status, base))?);
-    conn.commit(asks).await?;
-    Ok(RunRow {
-        new: new.clone(),
-        status,
-        base,
-        worker: None,
-        fence: 0,
-        outcome: None,
-        ended_at: None,
-        cancel_requested: false,
-    })
-}
-
-/// Returns the run of an earlier request with the same idempotency key or run id.
-fn earlier(new: &NewRun, by_key: Option<&Row>, by_id: Option<&Row>) -> Result<Option<RunRow>> {
-    if let (Some(key), Some(row)) = (&new.options.idempotency_key, by_key) {
-        let row = read(row)?;
-        let same = invariants::same_request(&row.new, new);
-        return if same { Ok(Some(row)) } else { Err(invariants::key_reused(key)) };
-    }
-    match by_id.map(read).transpose()? {
-        Some(row) if !invariants::same_request(&row.new, new) => {
-            Err(invariants::run_id_reused(&new.at))
-        }
-        found => Ok(found),
-    }
-}
-
-/// Requests cancellation of the unfinished runs of a thread.
-fn cancels(org: &OrgId, thread: &ThreadId) -> Ask {
-    let sql = "UPDATE runs SET cancel_requested = true
-               WHERE org = $1 AND thread = $2 AND status IN ('queued', 'pending', 'running')";
-    ask!(sql, text(org), text(thread))
-}
-
-/// Updates the thread for a new run, or creates it.
-fn touches(who: &Principal, new: &NewRun) -> Result<Ask> {
-    let (org, thread) = (text(&who.org), text(&new.at.thread));
-    let (created_at, status) = (new.created_at.0, word(&RunStatus::Pending)?);
-    let follows = "INSERT INTO threads AS t (org, id, graph, status, seq, created_at, updated_at)
-                   VALUES ($1, $2, $3, $4, 0, $5, $5)
-                   ON CONFLICT (org, id) DO UPDATE SET graph = excluded.graph,
-                       status = excluded.status, seq = 0, updated_at = excluded.updated_at,
-                       wakes_at = NULL";
-    Ok(ask!(follows, org, thread, new.graph.clone(), status, created_at))
-}
-
-fn inserts(
-    who: &Principal,
-    new: &NewRun,
-    (status, base): (RunStatus, Option<Base>),
-) -> Result<Ask> {
-    let made = "INSERT INTO runs (org, id, thread, subject, graph, caller, input, options,
-                    idempotency_key, created_at, status, fence, cancel_requested, base)
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, false, $12)";
-    Ok(ask!(
-        made,
-        text(&who.org),
-        text(&new.at.run),
-        text(&new.at.thread),
-        who.subject.clone(),
-        new.graph.clone(),
-        json(&new.caller)?,
-        json(&new.input)?,
-        json(&new.options)?,
-        new.options.idempotency_key.clone(),
-        new.created_at.0,
-        word(&status)?,
-        base.map(Base::to_bytes),
-    ))
 }
 
 /// Queries the oldest unfinished run of a thread; see [`read`] and [`named`].
@@ -484,6 +383,9 @@ pub(crate) fn read(row: &Row) -> std::result::Result<RunRow, StoreError> {
         ended_at: at.plain::<Option<i64>>(row, "ended_at")?.map(Timestamp),
         cancel_requested: at.plain(row, "cancel_requested")?,
         base: base(&at, row)?,
+        last_checkpoint: at.maybe_bits(row, "last_checkpoint")?.map(CheckpointId),
+        answers: at.maybe_id(row, "answers")?,
+        rolled_back_by: at.maybe_id(row, "rolled_back_by")?,
     })
 }
 

@@ -3,16 +3,17 @@
 use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
 use crate::pool::Before;
-use crate::row::{At, bytes, int, json, text, word};
+use crate::row::{At, bytes, int, json, text};
 use crate::store::PostgresStore;
-use crate::table::{calls, checkpoint_write, events, interrupts, runs, threads, usage};
+use crate::table::{accept, calls, checkpoint_write, events, interrupts, runs, threads, usage};
 use tokio_postgres::Row;
 use weftwork_store::table::Result;
 use weftwork_store::{
-    Base, CheckpointBatch, ExportThreads, ImportThreads, InterruptRow, NewCheckpoint, NewPending,
+    CheckpointBatch, ExportThreads, ImportThreads, InterruptRow, NewCheckpoint, NewPending,
     Pending, RunExport, StoredEvent, ThreadExport, invariants,
 };
 use weftwork_types::canonical::Hash;
+use weftwork_types::event::StoredForm;
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, RunId, ThreadId};
 
 impl ExportThreads for PostgresStore {
@@ -202,7 +203,7 @@ fn inserts(org: &OrgId, whole: &ThreadExport, mark: &[u8]) -> Result<Vec<Ask>> {
     let id = &whole.thread.id;
     let mut asks = vec![threads::insert(org, &whole.thread, (whole.last_seq(), mark))?];
     for made in &whole.runs {
-        asks.push(run(org, made)?);
+        asks.push(accept::inserts(org, &made.subject, &made.row)?);
         // Events of one commit have the same time, and were in one row.
         for batch in made.events.chunk_by(|a, b| a.at == b.at) {
             asks.push(batch_of(org, &made.row.new.at.run, batch)?);
@@ -221,40 +222,10 @@ fn inserts(org: &OrgId, whole: &ThreadExport, mark: &[u8]) -> Result<Vec<Ask>> {
     Ok(asks)
 }
 
-fn run(org: &OrgId, run: &RunExport) -> Result<Ask> {
-    let RunExport { subject, row, .. } = run;
-    let new = &row.new;
-    let sql = "INSERT INTO runs (org, id, thread, subject, graph, caller, input, options,
-                   idempotency_key, created_at, status, worker, fence, outcome, ended_at,
-                   cancel_requested, base)
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-                   $17)";
-    Ok(ask!(
-        sql,
-        text(org),
-        text(&new.at.run),
-        text(&new.at.thread),
-        subject.clone(),
-        new.graph.clone(),
-        json(&new.caller)?,
-        json(&new.input)?,
-        json(&new.options)?,
-        new.options.idempotency_key.clone(),
-        new.created_at.0,
-        word(&row.status)?,
-        row.worker.as_ref().map(text),
-        int(row.fence),
-        row.outcome.as_ref().map(json).transpose()?,
-        row.ended_at.map(|at| at.0),
-        row.cancel_requested,
-        row.base.map(Base::to_bytes),
-    ))
-}
-
 fn batch_of(org: &OrgId, run: &RunId, batch: &[StoredEvent]) -> Result<Ask> {
     let sql = "INSERT INTO events (org, run, last_seq, first_seq, at, events)
                VALUES ($1, $2, $3, $4, $5, $6)";
-    let events: Vec<_> = batch.iter().map(|stored| &stored.event).collect();
+    let events: Vec<_> = batch.iter().map(|stored| StoredForm(&stored.event)).collect();
     let seq = |stored: Option<&StoredEvent>| int(stored.map_or(0, |stored| stored.seq));
     let at = batch.first().map_or(0, |stored| stored.at.0);
     let (first, last) = (seq(batch.first()), seq(batch.last()));

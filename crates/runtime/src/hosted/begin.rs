@@ -37,6 +37,12 @@ pub(super) async fn begin(
     let missing = || RuntimeError::NothingToContinue { thread: run.claim.at.thread.to_string() };
     Ok(match run.row.new.input.clone() {
         RunInput::Update { .. } if begun => Begin::Nothing,
+        // The state before the runs that it rolls back is that of a new thread.
+        RunInput::Update { .. }
+            if run.row.new.options.roll_back.is_some() && run.is_new().await? =>
+        {
+            Begin::Nothing
+        }
         RunInput::Update { writes, as_node } => {
             let values = match writes {
                 Json::Object(members) => Some(members.into_iter().collect()),

@@ -14,8 +14,10 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OnceCell;
-use weftwork_graph::run_loop::{Finished, Host as Local, Start, StateQuery, out_of_node};
+use tokio::sync::{OnceCell, mpsc};
+use weftwork_graph::run_loop::{
+    Finished, Host as Local, Modes, Start, StateQuery, StreamItem, out_of_node,
+};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{InterruptRow, StoreError};
 use weftwork_types::event::AiEvent;
@@ -24,12 +26,17 @@ use weftwork_types::run::{Durability, RunOutcome};
 use weftwork_types::usage::Usage;
 use weftwork_types::{InterruptId, Timestamp};
 
+/// Stream modes, and the receiver of their events.
+pub(crate) type Live = (Modes, mpsc::UnboundedSender<StreamItem>);
+
 /// Executes a claimed run to its end.
 pub(crate) struct RunDriver {
     pub(crate) run: ClaimedRun,
     pub(crate) graph: CompiledGraph,
     /// `true` if a client requested it, so that it runs however many processes it has ended before.
     pub(crate) asked: bool,
+    /// Receiver of its events in stream modes.
+    pub(crate) live: Option<Live>,
     /// Its budget and dependencies, once they are opened.
     pub(crate) scope: OnceCell<RunScope>,
 }
@@ -169,6 +176,7 @@ impl RunDriver {
         } else if !fresh {
             writer.reset().await?;
         }
+        writer.open_steps().clone_from(&attempts.open_steps);
         self.go(writer, &attempts, lost).await
     }
 
@@ -313,6 +321,9 @@ impl RunDriver {
             Durability::Sync | Durability::Exit => Durability::Sync,
         });
         run = self.run.with_options(run);
+        if let Some((modes, items)) = &self.live {
+            run = run.report_to(*modes, items.clone());
+        }
         // What a process before this one committed for the run is at the head.
         if !attempts.begun {
             run = self.run.placed(run);

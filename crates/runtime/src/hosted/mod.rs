@@ -14,10 +14,11 @@ mod journal;
 mod lineage;
 mod local;
 mod log;
+mod open_steps;
 mod options;
 mod run_scope;
 mod writer;
 
 pub(crate) use claimed::ClaimedRun;
-pub(crate) use driver::RunDriver;
+pub(crate) use driver::{Live, RunDriver};
 pub(crate) use end::{ClaimEnd, LazyOutcome, ready};

@@ -4,7 +4,9 @@ use super::claimed::ClaimedRun;
 use std::sync::Arc;
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_types::caller::GraphCaller;
-use weftwork_types::port::{Budget, BudgetScope, Dependencies, Unlimited};
+use weftwork_types::port::{
+    Budget, BudgetScope, BudgetWithin, Dependencies, LimitedBudget, Unlimited,
+};
 use weftwork_types::usage::Usage;
 
 /// Resources of one run. They stay the same while this process executes it.
@@ -36,7 +38,10 @@ impl RunScope {
             thread: run.claim.at.thread.clone(),
             used,
         };
-        let budget = run.context.budgets.open(&scope).await?;
+        let mut budget = run.context.budgets.open(&scope).await?;
+        if let Some(limits) = run.row.new.options.budget {
+            budget = Arc::new(BudgetWithin::new(budget, LimitedBudget::new(limits, used)));
+        }
         Ok(Self { caller, budget, dependencies: dependencies(run, graph).await? })
     }
 }

@@ -18,5 +18,4 @@ mod updates;
 mod values;
 
 pub use frame::{Frame, FrameContent, FramePosition, NoPosition};
-pub(crate) use stream::{Followed, frames};
 pub use stream::{StreamOptions, Subgraphs};

@@ -2,10 +2,12 @@
 
 use super::core::{Admitted, Goes, Runtime};
 use crate::context::begins_from;
+use crate::hosted::Live;
 use futures_util::FutureExt;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
+use weftwork_engine::EngineError;
 use weftwork_graph::run_loop::{Checker, Unanswered, answers_by_id, out_of_node};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{InterruptRow, NewRun, StoreError, ThreadRow, invariants, open_questions};
@@ -16,19 +18,27 @@ use weftwork_types::run::{Answers, RunCommand, RunInput, RunRef, RunRequest, Run
 use weftwork_types::{BoxFuture, InterruptId, Principal, RunId};
 
 impl Runtime {
-    /// Accepts a run.
-    pub(crate) async fn accepted(&self, request: RunRequest) -> Result<RunHandle, RuntimeError> {
-        self.accept(request).await.map(Goes::handle)
+    /// Accepts a run, and reports its events to a receiver while it is executed here.
+    pub(crate) async fn accepted(
+        &self,
+        request: RunRequest,
+        live: Option<Live>,
+    ) -> Result<RunHandle, RuntimeError> {
+        self.accept(request, live).await.map(Goes::handle)
     }
 
-    pub(super) async fn accept(&self, mut request: RunRequest) -> Result<Goes, RuntimeError> {
+    pub(super) async fn accept(
+        &self,
+        mut request: RunRequest,
+        live: Option<Live>,
+    ) -> Result<Goes, RuntimeError> {
         let graph = self.graph(&request.graph)?.clone();
         if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
         }
         let context = &self.0.context;
         check_depth(&request.input)?;
-        self.check_thread(&request).await?;
+        self.check_thread(&request, &graph).await?;
         self.resolve_answers(&mut request, &graph).await?;
         self.check_answers(&request, &graph).await?;
         let now = context.clock.now();
@@ -56,11 +66,11 @@ impl Runtime {
             if row.new.options.multitask.cancels() {
                 self.cancel_others(&request.principal, &row.new.at);
             }
-            let admitted = Admitted { who: request.principal, row, graph, asked: true };
+            let admitted = Admitted { who: request.principal, row, graph, asked: true, live };
             return Ok(Goes::Elsewhere(self.wait_for_turn(admitted)));
         }
         let who = request.principal;
-        self.start_or_follow(Admitted { who, row, graph, asked: true }).await
+        self.start_or_follow(Admitted { who, row, graph, asked: true, live }).await
     }
 
     /// Returns the error of a refused request. While the run of the first answer is active, the
@@ -86,13 +96,20 @@ impl Runtime {
         refusals.find(answered).unwrap_or(error).into()
     }
 
-    /// Checks that the thread belongs to this graph, and has a checkpoint from which to continue.
-    async fn check_thread(&self, request: &RunRequest) -> Result<(), RuntimeError> {
-        let missing = || RuntimeError::NothingToContinue { thread: request.thread.to_string() };
+    /// Checks that this graph can read the thread, and that it has a checkpoint from which to
+    /// continue.
+    async fn check_thread(
+        &self,
+        request: &RunRequest,
+        graph: &CompiledGraph,
+    ) -> Result<(), RuntimeError> {
+        let missing = || missing(request);
         match self.store().thread(&request.principal, &request.thread).await {
-            Ok(ThreadRow { id, graph: Some(found), .. }) if found != request.graph => {
-                let (thread, asked) = (id.to_string(), request.graph.clone());
-                Err(RuntimeError::OtherGraph { thread, found, asked })
+            Ok(thread) if is_of_other(&thread, request) => {
+                let missing = thread.head.is_none() && request.input == RunInput::Continue;
+                let read = self.check_loads(request, graph).await;
+                read.map_err(|error| as_of_other(error, &thread, &request.graph))?;
+                if missing { Err(self::missing(request)) } else { Ok(()) }
             }
             Ok(thread)
                 if thread.head.is_none()
@@ -182,7 +199,7 @@ impl Runtime {
 impl GraphExecutor for Runtime {
     fn execute(&self, request: RunRequest) -> BoxFuture<'_, Result<RunHandle, ExecuteError>> {
         Box::pin(async move {
-            let accepted = self.accept(request).await.map(Goes::handle);
+            let accepted = self.accept(request, None).await.map(Goes::handle);
             accepted.map_err(|e| ExecuteError { fault: e.fault() })
         })
     }
@@ -196,6 +213,34 @@ impl GraphExecutor for Runtime {
             let asked = self.request_cancel(who, run).await;
             asked.map_err(|e| ExecuteError { fault: e.fault() })
         })
+    }
+}
+
+fn missing(request: &RunRequest) -> RuntimeError {
+    RuntimeError::NothingToContinue { thread: request.thread.to_string() }
+}
+
+/// Returns `true` if the last run of a thread was of another graph. What a run that waits or rolls
+/// back will read is not known yet.
+fn is_of_other(thread: &ThreadRow, request: &RunRequest) -> bool {
+    thread.graph.as_ref().is_some_and(|found| *found != request.graph)
+        && thread.status.is_none_or(RunStatus::is_final)
+        && request.options.roll_back.is_none()
+}
+
+/// Returns the error of a graph that cannot read the thread of another one: it lacks a node that is
+/// due, or has a channel of the same name and another kind.
+fn as_of_other(error: RuntimeError, thread: &ThreadRow, asked: &str) -> RuntimeError {
+    match error {
+        RuntimeError::Engine(EngineError::LostNode { .. } | EngineError::OtherBuild { .. }) => {
+            RuntimeError::OtherGraph {
+                thread: thread.id.to_string(),
+                found: thread.graph.clone().unwrap_or_default(),
+                asked: asked.to_owned(),
+                reason: error.to_string(),
+            }
+        }
+        error => error,
     }
 }
 

@@ -1,7 +1,8 @@
 //! Construction of a runtime.
 
 use super::core::{Inner, Runtime};
-use super::{queue, recovery};
+use super::slots::Slots;
+use super::{queue, recovery, wakes};
 use crate::context::WorkerContext;
 use crate::dependencies::{DependencyError, MakeDependencies};
 use crate::worker::{Heartbeat, LeaseConfig};
@@ -14,6 +15,9 @@ use weftwork_store::{ItemStore, MemoryStore, NewRun, Store, StoreItems, StoreLed
 use weftwork_types::port::{Budgets, Clock, Dependencies, Ledger, Unlimited};
 use weftwork_types::{Principal, WorkerId};
 
+/// Maximum number of runs of which a process with recovery records that they wait for a slot.
+const WAITING_MAX: usize = 10_000;
+
 /// Handling of runs that no living worker has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Recovery {
@@ -22,7 +26,7 @@ pub enum Recovery {
     #[default]
     Manual,
     /// At regular intervals ([`LeaseConfig`]), the runtime takes over runs whose graphs it hosts,
-    /// and wakes threads whose time has come ([`Runtime::wake`]). For long-lived processes.
+    /// and wakes threads at their times ([`Runtime::wake`]). For long-lived processes.
     Automatic,
 }
 
@@ -36,6 +40,7 @@ pub struct RuntimeBuilder {
     recovery: Recovery,
     lease: LeaseConfig,
     attempts_max: u32,
+    runs_max: usize,
     cached_max: usize,
     items: Option<Arc<dyn ItemStore>>,
     rebuilds: bool,
@@ -64,6 +69,7 @@ impl RuntimeBuilder {
             recovery: Recovery::default(),
             lease: LeaseConfig::default(),
             attempts_max: 3,
+            runs_max: usize::MAX,
             cached_max: CACHED_MAX,
             items: None,
             rebuilds: false,
@@ -184,6 +190,21 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Limits the number of runs that this process executes at once; at least one. There is no
+    /// limit by default.
+    ///
+    /// Further runs wait in the store, as pending, and begin in order: organisations with waiting
+    /// runs take turns, and the runs of an organisation begin in the order in which they were
+    /// accepted. With [`Recovery::Automatic`], a waiting run may begin in another process of the
+    /// store. Waiting runs remain pending when the process ends.
+    ///
+    /// A node that waits for the end of another run of its own process occupies a slot meanwhile;
+    /// if all slots are occupied so, the runs wait for each other.
+    pub fn runs_max(mut self, runs_max: usize) -> Self {
+        self.runs_max = runs_max.max(1);
+        self
+    }
+
     /// Limits the number of stored results of nodes with a [`Cache`](weftwork_graph::Cache), 1,000
     /// by default; see
     /// [`Host::with_cache_limit`](weftwork_graph::run_loop::Host::with_cache_limit).
@@ -239,18 +260,30 @@ impl RuntimeBuilder {
             attempts_max: self.attempts_max,
             local: local.with_cache_limit(self.cached_max),
             recent: Arc::default(),
+            timers: Arc::default(),
             shutdown: Arc::default(),
         });
+        // Other runs are found by recovery.
+        let waiting_max = match self.recovery {
+            Recovery::Manual => usize::MAX,
+            Recovery::Automatic => WAITING_MAX,
+        };
+        let slots = Slots::new(self.runs_max, waiting_max);
         let inner = Arc::new(Inner {
             context,
             graphs,
             heartbeat,
+            slots,
             running: Mutex::default(),
             ends: watch::Sender::new(0),
         });
         tokio::spawn(queue::heed(Arc::downgrade(&inner)));
+        if self.runs_max < usize::MAX {
+            tokio::spawn(queue::begin_waiting(Arc::downgrade(&inner)));
+        }
         if self.recovery == Recovery::Automatic {
             tokio::spawn(recovery::look(Arc::downgrade(&inner), self.lease));
+            tokio::spawn(wakes::wake_at_times(Arc::downgrade(&inner), self.lease));
         }
         Ok(Runtime(inner))
     }

@@ -1,7 +1,10 @@
 //! The runtime: its graphs, and the runs that it executes.
 
+use super::slots::Slots;
 use crate::context::WorkerContext;
 use crate::event_bus::EventBus;
+use crate::hosted::Live;
+use crate::origin::{self, Origins};
 use crate::worker::Heartbeat;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,8 +29,16 @@ pub(super) struct Inner {
     pub(super) graphs: BTreeMap<String, CompiledGraph>,
     pub(super) heartbeat: Heartbeat,
     pub(super) running: Mutex<BTreeMap<RunId, Here>>,
+    /// Limit of the runs that are executed at once.
+    pub(super) slots: Arc<Slots>,
     /// Counts the runs that have left this process.
     pub(super) ends: watch::Sender<u64>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.slots.notify();
+    }
 }
 
 /// A run that this process executes.
@@ -48,6 +59,8 @@ pub(super) struct Admitted {
     pub(super) graph: CompiledGraph,
     /// `true` if a client requested it, so that it runs however many processes it has ended before.
     pub(super) asked: bool,
+    /// Receiver of its events in stream modes.
+    pub(super) live: Option<Live>,
 }
 
 /// A run that was accepted.
@@ -126,7 +139,12 @@ impl Runtime {
     ) -> Result<Vec<Snapshot>, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
         let context = self.0.context.looking(who);
-        graph.history_of(&context, &StateQuery::thread(thread.as_str()), filter).await
+        let origins = Origins::of(&self.0.context, who, thread).await?;
+        let at = StateQuery::thread(thread.as_str());
+        let mut found = graph.history_of(&context, &at, &origin::without_runs(filter)).await?;
+        origins.select(filter, &mut found);
+        origins.add(&mut found).await?;
+        Ok(found)
     }
 
     async fn graph_of(
@@ -158,6 +176,10 @@ impl Runtime {
     /// Returns read access to the checkpoints of an organisation.
     pub(crate) fn looking(&self, who: &Principal) -> weftwork_graph::run_loop::Host {
         self.0.context.looking(who)
+    }
+
+    pub(crate) fn context(&self) -> &WorkerContext {
+        &self.0.context
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {

@@ -1,6 +1,7 @@
 //! Execution of runs in this process, and the events of runs wherever they are executed.
 
 use super::core::{Admitted, Goes, Here, Runtime};
+use super::slots::{Slot, Ticket};
 use crate::event_bus::EventBus;
 use crate::follow::Follow;
 use crate::hosted::{ClaimEnd, ClaimedRun, LazyOutcome, RunDriver, ready};
@@ -8,7 +9,7 @@ use futures_util::FutureExt;
 use std::sync::Arc;
 use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_store::StoreError;
+use weftwork_store::{StoreError, invariants};
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, Position, RunEvent};
 use weftwork_types::port::RunHandle;
@@ -22,14 +23,43 @@ impl Runtime {
         at: &RunRef,
         asked: bool,
     ) -> Result<RunHandle, RuntimeError> {
+        let admitted = self.admit(who, at, asked).await?;
+        match self.0.slots.take() {
+            Some(slot) => self.start(admitted, slot).await,
+            None if admitted.row.status.is_final() => {
+                Err(invariants::missing("run", &at.run).into())
+            }
+            None => Ok(self.wait_for_slot(admitted)),
+        }
+    }
+
+    /// Reads a run that is to be executed here.
+    pub(super) async fn admit(
+        &self,
+        who: &Principal,
+        at: &RunRef,
+        asked: bool,
+    ) -> Result<Admitted, RuntimeError> {
         let row = self.store().run(who, at).await?;
         let graph = self.graph(&row.new.graph)?.clone();
-        self.start(Admitted { who: who.clone(), row, graph, asked }).await
+        Ok(Admitted { who: who.clone(), row, graph, asked, live: None })
+    }
+
+    /// Adds a run to those that wait for a slot of this process, and follows it.
+    pub(super) fn wait_for_slot(&self, admitted: Admitted) -> RunHandle {
+        let Admitted { who, row, graph, asked, live } = admitted;
+        let at = row.new.at;
+        self.0.slots.wait(Ticket { who: who.clone(), at: at.clone(), asked, live });
+        self.follow(who, at, graph)
     }
 
     /// Claims a run and executes it.
-    pub(super) async fn start(&self, admitted: Admitted) -> Result<RunHandle, RuntimeError> {
-        let Admitted { who, row, graph, asked } = admitted;
+    pub(super) async fn start(
+        &self,
+        admitted: Admitted,
+        slot: Arc<Slot>,
+    ) -> Result<RunHandle, RuntimeError> {
+        let Admitted { who, row, graph, asked, live } = admitted;
         let context = Arc::clone(&self.0.context);
         let worker = self.0.heartbeat.id();
         let at = row.new.at;
@@ -65,7 +95,7 @@ impl Runtime {
         }
         let (ended, outcome) = oneshot::channel();
         let run = ClaimedRun { context, who, claim, row, bus, cancel };
-        let run = RunDriver { run, graph, asked, scope: OnceCell::new() };
+        let run = RunDriver { run, graph, asked, live, scope: OnceCell::new() };
         let this = self.clone();
         tokio::spawn(async move {
             let claimed = &run.run;
@@ -75,6 +105,7 @@ impl Runtime {
             let bus = Arc::clone(&claimed.bus);
             let became = run.drive().await;
             this.running().remove(&id);
+            drop(slot);
             this.0.ends.send_modify(|ends| *ends += 1);
             // There may be no receiver any more.
             let tell = |outcome: LazyOutcome| drop(ended.send(outcome));
@@ -100,7 +131,10 @@ impl Runtime {
     pub(super) async fn start_or_follow(&self, admitted: Admitted) -> Result<Goes, RuntimeError> {
         let Admitted { who, row, graph, .. } = &admitted;
         let (who, at, graph) = (who.clone(), row.new.at.clone(), graph.clone());
-        match self.start(admitted).await {
+        let Some(slot) = self.0.slots.take() else {
+            return Ok(Goes::Elsewhere(self.wait_for_slot(admitted)));
+        };
+        match self.start(admitted, slot).await {
             // Another worker found the run without a worker and took it over: it executes the run.
             Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
                 Ok(Goes::Elsewhere(self.follow(who, at, graph)))
@@ -131,9 +165,9 @@ impl Runtime {
     ) -> Result<RunHandle, RuntimeError> {
         let row = self.store().run(who, at).await?;
         let graph = self.graph(&row.new.graph)?.clone();
-        Ok(self
-            .following(who.clone(), at.clone(), graph)
-            .handle(after, self.bus(who, at).as_deref()))
+        let bus = self.bus(who, at);
+        let handle = self.following(who.clone(), at.clone(), graph).handle(after, bus.as_deref());
+        Ok(self.until_closed(handle))
     }
 
     fn bus(&self, who: &Principal, at: &RunRef) -> Option<Arc<EventBus>> {
@@ -144,7 +178,8 @@ impl Runtime {
     /// Returns a handle for a run that another process executes, or that was accepted before.
     pub(super) fn follow(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> RunHandle {
         let bus = self.bus(&who, &at);
-        self.following(who, at, graph).handle(Position::START, bus.as_deref())
+        let handle = self.following(who, at, graph).handle(Position::START, bus.as_deref());
+        self.until_closed(handle)
     }
 
     fn following(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> Follow {

@@ -2,12 +2,15 @@
 
 mod admission;
 mod builder;
+mod cancel;
 mod core;
 mod execution;
 mod queue;
 mod recovery;
 mod retention;
 mod shutdown;
+mod slots;
+mod wakes;
 
 pub use builder::{Recovery, RuntimeBuilder};
 pub use core::Runtime;

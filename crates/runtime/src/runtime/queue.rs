@@ -6,12 +6,13 @@
 
 use super::core::{Admitted, Inner, Runtime};
 use super::execution::stopped;
+use super::slots::{Slot, Ticket};
 use futures_util::{FutureExt, StreamExt, stream};
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use weftwork_graph::RuntimeError;
-use weftwork_store::StoreError;
+use weftwork_store::{StoreError, invariants};
 use weftwork_types::event::RunEvent;
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunOutcome, RunRef};
@@ -36,7 +37,54 @@ pub(super) async fn heed(runtime: Weak<Inner>) {
     }
 }
 
+/// Begins the runs that wait for a slot, as long as the runtime exists.
+pub(super) async fn begin_waiting(runtime: Weak<Inner>) {
+    while let Some(inner) = runtime.upgrade() {
+        let slots = Arc::clone(&inner.slots);
+        if inner.context.shutdown.drains() {
+            return;
+        }
+        let runtime = Runtime(inner);
+        while let Some((slot, ticket)) = slots.next() {
+            let runtime = runtime.clone();
+            tokio::spawn(async move { runtime.begin_ticket(ticket, slot).await });
+        }
+        drop(runtime);
+        slots.changed().await;
+    }
+}
+
 impl Runtime {
+    /// Begins a run that waited for a slot. A store that cannot be read now is asked again.
+    async fn begin_ticket(&self, ticket: Ticket, slot: Arc<Slot>) {
+        let Ticket { who, at, asked, live } = ticket;
+        loop {
+            let begun = match self.admit(&who, &at, asked).await {
+                Ok(admitted) => {
+                    let admitted = Admitted { live: live.clone(), ..admitted };
+                    self.start(admitted, Arc::clone(&slot)).await
+                }
+                Err(error) => Err(error),
+            };
+            match begun {
+                // Dropping the handle does not end the run.
+                Ok(_) => return,
+                // Another worker has it, or it has ended.
+                Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
+                    return;
+                }
+                Err(RuntimeError::Store(error)) if error.is_retriable() => {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
+                Err(RuntimeError::Stopping) => return,
+                Err(error) => {
+                    tracing::warn!(%error, run = %at.run, "a waiting run cannot begin here");
+                    return;
+                }
+            }
+        }
+    }
+
     /// Cancels the runs of a thread in this process. The store has recorded the request for all
     /// runs.
     pub(super) fn cancel_others(&self, who: &Principal, at: &RunRef) {
@@ -76,7 +124,15 @@ impl Runtime {
         let (who, at) = (admitted.who.clone(), admitted.row.new.at.clone());
         let mut ends = self.0.ends.subscribe();
         loop {
-            let before = match self.start(admitted.clone()).await {
+            let started = match self.0.slots.take() {
+                Some(slot) => self.start(admitted.clone(), slot).await,
+                None => match self.first_unfinished(&who, &at).await {
+                    Ok(first) if first == at => return Some(self.wait_for_slot(admitted)),
+                    Ok(first) => Err(invariants::busy(&first).into()),
+                    Err(error) => Err(error.into()),
+                },
+            };
+            let before = match started {
                 Ok(handle) => return Some(handle),
                 Err(RuntimeError::Store(StoreError::Busy { run, .. }))
                     if run != at.run.as_str() =>
@@ -110,6 +166,13 @@ impl Runtime {
                 }
             }
         }
+    }
+
+    /// Returns the run of a thread that the others wait for, given one of them.
+    async fn first_unfinished(&self, who: &Principal, at: &RunRef) -> Result<RunRef, StoreError> {
+        let runs = self.store().runs(who, &at.thread).await?;
+        let first = runs.into_iter().find(|run| !run.status.is_final());
+        first.map(|run| run.new.at).ok_or_else(|| invariants::missing("run", &at.run))
     }
 
     /// Takes over a run whose worker is dead, because others wait for it.

@@ -7,11 +7,8 @@ use std::time::Duration;
 use weftwork_graph::RuntimeError;
 use weftwork_store::{NewRun, RunRow, StoreError, has_begun, open_questions};
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest};
+use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRef, RunRequest};
 use weftwork_types::{Principal, ThreadId, Timestamp};
-
-/// Maximum number of threads woken by one check.
-const WOKEN_MAX: usize = 100;
 
 impl Runtime {
     /// Takes over a run whose worker is dead, or that was never begun, and executes it until it
@@ -105,7 +102,7 @@ impl Runtime {
         let NewRun { at, graph, caller, options: before, .. } = last.new.clone();
         let options = options.unwrap_or_else(|| before.for_continuation());
         let (principal, thread) = (who.clone(), at.thread);
-        self.accepted(RunRequest { principal, caller, graph, thread, input, options }).await
+        self.accepted(RunRequest { principal, caller, graph, thread, input, options }, None).await
     }
 
     /// Returns `true` if the run was an update from outside, which executes no node, and left a
@@ -153,51 +150,13 @@ impl Runtime {
             return Err(RuntimeError::Stopping);
         }
         let row = self.store().requeue(who, at, self.0.context.clock.now()).await?;
-        let admitted = Admitted { who: who.clone(), row, graph, asked: true };
+        let admitted = Admitted { who: who.clone(), row, graph, asked: true, live: None };
         self.start_or_follow(admitted).await.map(Goes::handle)
     }
 
-    /// Resumes the threads whose time has come by the clock of this runtime and whose graphs are
-    /// hosted here: a timer ended, or an unanswered question takes its default. Each thread resumes
-    /// with a new run, for the principal and the account of the last one, and only once, however
-    /// many workers check.
-    ///
-    /// A thread wakes if its last run ended at open questions; not after a run that failed, was
-    /// cancelled or reached its limit, unless that run only brought an input that was not applied.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Store`]. Threads that were resumed otherwise in the meantime are omitted,
-    /// including those that another worker woke first.
-    pub async fn wake(&self) -> Result<Vec<RunHandle>, RuntimeError> {
-        let graphs = self.0.graphs.keys().cloned().collect();
-        let due = self.store().due(self.0.context.clock.now(), graphs, WOKEN_MAX).await?;
-        let mut handles = Vec::new();
-        for (who, last) in due {
-            let NewRun { at, graph, caller, options, .. } = last.new;
-            let key = format!("wake:{}", at.run);
-            let options = RunOptions {
-                idempotency_key: Some(key),
-                // The first worker resumes the thread; the others are refused.
-                multitask: Multitask::Reject,
-                ..options.for_continuation()
-            };
-            let (thread, input) = (at.thread, RunInput::Continue);
-            let request = RunRequest { principal: who, caller, graph, thread, input, options };
-            match self.accept(request).await {
-                Ok(Goes::Here(handle)) => handles.push(handle),
-                Ok(Goes::Elsewhere(_)) => {}
-                Err(RuntimeError::Stopping) => break,
-                Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
-                }
-                Err(RuntimeError::Store(error)) => return Err(error.into()),
-                Err(error) => tracing::warn!(%error, run = %at.run, "a thread cannot go on"),
-            }
-        }
-        Ok(handles)
-    }
-
     /// Takes over all runs of this store that have no living worker and whose graphs are hosted
-    /// here, except those that this process still executes.
+    /// here, except those that this process still executes. Runs beyond the limit of this process
+    /// ([`RuntimeBuilder::runs_max`](crate::RuntimeBuilder::runs_max)) wait for a slot.
     ///
     /// # Errors
     /// [`RuntimeError::Store`]. Runs that another worker took over first are omitted.
@@ -210,7 +169,8 @@ impl Runtime {
         let mut handles = Vec::new();
         for (who, row) in orphans {
             // Our own lease expires too while the store is unreachable.
-            if self.running().contains_key(&row.new.at.run) {
+            let run = &row.new.at.run;
+            if self.running().contains_key(run) || self.0.slots.has(run) {
                 continue;
             }
             match self.take(&who, &row.new.at, false).await {
@@ -229,7 +189,7 @@ impl Runtime {
     }
 }
 
-/// Takes over runs and wakes threads at regular intervals, as long as the runtime exists.
+/// Takes over runs at regular intervals, as long as the runtime exists.
 pub(super) async fn look(runtime: Weak<Inner>, lease: LeaseConfig) {
     let mut last: Option<(Timestamp, Duration)> = None;
     while let Some(inner) = runtime.upgrade() {
@@ -250,9 +210,6 @@ pub(super) async fn look(runtime: Weak<Inner>, lease: LeaseConfig) {
             wait = wait.max(2 * lease.renew_every);
         } else if let Err(error) = runtime.recover_at(now).await {
             tracing::warn!(%error, "cannot take over runs");
-        }
-        if let Err(error) = runtime.wake().await {
-            tracing::warn!(%error, "cannot go on with threads whose time has come");
         }
         drop(runtime);
         // Not by the clock of runs, which tests may stop or move: leases use the time of the

@@ -1,9 +1,14 @@
 //! Orderly shutdown.
 
 use super::core::Runtime;
+use super::execution::stopped;
+use futures_util::{FutureExt, StreamExt, stream};
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use weftwork_graph::RuntimeError;
 use weftwork_types::RunId;
+use weftwork_types::port::RunHandle;
 
 /// Interval at which to check that all runs have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -16,6 +21,8 @@ impl Runtime {
     /// them at once, and no attempt is counted. Runs that end in the meantime have ended. Runs that
     /// do not complete their superstep within `grace`, in machine time, are interrupted there;
     /// their work since the last commit is repeated, except recorded calls.
+    ///
+    /// Then the handles of runs that are followed end, those of waiting runs too.
     ///
     /// Returns the runs that could not be released because their store accepted no writes: others
     /// take them over as from a dead worker. The stream of a released run ends with
@@ -37,9 +44,33 @@ impl Runtime {
         self.until_empty(grace).await;
         shutdown.cut();
         self.until_empty(PUTTING_BACK).await;
+        shutdown.close();
         let left = self.running().keys().cloned().collect();
         self.0.heartbeat.end().await?;
         Ok(left)
+    }
+
+    /// Ends the handle of a followed run when this process has shut down: its events, once those
+    /// that are available have been read, and its outcome, as one that is not known here.
+    pub(super) fn until_closed(&self, handle: RunHandle) -> RunHandle {
+        let RunHandle { run, mut events, mut outcome } = handle;
+        let closed = || {
+            let shutdown = Arc::clone(&self.0.context.shutdown);
+            Box::pin(async move { shutdown.closed().await })
+        };
+        let (mut events_end, outcome_ends) = (closed(), closed());
+        let events = stream::poll_fn(move |cx| match events.poll_next_unpin(cx) {
+            Poll::Pending => events_end.poll_unpin(cx).map(|()| None),
+            event => event,
+        });
+        let outcome = async move {
+            tokio::select! {
+                biased;
+                ended = &mut outcome => ended,
+                () = outcome_ends => stopped(),
+            }
+        };
+        RunHandle { run, events: events.fuse().boxed(), outcome: outcome.boxed() }
     }
 
     /// Waits until no run is active here, at most for this time.

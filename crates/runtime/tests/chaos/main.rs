@@ -19,6 +19,7 @@ mod points;
 mod poison;
 mod speech;
 mod stall;
+mod timers;
 mod worker;
 
 /// Returns `true` if the full doses are requested.

@@ -33,6 +33,8 @@ pub(crate) const OVERFLOW: &str = "chaos:overflow";
 pub(crate) const HUNGRY: &str = "chaos:hungry";
 /// Says some words, one after the other.
 pub(crate) const SPEAKS: &str = "chaos:speaks";
+/// Sleeps until the time in its input, in milliseconds.
+pub(crate) const NAPS: &str = "chaos:naps";
 /// Number of words.
 const WORDS: u32 = 200;
 
@@ -218,6 +220,19 @@ fn speaks(outside: &Outside) -> CompiledGraph {
         .expect("sound")
 }
 
+fn naps() -> CompiledGraph {
+    Graph::<Work>::new("naps")
+        .node("naps", async |state: State<Work>, ctx: Ctx| {
+            let until = state.tag().and_then(|tag| tag.rsplit('.').next()?.parse::<i64>().ok());
+            let left = until.expect("a time").saturating_sub(ctx.clock().now().0);
+            ctx.sleep(Duration::from_millis(u64::try_from(left).unwrap_or(0))).await?;
+            NodeResult::Ok(WorkUpdate::new().log(["up".to_owned()]))
+        })
+        .edge(START, "naps")
+        .build()
+        .expect("sound")
+}
+
 /// Ends the process in the way of a graph.
 fn ends(graph: &str) {
     fn deeper(levels: u64) -> u64 {
@@ -276,6 +291,8 @@ fn worker_process() {
             .graph(OVERFLOW, poison(&outside, OVERFLOW))
             .graph(HUNGRY, poison(&outside, HUNGRY))
             .graph(SPEAKS, speaks(&outside))
+            .graph(NAPS, naps())
+            .runs_max(64)
             .recovery(Recovery::Automatic)
             .attempts_max(site.attempts_max)
             .lease(site.lease());

@@ -87,7 +87,7 @@ async fn requests_that_fit_nothing_are_refused_before_anything_is_written() {
     let missing = bench.store.thread(&Principal::local(), &thread()).await;
     assert!(missing.is_err(), "the thread was not made");
 
-    let other = Runtime::builder(Arc::clone(&bench.store)).graph("test:other", chain("ask"));
+    let other = Runtime::builder(Arc::clone(&bench.store)).graph("test:other", chain("other"));
     let other = other.open().await.expect("opens");
     interrupted(bench.start(json!({})).await);
     let mut request = Bench::request(RunInput::Continue);

@@ -197,6 +197,16 @@ impl WriteRuns for Faulty {
     ) -> BoxFuture<'a, Result<RunRow>> {
         self.inner.create_run(w, run, answers)
     }
+    fn create_claimed<'a>(
+        &'a self,
+        w: &'a Principal,
+        run: NewRun,
+        answers: BTreeMap<InterruptId, Answer>,
+        worker: &'a WorkerId,
+    ) -> BoxFuture<'a, Result<(RunRow, Option<Claim>)>> {
+        let create = move || self.inner.create_claimed(w, run, answers, worker);
+        Box::pin(self.at(("claim", None), create))
+    }
     fn claim<'a>(
         &'a self,
         w: &'a Principal,

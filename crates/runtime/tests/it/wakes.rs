@@ -226,6 +226,77 @@ async fn a_runtime_that_stays_wakes_threads_by_itself() {
     assert_eq!(runs(&store).await.len(), 3);
 }
 
+/// Waits until this number of threads has completed.
+async fn until_all_completed(store: &Arc<dyn Store>, threads: usize) {
+    loop {
+        let rows = store.threads(&Principal::local(), 0, threads).await.expect("reads");
+        if rows.iter().filter(|row| row.status == Some(RunStatus::Completed)).count() == threads {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn short_nap() -> CompiledGraph {
+    let naps = async |ctx: Ctx| {
+        ctx.sleep(HOUR).await?;
+        NodeResult::Ok(said("up"))
+    };
+    Graph::<Log>::new("nap").node("naps", naps).edge(START, "naps").build().expect("sound")
+}
+
+async fn park(runtime: &Runtime, threads: usize) {
+    for n in 0..threads {
+        let thread = weftwork_types::ThreadId::new(format!("t{n}")).expect("valid id");
+        let mut request = Bench::request(RunInput::Start { input: json!({}) });
+        request.thread = thread;
+        let handle = weftwork_types::port::GraphExecutor::execute(runtime, request).await;
+        interrupted(handle.expect("the run is accepted").outcome.await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_begins_at_its_time_and_many_at_once() {
+    let (store, clock) = (store(), ManualClock::new());
+    let builder = Runtime::builder(Arc::clone(&store)).graph("test:graph", short_nap());
+    let builder = builder.clock(Arc::new(clock.clone())).recovery(Recovery::Automatic).runs_max(8);
+    let runtime = builder.open().await.expect("opens");
+    let many = 350;
+    park(&runtime, many).await;
+    clock.advance(HOUR - Duration::from_millis(1));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let rows = store.threads(&Principal::local(), 0, many).await.expect("reads");
+    assert!(rows.iter().all(|row| row.status == Some(RunStatus::Interrupted)), "not before");
+    let due = tokio::time::Instant::now();
+    clock.advance(Duration::from_millis(1));
+    until_all_completed(&store, many).await;
+    assert!(due.elapsed() < Duration::from_millis(250), "{:?}", due.elapsed());
+    for row in rows {
+        let runs = store.runs(&Principal::local(), &row.id).await.expect("reads");
+        assert_eq!(runs.len(), 2, "each once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_of_another_process_is_found_by_those_that_stay() {
+    let (store, clock) = (store(), ManualClock::new());
+    let builder = || {
+        let builder = Runtime::builder(Arc::clone(&store)).graph("test:graph", short_nap());
+        builder.clock(Arc::new(clock.clone()))
+    };
+    let stays = builder().recovery(Recovery::Automatic).open().await.expect("opens");
+    let other = builder().open().await.expect("opens");
+    park(&other, 3).await;
+    drop(other);
+    // It reads the store every two seconds.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let due = tokio::time::Instant::now();
+    clock.advance(HOUR);
+    until_all_completed(&store, 3).await;
+    assert!(due.elapsed() < Duration::from_millis(250), "{:?}", due.elapsed());
+    drop(stays);
+}
+
 on_each_store![
     a_thread_sleeps_through_its_processes_and_wakes_at_its_times,
     a_question_takes_its_default_while_another_still_waits,

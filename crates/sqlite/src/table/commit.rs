@@ -79,9 +79,11 @@ fn finish(
     let wakes_at = commit.wakes_at.map(|at| at.0);
     let values = params![org, claim.at.thread.as_str(), status, at, wakes_at];
     row::execute(conn, sql, values)?;
-    let sql = "UPDATE runs SET status = ?3, outcome = ?4, ended_at = ?5
+    let sql = "UPDATE runs SET status = ?3, outcome = ?4, ended_at = ?5, last_checkpoint = (
+                   SELECT head FROM threads WHERE org = ?1 AND id = ?6)
                WHERE org = ?1 AND id = ?2";
-    let values = params![org, claim.at.run.as_str(), status, row::json(end)?, at];
+    let (run, thread) = (claim.at.run.as_str(), claim.at.thread.as_str());
+    let values = params![org, run, status, row::json(end)?, at, thread];
     row::execute(conn, sql, values)?;
     Ok(())
 }

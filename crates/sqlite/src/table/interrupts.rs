@@ -8,7 +8,7 @@ use weftwork_store::table::{ReadInterrupts, Result};
 use weftwork_store::{InterruptRow, invariants};
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::run::RunRef;
-use weftwork_types::{BoxFuture, InterruptId, OrgId, Principal, ThreadId};
+use weftwork_types::{BoxFuture, InterruptId, OrgId, Principal, RunId, ThreadId};
 
 impl ReadInterrupts for SqliteStore {
     fn interrupts<'a>(
@@ -38,13 +38,15 @@ pub(crate) fn read(row: &Row<'_>, thread: &ThreadId) -> Done<InterruptRow> {
     })
 }
 
-/// Stores answers to open questions. Fails at the first question that is not open.
+/// Stores answers to open questions, and returns the run that asked them. Fails at the first
+/// question that is not open.
 pub(crate) fn answer(
     conn: &Connection,
     org: &OrgId,
     thread: &ThreadId,
     answers: &BTreeMap<InterruptId, Answer>,
-) -> Done<()> {
+) -> Done<Option<RunId>> {
+    let mut asked_by = None;
     for (id, answer) in answers {
         let sql = "SELECT * FROM interrupts WHERE org = ?1 AND thread = ?2 AND id = ?3";
         let key = params![org.as_str(), thread.as_str(), id.0.to_be_bytes()];
@@ -54,8 +56,9 @@ pub(crate) fn answer(
         let answer = row::json(answer)?;
         let values = params![org.as_str(), thread.as_str(), id.0.to_be_bytes(), answer];
         row::execute(conn, sql, values)?;
+        asked_by = asked_by.or(asked.map(|row| row.run));
     }
-    Ok(())
+    Ok(asked_by)
 }
 
 /// Closes all open questions of a thread.

@@ -1,6 +1,7 @@
 //! Tables, one per file: the implementation of the store trait, and the functions that run inside a
 //! transaction.
 
+pub(crate) mod accept;
 pub(crate) mod block;
 pub(crate) mod calls;
 pub(crate) mod checkpoint_write;

@@ -46,7 +46,8 @@ pub(crate) fn requeue(
     invariants::check_requeue(at, row.status, last.is_some_and(|(_, is_it)| is_it))?;
     // The head of the thread may have changed since the end of the run.
     last.map_or(Ok(()), |(number, _)| log::delete_heads(conn, number))?;
-    let sql = "UPDATE runs SET outcome = NULL, ended_at = NULL, cancel_requested = 0
+    let sql = "UPDATE runs SET outcome = NULL, ended_at = NULL, cancel_requested = 0,
+                   last_checkpoint = NULL
                WHERE org = ?1 AND id = ?2";
     row::execute(conn, sql, params![org.as_str(), run])?;
     put(conn, org, at, AiEvent::Requeued { by: who.subject.clone() }, now)?;

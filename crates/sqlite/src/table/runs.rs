@@ -2,7 +2,8 @@ use crate::error::Done;
 use crate::lock::Locks;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
-use crate::table::{checkpoint_write, claim_cache, commit, interrupts, requeue, threads, workers};
+use crate::table::accept::{create, earlier};
+use crate::table::{checkpoint_write, claim_cache, commit, requeue, threads, workers};
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,6 +100,27 @@ impl WriteRuns for SqliteStore {
         self.write(move |conn| match earlier(conn, &who.org, &run)? {
             Some(row) => Ok(row),
             None => create(conn, &who, &run, &answers),
+        })
+    }
+
+    fn create_claimed<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: NewRun,
+        answers: BTreeMap<InterruptId, Answer>,
+        worker: &'a WorkerId,
+    ) -> BoxFuture<'a, Result<(RunRow, Option<Claim>)>> {
+        let (who, worker) = (who.clone(), worker.clone());
+        self.write(move |conn| {
+            if let Some(row) = earlier(conn, &who.org, &run)? {
+                return Ok((row, None));
+            }
+            let row = create(conn, &who, &run, &answers)?;
+            if row.status != RunStatus::Pending {
+                return Ok((row, None));
+            }
+            let (claim, row) = claim(conn, &who.org, row, worker.clone(), run.created_at)?;
+            Ok((row, Some(claim)))
         })
     }
 
@@ -222,6 +244,11 @@ fn claim(
 /// Applies the additional changes of a run's first claim.
 fn begin(conn: &Connection, org: &OrgId, run: &mut RunRow) -> Done<()> {
     let thread = &run.new.at.thread;
+    if run.base.is_some() && !run.takes_back() {
+        let sql = "UPDATE runs SET rolled_back_by = NULL
+                   WHERE org = ?1 AND thread = ?2 AND rolled_back_by = ?3";
+        row::execute(conn, sql, params![org.as_str(), thread.as_str(), run.new.at.run.as_str()])?;
+    }
     if run.clears() {
         checkpoint_write::delete(conn, org, thread)?;
         let sql = "UPDATE threads SET head = NULL WHERE org = ?1 AND id = ?2";
@@ -238,131 +265,16 @@ fn begin(conn: &Connection, org: &OrgId, run: &mut RunRow) -> Done<()> {
 }
 
 /// Returns the newest checkpoint of a thread's root graph.
-fn newest(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Option<CheckpointId>> {
+pub(crate) fn newest(
+    conn: &Connection,
+    org: &OrgId,
+    thread: &ThreadId,
+) -> Done<Option<CheckpointId>> {
     checkpoint_write::newest_id(
         conn,
         org,
         &CheckpointNamespace { thread: thread.clone(), ns: String::new() },
     )
-}
-
-/// Returns the run of an earlier request with the same idempotency key or run id.
-fn earlier(conn: &Connection, org: &OrgId, new: &NewRun) -> Done<Option<RunRow>> {
-    if let Some(key) = &new.options.idempotency_key {
-        let sql = "SELECT * FROM runs WHERE org = ?1 AND idempotency_key = ?2";
-        if let Some(row) = row::one(conn, sql, params![org.as_str(), key], read)? {
-            let same = invariants::same_request(&row.new, new);
-            return if same { Ok(Some(row)) } else { Err(invariants::key_reused(key).into()) };
-        }
-    }
-    let sql = "SELECT * FROM runs WHERE org = ?1 AND id = ?2";
-    let found = row::one(conn, sql, params![org.as_str(), new.at.run.as_str()], read)?;
-    match found {
-        Some(row) if !invariants::same_request(&row.new, new) => {
-            Err(invariants::run_id_reused(&new.at).into())
-        }
-        found => Ok(found),
-    }
-}
-
-/// Checks that the id and the idempotency key of a run are new.
-pub(crate) fn check_new(conn: &Connection, org: &OrgId, new: &NewRun) -> Done<()> {
-    let sql = "SELECT 1 FROM runs WHERE org = ?1 AND id = ?2";
-    if row::one(conn, sql, params![org.as_str(), new.at.run.as_str()], |_| Ok(()))?.is_some() {
-        return Err(invariants::run_id_reused(&new.at).into());
-    }
-    let Some(key) = &new.options.idempotency_key else { return Ok(()) };
-    let sql = "SELECT 1 FROM runs WHERE org = ?1 AND idempotency_key = ?2";
-    match row::one(conn, sql, params![org.as_str(), key], |_| Ok(()))? {
-        Some(()) => Err(invariants::key_reused(key).into()),
-        None => Ok(()),
-    }
-}
-
-fn create(
-    conn: &Connection,
-    who: &Principal,
-    new: &NewRun,
-    answers: &BTreeMap<InterruptId, Answer>,
-) -> Done<RunRow> {
-    let open = open_run(conn, &who.org, &new.at.thread)?;
-    if let Some(open) = &open
-        && !invariants::may_wait(new)
-    {
-        return Err(invariants::busy(open).into());
-    }
-    interrupts::answer(conn, &who.org, &new.at.thread, answers)?;
-    match open {
-        None => {
-            let status = RunStatus::Pending;
-            touch(conn, who, new, status)?;
-            insert(conn, who, new, (status, None))
-        }
-        Some(open) => {
-            let base = behind(conn, &who.org, new, &open)?;
-            insert(conn, who, new, (RunStatus::Queued, base))
-        }
-    }
-}
-
-/// Requests cancellation of earlier runs if the new run's strategy requires it, and returns the
-/// base of a run that rolls them back.
-fn behind(conn: &Connection, org: &OrgId, new: &NewRun, open: &RunRef) -> Done<Option<Base>> {
-    if !new.options.multitask.cancels() {
-        return Ok(None);
-    }
-    let sql = "UPDATE runs INDEXED BY runs_unfinished SET cancel_requested = 1
-               WHERE org = ?1 AND thread = ?2 AND status IN ('queued', 'pending', 'running')";
-    row::execute(conn, sql, params![org.as_str(), open.thread.as_str()])?;
-    let newest = newest(conn, org, &open.thread)?;
-    Ok(invariants::base_after(new, &expect(conn, org, open)?, newest))
-}
-
-/// Updates the thread for a new run, or creates it.
-fn touch(conn: &Connection, who: &Principal, new: &NewRun, status: RunStatus) -> Done<()> {
-    let sql = "INSERT INTO threads (org, id, graph, status, created_at, updated_at)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?5)
-               ON CONFLICT (org, id) DO UPDATE SET graph = excluded.graph,
-                   status = excluded.status, updated_at = excluded.updated_at, wakes_at = NULL";
-    let (org, thread, status) = (who.org.as_str(), new.at.thread.as_str(), row::word(&status)?);
-    row::execute(conn, sql, params![org, thread, new.graph, status, new.created_at.0])?;
-    Ok(())
-}
-
-fn insert(
-    conn: &Connection,
-    who: &Principal,
-    new: &NewRun,
-    (status, base): (RunStatus, Option<Base>),
-) -> Done<RunRow> {
-    let sql = "INSERT INTO runs (org, id, thread, subject, graph, caller, input, options,
-                   idempotency_key, created_at, status, fence, cancel_requested, base)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 0, 0, ?12)";
-    let values = params![
-        who.org.as_str(),
-        new.at.run.as_str(),
-        new.at.thread.as_str(),
-        who.subject,
-        new.graph,
-        row::json(&new.caller)?,
-        row::json(&new.input)?,
-        row::json(&new.options)?,
-        new.options.idempotency_key,
-        new.created_at.0,
-        row::word(&status)?,
-        base.map(Base::to_bytes),
-    ];
-    row::execute(conn, sql, values)?;
-    Ok(RunRow {
-        new: new.clone(),
-        status,
-        base,
-        worker: None,
-        fence: 0,
-        outcome: None,
-        ended_at: None,
-        cancel_requested: false,
-    })
 }
 
 fn orphans(
@@ -461,7 +373,15 @@ pub(crate) fn read(row: &Row<'_>) -> Done<RunRow> {
         ended_at: at.plain::<Option<i64>>(row, "ended_at")?.map(Timestamp),
         cancel_requested: at.plain(row, "cancel_requested")?,
         base: base(&at, row)?,
+        last_checkpoint: at.maybe_bits(row, "last_checkpoint")?.map(CheckpointId),
+        answers: maybe_run(&at, row, "answers")?,
+        rolled_back_by: maybe_run(&at, row, "rolled_back_by")?,
     })
+}
+
+fn maybe_run(at: &At<'_>, row: &Row<'_>, column: &str) -> Done<Option<RunId>> {
+    let found: Option<String> = at.plain(row, column)?;
+    Ok(found.map(|_| at.id(row, column)).transpose()?)
 }
 
 fn base(at: &At<'_>, row: &Row<'_>) -> Done<Option<Base>> {

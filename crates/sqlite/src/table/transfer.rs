@@ -5,12 +5,12 @@ use crate::row::{self, At};
 use crate::store::SqliteStore;
 use crate::table::block::Other;
 use crate::table::compact::Call;
-use crate::table::{calls, checkpoint_write, interrupts, log, runs, threads, usage};
+use crate::table::{accept, calls, checkpoint_write, interrupts, log, runs, threads, usage};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use weftwork_store::table::Result;
 use weftwork_store::{
-    Base, CheckpointBatch, ExportThreads, ImportThreads, InterruptRow, NewCheckpoint, NewPending,
+    CheckpointBatch, ExportThreads, ImportThreads, InterruptRow, NewCheckpoint, NewPending,
     Pending, RunExport, ThreadExport, invariants,
 };
 use weftwork_types::canonical::Hash;
@@ -141,33 +141,9 @@ fn put(conn: &Connection, org: &OrgId, whole: &ThreadExport) -> Done<()> {
 fn put_run(conn: &Connection, org: &OrgId, run: &RunExport) -> Done<()> {
     let RunExport { subject, row, events } = run;
     let new = &row.new;
-    runs::check_new(conn, org, new)?;
-    let sql = "INSERT INTO runs (org, id, thread, subject, graph, caller, input, options,
-                   idempotency_key, created_at, status, worker, fence, outcome, ended_at,
-                   cancel_requested, events_from, base)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
-                   ?17, ?18)";
-    let values = params![
-        org.as_str(),
-        new.at.run.as_str(),
-        new.at.thread.as_str(),
-        subject,
-        new.graph,
-        row::json(&new.caller)?,
-        row::json(&new.input)?,
-        row::json(&new.options)?,
-        new.options.idempotency_key,
-        new.created_at.0,
-        row::word(&row.status)?,
-        row.worker.as_ref().map(|worker| worker.as_str()),
-        row::int(row.fence),
-        row.outcome.as_ref().map(row::json).transpose()?,
-        row.ended_at.map(|at| at.0),
-        row.cancel_requested,
-        row::int(events.first().map_or(1, |event| event.seq)),
-        row.base.map(Base::to_bytes),
-    ];
-    row::execute(conn, sql, values)?;
+    accept::check_new(conn, org, new)?;
+    let events_from = events.first().map_or(1, |event| event.seq);
+    accept::insert(conn, (org, subject), row, events_from)?;
     // Events of one commit have the same time, and were in one row.
     for batch in events.chunk_by(|a, b| a.at == b.at) {
         let events: Vec<_> = batch.iter().map(|stored| stored.event.clone()).collect();

@@ -45,6 +45,7 @@ impl Thread {
             run.row.status = end.status();
             run.row.outcome = Some(end);
             run.row.ended_at = Some(commit.at);
+            run.row.last_checkpoint = self.row.head;
             self.row.status = Some(run.row.status);
             self.row.wakes_at = commit.wakes_at;
         }

@@ -23,6 +23,27 @@ impl WriteRuns for MemoryStore {
         })
     }
 
+    fn create_claimed<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: NewRun,
+        answers: BTreeMap<InterruptId, Answer>,
+        worker: &'a WorkerId,
+    ) -> BoxFuture<'a, Result<(RunRow, Option<Claim>)>> {
+        self.with(move |tables| {
+            if let Some(row) = earlier(tables, who, &run)? {
+                return Ok((row, None));
+            }
+            let now = run.created_at;
+            let row = create(tables, who, run, answers)?;
+            if row.status != RunStatus::Pending {
+                return Ok((row, None));
+            }
+            let (claim, row) = claim(tables, who, &row.new.at, (worker, now))?;
+            Ok((row, Some(claim)))
+        })
+    }
+
     fn claim<'a>(
         &'a self,
         who: &'a Principal,
@@ -43,16 +64,7 @@ impl WriteRuns for MemoryStore {
             {
                 return Err(invariants::busy(&open.row.new.at));
             }
-            begin(tables, who, at)?;
-            let (thread, index) = tables.run_mut(who, at)?;
-            let row = &mut thread.runs[index].row;
-            row.status = RunStatus::Running;
-            row.worker = Some(worker.clone());
-            row.fence += 1;
-            thread.row.status = Some(RunStatus::Running);
-            thread.row.updated_at = now;
-            let claim = Claim { at: at.clone(), worker: worker.clone(), fence: row.fence };
-            Ok((claim, row.clone()))
+            claim(tables, who, at, (worker, now))
         })
     }
 
@@ -107,6 +119,7 @@ impl WriteRuns for MemoryStore {
             thread.put_back(index, AiEvent::Requeued { by: who.subject.clone() }, now);
             let row = &mut thread.runs[index].row;
             (row.outcome, row.ended_at, row.cancel_requested) = (None, None, false);
+            row.last_checkpoint = None;
             Ok(row.clone())
         })
     }
@@ -128,6 +141,24 @@ impl WriteRuns for MemoryStore {
     }
 }
 
+fn claim(
+    tables: &mut Tables,
+    who: &Principal,
+    at: &RunRef,
+    (worker, now): (&WorkerId, Timestamp),
+) -> Result<(Claim, RunRow)> {
+    begin(tables, who, at)?;
+    let (thread, index) = tables.run_mut(who, at)?;
+    let row = &mut thread.runs[index].row;
+    row.status = RunStatus::Running;
+    row.worker = Some(worker.clone());
+    row.fence += 1;
+    thread.row.status = Some(RunStatus::Running);
+    thread.row.updated_at = now;
+    let claim = Claim { at: at.clone(), worker: worker.clone(), fence: row.fence };
+    Ok((claim, row.clone()))
+}
+
 /// Applies the additional changes of a run's first claim.
 fn begin(tables: &mut Tables, who: &Principal, at: &RunRef) -> Result<()> {
     let row = &tables.run(who, at)?.row;
@@ -143,9 +174,14 @@ fn begin(tables: &mut Tables, who: &Principal, at: &RunRef) -> Result<()> {
     if row.clears() {
         thread.row.head = None;
     }
+    let takes_back = row.takes_back();
     row.base = row.base.or(Some(newest.into()));
     thread.row.graph = Some(row.new.graph.clone());
     thread.row.wakes_at = None;
+    if !takes_back {
+        let marked = thread.runs.iter_mut().map(|run| &mut run.row.rolled_back_by);
+        marked.filter(|by| by.as_ref() == Some(&at.run)).for_each(|by| *by = None);
+    }
     Ok(())
 }
 
@@ -184,12 +220,18 @@ fn create(
         let rows = known.map(|thread| thread.interrupts.as_slice()).unwrap_or_default();
         invariants::check_answerable(*id, rows.iter().find(|row| row.interrupt.id == *id))?;
     }
+    let named = new.options.roll_back.as_ref();
+    let named = named.and_then(|id| known?.runs.iter().find(|run| run.row.new.at.run == *id));
+    let named = named.map(|run| run.row.clone());
+    let oldest = invariants::oldest_rolled_back(&new, named.as_ref(), open.as_ref())?;
+    let newest = tables.checkpoints.newest(&who.org, &new.at.thread);
+    let base = oldest.and_then(|oldest| invariants::base_after(&new, oldest, newest));
+    let oldest = oldest.filter(|_| base.is_some()).map(|oldest| oldest.new.at.run.clone());
     if let Some(key) = &new.options.idempotency_key {
         tables.keys.insert((who.org.clone(), key.clone()), new.at.clone());
     }
     tables.runs.insert((who.org.clone(), new.at.run.clone()), new.at.thread.clone());
     tables.run_count += 1;
-    let newest = tables.checkpoints.newest(&who.org, &new.at.thread);
     let thread = tables.threads.entry(place).or_insert_with(|| Thread::of(&new));
     if open.is_none() {
         thread.row.graph = Some(new.graph.clone());
@@ -201,21 +243,23 @@ fn create(
         let before = thread.runs.iter_mut().map(|run| &mut run.row);
         before.filter(|row| !row.status.is_final()).for_each(|row| row.cancel_requested = true);
     }
+    if let Some(oldest) = oldest {
+        let runs = thread.runs.iter_mut().map(|run| &mut run.row);
+        let taken_back = runs.skip_while(|row| row.new.at.run != oldest);
+        for row in taken_back {
+            row.rolled_back_by.get_or_insert_with(|| new.at.run.clone());
+        }
+    }
     for row in &mut thread.interrupts {
         if let Some(answer) = answers.get(&row.interrupt.id) {
             row.answer = Some(answer.clone());
         }
     }
-    let row = RunRow {
-        status: if open.is_some() { RunStatus::Queued } else { RunStatus::Pending },
-        base: open.and_then(|open| invariants::base_after(&new, &open, newest)),
-        new,
-        worker: None,
-        fence: 0,
-        outcome: None,
-        ended_at: None,
-        cancel_requested: false,
-    };
+    let asked =
+        thread.interrupts.iter().find(|row| Some(&row.interrupt.id) == answers.keys().next());
+    let asked_by = asked.map(|row| row.run.clone());
+    let status = if open.is_some() { RunStatus::Queued } else { RunStatus::Pending };
+    let row = RunRow { base, answers: asked_by, ..RunRow::accepted(new, status) };
     thread.runs.push(Run {
         row: row.clone(),
         subject: who.subject.clone(),

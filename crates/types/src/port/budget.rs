@@ -4,6 +4,7 @@ use crate::caller::GraphCaller;
 use crate::code::Fault;
 use crate::usage::{Tokens, Usage};
 use crate::{BoxFuture, ErrorCode, Principal, ThreadId};
+use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Source of budgets. It is asked once for each run that a process executes.
@@ -17,6 +18,15 @@ pub trait Budgets: Send + Sync + std::fmt::Debug {
         &'a self,
         scope: &'a BudgetScope,
     ) -> BoxFuture<'a, Result<Arc<dyn Budget>, BudgetError>>;
+}
+
+impl<T: Budgets + ?Sized> Budgets for Arc<T> {
+    fn open<'a>(
+        &'a self,
+        scope: &'a BudgetScope,
+    ) -> BoxFuture<'a, Result<Arc<dyn Budget>, BudgetError>> {
+        self.as_ref().open(scope)
+    }
 }
 
 /// The run that a budget is opened for.
@@ -219,14 +229,17 @@ impl Budgets for Unlimited {
 
 /// Limits of each run. As a source of [`Budgets`], it gives every run a budget of its own, less
 /// what the run used in an earlier process.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Maximum number of attempts of model calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_calls: Option<u64>,
     /// Maximum number of tool calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<u64>,
     /// Maximum number of tokens, input and output together. An attempt starts only if its estimate
     /// fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
 }
 
@@ -301,6 +314,58 @@ impl Budget for LimitedBudget {
             drop(counts);
             Ok(Reservation::new(Held { budget: self.clone(), demand }))
         })
+    }
+}
+
+/// A budget and further limits, both of which every attempt must fit.
+#[derive(Debug)]
+pub struct BudgetWithin {
+    outer: Arc<dyn Budget>,
+    inner: LimitedBudget,
+}
+
+impl BudgetWithin {
+    /// Limits a budget further.
+    #[must_use]
+    pub fn new(outer: Arc<dyn Budget>, inner: LimitedBudget) -> Self {
+        Self { outer, inner }
+    }
+}
+
+impl Budget for BudgetWithin {
+    fn reserve<'a>(
+        &'a self,
+        demand: &'a Demand,
+    ) -> BoxFuture<'a, Result<Reservation, BudgetError>> {
+        Box::pin(async move {
+            let inner = self.inner.reserve(demand).await?;
+            let outer = self.outer.reserve(demand).await?;
+            Ok(Reservation::new(HeldTwice { inner, outer }))
+        })
+    }
+}
+
+/// A reservation of a [`BudgetWithin`].
+#[derive(Debug)]
+struct HeldTwice {
+    inner: Reservation,
+    outer: Reservation,
+}
+
+impl Hold for HeldTwice {
+    fn settle(mut self: Box<Self>, used: Usage) -> BoxFuture<'static, ()> {
+        // A settlement that is dropped charges the usage too.
+        self.inner.spend(used);
+        self.outer.spend(used);
+        Box::pin(async move {
+            self.inner.settle(used).await;
+            self.outer.settle(used).await;
+        })
+    }
+
+    fn release(mut self: Box<Self>, used: Usage) {
+        self.inner.spend(used);
+        self.outer.spend(used);
     }
 }
 

@@ -10,8 +10,8 @@ mod journal;
 mod ledger;
 
 pub use budget::{
-    Budget, BudgetError, BudgetExceeded, BudgetScope, Budgets, Demand, Hold, LimitedBudget, Limits,
-    Reservation, Unlimited,
+    Budget, BudgetError, BudgetExceeded, BudgetScope, BudgetWithin, Budgets, Demand, Hold,
+    LimitedBudget, Limits, Reservation, Unlimited,
 };
 pub use clock::Clock;
 pub use context::{CallContext, Emit, NoJournal, Silent};

@@ -4,16 +4,19 @@ use futures_util::StreamExt;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+use weftwork::Error;
 use weftwork::graph::channel::Append;
 use weftwork::graph::{ChannelDef, DynUpdate, Dynamic};
 use weftwork::models::ModelProvider;
 use weftwork::models::scripted::ScriptedProvider;
 use weftwork::prelude::*;
-use weftwork::store::{MemoryStore, Store};
-use weftwork::types::event::Position;
+use weftwork::store::{MemoryStore, Store, StoreError};
+use weftwork::types::event::{AiEvent, Position};
 use weftwork::types::interrupt::Ask;
+use weftwork::types::port::Limits;
 use weftwork::types::run::{RunInput, RunOutcome, RunRef};
-use weftwork::types::{RunId, ThreadId};
+use weftwork::types::{OrgId, Principal, RunId, ThreadId};
 
 /// Sends a letter.
 #[tool(
@@ -132,4 +135,57 @@ async fn errors_name_the_model_agent_or_id_that_is_not_known() {
     let message = "unknown agent `posst`; did you mean `post`? (known agents: post)";
     assert_eq!(error.to_string(), message);
     assert_eq!(app.ask("a b", "x").await.expect_err("no id").fault().code, "W0706");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn requests_have_a_principal_a_model_and_a_budget_of_their_own() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let app = post(Arc::clone(&store)).await;
+    let other = Principal { org: OrgId::new("other").expect("valid id"), ..Principal::local() };
+    let limits = Limits { model_calls: Some(1), ..Limits::default() };
+    let limited = app.on_behalf_of(other.clone()).with_budget(limits);
+    let reply = limited.ask("t", "Hello").await.expect("one call is allowed");
+    assert_eq!(reply.outcome().status(), RunStatus::Completed);
+    let row = store.run(&other, reply.run()).await.expect("it belongs to the other organisation");
+    assert_eq!(row.new.options.budget, Some(limits));
+    let id = ThreadId::new("t").expect("valid id");
+    let missing = store.thread(app.principal(), &id).await;
+    assert!(matches!(missing, Err(StoreError::NotFound { .. })), "{missing:?}");
+
+    let none = limited.with_budget(Limits { model_calls: Some(0), ..Limits::default() });
+    let refused = none.ask("u", "Hello").await.expect_err("no call is allowed");
+    assert_eq!(refused.fault().code, "W0601");
+
+    let silent = app.with_model("nowhere:model").expect_err("there is no such provider");
+    assert!(matches!(silent, Error::Model(_)), "{silent}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_run_calls_its_own_model_in_every_process() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cassette = folder.path().join("answers.jsonl");
+    let record = App::builder().config(Config::in_memory()).record(&cassette);
+    let record = record.agent("chat", |model| ReactAgent::new("chat", model).build());
+    let recorded = record.open().await.expect("opens").ask("t", "Hello").await.expect("runs");
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let app = || async {
+        let app = App::builder().config(Config::in_memory()).store(Arc::clone(&store));
+        app.agent("chat", |model| ReactAgent::new("chat", model).build()).open().await
+    };
+    let first = app().await.expect("opens");
+    let own = first.with_model(format!("replay:{}", cassette.display())).expect("opens");
+    assert_eq!(own.model().provider, "replay");
+    let reply = own.ask("t", "Hello").await.expect("runs");
+    assert_eq!(reply.text(), recorded.text());
+    let used = |reply: &Reply| -> Vec<String> {
+        let events = reply.events().iter();
+        let providers = events.filter_map(|event| match &event.event {
+            AiEvent::UsageReport { fact, .. } => Some(fact.provider.clone()),
+            _ => None,
+        });
+        providers.collect()
+    };
+    assert_eq!((used(&recorded), used(&reply)), (vec!["scripted".into()], vec!["replay".into()]));
+    let left = first.shutdown(Duration::from_secs(1)).await.expect("ends");
+    assert!(left.is_empty());
 }

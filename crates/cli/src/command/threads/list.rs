@@ -12,7 +12,7 @@ use weftwork::types::run::RunStatus;
 use weftwork::types::{Principal, ThreadId};
 
 /// The status of a run that was running when its process died.
-pub(super) const NOT_FINISHED: &str = "not finished";
+pub(crate) const NOT_FINISHED: &str = "not finished";
 
 pub(crate) async fn list(args: List, context: &CommandContext) -> Result<Exit, CliError> {
     let json = args.json;
@@ -57,7 +57,7 @@ async fn found(
 ) -> Result<(Vec<ThreadRow>, Option<ThreadCursor>), CliError> {
     let by_change = ThreadOrder { by: ThreadKey::UpdatedAt, direction: Direction::Descending };
     let from = args.after.map_or(SearchFrom::Start(by_change), SearchFrom::After);
-    let metadata = args.metadata.into_iter().collect();
+    let metadata = args.metadata.into_iter().flatten().collect();
     let mut query = ThreadQuery { ids: None, metadata, status: args.status, from, limit: 0 };
     let mut rows = Vec::new();
     loop {
@@ -80,7 +80,7 @@ fn none(json: bool, context: &CommandContext) -> Exit {
 }
 
 /// Returns the threads of the local organisation that have a run without a live worker.
-pub(super) async fn with_orphans(store: &dyn Store) -> Result<BTreeSet<ThreadId>, CliError> {
+pub(crate) async fn with_orphans(store: &dyn Store) -> Result<BTreeSet<ThreadId>, CliError> {
     let orphans = store.orphans(SystemClock::new().now(), usize::MAX).await?;
     let ours = orphans.into_iter().filter(|(who, _)| who.org == Principal::local().org);
     Ok(ours.map(|(_, run)| run.new.at.thread).collect())

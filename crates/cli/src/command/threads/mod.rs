@@ -1,26 +1,34 @@
-//! `weft threads`: lists, shows, resumes, forks, checks and deletes threads.
+//! `weft threads`: lists, shows, changes, resumes, forks, checks and deletes threads.
 
 mod check;
 mod delete;
 mod fork;
+mod history;
 pub(crate) mod journal;
 mod list;
 mod prune;
 mod resume;
 mod show;
+mod state;
+mod update;
 
 use crate::CliError;
 use crate::args::Threads;
 use crate::context::CommandContext;
 use crate::exit::Exit;
-pub(super) use list::word;
-use weftwork::types::ThreadId;
+pub(super) use list::{NOT_FINISHED, with_orphans, word};
+use weftwork::graph::CompiledGraph;
+use weftwork::graph::run_loop::Host;
+use weftwork::runtime::StoreCheckpointer;
+use weftwork::types::{Principal, ThreadId};
 
 pub(crate) async fn threads(command: Threads, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
         Threads::List(args) => list::list(args, context).await,
         Threads::Show { id } => show::show(&ThreadId::new(id)?, context).await,
-        Threads::State { id } => show::state(&ThreadId::new(id)?, context).await,
+        Threads::State(args) => state::state(&args, context).await,
+        Threads::History(args) => history::history(&args, context).await,
+        Threads::Update(args) => Box::pin(update::update(args, context)).await,
         Threads::Journal { id, json } => journal::journal(&ThreadId::new(id)?, json, context).await,
         Threads::Check { against, all, json } => {
             check::check(against.as_deref(), all, json, context).await
@@ -32,4 +40,15 @@ pub(crate) async fn threads(command: Threads, context: &CommandContext) -> Resul
         Threads::Prune(args) => Box::pin(prune::prune(&args, context)).await,
         Threads::Delete { id, yes } => delete::delete(&ThreadId::new(id)?, yes, context).await,
     }
+}
+
+/// Returns the graph of a thread, and read access to its checkpoints.
+async fn reading(
+    id: &ThreadId,
+    context: &CommandContext,
+) -> Result<(CompiledGraph, Host), CliError> {
+    let store = context.store_of(id)?;
+    let found = context.thread(store.as_ref(), id).await?;
+    let checkpointer = StoreCheckpointer::new(store as _, Principal::local());
+    Ok((context.graph_of(found.graph())?, Host::new().with_checkpointer(checkpointer)))
 }

@@ -41,7 +41,9 @@ pub(crate) async fn resume(args: &Resume, context: &CommandContext) -> Result<Ex
     }
     let how = (args.keeping.durability(), Multitask::Reject);
     let app = context.open(agent, Some(store), found.model(), how).await?;
-    let handle = if answers.is_empty() {
+    let handle = if found.stopped_at_node() && answers.is_empty() {
+        app.start(agent.id(), id.clone(), RunInput::Continue).await?
+    } else if answers.is_empty() {
         let handle = app.resume(&id).await?;
         if !finished {
             context.terminal.note("resuming the unfinished run of the thread");

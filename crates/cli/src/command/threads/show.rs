@@ -52,15 +52,6 @@ pub(crate) async fn show(id: &ThreadId, context: &CommandContext) -> Result<Exit
     Ok(Exit::Done)
 }
 
-/// Prints a thread's state as JSON.
-pub(crate) async fn state(id: &ThreadId, context: &CommandContext) -> Result<Exit, CliError> {
-    let store = context.store_of(id)?;
-    let found = context.thread(store.as_ref(), id).await?;
-    let state = read(id, context, Arc::clone(&store) as _, found.graph()).await?;
-    context.terminal.line(format_args!("{state:#}"))?;
-    Ok(Exit::Done)
-}
-
 async fn read(
     id: &ThreadId,
     context: &CommandContext,

@@ -111,6 +111,17 @@ impl WriteRuns for Cutting {
         Box::pin(self.write("create_run", false, write))
     }
 
+    fn create_claimed<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: NewRun,
+        answers: BTreeMap<InterruptId, Answer>,
+        worker: &'a WorkerId,
+    ) -> BoxFuture<'a, Result<(RunRow, Option<Claim>)>> {
+        let write = async move { self.inner.create_claimed(who, run, answers, worker).await };
+        Box::pin(self.write("create_run", false, write))
+    }
+
     fn claim<'a>(
         &'a self,
         who: &'a Principal,

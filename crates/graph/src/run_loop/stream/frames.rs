@@ -7,11 +7,11 @@ use crate::run_loop::event::{
     Config, Metadata, Snapshot, StreamEvent, SubState, TaskEnded, TaskSnapshot, TaskStarted,
 };
 use crate::run_loop::namespace::task_ns;
-use crate::run_loop::task::name_of;
+use crate::run_loop::task::{name_of, triggers};
 use crate::run_loop::values::{grouped, output_json, read_json, returned, state_json, written};
 use serde_json::Value as Json;
 use weftwork_engine::channel::{ids_in, ids_in_json};
-use weftwork_engine::pregel::{Machine, Path, Task};
+use weftwork_engine::pregel::{Machine, Task};
 use weftwork_engine::{ChannelIdx, Plan, Slots, TaskOutput};
 use weftwork_types::{CheckpointId, TaskId};
 
@@ -69,18 +69,11 @@ pub(crate) fn task_started(
     id: TaskId,
     input: Json,
 ) -> TaskStarted {
-    let plan = graph.plan();
-    let triggers = match task.path {
-        Path::Pull => plan.triggers_of(task.node),
-        _ => vec!["__pregel_push"],
-    };
-    let single = vec![weftwork_engine::plan::START_NAME];
-    let triggers = if plan.is_single() { single } else { triggers };
     TaskStarted {
         id,
         name: name_of(graph, task).to_string(),
         input,
-        triggers: triggers.into_iter().map(str::to_owned).collect(),
+        triggers: triggers(graph.plan(), task.node, task.path),
         call: false,
     }
 }
@@ -110,6 +103,7 @@ pub(crate) fn checkpoint<'a>(
         metadata: Some(at.metadata.clone()),
         tasks,
         interrupts: Vec::new(),
+        run: None,
     }
 }
 

@@ -7,6 +7,7 @@ use crate::run_loop::sync::lock;
 use crate::run_loop::task::OpenTask;
 use serde_json::Value as Json;
 use weftwork_engine::NodeIdx;
+use weftwork_types::event::AiEvent;
 
 impl RunLoop {
     /// Emits the start of the tasks that have not finished before.
@@ -19,6 +20,22 @@ impl RunLoop {
             let input = self.input_json(slot);
             let started = frames::task_started(graph, &slot.task, slot.id(ns, graph), input);
             self.scope.emit_task(self.position.step(), StreamEvent::TaskStarted(started));
+        }
+    }
+
+    /// Reports to the log the tasks of a superstep that was open before this loop. The checkpoint
+    /// of another superstep has reported its tasks.
+    pub(crate) fn report_open_tasks(&self) {
+        let environment = self.scope.shared.host.environment();
+        let resumes = self.open.is_loaded() && !self.position.has_moved();
+        let checkpoint = self.position.id().filter(|_| resumes && self.writer.is_on());
+        let Some(checkpoint) = checkpoint.filter(|_| environment.has_log()) else { return };
+        let (ns, graph) = (&self.scope.place.ns, &self.scope.graph);
+        let shown = self.open.tasks().iter().filter(|slot| slot.is_shown());
+        let tasks: Vec<_> = shown.map(|slot| slot.due(ns, graph)).collect();
+        if !tasks.is_empty() {
+            let ns = ns.to_string();
+            environment.resumes(AiEvent::TasksStarted { ns, checkpoint, tasks });
         }
     }
 

@@ -7,6 +7,8 @@ use crate::run_loop::task::OpenTask;
 #[derive(Debug)]
 pub(crate) struct OpenStep {
     tasks: Vec<OpenTask>,
+    /// `true` if one of them failed and has no error handler.
+    failed: bool,
     /// Outcomes of its tasks before this loop.
     recorded: TaskRecords,
     outside: ExternalInput,
@@ -38,7 +40,7 @@ impl OpenStep {
     /// The superstep that starts from a loaded checkpoint.
     pub(crate) fn new(recorded: TaskRecords, outside: ExternalInput) -> Self {
         let (origin, reuse) = (StepOrigin::Loaded, Reuse::Results);
-        Self { tasks: Vec::new(), recorded, outside, origin, reuse }
+        Self { tasks: Vec::new(), failed: false, recorded, outside, origin, reuse }
     }
 
     pub(crate) fn tasks(&self) -> &[OpenTask] {
@@ -47,6 +49,23 @@ impl OpenStep {
 
     pub(crate) fn tasks_mut(&mut self) -> &mut Vec<OpenTask> {
         &mut self.tasks
+    }
+
+    /// Removes the tasks, and returns the empty list to be filled.
+    pub(crate) fn clear_tasks(&mut self) -> &mut Vec<OpenTask> {
+        self.failed = false;
+        self.tasks.clear();
+        &mut self.tasks
+    }
+
+    /// Records that a task failed and has no error handler.
+    pub(crate) fn set_failed(&mut self) {
+        self.failed = true;
+    }
+
+    /// Returns `true` if a task failed and has no error handler.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
     }
 
     /// Outcomes of its tasks before this loop.

@@ -37,6 +37,7 @@ impl RunLoop {
             if let Some(ended) = self.plan()? {
                 return Ok(ended);
             }
+            self.report_open_tasks();
             self.emit_task_starts();
             self.emit_reused();
             self.use_cache();
@@ -81,8 +82,7 @@ impl RunLoop {
     fn make_tasks(&mut self) {
         self.machine.set_managed(self.position.step(), self.position.stop());
         let single = self.single_arg();
-        let (tasks, machine) = (self.open.tasks_mut(), &self.machine);
-        tasks.clear();
+        let (tasks, machine) = (self.open.clear_tasks(), &self.machine);
         // No task is due on a thread without a checkpoint.
         let Some(id) = self.position.id() else { return };
         let at = (id, self.position.step());
@@ -184,7 +184,7 @@ impl RunLoop {
             if !self.scope.is_behind() {
                 parked.drain(..).for_each(|(index, end)| self.settle(index, end, ends));
             }
-            if self.failed() || (running.is_empty() && next >= self.open.tasks().len()) {
+            if self.open.has_failed() || (running.is_empty() && next >= self.open.tasks().len()) {
                 break;
             }
             if running.is_empty() || next < self.open.tasks().len() && running.len() < most {
@@ -300,7 +300,7 @@ impl RunLoop {
         if stops && self.stops.is_after(self.open.tasks(), graph) {
             self.make_tasks();
             self.emit_checkpoint();
-            self.open.tasks_mut().clear();
+            self.open.clear_tasks();
             return Ok(Some(LoopOutcome::Interrupted(Vec::new())));
         }
         self.scope.set_resuming(None);

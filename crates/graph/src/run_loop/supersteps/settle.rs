@@ -23,7 +23,7 @@ impl RunLoop {
         if answered {
             slot.record.details_mut().answers = end.answers;
         }
-        let mut failed = None;
+        let (mut failed, mut unhandled) = (None, false);
         match end.what {
             TaskOutcome::Done(output, ahead) => {
                 slot.ahead = ahead;
@@ -68,6 +68,8 @@ impl RunLoop {
                 slot.record.details_mut().failure = Some(failure(fault));
                 if handles {
                     failed = Some((slot.task.clone(), slot.at()));
+                } else {
+                    unhandled = true;
                 }
             }
             TaskOutcome::Parent(output) => {
@@ -82,6 +84,9 @@ impl RunLoop {
                 ends.get_or_insert(LoopOutcome::TaskDrained(drain));
                 return;
             }
+        }
+        if unhandled {
+            self.open.set_failed();
         }
         if let Some(slot) = self.open.tasks().get(index) {
             self.scope.emit_task_end(slot, self.position.step(), self.machine.slots(), false);
@@ -98,12 +103,11 @@ impl RunLoop {
         node.is_some_and(|node| node.options.on_error.is_some())
     }
 
-    /// Returns `true` if a task failed and no error handler takes over.
-    pub(crate) fn failed(&self) -> bool {
-        self.fault().is_some()
-    }
-
+    /// The first fault in the order of tasks that no error handler takes over.
     fn fault(&self) -> Option<&Fault> {
+        if !self.open.has_failed() {
+            return None;
+        }
         let fresh = self.open.tasks().iter().filter(|slot| slot.has_ended_here());
         fresh.filter(|slot| !slot.record.is_handled()).find_map(|slot| slot.record.fault())
     }

@@ -7,7 +7,7 @@ use crate::run_loop::checkpointer::CheckpointAddress;
 use crate::run_loop::context::Host;
 use crate::run_loop::event::{Snapshot, Source};
 use std::sync::Arc;
-use weftwork_types::CheckpointId;
+use weftwork_types::{CheckpointId, RunId};
 
 /// Filter of the checkpoints of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,11 +20,23 @@ pub struct HistoryFilter {
     pub source: Option<Source>,
     /// Only those of this superstep.
     pub step: Option<i64>,
+    /// Only those of this run. A run within a program has no id, and no checkpoint matches.
+    pub run: Option<RunId>,
+    /// Only those of runs whose metadata has these members with these values. A run within a
+    /// program has no metadata.
+    pub metadata: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Default for HistoryFilter {
     fn default() -> Self {
-        Self { before: None, limit: usize::MAX, source: None, step: None }
+        Self {
+            before: None,
+            limit: usize::MAX,
+            source: None,
+            step: None,
+            run: None,
+            metadata: serde_json::Map::new(),
+        }
     }
 }
 
@@ -56,6 +68,10 @@ impl CompiledGraph {
             .ok_or(RuntimeError::NoCheckpointer { what: "looking at a thread" })?;
         let (graph, place) = self.at(at)?;
         let look = Inspection { graph: &graph, checkpointer, within: false };
+        // Runs of a program have neither ids nor metadata.
+        if filter.run.is_some() || !filter.metadata.is_empty() {
+            return Ok(Vec::new());
+        }
         let all = filter.source.is_none() && filter.step.is_none();
         let limit = if all { filter.limit } else { usize::MAX };
         let saved = checkpointer.list(&place, graph.plan(), filter.before, limit).await?;

@@ -199,6 +199,7 @@ impl Inspection<'_> {
             interrupts: tasks.iter().flat_map(|t| t.interrupts.iter().cloned()).collect(),
             tasks,
             metadata: Some(metadata.clone()),
+            run: None,
         })
     }
 

@@ -1,9 +1,7 @@
-//! `weft runs`: cancels and requeues runs.
+//! `weft runs cancel`: cancels a run, in whichever process it is executed.
 
-use super::run::to_end;
-use super::threads::word;
+use super::super::threads::word;
 use crate::CliError;
-use crate::args::Runs;
 use crate::context::CommandContext;
 use crate::exit::Exit;
 use crate::input::Interrupts;
@@ -11,48 +9,14 @@ use std::time::Duration;
 use weftwork::graph::SystemClock;
 use weftwork::store::{Store, StoreError, cancel_orphan, invariants};
 use weftwork::types::port::Clock;
-use weftwork::types::run::{Durability, Multitask, RunRef};
+use weftwork::types::run::RunRef;
 use weftwork::types::{Principal, RunId, WorkerId};
 
 /// Interval for polling the status of a run in another process.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-pub(crate) async fn runs(command: &Runs, context: &CommandContext) -> Result<Exit, CliError> {
-    match command {
-        Runs::Requeue { run, leave, json } => {
-            requeue(&RunId::new(run)?, *leave, *json, context).await
-        }
-        Runs::Cancel { run } => cancel(&RunId::new(run)?, context).await,
-    }
-}
-
-/// Requeues a failed run, and executes it here unless `leave` is set.
-async fn requeue(
-    id: &RunId,
-    leave: bool,
-    json: bool,
-    context: &CommandContext,
-) -> Result<Exit, CliError> {
-    let (store, who) = (context.store_there()?, Principal::local());
-    let at = store.find_run(&who, id).await?.new.at;
-    let found = context.thread(store.as_ref(), &at.thread).await?;
-    if leave {
-        store.requeue(&who, &at, SystemClock::new().now()).await?;
-        let thread = &at.thread;
-        context.terminal.note(format_args!("requeued run {id} of thread {thread} for a worker"));
-        return Ok(Exit::Done);
-    }
-    let agent = context.agent(found.graph())?;
-    let app = context
-        .open(agent, Some(store), found.model(), (Durability::Sync, Multitask::Reject))
-        .await?;
-    let handle = app.requeue(&at).await?;
-    context.terminal.note(format_args!("thread {}", at.thread));
-    to_end(handle, &app, context, json).await
-}
-
 /// Cancels a run: directly if no live process executes it, else by a request to its process.
-async fn cancel(id: &RunId, context: &CommandContext) -> Result<Exit, CliError> {
+pub(super) async fn cancel(id: &RunId, context: &CommandContext) -> Result<Exit, CliError> {
     if context.is_new() {
         return Err(invariants::missing("run", id).into());
     }

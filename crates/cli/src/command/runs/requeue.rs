@@ -1,0 +1,35 @@
+//! `weft runs requeue`: executes a failed run again.
+
+use super::super::run::to_end;
+use crate::CliError;
+use crate::context::CommandContext;
+use crate::exit::Exit;
+use weftwork::graph::SystemClock;
+use weftwork::types::port::Clock;
+use weftwork::types::run::{Durability, Multitask};
+use weftwork::types::{Principal, RunId};
+
+/// Requeues a failed run, and executes it here unless `leave` is set.
+pub(super) async fn requeue(
+    id: &RunId,
+    leave: bool,
+    json: bool,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let (store, who) = (context.store_there()?, Principal::local());
+    let at = store.find_run(&who, id).await?.new.at;
+    let found = context.thread(store.as_ref(), &at.thread).await?;
+    if leave {
+        store.requeue(&who, &at, SystemClock::new().now()).await?;
+        let thread = &at.thread;
+        context.terminal.note(format_args!("requeued run {id} of thread {thread} for a worker"));
+        return Ok(Exit::Done);
+    }
+    let agent = context.agent(found.graph())?;
+    let app = context
+        .open(agent, Some(store), found.model(), (Durability::Sync, Multitask::Reject))
+        .await?;
+    let handle = app.requeue(&at).await?;
+    context.terminal.note(format_args!("thread {}", at.thread));
+    to_end(handle, &app, context, json).await
+}

@@ -1,0 +1,82 @@
+//! `weft runs watch`: prints the events of a run, in whichever process it is executed.
+
+use super::super::question;
+use super::super::threads::with_orphans;
+use super::find;
+use crate::CliError;
+use crate::args::Watch;
+use crate::context::CommandContext;
+use crate::exit::Exit;
+use crate::follow::{Last, json, tell_end};
+use crate::input::Interrupts;
+use crate::position;
+use crate::terminal::{Terminal, summary};
+use futures_util::StreamExt;
+use serde::Serialize;
+use weftwork::types::event::{Position, RunEvent};
+use weftwork::types::port::RunHandle;
+use weftwork::types::{Principal, RunId};
+
+/// An event with its position in text form.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<String>,
+    #[serde(flatten)]
+    event: &'a RunEvent,
+}
+
+pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit, CliError> {
+    let id = RunId::new(&args.run)?;
+    let (store, row) = find(&id, context).await?;
+    let (terminal, thread) = (&context.terminal, &row.new.at.thread);
+    let runtime = context.reader(&row.new.graph, store.clone()).await?;
+    if !row.status.is_final() && with_orphans(store.as_ref()).await?.contains(thread) {
+        terminal.note(format_args!(
+            "no process executes the run; continue it with: weft threads resume {thread}, or weft worker"
+        ));
+    }
+    let mut at = args.after.unwrap_or(Position::START);
+    let mut interrupts = Interrupts::listen()?;
+    let handle = runtime.watch(&Principal::local(), &row.new.at, at).await;
+    let RunHandle { run, mut events, outcome } = handle?;
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = interrupts.next() => {
+                let after = position::show(at);
+                terminal.note(format_args!(
+                    "the run continues; watch it again with: weft runs watch {id} --after {after}"
+                ));
+                return Ok(Exit::Interrupted);
+            }
+            event = events.next() => event,
+        };
+        let Some(event) = event else { break };
+        at = event.position().unwrap_or(at);
+        print(&event, args.json, terminal)?;
+    }
+    let outcome = outcome.await;
+    if args.json {
+        let model = row.new.options.model.clone();
+        terminal.line(json(&Last::new(&run, model, None, &outcome))?)?;
+    }
+    let exit = tell_end(store.as_ref(), &run, &outcome, terminal).await;
+    if exit == Exit::Waiting {
+        let open = question::open(store.as_ref(), thread).await?;
+        let asked = outcome.questions();
+        let open: Vec<_> =
+            open.into_iter().filter(|open| asked.iter().any(|one| one.id == open.id)).collect();
+        question::tell_open(&open, thread, terminal);
+    }
+    Ok(exit)
+}
+
+fn print(event: &RunEvent, as_json: bool, terminal: &Terminal) -> Result<(), CliError> {
+    let position = event.position().map(position::show);
+    if as_json {
+        return terminal.line(json(&Line { position, event })?);
+    }
+    let position = position.as_deref().unwrap_or("-");
+    terminal.line(format_args!("{position:<8} {}", summary(event)))
+}

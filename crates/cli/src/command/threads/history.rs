@@ -1,0 +1,50 @@
+//! `weft threads history`: lists the checkpoints of a thread.
+
+use super::reading;
+use crate::CliError;
+use crate::args::History;
+use crate::context::CommandContext;
+use crate::exit::Exit;
+use crate::snapshot::{snapshot, source};
+use crate::terminal::Table;
+use weftwork::graph::run_loop::{HistoryFilter, StateQuery};
+use weftwork::types::ThreadId;
+
+pub(super) async fn history(args: &History, context: &CommandContext) -> Result<Exit, CliError> {
+    let id = ThreadId::new(&args.id)?;
+    let (graph, host) = reading(&id, context).await?;
+    let filter = HistoryFilter {
+        before: args.before,
+        limit: args.limit.get(),
+        source: args.source,
+        step: args.step,
+    };
+    let found = graph.history_of(&host, &StateQuery::thread(id.as_str()), &filter).await?;
+    if args.json {
+        for found in &found {
+            context.terminal.line(snapshot(found))?;
+        }
+        return Ok(Exit::Done);
+    }
+    if found.is_empty() {
+        context.terminal.note(format_args!("thread {id} has no such checkpoints"));
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(&["CHECKPOINT", "STEP", "SOURCE", "DUE", "ASKS", "PARENT"]);
+    for found in found {
+        let place = |config: Option<weftwork::graph::run_loop::Config>| {
+            config.and_then(|config| config.id).map(|id| id.to_string()).unwrap_or_default()
+        };
+        let metadata = found.metadata.unwrap_or_default();
+        table.row([
+            place(found.config),
+            metadata.step.to_string(),
+            source(metadata.source).to_owned(),
+            found.next.join(","),
+            found.interrupts.len().to_string(),
+            place(found.parent),
+        ]);
+    }
+    table.write(&context.terminal)?;
+    Ok(Exit::Done)
+}

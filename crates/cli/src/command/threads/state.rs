@@ -1,0 +1,24 @@
+//! `weft threads state`: prints the state of a thread.
+
+use super::reading;
+use crate::CliError;
+use crate::args::State;
+use crate::context::CommandContext;
+use crate::exit::Exit;
+use crate::snapshot::snapshot;
+use weftwork::graph::run_loop::StateQuery;
+use weftwork::types::ThreadId;
+
+pub(super) async fn state(args: &State, context: &CommandContext) -> Result<Exit, CliError> {
+    let id = ThreadId::new(&args.id)?;
+    let (graph, host) = reading(&id, context).await?;
+    let query = StateQuery { checkpoint: args.at, ..StateQuery::thread(id.as_str()) };
+    let found = graph.state(&host, &query, args.subgraphs).await?;
+    let shown = match args.full {
+        true => snapshot(&found),
+        // A thread without a checkpoint has no state.
+        false => found.metadata.map(|_| found.values).unwrap_or_default(),
+    };
+    context.terminal.line(format_args!("{shown:#}"))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,180 @@
+//! `weft worker`: a process that executes the runs that no other process executes.
+
+use super::threads::word;
+use crate::CliError;
+use crate::args::Worker;
+use crate::context::CommandContext;
+use crate::exit::Exit;
+use crate::follow::json;
+use crate::input::Interrupts;
+use crate::terminal::{Terminal, moment};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use weftwork::App;
+use weftwork::graph::{RuntimeError, SystemClock};
+use weftwork::types::event::AiEvent;
+use weftwork::types::port::{Clock, RunHandle};
+use weftwork::types::run::{RunRef, RunStatus};
+use weftwork::types::{BoxFuture, Principal, RunId, Timestamp};
+
+/// Interval of searches for runs without a worker and for threads whose time has come.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Time limit for the last lines of runs after the worker was drained.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+pub(crate) async fn worker(args: &Worker, context: &CommandContext) -> Result<Exit, CliError> {
+    if !context.lasting {
+        let reason = "a worker needs a store that other processes use; set one with --store";
+        return Err(CliError::BadInput { reason: reason.to_owned() });
+    }
+    let mut signals = Interrupts::listen_with_terminate()?;
+    let app = context.open_all().await?;
+    let terminal = &context.terminal;
+    let agents: Vec<_> = app.agents().iter().map(weftwork::AgentDef::name).collect();
+    terminal.note(format_args!(
+        "worker {} executes runs in {} with the model {}; agents: {}",
+        app.runtime().worker(),
+        context.config.store.value,
+        app.model().id(),
+        agents.join(", ")
+    ));
+    let mut active = Active { app: &app, terminal, json: args.json, runs: BTreeSet::new() };
+    let mut ends = FuturesUnordered::new();
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut problem = None;
+    loop {
+        tokio::select! {
+            biased;
+            () = signals.next() => break,
+            Some((run, status)) = ends.next() => active.ended(&run, status)?,
+            _ = look.tick() => match found(&app).await {
+                Ok(handles) => {
+                    problem = None;
+                    for handle in handles {
+                        ends.extend(active.begun(handle).await?);
+                    }
+                }
+                // The worker stays: the store may be available again later. Each problem is
+                // reported once.
+                Err(error) => {
+                    let error = error.to_string();
+                    if problem.as_ref() != Some(&error) {
+                        terminal.note(format_args!("cannot look for runs: {error}"));
+                    }
+                    problem = Some(error);
+                }
+            },
+        }
+    }
+    terminal.note(format_args!(
+        "draining: {} active runs finish their superstep; signal again to exit at once",
+        active.runs.len()
+    ));
+    let left = tokio::select! {
+        biased;
+        () = signals.next() => std::process::exit(Exit::Interrupted.number().into()),
+        left = app.runtime().shutdown(args.grace) => left?,
+    };
+    let last = async {
+        while let Some((run, status)) = ends.next().await {
+            active.ended(&run, status)?;
+        }
+        Ok::<(), CliError>(())
+    };
+    // A run whose end is not known by now is executed by another worker.
+    tokio::time::timeout(LAST_LINES, last).await.unwrap_or(Ok(()))?;
+    for run in left {
+        terminal.note(format_args!("run {run} was not released; others take it over"));
+    }
+    terminal.note("drained");
+    Ok(Exit::Done)
+}
+
+/// Takes over runs without a worker, and wakes threads whose time has come.
+async fn found(app: &App) -> Result<Vec<RunHandle>, RuntimeError> {
+    let mut handles = app.runtime().recover().await?;
+    handles.extend(app.runtime().wake().await?);
+    Ok(handles)
+}
+
+/// The end of a run: its status, or `None` if it was released.
+type End = BoxFuture<'static, (RunRef, Option<RunStatus>)>;
+
+/// The runs that this worker executes.
+struct Active<'a> {
+    app: &'a App,
+    terminal: &'a Terminal,
+    json: bool,
+    runs: BTreeSet<RunId>,
+}
+
+/// A line of JSON about a run.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    r#type: &'static str,
+    at: Timestamp,
+    thread: &'a str,
+    run: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    graph: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<RunStatus>,
+}
+
+impl Active<'_> {
+    /// Prints that a run begins, and returns the future of its end; `None` if it is known.
+    async fn begun(&mut self, handle: RunHandle) -> Result<Option<End>, CliError> {
+        if !self.runs.insert(handle.run.run.clone()) {
+            return Ok(None);
+        }
+        let row = self.app.store().run(&Principal::local(), &handle.run).await;
+        let graph = row.ok().map(|row| row.new.graph);
+        self.line("run_begun", &handle.run, graph.as_deref(), None)?;
+        Ok(Some(Box::pin(end(handle))))
+    }
+
+    /// Prints that a run has ended or was released.
+    fn ended(&mut self, run: &RunRef, status: Option<RunStatus>) -> Result<(), CliError> {
+        self.runs.remove(&run.run);
+        match status {
+            Some(status) => self.line("run_ended", run, None, Some(status)),
+            None => self.line("run_released", run, None, None),
+        }
+    }
+
+    fn line(
+        &self,
+        kind: &'static str,
+        run: &RunRef,
+        graph: Option<&str>,
+        status: Option<RunStatus>,
+    ) -> Result<(), CliError> {
+        let at = SystemClock::new().now();
+        let (thread, run) = (run.thread.as_str(), run.run.as_str());
+        if self.json {
+            let line = Line { r#type: kind, at, thread, run, graph, status };
+            return self.terminal.line(json(&line)?);
+        }
+        let what = match (kind, status) {
+            ("run_begun", _) => format!("begun: {}", graph.unwrap_or("unknown agent")),
+            (_, Some(status)) => word(status).to_owned(),
+            _ => "released".to_owned(),
+        };
+        self.terminal.line(format_args!("{}  run {run} of thread {thread}: {what}", moment(at)))
+    }
+}
+
+/// Waits for the end of a run.
+async fn end(handle: RunHandle) -> (RunRef, Option<RunStatus>) {
+    let RunHandle { run, mut events, outcome } = handle;
+    let mut released = false;
+    while let Some(event) = events.next().await {
+        released = matches!(event.event, AiEvent::Released { .. });
+    }
+    let status = if released { None } else { Some(outcome.await.status()) };
+    (run, status)
+}

@@ -1,0 +1,157 @@
+//! Tests of `weft runs list`, `show` and `watch`.
+
+use crate::database;
+use crate::home::{Came, Home};
+use crate::trial;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command};
+
+fn weft(home: &Home, args: &[&str]) -> Came {
+    home.program(&trial::program(), args).output().expect("it starts").into()
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// Returns the lines that do not depend on the time at which the run is watched: without partial
+/// text, which is void once its message is final.
+fn durable(text: &str) -> Vec<Value> {
+    let is_durable = |line: &Value| line["seq"].is_u64() || line["type"] == "outcome";
+    lines(text).into_iter().filter(is_durable).collect()
+}
+
+/// Returns the id of the newest run.
+fn newest(home: &Home) -> String {
+    let listed = weft(home, &["runs", "list", "--limit", "1", "--json"]).out;
+    let row = lines(&listed).pop().expect("a run");
+    row["new"]["at"]["run"].as_str().expect("its id").to_owned()
+}
+
+/// Starts a run of the thread `t` that waits in a tool until it is cancelled.
+pub(crate) fn waiting(home: &Home) -> Child {
+    let args = ["run", "trial", "--thread", "t", "--input", "Please wait long."];
+    let mut child = home.program(&trial::program(), &args).spawn().expect("it starts");
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.contains("→ wait_long") {
+        line.clear();
+        assert!(out.read_line(&mut line).expect("read") > 0, "the tool is called");
+    }
+    child.stdout = Some(out.into_inner());
+    child
+}
+
+#[test]
+fn runs_are_listed_and_shown() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let none = weft(&home, &["runs", "list"]);
+    assert_eq!((none.status, none.errors.as_str()), (Some(0), "no such runs\n"));
+    for thread in ["a", "b", "a"] {
+        let said = ["run", "desk", "--thread", thread, "--input", "What is 6 times 7?"];
+        assert_eq!(weft(&home, &said).status, Some(0));
+    }
+    let asked = ["run", "desk", "--thread", "c", "--input", "Refund order A1001, amount 25."];
+    assert_eq!(weft(&home, &asked).status, Some(3));
+    let threads = |args: &[&str]| -> Vec<String> {
+        let listed = weft(&home, &[&["runs", "list", "--json"][..], args].concat()).out;
+        let thread = |row: &Value| row["new"]["at"]["thread"].as_str().expect("an id").to_owned();
+        lines(&listed).iter().map(thread).collect()
+    };
+    assert_eq!(threads(&[]), ["c", "a", "b", "a"]);
+    assert_eq!(threads(&["--limit", "2"]), ["c", "a"]);
+    assert_eq!(threads(&["--thread", "a"]), ["a", "a"]);
+    assert_eq!(threads(&["--status", "interrupted"]), ["c"]);
+    assert!(threads(&["--status", "failed"]).is_empty());
+    let run = newest(&home);
+    let table = weft(&home, &["runs", "list"]).out;
+    assert!(table.starts_with("RUN ") && table.contains(&run), "{table}");
+    let shown = weft(&home, &["runs", "show", &run]).out;
+    for part in ["thread   c", "agent    builtin:desk", "waits for an answer", "--approve"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let shown = weft(&home, &["runs", "show", &run, "--json"]).out;
+    assert_eq!(lines(&shown)[0]["status"], "interrupted");
+    for command in ["show", "watch", "cancel"] {
+        let came = weft(&home, &["runs", command, "nobody"]);
+        assert_eq!(came.status, Some(2), "{came:?}");
+        assert!(came.errors.contains("run `nobody` does not exist"), "{came:?}");
+    }
+    let wrong = weft(&home, &["runs", "list", "--status", "done"]);
+    assert!(wrong.errors.contains("expected one of queued"), "{wrong:?}");
+}
+
+#[test]
+fn a_run_is_watched_later_from_any_position() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let said = ["run", "desk", "--json", "--thread", "t", "--input", "What is 6 times 7?"];
+    let ran: Vec<Value> =
+        lines(&weft(&home, &said).out).into_iter().filter(|line| line["seq"].is_u64()).collect();
+    let run = newest(&home);
+    let later = weft(&home, &["runs", "watch", &run, "--json"]);
+    assert_eq!(later.status, Some(0), "{later:?}");
+    let all = lines(&later.out);
+    let (last, events) = all.split_last().expect("an outcome");
+    assert_eq!((&last["type"], &last["outcome"]), (&"outcome".into(), &"completed".into()));
+    assert_eq!(events.len(), ran.len());
+    for (event, ran) in events.iter().zip(&ran) {
+        assert_eq!(event["seq"], ran["seq"]);
+        assert_eq!(event["type"], ran["type"]);
+    }
+    for (nth, event) in events.iter().enumerate() {
+        let after = event["position"].as_str().expect("a position");
+        let rest = weft(&home, &["runs", "watch", &run, "--json", "--after", after]).out;
+        assert_eq!(lines(&rest), all[nth + 1..], "after {after}");
+    }
+    let text = weft(&home, &["runs", "watch", &run]).out;
+    assert!(text.starts_with("1        run_started graph=builtin:desk"), "{text}");
+    assert!(text.ends_with(&format!("{:<8} done outcome=completed\n", events.len())), "{text}");
+    let wrong = weft(&home, &["runs", "watch", &run, "--after", "x"]);
+    assert_eq!(wrong.status, Some(2), "{wrong:?}");
+}
+
+/// A run of one process, a follower that leaves, one that stays, and one that reads later.
+fn is_followed_by_others(home: &Home) {
+    let child = waiting(home);
+    let run = newest(home);
+    let watch = ["runs", "watch", &run, "--json"];
+    let mut leaves = home.program(&trial::program(), &watch).spawn().expect("it starts");
+    let mut out = BufReader::new(leaves.stdout.take().expect("a pipe"));
+    let mut seen = String::new();
+    while !seen.contains("tool_call_start") {
+        assert!(out.read_line(&mut seen).expect("read") > 0, "the tool is called: {seen}");
+    }
+    let stays = home.program(&trial::program(), &watch).spawn().expect("it starts");
+    let id = leaves.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill starts").success());
+    out.read_to_string(&mut seen).expect("read");
+    let left: Came = leaves.wait_with_output().expect("it ends").into();
+    assert_eq!(left.status, Some(130), "{left:?}");
+    let after = lines(&seen).pop().expect("a line")["position"].as_str().expect("text").to_owned();
+    let again = format!("weft runs watch {run} --after {after}\n");
+    assert!(left.errors.ends_with(&again), "the run continues: {left:?}");
+    let cancelled = weft(home, &["runs", "cancel", &run]);
+    assert_eq!(cancelled.status, Some(0), "{cancelled:?}");
+    let ran: Came = child.wait_with_output().expect("it ends").into();
+    assert_eq!(ran.status, Some(4), "{ran:?}");
+    let live: Came = stays.wait_with_output().expect("it ends").into();
+    assert_eq!(live.status, Some(4), "{live:?}");
+    let later = weft(home, &watch);
+    assert_eq!(later.status, Some(4), "{later:?}");
+    assert!(durable(&live.out).len() > 3, "{live:?}");
+    assert_eq!(durable(&live.out), durable(&later.out));
+    let rest = weft(home, &[&watch[..], &["--after", &after]].concat());
+    assert_eq!([durable(&seen), durable(&rest.out)].concat(), durable(&later.out));
+}
+
+#[test]
+fn a_run_of_another_process_is_watched_over_sqlite() {
+    is_followed_by_others(&Home::new().set("WEFT_MODEL", "scripted"));
+}
+
+#[test]
+fn a_run_of_another_process_is_watched_over_postgres() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    is_followed_by_others(&home.set("WEFT_STORE", &database::fresh()));
+}

@@ -1,0 +1,118 @@
+//! Tests of `weft worker`.
+
+use crate::database;
+use crate::home::{Came, Home};
+use crate::trial;
+use crate::watch::waiting;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command};
+
+fn weft(home: &Home, args: &[&str]) -> Came {
+    home.program(&trial::program(), args).output().expect("it starts").into()
+}
+
+/// A worker, and its output.
+struct Worker {
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    fn start(home: &Home, more: &[&str]) -> Self {
+        let args = [&["worker", "--json"][..], more].concat();
+        let mut child = home.program(&trial::program(), &args).spawn().expect("it starts");
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
+        Self { child, out }
+    }
+
+    fn line(&mut self) -> Value {
+        let mut line = String::new();
+        assert!(self.out.read_line(&mut line).expect("read") > 0, "the worker ended");
+        serde_json::from_str(&line).expect("JSON")
+    }
+
+    fn terminate(&self) {
+        let id = self.child.id().to_string();
+        let done = Command::new("kill").args(["-TERM", &id]).status().expect("kill starts");
+        assert!(done.success());
+    }
+
+    fn end(mut self) -> Came {
+        let (mut out, mut errors) = (String::new(), String::new());
+        self.out.read_to_string(&mut out).expect("read");
+        let stderr = self.child.stderr.as_mut().expect("a pipe");
+        stderr.read_to_string(&mut errors).expect("read");
+        Came { status: self.child.wait().expect("it ends").code(), out, errors }
+    }
+}
+
+/// A worker takes over the run of a killed process, and releases it when it is drained.
+fn takes_over_and_drains(home: &Home) {
+    let mut killed = waiting(home);
+    killed.kill().expect("it is there");
+    killed.wait().expect("it ends");
+    let mut worker = Worker::start(home, &["--grace", "1s"]);
+    let begun = worker.line();
+    assert_eq!(begun["type"], "run_begun");
+    assert_eq!((&begun["thread"], &begun["graph"]), (&"t".into(), &"app:trial".into()));
+    let run = begun["run"].as_str().expect("an id").to_owned();
+    worker.terminate();
+    let released = worker.line();
+    assert_eq!((&released["type"], &released["run"]), (&"run_released".into(), &begun["run"]));
+    let came = worker.end();
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert!(came.errors.contains("draining: 1 active runs"), "{came:?}");
+    assert!(came.errors.ends_with("drained\n"), "{came:?}");
+    let shown = weft(home, &["runs", "show", &run]).out;
+    assert!(shown.contains("status   not started"), "{shown}");
+    // The next worker takes it over at once; a request to cancel the run reaches it.
+    let mut worker = Worker::start(home, &[]);
+    assert_eq!(worker.line()["run"], begun["run"]);
+    let came = weft(home, &["runs", "cancel", &run]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    let ended = worker.line();
+    assert_eq!((&ended["type"], &ended["status"]), (&"run_ended".into(), &"cancelled".into()));
+    worker.terminate();
+    assert_eq!(worker.end().status, Some(0));
+}
+
+#[test]
+fn a_worker_takes_over_and_drains_over_sqlite() {
+    takes_over_and_drains(&Home::new().set("WEFT_MODEL", "scripted"));
+}
+
+#[test]
+fn a_worker_takes_over_and_drains_over_postgres() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    takes_over_and_drains(&home.set("WEFT_STORE", &database::fresh()));
+}
+
+#[test]
+fn a_worker_executes_runs_that_were_left_to_it() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let mut failing =
+        home.program(&trial::program(), &["run", "failing", "--thread", "t", "--input-json", "{}"]);
+    let failed: Came = failing.env("WEFT_TRIAL_FAILS", "no luck").output().expect("starts").into();
+    let (_, run) = failed.errors.split_once("run ").unwrap_or_default();
+    assert!(!run.is_empty(), "{failed:?}");
+    let listed = weft(&home, &["runs", "list", "--json"]).out;
+    let row: Value = serde_json::from_str(&listed).expect("JSON");
+    let run = row["new"]["at"]["run"].as_str().expect("an id");
+    assert_eq!(weft(&home, &["runs", "requeue", run, "--leave"]).status, Some(0));
+    let mut worker = Worker::start(&home, &[]);
+    assert_eq!(worker.line()["run"], run);
+    let ended = worker.line();
+    assert_eq!((&ended["run"], &ended["status"]), (&run.into(), &"completed".into()));
+    worker.terminate();
+    let came = worker.end();
+    assert_eq!((came.status, came.out.as_str()), (Some(0), ""), "{came:?}");
+}
+
+#[test]
+fn a_worker_needs_a_store_that_others_use() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let came = weft(&home, &["worker", "--store", "memory"]);
+    assert_eq!(came.status, Some(2), "{came:?}");
+    assert!(came.errors.contains("a worker needs a store"), "{came:?}");
+}

@@ -1,0 +1,151 @@
+//! The runs that made the checkpoints of a thread.
+//!
+//! Checkpoints do not name their runs. Ids of checkpoints ascend over the runs of a thread, and each
+//! run stores the newest checkpoint before it and at its end, so the run of a checkpoint of the
+//! outermost graph is the last one that began below its id.
+
+use crate::context::WorkerContext;
+use std::collections::BTreeMap;
+use weftwork_graph::RuntimeError;
+use weftwork_graph::run_loop::{HistoryFilter, Snapshot, SnapshotRun, Source};
+use weftwork_store::thread::contains;
+use weftwork_store::{Base, RunRow, StoreError};
+use weftwork_types::event::AiEvent;
+use weftwork_types::run::RunRef;
+use weftwork_types::{CheckpointId, Principal, RunId, ThreadId, Timestamp};
+
+/// Maximum number of events read at once.
+const EVENTS_AT_ONCE: usize = 256;
+
+/// The runs of a thread, each with the greatest id of a checkpoint before it.
+#[derive(Debug)]
+pub(crate) struct Origins<'a> {
+    context: &'a WorkerContext,
+    who: &'a Principal,
+    runs: Vec<(u128, RunRow)>,
+}
+
+/// Times of the commits of a run.
+#[derive(Debug, Default)]
+struct Times {
+    begun: Option<Timestamp>,
+    checkpoints: BTreeMap<CheckpointId, Timestamp>,
+    /// Times of supersteps, in logs of earlier versions.
+    steps: BTreeMap<i64, Timestamp>,
+}
+
+impl<'a> Origins<'a> {
+    /// Reads the runs of a thread. A thread that does not exist has none.
+    pub(crate) async fn of(
+        context: &'a WorkerContext,
+        who: &'a Principal,
+        thread: &ThreadId,
+    ) -> Result<Self, RuntimeError> {
+        let rows = match context.store.runs(who, thread).await {
+            Err(StoreError::NotFound { .. }) => Vec::new(),
+            rows => rows?,
+        };
+        let (mut runs, mut newest) = (Vec::new(), 0);
+        // A run that was not claimed made nothing.
+        for row in rows.into_iter().filter(|row| row.fence > 0) {
+            if let Some(Base::At(id)) = row.base {
+                newest = newest.max(id.0);
+            }
+            let last = row.last_checkpoint;
+            runs.push((newest, row));
+            newest = newest.max(last.map_or(0, |id| id.0));
+        }
+        Ok(Self { context, who, runs })
+    }
+
+    fn run_of(&self, id: CheckpointId) -> Option<&RunRow> {
+        let after = self.runs.partition_point(|(before, _)| *before < id.0);
+        after.checked_sub(1).and_then(|index| self.runs.get(index)).map(|(_, row)| row)
+    }
+
+    /// Adds the runs of snapshots of the outermost graph, and the times of their commits.
+    pub(crate) async fn add(&self, snapshots: &mut [Snapshot]) -> Result<(), RuntimeError> {
+        let mut times: BTreeMap<RunId, Times> = BTreeMap::new();
+        for snapshot in snapshots {
+            let id = snapshot.config.as_ref().filter(|config| config.ns.is_empty());
+            let id = id.and_then(|config| config.id).filter(|_| snapshot.metadata.is_some());
+            let Some(row) = id.and_then(|id| self.run_of(id)) else { continue };
+            let run = &row.new.at;
+            // The last checkpoint of a run is committed with its end.
+            let ended_at = row.ended_at.filter(|_| row.last_checkpoint == id);
+            if ended_at.is_none() && !times.contains_key(&run.run) {
+                times.insert(run.run.clone(), self.times(run).await?);
+            }
+            let times = times.get(&run.run).zip(snapshot.metadata.as_ref().zip(id));
+            let read = times.and_then(|(times, (metadata, id))| {
+                let exact = times.checkpoints.get(&id).copied();
+                exact.or_else(|| match metadata.source {
+                    Source::Loop => times.steps.get(&metadata.step).copied(),
+                    Source::Update | Source::Fork => row.ended_at.or(times.begun),
+                    Source::Input | Source::Nothing => times.begun,
+                })
+            });
+            let committed_at = ended_at.or(read);
+            let metadata = row.new.options.metadata.clone();
+            snapshot.run = Some(SnapshotRun { id: run.run.clone(), committed_at, metadata });
+        }
+        Ok(())
+    }
+
+    /// Reads the times from the log of a run.
+    async fn times(&self, run: &RunRef) -> Result<Times, RuntimeError> {
+        let (mut times, mut after) = (Times::default(), 0);
+        loop {
+            let store = &self.context.store;
+            let page = match store.events(self.who, run, after, EVENTS_AT_ONCE).await {
+                Err(StoreError::Dropped { oldest, .. }) => {
+                    store.events(self.who, run, oldest - 1, EVENTS_AT_ONCE).await?
+                }
+                page => page?,
+            };
+            let Some(last) = page.last() else { return Ok(times) };
+            after = last.seq;
+            for told in page {
+                match told.event {
+                    AiEvent::Checkpoint(stored) => {
+                        times.checkpoints.insert(stored.id, told.at);
+                    }
+                    AiEvent::Step { step, .. } => {
+                        times.steps.insert(step, told.at);
+                    }
+                    AiEvent::RunStarted { .. } => times.begun = times.begun.or(Some(told.at)),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Keeps the snapshots that the run and the metadata of the filter select.
+    pub(crate) fn select(&self, filter: &HistoryFilter, snapshots: &mut Vec<Snapshot>) {
+        snapshots.retain(|snapshot| {
+            let id = snapshot.config.as_ref().and_then(|config| config.id);
+            let row = id.and_then(|id| self.run_of(id));
+            let is_run = |run: &RunId| row.is_some_and(|row| row.new.at.run == *run);
+            filter.run.as_ref().is_none_or(is_run)
+                && (filter.metadata.is_empty() || row.is_some_and(|row| has(row, filter)))
+        });
+        snapshots.truncate(filter.limit);
+    }
+}
+
+/// Returns `true` if the metadata of a run has the members of the filter.
+fn has(row: &RunRow, filter: &HistoryFilter) -> bool {
+    let known = &row.new.options.metadata;
+    let mut wanted = filter.metadata.iter();
+    wanted.all(|(name, value)| known.get(name).is_some_and(|found| contains(found, value)))
+}
+
+/// Returns the filter with which all checkpoints are read that a filter may select.
+pub(crate) fn without_runs(filter: &HistoryFilter) -> HistoryFilter {
+    let mut wider = filter.clone();
+    if filter.run.is_some() || !filter.metadata.is_empty() {
+        wider.limit = usize::MAX;
+    }
+    (wider.run, wider.metadata) = (None, serde_json::Map::new());
+    wider
+}

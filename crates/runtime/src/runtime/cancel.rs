@@ -1,0 +1,75 @@
+//! Cancellation of runs, with or without rollback of their work.
+
+use super::core::Runtime;
+use weftwork_graph::RuntimeError;
+use weftwork_store::{RunRow, StoreError, invariants};
+use weftwork_types::Principal;
+use weftwork_types::port::RunHandle;
+use weftwork_types::run::{
+    CancelAction, Multitask, RunInput, RunOptions, RunRef, RunRequest, RunStatus,
+};
+
+impl Runtime {
+    /// Cancels a run. With [`CancelAction::Rollback`], returns the run that takes the thread back to
+    /// its state before the cancelled one, on a branch of its own; it waits until the cancelled run
+    /// has ended. A run that has ended can be rolled back too. The runs that were accepted after it
+    /// are cancelled and rolled back with it. A queued run is only cancelled: it has done nothing.
+    ///
+    /// Repeated rollbacks of one run have the effect of one.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`] with `NotFound` if the run does not exist, or has ended and is not
+    /// to be rolled back; for a rollback, [`RuntimeError::UnknownGraph`] and
+    /// [`RuntimeError::Stopping`].
+    pub async fn cancel_run(
+        &self,
+        who: &Principal,
+        run: &RunRef,
+        action: CancelAction,
+    ) -> Result<Option<RunHandle>, RuntimeError> {
+        if action == CancelAction::Interrupt {
+            self.request_cancel(who, run).await?;
+            return Ok(None);
+        }
+        if self.store().run(who, run).await?.status == RunStatus::Queued {
+            match self.request_cancel(who, run).await {
+                Ok(()) | Err(StoreError::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            // Its turn may have come before the request.
+            let row = self.store().run(who, run).await?;
+            if row.fence == 0 {
+                return Ok(None);
+            }
+        }
+        let runs = self.store().runs(who, &run.thread).await?;
+        let found = runs.iter().position(|row| row.new.at == *run);
+        let found = found.ok_or_else(|| invariants::missing("run", &run.run))?;
+        self.roll_back(who, &runs[..=found]).await.map(Some)
+    }
+
+    /// Starts a run that rolls back the last of these runs of a thread, and all later ones.
+    async fn roll_back(&self, who: &Principal, runs: &[RunRow]) -> Result<RunHandle, RuntimeError> {
+        let (last, earlier) = runs.split_last().ok_or(RuntimeError::Stopping)?;
+        // The state is that of the graph that ran before.
+        let ran = |row: &&RunRow| row.fence > 0 && row.rolled_back_by.is_none();
+        let before = earlier.iter().rev().find(ran).unwrap_or(last);
+        let at = &last.new.at;
+        let options = RunOptions {
+            multitask: Multitask::Rollback,
+            roll_back: Some(at.run.clone()),
+            idempotency_key: Some(format!("rollback:{}", at.run)),
+            ..RunOptions::default()
+        };
+        let writes = serde_json::Value::Null;
+        let request = RunRequest {
+            principal: who.clone(),
+            caller: last.new.caller.clone(),
+            graph: before.new.graph.clone(),
+            thread: at.thread.clone(),
+            input: RunInput::Update { writes, as_node: Some("__copy__".to_owned()) },
+            options,
+        };
+        self.accepted(request, None).await
+    }
+}

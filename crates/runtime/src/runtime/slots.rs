@@ -1,0 +1,181 @@
+//! A limit of the runs that a process executes at once, and the runs that wait for a slot.
+
+use crate::hosted::Live;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+use weftwork_types::run::RunRef;
+use weftwork_types::{OrgId, Principal, RunId};
+
+/// Slots of a process, and the runs that wait for one.
+#[derive(Debug)]
+pub(super) struct Slots {
+    slots_max: usize,
+    /// Maximum number of waiting runs without a receiver of their events.
+    waiting_max: usize,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    taken: usize,
+    waiting: BTreeMap<OrgId, VecDeque<Ticket>>,
+    ids: BTreeSet<RunId>,
+    /// Organisation of the run that left the queue last.
+    last: Option<OrgId>,
+}
+
+/// A run that waits for a slot. The run itself is in the store.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    pub(super) who: Principal,
+    pub(super) at: RunRef,
+    /// `true` if a client requested it, so that it runs however many processes it has ended before.
+    pub(super) asked: bool,
+    /// Receiver of its events in stream modes.
+    pub(super) live: Option<Live>,
+}
+
+/// The right to execute one run. Dropping it lets another run begin.
+#[derive(Debug)]
+pub(super) struct Slot(Arc<Slots>);
+
+impl Slots {
+    /// Creates the slots of a process.
+    pub(super) fn new(slots_max: usize, waiting_max: usize) -> Arc<Self> {
+        let (state, changed) = (Mutex::default(), Notify::new());
+        Arc::new(Self { slots_max, waiting_max, state, changed })
+    }
+
+    /// Takes a slot; `None` if none is free, or other runs wait for one.
+    pub(super) fn take(self: &Arc<Self>) -> Option<Arc<Slot>> {
+        let mut state = self.lock();
+        if state.taken >= self.slots_max || !state.ids.is_empty() {
+            return None;
+        }
+        state.taken += 1;
+        Some(Arc::new(Slot(Arc::clone(self))))
+    }
+
+    /// Adds a run to the queue of its organisation. Beyond the limit of waiting runs it is left to
+    /// the store, where recovery finds it.
+    pub(super) fn wait(&self, ticket: Ticket) {
+        let mut state = self.lock();
+        let full = state.ids.len() >= self.waiting_max && ticket.live.is_none();
+        if full || !state.ids.insert(ticket.at.run.clone()) {
+            return;
+        }
+        state.waiting.entry(ticket.who.org.clone()).or_default().push_back(ticket);
+        // A slot may have become free meanwhile.
+        self.changed.notify_one();
+    }
+
+    /// Takes a slot for the next waiting run: of the next organisation in turn, the oldest one.
+    pub(super) fn next(self: &Arc<Self>) -> Option<(Arc<Slot>, Ticket)> {
+        let mut state = self.lock();
+        if state.taken >= self.slots_max {
+            return None;
+        }
+        let ticket = state.next()?;
+        state.taken += 1;
+        Some((Arc::new(Slot(Arc::clone(self))), ticket))
+    }
+
+    /// Number of waiting runs.
+    pub(super) fn waiting(&self) -> usize {
+        self.lock().ids.len()
+    }
+
+    /// Returns `true` if the run waits for a slot here.
+    pub(super) fn has(&self, run: &RunId) -> bool {
+        self.lock().ids.contains(run)
+    }
+
+    /// Waits until a slot was freed or a run was added. Cancel safe.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Ends a wait for changes.
+    pub(super) fn notify(&self) {
+        self.changed.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn next(&mut self) -> Option<Ticket> {
+        let after = self.last.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut later = self.waiting.range((after, Bound::Unbounded));
+        let org =
+            later.next().or_else(|| self.waiting.iter().next()).map(|(org, _)| org.clone())?;
+        let queue = self.waiting.get_mut(&org)?;
+        let ticket = queue.pop_front();
+        if queue.is_empty() {
+            self.waiting.remove(&org);
+        }
+        self.last = Some(org);
+        let ticket = ticket?;
+        self.ids.remove(&ticket.at.run);
+        Some(ticket)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.taken -= 1;
+        if !state.ids.is_empty() {
+            self.0.changed.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weftwork_types::ThreadId;
+
+    fn ticket(org: &str, run: &str) -> Ticket {
+        let who = Principal { org: OrgId::new(org).expect("an id"), subject: "ada".to_owned() };
+        let thread = ThreadId::new(run).expect("an id");
+        let at = RunRef { thread, run: RunId::new(run).expect("an id") };
+        Ticket { who, at, asked: false, live: None }
+    }
+
+    #[test]
+    fn organisations_take_turns_and_runs_of_one_stay_in_order() {
+        let slots = Slots::new(1, 100);
+        let first = slots.take().expect("a slot is free");
+        for run in ["a1", "a2", "a3"] {
+            slots.wait(ticket("a", run));
+        }
+        slots.wait(ticket("b", "b1"));
+        slots.wait(ticket("c", "c1"));
+        assert!(slots.next().is_none(), "no slot is free");
+        drop(first);
+        assert!(slots.take().is_none(), "others wait");
+        let order: Vec<_> = std::iter::from_fn(|| slots.next())
+            .map(|(_slot, ticket)| ticket.at.run.to_string())
+            .collect();
+        assert_eq!(order, ["a1", "b1", "c1", "a2", "a3"]);
+        assert!(slots.take().is_some());
+    }
+
+    #[test]
+    fn a_run_waits_once_and_only_so_many_wait_here() {
+        let slots = Slots::new(1, 2);
+        let _first = slots.take();
+        for run in ["a1", "a1", "a2", "a3"] {
+            slots.wait(ticket("a", run));
+        }
+        assert_eq!(slots.waiting(), 2);
+        assert!(slots.has(&RunId::new("a2").expect("an id")));
+        assert!(!slots.has(&RunId::new("a3").expect("an id")));
+    }
+}

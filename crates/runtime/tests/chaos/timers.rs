@@ -1,0 +1,71 @@
+//! Timers that are due at the same time, over two processes of which one is killed.
+
+use crate::place::Place;
+use crate::worker::{NAPS, Site, Worker, accept_as};
+use crate::{full, report};
+use std::path::Path;
+use std::time::Duration;
+use weftwork_graph::SystemClock;
+use weftwork_types::Principal;
+use weftwork_types::port::Clock;
+use weftwork_types::run::{Durability, RunRef, RunStatus};
+
+/// Time within which all timers must have begun.
+const BEGUN_MS: i64 = 30_000;
+
+async fn ended(store: &dyn weftwork_store::Store, runs: &[RunRef], status: RunStatus) -> usize {
+    let rows = store.threads(&Principal::local(), 0, runs.len()).await.expect("reads");
+    rows.iter().filter(|row| row.status == Some(status)).count()
+}
+
+async fn all_at_once(name: &str, place: Place, folder: &Path) {
+    let who = Principal::local();
+    let (timers, ahead_ms, pace_ms) =
+        if full() { (10_000, 150_000, 2_000) } else { (300, 6_000, 150) };
+    let site = Site { place, folder: folder.to_owned(), pace_ms, step_ms: 0, attempts_max: 50 };
+    let (store, clock) = (site.place.open(), SystemClock::new());
+    let first = Worker::start(&site);
+    let second = Worker::start(&site);
+    let due = clock.now().plus(Duration::from_millis(ahead_ms));
+    let mut runs = Vec::new();
+    for n in 0..timers {
+        let (thread, tag) = (format!("t{n}"), due.0.to_string());
+        runs.push(accept_as(&store, NAPS, (&thread, &tag), Durability::Sync).await);
+    }
+    while ended(store.as_ref(), &runs, RunStatus::Interrupted).await < timers {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(clock.now() < due, "the workers take too long before the timers");
+    }
+    clock.sleep(Duration::from_millis(u64::try_from(due.0 - clock.now().0).unwrap_or(0))).await;
+    while ended(store.as_ref(), &runs, RunStatus::Completed).await < timers / 4 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    first.kill();
+    while ended(store.as_ref(), &runs, RunStatus::Completed).await < timers {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let mut late = Vec::new();
+    for run in &runs {
+        let rows = store.runs(&who, &run.thread).await.expect("reads");
+        assert_eq!(rows.len(), 2, "each timer begins once");
+        late.push(rows[1].new.created_at.0 - due.0);
+    }
+    late.sort_unstable();
+    let (half, last) = (late[late.len() / 2], late[late.len() - 1]);
+    assert!(late[0] >= 0 && last <= BEGUN_MS, "between {} and {last} ms", late[0]);
+    report(name, &format!("{timers} timers: first {} ms, half {half} ms, last {last} ms", late[0]));
+    drop(second);
+}
+
+#[tokio::test]
+async fn timers_on_sqlite_begin_once_each() {
+    let folder = tempfile::tempdir().expect("a folder");
+    all_at_once("timers-sqlite", Place::sqlite(folder.path()), folder.path()).await;
+}
+
+#[tokio::test]
+async fn timers_on_postgres_begin_once_each() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(place) = Place::postgres("timers") else { return };
+    all_at_once("timers-postgres", place, folder.path()).await;
+}

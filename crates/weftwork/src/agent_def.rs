@@ -1,0 +1,80 @@
+//! Named agents.
+
+use crate::Error;
+use std::fmt;
+use std::sync::Arc;
+use weftwork_agents::AgentError;
+use weftwork_graph::CompiledGraph;
+use weftwork_models::ChatModel;
+
+type Make = dyn Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> + Send + Sync;
+
+/// A named agent: an id, a description, and a function that builds its graph for a model.
+#[derive(Clone)]
+pub struct AgentDef {
+    id: String,
+    about: String,
+    make: Arc<Make>,
+}
+
+impl fmt::Debug for AgentDef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentDef").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl AgentDef {
+    /// Creates an agent. A name without a colon is short for `app:NAME`.
+    pub fn new(
+        name: &str,
+        make: impl Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> + Send + Sync + 'static,
+    ) -> Self {
+        let id = if name.contains(':') { name.to_owned() } else { format!("app:{name}") };
+        Self { id, about: String::new(), make: Arc::new(make) }
+    }
+
+    /// Sets the description, one line.
+    #[must_use]
+    pub fn about(mut self, line: impl Into<String>) -> Self {
+        self.about = line.into();
+        self
+    }
+
+    /// The id of the agent's graph, such as `app:counter`.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The agent's name: the part of the id after the first colon.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.id.split_once(':').map_or(&self.id, |(_, name)| name)
+    }
+
+    /// The description set by [`about`](Self::about); empty by default.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.about
+    }
+
+    /// Builds the agent's graph for a model.
+    ///
+    /// # Errors
+    /// [`AgentError`] with all problems of the graph.
+    pub fn compile(&self, model: Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> {
+        (self.make)(model)
+    }
+}
+
+/// Finds an agent by name or id.
+///
+/// # Errors
+/// [`Error::UnknownAgent`], whose message suggests the most similar name.
+pub fn find_agent<'a>(agents: &'a [AgentDef], name: &str) -> Result<&'a AgentDef, Error> {
+    let found = agents.iter().find(|agent| agent.id() == name || agent.name() == name);
+    found.ok_or_else(|| Error::UnknownAgent {
+        found: name.to_owned(),
+        known: agents.iter().map(|agent| agent.name().to_owned()).collect(),
+    })
+}
