@@ -1,12 +1,12 @@
 //! Creation of events.
 
+use super::frames;
 use crate::run_loop::checkpointer::TaskRecord;
 use crate::run_loop::context::{LoopContext, TaskContext};
-use crate::run_loop::event::{Metadata, Modes, StreamEvent, TaskEnded};
+use crate::run_loop::event::{Metadata, Modes, StreamEvent};
 use crate::run_loop::sink::Destination;
 use crate::run_loop::sync::lock;
 use crate::run_loop::task::OpenTask;
-use crate::run_loop::values::{grouped, output_json, returned, state_json, written};
 use serde_json::Value as Json;
 use weftwork_engine::{ChannelIdx, NodeIdx, Slots};
 use weftwork_types::event::AiEvent;
@@ -41,18 +41,14 @@ impl LoopContext {
         }
     }
 
-    /// Returns `true` if a channel is emitted: the outermost graph emits its whole state, subgraphs
-    /// their output.
+    /// Returns `true` if a channel is emitted.
     pub(crate) fn emits(&self, channel: ChannelIdx) -> bool {
-        let plan = self.graph.plan();
-        if self.is_nested() { plan.is_output(channel) } else { plan.is_state(channel) }
+        frames::shows(self.graph.plan(), self.is_nested(), channel)
     }
 
     pub(crate) fn emit_values(&self, slots: &Slots, interrupts: Option<Vec<Interrupt>>) {
         if self.shared.wants(Modes::VALUES) {
-            let plan = self.graph.plan();
-            let nested = self.is_nested();
-            let values = if nested { output_json(plan, slots) } else { state_json(plan, slots) };
+            let values = frames::shown_values(self.graph.plan(), self.is_nested(), slots);
             self.tell(StreamEvent::Values { values, interrupts });
         }
     }
@@ -63,32 +59,17 @@ impl LoopContext {
             return;
         }
         let (plan, record) = (self.graph.plan(), &slot.record);
+        let name = slot.name(&self.graph);
         if record.output().is_none() && !record.questions().is_empty() {
             self.emit_questions(record, slots);
         } else if let Some(output) = record.output()
             && self.shared.wants(Modes::UPDATES)
         {
-            let writes = written(plan, output, |index| self.emits(index));
-            let returned = returned(plan, output);
-            let updates = if returned.is_some() { Vec::new() } else { grouped(writes) };
-            let node = slot.name(&self.graph).to_string();
-            self.tell(StreamEvent::Updates { node, updates, returned, cached });
+            self.tell(frames::updates((plan, self.is_nested()), name, output, cached));
         }
         if !cached && self.shared.wants(Modes::TASKS | Modes::DEBUG) {
-            let result = record.output().map(|output| {
-                written(plan, output, |index| !plan.is_single() || index == ChannelIdx(0))
-            });
-            let ended = TaskEnded {
-                id: slot.id(&self.place.ns, &self.graph),
-                name: slot.name(&self.graph).to_string(),
-                result: result.unwrap_or_default(),
-                error: record.fault().cloned(),
-                interrupts: if record.output().is_some() {
-                    Vec::new()
-                } else {
-                    record.questions().to_vec()
-                },
-            };
+            let id = slot.id(&self.place.ns, &self.graph);
+            let ended = frames::task_ended(plan, id, name, record);
             self.emit_task(step, StreamEvent::TaskEnded(ended));
         }
     }

@@ -1,32 +1,24 @@
 //! Events of the supersteps of a loop.
 
 use super::RunLoop;
-use crate::run_loop::event::{
-    Config, Modes, Snapshot, StreamEvent, SubState, TaskSnapshot, TaskStarted,
-};
-use crate::run_loop::namespace::task_ns;
+use crate::run_loop::event::{Modes, StreamEvent};
+use crate::run_loop::stream::frames;
 use crate::run_loop::sync::lock;
-use crate::run_loop::task::{OpenTask, triggers};
-use crate::run_loop::values::{read_json, state_json};
+use crate::run_loop::task::OpenTask;
 use serde_json::Value as Json;
 use weftwork_engine::NodeIdx;
-use weftwork_engine::channel::{ids_in, ids_in_json};
 use weftwork_types::event::AiEvent;
+
 impl RunLoop {
     /// Emits the start of the tasks that have not finished before.
     pub(crate) fn emit_task_starts(&self) {
         if !self.scope.shared.wants(Modes::TASKS | Modes::DEBUG) {
             return;
         }
-        let plan = self.scope.graph.plan();
+        let (graph, ns) = (&self.scope.graph, &self.scope.place.ns);
         for slot in self.open.tasks().iter().filter(|slot| slot.task.node != NodeIdx::START) {
-            let started = TaskStarted {
-                id: slot.id(&self.scope.place.ns, &self.scope.graph),
-                name: slot.name(&self.scope.graph).to_string(),
-                input: self.input_json(slot),
-                triggers: triggers(plan, slot.task.node, slot.task.path),
-                call: false,
-            };
+            let input = self.input_json(slot);
+            let started = frames::task_started(graph, &slot.task, slot.id(ns, graph), input);
             self.scope.emit_task(self.position.step(), StreamEvent::TaskStarted(started));
         }
     }
@@ -49,10 +41,7 @@ impl RunLoop {
 
     /// Returns the input of a task as JSON.
     pub(crate) fn input_json(&self, slot: &OpenTask) -> Json {
-        match &slot.task.arg {
-            Some(arg) => arg.json.clone(),
-            None => read_json(self.scope.graph.plan(), self.machine.slots(), slot.task.node),
-        }
+        frames::task_input(&self.scope.graph, &self.machine, &slot.task)
     }
 
     /// Emits the checkpoint that the next superstep starts from.
@@ -61,37 +50,15 @@ impl RunLoop {
         if !keeps || !self.scope.shared.wants(Modes::CHECKPOINTS | Modes::DEBUG) {
             return;
         }
-        let graph = &self.scope.graph;
-        let ns = &self.scope.place.ns;
-        let tasks = self.open.tasks().iter().map(|slot| {
-            let within =
-                graph.node(slot.task.node).is_some_and(|n| n.options.stored_subgraph().is_some());
-            let state = within.then(|| {
-                let ns = task_ns(ns, slot.name(graph), slot.id(ns, graph));
-                SubState::Config(Config { ns, ..Config::default() })
-            });
-            TaskSnapshot {
-                id: slot.id(ns, graph),
-                name: slot.name(graph).to_string(),
-                path: slot.task.path,
-                error: None,
-                interrupts: Vec::new(),
-                result: None,
-                state,
-            }
-        });
-        let metadata = self.position.metadata();
-        let config = |id| Config::of(ns, id, metadata);
-        let snapshot = Snapshot {
-            values: state_json(graph.plan(), self.machine.slots()),
-            next: self.open.tasks().iter().map(|slot| slot.name(graph).to_string()).collect(),
-            config: Some(config(self.position.id())),
-            parent: self.position.parent().map(|id| config(Some(id))),
-            metadata: Some(metadata.clone()),
-            tasks: tasks.collect(),
-            interrupts: Vec::new(),
-            run: None,
+        let (graph, ns) = (&self.scope.graph, &*self.scope.place.ns);
+        let at = frames::ShownAt {
+            ns,
+            id: self.position.id(),
+            parent: self.position.parent(),
+            metadata: self.position.metadata(),
         };
+        let tasks = self.open.tasks().iter().map(|slot| (&slot.task, slot.id(ns, graph)));
+        let snapshot = frames::checkpoint(graph, self.machine.slots(), &at, tasks);
         let event = StreamEvent::Checkpoint(Box::new(snapshot));
         if self.scope.shared.wants(Modes::CHECKPOINTS) {
             self.scope.tell(event.clone());
@@ -116,16 +83,9 @@ impl RunLoop {
                 known.insert(id.to_owned());
             }
         };
-        let (plan, slots) = (self.scope.graph.plan(), self.machine.slots());
         let starts = |slot: &&OpenTask| slot.is_due() && slot.task.node != NodeIdx::START;
         for slot in self.open.tasks().iter().filter(starts) {
-            if let Some(arg) = &slot.task.arg {
-                let members = arg.json.as_object().into_iter().flat_map(|members| members.values());
-                members.for_each(|value| ids_in_json(value, &mut know));
-            } else {
-                let values = plan.reads(slot.task.node).filter_map(|index| slots.get(index.0));
-                values.for_each(|value| ids_in(value, &mut know));
-            }
+            frames::message_ids_in(&self.scope.graph, &self.machine, &slot.task, &mut know);
         }
     }
 }

@@ -16,7 +16,7 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Poll;
-use weftwork_engine::pregel::{Path, StartInput};
+use weftwork_engine::pregel::{Machine, Path, StartInput};
 use weftwork_engine::{NodeIdx, TaskOutput, Unknown};
 use weftwork_types::BoxFuture;
 use weftwork_types::run::Durability;
@@ -231,12 +231,17 @@ impl RunLoop {
         if !self.scope.graph.plan().is_single() {
             return None;
         }
-        let json = match self.machine.start_input()? {
-            StartInput::Json(json) => Json::clone(json),
-            StartInput::Writes(_) => Json::Null,
-        };
-        Some(Arc::new(weftwork_engine::task::Arg { typed: None, json }))
+        single_arg(&self.machine)
     }
+}
+
+/// The input of a flow as its node gets it.
+pub(crate) fn single_arg(machine: &Machine) -> Option<Arc<weftwork_engine::task::Arg>> {
+    let json = match machine.start_input()? {
+        StartInput::Json(json) => Json::clone(json),
+        StartInput::Writes(_) => Json::Null,
+    };
+    Some(Arc::new(weftwork_engine::task::Arg { typed: None, json }))
 }
 
 /// The path of the task whose failure a handler handles.

@@ -24,6 +24,16 @@ impl StopPoints {
         }
     }
 
+    /// Stops before and after these nodes.
+    pub(crate) fn of(before: Stops, after: Stops) -> Self {
+        Self { before, after }
+    }
+
+    /// Returns `true` if the run stops before a node.
+    pub(crate) fn is_before_node(&self, node: &str) -> bool {
+        holds(&self.before, node)
+    }
+
     pub(crate) fn has_before(&self) -> bool {
         !self.before.is_none()
     }

@@ -1,0 +1,21 @@
+//! Stream modes of runs as projections of their log and their checkpoints.
+//!
+//! Each event of a log is a sequence of incidents, and each mode maps an incident to the events of
+//! its stream. Both use the log and stored checkpoints only, so that everyone who follows a run
+//! receives the same frames: while it is executed, after a reconnect, in another process, and after
+//! its end.
+
+mod checkpoints;
+mod custom;
+mod debug;
+mod frame;
+mod incident;
+mod messages;
+mod projection;
+mod stream;
+mod tasks;
+mod updates;
+mod values;
+
+pub use frame::{Frame, FrameContent, FramePosition, NoPosition};
+pub use stream::{StreamOptions, Subgraphs};
