@@ -21,7 +21,7 @@ pub(crate) fn for_model<'a>(messages: impl Iterator<Item = &'a Message> + Clone)
         }
         out.push(message.clone());
         for call in message.tool_calls() {
-            let result = results.get(&call.id).copied().cloned();
+            let result = results.get(&call.id).map(|result| whole(result));
             let result = result.unwrap_or_else(|| left_open(call.id.clone(), &call.name));
             out.push(result_message(result, &message.id));
         }
@@ -34,6 +34,13 @@ fn result_message(result: ToolResult, of: &MessageId) -> Message {
     Message::tool_result(of.clone(), result)
 }
 
+/// The result with the model's value alone.
+fn whole(result: &ToolResult) -> ToolResult {
+    let ToolResult { tool_call_id, name, value, is_error, shown: _ } = result;
+    let (tool_call_id, name, value) = (tool_call_id.clone(), name.clone(), value.clone());
+    ToolResult { tool_call_id, name, value, shown: None, is_error: *is_error }
+}
+
 fn left_open(tool_call_id: ToolCallId, name: &str) -> ToolResult {
     ToolResult {
         tool_call_id,
@@ -42,6 +49,7 @@ fn left_open(tool_call_id: ToolCallId, name: &str) -> ToolResult {
             "error_code": "unavailable",
             "safe_message": "the call has no result: the person sent a new message instead of an answer",
         }),
+        shown: None,
         is_error: true,
     }
 }
@@ -97,7 +105,8 @@ mod tests {
 
     fn result(call: &str, value: serde_json::Value, is_error: bool) -> Message {
         let tool_call_id = ToolCallId::new(call).expect("valid id");
-        let result = ToolResult { tool_call_id, name: "t".to_owned(), value, is_error };
+        let result =
+            ToolResult { tool_call_id, name: "t".to_owned(), value, shown: None, is_error };
         Message::tool_result(id(&format!("r-{call}")), result)
     }
 

@@ -50,6 +50,7 @@ mod tests {
             tool_call_id: id,
             name: "add".to_owned(),
             value: json!(3),
+            shown: None,
             is_error: false,
         };
         let mut messages = plain().messages;

@@ -33,10 +33,10 @@ pub(crate) struct WorkerContext {
     pub(crate) local: Local,
     /// Threads that ran here recently.
     pub(crate) recent: Arc<Recent>,
-    /// Runs that this process executes, for their watchers.
-    pub(crate) live: Arc<LiveRuns>,
     /// Times at which threads are due to resume.
     pub(crate) timers: Arc<Timers>,
+    /// Runs that this process executes, for their watchers.
+    pub(crate) live: Arc<LiveRuns>,
     /// Shutdown state of the process.
     pub(crate) shutdown: Arc<Shutdown>,
 }

@@ -289,12 +289,13 @@ impl EventBus {
         state.end();
     }
 
-    /// Emits an event.
+    /// Emits an event, in its shown form.
     pub(crate) fn emit(&self, by: &EventSource, event: AiEvent) {
         if matches!(&event, AiEvent::Custom { value, .. } if !can_be_read_back(value)) {
             tracing::warn!("an event was dropped: it is nested too deeply for the log");
             return;
         }
+        let event = event.into_shown();
         let mut state = self.lock();
         if state.over {
             return;

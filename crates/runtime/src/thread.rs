@@ -11,7 +11,9 @@ use futures_util::FutureExt;
 use serde_json::{Map, Value as Json};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use weftwork_graph::run_loop::{Config, HistoryFilter, Modes, Snapshot, StreamItem};
+use weftwork_graph::run_loop::{
+    Config, HistoryFilter, Modes, Snapshot, StateForm, StateQuery, StreamItem,
+};
 use weftwork_graph::{CompiledGraph, IntoInput, RuntimeError, State, StateSpec};
 use weftwork_store::{RunRow, StoreError, open_questions};
 use weftwork_types::caller::Caller;
@@ -36,6 +38,7 @@ pub struct Thread {
     id: ThreadId,
     who: Principal,
     at: Option<CheckpointId>,
+    form: StateForm,
 }
 
 impl Runtime {
@@ -51,7 +54,8 @@ impl Runtime {
         let id = ThreadId::new(thread)?;
         let (graph, compiled) = (graph.to_owned(), compiled.clone());
         let who = Principal::local();
-        Ok(Thread { runtime: self.clone(), graph, compiled, id, who, at: None })
+        let (at, form) = (None, StateForm::Shown);
+        Ok(Thread { runtime: self.clone(), graph, compiled, id, who, at, form })
     }
 }
 
@@ -68,6 +72,20 @@ impl Thread {
     #[must_use]
     pub fn at(mut self, checkpoint: CheckpointId) -> Self {
         self.at = Some(checkpoint);
+        self
+    }
+
+    /// The same thread with the right to its whole state.
+    ///
+    /// Results of tools can have values that only models read. Without this right, states,
+    /// histories, questions and streams have the shown form of such results, which is safe to send
+    /// to clients. With it, [`state`](Self::state), [`read`](Self::read),
+    /// [`history`](Self::history), [`view`](Self::view), [`questions`](Self::questions) and the
+    /// stream mode `values` have the state as it is stored. Other stream modes, the events of runs
+    /// and their outcomes always have the shown form.
+    #[must_use]
+    pub fn whole_state(mut self) -> Self {
+        self.form = StateForm::Whole;
         self
     }
 
@@ -121,18 +139,19 @@ impl Thread {
     /// # Errors
     /// As [`Runtime::state`].
     pub async fn state(&self) -> Result<Snapshot, RuntimeError> {
-        let mut state = match self.at {
-            Some(checkpoint) => self.runtime.state_at(&self.who, &self.id, checkpoint).await?,
-            None => self.runtime.state(&self.who, &self.id).await?,
-        };
+        let mut state = self.runtime.read_state(&self.who, &self.id, &self.query()).await?;
         let origins = Origins::of(self.runtime.context(), &self.who, &self.id).await?;
         origins.add(std::slice::from_mut(&mut state)).await?;
         Ok(state)
     }
 
+    fn query(&self) -> StateQuery {
+        StateQuery { checkpoint: self.at, form: self.form, ..StateQuery::thread(self.id.as_str()) }
+    }
+
     /// A view of the thread, for the states and histories of subgraphs too.
     pub fn view(&self) -> ThreadView {
-        ThreadView::new(&self.runtime, &self.compiled, (&self.who, &self.id), self.at)
+        ThreadView::new(&self.runtime, &self.compiled, &self.who, self.query())
     }
 
     /// The state, typed.
@@ -148,7 +167,7 @@ impl Thread {
     /// # Errors
     /// As [`Runtime::history`].
     pub async fn history(&self, filter: &HistoryFilter) -> Result<Vec<Snapshot>, RuntimeError> {
-        self.runtime.history(&self.who, &self.id, filter).await
+        self.runtime.read_history(&self.who, &self.id, (&self.query(), filter)).await
     }
 
     /// Open questions of the thread.
@@ -156,7 +175,11 @@ impl Thread {
     /// # Errors
     /// [`RuntimeError::Store`].
     pub async fn questions(&self) -> Result<Vec<Interrupt>, RuntimeError> {
-        Ok(open_questions(self.runtime.store().interrupts(&self.who, &self.id).await?))
+        let open = open_questions(self.runtime.store().interrupts(&self.who, &self.id).await?);
+        if self.form == StateForm::Whole {
+            return Ok(open);
+        }
+        Ok(open.into_iter().map(Interrupt::into_shown).collect())
     }
 
     /// Returns the runs of the thread, oldest first; those that were rolled back only if asked for.
@@ -238,41 +261,6 @@ impl Thread {
         self.runtime.watch(&self.who, run, after).await
     }
 
-    /// Follows all runs of the thread as one stream of events: the current one and those that begin
-    /// later, in this process or another. A client that reconnects continues from the
-    /// [`position`](crate::ThreadEvent::position) of the last event it received.
-    ///
-    /// ```
-    /// # use futures_util::StreamExt;
-    /// # use serde_json::json;
-    /// # use weftwork_graph::{Graph, START, State};
-    /// use weftwork_runtime::{FollowFrom, Runtime};
-    ///
-    /// # #[derive(State)]
-    /// # struct Note { text: String }
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let write = async || NoteUpdate::new().text("done".to_owned());
-    /// # let graph = Graph::<Note>::new("note").node("write", write).edge(START, "write").build()?;
-    /// let runtime = Runtime::in_memory().graph("note", graph).open().await?;
-    /// let thread = runtime.thread("note", "t-1")?;
-    /// let first = thread.start(json!({})).await?;
-    /// let second = thread.start(json!({})).await?;
-    /// let mut events = thread.follow(FollowFrom::Start).until_rest().stream();
-    /// let mut runs = Vec::new();
-    /// while let Some(event) = events.next().await {
-    ///     runs.push(event?.run);
-    /// }
-    /// runs.dedup();
-    /// assert_eq!(runs, [first.run().clone(), second.run().clone()]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn follow(&self, from: FollowFrom) -> ThreadEvents {
-        self.runtime.follow_thread(&self.who, &self.id, from)
-    }
-
     /// Waits for the end of a run, in whichever process it is executed. If the run ended only
     /// because its timers have not expired, waits for the run that continues it, and so on; returns
     /// the last of these runs.
@@ -306,6 +294,41 @@ impl Thread {
             }
             self.runtime.clock().sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// Follows all runs of the thread as one stream of events: the current one and those that begin
+    /// later, in this process or another. A client that reconnects continues from the
+    /// [`position`](crate::ThreadEvent::position) of the last event it received.
+    ///
+    /// ```
+    /// # use futures_util::StreamExt;
+    /// # use serde_json::json;
+    /// # use weftwork_graph::{Graph, START, State};
+    /// use weftwork_runtime::{FollowFrom, Runtime};
+    ///
+    /// # #[derive(State)]
+    /// # struct Note { text: String }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let write = async || NoteUpdate::new().text("done".to_owned());
+    /// # let graph = Graph::<Note>::new("note").node("write", write).edge(START, "write").build()?;
+    /// let runtime = Runtime::in_memory().graph("note", graph).open().await?;
+    /// let thread = runtime.thread("note", "t-1")?;
+    /// let first = thread.start(json!({})).await?;
+    /// let second = thread.start(json!({})).await?;
+    /// let mut events = thread.follow(FollowFrom::Start).until_rest().stream();
+    /// let mut runs = Vec::new();
+    /// while let Some(event) = events.next().await {
+    ///     runs.push(event?.run);
+    /// }
+    /// runs.dedup();
+    /// assert_eq!(runs, [first.run().clone(), second.run().clone()]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn follow(&self, from: FollowFrom) -> ThreadEvents {
+        self.runtime.follow_thread(&self.who, &self.id, from)
     }
 
     async fn end(&self, handle: RunHandle) -> EndedRun {
@@ -470,7 +493,8 @@ impl ThreadRun {
         let thread = self.thread.clone();
         let (runtime, request) = self.request()?;
         let (sender, items) = unbounded_channel();
-        let handle = runtime.accepted(request, Some((modes, sender))).await?;
+        let live = Some((modes, thread.form, sender));
+        let handle = runtime.accepted(request, live).await?;
         let run = handle.run.clone();
         Ok(ThreadStream { run, items, end: async move { thread.end(handle).await }.boxed() })
     }
@@ -550,7 +574,7 @@ impl EndedRun {
         !questions.is_empty() && questions.iter().all(timer)
     }
 
-    /// Output of a run that completed, as JSON.
+    /// Output of a run that completed, as JSON, in its shown form.
     ///
     /// # Errors
     /// [`RuntimeError::NotCompleted`] with the outcome of any other run, [`RuntimeError::Node`]
@@ -572,7 +596,9 @@ impl EndedRun {
         RuntimeError::NotCompleted { run: self.run.run.to_string(), reason }
     }
 
-    /// State at the end of a run that completed, typed.
+    /// State at the end of a run that completed, typed, in its shown form: results of tools have
+    /// the value that may be shown. [`Thread::read`] returns the whole state of a thread with the
+    /// right to it.
     ///
     /// # Errors
     /// As [`output`](Self::output), and [`RuntimeError::OtherState`].

@@ -8,7 +8,8 @@ use weftwork_types::{CheckpointId, Principal, ThreadId};
 
 /// A view of a thread, or of one of its subgraphs. It reads and never changes anything.
 ///
-/// A thread that does not exist has the state of one on which nothing ran.
+/// Results of tools have their shown form, unless the thread was given the right to the
+/// [whole state](crate::Thread::whole_state). A thread that does not exist has the state of one on which nothing ran.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is read until the state or the history is"]
 pub struct ThreadView {
@@ -23,10 +24,9 @@ impl ThreadView {
     pub(crate) fn new(
         runtime: &Runtime,
         graph: &CompiledGraph,
-        (who, thread): (&Principal, &ThreadId),
-        checkpoint: Option<CheckpointId>,
+        who: &Principal,
+        at: StateQuery,
     ) -> Self {
-        let at = StateQuery { checkpoint, ..StateQuery::thread(thread.as_str()) };
         let (runtime, graph, who) = (runtime.clone(), graph.clone(), who.clone());
         Self { runtime, graph, who, at, subgraphs: false }
     }

@@ -14,6 +14,15 @@ const PROBLEM_CHARS_MAX: usize = 240;
 #[derive(Debug)]
 pub(crate) struct Checker(Validator);
 
+/// Quotations of a value in reports about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Quotes {
+    /// Parts of the value that violate the schema.
+    Values,
+    /// Nothing: parts of the value are not shown.
+    Nothing,
+}
+
 impl Checker {
     pub(crate) fn args(tool: &str, schema: &Value) -> Result<Self, ToolBoxError> {
         if schema.get("type").and_then(Value::as_str) != Some("object") {
@@ -44,11 +53,11 @@ impl Checker {
             })
     }
 
-    /// Validates a value.
+    /// Validates a value, and reports problems with these quotations.
     ///
     /// # Errors
     /// The first problems, each with the JSON pointer of its location.
-    pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
+    pub(crate) fn check(&self, value: &Value, quotes: Quotes) -> Result<(), String> {
         let mut errors = self.0.iter_errors(value);
         let mut problems: Vec<String> = errors
             .by_ref()
@@ -56,7 +65,11 @@ impl Checker {
             .map(|error| {
                 let place = error.instance_path().to_string();
                 let place = if place.is_empty() { "/" } else { &place };
-                cut(&format!("at {place}: {error}"), PROBLEM_CHARS_MAX)
+                let problem = match quotes {
+                    Quotes::Values => format!("at {place}: {error}"),
+                    Quotes::Nothing => format!("at {place}: {}", error.masked()),
+                };
+                cut(&problem, PROBLEM_CHARS_MAX)
             })
             .collect();
         if problems.is_empty() {
@@ -102,9 +115,24 @@ mod tests {
         let checker = Checker::args("t", &schema).expect("compiles");
         let many: serde_json::Map<_, _> =
             (0..9).map(|i| (format!("k{i}"), json!("x".repeat(1000)))).collect();
-        let text = checker.check(&Value::Object(many)).expect_err("strings are no integers");
+        let text = checker
+            .check(&Value::Object(many), Quotes::Values)
+            .expect_err("strings are no integers");
         assert!(text.contains("at /k0: ") && text.contains("at /k4: "), "{text}");
         assert!(text.ends_with("and 4 more") && text.len() < 2_000, "{text}");
+    }
+
+    #[test]
+    fn a_value_that_is_not_shown_is_not_quoted() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"a": {"type": "integer"}, "b": {"enum": [1]}, "c": {"maxLength": 1}},
+        });
+        let checker = Checker::output("t", &schema).expect("compiles");
+        let value = json!({"a": "CANARY", "b": "CANARY", "c": "CANARY"});
+        let text = checker.check(&value, Quotes::Nothing).expect_err("three problems");
+        assert!(text.contains("at /a: ") && text.contains("at /c: "), "{text}");
+        assert!(!text.contains("CANARY"), "{text}");
     }
 
     #[test]

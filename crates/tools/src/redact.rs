@@ -2,12 +2,13 @@
 
 use crate::schema::WHOLE;
 use serde_json::Value;
+use weftwork_types::tool::ToolOutcome;
 
 /// Returns the members of a result that may be shown.
 ///
 /// An object is reduced to the listed members, and so is each item of a list. Other values become
 /// `null`. If the list contains [`WHOLE`], everything is shown.
-pub(crate) fn redact(value: &Value, shown: &[String]) -> Value {
+fn redact(value: &Value, shown: &[String]) -> Value {
     if shown.iter().any(|name| name == WHOLE) {
         return value.clone();
     }
@@ -21,6 +22,13 @@ pub(crate) fn redact(value: &Value, shown: &[String]) -> Value {
         Value::Array(items) => items.iter().map(|item| redact(item, shown)).collect(),
         _ => Value::Null,
     }
+}
+
+/// Returns the outcome of a call that succeeded, with its shown form unless that is the whole value.
+pub(crate) fn outcome(value: Value, shown: &[String]) -> ToolOutcome {
+    let redacted = redact(&value, shown);
+    let shown = (redacted != value).then_some(redacted);
+    ToolOutcome::Ok { value, shown }
 }
 
 #[cfg(test)]
@@ -45,6 +53,21 @@ mod tests {
             (order.clone(), names(&[WHOLE, "id"]), order),
         ] {
             assert_eq!(redact(&value, &shown), expected);
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_shown_as_it_is_has_no_other_form() {
+        let order = json!({"id": "A", "card": "4111"});
+        for (value, shown, other) in [
+            (order.clone(), names(&["id"]), Some(json!({"id": "A"}))),
+            (order.clone(), names(&["id", "card"]), None),
+            (order, names(&[WHOLE]), None),
+            (json!("4111"), names(&["id"]), Some(Value::Null)),
+            (Value::Null, names(&["id"]), None),
+        ] {
+            let ended = outcome(value.clone(), &shown);
+            assert_eq!(ended, ToolOutcome::Ok { value, shown: other });
         }
     }
 

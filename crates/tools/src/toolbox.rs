@@ -1,6 +1,6 @@
 //! The collection of a program's tools and the values provided for them.
 
-use crate::check::Checker;
+use crate::check::{Checker, Quotes};
 use crate::error::{ToolBoxErrors, cut};
 use crate::name::{self, ASK_HUMAN};
 use crate::schema::{WHOLE, declared_members};
@@ -127,6 +127,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// The members of a result that may be shown.
+    pub(crate) fn shown(&self) -> &[String] {
+        self.spec.shown.as_deref().unwrap_or_default()
+    }
+
     fn compile(
         kind: Kind,
         provided: &Dependencies,
@@ -180,7 +185,7 @@ fn check_tool(
 
 fn check_examples(spec: &ToolSpec, args: &Checker, note: &mut impl FnMut(ToolBoxError)) {
     for (i, ToolExample { args: example, .. }) in spec.examples.iter().enumerate() {
-        if let Err(detail) = args.check(example) {
+        if let Err(detail) = args.check(example, Quotes::Values) {
             note(ToolBoxError::Example { name: spec.name.clone(), index: i + 1, detail });
         }
     }

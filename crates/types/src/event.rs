@@ -2,14 +2,17 @@
 
 mod checkpoint;
 mod piece;
+mod stored;
 
 pub use checkpoint::{CheckpointSource, CheckpointStored, TaskDue, TaskEnd, TaskStatus};
 pub use piece::{Piece, PieceAt, PieceKind, Position, ToolCallPart};
+pub use stored::{FromStored, StoredForm};
 
 use crate::code::Fault;
 use crate::interrupt::{Ask, Interrupt};
 use crate::message::Message;
 use crate::run::RunStatus;
+use crate::shown::show;
 use crate::usage::UsageFact;
 use crate::{CheckpointId, InterruptId, Timestamp, ToolCallId};
 use serde::{Deserialize, Serialize};
@@ -191,20 +194,56 @@ impl AiEvent {
         Self::Custom { ns: String::new(), node: String::new(), value }
     }
 
-    /// Returns `true` if the event reports that a superstep of the outermost graph was committed.
+    /// Returns the number of the superstep of the outermost graph whose commit the event reports.
     #[must_use]
-    pub fn is_step(&self) -> bool {
+    pub fn step(&self) -> Option<i64> {
         match self {
-            Self::Step { .. } => true,
-            Self::Checkpoint(stored) => stored.is_step(),
-            _ => false,
+            Self::Step { step, .. } => Some(*step),
+            Self::Checkpoint(stored) if stored.is_step() => Some(stored.step),
+            _ => None,
         }
     }
 
-    /// Creates the event for an open question.
+    /// Returns the nodes that ran in that superstep, in task order.
+    #[must_use]
+    pub fn step_nodes(&self) -> Vec<&str> {
+        match self {
+            Self::Step { nodes, .. } => nodes.iter().map(String::as_str).collect(),
+            Self::Checkpoint(stored) if stored.is_step() => {
+                stored.ended.iter().map(|end| end.node.as_str()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns `true` if the event reports that a superstep of the outermost graph was committed.
+    #[must_use]
+    pub fn is_step(&self) -> bool {
+        self.step().is_some()
+    }
+
+    /// Returns the event with the shown form of results of tools. Every event that is stored or
+    /// delivered has this form.
+    #[must_use]
+    pub fn into_shown(self) -> Self {
+        match self {
+            Self::MessageFinal { message } => Self::MessageFinal { message: message.into_shown() },
+            Self::Custom { ns, node, mut value } => {
+                show(&mut value);
+                Self::Custom { ns, node, value }
+            }
+            Self::HumanInputRequired { interrupt_id, ask } => {
+                Self::HumanInputRequired { interrupt_id, ask: ask.into_shown() }
+            }
+            other => other,
+        }
+    }
+
+    /// Creates the event for an open question, in its shown form.
     #[must_use]
     pub fn asked(interrupt: &Interrupt) -> Self {
-        Self::HumanInputRequired { interrupt_id: interrupt.id, ask: interrupt.ask.clone() }
+        let (interrupt_id, ask) = (interrupt.id, interrupt.ask.clone().into_shown());
+        Self::HumanInputRequired { interrupt_id, ask }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Open questions. A run ends at them, and an answer starts the run that continues.
 
 use crate::approval::ApprovalRequest;
+use crate::shown::{present, show};
 use crate::{InterruptId, TaskId, Timestamp, ToolCallId};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// An open question of a thread.
@@ -38,11 +39,14 @@ impl Interrupt {
     pub fn lapses_at(&self) -> Option<Timestamp> {
         self.default.as_ref().and(self.expires_at)
     }
-}
 
-/// Deserialises a member that is present, including `null`, as `Some`.
-fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(from).map(Some)
+    /// Returns the question with the shown form of results of tools.
+    #[must_use]
+    pub fn into_shown(self) -> Self {
+        let mut default = self.default;
+        default.iter_mut().for_each(show);
+        Self { ask: self.ask.into_shown(), default, ..self }
+    }
 }
 
 /// The content of a question.
@@ -68,6 +72,20 @@ pub enum Ask {
         /// Time at which the node resumes.
         until: Timestamp,
     },
+}
+
+impl Ask {
+    /// Returns the content with the shown form of results of tools.
+    #[must_use]
+    pub fn into_shown(self) -> Self {
+        match self {
+            Self::Value { mut value } => {
+                show(&mut value);
+                Self::Value { value }
+            }
+            Self::Question { .. } | Self::Approval(_) | Self::Timer { .. } => self,
+        }
+    }
 }
 
 /// An answer with its author. It is written once; a second answer receives the record of the first.

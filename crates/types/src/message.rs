@@ -5,6 +5,7 @@ mod written;
 
 pub use written::read_written;
 
+use crate::shown::present;
 use crate::{MessageId, ToolCallId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -80,18 +81,31 @@ pub struct ToolCall {
     pub args: Value,
 }
 
-/// The result of a tool call, as the model reads it.
+/// The result of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The call that this result belongs to.
     pub tool_call_id: ToolCallId,
     /// Wire name of the tool.
     pub name: String,
-    /// The validated value, or an error object.
+    /// The validated value, as the model reads it, or an error object.
     pub value: Value,
+    /// The members of the value that may be shown. `None` if the whole value may be shown, as in
+    /// messages that older programs stored.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub shown: Option<Value>,
     /// `true` if the call failed.
     #[serde(default)]
     pub is_error: bool,
+}
+
+impl ToolResult {
+    /// Returns `true` if this is the shown form of another result.
+    fn is_shown_of(&self, whole: &Self) -> bool {
+        let value = whole.shown.as_ref().unwrap_or(&whole.value);
+        let same_call = self.tool_call_id == whole.tool_call_id && self.name == whole.name;
+        same_call && self.is_error == whole.is_error && self.shown.is_none() && self.value == *value
+    }
 }
 
 impl Message {
@@ -125,6 +139,32 @@ impl Message {
             Part::ToolCall(call) => Some(call),
             _ => None,
         })
+    }
+
+    /// Returns the message with the shown form of its tool results.
+    #[must_use]
+    pub fn into_shown(mut self) -> Self {
+        for part in &mut self.parts {
+            if let Part::ToolResult(result) = part
+                && let Some(shown) = result.shown.take()
+            {
+                result.value = shown;
+            }
+        }
+        self
+    }
+
+    /// Returns `true` if this is exactly the shown form of another message.
+    #[must_use]
+    pub fn is_shown_of(&self, whole: &Self) -> bool {
+        let same = |(shown, whole): (&Part, &Part)| match (shown, whole) {
+            (Part::ToolResult(shown), Part::ToolResult(whole)) => shown.is_shown_of(whole),
+            (shown, whole) => shown == whole,
+        };
+        self.id == whole.id
+            && self.role == whole.role
+            && self.parts.len() == whole.parts.len()
+            && self.parts.iter().zip(&whole.parts).all(same)
     }
 
     /// Returns the tool results, in order.

@@ -8,6 +8,7 @@ use crate::caller::Caller;
 use crate::code::Fault;
 use crate::interrupt::Interrupt;
 use crate::port::Limits;
+use crate::shown::StateForm;
 use crate::{CheckpointId, InterruptId, Principal, RunId, ThreadId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -364,6 +365,19 @@ impl RunOutcome {
             }
             Self::Cancelled { .. } => Self::cancelled(),
             other => other.clone(),
+        }
+    }
+
+    /// Returns the outcome with its output and its questions in this form.
+    #[must_use]
+    pub fn in_form(self, form: StateForm) -> Self {
+        match self {
+            Self::Completed { output } => Self::Completed { output: form.of(output) },
+            Self::Interrupted { interrupts, questions } if form == StateForm::Shown => {
+                let questions = questions.into_iter().map(Interrupt::into_shown).collect();
+                Self::Interrupted { interrupts, questions }
+            }
+            other => other,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Declarations of tools, and outcomes of tool calls.
 
 use crate::ErrorCode;
+use crate::shown::present;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -133,9 +134,29 @@ pub enum ToolOutcome {
     Ok {
         /// Validated full value, which the model reads.
         value: Value,
+        /// The members of the value that may be shown; `None` if the whole value may be shown.
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+        shown: Option<Value>,
     },
     /// The call failed.
     Failed(ToolFailure),
+}
+
+impl ToolOutcome {
+    /// Creates the outcome of a call that succeeded with a value that may be shown as a whole.
+    #[must_use]
+    pub fn ok(value: Value) -> Self {
+        Self::Ok { value, shown: None }
+    }
+
+    /// Returns the outcome with the value that may be shown, in place of the model's.
+    #[must_use]
+    pub fn into_shown(self) -> Self {
+        match self {
+            Self::Ok { value, shown } => Self::ok(shown.unwrap_or(value)),
+            Self::Failed(failure) => Self::Failed(failure),
+        }
+    }
 }
 
 /// The failure of a tool call.

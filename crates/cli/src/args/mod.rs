@@ -90,7 +90,8 @@ pub(crate) enum Store {
         /// Path of the new file
         file: PathBuf,
     },
-    /// Write threads and items to a new file, for import into a store of any kind
+    /// Write threads and items, with the whole results of tools, to a file for import into any
+    /// store
     Export {
         /// Path of the new file; `-` writes to standard output
         file: PathBuf,

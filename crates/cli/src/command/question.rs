@@ -15,7 +15,8 @@ pub(crate) const APPROVE: &str = "approve exactly this call? [y/n]";
 
 /// Reads the open questions of a thread, in the order in which they were asked.
 pub(crate) async fn open(store: &dyn Store, thread: &ThreadId) -> Result<Vec<Interrupt>, CliError> {
-    Ok(open_questions(store.interrupts(&Principal::local(), thread).await?))
+    let open = open_questions(store.interrupts(&Principal::local(), thread).await?);
+    Ok(open.into_iter().map(Interrupt::into_shown).collect())
 }
 
 /// Formats a question as lines.

@@ -20,6 +20,10 @@ pub(crate) use found::{messages_in_json, messages_written, returned_messages};
 /// that is added after its removal stays at its position. A removal of [`REMOVE_ALL`] cancels the
 /// changes before it in the write.
 ///
+/// A message that is exactly the shown form of the known message with its id changes nothing: a
+/// client that returns what it was shown does not delete the results that only models read. This
+/// also applies to writes that remove all messages and to overwrites.
+///
 /// Source: `langgraph/graph/message.py`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Messages;
@@ -107,8 +111,10 @@ impl Messages {
     }
 
     fn write(list: &mut List<Message>, mut changes: &[MessageWrite]) -> Result<(), String> {
+        let mut before = List::new();
         if let Some(at) = changes.iter().rposition(MessageWrite::removes_all) {
-            *list = List::new();
+            before = std::mem::take(list);
+            before.index_ids();
             changes = changes.get(at + 1..).unwrap_or_default();
         }
         let mut removed = BTreeSet::new();
@@ -116,7 +122,11 @@ impl Messages {
             match change {
                 MessageWrite::Put(message) => {
                     removed.remove(&message.id);
-                    list.put(message.clone());
+                    if has_results(message) {
+                        list.index_ids();
+                    }
+                    let known = known(list, message).or_else(|| known(&before, message));
+                    list.put(known.unwrap_or(message).clone());
                 }
                 MessageWrite::Remove { remove } => {
                     list.index_ids();
@@ -134,6 +144,19 @@ impl Messages {
     }
 }
 
+fn has_results(message: &Message) -> bool {
+    message.tool_results().next().is_some()
+}
+
+/// The message of a list whose shown form is this message. The ids of the list are indexed.
+fn known<'l>(list: &'l List<Message>, message: &Message) -> Option<&'l Message> {
+    if !has_results(message) {
+        return None;
+    }
+    let known = list.get(list.position_of(&message.id)?)?;
+    message.is_shown_of(known).then_some(known)
+}
+
 impl Channel for Messages {
     fn kind(&self) -> &'static str {
         Self::KIND
@@ -145,8 +168,14 @@ impl Channel for Messages {
 
     fn apply(&self, current: Option<Value>, writes: &[Write]) -> Result<Option<Value>, Refused> {
         if let Some(json) = split_overwrite(writes)? {
-            let value = self.decode(json).map_err(|reason| Refused::Bad { index: 0, reason })?;
-            return Ok(Some(value));
+            let bad = |reason| Refused::Bad { index: 0, reason };
+            let list: List<Message> = from_json(json).map_err(bad)?;
+            let mut before = current.and_then(Value::take::<List<Message>>).unwrap_or_default();
+            if list.iter().any(has_results) {
+                before.index_ids();
+            }
+            let known = |message| known(&before, message).unwrap_or(message).clone();
+            return Ok(Some(Value::new(list.iter().map(known).collect::<List<_>>())));
         }
         let mut list = current.and_then(Value::take::<List<Message>>).unwrap_or_default();
         for (index, write) in writes.iter().enumerate() {

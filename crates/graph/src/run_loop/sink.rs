@@ -5,11 +5,14 @@ use crate::run_loop::sync::lock;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc::UnboundedSender;
+use weftwork_types::shown::StateForm;
 
 /// Receiver of the events of a run, in its modes.
 #[derive(Debug, Clone)]
 pub(crate) struct Sink {
     pub(crate) modes: Modes,
+    /// Form of the state in the mode `values`.
+    pub(crate) values: StateForm,
     pub(crate) to: Destination,
 }
 
@@ -24,7 +27,7 @@ pub(crate) enum Destination {
 
 impl Sink {
     pub(crate) fn push(&self, ns: &str, event: StreamEvent) {
-        let item = StreamItem { ns: parts(ns), event };
+        let item = StreamItem { ns: parts(ns), event }.in_form(self.values);
         match &self.to {
             Destination::Queue(queue) => lock(queue).push_back(item),
             // Fails without a receiver: the events are not read then.

@@ -68,7 +68,7 @@ impl<'a> Talk<'a> {
             role: Role::Assistant,
             parts: vec![Part::ToolCall(call)],
         });
-        let result = ToolResult { tool_call_id: id, name, value, is_error: false };
+        let result = ToolResult { tool_call_id: id, name, value, shown: None, is_error: false };
         let id = MessageId::new(format!("t{number}"))?;
         self.request.messages.push(Message::tool_result(id, result));
         Ok(())

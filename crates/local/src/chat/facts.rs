@@ -59,7 +59,7 @@ mod tests {
 
     fn facts(value: Value, is_error: bool) -> String {
         let tool_call_id = ToolCallId::new("c").expect("id");
-        of(&ToolResult { tool_call_id, name: "t".to_owned(), value, is_error })
+        of(&ToolResult { tool_call_id, name: "t".to_owned(), value, shown: None, is_error })
     }
 
     #[test]

@@ -133,7 +133,7 @@ fn with_result(mut request: ChatRequest, call: (&str, Value), value: Value) -> C
         role: Role::Assistant,
         parts: vec![Part::ToolCall(made)],
     });
-    let result = ToolResult { tool_call_id: id, name, value, is_error: false };
+    let result = ToolResult { tool_call_id: id, name, value, shown: None, is_error: false };
     request.messages.push(Message::tool_result(message("t"), result));
     request
 }

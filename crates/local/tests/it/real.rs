@@ -191,7 +191,8 @@ async fn the_order_desk_works() {
         let parts = vec![Part::ToolCall(call)];
         messages.push(Message { id: message_id("a"), role: Role::Assistant, parts });
         let (value, is_error) = scene.result;
-        let result = ToolResult { tool_call_id: id, name: called.name, value, is_error };
+        let result =
+            ToolResult { tool_call_id: id, name: called.name, value, shown: None, is_error };
         messages.push(Message::tool_result(message_id("t"), result));
         let told = hear(&model, ask(&messages)).await.expect("an answer");
         for word in scene.mentions {

@@ -43,8 +43,13 @@ fn after_result() -> ChatRequest {
     let id = ToolCallId::new("c").expect("an id");
     let (name, args) = ("get_weather".to_owned(), json!({"city": "Rome"}));
     let call = Part::ToolCall(ToolCall { id: id.clone(), name: name.clone(), args });
-    let result =
-        ToolResult { tool_call_id: id, name, value: json!({"sky": "blue"}), is_error: false };
+    let result = ToolResult {
+        tool_call_id: id,
+        name,
+        value: json!({"sky": "blue"}),
+        shown: None,
+        is_error: false,
+    };
     let mut request = request();
     let assistant = Message { parts: vec![call], ..message(Role::Assistant, "") };
     request.messages.push(assistant);

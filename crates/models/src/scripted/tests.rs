@@ -110,6 +110,7 @@ impl Talk {
                 tool_call_id: call.id.clone(),
                 name: call.name.clone(),
                 value: value.clone(),
+                shown: None,
                 is_error: *is_error,
             };
             self.request.messages.push(Message::tool_result(self.id(), result));

@@ -18,6 +18,7 @@ use weftwork_types::event::Position;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::{Clock, RunHandle};
 use weftwork_types::run::RunOutcome;
+use weftwork_types::shown::StateForm;
 use weftwork_types::{CheckpointId, InterruptId};
 
 /// Interval of the first read of the store after one that found something new; doubled by each read
@@ -68,7 +69,8 @@ impl Follow {
     /// Waits for the run's end.
     pub(crate) async fn end(&self) -> RunOutcome {
         let ended = self.outcome().await;
-        ended.unwrap_or_else(|error| RunOutcome::Failed { fault: error.fault() })
+        let ended = ended.unwrap_or_else(|error| RunOutcome::Failed { fault: error.fault() });
+        ended.in_form(StateForm::Shown)
     }
 
     async fn outcome(&self) -> Result<RunOutcome, RuntimeError> {
@@ -81,8 +83,9 @@ impl Follow {
             let row = context.store.run(who, at).await?;
             match row.outcome {
                 Some(RunOutcome::Completed { .. }) => {
-                    let output = self.output(row.last_checkpoint).await?;
-                    return Ok(RunOutcome::Completed { output });
+                    return Ok(RunOutcome::Completed {
+                        output: self.output(row.last_checkpoint).await?,
+                    });
                 }
                 Some(RunOutcome::Interrupted { interrupts, .. }) if !interrupts.is_empty() => {
                     let questions = self.questions(&interrupts).await?;

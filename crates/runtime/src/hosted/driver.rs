@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OnceCell, mpsc};
 use weftwork_graph::run_loop::{
-    Finished, Host as Local, Modes, Start, StateQuery, StreamItem, out_of_node,
+    Finished, Host as Local, Modes, Start, StateForm, StateQuery, StreamItem, out_of_node,
 };
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{InterruptRow, StoreError};
@@ -26,8 +26,8 @@ use weftwork_types::run::{Durability, RunOutcome};
 use weftwork_types::usage::Usage;
 use weftwork_types::{InterruptId, Timestamp};
 
-/// Stream modes, and the receiver of their events.
-pub(crate) type Live = (Modes, mpsc::UnboundedSender<StreamItem>);
+/// Stream modes, the form of the state in them, and the receiver of their events.
+pub(crate) type Live = (Modes, StateForm, mpsc::UnboundedSender<StreamItem>);
 
 /// Executes a claimed run to its end.
 pub(crate) struct RunDriver {
@@ -176,6 +176,7 @@ impl RunDriver {
         } else if !fresh {
             writer.reset().await?;
         }
+        writer.open_steps().clone_from(&attempts.open_steps);
         self.go(writer, &attempts, lost).await
     }
 
@@ -320,8 +321,11 @@ impl RunDriver {
             Durability::Sync | Durability::Exit => Durability::Sync,
         });
         run = self.run.with_options(run);
-        if let Some((modes, items)) = &self.live {
+        if let Some((modes, form, items)) = &self.live {
             run = run.report_to(*modes, items.clone());
+            if *form == StateForm::Whole {
+                run = run.whole_state();
+            }
         }
         // What a process before this one committed for the run is at the head.
         if !attempts.begun {
@@ -355,7 +359,7 @@ impl RunDriver {
         outcome: RunOutcome,
     ) -> Result<RunOutcome, RuntimeError> {
         writer.let_go().await?;
-        let at = StateQuery::thread(self.run.claim.at.thread.as_str());
+        let at = StateQuery::thread(self.run.claim.at.thread.as_str()).whole();
         let open = self.graph.state(local, &at, false).await?.interrupts;
         writer.finish(outcome, open).await
     }

@@ -5,20 +5,22 @@ use crate::patience::Patience;
 use std::sync::Arc;
 use weftwork_graph::run_loop::Finished;
 use weftwork_types::run::RunOutcome;
+use weftwork_types::shown::StateForm;
 
-/// Outcome of a run, made on demand: the output may not be needed as JSON.
+/// Outcome of a run in its shown form, made on demand: the output may not be needed as JSON.
 pub(crate) type LazyOutcome = Box<dyn FnOnce() -> RunOutcome + Send>;
 
 /// Returns an outcome that already exists.
 pub(crate) fn ready(outcome: RunOutcome) -> LazyOutcome {
-    Box::new(|| outcome)
+    Box::new(|| outcome.in_form(StateForm::Shown))
 }
 
 /// Returns the outcome of a run whose graph completed.
 pub(super) fn completed(finished: Box<Finished>) -> LazyOutcome {
     Box::new(|| {
         let outcome = finished.told();
-        outcome.unwrap_or_else(|error| RunOutcome::Failed { fault: error.fault() })
+        let outcome = outcome.unwrap_or_else(|error| RunOutcome::Failed { fault: error.fault() });
+        outcome.in_form(StateForm::Shown)
     })
 }
 

@@ -260,8 +260,8 @@ impl RuntimeBuilder {
             attempts_max: self.attempts_max,
             local: local.with_cache_limit(self.cached_max),
             recent: Arc::default(),
-            live: Arc::default(),
             timers: Arc::default(),
+            live: Arc::default(),
             shutdown: Arc::default(),
         });
         // Other runs are found by recovery.

@@ -93,8 +93,8 @@ impl Runtime {
         self.0.graphs.iter().map(|(id, graph)| (id.as_str(), graph))
     }
 
-    /// Current state of a thread. Finished tasks of an open superstep are included, and only the
-    /// other ones are due.
+    /// Current state of a thread, in its shown form; [`Thread::whole_state`](crate::Thread) reads
+    /// all of it. Finished tasks of an open superstep are included, and only the other ones are due.
     ///
     /// # Errors
     /// [`RuntimeError::Store`] with `NotFound` if the thread does not exist,
@@ -105,8 +105,18 @@ impl Runtime {
         who: &Principal,
         thread: &ThreadId,
     ) -> Result<Snapshot, RuntimeError> {
+        self.read_state(who, thread, &StateQuery::thread(thread.as_str())).await
+    }
+
+    /// Reads the state of a thread in the form of the query.
+    pub(crate) async fn read_state(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+        at: &StateQuery,
+    ) -> Result<Snapshot, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
-        graph.state(&self.0.context.looking(who), &StateQuery::thread(thread.as_str()), false).await
+        graph.state(&self.0.context.looking(who), at, false).await
     }
 
     /// State of a thread at one of its checkpoints, before the tasks that were due there ran.
@@ -119,9 +129,8 @@ impl Runtime {
         thread: &ThreadId,
         at: CheckpointId,
     ) -> Result<Snapshot, RuntimeError> {
-        let graph = self.graph_of(who, thread).await?;
         let at = StateQuery { checkpoint: Some(at), ..StateQuery::thread(thread.as_str()) };
-        graph.state(&self.0.context.looking(who), &at, false).await
+        self.read_state(who, thread, &at).await
     }
 
     /// Checkpoints of a thread on all its branches, newest first.
@@ -134,11 +143,20 @@ impl Runtime {
         thread: &ThreadId,
         filter: &HistoryFilter,
     ) -> Result<Vec<Snapshot>, RuntimeError> {
+        self.read_history(who, thread, (&StateQuery::thread(thread.as_str()), filter)).await
+    }
+
+    /// Reads checkpoints of a thread in the form of the query.
+    pub(crate) async fn read_history(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+        (at, filter): (&StateQuery, &HistoryFilter),
+    ) -> Result<Vec<Snapshot>, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
         let context = self.0.context.looking(who);
         let origins = Origins::of(&self.0.context, who, thread).await?;
-        let at = StateQuery::thread(thread.as_str());
-        let mut found = graph.history_of(&context, &at, &origin::without_runs(filter)).await?;
+        let mut found = graph.history_of(&context, at, &origin::without_runs(filter)).await?;
         origins.select(filter, &mut found);
         origins.add(&mut found).await?;
         Ok(found)

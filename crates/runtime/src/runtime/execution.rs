@@ -103,8 +103,8 @@ impl Runtime {
             let bus = Arc::clone(&claimed.bus);
             let became = run.drive().await;
             this.running().remove(&id);
-            this.0.context.live.end(&follow.log.who.org, &id, &bus);
             drop(slot);
+            this.0.context.live.end(&follow.log.who.org, &id, &bus);
             this.0.ends.send_modify(|ends| *ends += 1);
             // There may be no receiver any more.
             let tell = |outcome: LazyOutcome| drop(ended.send(outcome));
@@ -166,8 +166,8 @@ impl Runtime {
     ) -> Result<RunHandle, RuntimeError> {
         let row = self.store().run(who, at).await?;
         let graph = self.graph(&row.new.graph)?.clone();
-        let follow = Follow { log: self.log(who.clone(), at.clone()), graph };
-        Ok(self.until_closed(follow.handle(after)))
+        let handle = Follow { log: self.log(who.clone(), at.clone()), graph }.handle(after);
+        Ok(self.until_closed(handle))
     }
 
     /// Follows all runs of a thread; see [`Thread::follow`](crate::Thread::follow). Their graphs
@@ -185,8 +185,8 @@ impl Runtime {
 
     /// Returns a handle for a run that another process executes, or that was accepted before.
     pub(super) fn follow(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> RunHandle {
-        let follow = Follow { log: self.log(who, at), graph };
-        self.until_closed(follow.handle(Position::START))
+        let handle = Follow { log: self.log(who, at), graph }.handle(Position::START);
+        self.until_closed(handle)
     }
 
     fn log(&self, who: Principal, at: RunRef) -> RunLog {

@@ -1,7 +1,6 @@
 //! Exactly one start event and one result event per call.
 
 use crate::error::code;
-use crate::redact::redact;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork_types::ToolCallId;
@@ -34,9 +33,9 @@ impl Announced {
     }
 
     /// Emits the result event, with only the members of a value that may be shown.
-    pub(super) fn finish(mut self, outcome: &ToolOutcome, shown: &[String]) {
+    pub(super) fn finish(mut self, outcome: &ToolOutcome) {
         let (result, is_error) = match outcome {
-            ToolOutcome::Ok { value } => (redact(value, shown), false),
+            ToolOutcome::Ok { value, shown } => (shown.as_ref().unwrap_or(value).clone(), false),
             ToolOutcome::Failed(failure) => (json!(failure), true),
         };
         self.tell(result, is_error);

@@ -5,8 +5,9 @@ use super::announce::Announced;
 use super::attempt::{Cut, attempt, time_left};
 use super::prepare::{Head, Plan, ReadyCall};
 use super::unknown::{Begun, Looked, UnknownCall};
-use crate::check::bytes_over;
+use crate::check::{Quotes, bytes_over};
 use crate::error::{RunToolError, code, cut};
+use crate::redact;
 use crate::schema::{WHOLE, drop_undeclared};
 use crate::tool::Tool;
 use crate::toolbox::{Entry, Kind};
@@ -57,17 +58,15 @@ impl ToolRunner {
     pub async fn execute(&self, call: ReadyCall) -> Result<Executed, RunToolError> {
         let ReadyCall { head, plan } = call;
         let (entry, tool) = match plan {
-            Plan::Refuse(failure) => return Ok(head.done(ToolOutcome::Failed(failure), &[])),
-            Plan::Answer(value) => {
-                return Ok(head.done(ToolOutcome::Ok { value }, &[WHOLE.to_owned()]));
-            }
+            Plan::Refuse(failure) => return Ok(head.done(ToolOutcome::Failed(failure))),
+            Plan::Answer(value) => return Ok(head.done(ToolOutcome::ok(value))),
             Plan::Run(entry) => match &entry.kind {
                 Kind::Run(tool) => {
                     let tool = Arc::clone(tool);
                     (entry, tool)
                 }
                 // `prepare` never plans a run of this kind, because it has no code to run.
-                Kind::AskHuman => return Ok(head.done(not_runnable(), &[])),
+                Kind::AskHuman => return Ok(head.done(not_runnable())),
             },
         };
         let call = RunCall { head, entry, tool };
@@ -138,11 +137,11 @@ impl ToolRunner {
             }
             Looked::NotFound => {
                 let outcome = ToolOutcome::Failed(failure);
-                announced.finish(&outcome, &[]);
+                announced.finish(&outcome);
                 Ok(Executed::Done(outcome))
             }
             Looked::CannotTell => {
-                announced.finish(&ToolOutcome::Failed(failure.clone()), &[]);
+                announced.finish(&ToolOutcome::Failed(failure.clone()));
                 let reason = failure.safe_message;
                 Ok(Executed::OutcomeUnknown(UnknownCall { call: Box::new(call), begun, reason }))
             }
@@ -158,11 +157,11 @@ impl ToolRunner {
         outcome: ToolOutcome,
     ) -> Result<Executed, RunToolError> {
         call.settle(key, &outcome).await?;
-        announced.finish(&outcome, call.shown());
+        announced.finish(&outcome);
         Ok(Executed::Done(outcome))
     }
 
-    /// Validates the value that a tool returned.
+    /// Validates the value that a tool returned, and adds its shown form.
     pub(super) fn check_result(&self, entry: &Entry, mut value: Value) -> ToolOutcome {
         let name = &entry.spec.name;
         if let Some(schema) = &entry.spec.output {
@@ -178,9 +177,15 @@ impl ToolRunner {
                 ),
             ));
         }
-        let problems = entry.output.as_ref().and_then(|checker| checker.check(&value).err());
+        let shown = entry.shown();
+        let quotes = match shown.iter().any(|name| name == WHOLE) {
+            true => Quotes::Values,
+            false => Quotes::Nothing,
+        };
+        let problems = entry.output.as_ref();
+        let problems = problems.and_then(|checker| checker.check(&value, quotes).err());
         match problems {
-            None => ToolOutcome::Ok { value },
+            None => redact::outcome(value, shown),
             Some(detail) => ToolOutcome::Failed(ToolFailure::new(
                 ToolErrorKind::Validation,
                 code::INVALID_RESULT,
@@ -205,8 +210,8 @@ async fn reserve_new(call: &RunCall, key: CallKey) -> Result<Reservation, RunToo
 }
 
 impl Head {
-    fn done(self, outcome: ToolOutcome, shown: &[String]) -> Executed {
-        self.announce().finish(&outcome, shown);
+    fn done(self, outcome: ToolOutcome) -> Executed {
+        self.announce().finish(&outcome);
         Executed::Done(outcome)
     }
 
@@ -231,13 +236,8 @@ impl RunCall {
         self.head.announce()
     }
 
-    fn shown(&self) -> &[String] {
-        self.entry.spec.shown.as_deref().unwrap_or_default()
-    }
-
     fn done(self, outcome: ToolOutcome) -> Executed {
-        self.announce().finish(&outcome, self.shown());
-        Executed::Done(outcome)
+        self.head.done(outcome)
     }
 
     fn intent(&self) -> Intent {
@@ -275,6 +275,11 @@ impl RunCall {
             .context
             .emit
             .emit(AiEvent::CallReused { kind: "tool".to_owned(), name: self.name().to_owned() });
+        // The present declaration decides what is shown, also of a result that was recorded before.
+        let outcome = match outcome {
+            ToolOutcome::Ok { value, .. } => redact::outcome(value, self.entry.shown()),
+            failed => failed,
+        };
         Ok(self.done(outcome))
     }
 }

@@ -70,12 +70,13 @@ impl ToolRunner {
     }
 }
 
-/// Returns the outcome of a call as a message for the model.
+/// Returns the outcome of a call as a result in a message, with the value for the model and its
+/// shown form.
 #[must_use]
 pub fn tool_result(call: &ToolCall, outcome: &ToolOutcome) -> ToolResult {
-    let (value, is_error) = match outcome {
-        ToolOutcome::Ok { value } => (value.clone(), false),
-        ToolOutcome::Failed(failure) => (json!(failure), true),
+    let (value, shown, is_error) = match outcome {
+        ToolOutcome::Ok { value, shown } => (value.clone(), shown.clone(), false),
+        ToolOutcome::Failed(failure) => (json!(failure), None, true),
     };
-    ToolResult { tool_call_id: call.id.clone(), name: call.name.clone(), value, is_error }
+    ToolResult { tool_call_id: call.id.clone(), name: call.name.clone(), value, shown, is_error }
 }

@@ -1,6 +1,7 @@
 //! The first step of a call: checks without side effects, which can be repeated.
 
 use super::ToolRunner;
+use crate::check::Quotes;
 use crate::error::{code, cut};
 use crate::policy::Decision;
 use crate::toolbox::{Entry, Kind};
@@ -144,7 +145,7 @@ impl ToolRunner {
 
 fn check_args(entry: &Entry, args: &Value) -> Result<(), ToolFailure> {
     let detail = match args {
-        Value::Object(_) => entry.args.check(args).err(),
+        Value::Object(_) => entry.args.check(args, Quotes::Values).err(),
         // Invalid JSON from a model arrives as a string. It is rejected, not repaired.
         Value::String(text) => Some(format!(
             "they are not valid JSON: `{}`; send one JSON object",

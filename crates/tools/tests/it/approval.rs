@@ -139,7 +139,7 @@ fn the_answer_to_a_question_is_the_result_of_its_call() {
     );
     assert!(rig.events.all().is_empty());
     let executed = rig.drive(runner.execute(human.answer(json!("A-1")))).expect("no error");
-    assert_eq!(done(executed), ToolOutcome::Ok { value: json!("A-1") });
+    assert_eq!(done(executed), ToolOutcome::ok(json!("A-1")));
     let pairs = rig.pairs();
     assert_eq!((pairs.len(), &pairs[0].result), (1, &json!("A-1")));
     assert_eq!(rig.journal.counts(), (0, 0), "the answer is on record as an answer");

@@ -140,7 +140,7 @@ pub(crate) fn done(executed: Executed) -> ToolOutcome {
 
 pub(crate) fn value(executed: Executed) -> Value {
     match done(executed) {
-        ToolOutcome::Ok { value } => value,
+        ToolOutcome::Ok { value, .. } => value,
         ToolOutcome::Failed(failure) => panic!("failed: {failure:?}"),
     }
 }
@@ -150,7 +150,7 @@ pub(crate) fn failure(executed: Executed) -> (ToolErrorKind, String, String) {
         ToolOutcome::Failed(ToolFailure { error_code, safe_message, code }) => {
             (error_code, code.expect("every failure has a page"), safe_message)
         }
-        ToolOutcome::Ok { value } => panic!("it worked: {value}"),
+        ToolOutcome::Ok { value, .. } => panic!("it worked: {value}"),
     }
 }
 

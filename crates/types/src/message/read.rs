@@ -135,6 +135,8 @@ mod tests {
             json!({"type": "tool_call", "id": "c1", "name": "add", "args": {"a": [1, null]}}),
             json!({"type": "tool_result", "tool_call_id": "c1", "name": "add", "value": 3,
                    "is_error": true}),
+            json!({"type": "tool_result", "tool_call_id": "c1", "name": "add", "value": 3,
+                   "shown": null, "is_error": true}),
         ]
     }
 

@@ -119,12 +119,14 @@ impl<'t> Written<'t> {
         let name = self.words()?.into_owned();
         self.skip(",\"value\":")?;
         let value = self.value()?;
+        let is_hidden = self.is_next(",\"shown\":");
+        let shown = if is_hidden { Some(self.value()?) } else { None };
         self.skip(",\"is_error\":")?;
         let is_error = self.is_next("true");
         if !is_error {
             self.skip("false")?;
         }
-        Some(ToolResult { tool_call_id, name, value, is_error })
+        Some(ToolResult { tool_call_id, name, value, shown, is_error })
     }
 
     /// Parses a string whose opening quote was consumed, with its closing quote.

@@ -1,9 +1,10 @@
 use crate::canonical::{Hash, hash_bytes};
 use crate::code::Fault;
-use crate::tool::Effect;
+use crate::shown::show;
+use crate::tool::{Effect, ToolOutcome};
 use crate::{BoxFuture, ThreadId, Timestamp};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt;
 
 /// The record of calls that cost money or have effects, so that no call is made twice.
@@ -183,6 +184,22 @@ pub struct CallRecord {
     /// Time at which the call ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_at: Option<Timestamp>,
+}
+
+impl CallRecord {
+    /// Returns the record with the shown form of its result. A result of a tool that an older
+    /// program recorded has none and stays whole.
+    #[must_use]
+    pub fn into_shown(mut self) -> Self {
+        if let Some(result) = &mut self.result {
+            let outcome = || serde_json::from_value::<ToolOutcome>(result.value.clone()).ok();
+            match outcome().filter(|_| self.kind == CallKind::Tool) {
+                Some(outcome) => result.value = json!(outcome.into_shown()),
+                None => show(&mut result.value),
+            }
+        }
+        self
+    }
 }
 
 /// An error of the journal.

@@ -3,4 +3,5 @@
 
 mod app;
 mod derives;
+mod redaction;
 mod upkeep;

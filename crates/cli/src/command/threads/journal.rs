@@ -6,7 +6,7 @@ use weftwork::store::JournalRead;
 use weftwork::types::port::{CallKind, CallRecord, CallState};
 use weftwork::types::{Principal, ThreadId};
 
-/// Lists the recorded calls of a thread.
+/// Lists the recorded calls of a thread, with the results that may be shown.
 pub(crate) async fn journal(
     id: &ThreadId,
     json: bool,
@@ -15,8 +15,8 @@ pub(crate) async fn journal(
     let store = context.store_of(id)?;
     let calls = JournalRead::calls(store.as_ref(), &Principal::local(), id).await?;
     if json {
-        for call in &calls {
-            context.terminal.line(serde_json::json!(call))?;
+        for call in calls {
+            context.terminal.line(serde_json::json!(call.into_shown()))?;
         }
         return Ok(Exit::Done);
     }

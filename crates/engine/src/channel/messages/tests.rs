@@ -138,3 +138,32 @@ fn a_removal_takes_every_message_with_its_id() {
     let gone = Messages.apply(value, &[Write::json(json!({"remove": "a"}))]).expect("fits");
     assert!(shown(&gone.expect("has a value")).is_empty());
 }
+
+fn result(value: serde_json::Value, shown: Option<serde_json::Value>) -> Message {
+    let tool_call_id = weftwork_types::ToolCallId::new("c").expect("an id");
+    let name = "t".to_owned();
+    let result =
+        weftwork_types::message::ToolResult { tool_call_id, name, value, shown, is_error: false };
+    Message::tool_result(MessageId::new("m1").expect("an id"), result)
+}
+
+#[test]
+fn a_message_in_its_shown_form_changes_nothing() {
+    let whole = result(json!({"id": 1, "card": "4111"}), Some(json!({"id": 1})));
+    let stored = json!([whole]);
+    let (shown, other) = (json!(whole.clone().into_shown()), json!(result(json!({"id": 2}), None)));
+    let all = json!({"remove": REMOVE_ALL});
+    for (write, expected) in [
+        (Write::json(shown.clone()), stored.clone()),
+        (Write::json(json!([all, shown])), stored.clone()),
+        (Write::overwrite(json!([shown])), stored.clone()),
+        (Write::json(json!(whole)), stored),
+        (Write::json(other.clone()), json!([other])),
+        (Write::overwrite(json!([other])), json!([other])),
+        (Write::overwrite(json!([])), json!([])),
+    ] {
+        let before = Messages.decode(&json!([whole])).expect("messages");
+        let after = Messages.apply(Some(before), &[write]).expect("fits").expect("a value");
+        assert_eq!(Messages.encode(&after).expect("JSON"), expected);
+    }
+}

@@ -31,6 +31,7 @@ use weftwork_engine::pregel::StartInput;
 use weftwork_engine::{NodeIdx, Slots};
 use weftwork_types::code::Fault;
 use weftwork_types::run::{Durability, RunInput, RunOutcome, Stops};
+use weftwork_types::shown::StateForm;
 use weftwork_types::{BoxFuture, CheckpointId};
 
 /// Builder of a run. Nothing happens before it is awaited or streamed.
@@ -43,6 +44,7 @@ pub struct Run {
     around: BTreeMap<String, CheckpointId>,
     modes: Modes,
     sink: Option<Sink>,
+    form: StateForm,
     pub(crate) options: Options,
 }
 
@@ -56,12 +58,14 @@ impl CompiledGraph {
             around: BTreeMap::new(),
             modes: Modes::NONE,
             sink: None,
+            form: StateForm::Shown,
             options: Options::fresh(),
         }
     }
 
     /// Runs to its end without a thread: no checkpoint is stored, and the run leaves nothing
-    /// behind. Durable runs are those of a `Runtime`.
+    /// behind. Durable runs are those of a `Runtime`. The output has the shown form of results of
+    /// tools; [`Run::whole_state`] returns it as it is.
     ///
     /// # Errors
     /// [`RuntimeError`] when a node fails or the input does not fit.
@@ -171,9 +175,17 @@ impl Run {
         self
     }
 
+    /// Returns the output, and streams the mode `values`, as they are, with the values of results of
+    /// tools that only models read. Everything else has the shown form.
+    pub fn whole_state(mut self) -> Self {
+        self.form = StateForm::Whole;
+        self
+    }
+
     /// Sends the events of these modes while the run is polled, by any caller.
     pub fn report_to(mut self, modes: Modes, items: UnboundedSender<StreamItem>) -> Self {
-        self.sink = Some(Sink { modes, to: Destination::Channel(items) });
+        let (values, to) = (StateForm::Shown, Destination::Channel(items));
+        self.sink = Some(Sink { modes, values, to });
         self
     }
 
@@ -186,7 +198,8 @@ impl Run {
     /// # Cancel safety
     /// Dropping the future drops the run; stored checkpoints stay.
     pub async fn outcome(self) -> Result<RunOutcome, RuntimeError> {
-        self.finish().await?.told()
+        let form = self.form;
+        Ok(self.finish().await?.told()?.in_form(form))
     }
 
     /// Runs to the end, and returns the state as it is: nothing is converted to JSON.
@@ -203,15 +216,19 @@ impl Run {
     /// Runs as the stream is read: the run makes no progress while it is not read.
     pub fn stream(mut self) -> RunStream {
         let queue = Arc::default();
-        self.sink = Some(Sink { modes: self.modes, to: Destination::Queue(Arc::clone(&queue)) });
+        let (modes, form) = (self.modes, self.form);
+        let to = Destination::Queue(Arc::clone(&queue));
+        self.sink = Some(Sink { modes, values: form, to });
         let ended = self.drive();
-        let run: BoxFuture<'static, _> = Box::pin(async move { ended.await?.told() });
+        let run: BoxFuture<'static, _> =
+            Box::pin(async move { Ok(ended.await?.told()?.in_form(form)) });
         RunStream { run: Some(run), queue, outcome: None }
     }
 
     async fn drive(self) -> Result<Finished, RuntimeError> {
         check(&self.graph, &self.host, &self.start, &self.options)?;
-        let Self { host, graph, start, around, modes: _, sink, options } = self;
+        let Self { host, graph, start, around, modes: _, sink, form, options } = self;
+        let sink = sink.map(|sink| Sink { values: form, ..sink });
         let deadline = options.deadline;
         let clock = Arc::clone(host.clock());
         let shared = Arc::new(RunContext::new(host, &options, sink));
@@ -257,7 +274,7 @@ impl Run {
     }
 }
 
-/// A run that ended, with the state at its end.
+/// A run that ended, with the state at its end as it is, in the whole form.
 #[derive(Debug)]
 pub struct Finished {
     /// The outcome, without the output.

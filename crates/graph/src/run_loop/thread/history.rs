@@ -82,7 +82,7 @@ impl CompiledGraph {
         });
         let mut found = Vec::new();
         for saved in wanted.take(filter.limit) {
-            found.push(look.snapshot(&place, saved, false).await?);
+            found.push(look.snapshot(&place, saved, false).await?.in_form(at.form));
         }
         Ok(found)
     }

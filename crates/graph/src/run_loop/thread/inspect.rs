@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_engine::pregel::{Done, Task};
 use weftwork_engine::{NodeIdx, TaskOutput};
+use weftwork_types::shown::StateForm;
 use weftwork_types::{BoxFuture, CheckpointId};
 
 /// A place to inspect.
@@ -27,23 +28,34 @@ pub struct StateQuery {
     /// The checkpoint; none: the current state of the thread, with the writes of finished tasks of
     /// the open superstep.
     pub checkpoint: Option<CheckpointId>,
+    /// The form of the state.
+    pub form: StateForm,
 }
 
 impl StateQuery {
     /// The current state of a thread.
     pub fn thread(thread: impl Into<Arc<str>>) -> Self {
-        Self { thread: thread.into(), ns: "".into(), checkpoint: None }
+        let form = StateForm::Shown;
+        Self { thread: thread.into(), ns: "".into(), checkpoint: None, form }
     }
 
     /// A place of a thread.
     pub fn config(thread: impl Into<Arc<str>>, config: &Config) -> Self {
-        Self { thread: thread.into(), ns: config.ns.as_str().into(), checkpoint: config.id }
+        let ns = config.ns.as_str().into();
+        Self { ns, checkpoint: config.id, ..Self::thread(thread) }
     }
 
     /// Another graph of the thread.
     #[must_use]
     pub fn within(mut self, ns: impl Into<Arc<str>>) -> Self {
         self.ns = ns.into();
+        self
+    }
+
+    /// Reads the whole state: also the values of results of tools that only models read.
+    #[must_use]
+    pub fn whole(mut self) -> Self {
+        self.form = StateForm::Whole;
         self
     }
 
@@ -54,7 +66,8 @@ impl StateQuery {
 
 impl CompiledGraph {
     /// The current state of a thread, or that at a checkpoint; with the states of subgraphs, if
-    /// wanted.
+    /// wanted. Results of tools have their shown form, unless the query is for the
+    /// [whole](StateQuery::whole) state.
     ///
     /// # Errors
     /// [`RuntimeError::NoCheckpointer`] when the host has no checkpointer,
@@ -77,7 +90,7 @@ impl CompiledGraph {
             found => found?,
         };
         let look = Inspection { graph: &graph, checkpointer, within };
-        look.at(place, at.checkpoint).await
+        Ok(look.at(place, at.checkpoint).await?.in_form(at.form))
     }
 
     pub(super) fn is_lenient(&self) -> bool {

@@ -32,6 +32,7 @@ fn part() -> impl Strategy<Value = Part> {
         (words(), any::<bool>()).prop_map(|(key, value)| json!({key: [value, {"a": {}}]})),
     ];
     let arguments = value.clone();
+    let shown = prop::option::of(value.clone());
     prop_oneof![
         words().prop_map(|text| Part::Text { text }),
         (words(), prop::option::of(words()))
@@ -42,9 +43,9 @@ fn part() -> impl Strategy<Value = Part> {
             name,
             args
         })),
-        (call(), words(), value, any::<bool>()).prop_map(
-            |(tool_call_id, name, value, is_error)| {
-                Part::ToolResult(ToolResult { tool_call_id, name, value, is_error })
+        (call(), words(), value, shown, any::<bool>()).prop_map(
+            |(tool_call_id, name, value, shown, is_error)| {
+                Part::ToolResult(ToolResult { tool_call_id, name, value, shown, is_error })
             }
         ),
     ]
@@ -58,6 +59,13 @@ fn message() -> impl Strategy<Value = Message> {
 }
 
 proptest! {
+    #[test]
+    fn the_shown_form_of_a_message_is_that_of_its_json(message in message()) {
+        let shown = message.clone().into_shown();
+        prop_assert!(shown.is_shown_of(&message));
+        prop_assert_eq!(json!(shown), crate::shown::StateForm::Shown.of(json!(message)));
+    }
+
     #[test]
     fn what_was_written_is_read(messages in prop::collection::vec(message(), 1..5)) {
         let text = serde_json::to_string(&messages).expect("JSON");

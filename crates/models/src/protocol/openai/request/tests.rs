@@ -90,6 +90,7 @@ fn a_conversation_with_calls_goes_back_as_it_came() {
             tool_call_id,
             name: "add".to_owned(),
             value,
+            shown: None,
             is_error: false,
         })
     };

@@ -1,0 +1,260 @@
+//! A member of a tool's result that is not shown is read by the model, and is in no event, stream,
+//! outcome or state, on any store.
+
+use rusqlite::types::ValueRef;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tokio_postgres::NoTls;
+use weftwork::agents::{Chat, ReactAgent};
+use weftwork::graph::run_loop::{HistoryFilter, Host, InMemoryCheckpointer, Start, StreamItem};
+use weftwork::graph::{CompiledGraph, Modes, RunOutcome, StreamEvent, SystemClock};
+use weftwork::models::scripted::Step;
+use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
+use weftwork::postgres::PostgresStore;
+use weftwork::runtime::{Runtime, Thread};
+use weftwork::sqlite::SqliteStore;
+use weftwork::store::{JournalRead, MemoryStore, Store};
+use weftwork::tools::{FnTool, ToolBox, ToolContext};
+use weftwork::types::Principal;
+use weftwork::types::event::{Position, RunEvent};
+use weftwork::types::port::RunHandle;
+use weftwork::types::run::RunRef;
+
+const CANARY: &str = "CANARY-4111";
+
+#[derive(Serialize, JsonSchema)]
+struct Order {
+    id: String,
+    card: String,
+}
+
+/// A scripted model that counts the requests with the canary.
+#[derive(Debug)]
+struct Reader {
+    model: ScriptedModel,
+    read: Arc<AtomicU32>,
+}
+
+impl ChatModel for Reader {
+    fn info(&self) -> &ModelInfo {
+        self.model.info()
+    }
+
+    fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
+        if json!(request.messages).to_string().contains(CANARY) {
+            self.read.fetch_add(1, Ordering::SeqCst);
+        }
+        self.model.stream(request)
+    }
+}
+
+fn agent(read: &Arc<AtomicU32>) -> CompiledGraph {
+    let find = |_: BTreeMap<String, String>, _: ToolContext| async {
+        Ok::<_, String>(Order { id: "A-1".to_owned(), card: CANARY.to_owned() })
+    };
+    let find = FnTool::new("find_order", "Finds an order.", find).shown(["id"]);
+    let call = || Step::call("find_order", json!({"order": "last"}));
+    let said = || Step::text("It is on its way.");
+    let steps = vec![call(), said(), call(), said(), said(), said()];
+    let model = Reader { model: ScriptedModel::from_steps(steps), read: Arc::clone(read) };
+    let agent = ReactAgent::new("desk", Arc::new(model)).tools(ToolBox::new().with(find));
+    agent.build().expect("a sound agent")
+}
+
+fn said(id: &str) -> Value {
+    json!({"id": id, "role": "user", "parts": [{"type": "text", "text": "Where is it?"}]})
+}
+
+fn all() -> Modes {
+    let modes = ["values", "updates", "tasks", "checkpoints", "custom", "messages", "debug"];
+    modes.iter().filter_map(|name| Modes::parse(name)).fold(Modes::NONE, |all, one| all | one)
+}
+
+fn has(value: &impl Debug) -> bool {
+    format!("{value:?}").contains(CANARY)
+}
+
+#[track_caller]
+fn hides(value: &(impl Debug + ?Sized)) {
+    let text = format!("{value:?}");
+    assert!(text.contains("A-1") && !text.contains(CANARY), "{text}");
+}
+
+async fn streamed(thread: &Thread, input: Value) -> (Vec<StreamItem>, RunRef) {
+    let mut stream = thread.start(input).stream(all()).await.expect("accepted");
+    let (mut items, run) = (Vec::new(), stream.run().clone());
+    while let Some(item) = stream.next().await {
+        items.push(item);
+    }
+    let ended = stream.end().await;
+    hides(ended.outcome());
+    hides(&json!(ended.outcome()));
+    (items, run)
+}
+
+async fn events(handle: RunHandle) -> Vec<RunEvent> {
+    use futures_util::StreamExt;
+    let events = handle.events.collect::<Vec<_>>().await;
+    let outcome = handle.outcome.await;
+    assert!(!has(&outcome), "{outcome:?}");
+    events
+}
+
+async fn opened(store: &Arc<dyn Store>, read: &Arc<AtomicU32>) -> (Runtime, Thread) {
+    let runtime = Runtime::builder(Arc::clone(store)).graph("test:desk", agent(read));
+    let runtime = runtime.open().await.expect("opens");
+    let thread = runtime.thread("desk", "t").expect("an id");
+    (runtime, thread)
+}
+
+/// Runs the agent in every way, and searches everything that clients receive for the canary.
+async fn is_hidden(store: Arc<dyn Store>) {
+    let read = Arc::new(AtomicU32::new(0));
+    let (runtime, thread) = opened(&store, &read).await;
+    let (items, first) = streamed(&thread, json!({"messages": [said("u1")]})).await;
+    items.iter().for_each(|item| assert!(!has(item), "{item:?}"));
+    hides(&items);
+    assert_eq!(read.load(Ordering::SeqCst), 1, "the model reads what it is not shown");
+
+    let whole = thread.clone().whole_state();
+    let (items, _) = streamed(&whole, json!({"messages": [said("u2")]})).await;
+    let is_values = |item: &&StreamItem| matches!(item.event, StreamEvent::Values { .. });
+    let (values, others): (Vec<_>, Vec<_>) = items.iter().partition(is_values);
+    assert!(has(&values), "the right to the whole state");
+    hides(&others);
+
+    // A client returns what it was shown.
+    let mut messages = thread.state().await.expect("reads").values["messages"].clone();
+    messages.as_array_mut().expect("messages").push(said("u3"));
+    let before = read.load(Ordering::SeqCst);
+    let run = thread.start(json!({"messages": messages})).begin().await.expect("accepted");
+    let third = run.run.clone();
+    events(run).await;
+    assert_eq!(read.load(Ordering::SeqCst), before + 1, "nothing was deleted");
+
+    is_hidden_in_state(&thread).await;
+    let who = Principal::local();
+    let calls = JournalRead::calls(store.as_ref(), &who, thread.id()).await.expect("reads");
+    assert!(has(&calls), "a recorded result is whole");
+    let calls: Vec<_> = calls.into_iter().map(|call| call.into_shown()).collect();
+    hides(&calls);
+
+    let (elsewhere, _) = opened(&store, &read).await;
+    for runtime in [&runtime, &elsewhere] {
+        for run in [&first, &third] {
+            let watched =
+                events(runtime.watch(&who, run, Position::START).await.expect("is there"));
+            let watched = watched.await;
+            assert!(!has(&watched) && !json!(watched).to_string().contains(CANARY));
+            let after = watched[2].position().expect("a position");
+            assert!(!has(&events(runtime.watch(&who, run, after).await.expect("is there")).await));
+        }
+        let watched = events(runtime.watch(&who, &first, Position::START).await.expect("is there"));
+        hides(&watched.await);
+    }
+    let stored = store.events(&who, &first, 0, 1_000).await.expect("reads");
+    hides(&stored);
+}
+
+async fn is_hidden_in_state(thread: &Thread) {
+    let whole = thread.clone().whole_state();
+    let filter = HistoryFilter::default();
+    hides(&thread.state().await.expect("reads"));
+    hides(&thread.history(&filter).await.expect("reads"));
+    hides(&thread.view().with_subgraphs().state().await.expect("reads"));
+    hides(&thread.view().history(&filter).await.expect("reads"));
+    hides(&thread.read::<Chat>().await.expect("reads").messages());
+    assert!(has(&whole.state().await.expect("reads")));
+    assert!(has(&whole.history(&filter).await.expect("reads")));
+    assert!(has(&whole.view().state().await.expect("reads")));
+    assert!(has(&whole.read::<Chat>().await.expect("reads").messages()));
+}
+
+#[tokio::test]
+async fn hidden_members_are_hidden_in_memory() {
+    is_hidden(Arc::new(MemoryStore::new())).await;
+}
+
+#[tokio::test]
+async fn hidden_members_are_hidden_in_a_program() {
+    let read = Arc::new(AtomicU32::new(0));
+    let (graph, host) = (agent(&read), Host::new().with_checkpointer(InMemoryCheckpointer::new()));
+    let run =
+        |id: &str| graph.run(&host, Start::from(json!({"messages": [said(id)]}))).modes(all());
+    for (id, form) in [("u1", "shown"), ("u2", "whole")] {
+        let run = run(id).thread("t");
+        let run = if form == "whole" { run.whole_state() } else { run };
+        let mut stream = run.stream();
+        let (mut values, mut others) = (Vec::new(), Vec::new());
+        while let Some(item) = stream.next().await {
+            let is_values = matches!(item.event, StreamEvent::Values { .. });
+            if is_values { values.push(item) } else { others.push(item) }
+        }
+        hides(&others);
+        assert_eq!(has(&values), form == "whole");
+        let Some(Ok(RunOutcome::Completed { output })) = stream.outcome() else {
+            panic!("it ends")
+        };
+        assert_eq!(has(output), form == "whole");
+    }
+    assert_eq!(read.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn hidden_members_are_hidden_in_sqlite() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("weft.db");
+    let options = weftwork::sqlite::Options::default();
+    is_hidden(Arc::new(SqliteStore::open(&file, &options).expect("opens"))).await;
+    let log = rows(&file, "log");
+    assert!(log.contains("A-1") && !log.contains(CANARY), "{log}");
+    assert!(!rows(&file, "pieces").contains(CANARY));
+}
+
+/// Reads the bytes of all rows of a table. Of rows of the log, those of events: recorded calls are
+/// whole.
+fn rows(file: &Path, table: &str) -> String {
+    let db = rusqlite::Connection::open(file).expect("opens");
+    let columns = if table == "log" { "events" } else { "*" };
+    let mut rows = db.prepare(&format!("SELECT {columns} FROM {table}")).expect("a table");
+    let count = rows.column_count();
+    let mut rows = rows.query([]).expect("reads");
+    let mut text = String::new();
+    while let Some(row) = rows.next().expect("reads") {
+        for column in 0..count {
+            if let ValueRef::Text(bytes) | ValueRef::Blob(bytes) = row.get_ref(column).expect("one")
+            {
+                text.push_str(&String::from_utf8_lossy(bytes));
+            }
+        }
+    }
+    text
+}
+
+#[tokio::test]
+async fn hidden_members_are_hidden_in_postgres() {
+    let address = std::env::var("WEFT_TEST_POSTGRES").expect(
+        "WEFT_TEST_POSTGRES names no database; run: scripts/postgres.sh with cargo nextest run -p weftwork",
+    );
+    let schema = format!("redaction_{}", std::process::id());
+    let clock = Arc::new(SystemClock::new());
+    let options = weftwork::postgres::Options::new(clock);
+    let options = weftwork::postgres::Options { schema: schema.clone(), ..options };
+    is_hidden(Arc::new(PostgresStore::open(&address, &options).expect("opens"))).await;
+    let (client, connection) = tokio_postgres::connect(&address, NoTls).await.expect("connects");
+    let served = tokio::spawn(connection);
+    for (table, is_there) in [("events", true), ("pieces", false)] {
+        let sql = format!("SELECT coalesce(string_agg(t::text, ''), '') FROM {schema}.{table} t");
+        let row = client.query_one(&sql, &[]).await.expect("reads");
+        let text: String = row.get(0);
+        assert!(text.contains("A-1") == is_there && !text.contains(CANARY), "{text}");
+    }
+    drop(client);
+    served.await.expect("no panic").expect("ends well");
+}
