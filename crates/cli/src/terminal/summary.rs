@@ -56,12 +56,13 @@ fn members(event: &AiEvent) -> Vec<(String, Value)> {
 #[cfg(test)]
 mod tests {
     use super::summary;
+    use weftwork::types::Timestamp;
     use weftwork::types::event::{AiEvent, RunEvent};
     use weftwork::types::run::RunStatus;
 
     #[test]
     fn an_event_is_one_line() {
-        let line = |event| summary(&RunEvent::durable(1, event));
+        let line = |event| summary(&RunEvent::durable(1, Timestamp(0), event));
         assert_eq!(line(AiEvent::Done { outcome: RunStatus::Completed }), "done outcome=completed");
         let started = AiEvent::RunStarted { graph: "builtin:desk".to_owned() };
         assert_eq!(line(started), "run_started graph=builtin:desk");
