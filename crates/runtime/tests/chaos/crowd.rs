@@ -115,6 +115,7 @@ async fn followers_that_do_not_read_cost_little() {
         assert!(seqs.len() > EVENTS as usize);
     }
     let each = held / FOLLOWERS;
+    // A figure only: the machine may be busy with other tests.
     let ratio = followed.as_secs_f64() / alone.as_secs_f64();
     report(
         "crowd",
@@ -124,6 +125,4 @@ async fn followers_that_do_not_read_cost_little() {
         ),
     );
     assert!(each <= HELD_MAX, "{each} bytes each");
-    // The figure above is the measure; a machine that is busy must not fail the test.
-    assert!(ratio < 2.0, "{ratio}");
 }
