@@ -18,6 +18,7 @@ pub(super) async fn history(args: &History, context: &CommandContext) -> Result<
         limit: args.limit.get(),
         source: args.source,
         step: args.step,
+        ..HistoryFilter::default()
     };
     let found = graph.history_of(&host, &StateQuery::thread(id.as_str()), &filter).await?;
     if args.json {
