@@ -1,16 +1,8 @@
 //! Ids derived from what they identify, so that a restored run computes the same ids.
 
-use std::fmt::{Display, Write};
-use weftwork_types::canonical::hash_bytes;
+use std::fmt::Display;
+use weftwork_types::canonical::first_128;
 use weftwork_types::{CheckpointId, InterruptId, TaskId};
-
-/// Initial capacity of the hashed text, in bytes; sufficient for most ids.
-const NAMED: usize = 128;
-
-fn first_128(text: &str) -> u128 {
-    let hash = hash_bytes(text.as_bytes());
-    hash.0.iter().take(16).fold(0u128, |acc, byte| (acc << 8) | u128::from(*byte))
-}
 
 /// The id of a task, derived from the checkpoint that its superstep starts from, its node and its
 /// path.
@@ -21,11 +13,7 @@ pub fn task_id(
     node: impl Display,
     path: impl Display,
 ) -> TaskId {
-    let mut text = String::with_capacity(NAMED);
-    // Writing to a string cannot fail.
-    let written = write!(text, "task\u{0}{checkpoint}\u{0}{step}\u{0}{node}\u{0}{path}");
-    written.unwrap_or_default();
-    TaskId(first_128(&text))
+    TaskId::derived(checkpoint, step, node, path)
 }
 
 /// The id of a task's question, derived from the task and the number of its earlier questions.

@@ -136,7 +136,7 @@ impl<'a> Attempt<'a> {
         while !self.collector.is_whole() {
             // The stream is polled first, so that events that arrived by the deadline count.
             match select(stream.next(), &mut late).await {
-                Either::Left((Some(event), _)) => self.take(event?),
+                Either::Left((Some(event), _)) => self.take(event?, request),
                 Either::Left((None, _)) => {
                     return Err(ModelError::Truncated {
                         provider: provider(),
@@ -152,7 +152,7 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    fn take(&mut self, event: ChatEvent) {
+    fn take(&mut self, event: ChatEvent, request: &ChatRequest) {
         match &event {
             ChatEvent::TextDelta(delta) => {
                 self.shown = true;
@@ -161,6 +161,15 @@ impl<'a> Attempt<'a> {
             ChatEvent::ReasoningDelta(delta) => {
                 self.shown = true;
                 self.emit(AiEvent::ReasoningDelta { delta: delta.clone() });
+            }
+            ChatEvent::ToolCallDelta { index, args, .. } if !args.is_empty() => {
+                let (index, delta) = (*index, args.clone());
+                self.collector.push(event);
+                if let Some(call) = self.collector.call(index, (self.call.key, request)) {
+                    self.shown = true;
+                    self.emit(AiEvent::ToolCallDelta { call, delta });
+                }
+                return;
             }
             _ => {}
         }

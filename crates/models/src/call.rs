@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork_types::canonical;
 use weftwork_types::code::Fault;
-use weftwork_types::event::AiEvent;
+use weftwork_types::event::{AiEvent, ToolCallPart};
 use weftwork_types::message::Message;
 use weftwork_types::port::{
     Attempts, CallContext, CallKey, CallKind, CallResult, Intent, JournalError, Opened,
@@ -206,6 +206,12 @@ async fn reuse(name: &str, value: &Value, ctx: &CallContext) -> Result<ChatRespo
     let delta = message.joined_text();
     if !delta.is_empty() {
         ctx.emit.emit_of(&message.id, AiEvent::TextDelta { delta });
+    }
+    for (index, call) in message.tool_calls().enumerate() {
+        let (tool_call_id, tool_name) = (call.id.clone(), call.name.clone());
+        let (call, delta) =
+            (ToolCallPart { tool_call_id, tool_name, index }, call.args.to_string());
+        ctx.emit.emit_of(&message.id, AiEvent::ToolCallDelta { call, delta });
     }
     book(&record.usage, ctx).await;
     Ok(record.response)

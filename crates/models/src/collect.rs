@@ -6,6 +6,7 @@ use crate::chat::{ChatEvent, ChatRequest, FinishReason, ModelInfo};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::collections::HashSet;
+use weftwork_types::event::ToolCallPart;
 use weftwork_types::message::{Message, Part, Role, ToolCall};
 use weftwork_types::port::CallKey;
 use weftwork_types::usage::Tokens;
@@ -18,6 +19,8 @@ pub(crate) struct Collector {
     calls: BTreeMap<usize, CallPieces>,
     tokens: Option<Tokens>,
     finish: Option<(FinishReason, Option<String>)>,
+    /// Ids of the calls, once one is needed.
+    ids: Option<CallIds>,
     events: u64,
     bytes: u64,
 }
@@ -34,9 +37,24 @@ struct CallPieces {
     id: Option<String>,
     name: String,
     args: String,
+    /// Id of the call in the message, once a part of it was emitted.
+    made: Option<ToolCallId>,
 }
 
 impl Collector {
+    /// Returns the call with this index as partial output refers to it; `None` before its name is
+    /// received.
+    pub(crate) fn call(
+        &mut self,
+        index: usize,
+        (key, request): (CallKey, &ChatRequest),
+    ) -> Option<ToolCallPart> {
+        let call = self.calls.get_mut(&index).filter(|call| !call.name.is_empty())?;
+        let ids = self.ids.get_or_insert_with(|| CallIds::new(key, request));
+        let made = call.made.get_or_insert_with(|| ids.of(index, call.id.clone()));
+        Some(ToolCallPart { tool_call_id: made.clone(), tool_name: call.name.clone(), index })
+    }
+
     pub(crate) fn push(&mut self, event: ChatEvent) {
         self.events += 1;
         match event {
@@ -113,7 +131,7 @@ impl Collector {
                 reason,
             });
         };
-        let mut ids = CallIds::new(key, request);
+        let mut ids = self.ids.unwrap_or_else(|| CallIds::new(key, request));
         let (mut parts, mut calls) = (Vec::with_capacity(self.parts.len()), self.calls);
         for piece in self.parts {
             parts.push(match piece {
@@ -125,7 +143,7 @@ impl Collector {
                         let reason = format!("tool call {index} has no name");
                         return Err(ModelError::Malformed { provider: provider(), reason });
                     }
-                    let id = ids.of(index, call.id);
+                    let id = call.made.unwrap_or_else(|| ids.of(index, call.id));
                     let Some(args) = read_args(call.args, reason) else {
                         return Err(ModelError::CutByLimit {
                             provider: provider(),
@@ -173,16 +191,17 @@ pub(crate) fn message_id(key: CallKey) -> MessageId {
 
 /// Ids of tool calls: the model's own id if it is valid and new in the conversation, otherwise an
 /// id derived from the call key and the index.
-struct CallIds<'a> {
+#[derive(Debug)]
+struct CallIds {
     key: String,
-    known: HashSet<&'a str>,
+    known: HashSet<String>,
     given: HashSet<String>,
 }
 
-impl<'a> CallIds<'a> {
-    fn new(key: CallKey, request: &'a ChatRequest) -> Self {
+impl CallIds {
+    fn new(key: CallKey, request: &ChatRequest) -> Self {
         let calls = request.messages.iter().flat_map(|message| message.tool_calls());
-        let known = calls.map(|call| call.id.as_str()).collect();
+        let known = calls.map(|call| call.id.as_str().to_owned()).collect();
         Self { key: key.0.to_string()[..24].to_owned(), known, given: HashSet::new() }
     }
 

@@ -85,6 +85,13 @@ pub fn hash_bytes(bytes: &[u8]) -> Hash {
     Hash(Sha256::digest(bytes).into())
 }
 
+/// Returns the first 128 bits of the SHA-256 hash of a text.
+#[must_use]
+pub fn first_128(text: &str) -> u128 {
+    let hash = hash_bytes(text.as_bytes());
+    hash.0.iter().take(16).fold(0, |bits, byte| (bits << 8) | u128::from(*byte))
+}
+
 fn write(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Object(map) => {

@@ -2,9 +2,11 @@
 
 mod checkpoint;
 mod piece;
+mod stored;
 
 pub use checkpoint::{CheckpointSource, CheckpointStored, TaskDue, TaskEnd, TaskStatus};
 pub use piece::{Piece, PieceAt, PieceKind, Position, ToolCallPart};
+pub use stored::{FromStored, StoredForm};
 
 use crate::code::Fault;
 use crate::interrupt::{Ask, Interrupt};
@@ -192,14 +194,32 @@ impl AiEvent {
         Self::Custom { ns: String::new(), node: String::new(), value }
     }
 
+    /// Returns the number of the superstep of the outermost graph whose commit the event reports.
+    #[must_use]
+    pub fn step(&self) -> Option<i64> {
+        match self {
+            Self::Step { step, .. } => Some(*step),
+            Self::Checkpoint(stored) if stored.is_step() => Some(stored.step),
+            _ => None,
+        }
+    }
+
+    /// Returns the nodes that ran in that superstep, in task order.
+    #[must_use]
+    pub fn step_nodes(&self) -> Vec<&str> {
+        match self {
+            Self::Step { nodes, .. } => nodes.iter().map(String::as_str).collect(),
+            Self::Checkpoint(stored) if stored.is_step() => {
+                stored.ended.iter().map(|end| end.node.as_str()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns `true` if the event reports that a superstep of the outermost graph was committed.
     #[must_use]
     pub fn is_step(&self) -> bool {
-        match self {
-            Self::Step { .. } => true,
-            Self::Checkpoint(stored) => stored.is_step(),
-            _ => false,
-        }
+        self.step().is_some()
     }
 
     /// Returns the event with the shown form of results of tools. Every event that is stored or

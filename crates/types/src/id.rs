@@ -206,6 +206,27 @@ bits_id! {
     InterruptId, "interrupt id";
 }
 
+/// Initial capacity of the text from which an id of a task follows, in bytes; sufficient for most.
+const TASK_TEXT: usize = 128;
+
+impl TaskId {
+    /// Returns the id of a task: it follows from the checkpoint that its superstep starts from, the
+    /// superstep, its node with the namespace of its graph, and the path by which it was scheduled.
+    #[must_use]
+    pub fn derived(
+        checkpoint: CheckpointId,
+        step: i64,
+        node: impl std::fmt::Display,
+        path: impl std::fmt::Display,
+    ) -> Self {
+        let mut text = String::with_capacity(TASK_TEXT);
+        let task = format_args!("task\u{0}{checkpoint}\u{0}{step}\u{0}{node}\u{0}{path}");
+        // Writing to a string cannot fail.
+        std::fmt::Write::write_fmt(&mut text, task).unwrap_or_default();
+        Self(crate::canonical::first_128(&text))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -197,7 +197,7 @@ fn phase_of(line: &str) -> Option<&'static str> {
     match event["type"].as_str().expect("a type") {
         "run_started" => Some("begin"),
         "usage_report" => Some("model answer"),
-        "message_final" | "step" | "tool_call_result" => Some("commit"),
+        "message_final" | "step" | "checkpoint" | "tool_call_result" => Some("commit"),
         "tool_call_start" => Some("tool call"),
         "human_input_required" => Some(QUESTION),
         "done" => Some(END),

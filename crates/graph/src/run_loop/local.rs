@@ -75,6 +75,8 @@ impl RunEnvironment for LocalEnvironment {
 
     fn emit(&self, _: EventSource, _: AiEvent) {}
 
+    fn resumes(&self, _: AiEvent) {}
+
     fn has_log(&self) -> bool {
         false
     }
@@ -132,6 +134,7 @@ impl Emit for LocalEvents {
         self.beat();
         match event {
             AiEvent::Custom { value, .. } => self.at.emit(value),
+            AiEvent::ToolCallDelta { .. } => {}
             _ if !self.at.scope.shared.wants(Modes::CUSTOM) => {}
             other => {
                 if let Ok(value) = serde_json::to_value(&other) {

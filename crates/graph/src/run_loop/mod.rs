@@ -52,6 +52,7 @@ pub use panics::out_of_node;
 pub use questions::answers_by_id;
 pub use run::{Finished, Run, RunStream};
 pub use schema::Checker;
+pub use task::tasks_due;
 pub use thread::{AsNode, HistoryFilter, StateQuery, StateUpdate};
 pub use values::last_writes;
 pub use weftwork_engine::Plan;

@@ -17,7 +17,7 @@ use crate::run_loop::node_cache::CacheKey;
 use crate::run_loop::options::{LoopInput, LoopOutcome, Options};
 use crate::run_loop::supersteps::RunLoop;
 use crate::run_loop::sync::{lock, turn};
-use crate::run_loop::task::{Follows, TaskOutcome, TaskRunner};
+use crate::run_loop::task::{Follows, TaskOutcome, TaskRunner, call_ended};
 use crate::run_loop::values::output_json;
 use crate::semantics::SubgraphState;
 use serde_json::{Map, Value as Json};
@@ -28,7 +28,7 @@ use weftwork_engine::task::Arg;
 use weftwork_engine::{NodeIdx, TaskOutput, Write};
 use weftwork_types::MessageId;
 use weftwork_types::code::Fault;
-use weftwork_types::event::AiEvent;
+use weftwork_types::event::{AiEvent, TaskStatus};
 use weftwork_types::run::Durability;
 
 impl Ctx {
@@ -93,8 +93,9 @@ impl Ctx {
         let key = task.cache().map(|cache| call.cache_key(&arg, cache));
         if let Some(returned) = key.as_ref().and_then(|key| call.cached(key)) {
             call.emit_update(&returned, true);
-            call.record(TaskDetails { returned: Some(returned.clone()), ..TaskDetails::default() })
-                .await?;
+            let details =
+                TaskDetails { returned: Some(returned.clone()), ..TaskDetails::default() };
+            call.record(details, Some(TaskStatus::Cached)).await?;
             return Ok(returned);
         }
         // Tasks that are called together start together.
@@ -279,23 +280,25 @@ impl Call<'_> {
                 self.emit_update(&returned, false);
                 let value = Some(returned.clone());
                 self.emit_task_end(value.clone(), None);
-                self.record(TaskDetails { returned: value, answers, ..TaskDetails::default() })
-                    .await?;
+                let details = TaskDetails { returned: value, answers, ..TaskDetails::default() };
+                self.record(details, Some(TaskStatus::Ok)).await?;
                 Ok(returned)
             }
             TaskOutcome::Failed(failed) => {
                 let fault = failed.fault;
                 self.emit_task_end(None, Some(fault.clone()));
                 let failure = Some(TaskFailure::Unhandled(fault.clone()));
-                self.record(TaskDetails { failure, answers, ..TaskDetails::default() }).await?;
+                let details = TaskDetails { failure, answers, ..TaskDetails::default() };
+                self.record(details, Some(TaskStatus::Failed)).await?;
                 Err(NodeError(Stop::Failed(fault)))
             }
             TaskOutcome::Waiting(interrupts) => {
-                let pause = match interrupts.as_slice() {
-                    [] => TaskPause::None,
-                    _ => TaskPause::Asked(interrupts.clone()),
+                let (pause, status) = match interrupts.as_slice() {
+                    [] => (TaskPause::None, None),
+                    _ => (TaskPause::Asked(interrupts.clone()), Some(TaskStatus::Asks)),
                 };
-                self.record(TaskDetails { pause, answers, ..TaskDetails::default() }).await?;
+                let details = TaskDetails { pause, answers, ..TaskDetails::default() };
+                self.record(details, status).await?;
                 ctx.open(interrupts);
                 Err(NodeError::interrupted())
             }
@@ -331,9 +334,13 @@ impl Call<'_> {
     }
 
     /// Stores the outcome of the task before the node that called it continues.
-    async fn record(&self, details: TaskDetails) -> NodeResult<()> {
-        let record = TaskRecord::from(details);
+    async fn record(&self, details: TaskDetails, status: Option<TaskStatus>) -> NodeResult<()> {
+        let mut record = TaskRecord::from(details);
         let scope = &self.at.scope;
+        if scope.shared.host.environment().has_log() {
+            let ended = |status| call_ended((self.id(), self.key.name()), status, self.at.id());
+            record.ended = status.map(ended);
+        }
         {
             let mut calls = lock(&scope.calls);
             match calls.iter_mut().find(|called| called.key == self.key) {

@@ -5,6 +5,7 @@ use crate::row::{At, bytes, int, json, text, word};
 use crate::table::{calls, checkpoint_write, effects, interrupts, pieces, threads, usage};
 use weftwork_store::invariants::{self, Holder};
 use weftwork_store::{Claim, Commit, Committed, NewCheckpoint, StoreError};
+use weftwork_types::event::StoredForm;
 use weftwork_types::run::{RunOutcome, RunStatus};
 use weftwork_types::{OrgId, WorkerId};
 
@@ -159,7 +160,8 @@ fn every(write: &Write) -> Result<Vec<Value>, StoreError> {
     let Write { org, claim, commit, mark } = write;
     let leaves_step = !commit.keep.checkpoints.is_empty() || commit.finish.is_some();
     let status = commit.finish.as_ref().map_or(RunStatus::Running, RunOutcome::status);
-    let events = (!commit.events.is_empty()).then(|| json(&commit.events)).transpose()?;
+    let events: Vec<_> = commit.events.iter().map(StoredForm).collect();
+    let events = (!events.is_empty()).then(|| json(&events)).transpose()?;
     let head = checkpoint_write::head(&commit.keep);
     let mut values = holding(org, claim);
     let more: [Value; 8] = [

@@ -6,7 +6,7 @@ use crate::table::pieces;
 use tokio_postgres::Row;
 use weftwork_store::table::{ReadEvents, Result};
 use weftwork_store::{StoredEvent, invariants};
-use weftwork_types::event::{AiEvent, Piece, Position};
+use weftwork_types::event::{FromStored, Piece, Position};
 use weftwork_types::run::RunRef;
 use weftwork_types::{BoxFuture, Principal, RunId, Timestamp};
 
@@ -73,11 +73,11 @@ pub(crate) fn batch(row: &Row, run: &RunId) -> Done<Vec<StoredEvent>> {
     let place = At::new("events", &name);
     let first: u64 = place.count(row, "first_seq")?;
     let at = Timestamp(place.plain(row, "at")?);
-    let events: Vec<AiEvent> = place.json(row, "events")?;
+    let events: Vec<FromStored> = place.json(row, "events")?;
     if first + events.len() as u64 != last + 1 {
         let what = format!("it holds {} events, expected {first} to {last}", events.len());
         return Err(place.corrupt(what).into());
     }
     let numbered = (first..).zip(events);
-    Ok(numbered.map(|(seq, event)| StoredEvent { seq, at, event }).collect())
+    Ok(numbered.map(|(seq, FromStored(event))| StoredEvent { seq, at, event }).collect())
 }

@@ -13,6 +13,7 @@ use weftwork_store::{
     Pending, RunExport, StoredEvent, ThreadExport, invariants,
 };
 use weftwork_types::canonical::Hash;
+use weftwork_types::event::StoredForm;
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, RunId, ThreadId};
 
 impl ExportThreads for PostgresStore {
@@ -224,7 +225,7 @@ fn inserts(org: &OrgId, whole: &ThreadExport, mark: &[u8]) -> Result<Vec<Ask>> {
 fn batch_of(org: &OrgId, run: &RunId, batch: &[StoredEvent]) -> Result<Ask> {
     let sql = "INSERT INTO events (org, run, last_seq, first_seq, at, events)
                VALUES ($1, $2, $3, $4, $5, $6)";
-    let events: Vec<_> = batch.iter().map(|stored| &stored.event).collect();
+    let events: Vec<_> = batch.iter().map(|stored| StoredForm(&stored.event)).collect();
     let seq = |stored: Option<&StoredEvent>| int(stored.map_or(0, |stored| stored.seq));
     let at = batch.first().map_or(0, |stored| stored.at.0);
     let (first, last) = (seq(batch.first()), seq(batch.last()));

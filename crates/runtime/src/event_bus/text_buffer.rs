@@ -149,14 +149,15 @@ impl TextBuffer {
     pub(super) fn pass(&mut self, event: &AiEvent, by: Option<&EventSource>) -> Option<Position> {
         self.at = Position::after(self.at.seq + 1);
         match event {
-            AiEvent::Step { step, .. } => self.void(|_, of| of <= *step),
-            AiEvent::Checkpoint(stored) if stored.is_step() => self.void(|_, of| of <= stored.step),
             AiEvent::AttemptReset { .. } => match by {
                 Some(by) => self.void(|task, _| task == by.task),
                 None => self.void_all(),
             },
             AiEvent::Done { .. } => self.void_all(),
-            _ => None,
+            event => {
+                let step = event.step()?;
+                self.void(|_, of| of <= step)
+            }
         }
     }
 

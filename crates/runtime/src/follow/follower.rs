@@ -90,7 +90,7 @@ impl Follower {
             })?;
             Some((event, this))
         });
-        events.boxed()
+        events.fuse().boxed()
     }
 
     /// Waits for the next event and returns it; `None` after the last one. Not cancel safe.

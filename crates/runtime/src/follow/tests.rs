@@ -129,6 +129,7 @@ fn context(store: Arc<dyn Store>, clock: &ManualClock) -> Arc<WorkerContext> {
         local: Host::new(),
         recent: Arc::default(),
         live: Arc::default(),
+        timers: Arc::default(),
         shutdown: Arc::default(),
     })
 }

@@ -104,7 +104,7 @@ impl ThreadEvents {
                 Err(error) => Some((Err(error), None)),
             }
         });
-        events.boxed()
+        events.fuse().boxed()
     }
 }
 

@@ -1,5 +1,6 @@
 //! History of a run before this claim.
 
+use super::open_steps::OpenSteps;
 use weftwork_graph::run_loop::Continued;
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::{Durability, RunInput};
@@ -30,10 +31,13 @@ pub(super) struct AttemptHistory {
     /// Nodes of the last superstep.
     ran: Vec<String>,
     requeued: bool,
+    /// Supersteps whose tasks are reported.
+    pub(super) open_steps: OpenSteps,
 }
 
 impl AttemptHistory {
     pub(super) fn read(&mut self, told: &AiEvent) {
+        self.open_steps.read(told);
         match told {
             AiEvent::RunStarted { .. } => self.begun = true,
             AiEvent::TakenOver { .. } => {
@@ -44,11 +48,8 @@ impl AttemptHistory {
                 self.released += 1;
                 self.ended += 1;
             }
-            AiEvent::Step { nodes, .. } => self.stepped(nodes.clone()),
-            AiEvent::Checkpoint(stored) if stored.is_step() => {
-                // Tasks of flows, which others called, are no nodes.
-                let nodes = stored.ended.iter().filter(|end| end.caller.is_none());
-                self.stepped(nodes.map(|end| end.node.clone()).collect());
+            step if step.is_step() => {
+                self.stepped(step.step_nodes().into_iter().map(str::to_owned).collect());
             }
             // The previous worker had ended the run.
             AiEvent::Requeued { .. } => {

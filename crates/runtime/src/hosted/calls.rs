@@ -96,6 +96,12 @@ impl RunEnvironment for Calls {
         self.bus.emit(&by, event);
     }
 
+    fn resumes(&self, started: AiEvent) {
+        if self.writer.open_steps().reports(&started) {
+            self.bus.emit(&EventSource::of_run(), started);
+        }
+    }
+
     fn has_log(&self) -> bool {
         true
     }

@@ -176,6 +176,7 @@ impl RunDriver {
         } else if !fresh {
             writer.reset().await?;
         }
+        writer.open_steps().clone_from(&attempts.open_steps);
         self.go(writer, &attempts, lost).await
     }
 

@@ -14,6 +14,7 @@ mod journal;
 mod lineage;
 mod local;
 mod log;
+mod open_steps;
 mod options;
 mod run_scope;
 mod writer;

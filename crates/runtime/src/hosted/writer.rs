@@ -2,6 +2,7 @@
 
 use super::claimed::ClaimedRun;
 use super::log::{CallLog, Waiting};
+use super::open_steps::OpenSteps;
 use crate::context::WorkerContext;
 use crate::event_bus::{Carried, EventBus};
 use crate::patience::Patience;
@@ -37,6 +38,8 @@ pub(super) struct Writer {
     reserved: std::sync::Mutex<Option<OwnedMutexGuard<State>>>,
     /// `true` if checkpoints wait for the end of the run.
     pub(super) holds: bool,
+    /// Supersteps that the log has reported.
+    open_steps: std::sync::Mutex<OpenSteps>,
     /// Permit held until the run makes progress.
     turn: std::sync::Mutex<Option<OwnedSemaphorePermit>>,
 }
@@ -82,6 +85,7 @@ impl Writer {
             cancel: run.cancel.clone(),
             state: Arc::new(Mutex::new(State { begins, held: None, held_bytes: 0 })),
             reserved: std::sync::Mutex::default(),
+            open_steps: std::sync::Mutex::default(),
             turn: std::sync::Mutex::default(),
         })
     }
@@ -171,6 +175,11 @@ impl Writer {
 
     fn reserved(&self) -> std::sync::MutexGuard<'_, Option<OwnedMutexGuard<State>>> {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the supersteps that the log has reported.
+    pub(super) fn open_steps(&self) -> std::sync::MutexGuard<'_, OpenSteps> {
+        self.open_steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until no commit is in progress.
@@ -315,6 +324,7 @@ impl Writer {
     /// which are emitted only once they are on disk. A failed commit can be retried.
     async fn commit_once(&self, state: &mut State, commit: &mut Commit) -> Result<(), StoreError> {
         let mut own = std::mem::take(&mut commit.events);
+        let reports = own.iter().any(|event| matches!(event, AiEvent::Checkpoint(_)));
         let with_run = !commit.keep.is_empty() || commit.finish.is_some();
         // Progress as defined by the count of workers that the run ended.
         let further = commit.finish.is_some() || own.iter().any(AiEvent::is_step);
@@ -346,6 +356,10 @@ impl Writer {
         };
         if further {
             self.hold(None);
+        }
+        if reports {
+            let mut open_steps = self.open_steps();
+            own.iter().for_each(|event| open_steps.read(event));
         }
         self.calls.committed(called, billed);
         self.bus.committed(committed.first_seq, at, own);
@@ -379,10 +393,7 @@ impl Claimed for Writer {
                 Some(state) => state,
                 None => Arc::clone(&self.state).lock_owned().await,
             };
-            let mut own = Vec::new();
-            if let Some(nodes) = told.ran {
-                own.push(AiEvent::Step { step: told.step, nodes });
-            }
+            let mut own = told.events;
             let messages = told.messages.into_iter();
             own.extend(messages.map(|message| AiEvent::MessageFinal { message }.into_shown()));
             if self.holds {

@@ -2,6 +2,7 @@
 
 use weftwork_store::{CheckpointBatch, StoreError};
 use weftwork_types::BoxFuture;
+use weftwork_types::event::AiEvent;
 use weftwork_types::message::Message;
 
 /// Commits the checkpoints of a run together with their events.
@@ -16,10 +17,8 @@ pub(crate) trait Claimed: Send + Sync + std::fmt::Debug {
 /// Facts of a checkpoint that its events report.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    /// Its superstep.
-    pub(crate) step: i64,
-    /// Nodes that ran in it; `None` if no node of the outermost graph did.
-    pub(crate) ran: Option<Vec<String>>,
+    /// Checkpoints that are stored, and tasks that ended without one.
+    pub(crate) events: Vec<AiEvent>,
     /// Messages that are new or changed.
     pub(crate) messages: Vec<Message>,
     /// `true` if nothing is due any more: it may be stored with the end of the run.

@@ -18,14 +18,16 @@ use weftwork_engine::codec::{DeltaBase, Layout, LayoutId, ReferenceRow, Text, en
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, Plan};
 use weftwork_graph::run_loop::{
-    CheckpointAddress, CheckpointWrite, CheckpointWrites, Checkpointer, CheckpointerError,
-    ExternalInput, Source, StoredCheckpoint, TaskRecords, WriteHint, WriteResult,
+    Checkpoint, CheckpointAddress, CheckpointWrite, CheckpointWrites, Checkpointer,
+    CheckpointerError, ExternalInput, Source, StoredCheckpoint, TaskRecords, WriteHint,
+    WriteResult, tasks_due,
 };
 use weftwork_store::{
     CheckpointBatch, CheckpointNamespace, CheckpointStore, NewCheckpoint, NewPending, Pending,
     StoreError,
 };
 use weftwork_types::canonical::Hash;
+use weftwork_types::event::{AiEvent, CheckpointSource, CheckpointStored, TaskEnd};
 use weftwork_types::message::Message;
 use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
 
@@ -98,19 +100,20 @@ impl StoreCheckpointer {
         put: CheckpointWrite,
         bundle: &mut Bundle,
     ) -> Result<(), EngineError> {
-        let CheckpointWrite { checkpoint, of, tasks, ran } = put;
+        let CheckpointWrite { checkpoint, of, tasks, ended } = put;
         let (id, plan) = (checkpoint.id, checkpoint.machine.plan());
         let rest = row::write_metadata(&checkpoint.metadata, checkpoint.parent);
         let since = bundle.hint.mark.take();
         if self.claimed.is_some() && at.ns.is_empty() {
             let told = &mut bundle.told;
             told.begins_branch |= checkpoint.metadata.branch == Some(id);
-            told.step = checkpoint.metadata.step;
             told.is_last = checkpoint.machine.is_done();
             if checkpoint.metadata.source != Source::Input {
-                told.messages.extend(new_messages(&checkpoint.machine, since.as_deref(), &ran));
+                told.messages.extend(new_messages(&checkpoint.machine, since.as_deref(), &ended));
             }
-            told.ran = ran;
+        }
+        if self.claimed.is_some() {
+            bundle.told.events.push(stored(&at.ns, &checkpoint, ended));
         }
         let encoded = encode(&checkpoint.machine, id, since.as_deref(), &rest)?;
         let mut body = encoded.bytes;
@@ -220,12 +223,24 @@ fn tasks_row(
 
 /// Returns the messages that nodes added or changed since a checkpoint. Messages of the input are
 /// omitted: its caller has them.
-fn new_messages(
-    machine: &Machine,
-    since: Option<&DeltaBase>,
-    ran: &Option<Vec<String>>,
-) -> Vec<Message> {
-    if ran.is_none() { Vec::new() } else { machine.messages_since(since) }
+fn new_messages(machine: &Machine, since: Option<&DeltaBase>, ended: &[TaskEnd]) -> Vec<Message> {
+    if ended.is_empty() { Vec::new() } else { machine.messages_since(since) }
+}
+
+/// The event for a checkpoint that is stored. The tasks of the superstep that it closes have ended.
+fn stored(ns: &str, checkpoint: &Checkpoint, ended: Vec<TaskEnd>) -> AiEvent {
+    let Checkpoint { id, parent, metadata, machine } = checkpoint;
+    let source = match metadata.source {
+        Source::Nothing => CheckpointSource::Empty,
+        Source::Input => CheckpointSource::Input,
+        Source::Loop => CheckpointSource::Loop,
+        Source::Update => CheckpointSource::Update,
+        Source::Fork => CheckpointSource::Fork,
+    };
+    let (id, parent, step) = (*id, *parent, metadata.step);
+    let due = tasks_due(machine, ns, (id, step));
+    let ns = ns.to_owned();
+    AiEvent::Checkpoint(Box::new(CheckpointStored { ns, id, parent, source, step, ended, due }))
 }
 
 /// Converts the name of a thread into its id in stores.
@@ -329,7 +344,14 @@ impl Checkpointer for StoreCheckpointer {
         Box::pin(async move {
             let mut keep = CheckpointBatch::default();
             self.add_pending(plan, at, of, &tasks, &mut keep)?;
-            self.keep(at, plan, keep, Told::default()).await
+            let ended = tasks.into_iter().filter_map(|(_, record)| record.ended.map(|end| *end));
+            let ended: Vec<_> = ended.collect();
+            let mut told = Told::default();
+            if !ended.is_empty() {
+                let (ns, checkpoint) = (at.ns.to_string(), of);
+                told.events.push(AiEvent::TasksEnded { ns, checkpoint, ended });
+            }
+            self.keep(at, plan, keep, told).await
         })
     }
 
@@ -412,7 +434,12 @@ impl StoreCheckpointer {
             let of = checkpoint.id;
             self.add(
                 at,
-                CheckpointWrite { checkpoint, of: None, tasks: TaskRecords::new(), ran: None },
+                CheckpointWrite {
+                    checkpoint,
+                    of: None,
+                    tasks: TaskRecords::new(),
+                    ended: Vec::new(),
+                },
                 &mut rows,
             )?;
             // The pending rows of the newest checkpoint stay in the store unchanged.

@@ -36,7 +36,7 @@ struct Ended {
 }
 
 fn steps(events: &[StoredEvent]) -> usize {
-    events.iter().filter(|told| matches!(told.event, AiEvent::Step { .. })).count()
+    events.iter().filter(|told| told.event.is_step()).count()
 }
 
 struct Pair {

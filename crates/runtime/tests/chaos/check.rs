@@ -5,7 +5,6 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_store::Store;
-use weftwork_types::event::AiEvent;
 use weftwork_types::port::CallState;
 use weftwork_types::run::{Durability, RunRef};
 use weftwork_types::tool::Effect;
@@ -132,13 +131,7 @@ pub(crate) async fn check_log(store: &Arc<dyn Store>, at: &RunRef) {
     let events = store.events(&Principal::local(), at, 0, usize::MAX).await.expect("reads");
     let numbers: Vec<_> = events.iter().map(|event| event.seq).collect();
     assert_eq!(numbers, Vec::from_iter(1..=events.len() as u64), "gapless");
-    let steps: Vec<_> = events
-        .iter()
-        .filter_map(|told| match told.event {
-            AiEvent::Step { step, .. } => Some(step),
-            _ => None,
-        })
-        .collect();
+    let steps: Vec<_> = events.iter().filter_map(|told| told.event.step()).collect();
     let first = steps.first().copied().expect("steps");
     let expected: Vec<_> = (first..first + i64::from(STEPS)).collect();
     assert_eq!(steps, expected, "{at:?}: each superstep was committed once, in order");

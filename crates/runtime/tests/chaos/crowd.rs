@@ -72,11 +72,11 @@ impl Crowd {
         let thread = self.runtime.thread("emits", format!("t{}", self.runs)).expect("hosted");
         let handle = thread.start(json!({})).begin().await.expect("accepted");
         drop(handle.events);
-        let before = resident();
+        let (before, who) = (resident(), Principal::local());
         let mut crowd = Vec::new();
         for _ in 0..followers {
-            let watched = self.runtime.watch(&Principal::local(), &handle.run, Position::START);
-            let mut events = watched.await.expect("there is such a run").events;
+            let watched = self.runtime.watch(&who, &handle.run, Position::START).await;
+            let mut events = watched.expect("there is such a run").events;
             let first = events.next().await.expect("it has started");
             assert!(matches!(first.event, AiEvent::RunStarted { .. }));
             crowd.push(events);

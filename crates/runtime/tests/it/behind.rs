@@ -164,9 +164,8 @@ async fn an_effect_is_made_only_when_all_before_it_is_stored() {
 fn told(events: impl Iterator<Item = AiEvent>) -> Vec<Value> {
     let told = events.filter_map(|event| match event {
         AiEvent::Custom { value, .. } => Some(value),
-        AiEvent::Step { step, nodes } => Some(json!({ "step": step, "nodes": nodes })),
         AiEvent::RunStarted { .. } => Some(json!("run started")),
-        _ => None,
+        event => event.step().map(|step| json!({ "step": step, "nodes": event.step_nodes() })),
     });
     told.collect()
 }

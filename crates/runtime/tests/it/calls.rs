@@ -268,7 +268,7 @@ async fn ask_and_wait(ctx: &Ctx, name: &str, outside: &Outside) -> NodeResult<()
 /// Returns the number of supersteps in the log of a run.
 async fn steps_of(store: &dyn Store, at: &RunRef) -> usize {
     let told = store.events(&Principal::local(), at, 0, 99).await.expect("reads");
-    told.iter().filter(|told| matches!(told.event, AiEvent::Step { .. })).count()
+    told.iter().filter(|told| told.event.is_step()).count()
 }
 
 #[tokio::test]
@@ -286,8 +286,7 @@ async fn who_died_a_superstep_ahead_is_counted_once_the_one_before_is_committed(
     let store: Arc<dyn Store> = faulty.clone();
     // The first process dies before this superstep gets to the store.
     faulty.interfere(|_, _, commit| {
-        let ran =
-            |told: &AiEvent| matches!(told, AiEvent::Step { nodes, .. } if nodes == &["before"]);
+        let ran = |told: &AiEvent| told.step_nodes() == ["before"];
         let held = commit.is_some_and(|commit| commit.events.iter().any(ran));
         Ok(if held { Duration::from_secs(3_600) } else { Duration::ZERO })
     });

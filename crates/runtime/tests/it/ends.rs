@@ -107,7 +107,7 @@ async fn a_value_that_panics_when_it_is_stored_ends_its_run_and_frees_the_thread
         let (code, message) = failed(outcome);
         assert_eq!(code, "W0110");
         assert!(message.contains("cannot be written"), "{message}");
-        let told = events.iter().any(|e| matches!(e.event, AiEvent::Step { .. }));
+        let told = events.iter().any(|e| e.event.is_step());
         assert!(!told, "no step was committed");
     }
 }
@@ -156,9 +156,7 @@ async fn a_full_store_pauses_a_run_and_nothing_is_told_until_it_is_committed() {
         while let Some(Some(event)) = futures_util::FutureExt::now_or_never(handle.events.next()) {
             events.push(event);
         }
-        let steps = |events: &[RunEvent]| {
-            events.iter().filter(|e| matches!(e.event, AiEvent::Step { .. })).count()
-        };
+        let steps = |events: &[RunEvent]| events.iter().filter(|e| e.event.is_step()).count();
         assert_eq!(steps(&events), 0, "the last superstep is committed with the end");
         let paused = |event: &RunEvent| match &event.event {
             AiEvent::StoreUnavailable { fault } => Some(fault.code.clone()),

@@ -19,6 +19,7 @@ mod front;
 mod golden;
 mod items;
 mod local;
+mod log;
 mod multitask;
 mod pause;
 mod peers;

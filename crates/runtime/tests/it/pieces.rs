@@ -142,7 +142,8 @@ fn shown(events: &[RunEvent]) -> String {
         AiEvent::AttemptReset { node } => format!("<reset {node}>"),
         AiEvent::TakenOver { .. } => "<taken over>".to_owned(),
         AiEvent::RunStarted { .. } => "<started>".to_owned(),
-        AiEvent::Step { .. } => "<step>".to_owned(),
+        event if event.is_step() => "<step>".to_owned(),
+        AiEvent::Checkpoint(_) | AiEvent::TasksEnded { .. } => String::new(),
         AiEvent::Done { .. } => "<done>".to_owned(),
         AiEvent::StoreUnavailable { .. } | AiEvent::StoreAvailable => String::new(),
         other => format!("{other:?}"),
@@ -202,7 +203,7 @@ async fn text_is_saved_when_it_has_waited_for_a_quarter_of_a_second() {
     assert_eq!(pieces(&store, &handle.run).await, []);
     clock.advance(Duration::from_millis(1));
     let found = saved(&store, &handle.run, 7).await;
-    assert_eq!(texts(&found), [("hm", 1, 2), ("hello", 1, 7)], "deltas are joined");
+    assert_eq!(texts(&found), [("hm", 3, 2), ("hello", 3, 7)], "deltas are joined");
     assert_eq!((&found[0].kind, found[0].at.node.as_str()), (&PieceKind::Reasoning, "a"));
     a.send(Line::End).expect("listens");
     ends(&clock, &store, handle).await;
@@ -216,16 +217,16 @@ async fn much_text_is_saved_at_once_and_other_commits_take_text_along() {
     say(&a, "x".repeat(4_095));
     say(&a, "y");
     let found = saved(&store, &handle.run, 1).await;
-    assert_eq!(texts(&found), [(format!("{}y", "x".repeat(4_095)).as_str(), 1, 4_096)]);
+    assert_eq!(texts(&found), [(format!("{}y", "x".repeat(4_095)).as_str(), 3, 4_096)]);
     say(&a, "before");
     a.send(Line::Tell(1)).expect("listens");
     say(&a, "behind");
     let found = saved(&store, &handle.run, 4_102).await;
-    assert_eq!(texts(&found[1..2]), [("before", 1, 4_102)]);
+    assert_eq!(texts(&found[1..2]), [("before", 3, 4_102)]);
     assert_eq!(clock.elapsed(), Duration::ZERO);
     clock.advance(Duration::from_millis(250));
     let found = saved(&store, &handle.run, 4_108).await;
-    assert_eq!(texts(&found[2..]), [("behind", 2, 6)]);
+    assert_eq!(texts(&found[2..]), [("behind", 4, 6)]);
     a.send(Line::End).expect("listens");
     ends(&clock, &store, handle).await;
 }
@@ -474,7 +475,7 @@ async fn text_of_a_superstep_outlives_the_late_commit_of_the_one_before() {
     assert_eq!(heard, "<started>A<step><final A>B", "in order, however late the commit");
     clock.advance(Duration::from_millis(250));
     let found = saved(&inner, &handle.run, 1).await;
-    assert_eq!(texts(&found), [("B", 3, 1)]);
+    assert_eq!(texts(&found), [("B", 5, 1)]);
     b.send(Line::End).expect("listens");
     let rest: Vec<_> = handle.events.collect().await;
     assert_eq!(shown(&rest), "<step><final B><done>");

@@ -7,7 +7,7 @@ use crate::table::compact::{Call, Fact, Payer};
 use rusqlite::{Connection, Row, params};
 use std::sync::Arc;
 use weftwork_store::{StoredEvent, UsageRow, invariants};
-use weftwork_types::event::AiEvent;
+use weftwork_types::event::{AiEvent, FromStored, StoredForm};
 use weftwork_types::port::CallRecord;
 use weftwork_types::{CheckpointId, OrgId, RunId, Timestamp};
 
@@ -108,7 +108,7 @@ pub(crate) fn add(conn: &Connection, end: End, new: Entry<'_>) -> Done<u64> {
         head.map(|id| id.0.to_be_bytes()),
         some(&calls)?,
         some(&usage)?,
-        some(events)?,
+        some(&events.iter().map(StoredForm).collect::<Vec<_>>())?,
     ];
     row::execute(conn, sql, values)?;
     Ok(first)
@@ -159,13 +159,14 @@ pub(crate) fn events(row: &Row<'_>) -> Done<Vec<StoredEvent>> {
     let place = At::new("log", &name);
     let (first, last): (u64, u64) = (place.plain(row, "first_seq")?, place.plain(row, "last_seq")?);
     let at = Timestamp(place.plain(row, "at")?);
-    let events: Vec<AiEvent> = place.maybe_json(row, "events")?.unwrap_or_default();
+    let events: Option<Vec<FromStored>> = place.maybe_json(row, "events")?;
+    let events = events.unwrap_or_default();
     if first + events.len() as u64 != last + 1 {
         let what = format!("it holds {} events, expected {first} to {last}", events.len());
         return Err(place.corrupt(what).into());
     }
     let numbered = (first..).zip(events);
-    Ok(numbered.map(|(seq, event)| StoredEvent { seq, at, event }).collect())
+    Ok(numbered.map(|(seq, FromStored(event))| StoredEvent { seq, at, event }).collect())
 }
 
 /// Returns at most `limit` events of a run after a number. The row of the first one is found by

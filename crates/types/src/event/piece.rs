@@ -51,8 +51,8 @@ pub struct PieceAt {
     /// Namespace of the graph that emitted the text; empty for the outermost graph.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub ns: String,
-    /// Superstep of that graph.
-    #[serde(default)]
+    /// Superstep of that graph; 0 in pieces of earlier versions.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub step: i64,
     /// Message that the text is part of, if its source names one. The final message has the same
     /// id.
@@ -98,7 +98,7 @@ pub struct Piece {
     /// Position and origin.
     pub at: PieceAt,
     /// Time at which the first part of it was emitted; 0 in pieces of earlier versions.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub told_at: Timestamp,
     /// Kind of output.
     pub kind: PieceKind,
@@ -128,6 +128,10 @@ impl Piece {
         }
         Some(self)
     }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl From<Piece> for RunEvent {
@@ -176,7 +180,7 @@ mod tests {
         let json = serde_json::to_string(&told).expect("json");
         let task = TaskId(1);
         let expected = format!(
-            r#"{{"piece":{{"end":{{"seq":3,"bytes":9}},"node":"a","task":"{task}","step":0}},"at":5,"type":"text_delta","delta":"aüzk"}}"#
+            r#"{{"piece":{{"end":{{"seq":3,"bytes":9}},"node":"a","task":"{task}"}},"at":5,"type":"text_delta","delta":"aüzk"}}"#
         );
         assert_eq!(json, expected);
         assert_eq!(serde_json::from_str::<RunEvent>(&json).expect("reads"), told);

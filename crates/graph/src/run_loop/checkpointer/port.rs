@@ -8,6 +8,7 @@ use std::sync::Arc;
 use weftwork_engine::codec::DeltaBase;
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, Plan, TaskOutput};
+use weftwork_types::event::TaskEnd;
 use weftwork_types::{BoxFuture, CheckpointId, StoreError};
 
 /// Address of a graph's checkpoints: a thread, and the namespace of one of its graphs.
@@ -234,8 +235,8 @@ pub struct CheckpointWrite {
     pub of: Option<CheckpointId>,
     /// Task outcomes, as far as they were not stored before.
     pub tasks: TaskRecords,
-    /// In hosted runs, the nodes that ran in the superstep, when it was one of the outermost graph.
-    pub ran: Option<Vec<String>>,
+    /// Tasks of the superstep that it closes, in runs that have a log.
+    pub ended: Vec<TaskEnd>,
 }
 
 impl From<CheckpointerError> for RuntimeError {

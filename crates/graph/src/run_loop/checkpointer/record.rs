@@ -9,6 +9,7 @@ use weftwork_engine::ids::{interrupt_id, task_id};
 use weftwork_engine::pregel::Path;
 use weftwork_engine::{NodeIdx, Plan, TaskOutput};
 use weftwork_types::code::Fault;
+use weftwork_types::event::TaskEnd;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::{CheckpointId, TaskId};
 
@@ -47,6 +48,8 @@ pub struct TaskRecord {
     pub calls: Calls,
     /// Details beyond a result at the first attempt.
     pub details: Option<Box<TaskDetails>>,
+    /// Its end as the log of the run reports it, if it ended since it was last stored. Not stored.
+    pub ended: Option<Box<TaskEnd>>,
 }
 
 /// Writes of a task, and their effect on the graph.

@@ -19,6 +19,10 @@ pub trait RunEnvironment: Send + Sync + std::fmt::Debug {
     /// Emits an event of a task.
     fn emit(&self, by: EventSource, event: AiEvent);
 
+    /// Emits that tasks of a superstep that was open before the loop are due, unless the log of
+    /// the run reports it already.
+    fn resumes(&self, started: AiEvent);
+
     /// Returns `true` if the run has a log: its calls and events are committed with its
     /// checkpoints, and calls are not stored in the records of tasks.
     fn has_log(&self) -> bool;
@@ -62,6 +66,15 @@ pub struct EventSource {
     pub graph_step: i64,
     /// Message that the event is about, if it is about one.
     pub message: Option<MessageId>,
+}
+
+impl EventSource {
+    /// Source of an event of the run itself, which no task emits.
+    #[must_use]
+    pub fn of_run() -> Self {
+        let (node, ns): (Arc<str>, Arc<str>) = Default::default();
+        Self { node, task: TaskId(0), step: 0, ns, graph_step: 0, message: None }
+    }
 }
 
 /// An attempt of a task.

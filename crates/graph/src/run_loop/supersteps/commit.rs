@@ -12,9 +12,10 @@ use crate::run_loop::options::{Going, LoopOutcome};
 use crate::run_loop::sync::lock;
 use crate::run_loop::task::OpenTask;
 use std::sync::Arc;
+use weftwork_engine::Unknown;
 use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::Machine;
-use weftwork_engine::{NodeIdx, Unknown};
+use weftwork_types::event::TaskEnd;
 use weftwork_types::run::Durability;
 use weftwork_types::{BoxFuture, CheckpointId};
 
@@ -40,12 +41,12 @@ impl RunLoop {
             return Ok(());
         }
         let of = self.position.id();
-        let ran = self.ran(source);
+        let ended = self.ended(source);
         let tasks = self.take_unstored(StepState::Closed);
         self.advance(source, true);
         match self.next_write(of, tasks) {
             Some(mut put) => {
-                put.ran = ran;
+                put.ended = ended;
                 self.keep(put).await
             }
             None => Ok(()),
@@ -68,7 +69,7 @@ impl RunLoop {
             },
             of,
             tasks,
-            ran: None,
+            ended: Vec::new(),
         });
         if metadata.source == Source::Fork {
             put.checkpoint.machine.forget_updated();
@@ -76,16 +77,14 @@ impl RunLoop {
         Some(put)
     }
 
-    /// The nodes that ran in a superstep of the outermost graph, in runs that have a log.
-    fn ran(&self, source: Source) -> Option<Vec<String>> {
-        let told = source == Source::Loop && !self.scope.is_nested();
-        if !told || !self.scope.shared.host.environment().has_log() {
-            return None;
+    /// The tasks of the superstep that a checkpoint closes, in runs that have a log.
+    fn ended(&self, source: Source) -> Vec<TaskEnd> {
+        if source != Source::Loop || !self.scope.shared.host.environment().has_log() {
+            return Vec::new();
         }
-        let graph = &self.scope.graph;
-        let of = |slot: &OpenTask| slot.name(graph).to_string();
-        let ran = self.open.tasks().iter().filter(|slot| slot.task.node != NodeIdx::START).map(of);
-        Some(ran.collect()).filter(|ran: &Vec<_>| !ran.is_empty())
+        let (ns, graph) = (&self.scope.place.ns, &self.scope.graph);
+        let shown = self.open.tasks().iter().filter(|slot| slot.is_shown());
+        shown.filter_map(|slot| slot.ended(ns, graph)).collect()
     }
 
     async fn keep(&mut self, put: Box<CheckpointWrite>) -> Going<()> {
@@ -162,6 +161,9 @@ impl RunLoop {
             return TaskRecords::new();
         }
         let plan = self.scope.graph.plan();
+        let (ns, graph) = (&self.scope.place.ns, &self.scope.graph);
+        // The checkpoint that closes the superstep reports its tasks itself.
+        let reports = still == StepState::Open && self.scope.shared.host.environment().has_log();
         let mut records = TaskRecords::new();
         if still == StepState::Closed {
             records.reserve_exact(self.open.tasks().len());
@@ -181,11 +183,14 @@ impl RunLoop {
                 StepState::Open => slot.record.clone(),
             };
             record.calls = calls;
+            if reports && fresh && slot.is_shown() {
+                record.ended = slot.ended(ns, graph).map(Box::new);
+            }
             // At the end of the run, records are stored as they are, in the reference as well.
             if plan.has_untracked() && self.scope.shared.durability != Durability::Exit {
                 record.untrack(plan, slot.task.node);
             }
-            records.push((slot.key(&self.scope.graph), record));
+            records.push((slot.key(graph), record));
         }
         records
     }
@@ -297,8 +302,12 @@ impl RunLoop {
             let empty = self.position.empty_start(Machine::new(plan));
             if let Some(checkpoint) = empty {
                 let id = checkpoint.id;
-                let put =
-                    CheckpointWrite { checkpoint, of: None, tasks: TaskRecords::new(), ran: None };
+                let put = CheckpointWrite {
+                    checkpoint,
+                    of: None,
+                    tasks: TaskRecords::new(),
+                    ended: Vec::new(),
+                };
                 self.writer.write(&self.scope, CheckpointWrites::from_buf([Box::new(put)])).await?;
                 self.writer.set_newest(id);
             }

@@ -6,12 +6,12 @@ use crate::run_loop::event::{
 };
 use crate::run_loop::namespace::task_ns;
 use crate::run_loop::sync::lock;
-use crate::run_loop::task::OpenTask;
+use crate::run_loop::task::{OpenTask, triggers};
 use crate::run_loop::values::{read_json, state_json};
 use serde_json::Value as Json;
 use weftwork_engine::NodeIdx;
 use weftwork_engine::channel::{ids_in, ids_in_json};
-use weftwork_engine::pregel::Path;
+use weftwork_types::event::AiEvent;
 impl RunLoop {
     /// Emits the start of the tasks that have not finished before.
     pub(crate) fn emit_task_starts(&self) {
@@ -20,20 +20,30 @@ impl RunLoop {
         }
         let plan = self.scope.graph.plan();
         for slot in self.open.tasks().iter().filter(|slot| slot.task.node != NodeIdx::START) {
-            let triggers = match slot.task.path {
-                Path::Pull => plan.triggers_of(slot.task.node),
-                _ => vec!["__pregel_push"],
-            };
-            let single = vec![weftwork_engine::plan::START_NAME];
-            let triggers = if plan.is_single() { single } else { triggers };
             let started = TaskStarted {
                 id: slot.id(&self.scope.place.ns, &self.scope.graph),
                 name: slot.name(&self.scope.graph).to_string(),
                 input: self.input_json(slot),
-                triggers: triggers.into_iter().map(str::to_owned).collect(),
+                triggers: triggers(plan, slot.task.node, slot.task.path),
                 call: false,
             };
             self.scope.emit_task(self.position.step(), StreamEvent::TaskStarted(started));
+        }
+    }
+
+    /// Reports to the log the tasks of a superstep that was open before this loop. The checkpoint
+    /// of another superstep has reported its tasks.
+    pub(crate) fn report_open_tasks(&self) {
+        let environment = self.scope.shared.host.environment();
+        let resumes = self.open.is_loaded() && !self.position.has_moved();
+        let checkpoint = self.position.id().filter(|_| resumes && self.writer.is_on());
+        let Some(checkpoint) = checkpoint.filter(|_| environment.has_log()) else { return };
+        let (ns, graph) = (&self.scope.place.ns, &self.scope.graph);
+        let shown = self.open.tasks().iter().filter(|slot| slot.is_shown());
+        let tasks: Vec<_> = shown.map(|slot| slot.due(ns, graph)).collect();
+        if !tasks.is_empty() {
+            let ns = ns.to_string();
+            environment.resumes(AiEvent::TasksStarted { ns, checkpoint, tasks });
         }
     }
 

@@ -37,6 +37,7 @@ impl RunLoop {
             if let Some(ended) = self.plan()? {
                 return Ok(ended);
             }
+            self.report_open_tasks();
             self.emit_task_starts();
             self.emit_reused();
             self.use_cache();

@@ -2,8 +2,11 @@
 
 mod attempt;
 mod key;
+mod log;
 mod slot;
 
 pub(crate) use attempt::*;
 pub(crate) use key::*;
+pub use log::tasks_due;
+pub(crate) use log::{call_ended, triggers};
 pub(crate) use slot::*;

@@ -392,7 +392,7 @@ impl ThreadUpdate<'_> {
             checkpoint,
             of,
             tasks,
-            ran: None,
+            ended: Vec::new(),
         })]);
         self.checkpointer.put(self.place, hint, puts).done().await?;
         Ok(Config::of(&self.place.ns, Some(id), before))

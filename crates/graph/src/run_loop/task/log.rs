@@ -1,0 +1,72 @@
+//! Tasks as the log of a run reports them.
+
+use super::OpenTask;
+use crate::compiled::CompiledGraph;
+use crate::run_loop::checkpointer::TaskKey;
+use std::sync::Arc;
+use weftwork_engine::pregel::{Machine, Path};
+use weftwork_engine::{NodeIdx, Plan};
+use weftwork_types::event::{TaskDue, TaskEnd, TaskStatus};
+use weftwork_types::{CheckpointId, TaskId};
+
+/// Returns the tasks that start from a checkpoint of the graph at a namespace, given its superstep.
+#[must_use]
+pub fn tasks_due(machine: &Machine, ns: &str, (id, step): (CheckpointId, i64)) -> Vec<TaskDue> {
+    let plan = machine.plan();
+    let mut due = Vec::new();
+    machine.each_due(|task| {
+        if task.node != NodeIdx::START {
+            let (node, path) = (Arc::clone(plan.shared_name(task.node)), task.path);
+            let triggers = triggers(plan, task.node, path);
+            let id = TaskKey::Node { node: Arc::clone(&node), path }.id(ns, id, step + 1);
+            due.push(TaskDue { id, node: node.to_string(), triggers });
+        }
+    });
+    due
+}
+
+/// Returns the names of the triggers of a task.
+pub(crate) fn triggers(plan: &Plan, node: NodeIdx, path: Path) -> Vec<String> {
+    let triggers = match path {
+        _ if plan.is_single() => vec![weftwork_engine::plan::START_NAME],
+        Path::Pull => plan.triggers_of(node),
+        _ => vec!["__pregel_push"],
+    };
+    triggers.into_iter().map(str::to_owned).collect()
+}
+
+impl OpenTask {
+    /// Returns `true` if the task is one of a node, other than the hidden first one.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.task.node != NodeIdx::START
+    }
+
+    /// The task as the log reports that it is due.
+    pub(crate) fn due(&self, ns: &str, graph: &CompiledGraph) -> TaskDue {
+        let triggers = triggers(graph.plan(), self.task.node, self.task.path);
+        TaskDue { id: self.id(ns, graph), node: self.name(graph).to_string(), triggers }
+    }
+
+    /// The task as the log reports its end; `None` if it has no outcome.
+    pub(crate) fn ended(&self, ns: &str, graph: &CompiledGraph) -> Option<TaskEnd> {
+        let record = &self.record;
+        let status = match () {
+            () if self.is_reused() => TaskStatus::Cached,
+            () if record.failure().is_some() => TaskStatus::Failed,
+            () if record.output().is_some() => TaskStatus::Ok,
+            () if !record.questions().is_empty() => TaskStatus::Asks,
+            () => return None,
+        };
+        let (id, node) = (self.id(ns, graph), self.name(graph).to_string());
+        Some(TaskEnd { id, node, status, caller: None })
+    }
+}
+
+/// The task of a flow as the log reports its end.
+pub(crate) fn call_ended(
+    (id, name): (TaskId, &str),
+    status: TaskStatus,
+    caller: TaskId,
+) -> Box<TaskEnd> {
+    Box::new(TaskEnd { id, node: name.to_owned(), status, caller: Some(caller) })
+}
