@@ -94,8 +94,7 @@ fn a_worker_executes_runs_that_were_left_to_it() {
     let mut failing =
         home.program(&trial::program(), &["run", "failing", "--thread", "t", "--input-json", "{}"]);
     let failed: Came = failing.env("WEFT_TRIAL_FAILS", "no luck").output().expect("starts").into();
-    let (_, run) = failed.errors.split_once("run ").unwrap_or_default();
-    assert!(!run.is_empty(), "{failed:?}");
+    assert_eq!(failed.status, Some(1), "{failed:?}");
     let listed = weft(&home, &["runs", "list", "--json"]).out;
     let row: Value = serde_json::from_str(&listed).expect("JSON");
     let run = row["new"]["at"]["run"].as_str().expect("an id");

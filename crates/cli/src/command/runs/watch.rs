@@ -13,8 +13,10 @@ use crate::position;
 use crate::terminal::{Terminal, summary};
 use futures_util::StreamExt;
 use serde::Serialize;
+use weftwork::store::{Store, StoreError};
 use weftwork::types::event::{Position, RunEvent};
 use weftwork::types::port::RunHandle;
+use weftwork::types::run::RunRef;
 use weftwork::types::{Principal, RunId};
 
 /// An event with its position in text form.
@@ -40,7 +42,8 @@ pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit
     let mut interrupts = Interrupts::listen()?;
     let handle = runtime.watch(&Principal::local(), &row.new.at, at).await;
     let RunHandle { run, mut events, outcome } = handle?;
-    loop {
+    let over = row.status.is_final() && is_after_end(store.as_ref(), &run, at).await?;
+    while !over {
         let event = tokio::select! {
             biased;
             () = interrupts.next() => {
@@ -70,6 +73,15 @@ pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit
         question::tell_open(&open, thread, terminal);
     }
     Ok(exit)
+}
+
+/// Returns `true` if a run that has ended has no event after a position.
+async fn is_after_end(store: &dyn Store, run: &RunRef, at: Position) -> Result<bool, CliError> {
+    match store.events(&Principal::local(), run, at.seq, 1).await {
+        Ok(events) => Ok(events.is_empty()),
+        Err(StoreError::Dropped { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn print(event: &RunEvent, as_json: bool, terminal: &Terminal) -> Result<(), CliError> {
