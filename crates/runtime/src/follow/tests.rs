@@ -323,7 +323,7 @@ fn check_order(events: &[RunEvent]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn each_event_is_received_once_and_in_order(actions in prop::collection::vec(action(), 1..80)) {
         let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build();
