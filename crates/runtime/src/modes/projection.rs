@@ -6,7 +6,7 @@ use super::messages::{Messages, OfMessage};
 use super::{checkpoints, custom, debug, tasks, updates, values};
 use std::collections::{BTreeMap, BTreeSet};
 use weftwork_graph::run_loop::{
-    Host, LoopBounds, Modes, StateQuery, StepOrigin, StoredStep, StreamEvent, StreamItem,
+    Host, LoopBounds, Modes, StateForm, StateQuery, StepOrigin, StoredStep, StreamEvent, StreamItem,
 };
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_types::event::{
@@ -380,7 +380,7 @@ impl Frames<'_> {
     }
 
     fn push(&mut self, ns: &str, (slot, index): (u64, u64), event: StreamEvent) {
-        let item = StreamItem { ns: parts(ns), event };
+        let item = StreamItem { ns: parts(ns), event }.in_form(StateForm::Shown);
         self.add((slot, index), FrameContent::Item(item));
     }
 
