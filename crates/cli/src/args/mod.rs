@@ -42,7 +42,7 @@ pub(crate) enum Command {
     /// Chat with an agent
     Chat(Chat),
     /// Run an agent once, non-interactively
-    Run(Run),
+    Run(Box<Run>),
     /// List, show, change, resume and delete threads
     #[command(subcommand)]
     Threads(Threads),

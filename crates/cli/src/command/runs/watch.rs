@@ -42,8 +42,10 @@ pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit
     let mut interrupts = Interrupts::listen()?;
     let handle = runtime.watch(&Principal::local(), &row.new.at, at).await;
     let RunHandle { run, mut events, outcome } = handle?;
-    let over = row.status.is_final() && is_after_end(store.as_ref(), &run, at).await?;
-    while !over {
+    if row.status.is_final() && is_after_end(store.as_ref(), &run, at).await? {
+        events = futures_util::stream::empty().boxed();
+    }
+    loop {
         let event = tokio::select! {
             biased;
             () = interrupts.next() => {
