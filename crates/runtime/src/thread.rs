@@ -4,7 +4,6 @@ mod metadata;
 
 use crate::follow::{FollowFrom, ThreadEvents};
 use crate::fork::{copy_thread, fork_thread};
-use crate::origin::Origins;
 use crate::runtime::Runtime;
 use crate::view::ThreadView;
 use futures_util::FutureExt;
@@ -139,10 +138,7 @@ impl Thread {
     /// # Errors
     /// As [`Runtime::state`].
     pub async fn state(&self) -> Result<Snapshot, RuntimeError> {
-        let mut state = self.runtime.read_state(&self.who, &self.id, &self.query()).await?;
-        let origins = Origins::of(self.runtime.context(), &self.who, &self.id).await?;
-        origins.add(std::slice::from_mut(&mut state)).await?;
-        Ok(state)
+        self.runtime.read_state(&self.who, &self.id, &self.query()).await
     }
 
     fn query(&self) -> StateQuery {

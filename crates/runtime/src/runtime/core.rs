@@ -116,7 +116,10 @@ impl Runtime {
         at: &StateQuery,
     ) -> Result<Snapshot, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
-        graph.state(&self.0.context.looking(who), at, false).await
+        let mut state = graph.state(&self.0.context.looking(who), at, false).await?;
+        let origins = Origins::of(&self.0.context, who, thread).await?;
+        origins.add(std::slice::from_mut(&mut state)).await?;
+        Ok(state)
     }
 
     /// State of a thread at one of its checkpoints, before the tasks that were due there ran.

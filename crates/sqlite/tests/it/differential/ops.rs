@@ -187,7 +187,7 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
     let finish = prop::option::weighted(0.2, prop_oneof![completed, failed]);
     (
         prop::collection::vec(interrupt(), 0..3),
-        prop::collection::vec(value().prop_map(|value| AiEvent::custom(value)), 0..4),
+        prop::collection::vec(value().prop_map(AiEvent::custom), 0..4),
         finish,
         prop_oneof![1 => Just(CheckpointBatch::default()), 2 => keep::keep()],
         prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(call(), 1..4)],
