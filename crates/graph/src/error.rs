@@ -165,7 +165,7 @@ pub enum RuntimeError {
         found: String,
         /// The graph that was asked for.
         asked: String,
-        /// What the graph cannot read.
+        /// Part of the thread that the graph cannot read.
         reason: String,
     },
     /// There is nothing to continue.

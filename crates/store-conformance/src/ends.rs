@@ -75,7 +75,7 @@ pub(super) async fn a_run_that_ended_has_its_last_checkpoint(store: Arc<dyn Stor
     assert_eq!(row(store, "r1").await.last_checkpoint, Some(CheckpointId(2)));
     let second = begin(store, "t", "r2").await;
     keeps(store, &second, 3).await;
-    let fault = Fault::new(ErrorCode("W0001"), "broken");
+    let fault = Fault::new(ErrorCode("W0101"), "broken");
     ends(store, &second, RunOutcome::Failed { fault }).await;
     assert_eq!(row(store, "r1").await.last_checkpoint, Some(CheckpointId(2)), "as it was");
     assert_eq!(row(store, "r2").await.last_checkpoint, Some(CheckpointId(3)));

@@ -111,7 +111,7 @@ impl Killer {
             assert_eq!(row.status, RunStatus::Completed, "{:?}", row.outcome);
         }
         if !is_last {
-            let graph = if self.runs.len() % 2 == 0 { CHAIN } else { SPEAKS };
+            let graph = if self.runs.len().is_multiple_of(2) { CHAIN } else { SPEAKS };
             let tag = self.runs.len().to_string();
             self.runs.push(accept(&self.store, graph, thread().as_str(), &tag).await);
         }
