@@ -85,7 +85,8 @@ fn may_be_passed_over(scenario: &Scenario, profile: Profile) -> bool {
     }
     let own = spec.to_string().contains(r#""persist":true"#);
     let limited = any("limit") || spec.get("recursion_limit").is_some();
-    own || limited || any("resume") || any("command")
+    // A hosted run from an older checkpoint that stored none of its own before the crash.
+    own || limited || any("at") || any("resume") || any("command")
 }
 
 /// Numbers of crashes passed over in the whole kit, by reason. Other numbers are a change of the
