@@ -306,7 +306,9 @@ impl Thread {
     /// # struct Note { text: String }
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let write = async || NoteUpdate::new().text("done".to_owned());
+    /// # async fn write(_: State<Note>) -> NoteUpdate {
+    /// #     NoteUpdate::new().text("done".to_owned())
+    /// # }
     /// # let graph = Graph::<Note>::new("note").node("write", write).edge(START, "write").build()?;
     /// let runtime = Runtime::in_memory().graph("note", graph).open().await?;
     /// let thread = runtime.thread("note", "t-1")?;

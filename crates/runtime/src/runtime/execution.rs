@@ -144,16 +144,16 @@ impl Runtime {
 
     /// Watches a run from a position: an active run of this process or of another one, or a run
     /// that has ended. Each event after the position is delivered exactly once, including text that
-    /// is not final. A client that reconnects continues from the [`RunEvent::position`] of the last
-    /// event it received.
+    /// is not final. A client that reconnects continues from the
+    /// [`position`](weftwork_types::event::RunEvent::position) of the last event it received.
     ///
     /// Text of runs in this process is delivered at once, also if the run begins here later or is
     /// taken over. Text of other processes is delivered when it is stored, at most a quarter of a
     /// second after it was emitted; the store is read ten times a second, and twice a second as
     /// long as there is nothing new. A watcher that has not received 64 KiB of events of this
-    /// process continues from the store until it has caught up; the run never waits for it. If a message is final, only its final text is delivered. At most one MiB of
-    /// text since the last superstep is stored; text beyond it reaches only watchers in the process
-    /// of the run.
+    /// process continues from the store until it has caught up; the run never waits for it. If a
+    /// message is final, only its final text is delivered. At most one MiB of text since the last
+    /// superstep is stored; text beyond it reaches only watchers in the process of the run.
     ///
     /// # Errors
     /// [`RuntimeError::Store`] with `NotFound` if the run does not exist,
