@@ -208,6 +208,12 @@ impl CompiledGraph {
         &self.0.plan
     }
 
+    /// Returns `true` if a channel of this name holds the messages of a conversation.
+    #[must_use]
+    pub fn holds_messages(&self, channel: &str) -> bool {
+        self.0.plan.is_conversation(self.0.plan.channel_idx(channel))
+    }
+
     /// Returns `true` if the graph's state is `S`.
     pub(crate) fn is_over<S: StateSpec>(&self) -> bool {
         self.0.state.0 == TypeId::of::<S>()

@@ -3,11 +3,13 @@
 mod parse;
 mod run;
 mod runs;
+mod serve;
 mod threads;
 mod worker;
 
 pub(crate) use run::{Busy, Chat, Keeping, Run};
 pub(crate) use runs::{RunList, Runs, Watch};
+pub(crate) use serve::Serve;
 pub(crate) use threads::{History, List, Prune, Resume, State, Threads, Update};
 pub(crate) use worker::Worker;
 
@@ -49,6 +51,8 @@ pub(crate) enum Command {
     /// List, show, watch and cancel runs, and requeue failed runs
     #[command(subcommand)]
     Runs(Runs),
+    /// Serve the agents to clients of LangGraph, until it is told to stop
+    Serve(Serve),
     /// Execute the runs that no other process executes, until it is told to stop
     Worker(Worker),
     /// Verify, compact, back up, export and import stores

@@ -12,6 +12,7 @@ pub(crate) mod models;
 pub(crate) mod question;
 mod run;
 mod runs;
+mod serve;
 mod store;
 pub(crate) mod threads;
 mod worker;
@@ -51,6 +52,7 @@ pub(crate) async fn run(command: Command, context: &CommandContext) -> Result<Ex
         Command::Run(args) => Box::pin(run::run(&args, context)).await,
         Command::Threads(command) => Box::pin(threads::threads(command, context)).await,
         Command::Runs(command) => Box::pin(runs::runs(command, context)).await,
+        Command::Serve(args) => Box::pin(serve::serve(&args, context)).await,
         Command::Worker(args) => Box::pin(worker::worker(&args, context)).await,
         Command::Store(command) => Box::pin(store::store(&command, context)).await,
         Command::Models(command) => Box::pin(models::models(command, context)).await,

@@ -21,7 +21,7 @@ use weftwork::types::run::{RunRef, RunStatus};
 use weftwork::types::{BoxFuture, Principal, RunId, Timestamp};
 
 /// Interval of searches for runs without a worker and for threads whose time has come.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Time limit for the last lines of runs after the worker was drained.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
@@ -95,7 +95,7 @@ pub(crate) async fn worker(args: &Worker, context: &CommandContext) -> Result<Ex
 }
 
 /// Takes over runs without a worker, and wakes threads whose time has come.
-async fn found(app: &App) -> Result<Vec<RunHandle>, RuntimeError> {
+pub(super) async fn found(app: &App) -> Result<Vec<RunHandle>, RuntimeError> {
     let mut handles = app.runtime().recover().await?;
     handles.extend(app.runtime().wake().await?);
     Ok(handles)

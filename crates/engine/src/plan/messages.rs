@@ -37,7 +37,9 @@ impl Plan {
         found
     }
 
-    fn is_conversation(&self, channel: Option<ChannelIdx>) -> bool {
+    /// Returns `true` if a channel holds the messages of a conversation.
+    #[must_use]
+    pub fn is_conversation(&self, channel: Option<ChannelIdx>) -> bool {
         let channel = channel.and_then(|index| self.channels.get(index.0));
         channel.is_some_and(|planned| planned.channel.kind() == Messages::KIND)
     }

@@ -4,6 +4,7 @@ mod layout;
 mod mermaid;
 mod place;
 mod svg;
+mod topology;
 
 use crate::compiled::CompiledGraph;
 use weftwork_engine::NodeIdx;
@@ -22,6 +23,14 @@ impl CompiledGraph {
     #[must_use]
     pub fn svg(&self) -> String {
         svg::svg(self)
+    }
+
+    /// The graph as JSON, in the form of LangGraph's clients: `nodes` with `id`, `type` and `data`,
+    /// `edges` with `source` and `target`, and `conditional` for routes and commands. Subgraphs down
+    /// to this depth are replaced by their nodes, with ids such as `outer:inner`.
+    #[must_use]
+    pub fn topology(&self, depth: usize) -> serde_json::Value {
+        topology::topology(self, depth)
     }
 }
 

@@ -200,7 +200,9 @@ impl Runtime {
         &self.0.context
     }
 
-    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+    /// The clock of the runtime.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.0.context.clock
     }
 

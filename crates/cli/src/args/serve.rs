@@ -1,0 +1,29 @@
+//! Arguments of `weft serve`.
+
+use super::parse;
+use clap::Args;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+const HELP: &str = "\
+Clients of LangGraph connect to the printed URL: langgraph-sdk for Python and JavaScript, RemoteGraph
+and useStream. Each agent is an assistant of its name.
+
+The server has no authentication. It therefore listens on loopback addresses only, and refuses
+requests that name another host or come from a page of another origin.
+
+SIGTERM and Ctrl-C stop it: it takes no more runs, lets the active ones finish their superstep, and
+exits with status 0. Runs that have not ended go on with the next server or worker of the store.
+
+Example: weft serve --listen 127.0.0.1:8123 --store agents.db";
+
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Serve {
+    /// Loopback address and port; port 0 selects a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8123")]
+    pub(crate) listen: SocketAddr,
+    /// Maximum time for active runs to finish their superstep when the server is stopped
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse::duration)]
+    pub(crate) grace: Duration,
+}

@@ -1,0 +1,91 @@
+//! `weft serve`: the agents as a service for clients of LangGraph.
+
+use super::worker::{LOOK_EVERY, found};
+use crate::CliError;
+use crate::args::Serve;
+use crate::context::CommandContext;
+use crate::exit::Exit;
+use crate::input::Interrupts;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use weftwork::AgentDef;
+use weftwork_server::Server;
+
+/// Time limit for open connections after the runs were drained.
+const CONNECTIONS: Duration = Duration::from_secs(1);
+
+pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit, CliError> {
+    if !args.listen.ip().is_loopback() {
+        let reason = format!(
+            "the server has no authentication, and {} is not a loopback address; use \
+             127.0.0.1:PORT, and a proxy that authenticates in front of it",
+            args.listen
+        );
+        return Err(CliError::BadInput { reason });
+    }
+    let mut signals = Interrupts::listen_with_terminate()?;
+    let listener = TcpListener::bind(args.listen).await;
+    let listener = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
+    let (address, listener) = listener.map_err(|error| CliError::BadInput {
+        reason: format!("cannot listen on {}: {error}; choose another port", args.listen),
+    })?;
+    let app = context.open_all().await?;
+    let terminal = &context.terminal;
+    terminal.line(format_args!("listening on http://{address}"))?;
+    let agents: Vec<_> = app.agents().iter().map(AgentDef::name).collect();
+    terminal.note(format_args!(
+        "threads in {}; model {}; assistants: {}",
+        context.config.store.value,
+        app.model().id(),
+        agents.join(", ")
+    ));
+    if !context.lasting {
+        terminal.note("threads are lost when the server stops; keep them with --store FILE");
+    }
+    let (stop, stopped) = oneshot::channel::<()>();
+    let server = Server::new(app.runtime().clone()).serve(listener, async {
+        // The sender is dropped only when the command ends.
+        stopped.await.unwrap_or_default();
+    });
+    let mut server = tokio::spawn(server);
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut problem = None;
+    loop {
+        tokio::select! {
+            biased;
+            () = signals.next() => break,
+            ended = &mut server => {
+                let reason = match ended {
+                    Ok(Err(error)) => error.to_string(),
+                    Ok(Ok(())) | Err(_) => "it ended".to_owned(),
+                };
+                return Err(CliError::BadInput { reason: format!("the server failed: {reason}") });
+            }
+            _ = look.tick() => {
+                // The server stays: the store may be available again later. Each problem is
+                // reported once.
+                let now = found(&app).await.err().map(|error| error.to_string());
+                if let Some(error) = now.as_ref().filter(|_| now != problem) {
+                    terminal.note(format_args!("cannot look for runs: {error}"));
+                }
+                problem = now;
+            }
+        }
+    }
+    terminal.note("draining: active runs finish their superstep; signal again to exit at once");
+    let left = tokio::select! {
+        biased;
+        () = signals.next() => std::process::exit(Exit::Interrupted.number().into()),
+        left = app.runtime().shutdown(args.grace) => left?,
+    };
+    for run in left {
+        terminal.note(format_args!("run {run} was not released; others take it over"));
+    }
+    drop(stop);
+    // Streams of runs that go on elsewhere are cut; clients connect again.
+    drop(tokio::time::timeout(CONNECTIONS, server).await);
+    terminal.note("stopped");
+    Ok(Exit::Done)
+}

@@ -1,0 +1,320 @@
+//! Bodies of requests.
+
+use crate::error::{ApiError, Result};
+use crate::translate::stream::Requested;
+use crate::translate::{ids, messages};
+use axum::body::Bytes;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use weftwork_graph::CompiledGraph;
+use weftwork_types::run::{
+    Answers, Durability, Multitask, RunCommand, RunInput, RunOptions, Stops, Target, Within,
+};
+use weftwork_types::{InterruptId, MessageId};
+
+/// Reads a JSON body. No body is an object without members.
+pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T> {
+    let body: &[u8] = if body.is_empty() { b"{}" } else { body };
+    let value: Value = serde_json::from_slice(body)
+        .map_err(|_| ApiError::invalid("Invalid JSON in request body"))?;
+    serde_json::from_value(value).map_err(|error| ApiError::invalid(error.to_string()))
+}
+
+/// A value, or a list of values.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    pub(crate) fn into_vec(self) -> Vec<T> {
+        match self {
+            Self::One(one) => vec![one],
+            Self::Many(many) => many,
+        }
+    }
+}
+
+/// A request for a run. Members that are not listed are ignored.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct RunBody {
+    pub(crate) assistant_id: String,
+    #[serde(default)]
+    input: Value,
+    #[serde(default)]
+    command: Option<CommandBody>,
+    #[serde(default)]
+    checkpoint: Option<CheckpointBody>,
+    #[serde(default)]
+    checkpoint_id: Option<String>,
+    #[serde(default)]
+    metadata: Option<Map<String, Value>>,
+    #[serde(default)]
+    config: Option<ConfigBody>,
+    #[serde(default)]
+    context: Option<Value>,
+    #[serde(default)]
+    webhook: Option<String>,
+    #[serde(default)]
+    interrupt_before: Option<OneOrMany<String>>,
+    #[serde(default)]
+    interrupt_after: Option<OneOrMany<String>>,
+    #[serde(default)]
+    stream_mode: Option<OneOrMany<String>>,
+    #[serde(default)]
+    pub(crate) stream_subgraphs: bool,
+    #[serde(default)]
+    multitask_strategy: Option<Multitask>,
+    #[serde(default)]
+    pub(crate) if_not_exists: IfNotExists,
+    #[serde(default)]
+    after_seconds: Option<f64>,
+    #[serde(default)]
+    durability: Option<Durability>,
+    #[serde(default)]
+    checkpoint_during: Option<bool>,
+    #[serde(default)]
+    pub(crate) on_disconnect: OnDisconnect,
+    #[serde(default)]
+    pub(crate) on_completion: OnCompletion,
+}
+
+/// The treatment of a thread that does not exist.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum IfNotExists {
+    Create,
+    #[default]
+    Reject,
+}
+
+/// The effect of a client that leaves its stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OnDisconnect {
+    Cancel,
+    #[default]
+    Continue,
+}
+
+/// The treatment of the thread of a stateless run after its end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OnCompletion {
+    #[default]
+    Delete,
+    Keep,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct CommandBody {
+    #[serde(default, deserialize_with = "present")]
+    resume: Option<Value>,
+    #[serde(default)]
+    update: Option<Value>,
+    #[serde(default)]
+    goto: Option<OneOrMany<GotoBody>>,
+}
+
+/// Reads a member that may be null: only a missing one is `None`.
+fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(from).map(Some)
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum GotoBody {
+    Node(String),
+    Send {
+        node: String,
+        #[serde(default)]
+        input: Value,
+    },
+}
+
+/// A place in a thread.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct CheckpointBody {
+    #[serde(default)]
+    pub(crate) checkpoint_id: Option<String>,
+    #[serde(default)]
+    pub(crate) checkpoint_ns: Option<String>,
+    #[serde(default)]
+    pub(crate) checkpoint_map: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct ConfigBody {
+    #[serde(default)]
+    recursion_limit: Option<u32>,
+    #[serde(default)]
+    configurable: Option<Map<String, Value>>,
+    #[serde(default)]
+    tags: Option<Vec<String>>,
+}
+
+impl RunBody {
+    /// Returns `true` if the request answers a question, which needs a thread.
+    pub(crate) fn resumes(&self) -> bool {
+        self.command.as_ref().is_some_and(|command| command.resume.is_some())
+    }
+
+    /// Returns the stream modes; `values` if there are none.
+    pub(crate) fn modes(&self) -> Result<Requested> {
+        let names = self.stream_mode.clone().map_or_else(Vec::new, OneOrMany::into_vec);
+        modes(names.iter().map(String::as_str))
+    }
+
+    /// Returns the input of the run.
+    pub(crate) fn input(&self, graph: &CompiledGraph) -> Result<RunInput> {
+        if let Some(command) = &self.command {
+            return command.read(graph).map(RunInput::Command);
+        }
+        match &self.input {
+            Value::Null => Ok(RunInput::Continue),
+            input => Ok(RunInput::Start { input: writes(graph, input.clone())? }),
+        }
+    }
+
+    /// Returns the options of the run.
+    pub(crate) fn options(&self) -> Result<RunOptions> {
+        if self.webhook.is_some() {
+            return Err(ApiError::invalid("`webhook` is not supported by this server"));
+        }
+        if self.after_seconds.is_some_and(|seconds| seconds > 0.0) {
+            return Err(ApiError::invalid("`after_seconds` is not supported by this server"));
+        }
+        let config = self.config.clone().unwrap_or_default();
+        let place = self.checkpoint.clone().unwrap_or_default();
+        let at = place.checkpoint_id.clone().or_else(|| self.checkpoint_id.clone());
+        let ns = place.checkpoint_ns.as_deref().unwrap_or_default();
+        let within = match ns {
+            "" => None,
+            ns => Some(Within {
+                namespace: ids::read_namespace(ns),
+                checkpoints: place.checkpoints()?,
+            }),
+        };
+        let durability = match (self.durability, self.checkpoint_during) {
+            (Some(durability), _) => durability,
+            (None, Some(false)) => Durability::Exit,
+            (None, _) => Durability::Async,
+        };
+        let configurable = config.configurable.unwrap_or_default();
+        let context = match &self.context {
+            Some(context) => context.clone(),
+            None if configurable.is_empty() => Value::Null,
+            None => Value::Object(configurable.clone()),
+        };
+        Ok(RunOptions {
+            step_limit: config.recursion_limit,
+            at: at.as_deref().map(ids::checkpoint).transpose()?,
+            within,
+            durability,
+            multitask: self.multitask_strategy.unwrap_or(Multitask::Enqueue),
+            interrupt_before: self.interrupt_before.clone().map(stops),
+            interrupt_after: self.interrupt_after.clone().map(stops),
+            context,
+            configurable,
+            metadata: self.metadata.clone().unwrap_or_default(),
+            tags: config.tags.unwrap_or_default(),
+            ..RunOptions::default()
+        })
+    }
+}
+
+impl CheckpointBody {
+    fn checkpoints(&self) -> Result<BTreeMap<String, weftwork_types::CheckpointId>> {
+        let map = self.checkpoint_map.iter().flatten();
+        map.map(|(ns, id)| Ok((ids::read_namespace(ns), ids::checkpoint(id)?))).collect()
+    }
+}
+
+impl CommandBody {
+    fn read(&self, graph: &CompiledGraph) -> Result<RunCommand> {
+        let update = match self.update.clone() {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::Array(pairs)) => pairs
+                .into_iter()
+                .map(|pair| {
+                    let (name, value): (String, Value) = serde_json::from_value(pair)
+                        .map_err(|error| ApiError::invalid(format!("`command.update`: {error}")))?;
+                    write(graph, &name, value).map(|value| (name, value))
+                })
+                .collect::<Result<_>>()?,
+            Some(update) => match writes(graph, update)? {
+                Value::Object(members) => members.into_iter().collect(),
+                _ => return Err(ApiError::invalid("`command.update` is an object or a list")),
+            },
+        };
+        let goto = self.goto.clone().map_or_else(Vec::new, OneOrMany::into_vec);
+        let goto = goto.into_iter().map(|target| match target {
+            GotoBody::Node(node) => Target::Node(node),
+            GotoBody::Send { node, input } => Target::Send { node, arg: input },
+        });
+        let answers = self.resume.clone().map(answers);
+        Ok(RunCommand { answers, update, goto: goto.collect() })
+    }
+}
+
+/// Reads answers: by the ids of their questions if all members are such ids.
+fn answers(resume: Value) -> Answers {
+    let by_id = |members: &Map<String, Value>| {
+        let read =
+            |(id, value): (&String, &Value)| Some((id.parse::<InterruptId>().ok()?, value.clone()));
+        members.iter().map(read).collect::<Option<BTreeMap<_, _>>>()
+    };
+    match resume.as_object().filter(|members| !members.is_empty()).and_then(by_id) {
+        Some(answers) => Answers::ById(answers),
+        None => Answers::One(resume),
+    }
+}
+
+fn stops(nodes: OneOrMany<String>) -> Stops {
+    match nodes {
+        OneOrMany::One(all) if all == "*" => Stops::All,
+        nodes => Stops::Nodes(nodes.into_vec()),
+    }
+}
+
+/// Reads the names of stream modes; `values` if there are none.
+pub(crate) fn modes<'a>(names: impl Iterator<Item = &'a str>) -> Result<Requested> {
+    let mut requested = Requested::default();
+    let mut none = true;
+    for name in names {
+        none = false;
+        if !requested.add(name) {
+            let known = "values, updates, messages, messages-tuple, tasks, checkpoints, debug, \
+                         custom, events";
+            let detail = format!("stream mode `{name}` is not known; expected one of {known}");
+            return Err(ApiError::invalid(detail));
+        }
+    }
+    if none {
+        requested.add("values");
+    }
+    Ok(requested)
+}
+
+/// Returns input for a graph, with messages in the shape of states.
+pub(crate) fn writes(graph: &CompiledGraph, input: Value) -> Result<Value> {
+    let Value::Object(members) = input else { return Ok(input) };
+    let members = members.into_iter().map(|(name, value)| {
+        let value = write(graph, &name, value)?;
+        Ok((name, value))
+    });
+    members.collect::<Result<Map<_, _>>>().map(Value::Object)
+}
+
+fn write(graph: &CompiledGraph, channel: &str, value: Value) -> Result<Value> {
+    if !graph.holds_messages(channel) || value.is_null() {
+        return Ok(value);
+    }
+    let mut make_id = || MessageId::from_uuid(uuid::Uuid::new_v4());
+    messages::read(value, &mut make_id)
+        .map_err(|problem| ApiError::invalid(format!("`{channel}`: {problem}")))
+}

@@ -1,0 +1,113 @@
+//! Errors of requests, as a status and a JSON body with the member `detail`.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use weftwork_graph::RuntimeError;
+use weftwork_store::StoreError;
+use weftwork_types::id::InvalidId;
+
+/// The result of a request.
+pub(crate) type Result<T, E = ApiError> = std::result::Result<T, E>;
+
+/// A refused or failed request.
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    detail: String,
+}
+
+impl ApiError {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into() }
+    }
+
+    /// The request has a value that does not fit.
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+    }
+
+    /// The request names a thing that does not exist, or that is another principal's.
+    pub(crate) fn missing(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// The request does not fit the present state.
+    pub(crate) fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, detail)
+    }
+
+    pub(crate) fn thread_missing(thread: &str) -> Self {
+        Self::missing(format!("Thread with ID {thread} not found"))
+    }
+
+    pub(crate) fn run_missing(run: &str) -> Self {
+        Self::missing(format!("Run with ID {run} not found"))
+    }
+
+    pub(crate) fn is_missing(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        if self.status.is_server_error() {
+            tracing::error!(status = self.status.as_u16(), detail = self.detail, "request failed");
+        }
+        (self.status, Json(json!({"detail": self.detail}))).into_response()
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        let status = match &error {
+            StoreError::NotFound { .. } => StatusCode::NOT_FOUND,
+            StoreError::Busy { .. } => {
+                return Self::conflict(
+                    "Thread is already running a task. Wait for it to finish or choose a \
+                     different multitask strategy.",
+                );
+            }
+            StoreError::Fenced { .. }
+            | StoreError::NotRequeued { .. }
+            | StoreError::Answered { .. }
+            | StoreError::KeyReused { .. } => StatusCode::CONFLICT,
+            StoreError::Conflict { .. }
+            | StoreError::BadNamespace { .. }
+            | StoreError::BadKey { .. }
+            | StoreError::BadValue { .. }
+            | StoreError::BadFilter { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            StoreError::Dropped { .. } => StatusCode::GONE,
+            _ if error.is_retriable() => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<RuntimeError> for ApiError {
+    fn from(error: RuntimeError) -> Self {
+        match error {
+            RuntimeError::Store(error) => error.into(),
+            RuntimeError::UnknownNode { node, .. } => {
+                Self::new(StatusCode::BAD_REQUEST, format!("Node {node} does not exist"))
+            }
+            RuntimeError::NothingToContinue { .. }
+            | RuntimeError::AmbiguousUpdate
+            | RuntimeError::BadUpdate { .. } => {
+                Self::new(StatusCode::BAD_REQUEST, error.to_string())
+            }
+            RuntimeError::UnknownCheckpoint { .. } => Self::missing(error.to_string()),
+            RuntimeError::Stopping => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+            error => Self::invalid(error.to_string()),
+        }
+    }
+}
+
+impl From<InvalidId> for ApiError {
+    fn from(error: InvalidId) -> Self {
+        Self::invalid(error.to_string())
+    }
+}

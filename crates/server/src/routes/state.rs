@@ -1,0 +1,167 @@
+//! States and histories of threads.
+
+use crate::body::{self, CheckpointBody};
+use crate::error::Result;
+use crate::service::Service;
+use crate::translate::ids;
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use weftwork_graph::run_loop::{HistoryFilter, Source};
+
+/// Number of checkpoints of a history without a limit.
+const LIMIT: usize = 10;
+
+pub(super) fn routes() -> Router<Service> {
+    Router::new()
+        .route("/threads/{id}/state", get(newest).post(update))
+        .route("/threads/{id}/state/checkpoint", post(at_place))
+        .route("/threads/{id}/state/{checkpoint}", get(at))
+        .route("/threads/{id}/history", get(history_page).post(history))
+}
+
+#[derive(Debug, Deserialize)]
+struct Shape {
+    #[serde(default)]
+    subgraphs: bool,
+}
+
+async fn newest(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    Query(shape): Query<Shape>,
+) -> Result<Json<Value>> {
+    let at = CheckpointBody::default();
+    service.state(&ids::thread(&id)?, &at, shape.subgraphs).await.map(Json)
+}
+
+async fn at(
+    State(service): State<Service>,
+    Path((id, checkpoint)): Path<(String, String)>,
+    Query(shape): Query<Shape>,
+) -> Result<Json<Value>> {
+    let at = CheckpointBody { checkpoint_id: Some(checkpoint), ..CheckpointBody::default() };
+    service.state(&ids::thread(&id)?, &at, shape.subgraphs).await.map(Json)
+}
+
+#[derive(Debug, Deserialize)]
+struct Place {
+    #[serde(default)]
+    checkpoint: CheckpointBody,
+    #[serde(default)]
+    subgraphs: bool,
+}
+
+async fn at_place(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Json<Value>> {
+    let Place { checkpoint, subgraphs } = body::read(&body)?;
+    service.state(&ids::thread(&id)?, &checkpoint, subgraphs).await.map(Json)
+}
+
+#[derive(Debug, Deserialize)]
+struct Update {
+    #[serde(default)]
+    values: Value,
+    #[serde(default)]
+    as_node: Option<String>,
+    #[serde(default)]
+    checkpoint: Option<CheckpointBody>,
+    #[serde(default)]
+    checkpoint_id: Option<String>,
+}
+
+async fn update(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Json<Value>> {
+    let Update { values, as_node, checkpoint, checkpoint_id } = body::read(&body)?;
+    let mut at = checkpoint.unwrap_or_default();
+    at.checkpoint_id = at.checkpoint_id.or(checkpoint_id);
+    service.update(&ids::thread(&id)?, &at, values, as_node).await.map(Json)
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct History {
+    #[serde(default)]
+    limit: Option<usize>,
+    #[serde(default)]
+    before: Option<Before>,
+    #[serde(default)]
+    metadata: Option<Map<String, Value>>,
+    #[serde(default)]
+    checkpoint: Option<CheckpointBody>,
+}
+
+/// The checkpoint before which a history begins: its id, or a configuration with it.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Before {
+    Id(String),
+    Config { configurable: CheckpointBody },
+    Place(CheckpointBody),
+}
+
+#[derive(Debug, Deserialize)]
+struct HistoryPage {
+    #[serde(default)]
+    limit: Option<usize>,
+    #[serde(default)]
+    before: Option<String>,
+}
+
+async fn history_page(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    Query(HistoryPage { limit, before }): Query<HistoryPage>,
+) -> Result<Json<Value>> {
+    let before = before.map(Before::Id);
+    read_history(&service, &id, History { limit, before, ..History::default() }).await
+}
+
+async fn history(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Json<Value>> {
+    read_history(&service, &id, body::read(&body)?).await
+}
+
+async fn read_history(service: &Service, id: &str, history: History) -> Result<Json<Value>> {
+    let History { limit, before, metadata, checkpoint } = history;
+    let before = match before {
+        Some(Before::Id(id)) => Some(id),
+        Some(Before::Config { configurable: place } | Before::Place(place)) => place.checkpoint_id,
+        None => None,
+    };
+    let mut filter = HistoryFilter {
+        before: before.as_deref().map(ids::checkpoint).transpose()?,
+        limit: limit.unwrap_or(LIMIT),
+        ..HistoryFilter::default()
+    };
+    for (name, value) in metadata.unwrap_or_default() {
+        match (name.as_str(), &value) {
+            ("step", Value::Number(step)) => filter.step = step.as_i64(),
+            ("run_id", Value::String(run)) => filter.run = Some(ids::run(run)?),
+            ("source", Value::String(source)) => {
+                filter.source = Some(match source.as_str() {
+                    "input" => Source::Input,
+                    "update" => Source::Update,
+                    "fork" => Source::Fork,
+                    _ => Source::Loop,
+                });
+            }
+            _ => {
+                filter.metadata.insert(name, value);
+            }
+        }
+    }
+    let at = checkpoint.unwrap_or_default();
+    service.history(&ids::thread(id)?, &at, &filter).await.map(Json)
+}

@@ -1,0 +1,104 @@
+//! Runs as streams of server-sent events.
+
+use crate::error::ApiError;
+use crate::service::{Frames, Service};
+use crate::translate::rows;
+use crate::translate::stream::Translator;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::{Stream, StreamExt, stream};
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::time::Duration;
+use weftwork_types::run::{CancelAction, RunRef};
+
+/// Interval of comments that keep an idle connection open.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// Returns the response that streams a run: `metadata`, the frames, and `error` or `end`.
+pub(crate) fn response(
+    service: Service,
+    run: RunRef,
+    (frames, translator): (Frames, Translator),
+    on_leave: Option<CancelOnDrop>,
+) -> Response {
+    let metadata = event("metadata", &json!({"run_id": run.run, "attempt": 1}));
+    let events = stream::iter([metadata]).chain(frames_of(frames, translator, on_leave));
+    let end = stream::once(async move {
+        match service.outcome(&run).await {
+            Ok(outcome) => match rows::failure(&outcome) {
+                Some(failure) => event("error", &json!(failure)),
+                None => event("end", &Value::Null),
+            },
+            Err(error) => event("error", &unreadable(&error)),
+        }
+    });
+    let events = events.chain(end).map(Ok::<_, Infallible>);
+    let keep_alive = KeepAlive::new().interval(HEARTBEAT).text("heartbeat");
+    let mut response = Sse::new(events).keep_alive(keep_alive).into_response();
+    let headers = response.headers_mut();
+    headers.insert("cache-control", axum::http::HeaderValue::from_static("no-store"));
+    headers.insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
+    response
+}
+
+fn frames_of(
+    frames: Frames,
+    mut translator: Translator,
+    on_leave: Option<CancelOnDrop>,
+) -> impl Stream<Item = Event> {
+    // The guard lives as long as the frames are read.
+    let mut on_leave = on_leave;
+    let ended = stream::once(async { None });
+    frames.map(Some).chain(ended).flat_map(move |frame| {
+        let events = match frame {
+            Some(Ok(frame)) => {
+                let id = frame.position.to_string();
+                let events = translator.events(frame).into_iter();
+                events.map(|(name, data)| event(&name, &data).id(&id)).collect()
+            }
+            Some(Err(error)) => vec![event("error", &unreadable(&error.into()))],
+            None => {
+                if let Some(guard) = on_leave.take() {
+                    guard.disarm();
+                }
+                Vec::new()
+            }
+        };
+        stream::iter(events)
+    })
+}
+
+fn event(name: &str, data: &Value) -> Event {
+    // A line break in a name, which graphs choose, would begin another field.
+    let name: String = name.chars().filter(|letter| !letter.is_control()).collect();
+    Event::default().event(name).data(data.to_string())
+}
+
+fn unreadable(error: &ApiError) -> Value {
+    json!({"error": "StreamError", "message": format!("{error:?}")})
+}
+
+/// Cancels a run when it is dropped, because its client left.
+pub(crate) struct CancelOnDrop(Option<(Service, RunRef)>);
+
+impl CancelOnDrop {
+    pub(crate) fn new(service: Service, run: RunRef) -> Self {
+        Self(Some((service, run)))
+    }
+
+    pub(crate) fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        let Some((service, run)) = self.0.take() else { return };
+        tokio::spawn(async move {
+            if let Err(error) = service.cancel(&run, CancelAction::Interrupt, false).await {
+                tracing::debug!(?error, run = %run.run, "a run whose client left is not cancelled");
+            }
+        });
+    }
+}

@@ -1,0 +1,277 @@
+//! Messages in the shape of LangChain, both ways.
+//!
+//! A message of a state is an object with exactly the members `id`, `role` and `parts`; wherever a
+//! value has one, clients see LangChain's shape. In input, an object with `type` or `role` and
+//! `content` is a message in the channels that hold messages.
+
+use serde_json::{Map, Value, json};
+use weftwork_types::message::{Message, Part, Role, ToolCall, ToolResult};
+use weftwork_types::{MessageId, ToolCallId};
+
+/// Replaces all messages in a value by their LangChain shape.
+pub(crate) fn show(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(show),
+        Value::Object(members) => match message_of(members) {
+            Some(message) => *value = shown(&message),
+            None => members.iter_mut().for_each(|(_, member)| show(member)),
+        },
+        _ => {}
+    }
+}
+
+/// Returns a value with all its messages in LangChain's shape.
+pub(crate) fn into_shown(mut value: Value) -> Value {
+    show(&mut value);
+    value
+}
+
+fn message_of(members: &Map<String, Value>) -> Option<Message> {
+    let is_message = members.len() == 3
+        && ["id", "role", "parts"].iter().all(|name| members.contains_key(*name));
+    if !is_message {
+        return None;
+    }
+    serde_json::from_value(Value::Object(members.clone())).ok()
+}
+
+/// Returns a message in LangChain's shape.
+pub(crate) fn shown(message: &Message) -> Value {
+    let kind = match message.role {
+        Role::System => "system",
+        Role::User => "human",
+        Role::Assistant => "ai",
+        Role::Tool => "tool",
+    };
+    let mut shown = json!({
+        "content": content(message),
+        "additional_kwargs": {},
+        "response_metadata": {},
+        "type": kind,
+        "name": null,
+        "id": message.id,
+    });
+    match message.role {
+        Role::Assistant => {
+            shown["tool_calls"] = message.tool_calls().map(call).collect();
+            shown["invalid_tool_calls"] = json!([]);
+            shown["usage_metadata"] = Value::Null;
+        }
+        Role::Tool => {
+            if let Some(result) = message.tool_results().next() {
+                shown["name"] = json!(result.name);
+                shown["tool_call_id"] = json!(result.tool_call_id);
+                shown["artifact"] = Value::Null;
+                shown["status"] = json!(if result.is_error { "error" } else { "success" });
+            }
+        }
+        Role::System | Role::User => {}
+    }
+    shown
+}
+
+fn call(call: &ToolCall) -> Value {
+    json!({"name": call.name, "args": call.args, "id": call.id, "type": "tool_call"})
+}
+
+/// Returns the content: a text if the message has nothing else, otherwise a list of blocks.
+fn content(message: &Message) -> Value {
+    if let Some(result) = message.tool_results().next() {
+        return match result.shown.as_ref().unwrap_or(&result.value) {
+            Value::String(text) => json!(text),
+            value => json!(value.to_string()),
+        };
+    }
+    let media = message.parts.iter().any(|part| matches!(part, Part::Media(_)));
+    if !media {
+        return json!(message.joined_text());
+    }
+    let block = |part: &Part| match part {
+        Part::Text { text } => Some(json!({"type": "text", "text": text})),
+        Part::Media(media) => Some(json!({"type": "image_url", "image_url": {"url": media.url}})),
+        _ => None,
+    };
+    message.parts.iter().filter_map(block).collect()
+}
+
+/// Returns partial text of a message as the chunk of an assistant's message.
+pub(crate) fn chunk(id: &MessageId, text: &str) -> Value {
+    json!({
+        "content": text,
+        "additional_kwargs": {},
+        "response_metadata": {},
+        "type": "AIMessageChunk",
+        "name": null,
+        "id": id,
+        "tool_calls": [],
+        "invalid_tool_calls": [],
+        "usage_metadata": null,
+        "tool_call_chunks": [],
+        "chunk_position": null,
+    })
+}
+
+/// Reads the messages of a channel: one, or a list, in LangChain's shape or in ours. Ids are made
+/// where they are missing.
+///
+/// # Errors
+/// A text that names the member that does not fit.
+pub(crate) fn read(value: Value, make_id: &mut dyn FnMut() -> MessageId) -> Result<Value, String> {
+    match value {
+        Value::Array(items) => {
+            let items = items.into_iter().map(|item| read_one(item, make_id));
+            items.collect::<Result<Vec<_>, _>>().map(Value::Array)
+        }
+        one => read_one(one, make_id).map(|message| json!([message])),
+    }
+}
+
+fn read_one(value: Value, make_id: &mut dyn FnMut() -> MessageId) -> Result<Value, String> {
+    let Value::Object(members) = value else {
+        return match value {
+            Value::String(text) => Ok(json!(Message::text(make_id(), Role::User, text))),
+            other => Err(format!("expected a message, found `{other}`")),
+        };
+    };
+    if members.contains_key("parts") || members.contains_key("remove") {
+        return Ok(Value::Object(members));
+    }
+    let text = |name: &str| members.get(name).and_then(Value::as_str);
+    let kind = text("type").or_else(|| text("role")).ok_or("a message needs `type` or `role`")?;
+    let id = match text("id") {
+        Some(id) => MessageId::new(id).map_err(|error| error.to_string())?,
+        None => make_id(),
+    };
+    let role = match kind {
+        "human" | "user" | "HumanMessage" | "HumanMessageChunk" => Role::User,
+        "ai" | "assistant" | "AIMessage" | "AIMessageChunk" => Role::Assistant,
+        "system" | "developer" | "SystemMessage" => Role::System,
+        "tool" | "ToolMessage" => Role::Tool,
+        "remove" | "RemoveMessage" => return Ok(json!({"remove": id})),
+        other => {
+            return Err(format!(
+                "message type `{other}` is not known; expected human, ai, system, tool or remove"
+            ));
+        }
+    };
+    let content = members.get("content").cloned().unwrap_or(Value::Null);
+    if role == Role::Tool {
+        let call = text("tool_call_id").ok_or("a tool message needs `tool_call_id`")?;
+        let result = ToolResult {
+            tool_call_id: ToolCallId::new(call).map_err(|error| error.to_string())?,
+            name: text("name").unwrap_or_default().to_owned(),
+            value: content,
+            shown: None,
+            is_error: text("status") == Some("error"),
+        };
+        return Ok(json!(Message::tool_result(id, result)));
+    }
+    let mut parts = blocks(content)?;
+    for call in members.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+        let text = |name: &str| call.get(name).and_then(Value::as_str);
+        let name = text("name").ok_or("a tool call needs `name`")?.to_owned();
+        let id = text("id").ok_or("a tool call needs `id`")?;
+        let id = ToolCallId::new(id).map_err(|error| error.to_string())?;
+        let args = call.get("args").cloned().unwrap_or_else(|| json!({}));
+        parts.push(Part::ToolCall(ToolCall { id, name, args }));
+    }
+    Ok(json!(Message { id, role, parts }))
+}
+
+fn blocks(content: Value) -> Result<Vec<Part>, String> {
+    match content {
+        Value::Null => Ok(Vec::new()),
+        Value::String(text) => Ok(vec![Part::Text { text }]),
+        Value::Array(blocks) => blocks.into_iter().map(block).collect(),
+        other => Err(format!("expected a text or a list of blocks as `content`, found `{other}`")),
+    }
+}
+
+fn block(block: Value) -> Result<Part, String> {
+    let text = |pointer: &str| block.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    match (block.as_str(), text("/type").as_deref()) {
+        (Some(text), _) => Ok(Part::Text { text: text.to_owned() }),
+        (None, Some("text")) => Ok(Part::Text { text: text("/text").unwrap_or_default() }),
+        (None, Some("image_url")) => {
+            let url = text("/image_url/url").or_else(|| text("/image_url"));
+            let url = url.ok_or("an `image_url` block needs `image_url.url`")?;
+            let media_type = "image/*".to_owned();
+            Ok(Part::Media(weftwork_types::message::Media { media_type, url }))
+        }
+        (None, kind) => Err(format!(
+            "content block `{}` is not known; expected text or image_url",
+            kind.unwrap_or("without type")
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> MessageId {
+        MessageId::new(text).expect("valid")
+    }
+
+    #[test]
+    fn messages_have_the_shape_of_langchain_and_read_back() {
+        let messages = [
+            json!({"id": "m1", "role": "user", "parts": [{"type": "text", "text": "2+3?"}]}),
+            json!({"id": "m2", "role": "assistant", "parts": [
+                {"type": "text", "text": "Let me add these"},
+                {"type": "tool_call", "id": "call_1", "name": "add", "args": {"a": 2, "b": 3}},
+            ]}),
+            json!({"id": "m3", "role": "tool", "parts": [{
+                "type": "tool_result", "tool_call_id": "call_1", "name": "add", "value": "5",
+                "is_error": false,
+            }]}),
+        ];
+        let mut state = json!({"messages": messages, "n": 1});
+        show(&mut state);
+        assert_eq!(
+            state,
+            json!({"n": 1, "messages": [
+                {"content": "2+3?", "additional_kwargs": {}, "response_metadata": {},
+                 "type": "human", "name": null, "id": "m1"},
+                {"content": "Let me add these", "additional_kwargs": {}, "response_metadata": {},
+                 "type": "ai", "name": null, "id": "m2", "tool_calls": [
+                    {"name": "add", "args": {"a": 2, "b": 3}, "id": "call_1", "type": "tool_call"}
+                 ], "invalid_tool_calls": [], "usage_metadata": null},
+                {"content": "5", "additional_kwargs": {}, "response_metadata": {}, "type": "tool",
+                 "name": "add", "id": "m3", "tool_call_id": "call_1", "artifact": null,
+                 "status": "success"},
+            ]})
+        );
+        let read = read(state["messages"].take(), &mut || panic!("all have ids")).expect("reads");
+        assert_eq!(read, json!(messages));
+    }
+
+    #[test]
+    fn ids_are_made_where_they_are_missing_and_other_objects_stay() {
+        let read =
+            read(json!({"role": "user", "content": [{"type": "text", "text": "hi"}]}), &mut || {
+                id("made")
+            });
+        assert_eq!(
+            read.expect("reads"),
+            json!([{"id": "made", "role": "user", "parts": [{"type": "text", "text": "hi"}]}])
+        );
+        let other = json!({"id": "x", "role": "user", "parts": [], "more": 1});
+        assert_eq!(into_shown(other.clone()), other);
+    }
+
+    #[test]
+    fn what_is_no_message_is_named() {
+        for (value, says) in [
+            (json!([7]), "found `7`"),
+            (json!({"content": "x"}), "`type` or `role`"),
+            (json!({"type": "robot", "content": "x"}), "`robot`"),
+            (json!({"type": "tool", "content": "x"}), "`tool_call_id`"),
+            (json!({"type": "human", "content": 3}), "`content`"),
+            (json!({"type": "human", "content": [{"type": "smell"}]}), "`smell`"),
+        ] {
+            let error = read(value, &mut || id("m")).expect_err(says);
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

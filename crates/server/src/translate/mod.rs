@@ -1,0 +1,8 @@
+//! Translation between our records and the JSON of the protocol.
+
+pub(crate) mod ids;
+pub(crate) mod messages;
+pub(crate) mod rows;
+pub(crate) mod state;
+pub(crate) mod stream;
+pub(crate) mod time;

@@ -1,0 +1,175 @@
+//! States of threads, their tasks and their questions.
+
+use super::{ids, messages, time};
+use serde_json::{Map, Value, json};
+use weftwork_graph::run_loop::{
+    Config, Snapshot, Source, SubState, TaskResult, TaskSnapshot, Written,
+};
+use weftwork_types::ThreadId;
+use weftwork_types::code::Fault;
+use weftwork_types::interrupt::{Ask, Interrupt};
+
+/// Returns the state of a thread on which nothing ran.
+pub(crate) fn empty() -> Value {
+    json!({
+        "values": {}, "next": [], "tasks": [], "metadata": null, "created_at": null,
+        "checkpoint": null, "parent_checkpoint": null, "interrupts": [],
+        "checkpoint_id": null, "parent_checkpoint_id": null,
+    })
+}
+
+/// Returns a state.
+pub(crate) fn state(thread: &ThreadId, graph: &str, snapshot: Snapshot) -> Value {
+    if snapshot.config.as_ref().is_none_or(|config| config.id.is_none()) {
+        return empty();
+    }
+    let place = |config: &Option<Config>| match config {
+        Some(config) => checkpoint(thread, config),
+        None => Value::Null,
+    };
+    let id = |place: &Value| place.get("checkpoint_id").cloned().unwrap_or(Value::Null);
+    let (at, parent) = (place(&snapshot.config), place(&snapshot.parent));
+    let (at_id, parent_id) = (id(&at), id(&parent));
+    let committed = snapshot.run.as_ref().and_then(|run| run.committed_at);
+    let interrupts: Vec<_> = snapshot.interrupts.iter().map(interrupt).collect();
+    let metadata = metadata(thread, graph, &snapshot);
+    json!({
+        "values": messages::into_shown(snapshot.values),
+        "next": snapshot.next,
+        "tasks": snapshot.tasks.into_iter().map(|t| task(thread, graph, t)).collect::<Vec<_>>(),
+        "metadata": metadata,
+        "created_at": committed.map(time::text),
+        "checkpoint": at,
+        "parent_checkpoint": parent,
+        "interrupts": interrupts,
+        "checkpoint_id": at_id,
+        "parent_checkpoint_id": parent_id,
+    })
+}
+
+/// Returns a place in a thread.
+pub(crate) fn checkpoint(thread: &ThreadId, config: &Config) -> Value {
+    let ns = ids::namespace(config.ns.split('|'));
+    let mut place = json!({
+        "checkpoint_id": config.id.map(|id| ids::hyphenated(id.0)),
+        "thread_id": thread,
+        "checkpoint_ns": ns,
+    });
+    if !config.map.is_empty() {
+        let map = config
+            .map
+            .iter()
+            .map(|(ns, id)| (ids::namespace(ns.split('|')), Value::from(ids::hyphenated(id.0))));
+        place["checkpoint_map"] = map.collect::<Map<_, _>>().into();
+    }
+    place
+}
+
+fn metadata(thread: &ThreadId, graph: &str, snapshot: &Snapshot) -> Value {
+    let mut metadata = Map::new();
+    if let Some(run) = &snapshot.run {
+        metadata.extend(run.metadata.clone());
+        metadata.insert("run_id".to_owned(), json!(run.id));
+    }
+    metadata.insert("graph_id".to_owned(), json!(graph));
+    metadata.insert("thread_id".to_owned(), json!(thread));
+    if let Some(origin) = &snapshot.metadata {
+        metadata.extend(origin_of(origin));
+    }
+    metadata.into()
+}
+
+/// Returns the members `source`, `step` and `parents` of a checkpoint.
+fn origin_of(origin: &weftwork_graph::run_loop::Metadata) -> Map<String, Value> {
+    let source = match origin.source {
+        Source::Input => "input",
+        Source::Loop => "loop",
+        Source::Update => "update",
+        Source::Fork => "fork",
+        Source::Nothing => "none",
+    };
+    let parents = origin
+        .parents
+        .iter()
+        .map(|(ns, id)| (ids::namespace(ns.split('|')), Value::from(ids::hyphenated(id.0))));
+    Map::from_iter([
+        ("source".to_owned(), json!(source)),
+        ("step".to_owned(), json!(origin.step)),
+        ("parents".to_owned(), parents.collect::<Map<_, _>>().into()),
+    ])
+}
+
+fn task(thread: &ThreadId, graph: &str, task: TaskSnapshot) -> Value {
+    let (checkpoint, state) = match task.state {
+        Some(SubState::Config(config)) => (checkpoint(thread, &config), Value::Null),
+        Some(SubState::Snapshot(snapshot)) => (Value::Null, state(thread, graph, *snapshot)),
+        None => (Value::Null, Value::Null),
+    };
+    let path = match task.path {
+        weftwork_graph::run_loop::Path::Push(index) => json!(["__pregel_push", index]),
+        _ => json!(["__pregel_pull", task.name]),
+    };
+    json!({
+        "id": ids::hyphenated(task.id.0),
+        "name": task.name,
+        "path": path,
+        "error": task.error.as_ref().map(error_text),
+        "interrupts": task.interrupts.iter().map(interrupt).collect::<Vec<_>>(),
+        "checkpoint": checkpoint,
+        "state": state,
+        "result": task.result.map(result),
+    })
+}
+
+fn result(result: TaskResult) -> Value {
+    match result {
+        TaskResult::Writes(writes) => written(writes),
+        TaskResult::Returned(value) => messages::into_shown(value),
+    }
+}
+
+/// Returns the writes of a task as an object.
+pub(crate) fn written(writes: Vec<(String, Written)>) -> Value {
+    let value = |write| match write {
+        Written::Put(value) | Written::Overwrite(value) => messages::into_shown(value),
+    };
+    let writes = writes.into_iter().map(|(channel, write)| (channel, value(write)));
+    Value::Object(writes.collect())
+}
+
+/// Returns a question.
+pub(crate) fn interrupt(question: &Interrupt) -> Value {
+    let value = match &question.ask {
+        Ask::Value { value } => messages::into_shown(value.clone()),
+        other => json!(other),
+    };
+    json!({"value": value, "id": question.id, "response_schema": question.answer_schema})
+}
+
+/// Returns a failure as the reference prints exceptions.
+pub(crate) fn error_text(fault: &Fault) -> String {
+    let Error { error, message } = Error::of(fault);
+    format!("{error}('{message}')")
+}
+
+/// A failure: the kind of the error and its message.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Error {
+    error: String,
+    message: String,
+}
+
+impl Error {
+    pub(crate) fn of(fault: &Fault) -> Self {
+        let error = fault.kind.as_deref().unwrap_or(&fault.code).to_owned();
+        Self { error, message: fault.message.clone() }
+    }
+
+    pub(crate) fn step_limit(limit: u32) -> Self {
+        let message = format!(
+            "Recursion limit of {limit} reached without hitting a stop condition. You can \
+             increase the limit by setting the `recursion_limit` config key."
+        );
+        Self { error: "GraphRecursionError".to_owned(), message }
+    }
+}

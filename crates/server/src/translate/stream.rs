@@ -1,0 +1,206 @@
+//! Frames of runs as server-sent events.
+
+use super::{ids, messages, state, time};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use weftwork_graph::run_loop::{
+    MessagePart, MessageWrite, Modes, StreamEvent, StreamItem, TaskEnded, TaskStarted,
+};
+use weftwork_runtime::{Frame, FrameContent};
+use weftwork_types::ThreadId;
+use weftwork_types::run::RunRef;
+
+/// An event: its name and its data.
+pub(crate) type Event = (String, Value);
+
+/// The stream modes of a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Requested {
+    pub(crate) modes: Modes,
+    /// Messages as `messages/metadata` and `messages/partial`.
+    pub(crate) accumulated: bool,
+    /// Messages as pairs of chunk and metadata.
+    pub(crate) tuples: bool,
+}
+
+impl Requested {
+    /// Adds the mode of a name; `false` if there is none.
+    pub(crate) fn add(&mut self, name: &str) -> bool {
+        let mode = match name {
+            "messages" => {
+                self.accumulated = true;
+                Modes::MESSAGES
+            }
+            "messages-tuple" => {
+                self.tuples = true;
+                Modes::MESSAGES
+            }
+            // Records of LangChain's callbacks, which graphs here do not have.
+            "events" => Modes::NONE,
+            name => match Modes::parse(name) {
+                Some(mode) => mode,
+                None => return false,
+            },
+        };
+        self.modes = self.modes | mode;
+        true
+    }
+}
+
+/// Translates the frames of one run. It holds the texts of messages that are not final.
+#[derive(Debug)]
+pub(crate) struct Translator {
+    run: RunRef,
+    graph: String,
+    requested: Requested,
+    texts: BTreeMap<String, String>,
+}
+
+impl Translator {
+    pub(crate) fn new(run: RunRef, graph: String, requested: Requested) -> Self {
+        Self { run, graph, requested, texts: BTreeMap::new() }
+    }
+
+    /// Returns the events of a frame.
+    pub(crate) fn events(&mut self, frame: Frame) -> Vec<Event> {
+        let item = match frame.content {
+            FrameContent::Item(item) => item,
+            FrameContent::Dropped { ns, reason } => {
+                let ns = ids::namespace(ns.split('|'));
+                return vec![("dropped".to_owned(), json!({"ns": ns, "reason": reason}))];
+            }
+        };
+        let StreamItem { ns, event } = item;
+        let suffix = match ns.is_empty() {
+            true => String::new(),
+            false => format!("|{}", ids::namespace(ns.iter().map(String::as_str))),
+        };
+        if let StreamEvent::Message { part, node, step } = event {
+            let events = self.message(part, &node, step, &suffix);
+            return events.into_iter().map(|(name, data)| (name + &suffix, data)).collect();
+        }
+        let at = time::text(frame.at);
+        let (name, data) = event_of(&self.run.thread, &self.graph, event, &at);
+        vec![(format!("{name}{suffix}"), data)]
+    }
+
+    fn message(&mut self, part: MessagePart, node: &str, step: i64, suffix: &str) -> Vec<Event> {
+        let ns = suffix.strip_prefix('|').unwrap_or(node);
+        let metadata = json!({
+            "run_id": self.run.run,
+            "thread_id": self.run.thread,
+            "graph_id": self.graph,
+            "langgraph_step": step,
+            "langgraph_node": node,
+            "langgraph_triggers": [format!("branch:to:{node}")],
+            "langgraph_path": ["__pregel_pull", node],
+            "langgraph_checkpoint_ns": ns,
+            "checkpoint_ns": ns,
+        });
+        let mut events = Vec::new();
+        let (id, whole, chunk) = match part {
+            MessagePart::Chunk { id, text } => {
+                let known = self.texts.entry(id.to_string()).or_default();
+                known.push_str(&text);
+                let mut whole = messages::chunk(&id, known);
+                whole["type"] = json!("ai");
+                if let Some(members) = whole.as_object_mut() {
+                    members.remove("tool_call_chunks");
+                    members.remove("chunk_position");
+                }
+                let first = known.len() == text.len();
+                if first && self.requested.accumulated {
+                    let data = json!({id.to_string(): {"metadata": metadata}});
+                    events.push(("messages/metadata".to_owned(), data));
+                }
+                (id.clone(), whole, messages::chunk(&id, &text))
+            }
+            MessagePart::Reset { id } => {
+                self.texts.remove(id.as_str());
+                return Vec::new();
+            }
+            MessagePart::Returned(MessageWrite::Put(message)) => {
+                let shown = messages::shown(&message);
+                (message.id, shown.clone(), shown)
+            }
+            MessagePart::Returned(MessageWrite::Remove { remove }) => {
+                let shown = json!({"type": "remove", "id": remove, "content": ""});
+                (remove, shown.clone(), shown)
+            }
+        };
+        if self.requested.accumulated {
+            if !self.texts.contains_key(id.as_str()) {
+                let data = json!({id.to_string(): {"metadata": metadata}});
+                events.push(("messages/metadata".to_owned(), data));
+            }
+            events.push(("messages/partial".to_owned(), json!([whole])));
+        }
+        if self.requested.tuples {
+            events.push(("messages".to_owned(), json!([chunk, metadata])));
+        }
+        events
+    }
+}
+
+fn event_of(thread: &ThreadId, graph: &str, event: StreamEvent, at: &str) -> (&'static str, Value) {
+    match event {
+        StreamEvent::Values { values, interrupts } => {
+            let mut values = messages::into_shown(values);
+            if let (Some(questions), Some(members)) = (interrupts, values.as_object_mut()) {
+                let questions = questions.iter().map(state::interrupt).collect();
+                members.insert("__interrupt__".to_owned(), questions);
+            }
+            ("values", values)
+        }
+        StreamEvent::Updates { node, updates, returned, .. } => {
+            let mut updates: Vec<_> = updates.into_iter().map(state::written).collect();
+            let update = match (returned, updates.len()) {
+                (Some(value), _) => messages::into_shown(value),
+                (None, 0) => Value::Null,
+                (None, 1) => updates.swap_remove(0),
+                (None, _) => updates.into(),
+            };
+            ("updates", json!({node: update}))
+        }
+        StreamEvent::Interrupts(questions) => {
+            let questions: Vec<_> = questions.iter().map(state::interrupt).collect();
+            ("updates", json!({"__interrupt__": questions}))
+        }
+        StreamEvent::TaskStarted(task) => ("tasks", started(task)),
+        StreamEvent::TaskEnded(task) => ("tasks", ended(task)),
+        StreamEvent::Checkpoint(snapshot) => {
+            ("checkpoints", state::state(thread, graph, *snapshot))
+        }
+        StreamEvent::Custom(value) => ("custom", messages::into_shown(value)),
+        StreamEvent::Debug { step, event } => {
+            let kind = match &*event {
+                StreamEvent::TaskStarted(_) => "task",
+                StreamEvent::TaskEnded(_) => "task_result",
+                _ => "checkpoint",
+            };
+            let payload = event_of(thread, graph, *event, at).1;
+            ("debug", json!({"step": step, "timestamp": at, "type": kind, "payload": payload}))
+        }
+        // Messages are translated with their texts.
+        StreamEvent::Message { .. } => ("messages", Value::Null),
+    }
+}
+
+fn started(task: TaskStarted) -> Value {
+    json!({
+        "id": ids::hyphenated(task.id.0),
+        "name": task.name,
+        "input": messages::into_shown(task.input),
+        "triggers": task.triggers,
+    })
+}
+
+fn ended(task: TaskEnded) -> Value {
+    json!({
+        "id": ids::hyphenated(task.id.0),
+        "name": task.name,
+        "error": task.error.as_ref().map(state::error_text),
+        "result": state::written(task.result),
+        "interrupts": task.interrupts.iter().map(state::interrupt).collect::<Vec<_>>(),
+    })
+}

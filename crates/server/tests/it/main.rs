@@ -1,0 +1,7 @@
+//! Tests of `weftwork-server` from outside.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod client;
+mod graphs;
+mod routes;
