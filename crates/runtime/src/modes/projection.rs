@@ -118,12 +118,13 @@ impl Projection {
             AiEvent::TasksStarted { ns, checkpoint, tasks } => {
                 let again = self.begin_again(ns, *checkpoint);
                 if !is_read {
-                    self.continued((ns, *checkpoint, tasks), again, frames).await?;
+                    self.continued((ns, tasks), again, frames).await?;
                 }
+                self.note_reused(ns, tasks);
             }
-            AiEvent::TasksEnded { ns, checkpoint, ended } => {
+            AiEvent::TasksEnded { ns, ended, .. } => {
                 if !is_read {
-                    self.ended((ns, *checkpoint, ended), frames).await?;
+                    self.ended((ns, ended), frames).await?;
                 }
                 self.note_ended(ns, ended);
             }
@@ -178,6 +179,13 @@ impl Projection {
         false
     }
 
+    fn note_reused(&mut self, ns: &str, tasks: &[TaskDue]) {
+        if let Some(known) = self.loops.get_mut(ns) {
+            let reused = tasks.iter().filter(|task| task.finished);
+            known.ended.extend(reused.map(|task| (task.id, TaskStatus::Cached)));
+        }
+    }
+
     fn note_ended(&mut self, ns: &str, ended: &[TaskEnd]) {
         if let Some(known) = self.loops.get_mut(ns) {
             known.ended.extend(ended.iter().map(|end| (end.id, end.status)));
@@ -225,7 +233,7 @@ impl Projection {
 
     async fn continued(
         &mut self,
-        (ns, _, tasks): (&str, CheckpointId, &[TaskDue]),
+        (ns, tasks): (&str, &[TaskDue]),
         again: bool,
         frames: &mut Frames<'_>,
     ) -> Result<(), RuntimeError> {
@@ -234,30 +242,38 @@ impl Projection {
             frames.incident(ns, &step, &Incident::Continued);
             frames.incident(ns, &step, &Incident::Checkpoint);
         }
-        self.starts(ns, &step, (&[], tasks), frames);
+        let reused = tasks.iter().filter(|task| task.finished).map(|task| task.id);
+        let reused: Vec<_> = reused.filter(|_| !again).collect();
+        if self.starts(ns, &step, (&[], tasks), frames) {
+            for id in &reused {
+                frames.incident(ns, &step, &Incident::Ended(*id, TaskStatus::Cached));
+            }
+        }
         Ok(())
     }
 
-    /// Adds the starts of tasks, unless the loop ends before them.
+    /// Adds the starts of tasks, unless the loop ends before them. Returns `true` if they start.
     fn starts(
         &self,
         ns: &str,
         step: &StoredStep,
         (ran, due): (&[String], &[TaskDue]),
         frames: &mut Frames<'_>,
-    ) {
-        let Some(open) = self.loops.get(ns) else { return };
+    ) -> bool {
+        let Some(open) = self.loops.get(ns) else { return false };
         if !open.bounds.as_ref().is_some_and(|bounds| step.starts(bounds, ran)) {
-            return;
+            return false;
         }
-        for task in due.iter().filter(|task| !open.ended.contains_key(&task.id)) {
+        let ended = |task: &&TaskDue| open.ended.contains_key(&task.id) && !task.finished;
+        for task in due.iter().filter(|task| !ended(task)) {
             frames.incident(ns, step, &Incident::Started(task.id));
         }
+        true
     }
 
     async fn ended(
         &mut self,
-        (ns, _, ended): (&str, CheckpointId, &[TaskEnd]),
+        (ns, ended): (&str, &[TaskEnd]),
         frames: &mut Frames<'_>,
     ) -> Result<(), RuntimeError> {
         let Some(step) = self.open_step(ns, frames).await? else { return Ok(()) };

@@ -65,6 +65,9 @@ pub struct TaskDue {
     /// Names of its triggers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<String>,
+    /// `true` if the task had finished before the run, and does not run again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub finished: bool,
 }
 
 /// A task that ended.

@@ -158,6 +158,7 @@ impl Derived<'_> {
     fn due(self, index: usize, due: &TaskDue) -> Task<&TaskDue> {
         let (node, triggers) = (&due.node, due.triggers.as_slice());
         match triggers {
+            _ if due.finished => Task::Whole(due),
             [edge] if edge.strip_prefix(EDGE) == Some(node) && due.id == self.pulled(node) => {
                 Task::Pulled(node.clone())
             }
@@ -181,11 +182,11 @@ impl Derived<'_> {
         match due {
             Task::Pulled(node) => {
                 let triggers = vec![format!("{EDGE}{node}")];
-                TaskDue { id: self.pulled(&node), node, triggers }
+                TaskDue { id: self.pulled(&node), node, triggers, finished: false }
             }
             Task::Pushed([node]) => {
                 let triggers = vec![PUSH.to_owned()];
-                TaskDue { id: self.pushed(&node, index), node, triggers }
+                TaskDue { id: self.pushed(&node, index), node, triggers, finished: false }
             }
             Task::Whole(due) => due,
         }
@@ -256,7 +257,7 @@ mod tests {
     }
 
     fn due(id: TaskId, node: &str, trigger: &str) -> TaskDue {
-        TaskDue { id, node: node.to_owned(), triggers: vec![trigger.to_owned()] }
+        TaskDue { id, node: node.to_owned(), triggers: vec![trigger.to_owned()], finished: false }
     }
 
     fn end(id: TaskId, node: &str, status: TaskStatus) -> TaskEnd {

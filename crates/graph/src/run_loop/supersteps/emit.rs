@@ -23,8 +23,8 @@ impl RunLoop {
         }
     }
 
-    /// Reports to the log the tasks of a superstep that was open before this loop. The checkpoint
-    /// of another superstep has reported its tasks.
+    /// Reports to the log that the loop continues at a checkpoint that was stored before, with the
+    /// tasks of its superstep, if any. The checkpoint of another superstep has reported its tasks.
     pub(crate) fn report_open_tasks(&self) {
         let environment = self.scope.shared.host.environment();
         let resumes = self.open.is_loaded() && !self.position.has_moved();
@@ -33,10 +33,8 @@ impl RunLoop {
         let (ns, graph) = (&self.scope.place.ns, &self.scope.graph);
         let shown = self.open.tasks().iter().filter(|slot| slot.is_shown());
         let tasks: Vec<_> = shown.map(|slot| slot.due(ns, graph)).collect();
-        if !tasks.is_empty() {
-            let ns = ns.to_string();
-            environment.resumes(AiEvent::TasksStarted { ns, checkpoint, tasks });
-        }
+        let ns = ns.to_string();
+        environment.resumes(AiEvent::TasksStarted { ns, checkpoint, tasks });
     }
 
     /// Returns the input of a task as JSON.

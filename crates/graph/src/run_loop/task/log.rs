@@ -19,7 +19,7 @@ pub fn tasks_due(machine: &Machine, ns: &str, (id, step): (CheckpointId, i64)) -
             let (node, path) = (Arc::clone(plan.shared_name(task.node)), task.path);
             let triggers = triggers(plan, task.node, path);
             let id = TaskKey::Node { node: Arc::clone(&node), path }.id(ns, id, step + 1);
-            due.push(TaskDue { id, node: node.to_string(), triggers });
+            due.push(TaskDue { id, node: node.to_string(), triggers, finished: false });
         }
     });
     due
@@ -44,7 +44,8 @@ impl OpenTask {
     /// The task as the log reports that it is due.
     pub(crate) fn due(&self, ns: &str, graph: &CompiledGraph) -> TaskDue {
         let triggers = triggers(graph.plan(), self.task.node, self.task.path);
-        TaskDue { id: self.id(ns, graph), node: self.name(graph).to_string(), triggers }
+        let (id, node) = (self.id(ns, graph), self.name(graph).to_string());
+        TaskDue { id, node, triggers, finished: self.is_reused() }
     }
 
     /// The task as the log reports its end; `None` if it has no outcome.
