@@ -159,13 +159,6 @@ impl Setting {
         change(&mut self.tally.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Reason why the frames of hosted runs of a spec differ from the events of runs in process;
-    /// `None` if they do not.
-    #[must_use]
-    pub fn frames_differ(&self, spec: &Spec) -> Option<&'static str> {
-        spec.frames_differ()
-    }
-
     /// Reason why the mode does not apply to a spec; `None` if it applies.
     #[must_use]
     pub fn not_applicable(&self, spec: &Spec) -> Option<&'static str> {

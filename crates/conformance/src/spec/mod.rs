@@ -92,7 +92,8 @@ impl Spec {
 
     /// Reason why frames of hosted runs differ from the events of runs in process; `None` if they do
     /// not.
-    pub(crate) fn frames_differ(&self) -> Option<&'static str> {
+    #[must_use]
+    pub fn frames_differ(&self) -> Option<&'static str> {
         let Body::Graph(graph) = &self.body else {
             return Some("arguments of the tasks of a flow are not stored");
         };

@@ -1,19 +1,22 @@
 //! The projection of a run: it turns the events of its log into the frames of its streams.
 
 use super::frame::{Frame, FrameContent, FramePosition};
-use super::incident::Incident;
+use super::incident::{Incident, TaskOutcome};
 use super::messages::{Messages, OfMessage};
 use super::{checkpoints, custom, debug, tasks, updates, values};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use weftwork_graph::run_loop::{
     Host, LoopBounds, Modes, StateForm, StateQuery, StepOrigin, StoredStep, StreamEvent, StreamItem,
 };
 use weftwork_graph::{CompiledGraph, RuntimeError};
+use weftwork_store::Store;
 use weftwork_types::event::{
-    AiEvent, CheckpointSource, CheckpointStored, RunEvent, TaskDue, TaskEnd, TaskStatus,
+    AiEvent, CheckpointSource, CheckpointStored, OutsideWrites, RunEvent, TaskDue, TaskEnd,
+    TaskStatus,
 };
 use weftwork_types::run::{RunOptions, RunStatus};
-use weftwork_types::{CheckpointId, TaskId, ThreadId, Timestamp};
+use weftwork_types::{CheckpointId, Principal, TaskId, ThreadId, Timestamp};
 
 /// Parts of an event that belong to one incident, and to one mode of it.
 const PARTS_OF_INCIDENT: u64 = 1 << 20;
@@ -24,6 +27,8 @@ const PARTS_OF_MODE: u64 = 1 << 16;
 pub(super) struct Source {
     pub(super) graph: CompiledGraph,
     pub(super) host: Host,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) who: Principal,
     pub(super) thread: ThreadId,
     pub(super) options: RunOptions,
 }
@@ -115,8 +120,8 @@ impl Projection {
                     self.checkpoint(stored, frames).await?;
                 }
             }
-            AiEvent::TasksStarted { ns, checkpoint, tasks } => {
-                let again = self.begin_again(ns, *checkpoint);
+            AiEvent::TasksStarted { ns, checkpoint, tasks, outside } => {
+                let again = self.begin_again(ns, (*checkpoint, *outside));
                 if !is_read {
                     self.continued((ns, tasks), again, frames).await?;
                 }
@@ -167,14 +172,18 @@ impl Projection {
 
     /// Begins a loop at a checkpoint that was stored before. Returns `true` if the superstep was
     /// open in this run already, so that its tasks run again.
-    fn begin_again(&mut self, ns: &str, checkpoint: CheckpointId) -> bool {
+    fn begin_again(
+        &mut self,
+        ns: &str,
+        (checkpoint, outside): (CheckpointId, OutsideWrites),
+    ) -> bool {
         if let Some(known) = self.loops.get_mut(ns)
             && known.open.0 == checkpoint
         {
             known.ended.retain(|_, status| matches!(status, TaskStatus::Ok | TaskStatus::Cached));
             return true;
         }
-        let at = (checkpoint, StepOrigin::Continued);
+        let at = (checkpoint, StepOrigin::Continued(outside));
         self.loops.insert(ns.to_owned(), OpenLoop::new(at));
         false
     }
@@ -202,6 +211,8 @@ impl Projection {
         }
         self.note_checkpoint(stored);
         let Some(step) = self.open_step(&stored.ns, frames).await? else { return Ok(()) };
+        // The tasks of a branch start in the order of the checkpoint that it leaves.
+        let step = step.in_order(stored.due.iter().map(|task| &task.id));
         if stored.source == CheckpointSource::Fork {
             frames.incident(&stored.ns, &step, &Incident::Continued);
         }
@@ -222,7 +233,8 @@ impl Projection {
         let Some(step) = self.open_step(&stored.ns, frames).await? else { return Ok(()) };
         let Some(open) = self.loops.get(&stored.ns) else { return Ok(()) };
         for end in stored.ended.iter().filter(|end| !open.has(end)) {
-            frames.incident(&stored.ns, &step, &Incident::Ended(end.id, end.status));
+            let outcome = self.source.outcome(&step, end).await?;
+            frames.incident(&stored.ns, &step, &Incident::Ended(outcome));
         }
         let finished = stored.ended.iter().map(|end| (end.id, end.status));
         let finished = finished.chain(open.ended.iter().map(|(id, status)| (*id, *status)));
@@ -246,7 +258,9 @@ impl Projection {
         let reused: Vec<_> = reused.filter(|_| !again).collect();
         if self.starts(ns, &step, (&[], tasks), frames) {
             for id in &reused {
-                frames.incident(ns, &step, &Incident::Ended(*id, TaskStatus::Cached));
+                let (id, status) = (*id, TaskStatus::Cached);
+                let outcome = TaskOutcome { id, status, fault: None, questions: Vec::new() };
+                frames.incident(ns, &step, &Incident::Ended(outcome));
             }
         }
         Ok(())
@@ -279,7 +293,8 @@ impl Projection {
         let Some(step) = self.open_step(ns, frames).await? else { return Ok(()) };
         let Some(open) = self.loops.get(ns) else { return Ok(()) };
         for end in ended.iter().filter(|end| !open.has(end)) {
-            frames.incident(ns, &step, &Incident::Ended(end.id, end.status));
+            let outcome = self.source.outcome(&step, end).await?;
+            frames.incident(ns, &step, &Incident::Ended(outcome));
         }
         Ok(())
     }
@@ -334,9 +349,10 @@ impl OpenLoop {
         Self { first: at, open: at, bounds: None, ended: BTreeMap::new() }
     }
 
-    /// Returns `true` if the end of a task was reported.
+    /// Returns `true` if the end of a task was reported, in this run or before it.
     fn has(&self, end: &TaskEnd) -> bool {
-        self.ended.get(&end.id) == Some(&end.status)
+        let known = self.ended.get(&end.id);
+        known.is_some_and(|status| *status == end.status || *status == TaskStatus::Cached)
     }
 }
 
@@ -349,6 +365,29 @@ impl Source {
         let at =
             StateQuery { checkpoint: Some(checkpoint), ..StateQuery::thread(self.thread.as_str()) };
         StoredStep::load(&self.graph, &self.host, &at.within(ns), origin).await
+    }
+
+    /// The outcome of a task when it ended. Its record may be that of a later run, which got
+    /// answers or failed again.
+    async fn outcome(&self, step: &StoredStep, end: &TaskEnd) -> Result<TaskOutcome, RuntimeError> {
+        let (id, status) = (end.id, end.status);
+        let recorded = step.questions(id);
+        let mut questions = Vec::new();
+        let mut rows = None;
+        for question in &end.questions {
+            if let Some(known) = recorded.iter().find(|known| known.id == *question) {
+                questions.push(known.clone());
+                continue;
+            }
+            let rows = match &rows {
+                Some(rows) => rows,
+                None => rows.insert(self.store.interrupts(&self.who, &self.thread).await?),
+            };
+            let asked = rows.iter().find(|row| row.interrupt.id == *question);
+            questions.extend(asked.map(|row| row.interrupt.clone()));
+        }
+        let fault = end.fault.as_deref().cloned();
+        Ok(TaskOutcome { id, status, fault, questions })
     }
 }
 

@@ -5,6 +5,7 @@ use super::projection::{Projection, Source};
 use crate::runtime::Runtime;
 use futures_util::StreamExt;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use weftwork_graph::run_loop::Modes;
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_types::event::{Position, RunEvent};
@@ -50,7 +51,8 @@ pub(crate) fn frames(
 ) -> BoxStream<'static, Result<Frame, RuntimeError>> {
     let Followed { graph, who, run, options: of_run, events } = followed;
     let host = runtime.looking(&who);
-    let source = Source { graph, host, thread: run.thread, options: of_run };
+    let (store, thread) = (Arc::clone(runtime.store()), run.thread);
+    let source = Source { graph, host, store, who, thread, options: of_run };
     let projection = Projection::new(source, options.modes, options.after);
     let reader = Reader { events, projection, next: VecDeque::new(), options };
     let frames = futures_util::stream::unfold(Some(reader), async |reader| {

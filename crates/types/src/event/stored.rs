@@ -175,7 +175,7 @@ impl Derived<'_> {
             Task::Pushed([node]) => (self.pushed(&node, index), node),
             Task::Whole(end) => return end,
         };
-        TaskEnd { id, node, status: super::TaskStatus::Ok, caller: None }
+        TaskEnd::new(id, node, super::TaskStatus::Ok)
     }
 
     fn read_due(self, index: usize, due: Task<TaskDue>) -> TaskDue {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     fn end(id: TaskId, node: &str, status: TaskStatus) -> TaskEnd {
-        TaskEnd { id, node: node.to_owned(), status, caller: None }
+        TaskEnd::new(id, node, status)
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::run_loop::sync::lock;
 use crate::run_loop::task::OpenTask;
 use serde_json::Value as Json;
 use weftwork_engine::NodeIdx;
-use weftwork_types::event::AiEvent;
+use weftwork_types::event::{AiEvent, OutsideWrites};
 
 impl RunLoop {
     /// Emits the start of the tasks that have not finished before.
@@ -34,7 +34,9 @@ impl RunLoop {
         let shown = self.open.tasks().iter().filter(|slot| slot.is_shown());
         let tasks: Vec<_> = shown.map(|slot| slot.due(ns, graph)).collect();
         let ns = ns.to_string();
-        environment.resumes(AiEvent::TasksStarted { ns, checkpoint, tasks });
+        let output = &self.open.outside().output;
+        let outside = OutsideWrites { writes: output.writes.len(), targets: output.goto.len() };
+        environment.resumes(AiEvent::TasksStarted { ns, checkpoint, tasks, outside });
     }
 
     /// Returns the input of a task as JSON.
