@@ -1,6 +1,7 @@
 //! Requests for runs, and the reasons to refuse them.
 
 use super::core::{Admitted, Goes, Runtime};
+use super::execution::{Begun, Requested};
 use crate::context::begins_from;
 use crate::hosted::Live;
 use futures_util::FutureExt;
@@ -10,12 +11,14 @@ use std::panic::AssertUnwindSafe;
 use weftwork_engine::EngineError;
 use weftwork_graph::run_loop::{Checker, Unanswered, answers_by_id, out_of_node};
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_store::{InterruptRow, NewRun, StoreError, ThreadRow, invariants, open_questions};
+use weftwork_store::{
+    InterruptRow, NewRun, RunRow, StoreError, ThreadRow, invariants, open_questions,
+};
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{ExecuteError, GraphExecutor, RunHandle};
 use weftwork_types::run::{Answers, RunCommand, RunInput, RunRef, RunRequest, RunStatus};
-use weftwork_types::{BoxFuture, InterruptId, Principal, RunId};
+use weftwork_types::{BoxFuture, InterruptId, Principal, RunId, ThreadId};
 
 impl Runtime {
     /// Accepts a run, and reports its events to a receiver while it is executed here.
@@ -45,7 +48,7 @@ impl Runtime {
         let answers = answers(&request, now);
         let run = RunId::from_uuid(uuid::Uuid::from_u128(context.clock.unique()));
         let new = NewRun {
-            at: RunRef { thread: request.thread, run: run.clone() },
+            at: RunRef { thread: request.thread, run },
             graph: request.graph,
             caller: request.caller,
             input: request.input,
@@ -53,24 +56,52 @@ impl Runtime {
             created_at: now,
         };
         let given: Vec<_> = answers.keys().copied().collect();
-        let row = match context.store.create_run(&request.principal, new.clone(), answers).await {
-            Ok(row) => row,
-            Err(error) => {
-                return Err(self.why_refused(&request.principal, &new, &given, error).await);
+        let who = request.principal;
+        let slot = self.0.slots.take();
+        let here = slot.map(|slot| self.register(&who.org, &new.at, slot)).transpose()?;
+        let created = match here {
+            Some(here) => {
+                let (this, by, new) = (self.clone(), who.clone(), new.clone());
+                let create = async move {
+                    this.store().create_claimed(&by, new, answers, this.worker()).await
+                };
+                let (who, graph) = (who.clone(), graph.clone());
+                here.execute(Requested { who, graph, asked: true, live }, create).await
+            }
+            None => {
+                let created = context.store.create_run(&who, new.clone(), answers).await;
+                let created = created.map(|row| Begun::Unclaimed(Box::new(row), live));
+                created.map_err(RuntimeError::from)
             }
         };
-        if row.new.at.run != run {
-            return Ok(Goes::Elsewhere(self.follow(request.principal, row.new.at, graph)));
-        }
-        if row.status == RunStatus::Queued {
-            if row.new.options.multitask.cancels() {
-                self.cancel_others(&request.principal, &row.new.at);
+        match created {
+            Ok(Begun::Here(handle)) => Ok(Goes::Here(handle)),
+            Ok(Begun::Unclaimed(row, live)) => {
+                Ok(Goes::Elsewhere(self.wait_or_follow(who, &new.at.run, *row, graph, live)))
             }
-            let admitted = Admitted { who: request.principal, row, graph, asked: true, live };
-            return Ok(Goes::Elsewhere(self.wait_for_turn(admitted)));
+            Err(error) => Err(self.why_refused(&who, &new.at.thread, &given, error).await),
         }
-        let who = request.principal;
-        self.start_or_follow(Admitted { who, row, graph, asked: true, live }).await
+    }
+
+    /// Follows a run that was accepted without a claim: one that waits, or that of an earlier
+    /// request.
+    fn wait_or_follow(
+        &self,
+        who: Principal,
+        asked: &RunId,
+        row: RunRow,
+        graph: CompiledGraph,
+        live: Option<Live>,
+    ) -> RunHandle {
+        if row.new.at.run != *asked {
+            return self.follow(who, row.new.at, graph);
+        }
+        let queued = row.status == RunStatus::Queued;
+        if queued && row.new.options.multitask.cancels() {
+            self.cancel_others(&who, &row.new.at);
+        }
+        let admitted = Admitted { who, row, graph, asked: true, live };
+        if queued { self.wait_for_turn(admitted) } else { self.wait_for_slot(admitted) }
     }
 
     /// Returns the error of a refused request. While the run of the first answer is active, the
@@ -78,14 +109,15 @@ impl Runtime {
     async fn why_refused(
         &self,
         who: &Principal,
-        new: &NewRun,
+        thread: &ThreadId,
         given: &[InterruptId],
-        error: StoreError,
+        error: RuntimeError,
     ) -> RuntimeError {
+        let RuntimeError::Store(error) = error else { return error };
         if !matches!(error, StoreError::Busy { .. }) || given.is_empty() {
             return error.into();
         }
-        let rows = match self.store().interrupts(who, &new.at.thread).await {
+        let rows = match self.store().interrupts(who, thread).await {
             Ok(rows) => rows,
             Err(unread) => return unread.into(),
         };

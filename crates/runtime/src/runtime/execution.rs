@@ -4,17 +4,17 @@ use super::core::{Admitted, Goes, Here, Runtime};
 use super::slots::{Slot, Ticket};
 use crate::event_bus::EventBus;
 use crate::follow::{Follow, FollowFrom, Follower, RunLog, ThreadEvents};
-use crate::hosted::{ClaimEnd, ClaimedRun, LazyOutcome, RunDriver, ready};
+use crate::hosted::{ClaimEnd, ClaimedRun, LazyOutcome, Live, RunDriver, ready};
 use futures_util::FutureExt;
 use std::sync::Arc;
 use tokio::sync::{OnceCell, oneshot, watch};
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_store::{StoreError, invariants};
+use weftwork_store::{Claim, RunRow, StoreError, invariants};
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, Position};
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunOutcome, RunRef};
-use weftwork_types::{BoxFuture, Principal, ThreadId};
+use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId};
 
 impl Runtime {
     pub(super) async fn take(
@@ -53,6 +53,31 @@ impl Runtime {
         self.follow(who, at, graph)
     }
 
+    /// Registers a run as one of this process. This comes before its claim: a request to cancel
+    /// after it must find the run here.
+    pub(super) fn register(
+        &self,
+        org: &OrgId,
+        at: &RunRef,
+        slot: Arc<Slot>,
+    ) -> Result<Registered, RuntimeError> {
+        let mut running = self.running();
+        // Under this lock: a shutdown waits for all runs that are registered here.
+        if self.0.context.shutdown.drains() {
+            return Err(RuntimeError::Stopping);
+        }
+        let new = !running.contains_key(&at.run);
+        let here = running.entry(at.run.clone()).or_insert_with(|| Here {
+            org: org.clone(),
+            thread: at.thread.clone(),
+            cancel: watch::channel(false).0,
+        });
+        let cancel = here.cancel.clone();
+        drop(running);
+        let run = at.run.clone();
+        Ok(Registered { runtime: self.clone(), run, new, cancel, _slot: slot })
+    }
+
     /// Claims a run and executes it.
     pub(super) async fn start(
         &self,
@@ -60,70 +85,21 @@ impl Runtime {
         slot: Arc<Slot>,
     ) -> Result<RunHandle, RuntimeError> {
         let Admitted { who, row, graph, asked, live } = admitted;
-        let context = Arc::clone(&self.0.context);
-        let worker = self.0.heartbeat.id();
-        let at = row.new.at;
-        // Before the claim: a request to cancel after it must find the run here.
-        let (cancel, new) = {
-            let mut running = self.running();
-            // Under this lock: a shutdown waits for all runs that are registered here.
-            if context.shutdown.drains() {
-                return Err(RuntimeError::Stopping);
-            }
-            let new = !running.contains_key(&at.run);
-            let here = running.entry(at.run.clone()).or_insert_with(|| Here {
-                org: who.org.clone(),
-                thread: at.thread.clone(),
-                cancel: watch::channel(false).0,
-            });
-            (here.cancel.clone(), new)
-        };
-        let claimed = context.store.claim(&who, &at, worker, context.clock.now()).await;
-        let (claim, row) = claimed.inspect_err(|_| {
-            if new {
-                self.running().remove(&at.run);
-            }
-        })?;
-        if row.cancel_requested {
-            cancel.send_replace(true);
-        }
-        let bus = Arc::new(EventBus::new(Arc::clone(&context.clock), claim.fence));
-        let log = self.log(who.clone(), at.clone());
-        let events = Follower::of_claim(log, Arc::clone(&bus), claim.fence);
-        context.live.begin(&who.org, &at, &bus);
-        let (ended, outcome) = oneshot::channel();
-        let run = ClaimedRun { context, who, claim, row, bus, cancel };
-        let run = RunDriver { run, graph, asked, live, scope: OnceCell::new() };
+        let registered = self.register(&who.org, &row.new.at, slot)?;
         let this = self.clone();
-        tokio::spawn(async move {
-            let claimed = &run.run;
-            let id = claimed.claim.at.run.clone();
-            let (who, at) = (claimed.who.clone(), claimed.claim.at.clone());
-            let follow = Follow { log: this.log(who, at), graph: run.graph.clone() };
-            let bus = Arc::clone(&claimed.bus);
-            let became = run.drive().await;
-            this.running().remove(&id);
-            drop(slot);
-            this.0.context.live.end(&follow.log.who.org, &id, &bus);
-            this.0.ends.send_modify(|ends| *ends += 1);
-            // There may be no receiver any more.
-            let tell = |outcome: LazyOutcome| drop(ended.send(outcome));
-            match became {
-                ClaimEnd::Recorded(outcome) => tell(outcome),
-                ClaimEnd::Unrecorded(unrecorded) => {
-                    tell(ready(unrecorded.outcome.clone()));
-                    unrecorded.record().await;
-                }
-                // Remaining watchers learn that the run continues elsewhere.
-                ClaimEnd::Released => bus.end(),
-                ClaimEnd::Lost => {
-                    let outcome = follow.end().await;
-                    bus.give_up(AiEvent::Done { outcome: outcome.status() });
-                    tell(ready(outcome));
-                }
+        let claim = {
+            let (who, at) = (who.clone(), row.new.at.clone());
+            async move {
+                let now = this.0.context.clock.now();
+                let claimed = this.store().claim(&who, &at, this.worker(), now).await;
+                claimed.map(|(claim, row)| (row, Some(claim)))
             }
-        });
-        Ok(RunHandle { run: at, events: events.events(), outcome: final_of(outcome) })
+        };
+        let (at, followed) = (row.new.at, graph.clone());
+        match registered.execute(Requested { who: who.clone(), graph, asked, live }, claim).await? {
+            Begun::Here(handle) => Ok(handle),
+            Begun::Unclaimed(..) => Ok(self.follow(who, at, followed)),
+        }
     }
 
     /// Starts a run that was just stored, or follows it if another worker has claimed it.
@@ -191,6 +167,127 @@ impl Runtime {
 
     fn log(&self, who: Principal, at: RunRef) -> RunLog {
         RunLog { context: Arc::clone(&self.0.context), who, at }
+    }
+}
+
+/// The registration of a run with this process, and its slot. Dropping it ends both.
+pub(super) struct Registered {
+    runtime: Runtime,
+    run: RunId,
+    /// `false` if this process executes the run already.
+    new: bool,
+    cancel: watch::Sender<bool>,
+    _slot: Arc<Slot>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if self.new {
+            self.runtime.running().remove(&self.run);
+        }
+    }
+}
+
+/// A run as it is requested of this process.
+pub(super) struct Requested {
+    pub(super) who: Principal,
+    pub(super) graph: CompiledGraph,
+    pub(super) asked: bool,
+    pub(super) live: Option<Live>,
+}
+
+/// A registered run after its claim was tried.
+pub(super) enum Begun {
+    /// It is executed in a task of its own.
+    Here(RunHandle),
+    /// There was nothing to claim.
+    Unclaimed(Box<RunRow>, Option<Live>),
+}
+
+impl Registered {
+    /// Claims the run by a write to the store, and executes it, in a task of its own: a run that was
+    /// claimed is executed even if the caller is cancelled.
+    pub(super) async fn execute<C>(
+        self,
+        requested: Requested,
+        claim: C,
+    ) -> Result<Begun, RuntimeError>
+    where
+        C: Future<Output = Result<(RunRow, Option<Claim>), StoreError>> + Send + 'static,
+    {
+        let (tell, begun) = oneshot::channel();
+        tokio::spawn(async move {
+            // The caller may be gone.
+            let tell = |begun| drop(tell.send(begun));
+            match claim.await {
+                Ok((row, Some(claim))) => {
+                    let (run, handle, outcome) = self.claimed(requested, claim, row);
+                    tell(Ok(Begun::Here(handle)));
+                    self.drive(run, outcome).await;
+                }
+                unclaimed => {
+                    drop(self);
+                    let unclaimed =
+                        unclaimed.map(|(row, _)| Begun::Unclaimed(Box::new(row), requested.live));
+                    tell(unclaimed.map_err(RuntimeError::from));
+                }
+            }
+        });
+        begun.await.unwrap_or(Err(RuntimeError::Stopping))
+    }
+
+    /// Connects a claimed run to those that follow it here.
+    fn claimed(
+        &self,
+        requested: Requested,
+        claim: Claim,
+        row: RunRow,
+    ) -> (RunDriver, RunHandle, oneshot::Sender<LazyOutcome>) {
+        let Requested { who, graph, asked, live } = requested;
+        if row.cancel_requested {
+            self.cancel.send_replace(true);
+        }
+        let context = Arc::clone(&self.runtime.0.context);
+        let at = claim.at.clone();
+        let bus = Arc::new(EventBus::new(Arc::clone(&context.clock), claim.fence));
+        let log = self.runtime.log(who.clone(), at.clone());
+        let events = Follower::of_claim(log, Arc::clone(&bus), claim.fence);
+        context.live.begin(&who.org, &at, &bus);
+        let (ended, outcome) = oneshot::channel();
+        let run = ClaimedRun { context, who, claim, row, bus, cancel: self.cancel.clone() };
+        let run = RunDriver { run, graph, asked, live, scope: OnceCell::new() };
+        let handle = RunHandle { run: at, events: events.events(), outcome: final_of(outcome) };
+        (run, handle, ended)
+    }
+
+    /// Executes a claimed run until this process is done with it.
+    async fn drive(self, run: RunDriver, ended: oneshot::Sender<LazyOutcome>) {
+        let claimed = &run.run;
+        let id = claimed.claim.at.run.clone();
+        let (who, at) = (claimed.who.clone(), claimed.claim.at.clone());
+        let runtime = self.runtime.clone();
+        let follow = Follow { log: runtime.log(who, at), graph: run.graph.clone() };
+        let bus = Arc::clone(&claimed.bus);
+        let became = run.drive().await;
+        drop(self);
+        runtime.0.context.live.end(&follow.log.who.org, &id, &bus);
+        runtime.0.ends.send_modify(|ends| *ends += 1);
+        // There may be no receiver any more.
+        let tell = |outcome: LazyOutcome| drop(ended.send(outcome));
+        match became {
+            ClaimEnd::Recorded(outcome) => tell(outcome),
+            ClaimEnd::Unrecorded(unrecorded) => {
+                tell(ready(unrecorded.outcome.clone()));
+                unrecorded.record().await;
+            }
+            // Remaining watchers learn that the run continues elsewhere.
+            ClaimEnd::Released => bus.end(),
+            ClaimEnd::Lost => {
+                let outcome = follow.end().await;
+                bus.give_up(AiEvent::Done { outcome: outcome.status() });
+                tell(ready(outcome));
+            }
+        }
     }
 }
 
