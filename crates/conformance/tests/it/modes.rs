@@ -9,23 +9,22 @@ use weftwork_conformance::kit::Scenario;
 use weftwork_conformance::{Mode, Setting, Spec, answer};
 use weftwork_graph::Durability;
 
-/// The reference does not emit a message whose partial text it emitted.
-const MESSAGES: &str = "final messages follow their partial text";
-
-/// Scenarios whose followers receive other frames, with the reason.
-const DIFFERENT: [(&str, &str); 2] =
-    [("messages_in_subgraph", MESSAGES), ("messages_tokens", MESSAGES)];
+/// Scenarios whose followers receive other frames from runs that commit at their end: such a run
+/// reports that it continues before it stores the writes of its command.
+const DIFFERENT_AT_EXIT: [&str; 3] = ["fuzz_12000036", "fuzz_12000043", "fuzz_14000057"];
+/// Frames of these runs are committed with their checkpoints.
+const AT_EXIT: &str = "frames of supersteps follow those of values that nodes emitted before";
 
 /// Reasons for which scenarios are not compared with LangGraph, each with their number.
 type Reasons = BTreeMap<&'static str, usize>;
 
-/// Plays all scenarios with followers.
-fn check(setting: Setting, durability: Durability) -> Reasons {
+/// Plays one of so many scenarios with followers.
+fn check(setting: Setting, durability: Durability, share: usize) -> Reasons {
     let setting = setting.with_mode(Mode::Followed).with_durability(durability);
     let (mut failed, mut reasons) = (Vec::new(), Reasons::new());
-    for scenario in scenarios() {
+    for scenario in scenarios().into_iter().step_by(share) {
         let name = scenario.name.clone();
-        let known = DIFFERENT.iter().any(|(different, _)| *different == name);
+        let known = durability == Durability::Exit && DIFFERENT_AT_EXIT.contains(&&*name);
         match (found(scenario, &setting, &mut reasons), known) {
             (Some(found), false) => failed.push(format!("{name}: {found}")),
             (None, true) => failed.push(format!("{name} is not different any more")),
@@ -42,15 +41,45 @@ fn found(mut scenario: Scenario, setting: &Setting, reasons: &mut Reasons) -> Op
     scenario.finish_order = FinishOrder::Any;
     let text = scenario.spec.to_string();
     let spec = Spec::parse(&text).unwrap();
+    let at_exit = setting.durability == Durability::Exit;
     let reason = setting.not_applicable(&spec).or_else(|| spec.frames_differ());
+    let reason = reason.or(at_exit.then_some(AT_EXIT));
     if let Some(reason) = reason {
         *reasons.entry(reason).or_default() += 1;
     }
     let trace = answer(&text, setting.clone());
     followers_differ(&trace).or_else(|| match reason {
         Some(_) => None,
-        None => scenario.difference(&trace).map(|found| found.to_string()),
+        None => {
+            with_whole_messages(&mut scenario.expect);
+            scenario.difference(&trace).map(|found| found.to_string())
+        }
     })
+}
+
+/// Puts whole messages in place of their partial text. The reference does not emit a message whose
+/// partial text it emitted; frames of partial text are not repeated, and the message follows.
+fn with_whole_messages(trace: &mut Json) {
+    let entries = trace.get_mut("trace").and_then(Json::as_array_mut).into_iter().flatten();
+    for events in entries.filter_map(|entry| entry.get_mut("events")?.as_array_mut()) {
+        let mut whole: Vec<Json> = Vec::new();
+        for mut event in std::mem::take(events) {
+            let is_chunk = event[1] == "messages" && event[2]["chunk"] == true;
+            if is_chunk {
+                event[2]["chunk"] = false.into();
+            }
+            let id = event[2].get("id").cloned();
+            let mut before = whole.iter_mut().filter(|_| is_chunk);
+            match before.find(|other| other[1] == "messages" && other[2].get("id") == id.as_ref()) {
+                Some(before) => {
+                    let text = |event: &Json| event[2]["content"].as_str().unwrap().to_owned();
+                    before[2]["content"] = (text(before) + &text(&event)).into();
+                }
+                None => whole.push(event),
+            }
+        }
+        *events = whole;
+    }
 }
 
 /// The difference between two followers, which a trace reports as an error.
@@ -76,5 +105,50 @@ fn usual() -> Reasons {
 
 #[test]
 fn followers_agree_in_memory() {
-    assert_eq!(check(hosted_over(&MadeOf::memory()), Durability::Sync), usual());
+    assert_eq!(check(hosted_over(&MadeOf::memory()), Durability::Sync, 1), usual());
+}
+
+#[test]
+fn followers_agree_in_memory_behind_writes() {
+    check(hosted_over(&MadeOf::memory()), Durability::Async, 3);
+}
+
+#[test]
+fn followers_agree_in_memory_at_exit() {
+    check(hosted_over(&MadeOf::memory()), Durability::Exit, 1);
+}
+
+#[test]
+fn followers_agree_over_sqlite() {
+    assert_eq!(check(hosted_over(&MadeOf::sqlite()), Durability::Sync, 1), usual());
+}
+
+/// Plays some scenarios in each durability.
+fn check_some(made: &MadeOf) {
+    for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
+        check(hosted_over(made), durability, 12);
+    }
+}
+
+#[test]
+fn followers_agree_over_sqlite_in_each_durability() {
+    check_some(&MadeOf::sqlite());
+}
+
+#[test]
+fn followers_agree_over_postgres_in_each_durability() {
+    check_some(&MadeOf::postgres("followed"));
+}
+
+/// With `WEFT_TEST_BUG=MissesEvent`, a follower that reconnects misses one event of a run.
+#[cfg(feature = "fault-injection")]
+#[test]
+fn fault_injection_a_missed_event_is_found() {
+    let setting = hosted_over(&MadeOf::memory()).with_mode(Mode::Followed);
+    let some: Vec<_> = scenarios().into_iter().step_by(12).collect();
+    let (all, setting) = (some.len(), &setting);
+    let answers = some.iter().map(|scenario| answer(&scenario.spec.to_string(), setting.clone()));
+    let found = answers.filter_map(|trace| followers_differ(&trace)).count();
+    println!("the frames of {found} of {all} scenarios differ");
+    assert!(found * 2 > all, "{found} of {all}");
 }

@@ -6,11 +6,15 @@ use crate::runtime::Runtime;
 use futures_util::StreamExt;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_graph::run_loop::Modes;
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_types::event::{Position, RunEvent};
 use weftwork_types::run::{RunOptions, RunRef};
 use weftwork_types::{BoxStream, Principal};
+
+/// Number of the event that a follower misses with an injected bug.
+const MISSED: u64 = 3;
 
 /// Selection of the frames of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -81,6 +85,10 @@ impl Reader {
                 }
             }
             let event = self.events.next().await?;
+            let reconnects = self.options.after != FramePosition::START;
+            if fault_injection::has(Bug::MissesEvent) && reconnects && event.seq == Some(MISSED) {
+                continue;
+            }
             match self.projection.frames(&event).await {
                 Ok(frames) => self.next.extend(frames),
                 Err(error) => return Some(Err(error)),
