@@ -104,7 +104,7 @@ async fn front(
 ) -> Result<Front, weftwork_graph::RuntimeError> {
     let rebuilding = setting.mode == Mode::RebuildEachStep;
     if let Some(home) = setting.home() {
-        let how = (spec.checkpointer, rebuilding);
+        let how = (spec.checkpointer, setting.mode);
         return Ok(Front::Hosted(Hosted::open(graph, &home, items(), how).await?));
     }
     let mut host = Host::new().with_items(items());

@@ -23,6 +23,9 @@ pub enum Mode {
     /// Straight on, with each run executed apart from the reader of its events, who reads them as
     /// they come.
     Streamed,
+    /// Straight on, with hosted runs that are followed: by one who reads their frames as they come,
+    /// by one who reconnects after each frame, and by another runtime after the end of each run.
+    Followed,
     /// Straight on; and again for each write to the store, once cut off before it took effect and
     /// once after, and taken up by another process.
     CrashEachWrite,
@@ -142,7 +145,7 @@ impl Setting {
         const TIMES: u32 = 100;
         match self.mode {
             Mode::CrashEachWrite => GUARD.saturating_mul(TIMES),
-            Mode::Straight | Mode::Streamed | Mode::RebuildEachStep => GUARD,
+            Mode::Straight | Mode::Streamed | Mode::Followed | Mode::RebuildEachStep => GUARD,
         }
     }
 
@@ -166,7 +169,7 @@ impl Setting {
             Mode::Streamed if spec.keeps_at_exit() && spec.has_delta() => {
                 Some("metadata of a checkpoint that was read before it is kept")
             }
-            Mode::Straight | Mode::Streamed => None,
+            Mode::Straight | Mode::Streamed | Mode::Followed => None,
             _ if !spec.checkpointer => Some("it keeps no checkpoints"),
             _ if spec.keeps_at_exit() => Some("it keeps checkpoints only at the end of a run"),
             _ if spec.has_untracked() => Some("it has state that is not stored"),

@@ -46,6 +46,8 @@ pub enum Bug {
     ForgetsCalls,
     /// A hosted run records no calls.
     RecordsNoCalls,
+    /// A follower of a run that reconnects misses an event.
+    MissesEvent,
 }
 
 #[cfg(not(feature = "fault-injection"))]

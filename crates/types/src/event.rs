@@ -4,7 +4,9 @@ mod checkpoint;
 mod piece;
 mod stored;
 
-pub use checkpoint::{CheckpointSource, CheckpointStored, TaskDue, TaskEnd, TaskStatus};
+pub use checkpoint::{
+    CheckpointSource, CheckpointStored, OutsideWrites, TaskDue, TaskEnd, TaskStatus,
+};
 pub use piece::{Piece, PieceAt, PieceKind, Position, ToolCallPart};
 pub use stored::{FromStored, StoredForm};
 
@@ -128,6 +130,9 @@ pub enum AiEvent {
         checkpoint: CheckpointId,
         /// The tasks, those included that had finished before.
         tasks: Vec<TaskDue>,
+        /// Part of the writes stored with the checkpoint that applies to its state in this run.
+        #[serde(default, skip_serializing_if = "OutsideWrites::is_none")]
+        outside: OutsideWrites,
     },
     /// Tasks ended, and no checkpoint closes their superstep yet: others of it still run, or the
     /// run stops at a question or a failure. The checkpoint that closes it reports them again.

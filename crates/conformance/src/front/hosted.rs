@@ -1,6 +1,8 @@
 //! Hosted runs of a spec, through the threads of a runtime.
 
+use super::follow::{Followed, Followers, frames, reconnecting};
 use super::{Request, drained, out_of_steps, raised};
+use crate::Mode;
 use crate::class;
 use crate::play::{Played, Target};
 use crate::python::Raised;
@@ -10,14 +12,14 @@ use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weftwork_graph::run_loop::{Config, StateQuery, StateUpdate};
-use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_runtime::{EndedRun, Runtime, Thread, ThreadView};
+use weftwork_graph::{CompiledGraph, Modes, RuntimeError};
+use weftwork_runtime::{EndedRun, FramePosition, Runtime, Thread, ThreadView};
 use weftwork_store::{ItemStore, RunRow, Store, StoreError};
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome};
 use weftwork_types::{Principal, ThreadId};
 
 /// Name of the hosted graph.
-const GRAPH: &str = "spec";
+pub(super) const GRAPH: &str = "spec";
 /// Reason for which nodes of specs ask their run to stop.
 const DRAINED: &str = "test";
 
@@ -28,6 +30,8 @@ pub(crate) struct Hosted {
     /// `true` if runs go on where the thread stands; else each has a thread of its own.
     checkpoints: bool,
     threads: AtomicU64,
+    /// Followers of the runs, in a mode that has them.
+    followers: Option<Followers>,
 }
 
 impl Hosted {
@@ -35,12 +39,16 @@ impl Hosted {
         graph: CompiledGraph,
         home: &Home,
         items: Arc<dyn ItemStore>,
-        (checkpoints, rebuilding): (bool, bool),
+        (checkpoints, mode): (bool, Mode),
     ) -> Result<Self, RuntimeError> {
+        let followed = mode == Mode::Followed;
+        let followers = followed.then(|| Followers::new(graph.clone(), home, items.clone()));
+        let rebuilding = mode == Mode::RebuildEachStep;
         let builder = Runtime::builder(Arc::clone(&home.store)).graph(GRAPH, graph).items(items);
         let builder = if rebuilding { builder.rebuilding() } else { builder };
         let runtime = builder.open().await?;
-        Ok(Self { runtime, who: home.who.clone(), checkpoints, threads: AtomicU64::new(0) })
+        let (who, threads) = (home.who.clone(), AtomicU64::new(0));
+        Ok(Self { runtime, who, checkpoints, threads, followers })
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {
@@ -96,7 +104,10 @@ impl Hosted {
     }
 
     pub(super) async fn run(&self, request: Request, events: &mut Vec<Json>) -> Played<()> {
-        let end = self.streamed(request, events).await.map_err(|error| raised(&error))?;
+        let (end, frames) = self.streamed(request, events).await.map_err(|error| raised(&error))?;
+        if let Some(followers) = &self.followers {
+            followers.check(end.run(), frames).await?;
+        }
         ended(end.outcome())
     }
 
@@ -104,7 +115,8 @@ impl Hosted {
         &self,
         request: Request,
         events: &mut Vec<Json>,
-    ) -> Result<EndedRun, RuntimeError> {
+    ) -> Result<(EndedRun, Vec<Followed>), RuntimeError> {
+        let modes = request.modes;
         let options = RunOptions {
             step_limit: Some(request.limit),
             durability: request.durability,
@@ -120,11 +132,28 @@ impl Hosted {
         }
         let run =
             self.thread(&name)?.start(request.input).options(options).from(&request.target.config);
-        let mut stream = run.stream(request.modes).await?;
+        let projected = self.followers.is_some();
+        let mut stream = run.stream(if projected { Modes::NONE } else { modes }).await?;
+        let reconnecting = self.followers.as_ref().map(|_| {
+            let (runtime, who) = (self.runtime.clone(), self.who.clone());
+            let run = stream.run().clone();
+            tokio::spawn(async move { reconnecting(&runtime, (&who, &run), modes).await })
+        });
+        let mut live = Vec::new();
+        if projected {
+            let run = (&self.who, stream.run());
+            live = frames(&self.runtime, run, modes, FramePosition::START, usize::MAX).await?;
+            events.extend(live.iter().filter_map(|frame| trace::event(frame.item()?)));
+        }
         while let Some(item) = stream.next().await {
             events.extend(trace::event(&item));
         }
-        Ok(stream.end().await)
+        let mut followed = Vec::new();
+        if let Some(reconnecting) = reconnecting {
+            let again = reconnecting.await.unwrap_or_default();
+            followed.push(Followed { modes, live, again });
+        }
+        Ok((stream.end().await, followed))
     }
 
     /// Resumes the run that another process left behind.

@@ -1,5 +1,6 @@
 //! The ways to run the graph of a spec: within the program, or as hosted runs of a runtime.
 
+mod follow;
 mod hosted;
 
 pub(crate) use hosted::{Hosted, ended, runs};

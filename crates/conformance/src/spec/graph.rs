@@ -25,6 +25,15 @@ impl GraphSpec {
         self.nodes.iter().any(|(_, node)| node.has_own_graphs())
     }
 
+    /// `true` if a node, itself or in a subgraph, has such a property.
+    pub(super) fn any_node_spec(&self, wanted: fn(&NodeSpec) -> bool) -> bool {
+        let within = |node: &NodeSpec| {
+            let graphs = [&node.sub, &node.call_sub];
+            graphs.into_iter().flatten().any(|graph| graph.any_node_spec(wanted))
+        };
+        self.nodes.iter().any(|(_, node)| wanted(node) || within(node))
+    }
+
     /// `true` if it has a channel with such a reducer, itself or in a subgraph.
     pub(super) fn has_reducer(&self, wanted: fn(&Reducer) -> bool) -> bool {
         let within = |node: &NodeSpec| {

@@ -90,6 +90,28 @@ impl Spec {
         }
     }
 
+    /// Reason why frames of hosted runs differ from the events of runs in process; `None` if they do
+    /// not.
+    #[must_use]
+    pub fn frames_differ(&self) -> Option<&'static str> {
+        let Body::Graph(graph) = &self.body else {
+            return Some("arguments of the tasks of a flow are not stored");
+        };
+        if self.has_untracked() {
+            return Some("values of untracked channels are not stored");
+        }
+        if graph.any_node_spec(|node| node.persist == Persist::Never) {
+            return Some("a subgraph stores no checkpoints");
+        }
+        if graph.any_node_spec(|node| node.call_sub.is_some()) {
+            return Some("a graph that the code of a node calls is not declared");
+        }
+        if self.has_op(|op| matches!(op, Op::Drain)) {
+            return Some("a node asks the run to stop, and the tasks that are due do not start");
+        }
+        None
+    }
+
     /// `true` if a subgraph stops before or after nodes.
     pub(crate) fn has_inner_stops(&self) -> bool {
         match &self.body {

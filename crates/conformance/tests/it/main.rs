@@ -5,6 +5,7 @@
 mod crash;
 mod decoder;
 mod kit;
+mod modes;
 mod saver;
 mod serve;
 mod stores;

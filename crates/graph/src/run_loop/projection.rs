@@ -12,12 +12,14 @@ use crate::run_loop::task::{handler_of, key_of, name_of};
 use crate::run_loop::thread::StateQuery;
 use crate::semantics::Limits;
 use serde_json::Value as Json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weftwork_engine::channel::MessageWrite;
 use weftwork_engine::pregel::{Done, Path, Task};
 use weftwork_engine::{NodeIdx, TaskOutput};
 use weftwork_types::TaskId;
+use weftwork_types::code::Fault;
+use weftwork_types::event::OutsideWrites;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::Stops;
 
@@ -39,8 +41,9 @@ pub struct StoredStep {
 pub enum StepOrigin {
     /// The run made the checkpoint.
     Made,
-    /// The run continued from the checkpoint, with the changes from outside that are stored with it.
-    Continued,
+    /// The run continued from the checkpoint, with a part of the writes from outside that are
+    /// stored with it.
+    Continued(OutsideWrites),
 }
 
 /// Bounds of a loop: the superstep before which it stops, and the nodes at which it stops.
@@ -78,8 +81,11 @@ impl StoredStep {
         };
         let mut checkpoint = found.checkpoint;
         checkpoint.machine = checkpoint.machine.over(graph.plan())?;
-        if origin == StepOrigin::Continued {
-            checkpoint.machine.apply_beside(&found.outside.output)?;
+        if let StepOrigin::Continued(part) = origin {
+            let mut output = found.outside.output;
+            output.writes.truncate(part.writes);
+            output.goto.truncate(part.targets);
+            checkpoint.machine.apply_beside(&output)?;
             checkpoint.machine.pass();
         }
         let (ns, records) = (place.ns, found.tasks);
@@ -118,6 +124,16 @@ impl StoredStep {
     pub fn within(mut self, bounds: &LoopBounds) -> Self {
         let step = self.step();
         self.checkpoint.machine.set_managed(step, bounds.stop);
+        self
+    }
+
+    /// Returns the superstep with its tasks in the order of these ids, after all others.
+    #[must_use]
+    pub fn in_order<'a>(mut self, ids: impl Iterator<Item = &'a TaskId>) -> Self {
+        let places: BTreeMap<_, _> = ids.zip(1usize..).collect();
+        let mut due = std::mem::take(&mut self.due);
+        due.sort_by_key(|task| places.get(&self.id_of(task)).copied().unwrap_or_default());
+        self.due = due;
         self
     }
 
@@ -230,9 +246,14 @@ impl StoredStep {
     }
 
     /// The outcome of a task that ended: with its writes if it finished, otherwise with its failure
-    /// or its questions.
+    /// and its questions at that time.
     #[must_use]
-    pub fn ended(&self, id: TaskId, finished: bool) -> Option<TaskEnded> {
+    pub fn ended(
+        &self,
+        id: TaskId,
+        finished: bool,
+        (fault, questions): (Option<&Fault>, &[Interrupt]),
+    ) -> Option<TaskEnded> {
         let plan = self.graph.plan();
         match self.find(id)? {
             Found::Node(task, _) if task.node == NodeIdx::START => None,
@@ -241,12 +262,10 @@ impl StoredStep {
                 if !finished {
                     record.writes = TaskWrites::None;
                 }
-                let mut ended = frames::task_ended(plan, id, name_of(&self.graph, &task), &record);
-                if finished {
-                    // A failure on record is that of an attempt before.
-                    ended.error = None;
-                }
-                Some(ended)
+                let ended = frames::task_ended(plan, id, name_of(&self.graph, &task), &record);
+                // Those on record may be of another attempt.
+                let (error, interrupts) = (fault.cloned(), questions.to_vec());
+                Some(TaskEnded { error, interrupts, ..ended })
             }
             Found::Called(key, record) => {
                 let result = record.returned().filter(|_| finished).cloned();
@@ -255,14 +274,14 @@ impl StoredStep {
                     id,
                     name: key.name().to_string(),
                     result: result.into_iter().collect(),
-                    error: record.fault().filter(|_| !finished).cloned(),
+                    error: fault.cloned(),
                     interrupts: Vec::new(),
                 })
             }
         }
     }
 
-    /// The questions of a task.
+    /// The questions on record of a task.
     #[must_use]
     pub fn questions(&self, id: TaskId) -> &[Interrupt] {
         match self.find(id) {
@@ -271,12 +290,10 @@ impl StoredStep {
         }
     }
 
-    /// Returns `true` if the failure of a task is that another task failed first.
+    /// Returns `true` if a task failed only because another task failed first.
     #[must_use]
-    pub fn was_cut_off(&self, id: TaskId) -> bool {
-        let Some(Found::Node(_, key)) = self.find(id) else { return false };
-        let fault = self.record(&key).and_then(TaskRecord::fault);
-        fault.is_some_and(|fault| fault.code == crate::error::NODE_CANCELLED.to_string())
+    pub fn was_cut_off(fault: &Fault) -> bool {
+        fault.code == crate::error::NODE_CANCELLED.to_string()
     }
 
     /// The messages that a task returned, after the namespace and the name of their source.

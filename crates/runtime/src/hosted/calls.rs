@@ -97,9 +97,7 @@ impl RunEnvironment for Calls {
     }
 
     fn resumes(&self, started: AiEvent) {
-        if self.writer.open_steps().reports(&started) {
-            self.bus.emit(&EventSource::of_run(), started);
-        }
+        self.writer.resumes(started);
     }
 
     fn has_log(&self) -> bool {

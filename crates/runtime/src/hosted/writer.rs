@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, watch};
 use weftwork_graph::RuntimeError;
+use weftwork_graph::run_loop::EventSource;
 use weftwork_store::{
     CheckpointBatch, Claim, Commit, StoreError, open_questions, speaking, wakes_as_before,
 };
@@ -40,6 +41,8 @@ pub(super) struct Writer {
     pub(super) holds: bool,
     /// Supersteps that the log has reported.
     open_steps: std::sync::Mutex<OpenSteps>,
+    /// Events that wait for the next checkpoint or record, which waits for the end of the run.
+    resumed: std::sync::Mutex<Vec<AiEvent>>,
     /// Permit held until the run makes progress.
     turn: std::sync::Mutex<Option<OwnedSemaphorePermit>>,
 }
@@ -86,6 +89,7 @@ impl Writer {
             state: Arc::new(Mutex::new(State { begins, held: None, held_bytes: 0 })),
             reserved: std::sync::Mutex::default(),
             open_steps: std::sync::Mutex::default(),
+            resumed: std::sync::Mutex::default(),
             turn: std::sync::Mutex::default(),
         })
     }
@@ -182,6 +186,23 @@ impl Writer {
         self.open_steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Reports that a loop continues at a stored checkpoint: at once, or with the records that wait
+    /// for the end of the run, because they include the writes from outside that it applied.
+    pub(super) fn resumes(&self, started: AiEvent) {
+        if !self.open_steps().reports(&started) {
+            return;
+        }
+        if self.holds {
+            self.resumed.lock().unwrap_or_else(PoisonError::into_inner).push(started);
+        } else {
+            self.bus.emit(&EventSource::of_run(), started);
+        }
+    }
+
+    fn take_resumed(&self) -> Vec<AiEvent> {
+        std::mem::take(&mut *self.resumed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Waits until no commit is in progress.
     pub(super) async fn idle(&self) {
         drop(self.state.lock().await);
@@ -211,6 +232,7 @@ impl Writer {
     async fn end(&self, outcome: RunOutcome, told: Commit) -> Result<RunOutcome, RuntimeError> {
         let mut state = self.state.lock().await;
         let (keep, mut events) = state.held.clone().unwrap_or_default();
+        events.extend(self.take_resumed());
         events.extend(told.events);
         events.push(AiEvent::Done { outcome: outcome.status() });
         let finish = Some(outcome.stored());
@@ -393,7 +415,8 @@ impl Claimed for Writer {
                 Some(state) => state,
                 None => Arc::clone(&self.state).lock_owned().await,
             };
-            let mut own = told.events;
+            let mut own = self.take_resumed();
+            own.extend(told.events);
             let messages = told.messages.into_iter();
             own.extend(messages.map(|message| AiEvent::MessageFinal { message }.into_shown()));
             if self.holds {

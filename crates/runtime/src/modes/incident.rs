@@ -2,7 +2,9 @@
 
 use serde_json::Value as Json;
 use weftwork_types::TaskId;
+use weftwork_types::code::Fault;
 use weftwork_types::event::TaskStatus;
+use weftwork_types::interrupt::Interrupt;
 
 /// Part of an event of the log, within a superstep of one of the run's graphs.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,10 +16,20 @@ pub(super) enum Incident {
     /// A task starts.
     Started(TaskId),
     /// A task ended.
-    Ended(TaskId, TaskStatus),
+    Ended(TaskOutcome),
     /// The superstep was closed, or the run stopped in it: the values with the writes of its
     /// finished tasks, if they changed.
     Applied(Option<Json>),
     /// The run stopped before or after a node.
     StoppedAtNode,
+}
+
+/// Outcome of a task when it ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct TaskOutcome {
+    pub(super) id: TaskId,
+    pub(super) status: TaskStatus,
+    pub(super) fault: Option<Fault>,
+    /// Open questions of a task that did not finish.
+    pub(super) questions: Vec<Interrupt>,
 }

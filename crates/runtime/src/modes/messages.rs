@@ -8,7 +8,7 @@ use super::incident::Incident;
 use std::collections::BTreeSet;
 use weftwork_graph::run_loop::{MessagePart, MessageWrite, StoredStep, StreamEvent};
 use weftwork_types::MessageId;
-use weftwork_types::event::{AiEvent, PieceAt, RunEvent, TaskStatus};
+use weftwork_types::event::{AiEvent, PieceAt, RunEvent};
 
 /// Messages of a run that were emitted or that its nodes got, and those of which text was emitted.
 #[derive(Debug, Default)]
@@ -32,8 +32,8 @@ impl Messages {
                 });
                 Vec::new()
             }
-            Incident::Ended(task, TaskStatus::Ok) => {
-                let (ns, node, messages) = step.messages(*task);
+            Incident::Ended(end) if end.status.is_ok() => {
+                let (ns, node, messages) = step.messages(end.id);
                 let new = messages.into_iter().filter(|message| self.is_new(message));
                 let event = |message| {
                     let part = MessagePart::Returned(message);

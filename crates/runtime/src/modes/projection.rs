@@ -1,19 +1,22 @@
 //! The projection of a run: it turns the events of its log into the frames of its streams.
 
 use super::frame::{Frame, FrameContent, FramePosition};
-use super::incident::Incident;
+use super::incident::{Incident, TaskOutcome};
 use super::messages::{Messages, OfMessage};
 use super::{checkpoints, custom, debug, tasks, updates, values};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use weftwork_graph::run_loop::{
     Host, LoopBounds, Modes, StateForm, StateQuery, StepOrigin, StoredStep, StreamEvent, StreamItem,
 };
 use weftwork_graph::{CompiledGraph, RuntimeError};
+use weftwork_store::Store;
 use weftwork_types::event::{
-    AiEvent, CheckpointSource, CheckpointStored, RunEvent, TaskDue, TaskEnd, TaskStatus,
+    AiEvent, CheckpointSource, CheckpointStored, OutsideWrites, RunEvent, TaskDue, TaskEnd,
+    TaskStatus,
 };
 use weftwork_types::run::{RunOptions, RunStatus};
-use weftwork_types::{CheckpointId, TaskId, ThreadId, Timestamp};
+use weftwork_types::{CheckpointId, Principal, TaskId, ThreadId, Timestamp};
 
 /// Parts of an event that belong to one incident, and to one mode of it.
 const PARTS_OF_INCIDENT: u64 = 1 << 20;
@@ -24,6 +27,8 @@ const PARTS_OF_MODE: u64 = 1 << 16;
 pub(super) struct Source {
     pub(super) graph: CompiledGraph,
     pub(super) host: Host,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) who: Principal,
     pub(super) thread: ThreadId,
     pub(super) options: RunOptions,
 }
@@ -115,15 +120,16 @@ impl Projection {
                     self.checkpoint(stored, frames).await?;
                 }
             }
-            AiEvent::TasksStarted { ns, checkpoint, tasks } => {
-                let again = self.begin_again(ns, *checkpoint);
+            AiEvent::TasksStarted { ns, checkpoint, tasks, outside } => {
+                let again = self.begin_again(ns, (*checkpoint, *outside));
                 if !is_read {
-                    self.continued((ns, *checkpoint, tasks), again, frames).await?;
+                    self.continued((ns, tasks), again, frames).await?;
                 }
+                self.note_reused(ns, tasks);
             }
-            AiEvent::TasksEnded { ns, checkpoint, ended } => {
+            AiEvent::TasksEnded { ns, ended, .. } => {
                 if !is_read {
-                    self.ended((ns, *checkpoint, ended), frames).await?;
+                    self.ended((ns, ended), frames).await?;
                 }
                 self.note_ended(ns, ended);
             }
@@ -166,16 +172,27 @@ impl Projection {
 
     /// Begins a loop at a checkpoint that was stored before. Returns `true` if the superstep was
     /// open in this run already, so that its tasks run again.
-    fn begin_again(&mut self, ns: &str, checkpoint: CheckpointId) -> bool {
+    fn begin_again(
+        &mut self,
+        ns: &str,
+        (checkpoint, outside): (CheckpointId, OutsideWrites),
+    ) -> bool {
         if let Some(known) = self.loops.get_mut(ns)
             && known.open.0 == checkpoint
         {
             known.ended.retain(|_, status| matches!(status, TaskStatus::Ok | TaskStatus::Cached));
             return true;
         }
-        let at = (checkpoint, StepOrigin::Continued);
+        let at = (checkpoint, StepOrigin::Continued(outside));
         self.loops.insert(ns.to_owned(), OpenLoop::new(at));
         false
+    }
+
+    fn note_reused(&mut self, ns: &str, tasks: &[TaskDue]) {
+        if let Some(known) = self.loops.get_mut(ns) {
+            let reused = tasks.iter().filter(|task| task.finished);
+            known.ended.extend(reused.map(|task| (task.id, TaskStatus::Cached)));
+        }
     }
 
     fn note_ended(&mut self, ns: &str, ended: &[TaskEnd]) {
@@ -194,6 +211,8 @@ impl Projection {
         }
         self.note_checkpoint(stored);
         let Some(step) = self.open_step(&stored.ns, frames).await? else { return Ok(()) };
+        // The tasks of a branch start in the order of the checkpoint that it leaves.
+        let step = step.in_order(stored.due.iter().map(|task| &task.id));
         if stored.source == CheckpointSource::Fork {
             frames.incident(&stored.ns, &step, &Incident::Continued);
         }
@@ -214,7 +233,8 @@ impl Projection {
         let Some(step) = self.open_step(&stored.ns, frames).await? else { return Ok(()) };
         let Some(open) = self.loops.get(&stored.ns) else { return Ok(()) };
         for end in stored.ended.iter().filter(|end| !open.has(end)) {
-            frames.incident(&stored.ns, &step, &Incident::Ended(end.id, end.status));
+            let outcome = self.source.outcome(&step, end).await?;
+            frames.incident(&stored.ns, &step, &Incident::Ended(outcome));
         }
         let finished = stored.ended.iter().map(|end| (end.id, end.status));
         let finished = finished.chain(open.ended.iter().map(|(id, status)| (*id, *status)));
@@ -225,7 +245,7 @@ impl Projection {
 
     async fn continued(
         &mut self,
-        (ns, _, tasks): (&str, CheckpointId, &[TaskDue]),
+        (ns, tasks): (&str, &[TaskDue]),
         again: bool,
         frames: &mut Frames<'_>,
     ) -> Result<(), RuntimeError> {
@@ -234,36 +254,47 @@ impl Projection {
             frames.incident(ns, &step, &Incident::Continued);
             frames.incident(ns, &step, &Incident::Checkpoint);
         }
-        self.starts(ns, &step, (&[], tasks), frames);
+        let reused = tasks.iter().filter(|task| task.finished).map(|task| task.id);
+        let reused: Vec<_> = reused.filter(|_| !again).collect();
+        if self.starts(ns, &step, (&[], tasks), frames) {
+            for id in &reused {
+                let (id, status) = (*id, TaskStatus::Cached);
+                let outcome = TaskOutcome { id, status, fault: None, questions: Vec::new() };
+                frames.incident(ns, &step, &Incident::Ended(outcome));
+            }
+        }
         Ok(())
     }
 
-    /// Adds the starts of tasks, unless the loop ends before them.
+    /// Adds the starts of tasks, unless the loop ends before them. Returns `true` if they start.
     fn starts(
         &self,
         ns: &str,
         step: &StoredStep,
         (ran, due): (&[String], &[TaskDue]),
         frames: &mut Frames<'_>,
-    ) {
-        let Some(open) = self.loops.get(ns) else { return };
+    ) -> bool {
+        let Some(open) = self.loops.get(ns) else { return false };
         if !open.bounds.as_ref().is_some_and(|bounds| step.starts(bounds, ran)) {
-            return;
+            return false;
         }
-        for task in due.iter().filter(|task| !open.ended.contains_key(&task.id)) {
+        let ended = |task: &&TaskDue| open.ended.contains_key(&task.id) && !task.finished;
+        for task in due.iter().filter(|task| !ended(task)) {
             frames.incident(ns, step, &Incident::Started(task.id));
         }
+        true
     }
 
     async fn ended(
         &mut self,
-        (ns, _, ended): (&str, CheckpointId, &[TaskEnd]),
+        (ns, ended): (&str, &[TaskEnd]),
         frames: &mut Frames<'_>,
     ) -> Result<(), RuntimeError> {
         let Some(step) = self.open_step(ns, frames).await? else { return Ok(()) };
         let Some(open) = self.loops.get(ns) else { return Ok(()) };
         for end in ended.iter().filter(|end| !open.has(end)) {
-            frames.incident(ns, &step, &Incident::Ended(end.id, end.status));
+            let outcome = self.source.outcome(&step, end).await?;
+            frames.incident(ns, &step, &Incident::Ended(outcome));
         }
         Ok(())
     }
@@ -318,9 +349,10 @@ impl OpenLoop {
         Self { first: at, open: at, bounds: None, ended: BTreeMap::new() }
     }
 
-    /// Returns `true` if the end of a task was reported.
+    /// Returns `true` if the end of a task was reported, in this run or before it.
     fn has(&self, end: &TaskEnd) -> bool {
-        self.ended.get(&end.id) == Some(&end.status)
+        let known = self.ended.get(&end.id);
+        known.is_some_and(|status| *status == end.status || *status == TaskStatus::Cached)
     }
 }
 
@@ -333,6 +365,29 @@ impl Source {
         let at =
             StateQuery { checkpoint: Some(checkpoint), ..StateQuery::thread(self.thread.as_str()) };
         StoredStep::load(&self.graph, &self.host, &at.within(ns), origin).await
+    }
+
+    /// The outcome of a task when it ended. Its record may be that of a later run, which got
+    /// answers or failed again.
+    async fn outcome(&self, step: &StoredStep, end: &TaskEnd) -> Result<TaskOutcome, RuntimeError> {
+        let (id, status) = (end.id, end.status);
+        let recorded = step.questions(id);
+        let mut questions = Vec::new();
+        let mut rows = None;
+        for question in &end.questions {
+            if let Some(known) = recorded.iter().find(|known| known.id == *question) {
+                questions.push(known.clone());
+                continue;
+            }
+            let rows = match &rows {
+                Some(rows) => rows,
+                None => rows.insert(self.store.interrupts(&self.who, &self.thread).await?),
+            };
+            let asked = rows.iter().find(|row| row.interrupt.id == *question);
+            questions.extend(asked.map(|row| row.interrupt.clone()));
+        }
+        let fault = end.fault.as_deref().cloned();
+        Ok(TaskOutcome { id, status, fault, questions })
     }
 }
 

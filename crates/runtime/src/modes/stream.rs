@@ -5,11 +5,16 @@ use super::projection::{Projection, Source};
 use crate::runtime::Runtime;
 use futures_util::StreamExt;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_graph::run_loop::Modes;
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_types::event::{Position, RunEvent};
 use weftwork_types::run::{RunOptions, RunRef};
 use weftwork_types::{BoxStream, Principal};
+
+/// Number of the event that a follower misses with an injected bug.
+const MISSED: u64 = 3;
 
 /// Selection of the frames of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,7 +55,8 @@ pub(crate) fn frames(
 ) -> BoxStream<'static, Result<Frame, RuntimeError>> {
     let Followed { graph, who, run, options: of_run, events } = followed;
     let host = runtime.looking(&who);
-    let source = Source { graph, host, thread: run.thread, options: of_run };
+    let (store, thread) = (Arc::clone(runtime.store()), run.thread);
+    let source = Source { graph, host, store, who, thread, options: of_run };
     let projection = Projection::new(source, options.modes, options.after);
     let reader = Reader { events, projection, next: VecDeque::new(), options };
     let frames = futures_util::stream::unfold(Some(reader), async |reader| {
@@ -79,6 +85,10 @@ impl Reader {
                 }
             }
             let event = self.events.next().await?;
+            let reconnects = self.options.after != FramePosition::START;
+            if fault_injection::has(Bug::MissesEvent) && reconnects && event.seq == Some(MISSED) {
+                continue;
+            }
             match self.projection.frames(&event).await {
                 Ok(frames) => self.next.extend(frames),
                 Err(error) => return Some(Err(error)),

@@ -7,10 +7,13 @@ use weftwork_types::event::TaskStatus;
 pub(super) fn event(step: &StoredStep, incident: &Incident) -> Option<StreamEvent> {
     match incident {
         Incident::Started(task) => step.started(*task).map(StreamEvent::TaskStarted),
-        Incident::Ended(_, TaskStatus::Cached | TaskStatus::Stopped) => None,
-        Incident::Ended(task, TaskStatus::Failed) if step.was_cut_off(*task) => None,
-        Incident::Ended(task, status) => {
-            step.ended(*task, status.is_ok()).map(StreamEvent::TaskEnded)
+        Incident::Ended(end) => {
+            let unseen = matches!(end.status, TaskStatus::Cached | TaskStatus::Stopped);
+            if unseen || end.fault.as_ref().is_some_and(StoredStep::was_cut_off) {
+                return None;
+            }
+            let rest = (end.fault.as_ref(), end.questions.as_slice());
+            step.ended(end.id, end.status.is_ok(), rest).map(StreamEvent::TaskEnded)
         }
         _ => None,
     }

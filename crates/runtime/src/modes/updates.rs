@@ -6,11 +6,12 @@ use weftwork_types::event::TaskStatus;
 
 pub(super) fn event(step: &StoredStep, incident: &Incident) -> Option<StreamEvent> {
     match incident {
-        Incident::Ended(task, TaskStatus::Ok) => step.updates(*task, false),
-        Incident::Ended(task, TaskStatus::Cached) => step.updates(*task, true),
-        Incident::Ended(task, TaskStatus::Asks) => {
-            Some(StreamEvent::Interrupts(step.questions(*task).to_vec()))
-        }
+        Incident::Ended(end) => match end.status {
+            TaskStatus::Ok => step.updates(end.id, false),
+            TaskStatus::Cached => step.updates(end.id, true),
+            _ if end.questions.is_empty() => None,
+            _ => Some(StreamEvent::Interrupts(end.questions.clone())),
+        },
         Incident::StoppedAtNode => Some(StreamEvent::Interrupts(Vec::new())),
         _ => None,
     }

@@ -2,7 +2,6 @@
 
 use super::incident::Incident;
 use weftwork_graph::run_loop::{StoredStep, StreamEvent};
-use weftwork_types::event::TaskStatus;
 
 pub(super) fn event(step: &StoredStep, incident: &Incident) -> Option<StreamEvent> {
     match incident {
@@ -12,8 +11,8 @@ pub(super) fn event(step: &StoredStep, incident: &Incident) -> Option<StreamEven
         Incident::Applied(values) => {
             Some(StreamEvent::Values { values: values.clone()?, interrupts: None })
         }
-        Incident::Ended(task, TaskStatus::Asks) => {
-            let interrupts = Some(step.questions(*task).to_vec());
+        Incident::Ended(end) if !end.questions.is_empty() => {
+            let interrupts = Some(end.questions.clone());
             Some(StreamEvent::Values { values: step.values(), interrupts })
         }
         _ => None,

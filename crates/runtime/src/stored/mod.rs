@@ -27,7 +27,7 @@ use weftwork_store::{
     StoreError,
 };
 use weftwork_types::canonical::Hash;
-use weftwork_types::event::{AiEvent, CheckpointSource, CheckpointStored, TaskEnd};
+use weftwork_types::event::{AiEvent, CheckpointSource, CheckpointStored, TaskDue, TaskEnd};
 use weftwork_types::message::Message;
 use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
 
@@ -100,7 +100,7 @@ impl StoreCheckpointer {
         put: CheckpointWrite,
         bundle: &mut Bundle,
     ) -> Result<(), EngineError> {
-        let CheckpointWrite { checkpoint, of, tasks, ended } = put;
+        let CheckpointWrite { checkpoint, of, tasks, ended, due } = put;
         let (id, plan) = (checkpoint.id, checkpoint.machine.plan());
         let rest = row::write_metadata(&checkpoint.metadata, checkpoint.parent);
         let since = bundle.hint.mark.take();
@@ -113,7 +113,7 @@ impl StoreCheckpointer {
             }
         }
         if self.claimed.is_some() {
-            bundle.told.events.push(stored(&at.ns, &checkpoint, ended));
+            bundle.told.events.push(stored(&at.ns, &checkpoint, (ended, due)));
         }
         let encoded = encode(&checkpoint.machine, id, since.as_deref(), &rest)?;
         let mut body = encoded.bytes;
@@ -228,7 +228,11 @@ fn new_messages(machine: &Machine, since: Option<&DeltaBase>, ended: &[TaskEnd])
 }
 
 /// The event for a checkpoint that is stored. The tasks of the superstep that it closes have ended.
-fn stored(ns: &str, checkpoint: &Checkpoint, ended: Vec<TaskEnd>) -> AiEvent {
+fn stored(
+    ns: &str,
+    checkpoint: &Checkpoint,
+    (ended, due): (Vec<TaskEnd>, Option<Vec<TaskDue>>),
+) -> AiEvent {
     let Checkpoint { id, parent, metadata, machine } = checkpoint;
     let source = match metadata.source {
         Source::Nothing => CheckpointSource::Empty,
@@ -238,7 +242,7 @@ fn stored(ns: &str, checkpoint: &Checkpoint, ended: Vec<TaskEnd>) -> AiEvent {
         Source::Fork => CheckpointSource::Fork,
     };
     let (id, parent, step) = (*id, *parent, metadata.step);
-    let due = tasks_due(machine, ns, (id, step));
+    let due = due.unwrap_or_else(|| tasks_due(machine, ns, (id, step)));
     let ns = ns.to_owned();
     AiEvent::Checkpoint(Box::new(CheckpointStored { ns, id, parent, source, step, ended, due }))
 }
@@ -439,6 +443,7 @@ impl StoreCheckpointer {
                     of: None,
                     tasks: TaskRecords::new(),
                     ended: Vec::new(),
+                    due: None,
                 },
                 &mut rows,
             )?;

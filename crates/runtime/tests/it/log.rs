@@ -106,7 +106,7 @@ impl References {
                     assert!(self.checkpoints.insert((stored.ns.clone(), stored.id)), "{stored:?}");
                     (stored.ended.as_slice(), stored.due.as_slice())
                 }
-                AiEvent::TasksStarted { ns, checkpoint, tasks } => {
+                AiEvent::TasksStarted { ns, checkpoint, tasks, .. } => {
                     assert!(self.checkpoints.contains(&(ns.clone(), *checkpoint)), "{told:?}");
                     (&[][..], tasks.as_slice())
                 }

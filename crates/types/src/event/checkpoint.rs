@@ -1,6 +1,7 @@
 //! Checkpoints and tasks as the log of a run reports them: by reference, without values.
 
-use crate::{CheckpointId, TaskId};
+use crate::code::Fault;
+use crate::{CheckpointId, InterruptId, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// A checkpoint that a run stored, of one of its graphs.
@@ -65,6 +66,29 @@ pub struct TaskDue {
     /// Names of its triggers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<String>,
+    /// `true` if the task had finished before the run, and does not run again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub finished: bool,
+}
+
+/// Numbers of the writes and targets from outside the graph, of commands, that are stored with a
+/// checkpoint when a run continues from it. Later commands add others after them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct OutsideWrites {
+    /// Number of writes to channels.
+    #[serde(default)]
+    pub writes: usize,
+    /// Number of targets.
+    #[serde(default)]
+    pub targets: usize,
+}
+
+impl OutsideWrites {
+    /// Returns `true` if there are none.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A task that ended.
@@ -80,6 +104,21 @@ pub struct TaskEnd {
     /// Task whose code called this one, for tasks of flows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<TaskId>,
+    /// Failure of a task that failed. Its record has that of its last attempt only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<Box<Fault>>,
+    /// Open questions of a task that did not finish, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<InterruptId>,
+}
+
+impl TaskEnd {
+    /// Creates the end of a task of a node, without a failure or questions.
+    #[must_use]
+    pub fn new(id: TaskId, node: impl Into<String>, status: TaskStatus) -> Self {
+        let (node, questions) = (node.into(), Vec::new());
+        Self { id, node, status, caller: None, fault: None, questions }
+    }
 }
 
 /// Outcome of a task.

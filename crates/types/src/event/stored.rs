@@ -166,6 +166,7 @@ impl Derived<'_> {
     fn due(self, index: usize, due: &TaskDue) -> Task<&str, &TaskDue> {
         let (node, triggers) = (due.node.as_str(), due.triggers.as_slice());
         match triggers {
+            _ if due.finished => Task::Whole(due),
             [edge] if edge.strip_prefix(EDGE) == Some(node) && due.id == self.pulled(node) => {
                 Task::Pulled(node)
             }
@@ -180,18 +181,18 @@ impl Derived<'_> {
             Task::Pushed([node]) => (self.pushed(&node, index), node),
             Task::Whole(end) => return end,
         };
-        TaskEnd { id, node, status: super::TaskStatus::Ok, caller: None }
+        TaskEnd::new(id, node, super::TaskStatus::Ok)
     }
 
     fn read_due(self, index: usize, due: Task<String, TaskDue>) -> TaskDue {
         match due {
             Task::Pulled(node) => {
                 let triggers = vec![format!("{EDGE}{node}")];
-                TaskDue { id: self.pulled(&node), node, triggers }
+                TaskDue { id: self.pulled(&node), node, triggers, finished: false }
             }
             Task::Pushed([node]) => {
                 let triggers = vec![PUSH.to_owned()];
-                TaskDue { id: self.pushed(&node, index), node, triggers }
+                TaskDue { id: self.pushed(&node, index), node, triggers, finished: false }
             }
             Task::Whole(due) => due,
         }
@@ -262,11 +263,11 @@ mod tests {
     }
 
     fn due(id: TaskId, node: &str, trigger: &str) -> TaskDue {
-        TaskDue { id, node: node.to_owned(), triggers: vec![trigger.to_owned()] }
+        TaskDue { id, node: node.to_owned(), triggers: vec![trigger.to_owned()], finished: false }
     }
 
     fn end(id: TaskId, node: &str, status: TaskStatus) -> TaskEnd {
-        TaskEnd { id, node: node.to_owned(), status, caller: None }
+        TaskEnd::new(id, node, status)
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Ground {
                 self.home.store.retire(dead).await?;
             }
             let items = Arc::clone(&self.items) as _;
-            Hosted::open(self.graph.clone(), &home, items, (true, false)).await
+            Hosted::open(self.graph.clone(), &home, items, (true, crate::Mode::Straight)).await
         });
         let hosted = hosted.map_err(|error| failed(&error))?;
         let worker = hosted.runtime().worker().clone();

@@ -120,7 +120,7 @@ impl Graph {
     fn copied(&self) -> Self {
         let entries = self.0.iter().map(|entry| {
             let StoredCheckpoint { checkpoint, tasks, outside, .. } = entry.saved();
-            let put = CheckpointWrite { checkpoint, of: None, tasks, ended: Vec::new() };
+            let put = CheckpointWrite { checkpoint, of: None, tasks, ended: Vec::new(), due: None };
             Entry { put: Box::new(put), outside: Some(Box::new(outside)) }
         });
         Self(entries.collect())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weftwork_engine::codec::DeltaBase;
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, Plan, TaskOutput};
-use weftwork_types::event::TaskEnd;
+use weftwork_types::event::{TaskDue, TaskEnd};
 use weftwork_types::{BoxFuture, CheckpointId, StoreError};
 
 /// Address of a graph's checkpoints: a thread, and the namespace of one of its graphs.
@@ -237,6 +237,9 @@ pub struct CheckpointWrite {
     pub tasks: TaskRecords,
     /// Tasks of the superstep that it closes, in runs that have a log.
     pub ended: Vec<TaskEnd>,
+    /// Tasks that start from it, in runs that have a log, if they do not start in the order of the
+    /// stored state: those of a branch.
+    pub due: Option<Vec<TaskDue>>,
 }
 
 impl From<CheckpointerError> for RuntimeError {

@@ -10,7 +10,7 @@ use crate::run_loop::context::LoopContext;
 use crate::run_loop::event::{Modes, Source};
 use crate::run_loop::options::{Going, LoopOutcome};
 use crate::run_loop::sync::lock;
-use crate::run_loop::task::OpenTask;
+use crate::run_loop::task::{OpenTask, tasks_due};
 use std::sync::Arc;
 use weftwork_engine::Unknown;
 use weftwork_engine::fault_injection::{self, Bug};
@@ -70,8 +70,13 @@ impl RunLoop {
             of,
             tasks,
             ended: Vec::new(),
+            due: None,
         });
         if metadata.source == Source::Fork {
+            if self.scope.shared.host.environment().has_log() {
+                let at = (put.checkpoint.id, metadata.step);
+                put.due = Some(tasks_due(&self.machine, &self.scope.place.ns, at));
+            }
             put.checkpoint.machine.forget_updated();
         }
         Some(put)
@@ -307,6 +312,7 @@ impl RunLoop {
                     of: None,
                     tasks: TaskRecords::new(),
                     ended: Vec::new(),
+                    due: None,
                 };
                 self.writer.write(&self.scope, CheckpointWrites::from_buf([Box::new(put)])).await?;
                 self.writer.set_newest(id);

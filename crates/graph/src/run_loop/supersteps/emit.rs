@@ -7,7 +7,7 @@ use crate::run_loop::sync::lock;
 use crate::run_loop::task::OpenTask;
 use serde_json::Value as Json;
 use weftwork_engine::NodeIdx;
-use weftwork_types::event::AiEvent;
+use weftwork_types::event::{AiEvent, OutsideWrites};
 
 impl RunLoop {
     /// Emits the start of the tasks that have not finished before.
@@ -23,8 +23,8 @@ impl RunLoop {
         }
     }
 
-    /// Reports to the log the tasks of a superstep that was open before this loop. The checkpoint
-    /// of another superstep has reported its tasks.
+    /// Reports to the log that the loop continues at a checkpoint that was stored before, with the
+    /// tasks of its superstep, if any. The checkpoint of another superstep has reported its tasks.
     pub(crate) fn report_open_tasks(&self) {
         let environment = self.scope.shared.host.environment();
         let resumes = self.open.is_loaded() && !self.position.has_moved();
@@ -33,10 +33,10 @@ impl RunLoop {
         let (ns, graph) = (&self.scope.place.ns, &self.scope.graph);
         let shown = self.open.tasks().iter().filter(|slot| slot.is_shown());
         let tasks: Vec<_> = shown.map(|slot| slot.due(ns, graph)).collect();
-        if !tasks.is_empty() {
-            let ns = ns.to_string();
-            environment.resumes(AiEvent::TasksStarted { ns, checkpoint, tasks });
-        }
+        let ns = ns.to_string();
+        let output = &self.open.outside().output;
+        let outside = OutsideWrites { writes: output.writes.len(), targets: output.goto.len() };
+        environment.resumes(AiEvent::TasksStarted { ns, checkpoint, tasks, outside });
     }
 
     /// Returns the input of a task as JSON.

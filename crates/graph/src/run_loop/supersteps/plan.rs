@@ -34,10 +34,11 @@ impl RunLoop {
             if self.scope.is_nested() {
                 turn().await;
             }
-            if let Some(ended) = self.plan()? {
+            let ended = self.plan()?;
+            self.report_open_tasks();
+            if let Some(ended) = ended {
                 return Ok(ended);
             }
-            self.report_open_tasks();
             self.emit_task_starts();
             self.emit_reused();
             self.use_cache();

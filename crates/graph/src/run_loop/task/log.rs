@@ -19,7 +19,7 @@ pub fn tasks_due(machine: &Machine, ns: &str, (id, step): (CheckpointId, i64)) -
             let (node, path) = (Arc::clone(plan.shared_name(task.node)), task.path);
             let triggers = triggers(plan, task.node, path);
             let id = TaskKey::Node { node: Arc::clone(&node), path }.id(ns, id, step + 1);
-            due.push(TaskDue { id, node: node.to_string(), triggers });
+            due.push(TaskDue { id, node: node.to_string(), triggers, finished: false });
         }
     });
     due
@@ -44,7 +44,10 @@ impl OpenTask {
     /// The task as the log reports that it is due.
     pub(crate) fn due(&self, ns: &str, graph: &CompiledGraph) -> TaskDue {
         let triggers = triggers(graph.plan(), self.task.node, self.task.path);
-        TaskDue { id: self.id(ns, graph), node: self.name(graph).to_string(), triggers }
+        let (id, node) = (self.id(ns, graph), self.name(graph).to_string());
+        // The handler of a failure runs in place of the task.
+        let finished = self.is_reused() || self.record.is_handled();
+        TaskDue { id, node, triggers, finished }
     }
 
     /// The task as the log reports its end; `None` if it has no outcome.
@@ -57,8 +60,14 @@ impl OpenTask {
             () if !record.questions().is_empty() => TaskStatus::Asks,
             () => return None,
         };
-        let (id, node) = (self.id(ns, graph), self.name(graph).to_string());
-        Some(TaskEnd { id, node, status, caller: None })
+        let mut end = TaskEnd::new(self.id(ns, graph), &**self.name(graph), status);
+        if status == TaskStatus::Failed {
+            end.fault = record.fault().cloned().map(Box::new);
+        }
+        if record.output().is_none() {
+            end.questions = record.questions().iter().map(|question| question.id).collect();
+        }
+        Some(end)
     }
 }
 
@@ -68,5 +77,5 @@ pub(crate) fn call_ended(
     status: TaskStatus,
     caller: TaskId,
 ) -> Box<TaskEnd> {
-    Box::new(TaskEnd { id, node: name.to_owned(), status, caller: Some(caller) })
+    Box::new(TaskEnd { caller: Some(caller), ..TaskEnd::new(id, name, status) })
 }

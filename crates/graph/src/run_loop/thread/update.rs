@@ -393,6 +393,7 @@ impl ThreadUpdate<'_> {
             of,
             tasks,
             ended: Vec::new(),
+            due: None,
         })]);
         self.checkpointer.put(self.place, hint, puts).done().await?;
         Ok(Config::of(&self.place.ns, Some(id), before))

@@ -1,0 +1,116 @@
+//! Followers of hosted runs, whose frames must be the same.
+
+use super::hosted::GRAPH;
+use crate::play::Played;
+use crate::python::Raised;
+use crate::setting::Home;
+use futures_util::StreamExt;
+use std::sync::{Arc, Mutex, PoisonError};
+use weftwork_graph::{CompiledGraph, MessagePart, Modes, RuntimeError, StreamEvent};
+use weftwork_runtime::{Frame, FramePosition, Runtime, StreamOptions, Subgraphs};
+use weftwork_store::ItemStore;
+use weftwork_types::Principal;
+use weftwork_types::run::RunRef;
+
+/// Frames of a run, as its followers received them.
+pub(super) struct Followed {
+    pub(super) modes: Modes,
+    /// Frames of the follower that read them as they came.
+    pub(super) live: Vec<Frame>,
+    /// Frames of the follower that reconnected after each of them.
+    pub(super) again: Vec<Frame>,
+}
+
+/// Followers of the runs of a spec.
+pub(super) struct Followers {
+    graph: CompiledGraph,
+    home: Home,
+    items: Arc<dyn ItemStore>,
+    /// The runs so far, with their modes and frames.
+    runs: Mutex<Vec<(RunRef, Modes, Vec<Frame>)>>,
+}
+
+impl Followers {
+    pub(super) fn new(graph: CompiledGraph, home: &Home, items: Arc<dyn ItemStore>) -> Self {
+        Self { graph, home: home.clone(), items, runs: Mutex::default() }
+    }
+
+    /// Compares the frames of a run that ended, and reads those of all runs so far once more, with
+    /// another runtime.
+    pub(super) async fn check(&self, run: &RunRef, followed: Vec<Followed>) -> Played<()> {
+        for Followed { modes, live, again } in followed {
+            let live = lasting(live);
+            same("one who reconnected", &live, &lasting(again))?;
+            let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+            runs.push((run.clone(), modes, live));
+        }
+        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let builder = Runtime::builder(Arc::clone(&self.home.store));
+        let builder = builder.graph(GRAPH, self.graph.clone()).items(Arc::clone(&self.items));
+        let runtime = builder.open().await.map_err(|error| super::raised(&error))?;
+        for (run, modes, live) in runs {
+            let who = (&self.home.who, &run);
+            let later = frames(&runtime, who, modes, FramePosition::START, usize::MAX).await;
+            let later = later.map_err(|error| super::raised(&error))?;
+            same("one who came later", &live, &lasting(later))?;
+        }
+        Ok(())
+    }
+}
+
+/// The frames of a follower that reconnects after each of them.
+pub(super) async fn reconnecting(
+    runtime: &Runtime,
+    (who, run): (&Principal, &RunRef),
+    modes: Modes,
+) -> Vec<Frame> {
+    let (mut all, mut after) = (Vec::new(), FramePosition::START);
+    loop {
+        let next = frames(runtime, (who, run), modes, after, 1).await.unwrap_or_default();
+        let Some(frame) = next.into_iter().next() else { return all };
+        after = frame.position;
+        all.push(frame);
+    }
+}
+
+pub(super) async fn frames(
+    runtime: &Runtime,
+    (who, run): (&Principal, &RunRef),
+    modes: Modes,
+    after: FramePosition,
+    limit: usize,
+) -> Result<Vec<Frame>, RuntimeError> {
+    let options = StreamOptions { modes, subgraphs: Subgraphs::Include, after };
+    let stream = runtime.stream(who, run, options).await?;
+    let frames: Vec<_> = stream.take(limit).collect().await;
+    frames.into_iter().collect()
+}
+
+/// Frames without partial text, which is not repeated once its message is final.
+fn lasting(mut frames: Vec<Frame>) -> Vec<Frame> {
+    frames.retain(|frame| {
+        let partial = frame.item().is_some_and(|item| {
+            let StreamEvent::Message { part, .. } = &item.event else { return false };
+            matches!(part, MessagePart::Chunk { .. } | MessagePart::Reset { .. })
+        });
+        !partial
+    });
+    frames
+}
+
+/// Compares all but the times of frames of unstored text.
+fn same(who: &str, live: &[Frame], other: &[Frame]) -> Played<()> {
+    if live == other {
+        return Ok(());
+    }
+    let differs = live.iter().zip(other).position(|(one, two)| one != two);
+    let at = differs.unwrap_or(live.len().min(other.len()));
+    let text = format!(
+        "{who} got {} frames in place of {}; frame {at} is {:?} in place of {:?}",
+        other.len(),
+        live.len(),
+        other.get(at),
+        live.get(at)
+    );
+    Err(Raised::new("FramesDiffer", text))
+}
