@@ -3,7 +3,7 @@
 use super::ToolRunner;
 use crate::check::Quotes;
 use crate::error::{code, cut};
-use crate::policy::Decision;
+use crate::policy::{Decision, PolicyCall, Requirements};
 use crate::toolbox::{Entry, Kind};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -47,6 +47,8 @@ pub(super) struct Head {
     pub(super) wire_name: String,
     pub(super) args: Value,
     pub(super) context: CallContext,
+    /// Requirements of the policy on earlier calls, checked before the call is made.
+    pub(super) requires: Requirements,
 }
 
 #[derive(Debug)]
@@ -76,17 +78,22 @@ pub struct HumanCall {
 impl ToolRunner {
     /// Checks the tool, its arguments and the policy. Emits no events and writes no records.
     pub fn prepare(&self, call: &ToolCall, context: &CallContext) -> Prepared {
-        let head = Head {
+        let mut head = Head {
             tool_call_id: call.id.clone(),
             wire_name: call.name.clone(),
             args: call.args.clone(),
             context: context.clone(),
+            requires: Requirements::default(),
         };
         let entry = match self.admissible(&head) {
             Ok(entry) => entry,
             Err(refused) => return head.refused(refused),
         };
-        match (self.policy.decide(&entry.spec), &entry.kind) {
+        let asked =
+            PolicyCall { spec: &entry.spec, args: &head.args, principal: &context.principal };
+        let verdict = self.policy.decide(asked);
+        head.requires = verdict.requires;
+        match (verdict.decision, &entry.kind) {
             (Decision::Deny { reason }, _) => head.refused(ToolFailure::new(
                 ToolErrorKind::PolicyDenied,
                 code::POLICY_DENIED,
