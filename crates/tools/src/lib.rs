@@ -41,8 +41,8 @@ pub use policy::{
     After, Condition, Decision, Policy, PolicyCall, Requirements, Rule, ToolPattern, Verdict,
 };
 pub use runner::{
-    Executed, HumanCall, PendingCall, Prepared, RESULT_BYTES_MAX, ReadyCall, ToolRunner,
-    UnknownAnswer, UnknownCall, UnknownQuestion, tool_result,
+    ARTIFACT_TTL, Executed, HumanCall, PendingCall, Prepared, RESULT_BYTES_MAX, ReadyCall,
+    ToolRunner, UnknownAnswer, UnknownCall, UnknownQuestion, tool_result,
 };
 pub use schema::{WHOLE, args_schema, output_schema};
 pub use tool::{DEFAULT_TIMEOUT, Reconcile, Tool};

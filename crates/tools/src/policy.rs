@@ -192,14 +192,7 @@ impl Policy {
     }
 
     fn with(mut self, tool: &str, decision: Decision) -> Result<Self, ToolBoxError> {
-        self.rules.push(Rule {
-            tool: ToolPattern::new(tool)?,
-            effect: None,
-            subject: None,
-            when: None,
-            decision,
-            requires: Requirements::default(),
-        });
+        self.rules.push(Rule::new(ToolPattern::new(tool)?, decision));
         Ok(self)
     }
 
@@ -235,14 +228,24 @@ impl Policy {
         .into()
     }
 
-    /// Returns `true` if a rule refers to earlier calls of this tool, so that they are recorded.
-    #[must_use]
-    pub fn looks_back_at(&self, tool: &str) -> bool {
-        self.rules.iter().any(|rule| rule.requires.after.iter().any(|after| after.tool == tool))
+    /// Returns the arguments of this tool that rules compare with those of later calls; `None` if
+    /// no rule refers to earlier calls of the tool.
+    pub(crate) fn compared_args(&self, tool: &str) -> Option<Vec<&str>> {
+        let rules = self.rules.iter().flat_map(|rule| &rule.requires.after);
+        let mut found = rules.filter(|after| after.tool == tool).peekable();
+        found.peek()?;
+        Some(found.flat_map(|after| &after.same).map(String::as_str).collect())
     }
 }
 
 impl Rule {
+    /// Creates a rule for all calls of these tools.
+    #[must_use]
+    pub fn new(tool: ToolPattern, decision: Decision) -> Self {
+        let requires = Requirements::default();
+        Self { tool, effect: None, subject: None, when: None, decision, requires }
+    }
+
     /// Returns `true` if the rule applies to the call, apart from its condition.
     fn names(&self, call: &PolicyCall<'_>) -> bool {
         self.tool.fits(&call.spec.name)

@@ -24,6 +24,11 @@ fn redact(value: &Value, shown: &[String]) -> Value {
     }
 }
 
+/// Returns the members of a result that may be shown.
+pub(crate) fn shown(value: &Value, shown: &[String]) -> Value {
+    redact(value, shown)
+}
+
 /// Returns the outcome of a call that succeeded, with its shown form unless that is the whole value.
 pub(crate) fn outcome(value: Value, shown: &[String]) -> ToolOutcome {
     let redacted = redact(&value, shown);

@@ -45,11 +45,8 @@ fn tools(orders: OrderDatabase) -> ToolBox {
 
 /// Refunds need approval; the other tools only read.
 fn policy() -> Policy {
-    let rule = Rule {
-        tool: ToolPattern::One("refund_order".to_owned()),
-        effect: None,
-        decision: Decision::AskHuman { reason: "it moves money".to_owned() },
-    };
+    let decision = Decision::AskHuman { reason: "it moves money".to_owned() };
+    let rule = Rule::new(ToolPattern::One("refund_order".to_owned()), decision);
     Policy { rules: vec![rule] }
 }
 

@@ -4,6 +4,7 @@ use super::calls::Calls;
 use super::claimed::ClaimedRun;
 use super::journal::RunJournal;
 use super::lineage::Lineage;
+use super::past::PastCalls;
 use super::run_scope::RunScope;
 use super::writer::Writer;
 use crate::stored::StoreCheckpointer;
@@ -38,6 +39,7 @@ pub(super) fn local(
         log: Arc::clone(&writer.calls),
         lost,
         lineage: lineage(run, graph),
+        past: PastCalls::default(),
     };
     let calls = Calls::new(run, writer, scope, (journal, answers));
     let local = context.local.clone().with_checkpointer(saver).in_environment(Arc::new(calls));

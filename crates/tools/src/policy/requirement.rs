@@ -2,6 +2,9 @@
 
 use super::ToolPattern;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use weftwork_types::canonical::Hash;
+use weftwork_types::port::PastCall;
 
 /// Requirements that a call must fulfil after its rule has allowed it. They refer to the recorded
 /// calls of the run, which survive the death of a process.
@@ -20,6 +23,35 @@ impl Requirements {
     #[must_use]
     pub fn look_back(&self) -> bool {
         !self.after.is_empty() || self.calls_per_run.is_some()
+    }
+
+    /// Checks the requirements of a call, given the earlier calls of the run. An error is the reason
+    /// of a refusal.
+    pub(crate) fn fulfilled(
+        &self,
+        tool: &str,
+        args: &BTreeMap<String, Hash>,
+        past: &[PastCall],
+    ) -> Result<(), String> {
+        let made = past.iter().filter(|call| call.tool == tool).count();
+        if let Some(max) = self.calls_per_run.filter(|max| made >= *max as usize) {
+            return Err(format!("a run may call it {max} times, and has done so"));
+        }
+        for After { tool, same } in &self.after {
+            let fits = |call: &&PastCall| {
+                let equal =
+                    |name| args.get(name).is_some_and(|hash| call.args.get(name) == Some(hash));
+                call.succeeded && call.tool == *tool && same.iter().all(equal)
+            };
+            if past.iter().find(fits).is_none() {
+                let with = match same.as_slice() {
+                    [] => String::new(),
+                    same => format!(" with the same `{}`", same.join("`, `")),
+                };
+                return Err(format!("`{tool}` must have succeeded before{with} in this run"));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn is_empty(&self) -> bool {

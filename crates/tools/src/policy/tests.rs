@@ -185,7 +185,9 @@ fn rules_are_for_subjects_and_have_requirements() {
     assert_eq!(json!(policy), text);
     let found = verdict(&policy, &spec("pay", Effect::StateChange), &json!({}));
     assert_eq!((found.decision, found.requires.calls_per_run), (Decision::Allow, Some(2)));
-    assert!(policy.looks_back_at("files/read") && !policy.looks_back_at("pay"));
+    assert_eq!(policy.compared_args("files/read"), Some(vec!["path"]));
+    assert_eq!(policy.compared_args("look"), Some(Vec::new()));
+    assert_eq!(policy.compared_args("pay"), None);
     for (other, says) in [
         (json!({"version": 2}), "`version`: expected 1, found 2"),
         (

@@ -114,7 +114,7 @@ impl ToolRunner {
                 let made = made.saturating_add(1);
                 return self.make(*call, Begun { key, made }, reservation).await;
             }
-            UnknownAnswer::Happened { value } => self.check_result(&call.entry, value),
+            UnknownAnswer::Happened { value } => self.check_result(&call, key, value),
             UnknownAnswer::GiveUp => ToolOutcome::Failed(ToolFailure::new(
                 ToolErrorKind::Execution,
                 code::OUTCOME_UNKNOWN,
@@ -141,7 +141,7 @@ impl ToolRunner {
         };
         match looked {
             Looked::Found(value) => {
-                let outcome = self.check_result(&call.entry, value);
+                let outcome = self.check_result(&call, key, value);
                 let announced = call.announce();
                 self.settled(call, key, announced, outcome).await
             }

@@ -3,5 +3,6 @@
 
 mod app;
 mod derives;
+mod policies;
 mod redaction;
 mod upkeep;
