@@ -152,16 +152,37 @@ text_id! {
     WorkerId, "worker id";
 }
 
+/// Number of hexadecimal digits of 128 bits.
+const HEX_DIGITS: usize = 32;
+
+/// Returns 128 bits as hexadecimal digits. Formatting them takes many times as long, and the log
+/// names an id for each task.
+fn hex(bits: u128, digits: &mut [u8; HEX_DIGITS]) -> &str {
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bits.to_be_bytes()) {
+        for (digit, value) in pair.iter_mut().zip([byte >> 4, byte & 15]) {
+            *digit = if value < 10 { b'0' + value } else { b'a' + value - 10 };
+        }
+    }
+    // The digits are ASCII.
+    std::str::from_utf8(digits).unwrap_or_default()
+}
+
 macro_rules! bits_id {
     ($($(#[$doc:meta])* $name:ident, $kind:literal;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+        #[serde(try_from = "String")]
         pub struct $name(pub u128);
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(hex(self.0, &mut [0; HEX_DIGITS]))
+            }
+        }
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(f, "{:032x}", self.0)
+                f.write_str(hex(self.0, &mut [0; HEX_DIGITS]))
             }
         }
 

@@ -9,6 +9,7 @@ mod openers;
 mod outside;
 mod ratchet;
 mod retired;
+mod rows;
 mod sizes;
 mod sources;
 mod texts;
@@ -108,6 +109,7 @@ const RULES: &[Rule] = &[
     Rule { name: "outside", check: outside::check },
     Rule { name: "readable", check: sources::readable },
     Rule { name: "retired", check: retired::check },
+    Rule { name: "rows", check: rows::check },
     Rule { name: "sizes", check: sizes::check },
     Rule { name: "test-names", check: sources::test_names },
     Rule { name: "todos", check: sources::todos },

@@ -39,9 +39,9 @@ struct ShortId(u128);
 /// position among the tasks that were sent, otherwise all members.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Task<T> {
-    Pulled(String),
-    Pushed([String; 1]),
+enum Task<S, T> {
+    Pulled(S),
+    Pushed([S; 1]),
     Whole(T),
 }
 
@@ -58,10 +58,13 @@ impl Serialize for StoredForm<'_> {
         row.serialize_element(step)?;
         if used > 0 {
             let of = Derived { ns, checkpoint: *parent, step: *step };
-            let ended = ended.iter().enumerate();
-            row.serialize_element(
-                &ended.map(|(index, end)| of.end(index, end)).collect::<Vec<_>>(),
-            )?;
+            let mut pushed = false;
+            let ended = ended.iter().enumerate().map(|(index, end)| {
+                let task = of.end(index, end, pushed);
+                pushed = matches!(task, Task::Pushed(_));
+                task
+            });
+            row.serialize_element(&ended.collect::<Vec<_>>())?;
         }
         if used > 1 {
             let of = Derived { ns, checkpoint: Some(*id), step: step + 1 };
@@ -103,8 +106,8 @@ impl<'de> Visitor<'de> for Form {
         let parent: Option<Parent> = row.next_element()?.ok_or_else(short)?;
         let parent = parent.map(|parent| parent.id(id));
         let step: i64 = row.next_element()?.ok_or_else(short)?;
-        let ended: Vec<Task<TaskEnd>> = row.next_element()?.unwrap_or_default();
-        let due: Vec<Task<TaskDue>> = row.next_element()?.unwrap_or_default();
+        let ended: Vec<Task<String, TaskEnd>> = row.next_element()?.unwrap_or_default();
+        let due: Vec<Task<String, TaskDue>> = row.next_element()?.unwrap_or_default();
         let ns: String = row.next_element()?.unwrap_or_default();
         let of = Derived { ns: &ns, checkpoint: parent, step };
         let ended = ended.into_iter().enumerate().map(|(index, end)| of.read_end(index, end));
@@ -143,32 +146,35 @@ impl Derived<'_> {
         self.id(node, format_args!("push:{index}"))
     }
 
-    fn end(self, index: usize, end: &TaskEnd) -> Task<&TaskEnd> {
-        let node = &end.node;
+    /// Returns the form of a task that ended. Tasks that were sent follow each other: after one of
+    /// them, its form is tried first.
+    fn end(self, index: usize, end: &TaskEnd, pushed_first: bool) -> Task<&str, &TaskEnd> {
+        let node = end.node.as_str();
         if end.caller.is_some() || !end.status.is_ok() {
             return Task::Whole(end);
         }
-        if end.id == self.pulled(node) {
-            return Task::Pulled(node.clone());
+        let (pulled, pushed) =
+            (|| end.id == self.pulled(node), || end.id == self.pushed(node, index));
+        match pushed_first {
+            true if pushed() => Task::Pushed([node]),
+            _ if pulled() => Task::Pulled(node),
+            false if pushed() => Task::Pushed([node]),
+            _ => Task::Whole(end),
         }
-        let pushed = end.id == self.pushed(node, index);
-        if pushed { Task::Pushed([node.clone()]) } else { Task::Whole(end) }
     }
 
-    fn due(self, index: usize, due: &TaskDue) -> Task<&TaskDue> {
-        let (node, triggers) = (&due.node, due.triggers.as_slice());
+    fn due(self, index: usize, due: &TaskDue) -> Task<&str, &TaskDue> {
+        let (node, triggers) = (due.node.as_str(), due.triggers.as_slice());
         match triggers {
             [edge] if edge.strip_prefix(EDGE) == Some(node) && due.id == self.pulled(node) => {
-                Task::Pulled(node.clone())
+                Task::Pulled(node)
             }
-            [push] if push == PUSH && due.id == self.pushed(node, index) => {
-                Task::Pushed([node.clone()])
-            }
+            [push] if push == PUSH && due.id == self.pushed(node, index) => Task::Pushed([node]),
             _ => Task::Whole(due),
         }
     }
 
-    fn read_end(self, index: usize, end: Task<TaskEnd>) -> TaskEnd {
+    fn read_end(self, index: usize, end: Task<String, TaskEnd>) -> TaskEnd {
         let (id, node) = match end {
             Task::Pulled(node) => (self.pulled(&node), node),
             Task::Pushed([node]) => (self.pushed(&node, index), node),
@@ -177,7 +183,7 @@ impl Derived<'_> {
         TaskEnd { id, node, status: super::TaskStatus::Ok, caller: None }
     }
 
-    fn read_due(self, index: usize, due: Task<TaskDue>) -> TaskDue {
+    fn read_due(self, index: usize, due: Task<String, TaskDue>) -> TaskDue {
         match due {
             Task::Pulled(node) => {
                 let triggers = vec![format!("{EDGE}{node}")];
