@@ -90,17 +90,17 @@ impl CallBook for RunBook {
         call: Admission<'a>,
     ) -> BoxFuture<'a, Result<Admitted, Fault>> {
         Box::pin(async move {
-            let admitted = self.journal.admit(key, call).await;
+            let admitted = self.journal.past.admit(key, call).await;
             admitted.map_err(|error| error.fault())
         })
     }
 
     fn succeeded(&self, key: CallKey) {
-        self.journal.succeeded(key);
+        self.journal.past.succeeded(key);
     }
 
     fn store_artifact(&self, artifact: NewArtifact) -> Option<String> {
-        self.journal.store_artifact(artifact)
+        self.journal.past.store_artifact(artifact)
     }
 }
 

@@ -31,6 +31,12 @@ pub(super) fn local(
         Arc::clone(writer) as _,
         Arc::clone(&context.recent),
     );
+    let past = PastCalls::new(
+        Arc::clone(&context.store),
+        Arc::clone(&context.clock),
+        (run.who.clone(), run.claim.at.clone()),
+        Arc::clone(&writer.calls),
+    );
     let journal = RunJournal {
         store: Arc::clone(&context.store),
         clock: Arc::clone(&context.clock),
@@ -39,7 +45,7 @@ pub(super) fn local(
         log: Arc::clone(&writer.calls),
         lost,
         lineage: lineage(run, graph),
-        past: PastCalls::default(),
+        past,
     };
     let calls = Calls::new(run, writer, scope, (journal, answers));
     let local = context.local.clone().with_checkpointer(saver).in_environment(Arc::new(calls));

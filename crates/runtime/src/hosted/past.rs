@@ -4,21 +4,28 @@
 //! alone, because it has the claim. A run that answers questions continues the records of the run
 //! that asked them.
 
-use super::journal::RunJournal;
+use super::log::CallLog;
 use crate::patience::Patience;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use weftwork_store::StoreError;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_store::artifact::{Artifact, artifact_id};
 use weftwork_store::effect::{Content, Effect, EffectQuery, PAST_CALLS, Sequence};
-use weftwork_types::canonical;
-use weftwork_types::port::{Admission, Admitted, CallKey, NewArtifact, PastCall};
+use weftwork_store::{Store, StoreError};
+use weftwork_types::port::{Admission, Admitted, CallKey, Clock, NewArtifact, PastCall};
 use weftwork_types::run::RunRef;
+use weftwork_types::{Principal, canonical};
 
 const FORMAT: u32 = 1;
 
 /// Calls that a run has begun.
-#[derive(Debug, Default)]
-pub(crate) struct PastCalls(Mutex<Option<Known>>);
+#[derive(Debug)]
+pub(crate) struct PastCalls {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    who: Principal,
+    at: RunRef,
+    log: Arc<CallLog>,
+    known: Mutex<Option<Known>>,
+}
 
 #[derive(Debug)]
 struct Known {
@@ -27,23 +34,30 @@ struct Known {
 }
 
 impl PastCalls {
-    fn lock(&self) -> MutexGuard<'_, Option<Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        (who, at): (Principal, RunRef),
+        log: Arc<CallLog>,
+    ) -> Self {
+        Self { store, clock, who, at, log, known: Mutex::default() }
     }
-}
 
-impl RunJournal {
+    fn lock(&self) -> MutexGuard<'_, Option<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) async fn admit(
         &self,
         key: CallKey,
         call: Admission<'_>,
     ) -> Result<Admitted, StoreError> {
-        if self.past.lock().is_none() {
+        if self.lock().is_none() {
             let known = self.read_past().await?;
             // Another task may have read them meanwhile, and added to them.
-            self.past.lock().get_or_insert(known);
+            self.lock().get_or_insert(known);
         }
-        let mut past = self.past.lock();
+        let mut past = self.lock();
         let Some(known) = past.as_mut() else { return Ok(Admitted::NoRecords) };
         if known.calls.iter().any(|past| past.key == key) {
             return Ok(Admitted::Yes { key });
@@ -60,7 +74,7 @@ impl RunJournal {
     }
 
     pub(super) fn succeeded(&self, key: CallKey) {
-        let mut past = self.past.lock();
+        let mut past = self.lock();
         let Some(known) = past.as_mut() else { return };
         let begun = known.calls.iter_mut().find(|past| past.key == key && !past.succeeded);
         let Some(call) = begun else { return };
@@ -71,7 +85,7 @@ impl RunJournal {
     }
 
     pub(super) fn store_artifact(&self, new: NewArtifact) -> Option<String> {
-        let (at, now) = (&self.claim.at, self.clock.now());
+        let (at, now) = (&self.at, self.clock.now());
         let id = artifact_id(at, new.key.0);
         let artifact = Artifact {
             id: id.clone(),
@@ -95,7 +109,7 @@ impl RunJournal {
         loop {
             match self.try_read_past().await {
                 Err(error) => {
-                    patience.after(error, self.clock.as_ref(), &self.claim.at, None).await?;
+                    patience.after(error, self.clock.as_ref(), &self.at, None).await?;
                 }
                 Ok(known) => return Ok(known),
             }
@@ -103,7 +117,7 @@ impl RunJournal {
     }
 
     async fn try_read_past(&self) -> Result<Known, StoreError> {
-        let mut at = self.claim.at.clone();
+        let mut at = self.at.clone();
         while let Some(run) = self.store.run(&self.who, &at).await?.answers {
             at = RunRef { run, ..at };
         }

@@ -128,7 +128,7 @@ async fn large_results_are_stored(store: Arc<dyn Store>) {
     assert_eq!((found.tool.as_str(), found.bytes), ("dump", 400_030));
     let t = ThreadId::new("t").expect("an id");
     let listed = artifacts(store.as_ref(), &who, &t, now).await.expect("reads");
-    assert_eq!(listed, [found.clone()]);
+    assert_eq!(listed, std::slice::from_ref(&found));
 
     let bob = Principal { subject: "bob".to_owned(), ..who.clone() };
     let elsewhere =
