@@ -112,7 +112,11 @@ impl ToolRunner {
             Ok(result) => {
                 let outcome = match result {
                     Ok(value) => self.check_result(&call, key, value),
-                    Err(error) => ToolOutcome::Failed(error.into_failure()),
+                    Err(error) => {
+                        let mut failure = error.into_failure();
+                        failure.safe_message = call.head.scrub(failure.safe_message);
+                        ToolOutcome::Failed(failure)
+                    }
                 };
                 self.settled(call, key, announced, outcome).await
             }
@@ -245,7 +249,7 @@ impl Head {
     fn announce(&self) -> Announced {
         // The model may have invented a name of any length.
         let name = cut(&self.wire_name, crate::name::WIRE_NAME_CHARS_MAX);
-        Announced::start(&self.context.emit, &self.tool_call_id, &name, &self.args)
+        Announced::start(&self.context.emit, &self.tool_call_id, &name, self.shown_args())
     }
 }
 

@@ -5,4 +5,5 @@ mod app;
 mod derives;
 mod policies;
 mod redaction;
+mod secrets;
 mod upkeep;
