@@ -1,11 +1,13 @@
 //! Command line arguments.
 
+mod artifacts;
 mod parse;
 mod run;
 mod runs;
 mod threads;
 mod worker;
 
+pub(crate) use artifacts::Artifacts;
 pub(crate) use run::{Busy, Chat, Keeping, Run};
 pub(crate) use runs::{RunList, Runs, Watch};
 pub(crate) use threads::{History, List, Prune, Resume, State, Threads, Update};
@@ -49,6 +51,9 @@ pub(crate) enum Command {
     /// List, show, watch and cancel runs, and requeue failed runs
     #[command(subcommand)]
     Runs(Runs),
+    /// List and print results of tools that were too large for a message
+    #[command(subcommand)]
+    Artifacts(Artifacts),
     /// Execute the runs that no other process executes, until it is told to stop
     Worker(Worker),
     /// Verify, compact, back up, export and import stores
