@@ -191,6 +191,13 @@ impl Policy {
         self.with(tool, Decision::Deny { reason: reason.into() })
     }
 
+    /// Appends the rules of another policy, which decide if no rule of this one matches.
+    #[must_use]
+    pub fn then(mut self, other: Self) -> Self {
+        self.rules.extend(other.rules);
+        self
+    }
+
     fn with(mut self, tool: &str, decision: Decision) -> Result<Self, ToolBoxError> {
         self.rules.push(Rule::new(ToolPattern::new(tool)?, decision));
         Ok(self)

@@ -35,6 +35,9 @@ pub struct Cli {
     /// Path to the configuration file
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub(crate) config: Option<PathBuf>,
+    /// File with rules for tools, which precede those of agents
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub(crate) policy: Option<String>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
