@@ -19,7 +19,7 @@ pub(crate) fn for_model<'a>(messages: impl Iterator<Item = &'a Message> + Clone)
         if message.tool_results().next().is_some() {
             continue;
         }
-        out.push(message.clone());
+        out.push(whole_calls(message));
         for call in message.tool_calls() {
             let result = results.get(&call.id).map(|result| whole(result));
             let result = result.unwrap_or_else(|| left_open(call.id.clone(), &call.name));
@@ -32,6 +32,17 @@ pub(crate) fn for_model<'a>(messages: impl Iterator<Item = &'a Message> + Clone)
 /// The message reuses the id of a stored one: providers do not see ids, and hashes exclude them.
 fn result_message(result: ToolResult, of: &MessageId) -> Message {
     Message::tool_result(of.clone(), result)
+}
+
+/// The message with the model's arguments alone.
+fn whole_calls(message: &Message) -> Message {
+    let mut message = message.clone();
+    for part in &mut message.parts {
+        if let Part::ToolCall(call) = part {
+            call.shown = None;
+        }
+    }
+    message
 }
 
 /// The result with the model's value alone.
@@ -98,6 +109,7 @@ mod tests {
                 id: ToolCallId::new(id).expect("valid id"),
                 name: "t".to_owned(),
                 args: json!({}),
+                shown: None,
             })
         };
         Message { id: id(name), role: Role::Assistant, parts: ids.iter().map(part).collect() }

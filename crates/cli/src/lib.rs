@@ -104,7 +104,8 @@ impl Program {
             command::Next::Done(exit) => return Ok(exit),
             command::Next::NeedsSettings(command) => command,
         };
-        let flags = Flags { model: cli.model, store: cli.store, config: cli.config };
+        let flags =
+            Flags { model: cli.model, store: cli.store, config: cli.config, policy: cli.policy };
         let config = Config::with_flags(&flags)?;
         let context = CommandContext::new(config, self.agents.into(), terminal.clone());
         command::run(command, &context).await

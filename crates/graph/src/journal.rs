@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_types::canonical::{Hash, can_be_read_back};
 use weftwork_types::code::Fault;
 use weftwork_types::port::{
-    Attempts, CallKey, CallKind, CallRecord, CallResult, CallState, Intent, Journal, JournalError,
-    Opened,
+    Admission, Admitted, Attempts, CallKey, CallKind, CallRecord, CallResult, CallState, Intent,
+    Journal, JournalError, NewArtifact, Opened,
 };
 use weftwork_types::tool::Effect;
 use weftwork_types::{BoxFuture, CheckpointId, StoreError};
@@ -329,6 +329,24 @@ impl Journal for TaskJournal {
             let concluded = self.conclude(key, result).await;
             concluded.map_err(|source| JournalError { name: name(), source })
         })
+    }
+
+    fn admit<'a>(&'a self, call: Admission<'a>) -> BoxFuture<'a, Result<Admitted, JournalError>> {
+        Box::pin(async move {
+            // A call without an id is counted when it is announced, and not before.
+            let Some(id) = &call.intent.call_id else { return Ok(Admitted::NoRecords) };
+            let key = self.key(call.intent, &Occurrence::Id(id.clone()), &self.place);
+            let admitted = self.book.admit(key, call).await;
+            admitted.map_err(|source| JournalError { name: call.intent.name.clone(), source })
+        })
+    }
+
+    fn succeeded(&self, key: CallKey) {
+        self.book.succeeded(key);
+    }
+
+    fn store_artifact(&self, artifact: NewArtifact) -> Option<String> {
+        self.book.store_artifact(artifact)
     }
 }
 

@@ -5,6 +5,7 @@ use crate::call::ChatResponse;
 use crate::chat::{ChatEvent, ChatModel, ChatRequest, ModelInfo};
 use crate::collect::{Collector, message_id};
 use crate::fingerprint;
+use crate::secrets::Secrets;
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
 use std::sync::Arc;
@@ -97,13 +98,15 @@ impl<'a> Attempt<'a> {
         mut self,
         model: &dyn ChatModel,
         request: &Arc<ChatRequest>,
+        secrets: &Secrets,
     ) -> (UsageFact, Result<ChatResponse, ModelError>) {
-        let outcome = self.listen(model, request).await;
+        let outcome = self.listen(model, request, secrets).await;
         let tokens = self.tokens(outcome.as_ref().err());
         let provider_call_id = self.collector.provider_call_id();
         let said = std::mem::take(&mut self.collector);
         let ids = (self.call.key, self.message.clone());
-        let outcome = outcome.and_then(|()| said.response(model.info(), ids, request, tokens));
+        let mut outcome = outcome.and_then(|()| said.response(model.info(), ids, request, tokens));
+        outcome.iter_mut().for_each(|response| secrets.hide(&mut response.message));
         let error = outcome.as_ref().err();
         if error.is_some() && self.shown {
             self.emit(AiEvent::AttemptReset { node: model.info().id() });
@@ -126,6 +129,7 @@ impl<'a> Attempt<'a> {
         &mut self,
         model: &dyn ChatModel,
         request: &Arc<ChatRequest>,
+        secrets: &Secrets,
     ) -> Result<(), ModelError> {
         let provider = || model.info().provider.clone();
         let mut stream = model.stream(Arc::clone(request));
@@ -136,7 +140,7 @@ impl<'a> Attempt<'a> {
         while !self.collector.is_whole() {
             // The stream is polled first, so that events that arrived by the deadline count.
             match select(stream.next(), &mut late).await {
-                Either::Left((Some(event), _)) => self.take(event?, request),
+                Either::Left((Some(event), _)) => self.take(event?, request, secrets),
                 Either::Left((None, _)) => {
                     return Err(ModelError::Truncated {
                         provider: provider(),
@@ -152,7 +156,7 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    fn take(&mut self, event: ChatEvent, request: &ChatRequest) {
+    fn take(&mut self, event: ChatEvent, request: &ChatRequest, secrets: &Secrets) {
         match &event {
             ChatEvent::TextDelta(delta) => {
                 self.shown = true;
@@ -165,7 +169,8 @@ impl<'a> Attempt<'a> {
             ChatEvent::ToolCallDelta { index, args, .. } if !args.is_empty() => {
                 let (index, delta) = (*index, args.clone());
                 self.collector.push(event);
-                if let Some(call) = self.collector.call(index, (self.call.key, request)) {
+                let call = self.collector.call(index, (self.call.key, request));
+                if let Some(call) = call.filter(|call| !secrets.are_in(&call.tool_name)) {
                     self.shown = true;
                     self.emit(AiEvent::ToolCallDelta { call, delta });
                 }

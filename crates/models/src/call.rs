@@ -3,6 +3,7 @@
 use crate::attempt::{Attempt, CallInfo};
 use crate::chat::{ChatModel, ChatRequest, FinishReason};
 use crate::prompt_hash::prompt_hash;
+use crate::secrets::Secrets;
 use crate::{CallError, ModelError, RetryPolicy, fingerprint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -124,7 +125,8 @@ impl ModelCaller {
             Opened::Settled { result, .. } => reuse(&name, &result.value, ctx).await,
             // A model call with an unknown outcome is repeated: its only effect is its cost.
             Opened::New { key } | Opened::Unknown { key, .. } => {
-                self.make(model, &Arc::new(request), (key, tried), ctx).await
+                let (request, secrets) = Secrets::take(request);
+                self.make(model, (&Arc::new(request), &secrets), (key, tried), ctx).await
             }
         }
     }
@@ -132,7 +134,7 @@ impl ModelCaller {
     async fn make(
         &self,
         model: &dyn ChatModel,
-        request: &Arc<ChatRequest>,
+        (request, secrets): (&Arc<ChatRequest>, &Secrets),
         (key, tried): (CallKey, &mut Tried),
         ctx: &CallContext,
     ) -> Result<ChatResponse, ModelError> {
@@ -147,7 +149,7 @@ impl ModelCaller {
             }
             let reservation = ctx.budget.reserve(&demand).await?;
             let attempt = Attempt::begin(model.info(), (&call, number), reservation, ctx);
-            let (fact, outcome) = attempt.run(model, request).await;
+            let (fact, outcome) = attempt.run(model, request, secrets).await;
             tried.attempts = number;
             tried.used += Usage::model_call(fact.tokens);
             let error = match outcome {
@@ -207,7 +209,7 @@ async fn reuse(name: &str, value: &Value, ctx: &CallContext) -> Result<ChatRespo
     if !delta.is_empty() {
         ctx.emit.emit_of(&message.id, AiEvent::TextDelta { delta });
     }
-    for (index, call) in message.tool_calls().enumerate() {
+    for (index, call) in message.tool_calls().enumerate().filter(|(_, call)| call.shown.is_none()) {
         let (tool_call_id, tool_name) = (call.id.clone(), call.name.clone());
         let (call, delta) =
             (ToolCallPart { tool_call_id, tool_name, index }, call.args.to_string());

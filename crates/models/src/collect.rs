@@ -150,7 +150,7 @@ impl Collector {
                             tool: call.name,
                         });
                     };
-                    Part::ToolCall(ToolCall { id, name: call.name, args })
+                    Part::ToolCall(ToolCall { id, name: call.name, args, shown: None })
                 }
             });
         }

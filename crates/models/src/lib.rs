@@ -19,6 +19,7 @@ pub mod replay;
 pub mod retry;
 pub mod scripted;
 pub mod secret;
+mod secrets;
 mod words;
 
 pub use call::{ChatResponse, ModelCaller, RunModel};

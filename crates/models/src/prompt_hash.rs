@@ -44,8 +44,12 @@ mod tests {
 
     fn with_call(call_id: &str) -> ChatRequest {
         let id = ToolCallId::new(call_id).expect("an id");
-        let call =
-            ToolCall { id: id.clone(), name: "add".to_owned(), args: json!({"b": 2, "a": 1}) };
+        let call = ToolCall {
+            id: id.clone(),
+            name: "add".to_owned(),
+            args: json!({"b": 2, "a": 1}),
+            shown: None,
+        };
         let result = ToolResult {
             tool_call_id: id,
             name: "add".to_owned(),

@@ -13,12 +13,24 @@ use crate::table::Result;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
-use weftwork_types::{BoxFuture, Principal, Timestamp};
+use weftwork_types::{BoxFuture, Principal, ThreadId, Timestamp};
 
 /// Maximum number of records that one read returns. A higher limit has the same effect.
 pub const EFFECTS_LIMIT_MAX: usize = 1_000;
 /// Maximum length of the kind and of the key of a sequence, in bytes.
 pub const SEQUENCE_BYTES_MAX: usize = 512;
+
+/// Kind of the sequences of calls that policies refer to; the key is a thread and a run.
+pub const PAST_CALLS: &str = "thread:past_call";
+/// Kinds of the sequences that belong to a thread and are deleted with it. Their keys begin with
+/// the id of the thread and a slash, which no id contains.
+pub const KINDS_OF_THREADS: [&str; 2] = [crate::artifact::ARTIFACTS, PAST_CALLS];
+
+/// Returns the lowest and the highest key of the sequences of a thread.
+#[must_use]
+pub fn of_thread(thread: &ThreadId) -> (String, String) {
+    (format!("{thread}/"), format!("{thread}/~"))
+}
 
 /// The name of a sequence within an organisation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -204,6 +204,16 @@ pub enum ToolBoxError {
         /// The declared members.
         declared: String,
     },
+    /// The policy is in a format that this program does not support.
+    #[error(
+        "`version`: expected {known}, found {found}; the policy was written for another release"
+    )]
+    PolicyVersion {
+        /// Version of the policy.
+        found: u32,
+        /// Newest version that this program supports.
+        known: u32,
+    },
     /// A policy rule is invalid.
     #[error("policy rule for `{tool}` cannot be used: {detail}")]
     Rule {
@@ -226,7 +236,7 @@ impl ToolBoxError {
             Self::MissingDependency { .. } => "W0424",
             Self::Example { .. } => "W0425",
             Self::Shown { .. } => "W0426",
-            Self::Rule { .. } => "W0427",
+            Self::Rule { .. } | Self::PolicyVersion { .. } => "W0427",
         })
     }
 }

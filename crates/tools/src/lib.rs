@@ -37,10 +37,12 @@ pub use context::{Deps, FromContext, Need, ToolContext};
 pub use error::{IntoToolError, RunToolError, ToolBoxError, ToolBoxErrors, ToolError, code};
 pub use fn_tool::FnTool;
 pub use name::{ASK_HUMAN, WIRE_NAME_CHARS_MAX, canonical_name, wire_name};
-pub use policy::{Decision, Policy, Rule, ToolPattern};
+pub use policy::{
+    After, Condition, Decision, Policy, PolicyCall, Requirements, Rule, ToolPattern, Verdict,
+};
 pub use runner::{
-    Executed, HumanCall, PendingCall, Prepared, RESULT_BYTES_MAX, ReadyCall, ToolRunner,
-    UnknownAnswer, UnknownCall, UnknownQuestion, tool_result,
+    ARTIFACT_TTL, Executed, HumanCall, PendingCall, Prepared, RESULT_BYTES_MAX, ReadyCall,
+    ToolRunner, UnknownAnswer, UnknownCall, UnknownQuestion, tool_result,
 };
 pub use schema::{WHOLE, args_schema, output_schema};
 pub use tool::{DEFAULT_TIMEOUT, Reconcile, Tool};

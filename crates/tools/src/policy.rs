@@ -1,7 +1,17 @@
 //! The tool policy: data that decides which tools may run, and denies by default.
 
+mod condition;
+mod file;
+mod requirement;
+
+pub use condition::Condition;
+pub use requirement::{After, Requirements};
+
 use crate::{ToolBoxError, name};
+use file::{PolicyFile, RuleFile};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use weftwork_types::Principal;
 use weftwork_types::tool::{Effect, ToolSpec};
 
 /// Rules for tool calls. The first rule that matches decides.
@@ -11,10 +21,15 @@ use weftwork_types::tool::{Effect, ToolSpec};
 ///
 /// ```
 /// # let text = r#"
+/// version = 1
+///
 /// [[rules]]
 /// tool = "refund_order"
+/// when = "args.amount > 50.0 && principal.subject != 'lead'"
 /// decision = "ask_human"
 /// reason = "it moves money"
+/// after = ["lookup_order"]
+/// calls_per_run = 3
 ///
 /// [[rules]]
 /// tool = "files/*"
@@ -24,11 +39,14 @@ use weftwork_types::tool::{Effect, ToolSpec};
 /// # let policy: weftwork_tools::Policy = toml::from_str(text).expect("a policy");
 /// # assert_eq!(policy.rules.len(), 2);
 /// ```
+///
+/// A condition is an expression in CEL with the variables `args`, `tool`, `server`, `effect` and
+/// `principal` (`org`, `subject`). If it has no truth value for a call, for example because a member
+/// is missing, the call is denied; `has(args.x)` tests for a member.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "PolicyFile", into = "PolicyFile")]
 pub struct Policy {
     /// The rules.
-    #[serde(default)]
     pub rules: Vec<Rule>,
 }
 
@@ -40,8 +58,40 @@ pub struct Rule {
     pub tool: ToolPattern,
     /// If set, the rule applies only to tools with this effect.
     pub effect: Option<Effect>,
+    /// If set, the rule applies only to calls for this subject of a principal.
+    pub subject: Option<String>,
+    /// If set, the rule applies only to calls for which the condition holds.
+    pub when: Option<Condition>,
     /// The decision for matching calls.
     pub decision: Decision,
+    /// Requirements of an allowed call on the earlier calls of the run.
+    pub requires: Requirements,
+}
+
+/// A call as a policy sees it. Its arguments satisfy the tool's schema and include secret ones.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicyCall<'a> {
+    /// The tool.
+    pub spec: &'a ToolSpec,
+    /// The arguments.
+    pub args: &'a Value,
+    /// The principal of the run.
+    pub principal: &'a Principal,
+}
+
+/// The decision about a call, with the requirements that the call has to fulfil before it is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// The decision.
+    pub decision: Decision,
+    /// The requirements of an allowed call.
+    pub requires: Requirements,
+}
+
+impl From<Decision> for Verdict {
+    fn from(decision: Decision) -> Self {
+        Self { decision, requires: Requirements::default() }
+    }
 }
 
 /// The decision of a rule about a call.
@@ -141,29 +191,73 @@ impl Policy {
         self.with(tool, Decision::Deny { reason: reason.into() })
     }
 
+    /// Appends the rules of another policy, which decide if no rule of this one matches.
+    #[must_use]
+    pub fn then(mut self, other: Self) -> Self {
+        self.rules.extend(other.rules);
+        self
+    }
+
     fn with(mut self, tool: &str, decision: Decision) -> Result<Self, ToolBoxError> {
-        self.rules.push(Rule { tool: ToolPattern::new(tool)?, effect: None, decision });
+        self.rules.push(Rule::new(ToolPattern::new(tool)?, decision));
         Ok(self)
     }
 
-    /// Returns the decision for calls of a tool.
+    /// Returns the decision about a call.
     #[must_use]
-    pub fn decide(&self, spec: &ToolSpec) -> Decision {
-        let fits = |rule: &&Rule| {
-            rule.tool.fits(&spec.name) && rule.effect.is_none_or(|effect| effect == spec.effect)
-        };
-        if let Some(rule) = self.rules.iter().find(fits) {
-            return rule.decision.clone();
+    pub fn decide(&self, call: PolicyCall<'_>) -> Verdict {
+        let spec = call.spec;
+        for (at, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.names(&call)) {
+            match rule.when.as_ref().map_or(Ok(true), |when| when.holds(&call)) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let (decision, requires) = (rule.decision.clone(), rule.requires.clone());
+                    return Verdict { decision, requires };
+                }
+                Err(_) => {
+                    let reason = format!(
+                        "the condition of rule {} has no truth value for these arguments",
+                        at + 1
+                    );
+                    return Decision::Deny { reason }.into();
+                }
+            }
         }
         if name::server(&spec.name).is_none() && spec.effect == Effect::ReadOnly {
-            return Decision::Allow;
+            return Decision::Allow.into();
         }
+        let effect = effect_name(spec.effect);
         Decision::Deny {
             reason: format!(
-                "no policy rule names it and its effect is `{}`; the operator can add a rule that allows or asks",
-                effect_name(spec.effect)
+                "no policy rule names it and its effect is `{effect}`; the operator can add a rule that allows or asks"
             ),
         }
+        .into()
+    }
+
+    /// Returns the arguments of this tool that rules compare with those of later calls; `None` if
+    /// no rule refers to earlier calls of the tool.
+    pub(crate) fn compared_args(&self, tool: &str) -> Option<Vec<&str>> {
+        let rules = self.rules.iter().flat_map(|rule| &rule.requires.after);
+        let mut found = rules.filter(|after| after.tool == tool).peekable();
+        found.peek()?;
+        Some(found.flat_map(|after| &after.same).map(String::as_str).collect())
+    }
+}
+
+impl Rule {
+    /// Creates a rule for all calls of these tools.
+    #[must_use]
+    pub fn new(tool: ToolPattern, decision: Decision) -> Self {
+        let requires = Requirements::default();
+        Self { tool, effect: None, subject: None, when: None, decision, requires }
+    }
+
+    /// Returns `true` if the rule applies to the call, apart from its condition.
+    fn names(&self, call: &PolicyCall<'_>) -> bool {
+        self.tool.fits(&call.spec.name)
+            && self.effect.is_none_or(|effect| effect == call.spec.effect)
+            && self.subject.as_ref().is_none_or(|subject| *subject == call.principal.subject)
     }
 }
 
@@ -172,63 +266,6 @@ fn effect_name(effect: Effect) -> &'static str {
         Effect::ReadOnly => "read_only",
         Effect::StateChange => "state_change",
         Effect::ExternalSideEffect => "external_side_effect",
-    }
-}
-
-/// The form of a rule in files.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RuleFile {
-    tool: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    effect: Option<Effect>,
-    decision: Word,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Word {
-    Allow,
-    AskHuman,
-    Deny,
-}
-
-impl TryFrom<RuleFile> for Rule {
-    type Error = ToolBoxError;
-
-    fn try_from(file: RuleFile) -> Result<Self, ToolBoxError> {
-        let bad = |detail: &str| ToolBoxError::Rule {
-            tool: file.tool.chars().take(80).collect(),
-            detail: detail.to_owned(),
-        };
-        let decision = match (file.decision, file.reason) {
-            (Word::Allow, None) => Decision::Allow,
-            (Word::Allow, Some(_)) => {
-                return Err(bad("`allow` takes no `reason`; use a comment instead"));
-            }
-            (Word::AskHuman, Some(reason)) => Decision::AskHuman { reason },
-            (Word::Deny, Some(reason)) => Decision::Deny { reason },
-            (Word::AskHuman, None) => {
-                return Err(bad("`ask_human` needs a `reason`; the person who is asked reads it"));
-            }
-            (Word::Deny, None) => {
-                return Err(bad("`deny` needs a `reason`; the model that is refused reads it"));
-            }
-        };
-        Ok(Self { tool: ToolPattern::new(&file.tool)?, effect: file.effect, decision })
-    }
-}
-
-impl From<Rule> for RuleFile {
-    fn from(rule: Rule) -> Self {
-        let (decision, reason) = match rule.decision {
-            Decision::Allow => (Word::Allow, None),
-            Decision::AskHuman { reason } => (Word::AskHuman, Some(reason)),
-            Decision::Deny { reason } => (Word::Deny, Some(reason)),
-        };
-        Self { tool: rule.tool.to_string(), effect: rule.effect, decision, reason }
     }
 }
 

@@ -7,21 +7,51 @@ use weftwork_types::tool::ToolOutcome;
 /// Returns the members of a result that may be shown.
 ///
 /// An object is reduced to the listed members, and so is each item of a list. Other values become
-/// `null`. If the list contains [`WHOLE`], everything is shown.
+/// `null`. If the list contains [`WHOLE`], everything is shown. An entry may be a path, such as
+/// `hits[].url`: then the same is done with the rest of the path in the member before the dot.
 fn redact(value: &Value, shown: &[String]) -> Value {
     if shown.iter().any(|name| name == WHOLE) {
         return value.clone();
     }
     match value {
-        Value::Object(members) => Value::Object(
-            shown
-                .iter()
-                .filter_map(|name| Some((name.clone(), members.get(name)?.clone())))
-                .collect(),
-        ),
+        Value::Object(members) => {
+            let mut parts: Vec<(&str, Vec<String>)> = Vec::new();
+            for entry in shown {
+                let (name, rest) = match split(entry) {
+                    Some((name, rest)) if !members.contains_key(entry) => (name, rest),
+                    _ => (entry.as_str(), WHOLE),
+                };
+                match parts.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, paths)) => paths.push(rest.to_owned()),
+                    None => parts.push((name, vec![rest.to_owned()])),
+                }
+            }
+            let part = |(name, paths): (&str, Vec<String>)| {
+                Some((name.to_owned(), redact(members.get(name)?, &paths)))
+            };
+            Value::Object(parts.into_iter().filter_map(part).collect())
+        }
         Value::Array(items) => items.iter().map(|item| redact(item, shown)).collect(),
         _ => Value::Null,
     }
+}
+
+/// Splits a path into the name of a member and the path within it. Lists need no brackets, because
+/// their items are reduced one by one.
+fn split(path: &str) -> Option<(&str, &str)> {
+    let (name, rest) = path.split_once('.')?;
+    let name = name.trim_end_matches("[]");
+    (!name.is_empty() && !rest.is_empty()).then_some((name, rest))
+}
+
+/// Returns the first member of a path.
+pub(crate) fn first_member(path: &str) -> &str {
+    split(path).map_or(path, |(name, _)| name)
+}
+
+/// Returns the members of a result that may be shown.
+pub(crate) fn shown(value: &Value, shown: &[String]) -> Value {
+    redact(value, shown)
 }
 
 /// Returns the outcome of a call that succeeded, with its shown form unless that is the whole value.
@@ -51,6 +81,12 @@ mod tests {
             (json!("4111"), names(&["id"]), Value::Null),
             (json!("4111"), names(&[WHOLE]), json!("4111")),
             (order.clone(), names(&[WHOLE, "id"]), order),
+            (
+                json!({"hits": [{"url": "u", "key": 1}, 2], "of": {"a": {"b": 1, "c": 2}, "d": 3}}),
+                names(&["hits[].url", "of.a.b", "of.d", "no.such"]),
+                json!({"hits": [{"url": "u"}, null], "of": {"a": {"b": 1}, "d": 3}}),
+            ),
+            (json!({"a.b": 1, "a": {"b": 2}}), names(&["a.b"]), json!({"a.b": 1})),
         ] {
             assert_eq!(redact(&value, &shown), expected);
         }

@@ -3,6 +3,7 @@
 use crate::check::{Checker, Quotes};
 use crate::error::{ToolBoxErrors, cut};
 use crate::name::{self, ASK_HUMAN};
+use crate::redact::first_member;
 use crate::schema::{WHOLE, declared_members};
 use crate::tool::Tool;
 use crate::{Need, ToolBoxError};
@@ -194,7 +195,8 @@ fn check_examples(spec: &ToolSpec, args: &Checker, note: &mut impl FnMut(ToolBox
 fn check_shown(spec: &ToolSpec, note: &mut impl FnMut(ToolBoxError)) {
     let Some(declared) = spec.output.as_ref().and_then(declared_members) else { return };
     for member in spec.shown.iter().flatten() {
-        if member != WHOLE && !declared.contains(member) {
+        let first = first_member(member).to_owned();
+        if member != WHOLE && !declared.contains(member) && !declared.contains(&first) {
             note(ToolBoxError::Shown {
                 name: spec.name.clone(),
                 member: cut(member, 80),

@@ -13,7 +13,7 @@ pub struct ApprovalRequest {
     pub tool_call_id: ToolCallId,
     /// Canonical name of the tool.
     pub tool: String,
-    /// Exact arguments of the call.
+    /// Arguments of the call; secret ones are replaced by a text. The binding is of the exact ones.
     pub args: Value,
     /// Effect of the tool.
     pub effect: Effect,

@@ -16,6 +16,7 @@ pub mod message;
 pub mod port;
 pub mod principal;
 pub mod run;
+pub mod secret;
 pub mod shown;
 pub mod store_error;
 pub mod time;

@@ -79,6 +79,9 @@ pub struct ToolCall {
     pub name: String,
     /// Arguments, not yet validated. A JSON string if the model produced invalid JSON.
     pub args: Value,
+    /// Arguments without secret ones. `None` if all arguments may be shown.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub shown: Option<Value>,
 }
 
 /// The result of a tool call.
@@ -97,6 +100,15 @@ pub struct ToolResult {
     /// `true` if the call failed.
     #[serde(default)]
     pub is_error: bool,
+}
+
+impl ToolCall {
+    /// Returns `true` if this is the shown form of another call.
+    fn is_shown_of(&self, whole: &Self) -> bool {
+        let args = whole.shown.as_ref().unwrap_or(&whole.args);
+        let same_call = self.id == whole.id && self.name == whole.name;
+        same_call && self.shown.is_none() && self.args == *args
+    }
 }
 
 impl ToolResult {
@@ -141,14 +153,18 @@ impl Message {
         })
     }
 
-    /// Returns the message with the shown form of its tool results.
+    /// Returns the message with the shown form of its tool calls and results.
     #[must_use]
     pub fn into_shown(mut self) -> Self {
         for part in &mut self.parts {
-            if let Part::ToolResult(result) = part
-                && let Some(shown) = result.shown.take()
-            {
-                result.value = shown;
+            match part {
+                Part::ToolResult(result) => {
+                    result.value = result.shown.take().unwrap_or_else(|| result.value.take());
+                }
+                Part::ToolCall(call) => {
+                    call.args = call.shown.take().unwrap_or_else(|| call.args.take());
+                }
+                _ => {}
             }
         }
         self
@@ -159,6 +175,7 @@ impl Message {
     pub fn is_shown_of(&self, whole: &Self) -> bool {
         let same = |(shown, whole): (&Part, &Part)| match (shown, whole) {
             (Part::ToolResult(shown), Part::ToolResult(whole)) => shown.is_shown_of(whole),
+            (Part::ToolCall(shown), Part::ToolCall(whole)) => shown.is_shown_of(whole),
             (shown, whole) => shown == whole,
         };
         self.id == whole.id

@@ -1,7 +1,8 @@
-//! The shown form of data that contains results of tools.
+//! The shown form of data that contains calls and results of tools.
 //!
 //! The full value of a result is for the model. Events, streams, states and outcomes contain the
-//! shown form instead: the members that the tool's declaration allows. Messages in checkpoints have
+//! shown form instead: the members that the tool's declaration allows. Arguments that the tool declares as secret are
+//! replaced by a text ([`secret`](crate::secret)). Messages in checkpoints have
 //! both forms.
 
 use serde::{Deserialize, Deserializer};
@@ -28,8 +29,8 @@ impl StateForm {
     }
 }
 
-/// Replaces each tool result in a JSON value by its shown form, at any depth: in messages, in
-/// lists of messages, and in objects that contain them.
+/// Replaces each tool call and tool result in a JSON value by its shown form, at any depth: in
+/// messages, in lists of messages, and in objects that contain them.
 ///
 /// A result is an object in the form of [`ToolResult`](crate::message::ToolResult) as a part of a
 /// message. Its own members are data of a tool and are not searched.
@@ -39,6 +40,11 @@ pub fn show(json: &mut Value) {
         Value::Object(members) if is_result(members) => {
             if let Some(shown) = members.remove("shown") {
                 members.insert("value".to_owned(), shown);
+            }
+        }
+        Value::Object(members) if is_call(members) => {
+            if let Some(shown) = members.remove("shown") {
+                members.insert("args".to_owned(), shown);
             }
         }
         Value::Object(members) => members.values_mut().for_each(show),
@@ -52,6 +58,18 @@ fn is_result(members: &serde_json::Map<String, Value>) -> bool {
         && is("tool_call_id", Value::is_string)
         && is("name", Value::is_string)
         && members.contains_key("value")
+}
+
+/// Returns `true` for a call as a part of a message, or alone as the argument of a task.
+fn is_call(members: &serde_json::Map<String, Value>) -> bool {
+    let is_text = |name: &str| members.get(name).is_some_and(Value::is_string);
+    let known = |name: &str| matches!(name, "type" | "id" | "name" | "args" | "shown");
+    is_text("id")
+        && is_text("name")
+        && members.contains_key("args")
+        && members.contains_key("shown")
+        && members.get("type").is_none_or(|kind| kind == "tool_call")
+        && members.keys().all(|name| known(name))
 }
 
 /// Deserialises a member that is present, including `null`, as `Some`.

@@ -82,8 +82,8 @@ pub struct ToolSpec {
     pub effect: Effect,
     /// Handling of calls whose outcome is unknown after a crash.
     pub on_unknown: UnknownOutcome,
-    /// Members of the result that may be shown in streams and user interfaces. `.` selects the
-    /// whole result, whatever its type. With `None`, the call fails before anything is shown.
+    /// Members of the result that may be shown in streams and user interfaces, as names or as paths
+    /// such as `hits[].url`. `.` selects the whole result, whatever its type. With `None`, the call fails before anything is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<Vec<String>>,
     /// Short examples: a request and the resulting arguments.

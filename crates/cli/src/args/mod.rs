@@ -1,5 +1,6 @@
 //! Command line arguments.
 
+mod artifacts;
 mod parse;
 mod run;
 mod runs;
@@ -7,6 +8,7 @@ mod serve;
 mod threads;
 mod worker;
 
+pub(crate) use artifacts::Artifacts;
 pub(crate) use run::{Busy, Chat, Keeping, Run};
 pub(crate) use runs::{RunList, Runs, Watch};
 pub(crate) use serve::Serve;
@@ -35,6 +37,9 @@ pub struct Cli {
     /// Path to the configuration file
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub(crate) config: Option<PathBuf>,
+    /// File with rules for tools, which precede those of agents
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub(crate) policy: Option<String>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -53,6 +58,9 @@ pub(crate) enum Command {
     Runs(Runs),
     /// Serve the agents to clients of LangGraph, until it is told to stop
     Serve(Serve),
+    /// List and print results of tools that were too large for a message
+    #[command(subcommand)]
+    Artifacts(Artifacts),
     /// Execute the runs that no other process executes, until it is told to stop
     Worker(Worker),
     /// Verify, compact, back up, export and import stores

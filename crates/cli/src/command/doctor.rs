@@ -104,6 +104,11 @@ fn settings(context: &CommandContext) -> Finding {
     if let Some(file) = &config.model_file {
         found.push_str(&format!("; weights {} {}", file.value.display(), file.origin));
     }
+    if let Some(rules) = &config.rules {
+        let (file, count) = (&rules.file, rules.policy.rules.len());
+        let text = format!("; {count} rules for tools {} {}", file.value.display(), file.origin);
+        found.push_str(&text);
+    }
     Finding::good("settings", found)
 }
 

@@ -1,6 +1,7 @@
 //! The commands, one file per command.
 
 mod agents;
+mod artifacts;
 mod chat;
 mod completions;
 mod conformance;
@@ -53,6 +54,7 @@ pub(crate) async fn run(command: Command, context: &CommandContext) -> Result<Ex
         Command::Threads(command) => Box::pin(threads::threads(command, context)).await,
         Command::Runs(command) => Box::pin(runs::runs(command, context)).await,
         Command::Serve(args) => Box::pin(serve::serve(&args, context)).await,
+        Command::Artifacts(command) => Box::pin(artifacts::run(command, context)).await,
         Command::Worker(args) => Box::pin(worker::worker(&args, context)).await,
         Command::Store(command) => Box::pin(store::store(&command, context)).await,
         Command::Models(command) => Box::pin(models::models(command, context)).await,

@@ -22,12 +22,13 @@ const INSTRUCTIONS: &str = "You are the order desk of a small lamp shop. Use you
 /// Creates the agent, with its database in the folder of the store.
 pub(crate) fn agent(config: &Config) -> AgentDef {
     let file = config.folder().map(|folder| folder.join(FILE));
+    let rules = config.rules.as_ref().map(|rules| rules.policy.clone()).unwrap_or_default();
     AgentDef::new(ID, move |model| {
         ReactAgent::new("desk", model)
             .version(env!("CARGO_PKG_VERSION"))
             .instructions(INSTRUCTIONS)
             .tools(tools(OrderDatabase::new(file.clone())))
-            .policy(policy())
+            .policy(rules.clone().then(policy()))
             .build()
     })
     .about("orders, refunds (with approval), weather and sums of a small shop")
@@ -45,11 +46,8 @@ fn tools(orders: OrderDatabase) -> ToolBox {
 
 /// Refunds need approval; the other tools only read.
 fn policy() -> Policy {
-    let rule = Rule {
-        tool: ToolPattern::One("refund_order".to_owned()),
-        effect: None,
-        decision: Decision::AskHuman { reason: "it moves money".to_owned() },
-    };
+    let decision = Decision::AskHuman { reason: "it moves money".to_owned() };
+    let rule = Rule::new(ToolPattern::One("refund_order".to_owned()), decision);
     Policy { rules: vec![rule] }
 }
 

@@ -9,6 +9,7 @@ mod home;
 mod left_behind;
 mod one_program;
 mod options;
+mod policies;
 mod prune;
 mod runs;
 mod stores;

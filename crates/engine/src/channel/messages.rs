@@ -122,7 +122,7 @@ impl Messages {
             match change {
                 MessageWrite::Put(message) => {
                     removed.remove(&message.id);
-                    if has_results(message) {
+                    if may_be_shown_form(message) {
                         list.index_ids();
                     }
                     let known = known(list, message).or_else(|| known(&before, message));
@@ -144,13 +144,19 @@ impl Messages {
     }
 }
 
-fn has_results(message: &Message) -> bool {
-    message.tool_results().next().is_some()
+fn may_be_shown_form(message: &Message) -> bool {
+    message.parts.iter().any(|part| {
+        matches!(
+            part,
+            weftwork_types::message::Part::ToolResult(_)
+                | weftwork_types::message::Part::ToolCall(_)
+        )
+    })
 }
 
 /// The message of a list whose shown form is this message. The ids of the list are indexed.
 fn known<'l>(list: &'l List<Message>, message: &Message) -> Option<&'l Message> {
-    if !has_results(message) {
+    if !may_be_shown_form(message) {
         return None;
     }
     let known = list.get(list.position_of(&message.id)?)?;
@@ -171,7 +177,7 @@ impl Channel for Messages {
             let bad = |reason| Refused::Bad { index: 0, reason };
             let list: List<Message> = from_json(json).map_err(bad)?;
             let mut before = current.and_then(Value::take::<List<Message>>).unwrap_or_default();
-            if list.iter().any(has_results) {
+            if list.iter().any(may_be_shown_form) {
                 before.index_ids();
             }
             let known = |message| known(&before, message).unwrap_or(message).clone();

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 use weftwork_types::code::Fault;
-use weftwork_types::port::{CallKey, CallRecord, Clock};
+use weftwork_types::port::{Admission, Admitted, CallKey, CallRecord, Clock, NewArtifact};
 use weftwork_types::{BoxFuture, CheckpointId};
 
 /// Branch that another branch of the thread starts from.
@@ -52,4 +52,25 @@ pub trait CallBook: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// Failure to store it.
     fn record(&self, call: Arc<CallRecord>) -> BoxFuture<'_, Result<(), Fault>>;
+
+    /// Records that the run begins a tool call, if its earlier calls allow it. Without records of
+    /// the run, as in the default implementation, nothing is decided.
+    ///
+    /// # Errors
+    /// Failure to read the records.
+    fn admit<'a>(
+        &'a self,
+        _key: CallKey,
+        _call: Admission<'a>,
+    ) -> BoxFuture<'a, Result<Admitted, Fault>> {
+        Box::pin(std::future::ready(Ok(Admitted::NoRecords)))
+    }
+
+    /// Records that an admitted call succeeded, in the next commit.
+    fn succeeded(&self, _key: CallKey) {}
+
+    /// Stores a value with the next commit, and returns its reference; `None` without a place.
+    fn store_artifact(&self, _artifact: NewArtifact) -> Option<String> {
+        None
+    }
 }

@@ -62,7 +62,7 @@ impl<'a> Talk<'a> {
         let id = ToolCallId::new(&made.id)?;
         let number = self.request.messages.len();
         let (name, args) = (made.name.clone(), serde_json::from_str(&made.args)?);
-        let call = ToolCall { id: id.clone(), name: name.clone(), args };
+        let call = ToolCall { id: id.clone(), name: name.clone(), args, shown: None };
         self.request.messages.push(Message {
             id: MessageId::new(format!("a{number}"))?,
             role: Role::Assistant,

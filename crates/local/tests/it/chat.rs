@@ -126,7 +126,7 @@ fn with_result(mut request: ChatRequest, call: (&str, Value), value: Value) -> C
     let number = request.messages.len();
     let id = ToolCallId::new(format!("call_{number}")).expect("id");
     let (name, args) = (call.0.to_owned(), call.1);
-    let made = ToolCall { id: id.clone(), name: name.clone(), args };
+    let made = ToolCall { id: id.clone(), name: name.clone(), args, shown: None };
     let message = |kind: &str| MessageId::new(format!("{kind}{number}")).expect("id");
     request.messages.push(Message {
         id: message("a"),

@@ -186,7 +186,7 @@ async fn the_order_desk_works() {
         assert_eq!((called.name.as_str(), args.clone()), scene.call, "{}", scene.says);
         assert_eq!(called.reason, Some(FinishReason::ToolCalls));
         let id = ToolCallId::new(&called.id).expect("id");
-        let call = ToolCall { id: id.clone(), name: called.name.clone(), args };
+        let call = ToolCall { id: id.clone(), name: called.name.clone(), args, shown: None };
         let message_id = |kind: &str| MessageId::new(format!("{kind}{n}")).expect("id");
         let parts = vec![Part::ToolCall(call)];
         messages.push(Message { id: message_id("a"), role: Role::Assistant, parts });

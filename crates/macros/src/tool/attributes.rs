@@ -208,15 +208,28 @@ fn json_object(input: ParseStream<'_>) -> Result<Group> {
     }
 }
 
-/// The text of `#[arg(description = "...")]`.
-pub(super) fn arg_description(attribute: &Attribute) -> Result<String> {
-    let mut text = None;
+/// The contents of `#[arg(description = "...", secret)]`.
+pub(super) struct ArgAttribute {
+    pub(super) description: Option<String>,
+    pub(super) secret: bool,
+}
+
+/// Parses `#[arg(...)]`.
+pub(super) fn arg(attribute: &Attribute) -> Result<ArgAttribute> {
+    let mut found = ArgAttribute { description: None, secret: false };
     attribute.parse_nested_meta(|meta| {
         if meta.path.is_ident("description") {
-            text = Some(meta.value()?.parse::<LitStr>()?.value());
+            found.description = Some(meta.value()?.parse::<LitStr>()?.value());
             return Ok(());
         }
-        Err(meta.error("expected `description = \"...\"`"))
+        if meta.path.is_ident("secret") {
+            found.secret = true;
+            return Ok(());
+        }
+        Err(meta.error("expected `description = \"...\"` or `secret`"))
     })?;
-    text.ok_or_else(|| Error::new_spanned(attribute, "expected `description = \"...\"`"))
+    if found.description.is_none() && !found.secret {
+        return Err(Error::new_spanned(attribute, "expected `description = \"...\"` or `secret`"));
+    }
+    Ok(found)
 }

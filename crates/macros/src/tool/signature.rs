@@ -1,6 +1,6 @@
 //! Parses the function under `#[tool]`.
 
-use super::attributes::{Attributes, arg_description};
+use super::attributes::{ArgAttribute, Attributes, arg};
 use quote::format_ident;
 use syn::spanned::Spanned;
 use syn::{
@@ -135,8 +135,11 @@ fn parameter(input: &mut PatType) -> Result<Parameter> {
     let mut attributes = Vec::new();
     for attribute in input.attrs.drain(..) {
         if attribute.path().is_ident("arg") {
-            let text = arg_description(&attribute)?;
-            attributes.push(parse_quote!(#[doc = #text]));
+            let ArgAttribute { description, secret } = arg(&attribute)?;
+            attributes.extend(description.map(|text| parse_quote!(#[doc = #text])));
+            if secret {
+                attributes.push(parse_quote!(#[schemars(extend("x-secret" = true))]));
+            }
         } else if is_doc(&attribute)
             || attribute.path().is_ident("serde")
             || attribute.path().is_ident("schemars")

@@ -48,8 +48,18 @@ fn pieces_are_joined_in_the_order_in_which_they_were_said() {
     let parts = [
         Part::Reasoning { text: "hm".to_owned(), signature: None },
         Part::Text { text: "I look".to_owned() },
-        Part::ToolCall(ToolCall { id: id("c1"), name: "add".to_owned(), args: json!({"a": 1}) }),
-        Part::ToolCall(ToolCall { id: id("c2"), name: "sub".to_owned(), args: json!({}) }),
+        Part::ToolCall(ToolCall {
+            id: id("c1"),
+            name: "add".to_owned(),
+            args: json!({"a": 1}),
+            shown: None,
+        }),
+        Part::ToolCall(ToolCall {
+            id: id("c2"),
+            name: "sub".to_owned(),
+            args: json!({}),
+            shown: None,
+        }),
     ];
     assert_eq!(response.message.parts, parts);
     assert_eq!(response.finish, FinishReason::ToolCalls);

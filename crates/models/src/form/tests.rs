@@ -42,7 +42,7 @@ fn request() -> ChatRequest {
 fn after_result() -> ChatRequest {
     let id = ToolCallId::new("c").expect("an id");
     let (name, args) = ("get_weather".to_owned(), json!({"city": "Rome"}));
-    let call = Part::ToolCall(ToolCall { id: id.clone(), name: name.clone(), args });
+    let call = Part::ToolCall(ToolCall { id: id.clone(), name: name.clone(), args, shown: None });
     let result = ToolResult {
         tool_call_id: id,
         name,

@@ -95,7 +95,7 @@ impl Talk {
             .collect();
         let parts = calls.iter().enumerate().map(|(at, (name, args))| {
             let id = ToolCallId::new(format!("{}-{at}", self.id())).expect("an id");
-            Part::ToolCall(ToolCall { id, name: name.clone(), args: args.clone() })
+            Part::ToolCall(ToolCall { id, name: name.clone(), args: args.clone(), shown: None })
         });
         let message = Message { id: self.id(), role: Role::Assistant, parts: parts.collect() };
         self.request.messages.push(message);

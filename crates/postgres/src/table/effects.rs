@@ -4,10 +4,11 @@ use crate::row::{At, int, text};
 use crate::store::PostgresStore;
 use tokio_postgres::Row;
 use weftwork_store::effect::{
-    Change, Content, Effect, EffectQuery, EffectRow, Effects, Sequence, check_name, wrong_version,
+    Change, Content, Effect, EffectQuery, EffectRow, Effects, KINDS_OF_THREADS, Sequence,
+    check_name, of_thread, wrong_version,
 };
 use weftwork_store::table::Result;
-use weftwork_types::{BoxFuture, OrgId, Principal, Timestamp};
+use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
 /// Error code of `apply_effect` if a sequence does not have the expected version.
 const WRONG_VERSION: &str = "WF002";
@@ -66,6 +67,19 @@ impl Effects for PostgresStore {
 /// Returns the statements of effects, one for each; see [`checked`].
 pub(crate) fn asks(org: &OrgId, effects: &[Effect], at: Timestamp) -> Result<Vec<Ask>> {
     effects.iter().enumerate().map(|(number, effect)| one(org, number, effect, at)).collect()
+}
+
+/// Returns the statements that delete the sequences of a thread.
+pub(crate) fn deletes_of(org: &OrgId, thread: &ThreadId) -> Vec<Ask> {
+    let (first, last) = of_thread(thread);
+    let tables = [
+        "DELETE FROM effects WHERE org = $1 AND kind = $2 AND key BETWEEN $3 AND $4",
+        "DELETE FROM sequences WHERE org = $1 AND kind = $2 AND key BETWEEN $3 AND $4",
+    ];
+    let kinds = KINDS_OF_THREADS.into_iter().flat_map(|kind| tables.map(|sql| (kind, sql)));
+    let ask =
+        |(kind, sql): (&str, _)| ask!(sql, text(org), kind.to_owned(), first.clone(), last.clone());
+    kinds.map(ask).collect()
 }
 
 fn one(org: &OrgId, number: usize, effect: &Effect, at: Timestamp) -> Result<Ask> {

@@ -2,13 +2,14 @@
 
 use super::lineage::Lineage;
 use super::log::{CallLog, Ticket};
+use super::past::PastCalls;
 use crate::patience::Patience;
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{CallBook, Origin};
 use weftwork_store::{Claim, Store, StoreError};
 use weftwork_types::code::Fault;
-use weftwork_types::port::{CallKey, CallRecord, Clock};
+use weftwork_types::port::{Admission, Admitted, CallKey, CallRecord, Clock, NewArtifact};
 use weftwork_types::{BoxFuture, CheckpointId, Principal};
 
 /// Data that the journals of all tasks of a hosted run share.
@@ -23,6 +24,8 @@ pub(crate) struct RunJournal {
     pub(crate) lost: u32,
     /// Source of the branches to search for calls that are not recorded on a branch.
     pub(crate) lineage: Option<Lineage>,
+    /// Calls of the run that policies refer to.
+    pub(crate) past: PastCalls,
 }
 
 /// Call records of a task of a hosted run.
@@ -79,6 +82,25 @@ impl CallBook for RunBook {
             let ticket = self.journal.log.put(call);
             self.journal.on_disk(ticket).await.map_err(|error| error.fault())
         })
+    }
+
+    fn admit<'a>(
+        &'a self,
+        key: CallKey,
+        call: Admission<'a>,
+    ) -> BoxFuture<'a, Result<Admitted, Fault>> {
+        Box::pin(async move {
+            let admitted = self.journal.past.admit(key, call).await;
+            admitted.map_err(|error| error.fault())
+        })
+    }
+
+    fn succeeded(&self, key: CallKey) {
+        self.journal.past.succeeded(key);
+    }
+
+    fn store_artifact(&self, artifact: NewArtifact) -> Option<String> {
+        self.journal.past.store_artifact(artifact)
     }
 }
 

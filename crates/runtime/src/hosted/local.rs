@@ -4,6 +4,7 @@ use super::calls::Calls;
 use super::claimed::ClaimedRun;
 use super::journal::RunJournal;
 use super::lineage::Lineage;
+use super::past::PastCalls;
 use super::run_scope::RunScope;
 use super::writer::Writer;
 use crate::stored::StoreCheckpointer;
@@ -30,6 +31,12 @@ pub(super) fn local(
         Arc::clone(writer) as _,
         Arc::clone(&context.recent),
     );
+    let past = PastCalls::new(
+        Arc::clone(&context.store),
+        Arc::clone(&context.clock),
+        (run.who.clone(), run.claim.at.clone()),
+        Arc::clone(&writer.calls),
+    );
     let journal = RunJournal {
         store: Arc::clone(&context.store),
         clock: Arc::clone(&context.clock),
@@ -38,6 +45,7 @@ pub(super) fn local(
         log: Arc::clone(&writer.calls),
         lost,
         lineage: lineage(run, graph),
+        past,
     };
     let calls = Calls::new(run, writer, scope, (journal, answers));
     let local = context.local.clone().with_checkpointer(saver).in_environment(Arc::new(calls));

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 use weftwork_store::UsageRow;
+use weftwork_store::effect::Effect;
 use weftwork_types::port::{CallKey, CallRecord};
 
 /// Calls and usage facts that wait for the next commit of their run, usually that of the superstep.
@@ -21,11 +22,12 @@ pub(crate) struct CallLog {
 pub(crate) struct Waiting {
     pub(crate) calls: Vec<Arc<CallRecord>>,
     pub(crate) usage: Vec<Arc<UsageRow>>,
+    pub(crate) effects: Vec<Effect>,
 }
 
 impl Waiting {
     pub(crate) fn is_empty(&self) -> bool {
-        self.calls.is_empty() && self.usage.is_empty()
+        self.calls.is_empty() && self.usage.is_empty() && self.effects.is_empty()
     }
 }
 
@@ -82,6 +84,12 @@ impl CallLog {
         true
     }
 
+    /// Adds effects to the next commit. A call that is added later is not committed before them.
+    pub(crate) fn write(&self, effects: impl IntoIterator<Item = Effect>) {
+        self.lock().effects.extend(effects);
+        self.arrived.notify_one();
+    }
+
     /// Waits until a call is on disk; returns `false` if no commit follows any more.
     ///
     /// Cancel safe.
@@ -117,15 +125,16 @@ impl CallLog {
         self.lock().clone()
     }
 
-    /// Records that this many calls and facts, the oldest first, are on disk.
-    pub(crate) fn committed(&self, calls: usize, usage: usize) {
-        if calls == 0 && usage == 0 {
+    /// Records that this many calls, facts and effects, the oldest first, are on disk.
+    pub(crate) fn committed(&self, calls: usize, usage: usize, effects: usize) {
+        if calls == 0 && usage == 0 && effects == 0 {
             return;
         }
         {
             let mut waiting = self.lock();
             waiting.calls.drain(..calls);
             waiting.usage.drain(..usage);
+            waiting.effects.drain(..effects);
         }
         self.written.send_modify(|written| written.on_disk += calls as u64);
     }

@@ -16,6 +16,7 @@ mod local;
 mod log;
 mod open_steps;
 mod options;
+mod past;
 mod run_scope;
 mod writer;
 

@@ -354,8 +354,8 @@ impl Writer {
         let fails =
             matches!(commit.finish, Some(RunOutcome::Failed { .. } | RunOutcome::Cancelled { .. }));
         let begins = state.begins.take_if(|_| with_run && !(fails && commit.keep.is_empty()));
-        let Waiting { calls, usage } = self.calls.waiting();
-        let (called, billed) = (calls.len(), usage.len());
+        let Waiting { calls, usage, effects } = self.calls.waiting();
+        let (called, billed, written) = (calls.len(), usage.len(), effects.len());
         if let Some(begins) = &begins {
             // The first event of the log; it is emitted at its place in the log.
             own.insert(0, begins.clone());
@@ -363,7 +363,7 @@ impl Writer {
         let Carried { mut events, void, pieces } = self.bus.begin(&own);
         events.extend(own.iter().cloned());
         let at = self.context.clock.now();
-        let whole = Commit { calls, usage, events, void, pieces, at, ..commit.clone() };
+        let whole = Commit { calls, usage, effects, events, void, pieces, at, ..commit.clone() };
         let committed = match self.context.store.commit(&self.who, &self.claim, whole).await {
             Ok(committed) => committed,
             Err(error) => {
@@ -383,7 +383,7 @@ impl Writer {
             let mut open_steps = self.open_steps();
             own.iter().for_each(|event| open_steps.read(event));
         }
-        self.calls.committed(called, billed);
+        self.calls.committed(called, billed, written);
         self.bus.committed(committed.first_seq, at, own);
         if committed.cancel_requested {
             // Another process may have requested it.

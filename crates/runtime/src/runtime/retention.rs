@@ -3,6 +3,7 @@
 use super::core::Runtime;
 use std::time::Duration;
 use weftwork_graph::RuntimeError;
+use weftwork_store::artifact::delete_lapsed;
 use weftwork_store::{StoreError, Untouched, Waiting, delete_all_untouched, drop_all_events};
 use weftwork_types::{Principal, ThreadId, Timestamp};
 
@@ -87,6 +88,16 @@ impl Runtime {
                 some => swept += some,
             }
         }
+    }
+
+    /// Deletes the artifacts of an organisation that have lapsed, and returns their number. Lapsed
+    /// artifacts cannot be read before that either.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`]. Artifacts that were deleted before the error stay deleted.
+    pub async fn delete_lapsed_artifacts(&self, who: &Principal) -> Result<u64, RuntimeError> {
+        let now = self.0.context.clock.now();
+        Ok(delete_lapsed(self.store().as_ref(), who, now).await?)
     }
 
     fn ago(&self, duration: Duration) -> Timestamp {

@@ -3,10 +3,11 @@ use crate::row::{self, At};
 use crate::store::SqliteStore;
 use rusqlite::{Connection, Row, params};
 use weftwork_store::effect::{
-    Change, Content, Effect, EffectQuery, EffectRow, Effects, Sequence, version_after,
+    Change, Content, Effect, EffectQuery, EffectRow, Effects, KINDS_OF_THREADS, Sequence,
+    of_thread, version_after,
 };
 use weftwork_store::table::Result;
-use weftwork_types::{BoxFuture, OrgId, Principal, Timestamp};
+use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
 impl Effects for SqliteStore {
     fn effects<'a>(
@@ -80,6 +81,20 @@ fn delete(
 ) -> Done<()> {
     let sql = "DELETE FROM effects WHERE org = ?1 AND kind = ?2 AND key = ?3 AND version <= ?4";
     row::execute(conn, sql, params![org.as_str(), kind, key, row::int(up_to)])?;
+    Ok(())
+}
+
+/// Deletes the sequences of a thread.
+pub(crate) fn delete_of(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<()> {
+    let (first, last) = of_thread(thread);
+    for kind in KINDS_OF_THREADS {
+        for table in ["effects", "sequences"] {
+            let sql = format!(
+                "DELETE FROM {table} WHERE org = ?1 AND kind = ?2 AND key BETWEEN ?3 AND ?4"
+            );
+            row::execute(conn, &sql, params![org.as_str(), kind, first, last])?;
+        }
+    }
     Ok(())
 }
 

@@ -2,11 +2,12 @@
 
 use super::{MemoryStore, Tables};
 use crate::effect::{
-    Change, Content, Effect, EffectQuery, EffectRow, Effects, Sequence, check_all,
+    Change, Content, Effect, EffectQuery, EffectRow, Effects, KINDS_OF_THREADS, Sequence,
+    check_all, of_thread,
 };
 use crate::table::Result;
 use std::collections::BTreeMap;
-use weftwork_types::{BoxFuture, OrgId, Principal, Timestamp};
+use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
 /// The sequences of all organisations.
 #[derive(Debug, Default)]
@@ -42,6 +43,15 @@ impl Sequences {
             records.version += 1;
             records.rows.insert(records.version, (at, content));
         }
+    }
+
+    /// Deletes the sequences of a thread.
+    pub(super) fn delete_of(&mut self, org: &OrgId, thread: &ThreadId) {
+        let (first, last) = of_thread(thread);
+        self.0.retain(|(owner, Sequence { kind, key }), _| {
+            let of_thread = KINDS_OF_THREADS.contains(&kind.as_str());
+            owner != org || !of_thread || !(&first..=&last).contains(&key)
+        });
     }
 
     fn version(&self, org: &OrgId, sequence: &Sequence) -> u64 {

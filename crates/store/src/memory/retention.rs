@@ -12,6 +12,7 @@ impl Tables {
     pub(super) fn delete(&mut self, of: &OrgId, id: &ThreadId) {
         self.threads.remove(&(of.clone(), id.clone()));
         self.checkpoints.delete(of, id);
+        self.sequences.delete_of(of, id);
         self.runs.retain(|(org, _), thread| org != of || thread != id);
         self.keys.retain(|(org, _), at| org != of || at.thread != *id);
     }

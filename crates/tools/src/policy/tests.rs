@@ -15,6 +15,14 @@ fn spec(name: &str, effect: Effect) -> ToolSpec {
     }
 }
 
+fn decide(policy: &Policy, name: &str, effect: Effect) -> Decision {
+    verdict(policy, &spec(name, effect), &json!({})).decision
+}
+
+fn verdict(policy: &Policy, spec: &ToolSpec, args: &Value) -> Verdict {
+    policy.decide(PolicyCall { spec, args, principal: &Principal::local() })
+}
+
 fn read(text: &str) -> Result<Policy, String> {
     toml::from_str(text).map_err(|e| e.to_string())
 }
@@ -28,7 +36,7 @@ fn without_rules_only_the_programs_own_reading_tools_run() {
         ("pay", Effect::ExternalSideEffect, false),
         ("server/look", Effect::ReadOnly, false),
     ] {
-        let decision = policy.decide(&spec(name, effect));
+        let decision = decide(&policy, name, effect);
         assert_eq!(decision == Decision::Allow, allowed, "{name}: {decision:?}");
     }
 }
@@ -54,9 +62,9 @@ fn the_first_rule_that_fits_decides() {
         ("pay", Effect::ExternalSideEffect, ask("outside")),
         ("files", Effect::ReadOnly, Decision::Allow),
     ] {
-        assert_eq!(policy.decide(&spec(name, effect)), expected, "{name}");
+        assert_eq!(decide(&policy, name, effect), expected, "{name}");
     }
-    let other = policy.decide(&spec("filesystem/read", Effect::ReadOnly));
+    let other = decide(&policy, "filesystem/read", Effect::ReadOnly);
     assert!(matches!(other, Decision::Deny { .. }), "{other:?}");
 }
 
@@ -100,4 +108,131 @@ fn a_rule_that_could_mean_something_else_is_refused() {
     let error = serde_json::from_value::<Policy>(json!({"rule": []})).expect_err("refused");
     assert!(error.to_string().contains("unknown field"), "{error}");
     assert!(serde_json::from_value::<Policy>(Value::Null).is_err());
+}
+
+#[test]
+fn conditions_see_the_call_and_deny_without_a_truth_value() {
+    let policy = |when: &str| {
+        let rule = json!({"tool": "pay", "when": when, "decision": "allow"});
+        serde_json::from_value::<Policy>(json!({"version": 1, "rules": [rule]})).expect(when)
+    };
+    let args = json!({"amount": 50, "price": 9.5, "to": "a@b.example", "tags": ["x", "y"],
+        "deep": {"n": 18_446_744_073_709_551_615_u64}, "none": null});
+    for (when, expected) in [
+        ("args.amount <= 50", Ok(true)),
+        ("args.amount <= 49.5", Ok(false)),
+        ("args.price < 10", Ok(true)),
+        ("double(args.amount) / 2.0 == 25.0", Ok(true)),
+        ("args.amount + 1 == 51", Ok(true)),
+        ("args.to.endsWith('@b.example')", Ok(true)),
+        ("'x' in args.tags && size(args.tags) == 2", Ok(true)),
+        ("args.deep.n > 5u", Ok(true)),
+        ("args.none == null", Ok(true)),
+        ("has(args.missing)", Ok(false)),
+        ("principal.subject == 'local' && principal.org == 'local'", Ok(true)),
+        ("tool == 'pay' && server == '' && effect == 'external_side_effect'", Ok(true)),
+        ("args.missing == 1", Err(())),
+        ("args.to > 5", Err(())),
+        ("args.amount", Err(())),
+        ("args.amount / 0 == 1", Err(())),
+        ("args.tags[7] == 'x'", Err(())),
+    ] {
+        let found = verdict(&policy(when), &spec("pay", Effect::ExternalSideEffect), &args);
+        let found = match found.decision {
+            Decision::Allow => Ok(true),
+            Decision::Deny { reason } if reason.contains("no truth value") => Err(()),
+            _ => Ok(false),
+        };
+        assert_eq!(found, expected, "{when}");
+    }
+}
+
+#[test]
+fn conditions_without_a_bound_are_refused_with_their_place() {
+    let long = format!("args.a == '{}'", "x".repeat(2_000));
+    let nested = format!("{}1{} == 1", "(".repeat(400), ")".repeat(400));
+    let (signs, sums) = (format!("{}true", "!".repeat(900)), format!("1{} == 1", "+1".repeat(400)));
+    let deep = format!("1{} == 1", "+1".repeat(90));
+    for (when, says) in [
+        ("args.tags.all(t, t == 'x')", "found a loop"),
+        ("args.tags.exists(t, t == 'x')", "found a loop"),
+        ("args.tags.map(t, t).size() > 0", "found a loop"),
+        ("args.to.matches('(a+)+$')", "found `matches`"),
+        ("other == 1", "expected one of args, tool, server, effect, principal, found `other`"),
+        ("args.a ==", "expected a CEL expression, found `args.a ==`"),
+        ("", "expected a CEL expression"),
+        (long.as_str(), "at most 1024 bytes"),
+        (nested.as_str(), "12 nested parts"),
+        (signs.as_str(), "12 nested parts"),
+        (sums.as_str(), "100 operators"),
+        (deep.as_str(), "24 levels"),
+    ] {
+        let rule = json!({"tool": "a", "when": when, "decision": "allow"});
+        let policy = json!({"rules": [{"tool": "b", "decision": "allow"}, rule]});
+        let error = serde_json::from_value::<Policy>(policy).expect_err(when).to_string();
+        assert!(error.contains("`rules[1].when`") && error.contains(says), "{when}: {error}");
+    }
+}
+
+#[test]
+fn rules_are_for_subjects_and_have_requirements() {
+    let text = json!({"rules": [
+        {"tool": "pay", "subject": "ada", "decision": "deny", "reason": "not she"},
+        {"tool": "pay", "subject": "local", "decision": "allow", "calls_per_run": 2, "at_once": 1,
+            "after": ["look", {"tool": "files/read", "same": ["path"]}]},
+    ]});
+    let policy: Policy = serde_json::from_value(text.clone()).expect("a policy");
+    assert_eq!(json!(policy), text);
+    let found = verdict(&policy, &spec("pay", Effect::StateChange), &json!({}));
+    assert_eq!((found.decision, found.requires.calls_per_run), (Decision::Allow, Some(2)));
+    assert_eq!(policy.compared_args("files/read"), Some(vec!["path"]));
+    assert_eq!(policy.compared_args("look"), Some(Vec::new()));
+    assert_eq!(policy.compared_args("pay"), None);
+    for (other, says) in [
+        (json!({"version": 2}), "`version`: expected 1, found 2"),
+        (
+            json!({"rules": [{"tool": "a", "decision": "allow", "at_once": 0}]}),
+            "`rules[0].at_once`",
+        ),
+        (
+            json!({"rules": [{"tool": "a", "decision": "allow", "after": ["b/*"]}]}),
+            "`rules[0].after`: expected the name of one tool, found `b/*`",
+        ),
+        (
+            json!({"rules": [{"tool": "a", "decision": "deny", "reason": "r", "calls_per_run": 1}]}),
+            "`rules[0].decision`",
+        ),
+    ] {
+        let error = serde_json::from_value::<Policy>(other).expect_err(says).to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn the_deepest_conditions_are_evaluated() {
+    let nested = format!("{}args{} == 1", "(".repeat(12), ")".repeat(12));
+    let lists = format!("{}1{} == []", "[".repeat(12), "]".repeat(12));
+    let signs = format!("{}true", "!".repeat(12));
+    let (sums, members) =
+        (format!("1{} == 1", "+1".repeat(21)), format!("args{}", ".a".repeat(22)));
+    let both = format!("{}1{}{} == 1", "(1+".repeat(12), ")".repeat(12), "+1".repeat(9));
+    for when in [nested, lists, signs, sums, members, both] {
+        let condition = Condition::new(&when).expect(&when);
+        let (spec, args) = (spec("pay", Effect::StateChange), json!({}));
+        let principal = Principal::local();
+        let call = PolicyCall { spec: &spec, args: &args, principal: &principal };
+        assert!(condition.holds(&call) != Ok(true) || when.starts_with('!'), "{when}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_a_condition_or_refused(text in "[ a-z0-9.()!&|<>=+'\\[\\]{}?:,-]{0,60}") {
+        if let Ok(condition) = Condition::new(&text) {
+            let args = json!({"a": 1});
+            let (spec, principal) = (spec("pay", Effect::StateChange), Principal::local());
+            let call = PolicyCall { spec: &spec, args: &args, principal: &principal };
+            assert_eq!(condition.holds(&call), condition.holds(&call));
+        }
+    }
 }

@@ -56,7 +56,7 @@ pub(super) async fn attempt<T>(
             tracing::error!(
                 tool = %head.wire_name,
                 tool_call_id = %head.tool_call_id,
-                panic = panic_text(payload.as_ref()),
+                panic = head.scrub(panic_text(payload.as_ref()).to_owned()),
                 "a tool panicked"
             );
             Err(Cut::Panicked)

@@ -1,8 +1,10 @@
 //! The second step of a call: journal, budget, running the tool, recording the result.
 
 use super::ToolRunner;
+use super::admit::Place;
 use super::announce::Announced;
 use super::attempt::{Cut, attempt, time_left};
+use super::large::is_cut;
 use super::prepare::{Head, Plan, ReadyCall};
 use super::unknown::{Begun, Looked, UnknownCall};
 use crate::check::{Quotes, bytes_over};
@@ -38,6 +40,8 @@ pub(super) struct RunCall {
     pub(super) head: Head,
     pub(super) entry: Arc<Entry>,
     pub(super) tool: Arc<dyn Tool>,
+    /// The place of the call among those made at once, if their number is limited.
+    pub(super) place: Option<Place>,
 }
 
 impl ToolRunner {
@@ -69,17 +73,22 @@ impl ToolRunner {
                 Kind::AskHuman => return Ok(head.done(not_runnable())),
             },
         };
-        let call = RunCall { head, entry, tool };
+        let mut call = RunCall { head, entry, tool, place: None };
         if time_left(call.tool.as_ref(), &call.head.context).is_zero() {
             let late = Cut::TimedOut { after: Duration::ZERO }.failure(call.name(), false);
             return Ok(call.done(ToolOutcome::Failed(late)));
         }
-        match call.head.context.journal.open(call.intent()).await? {
+        let intent = call.intent();
+        match self.admit(&call, &intent).await? {
+            Ok(place) => call.place = place,
+            Err(refused) => return Ok(call.done(ToolOutcome::Failed(refused))),
+        }
+        match call.head.context.journal.open(intent).await? {
             Opened::New { key } => {
                 let reservation = reserve_new(&call, key).await?;
                 self.make(call, Begun { key, made: 1 }, reservation).await
             }
-            Opened::Settled { result, .. } => call.reuse(result),
+            Opened::Settled { key, result } => call.reuse(key, result),
             Opened::Unknown { key, made } => self.unknown(call, Begun { key, made }).await,
         }
     }
@@ -102,8 +111,12 @@ impl ToolRunner {
         match ended {
             Ok(result) => {
                 let outcome = match result {
-                    Ok(value) => self.check_result(&call.entry, value),
-                    Err(error) => ToolOutcome::Failed(error.into_failure()),
+                    Ok(value) => self.check_result(&call, key, value),
+                    Err(error) => {
+                        let mut failure = error.into_failure();
+                        failure.safe_message = call.head.scrub(failure.safe_message);
+                        ToolOutcome::Failed(failure)
+                    }
                 };
                 self.settled(call, key, announced, outcome).await
             }
@@ -132,7 +145,7 @@ impl ToolRunner {
         };
         match looked {
             Looked::Found(value) => {
-                let outcome = self.check_result(&call.entry, value);
+                let outcome = self.check_result(&call, key, value);
                 self.settled(call, key, announced, outcome).await
             }
             Looked::NotFound => {
@@ -156,26 +169,26 @@ impl ToolRunner {
         announced: Announced,
         outcome: ToolOutcome,
     ) -> Result<Executed, RunToolError> {
+        if matches!(outcome, ToolOutcome::Ok { .. }) {
+            call.head.context.journal.succeeded(key);
+        }
         call.settle(key, &outcome).await?;
         announced.finish(&outcome);
         Ok(Executed::Done(outcome))
     }
 
-    /// Validates the value that a tool returned, and adds its shown form.
-    pub(super) fn check_result(&self, entry: &Entry, mut value: Value) -> ToolOutcome {
+    /// Validates the value that a tool returned, and adds its shown form. A value over the maximum
+    /// size is stored by reference.
+    pub(super) fn check_result(
+        &self,
+        call: &RunCall,
+        key: CallKey,
+        mut value: Value,
+    ) -> ToolOutcome {
+        let entry = &call.entry;
         let name = &entry.spec.name;
         if let Some(schema) = &entry.spec.output {
             drop_undeclared(&mut value, schema);
-        }
-        if let Some(bytes) = bytes_over(&value, self.result_bytes_max) {
-            return ToolOutcome::Failed(ToolFailure::new(
-                ToolErrorKind::Execution,
-                code::RESULT_TOO_LARGE,
-                format!(
-                    "tool `{name}` ran, but its result of {bytes} bytes is over the limit of {} bytes and was discarded; request less data at a time",
-                    self.result_bytes_max
-                ),
-            ));
         }
         let shown = entry.shown();
         let quotes = match shown.iter().any(|name| name == WHOLE) {
@@ -185,13 +198,31 @@ impl ToolRunner {
         let problems = entry.output.as_ref();
         let problems = problems.and_then(|checker| checker.check(&value, quotes).err());
         match problems {
-            None => redact::outcome(value, shown),
+            None => match bytes_over(&value, self.result_bytes_max) {
+                None => redact::outcome(value, shown),
+                Some(bytes) => self
+                    .by_reference(call, key, &value, bytes)
+                    .unwrap_or_else(|| self.too_large(name, bytes)),
+            },
             Some(detail) => ToolOutcome::Failed(ToolFailure::new(
                 ToolErrorKind::Validation,
                 code::INVALID_RESULT,
                 format!("tool `{name}` ran, but its result breaks its declared schema: {detail}"),
             )),
         }
+    }
+}
+
+impl ToolRunner {
+    fn too_large(&self, name: &str, bytes: usize) -> ToolOutcome {
+        let max = self.result_bytes_max;
+        ToolOutcome::Failed(ToolFailure::new(
+            ToolErrorKind::Execution,
+            code::RESULT_TOO_LARGE,
+            format!(
+                "tool `{name}` ran, but its result of {bytes} bytes is over the limit of {max} bytes and was discarded; request less data at a time"
+            ),
+        ))
     }
 }
 
@@ -218,7 +249,7 @@ impl Head {
     fn announce(&self) -> Announced {
         // The model may have invented a name of any length.
         let name = cut(&self.wire_name, crate::name::WIRE_NAME_CHARS_MAX);
-        Announced::start(&self.context.emit, &self.tool_call_id, &name, &self.args)
+        Announced::start(&self.context.emit, &self.tool_call_id, &name, self.shown_args())
     }
 }
 
@@ -264,7 +295,7 @@ impl RunCall {
         Ok(self.head.context.journal.settle(key, result).await?)
     }
 
-    fn reuse(self, result: CallResult) -> Result<Executed, RunToolError> {
+    fn reuse(self, key: CallKey, result: CallResult) -> Result<Executed, RunToolError> {
         let outcome: ToolOutcome =
             serde_json::from_value(result.value).map_err(|e| RunToolError::RecordUnreadable {
                 tool: self.name().to_owned(),
@@ -277,9 +308,13 @@ impl RunCall {
             .emit(AiEvent::CallReused { kind: "tool".to_owned(), name: self.name().to_owned() });
         // The present declaration decides what is shown, also of a result that was recorded before.
         let outcome = match outcome {
+            ToolOutcome::Ok { value, shown } if is_cut(&value) => ToolOutcome::Ok { value, shown },
             ToolOutcome::Ok { value, .. } => redact::outcome(value, self.entry.shown()),
             failed => failed,
         };
+        if matches!(outcome, ToolOutcome::Ok { .. }) {
+            self.head.context.journal.succeeded(key);
+        }
         Ok(self.done(outcome))
     }
 }

@@ -1,8 +1,10 @@
 //! The runner, the only code that executes tools.
 
+mod admit;
 mod announce;
 mod attempt;
 mod execute;
+mod large;
 mod prepare;
 mod unknown;
 
@@ -13,14 +15,19 @@ pub use unknown::{UnknownAnswer, UnknownCall, UnknownQuestion};
 use crate::error::ToolBoxErrors;
 use crate::toolbox::Catalogue;
 use crate::{Policy, ToolBox};
+use admit::Places;
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 use weftwork_types::message::{ToolCall, ToolResult};
 use weftwork_types::port::Dependencies;
 use weftwork_types::tool::{ToolOutcome, ToolSpec};
 
 /// The default for the maximum size of a result, in bytes of JSON.
 pub const RESULT_BYTES_MAX: usize = 256 * 1024;
+
+/// The default for the time for which results over the maximum size are stored by reference.
+pub const ARTIFACT_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Executes tool calls; no other code does. Cheap to clone.
 ///
@@ -40,6 +47,8 @@ pub struct ToolRunner {
     policy: Arc<Policy>,
     provided: Dependencies,
     result_bytes_max: usize,
+    artifact_ttl: Duration,
+    places: Places,
 }
 
 impl ToolRunner {
@@ -53,10 +62,20 @@ impl ToolRunner {
             policy: Arc::new(policy),
             provided: tools.provided,
             result_bytes_max: RESULT_BYTES_MAX,
+            artifact_ttl: ARTIFACT_TTL,
+            places: Places::default(),
         })
     }
 
-    /// Sets the maximum size of a result, in bytes of JSON.
+    /// Sets the time for which results over the maximum size are stored by reference.
+    #[must_use]
+    pub fn artifact_ttl(mut self, ttl: Duration) -> Self {
+        self.artifact_ttl = ttl;
+        self
+    }
+
+    /// Sets the maximum size of a result for the model, in bytes of JSON. A larger one is stored by
+    /// reference, and the model reads its beginning.
     #[must_use]
     pub fn result_bytes_max(mut self, bytes: usize) -> Self {
         self.result_bytes_max = bytes;

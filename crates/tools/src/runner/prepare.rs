@@ -3,7 +3,7 @@
 use super::ToolRunner;
 use crate::check::Quotes;
 use crate::error::{code, cut};
-use crate::policy::Decision;
+use crate::policy::{Decision, PolicyCall, Requirements};
 use crate::toolbox::{Entry, Kind};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use weftwork_types::approval::{ApprovalDecision, ApprovalRequest};
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::ToolCall;
 use weftwork_types::port::CallContext;
+use weftwork_types::secret;
 use weftwork_types::tool::{ToolErrorKind, ToolFailure};
 
 /// Maximum length in characters of a quotation of model output.
@@ -47,6 +48,10 @@ pub(super) struct Head {
     pub(super) wire_name: String,
     pub(super) args: Value,
     pub(super) context: CallContext,
+    /// Arguments without secret ones; `None` if all may be shown.
+    pub(super) shown: Option<Value>,
+    /// Requirements of the policy on earlier calls, checked before the call is made.
+    pub(super) requires: Requirements,
 }
 
 #[derive(Debug)]
@@ -76,17 +81,23 @@ pub struct HumanCall {
 impl ToolRunner {
     /// Checks the tool, its arguments and the policy. Emits no events and writes no records.
     pub fn prepare(&self, call: &ToolCall, context: &CallContext) -> Prepared {
-        let head = Head {
+        let mut head = Head {
             tool_call_id: call.id.clone(),
             wire_name: call.name.clone(),
             args: call.args.clone(),
+            shown: self.shown_args(call),
             context: context.clone(),
+            requires: Requirements::default(),
         };
         let entry = match self.admissible(&head) {
             Ok(entry) => entry,
             Err(refused) => return head.refused(refused),
         };
-        match (self.policy.decide(&entry.spec), &entry.kind) {
+        let asked =
+            PolicyCall { spec: &entry.spec, args: &head.args, principal: &context.principal };
+        let verdict = self.policy.decide(asked);
+        head.requires = verdict.requires;
+        match (verdict.decision, &entry.kind) {
             (Decision::Deny { reason }, _) => head.refused(ToolFailure::new(
                 ToolErrorKind::PolicyDenied,
                 code::POLICY_DENIED,
@@ -106,11 +117,19 @@ impl ToolRunner {
         }
     }
 
+    /// Returns the arguments of a call without secret ones; `None` if all may be shown.
+    fn shown_args(&self, call: &ToolCall) -> Option<Value> {
+        match self.catalogue.get(&call.name) {
+            Some(entry) => secret::shown_args(&entry.spec.parameters, &call.args),
+            None => call.shown.clone(),
+        }
+    }
+
     /// Returns the tool of a call if it exists, accepts the arguments, and declares what may be
     /// shown.
     fn admissible(&self, head: &Head) -> Result<Arc<Entry>, ToolFailure> {
         let entry = self.catalogue.get(&head.wire_name).ok_or_else(|| self.no_such_tool(head))?;
-        check_args(entry, &head.args)?;
+        check_args(entry, head)?;
         if entry.spec.shown.is_none() {
             // Checked before the call, so that no effect happens whose result could not be shown.
             return Err(ToolFailure::new(
@@ -143,9 +162,12 @@ impl ToolRunner {
     }
 }
 
-fn check_args(entry: &Entry, args: &Value) -> Result<(), ToolFailure> {
+fn check_args(entry: &Entry, head: &Head) -> Result<(), ToolFailure> {
+    let args = &head.args;
     let detail = match args {
+        Value::Object(_) if head.shown.is_some() => entry.args.check(args, Quotes::Nothing).err(),
         Value::Object(_) => entry.args.check(args, Quotes::Values).err(),
+        _ if head.shown.is_some() => Some("expected one JSON object".to_owned()),
         // Invalid JSON from a model arrives as a string. It is rejected, not repaired.
         Value::String(text) => Some(format!(
             "they are not valid JSON: `{}`; send one JSON object",
@@ -166,6 +188,19 @@ fn check_args(entry: &Entry, args: &Value) -> Result<(), ToolFailure> {
 }
 
 impl Head {
+    /// The arguments as they are shown.
+    pub(super) fn shown_args(&self) -> &Value {
+        self.shown.as_ref().unwrap_or(&self.args)
+    }
+
+    /// Removes secret arguments from a text.
+    pub(super) fn scrub(&self, text: String) -> String {
+        match &self.shown {
+            Some(shown) => secret::scrub(&text, &self.args, shown),
+            None => text,
+        }
+    }
+
     fn refused(self, failure: ToolFailure) -> Prepared {
         Prepared::Ready(ReadyCall { head: self, plan: Plan::Refuse(failure) })
     }
@@ -194,7 +229,7 @@ impl PendingCall {
         let request = ApprovalRequest {
             tool_call_id: head.tool_call_id.clone(),
             tool: entry.spec.name.clone(),
-            args: head.args.clone(),
+            args: head.shown_args().clone(),
             effect: entry.spec.effect,
             binding: ApprovalRequest::bind(
                 thread,

@@ -63,7 +63,7 @@ impl UnknownCall {
         UnknownQuestion {
             tool_call_id: self.call.head.tool_call_id.clone(),
             tool: self.call.name().to_owned(),
-            args: self.call.head.args.clone(),
+            args: self.call.head.shown_args().clone(),
             effect: self.call.entry.spec.effect,
             idempotency_key: IdempotencyKey::of(&self.call.head.context.thread, self.begun.key)
                 .to_string(),
@@ -114,7 +114,7 @@ impl ToolRunner {
                 let made = made.saturating_add(1);
                 return self.make(*call, Begun { key, made }, reservation).await;
             }
-            UnknownAnswer::Happened { value } => self.check_result(&call.entry, value),
+            UnknownAnswer::Happened { value } => self.check_result(&call, key, value),
             UnknownAnswer::GiveUp => ToolOutcome::Failed(ToolFailure::new(
                 ToolErrorKind::Execution,
                 code::OUTCOME_UNKNOWN,
@@ -141,7 +141,7 @@ impl ToolRunner {
         };
         match looked {
             Looked::Found(value) => {
-                let outcome = self.check_result(&call.entry, value);
+                let outcome = self.check_result(&call, key, value);
                 let announced = call.announce();
                 self.settled(call, key, announced, outcome).await
             }
@@ -173,7 +173,7 @@ impl ToolRunner {
                 tracing::warn!(
                     tool = call.name(),
                     tool_call_id = %call.head.tool_call_id,
-                    error = cut(error.message(), 200),
+                    error = cut(&call.head.scrub(error.message().to_owned()), 200),
                     "the lookup of a tool failed; a person is asked"
                 );
                 Looked::CannotTell

@@ -6,6 +6,7 @@ mod approval;
 mod calls;
 mod journal;
 mod macros;
+mod requirements;
 mod rig;
 mod toolbox;
 mod ui;

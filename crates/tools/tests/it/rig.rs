@@ -124,7 +124,12 @@ pub(crate) struct Pair {
 }
 
 pub(crate) fn call(id: &str, name: &str, args: Value) -> ToolCall {
-    ToolCall { id: ToolCallId::new(id).expect("a valid id"), name: name.to_owned(), args }
+    ToolCall {
+        id: ToolCallId::new(id).expect("a valid id"),
+        name: name.to_owned(),
+        args,
+        shown: None,
+    }
 }
 
 pub(crate) fn runner(tools: ToolBox, policy: Policy) -> ToolRunner {

@@ -110,7 +110,10 @@ impl<'t> Written<'t> {
         self.skip(",\"name\":\"")?;
         let name = self.words()?.into_owned();
         self.skip(",\"args\":")?;
-        Some(ToolCall { id, name, args: self.value()? })
+        let args = self.value()?;
+        let is_hidden = self.is_next(",\"shown\":");
+        let shown = if is_hidden { Some(self.value()?) } else { None };
+        Some(ToolCall { id, name, args, shown })
     }
 
     fn tool_result(&mut self) -> Option<ToolResult> {

@@ -1,3 +1,4 @@
+use super::past::{Admission, Admitted, NewArtifact};
 use crate::canonical::{Hash, hash_bytes};
 use crate::code::Fault;
 use crate::shown::show;
@@ -37,6 +38,24 @@ pub trait Journal: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// Returns [`JournalError`] if the store refused the record.
     fn settle(&self, key: CallKey, result: CallResult) -> BoxFuture<'_, Result<(), JournalError>>;
+
+    /// Records that the run begins a call, if the earlier calls of the run allow it. A call that
+    /// the run has begun before is always admitted. The default implementation has no records.
+    ///
+    /// # Errors
+    /// Returns [`JournalError`] if the records cannot be read; the call must not be made.
+    fn admit<'a>(&'a self, _call: Admission<'a>) -> BoxFuture<'a, Result<Admitted, JournalError>> {
+        Box::pin(std::future::ready(Ok(Admitted::NoRecords)))
+    }
+
+    /// Records that an admitted call succeeded, in the commit that includes its result.
+    fn succeeded(&self, _key: CallKey) {}
+
+    /// Stores a value by reference, in the commit that includes the result of its call, and returns
+    /// the reference. `None` if the run has no place for it, as in the default implementation.
+    fn store_artifact(&self, _artifact: NewArtifact) -> Option<String> {
+        None
+    }
 }
 
 /// The kind of a call.

@@ -8,6 +8,7 @@ mod egress;
 mod executor;
 mod journal;
 mod ledger;
+mod past;
 
 pub use budget::{
     Budget, BudgetError, BudgetExceeded, BudgetScope, BudgetWithin, Budgets, Demand, Hold,
@@ -23,3 +24,4 @@ pub use journal::{
     Journal, JournalError, Opened,
 };
 pub use ledger::{Ledger, LedgerError, NoLedger};
+pub use past::{Admission, Admitted, NewArtifact, PastCall};

@@ -43,6 +43,7 @@ pub(super) struct File {
     pub(super) model: Option<String>,
     pub(super) store: Option<String>,
     pub(super) model_file: Option<String>,
+    pub(super) policy: Option<String>,
     pub(super) egress: Egress,
     pub(super) providers: BTreeMap<String, ProviderOverride>,
 }

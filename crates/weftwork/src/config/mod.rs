@@ -3,10 +3,12 @@
 
 mod file;
 mod place;
+mod rules;
 mod spelling;
 
 pub use file::Origin;
 pub use place::{Address, StorePlace};
+pub use rules::ToolRules;
 pub use spelling::nearest;
 
 use crate::Error;
@@ -18,6 +20,8 @@ use weftwork_models::{ProviderOverride, ProviderTable};
 
 /// Environment variable for the model, such as `local` or `openai:gpt-4o-mini`.
 pub const MODEL_VARIABLE: &str = "WEFT_MODEL";
+/// Environment variable for the file with rules for tools.
+pub const POLICY_VARIABLE: &str = "WEFT_POLICY";
 /// Environment variable for the store: `memory`, `sqlite:PATH` or the URL of a Postgres database.
 pub const STORE_VARIABLE: &str = "WEFT_STORE";
 /// Environment variable for the configuration file.
@@ -48,6 +52,8 @@ pub struct Flags {
     pub store: Option<String>,
     /// The configuration file, which must exist.
     pub config: Option<PathBuf>,
+    /// The file with rules for tools.
+    pub policy: Option<String>,
 }
 
 /// The environment from which a configuration is loaded. Nothing else of the process is read, so
@@ -99,6 +105,8 @@ pub struct Config {
     pub allow: Vec<AllowedHost>,
     /// The HTTP proxy.
     pub proxy: Option<String>,
+    /// The operator's rules for tools, which precede those of agents.
+    pub rules: Option<ToolRules>,
     /// The network providers, with their keys.
     pub providers: ProviderTable,
 }
@@ -144,6 +152,7 @@ impl Config {
             data: None,
             allow: Vec::new(),
             proxy: None,
+            rules: None,
             providers,
         }
     }
@@ -192,6 +201,8 @@ impl Config {
             }
             None => Setting { value: usual_store(around)?, origin: Origin::Default },
         };
+        let rules = pick(("--policy", &flags.policy), POLICY_VARIABLE, file.policy);
+        let rules = rules.map(|setting| ToolRules::read(setting, around)).transpose()?;
         let model_file = pick(("", &None), WEIGHTS_VARIABLE, file.model_file);
         let model_file = model_file
             .map(|Setting { value, origin }| Setting { value: around.folder.join(value), origin });
@@ -200,7 +211,18 @@ impl Config {
         let providers = ProviderTable::load(&|name| around.get(name), &file.providers)?;
         let allow = file.egress.allow.iter().map(|host| host.parse()).collect::<Result<_, _>>()?;
         let proxy = file.egress.proxy;
-        Ok(Self { file: path, model, store, model_file, cache, data, allow, proxy, providers })
+        Ok(Self {
+            file: path,
+            model,
+            store,
+            model_file,
+            cache,
+            data,
+            allow,
+            proxy,
+            rules,
+            providers,
+        })
     }
 
     /// The folder for the app's own files: the folder of the SQLite file, or the user's data

@@ -3,5 +3,7 @@
 
 mod app;
 mod derives;
+mod policies;
 mod redaction;
+mod secrets;
 mod upkeep;

@@ -26,7 +26,7 @@ use weftwork::types::event::{Position, RunEvent};
 use weftwork::types::port::RunHandle;
 use weftwork::types::run::RunRef;
 
-const CANARY: &str = "CANARY-4111";
+pub(crate) const CANARY: &str = "CANARY-4111";
 
 #[derive(Serialize, JsonSchema)]
 struct Order {
@@ -67,16 +67,16 @@ fn agent(read: &Arc<AtomicU32>) -> CompiledGraph {
     agent.build().expect("a sound agent")
 }
 
-fn said(id: &str) -> Value {
+pub(crate) fn said(id: &str) -> Value {
     json!({"id": id, "role": "user", "parts": [{"type": "text", "text": "Where is it?"}]})
 }
 
-fn all() -> Modes {
+pub(crate) fn all() -> Modes {
     let modes = ["values", "updates", "tasks", "checkpoints", "custom", "messages", "debug"];
     modes.iter().filter_map(|name| Modes::parse(name)).fold(Modes::NONE, |all, one| all | one)
 }
 
-fn has(value: &impl Debug) -> bool {
+pub(crate) fn has(value: &impl Debug) -> bool {
     format!("{value:?}").contains(CANARY)
 }
 
@@ -98,7 +98,7 @@ async fn streamed(thread: &Thread, input: Value) -> (Vec<StreamItem>, RunRef) {
     (items, run)
 }
 
-async fn events(handle: RunHandle) -> Vec<RunEvent> {
+pub(crate) async fn events(handle: RunHandle) -> Vec<RunEvent> {
     use futures_util::StreamExt;
     let events = handle.events.collect::<Vec<_>>().await;
     let outcome = handle.outcome.await;
@@ -219,7 +219,7 @@ async fn hidden_members_are_hidden_in_sqlite() {
 
 /// Reads the bytes of all rows of a table. Of rows of the log, those of events: recorded calls are
 /// whole.
-fn rows(file: &Path, table: &str) -> String {
+pub(crate) fn rows(file: &Path, table: &str) -> String {
     let db = rusqlite::Connection::open(file).expect("opens");
     let columns = if table == "log" { "events" } else { "*" };
     let mut rows = db.prepare(&format!("SELECT {columns} FROM {table}")).expect("a table");

@@ -38,11 +38,9 @@ fn part() -> impl Strategy<Value = Part> {
         (words(), prop::option::of(words()))
             .prop_map(|(text, signature)| Part::Reasoning { text, signature }),
         (words(), words()).prop_map(|(media_type, url)| Part::Media(Media { media_type, url })),
-        (call(), words(), arguments).prop_map(|(id, name, args)| Part::ToolCall(ToolCall {
-            id,
-            name,
-            args
-        })),
+        (call(), words(), arguments, shown.clone()).prop_map(|(id, name, args, shown)| {
+            Part::ToolCall(ToolCall { id, name, args, shown })
+        }),
         (call(), words(), value, shown, any::<bool>()).prop_map(
             |(tool_call_id, name, value, shown, is_error)| {
                 Part::ToolResult(ToolResult { tool_call_id, name, value, shown, is_error })

@@ -82,7 +82,7 @@ fn every_option_has_its_member() {
 fn a_conversation_with_calls_goes_back_as_it_came() {
     let call = |call_id: &str, args: Value| {
         let id = ToolCallId::new(call_id).expect("an id");
-        Part::ToolCall(ToolCall { id, name: "add".to_owned(), args })
+        Part::ToolCall(ToolCall { id, name: "add".to_owned(), args, shown: None })
     };
     let result = |call_id: &str, value: Value| {
         let tool_call_id = ToolCallId::new(call_id).expect("an id");
