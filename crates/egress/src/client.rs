@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
-use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method};
+use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method, Redirects};
 use weftwork_types::{BoxFuture, BoxStream};
 
 /// Configuration of the client.
@@ -95,14 +95,14 @@ impl GuardedClient {
         let wait = request.head_timeout;
         let mut asked = target.name.clone();
         let hop = Hop::first(target, request.method, request.headers, request.body);
-        let arrived = timeout(wait, self.follow(hop, &mut asked)).await;
+        let arrived = timeout(wait, self.follow(hop, request.redirects, &mut asked)).await;
         let (response, host) = arrived.unwrap_or_else(|_| {
             Err(EgressError::Timeout { host: asked, what: "answer", after_ms: millis(wait) })
         })?;
         Ok(EgressResponse {
             status: response.status().as_u16(),
             headers: shown_headers(&response),
-            body: body(response, host, request.idle_timeout),
+            body: body(response, host, request.idle_timeout, request.body_max),
         })
     }
 
@@ -110,12 +110,16 @@ impl GuardedClient {
     async fn follow(
         &self,
         mut hop: Hop,
+        redirects: Redirects,
         asked: &mut String,
     ) -> Result<(Response, String), EgressError> {
         loop {
             asked.clone_from(&hop.target.name);
             let response = self.send_once(&hop).await?;
             let host = hop.target.name.clone();
+            if redirects == Redirects::Return {
+                return Ok((response, host));
+            }
             match hop.next(&response, &self.allow)? {
                 Step::Arrived => return Ok((response, host)),
                 Step::Again(next) => hop = next,
@@ -132,8 +136,16 @@ impl GuardedClient {
         let url = hop.target.url.clone();
         let mut request = match hop.method {
             Method::Get => client.get(url),
-            Method::Post => client.post(url).body(hop.body.clone()),
+            Method::Head => client.head(url),
+            Method::Post => client.post(url),
+            Method::Put => client.put(url),
+            Method::Patch => client.patch(url),
+            Method::Delete => client.delete(url),
         };
+        // A POST without content still states its length; a GET has no content at all.
+        if hop.method == Method::Post || !hop.body.is_empty() {
+            request = request.body(hop.body.clone());
+        }
         for (name, value) in &hop.headers {
             let (name, value) = read_header(host, name, value)?;
             request = request.header(name, value);
@@ -148,16 +160,23 @@ impl Egress for GuardedClient {
     }
 }
 
-/// Returns the body, which is read on demand.
+/// Returns the body, which is read on demand and ends with an error at the limit.
 fn body(
     response: Response,
     host: String,
     idle: Duration,
+    limit: Option<u64>,
 ) -> BoxStream<'static, Result<Bytes, EgressError>> {
-    Box::pin(stream::unfold(Some((response, host)), move |state| async move {
-        let (mut response, host) = state?;
+    Box::pin(stream::unfold(Some((response, host, 0)), move |state| async move {
+        let (mut response, host, before): (_, _, u64) = state?;
         let failed = match timeout(idle, response.chunk()).await {
-            Ok(Ok(Some(piece))) => return Some((Ok(piece), Some((response, host)))),
+            Ok(Ok(Some(piece))) => {
+                let length = before.saturating_add(piece.len() as u64);
+                match limit {
+                    Some(limit) if length > limit => EgressError::TooLong { host, limit },
+                    _ => return Some((Ok(piece), Some((response, host, length)))),
+                }
+            }
             Ok(Ok(None)) => return None,
             Ok(Err(error)) => failure::reading(&host, &error),
             Err(_) => EgressError::Timeout { host, what: "send more", after_ms: millis(idle) },

@@ -59,8 +59,7 @@ impl Hop {
             headers.retain(|(name, _)| HARMLESS.iter().any(|ok| name.eq_ignore_ascii_case(ok)));
         }
         let (mut method, mut body) = (self.method, self.body);
-        // As in browsers and permitted by RFC 9110: only 307 and 308 repeat a POST.
-        if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
+        if becomes_get(status, method) {
             method = Method::Get;
             body = Bytes::new();
             headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-type"));
@@ -76,6 +75,16 @@ pub(crate) enum Step {
     Arrived,
     /// Another request is required.
     Again(Hop),
+}
+
+/// Returns `true` if the redirected request is a `GET` without body. As in browsers and permitted by
+/// RFC 9110, 301 and 302 replace `POST` only, 303 every method but `HEAD`, and 307 and 308 none.
+fn becomes_get(status: StatusCode, method: Method) -> bool {
+    match status {
+        StatusCode::SEE_OTHER => method != Method::Head,
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => method == Method::Post,
+        _ => false,
+    }
 }
 
 fn is_redirect(status: StatusCode) -> bool {

@@ -140,15 +140,17 @@ impl<E: std::fmt::Display> IntoToolError for E {
 pub enum ToolBoxError {
     /// The name is invalid.
     #[error(
-        "tool name `{name}` is not valid: expected `tool` or `server/tool`, each part lower snake case beginning with a letter, without `__`, at most 64 characters together"
+        "tool name `{name}` is not valid: expected a name in lower snake case beginning with a letter, without `__`, of at most 64 characters, or `server/tool`, each part of ASCII letters, digits, `_`, `-` and `.`"
     )]
     Name {
         /// The name, cut to 80 characters.
         name: String,
     },
-    /// Two tools have the same name.
-    #[error("tool `{name}` is declared twice (on the wire both are `{wire_name}`); rename one")]
+    /// Two tools have the same wire name.
+    #[error("tools `{other}` and `{name}` are both `{wire_name}` on the wire; rename one")]
     Collision {
+        /// The canonical name of the first tool.
+        other: String,
         /// The canonical name of the second tool.
         name: String,
         /// The wire name of both tools.

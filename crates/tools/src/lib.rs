@@ -36,7 +36,7 @@ mod toolbox;
 pub use context::{Deps, FromContext, Need, ToolContext};
 pub use error::{IntoToolError, RunToolError, ToolBoxError, ToolBoxErrors, ToolError, code};
 pub use fn_tool::FnTool;
-pub use name::{ASK_HUMAN, WIRE_NAME_CHARS_MAX, canonical_name, wire_name};
+pub use name::{ASK_HUMAN, WIRE_NAME_CHARS_MAX, wire_name};
 pub use policy::{
     After, Condition, Decision, Policy, PolicyCall, Requirements, Rule, ToolPattern, Verdict,
 };

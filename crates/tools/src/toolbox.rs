@@ -77,17 +77,18 @@ impl ToolBox {
         let mut order = Vec::new();
         for kind in &self.tools {
             match Entry::compile(kind.clone(), &self.provided, &mut problems) {
-                Some(entry) if entries.contains_key(&entry.wire_name) => {
-                    problems.push(ToolBoxError::Collision {
+                None => {}
+                Some(entry) => match entries.get(&entry.wire_name) {
+                    Some(other) => problems.push(ToolBoxError::Collision {
+                        other: other.spec.name.clone(),
                         name: entry.spec.name.clone(),
                         wire_name: entry.wire_name,
-                    });
-                }
-                Some(entry) => {
-                    order.push(entry.wire_name.clone());
-                    entries.insert(entry.wire_name.clone(), Arc::new(entry));
-                }
-                None => {}
+                    }),
+                    None => {
+                        order.push(entry.wire_name.clone());
+                        entries.insert(entry.wire_name.clone(), Arc::new(entry));
+                    }
+                },
             }
         }
         ToolBoxErrors::unless_empty(problems)?;
@@ -170,6 +171,7 @@ fn check_tool(
 ) {
     if spec.name == ASK_HUMAN {
         note(ToolBoxError::Collision {
+            other: ASK_HUMAN.to_owned(),
             name: ASK_HUMAN.to_owned(),
             wire_name: ASK_HUMAN.to_owned(),
         });

@@ -1,5 +1,9 @@
 //! Declarations of tools, and outcomes of tool calls.
 
+mod wire;
+
+pub use wire::{WIRE_NAME_CHARS_MAX, wire_name};
+
 use crate::ErrorCode;
 use crate::shown::present;
 use serde::{Deserialize, Serialize};
@@ -102,11 +106,11 @@ pub struct ToolExample {
 }
 
 impl ToolSpec {
-    /// Returns the wire name: lower snake case with at most 64 characters. `server/tool` becomes
-    /// `server__tool`.
+    /// Returns the wire name: lower snake case with at most 64 characters. `server/getPage` becomes
+    /// `server__get_page`.
     #[must_use]
     pub fn wire_name(&self) -> String {
-        self.name.replace('/', "__")
+        wire_name(&self.name)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::{LONG, SHORT, client, get};
 use futures_util::StreamExt as _;
 use weftwork_testkit::{LoopbackServer, Reply};
-use weftwork_types::port::{Egress, EgressError, EgressResponse};
+use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method};
 
 async fn server(reply: Reply) -> LoopbackServer {
     LoopbackServer::start(move |_, _| reply.clone()).await.expect("a server")
@@ -89,4 +89,46 @@ async fn what_is_not_http_is_broken() {
     let server = server(Reply::nothing().raw("SSH-2.0-OpenSSH_9\r\n")).await;
     let error = client().send(get(server.url("/"))).await.expect_err("broken");
     assert!(matches!(error, EgressError::Broken { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_of_its_request_ends_with_an_error() {
+    let reply = || Reply::pieces(200, &[]).piece("one").piece("two").hang();
+    let server = server(reply()).await;
+    let mut request = get(server.url("/"));
+    (request.body_max, request.idle_timeout) = (Some(5), LONG);
+    let (bytes, error) = pieces(client().send(request).await.expect("an answer")).await;
+    assert!(b"one".starts_with(&bytes), "nothing of the piece that crosses the limit");
+    let error = error.expect("too long");
+    assert!(matches!(error, EgressError::TooLong { limit: 5, .. }), "{error}");
+    assert_eq!((error.code().0, error.is_retriable()), ("W0809", false));
+}
+
+#[tokio::test]
+async fn a_body_of_exactly_the_limit_is_complete() {
+    let server = server(Reply::full(200, &[], "tea")).await;
+    let mut request = get(server.url("/"));
+    request.body_max = Some(3);
+    let answer = client().send(request).await.expect("an answer");
+    assert_eq!(pieces(answer).await, (b"tea".to_vec(), None));
+}
+
+#[tokio::test]
+async fn every_method_arrives_with_its_body() {
+    let server = server(Reply::full(200, &[], "")).await;
+    for (method, name, body) in [
+        (Method::Get, "GET", ""),
+        (Method::Head, "HEAD", ""),
+        (Method::Post, "POST", "a"),
+        (Method::Put, "PUT", "b"),
+        (Method::Patch, "PATCH", "c"),
+        (Method::Delete, "DELETE", ""),
+    ] {
+        let mut request = EgressRequest::new(method, server.url("/"));
+        request.body = body.into();
+        client().send(request).await.expect("an answer");
+        let received = server.received();
+        let last = received.last().expect("a request");
+        assert_eq!((last.method.as_str(), last.body.as_slice()), (name, body.as_bytes()));
+    }
 }

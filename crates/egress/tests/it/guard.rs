@@ -56,6 +56,42 @@ async fn a_loopback_server_is_refused_unless_it_is_allowed() {
     assert_eq!(client().send(get(server.url("/"))).await.expect("allowed").status, 200);
 }
 
+/// A resolver that answers everything with a public address would make the check of the resolved
+/// address pass, so an address in the URL must not come to it in any spelling.
+#[tokio::test]
+async fn addresses_in_urls_never_reach_the_resolver() {
+    let answers = Answers::of(&[&["8.8.8.8"]]);
+    let lookup: Arc<dyn Lookup> = Arc::clone(&answers) as _;
+    let closed = GuardedClient::with_lookup(config(&[]), Arc::clone(&lookup)).expect("a client");
+    let open = GuardedClient::with_lookup(config(&["127.0.0.1"]), lookup).expect("a client");
+    let server = server().await;
+    let port = server.address().port();
+    for host in [
+        "127.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "0177.0.0.1",
+        "127.0.0.1.",
+        "%31%32%37.0.0.1",
+        "１２７.０.０.１",
+    ] {
+        let url = format!("http://{host}:{port}/");
+        let error = closed.send(get(url.clone())).await.expect_err(host);
+        assert_eq!(refused_class(&error), "loopback", "{host}");
+        assert_eq!(open.send(get(url)).await.expect(host).status, 200, "{host}");
+    }
+    for host in ["[::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "localhost", "a.localhost."] {
+        let error = closed.send(get(format!("http://{host}:{port}/"))).await.expect_err(host);
+        assert!(matches!(error, EgressError::Refused { .. }), "{host}: {error}");
+    }
+    let target = format!("http://0x7f.1:{port}/there");
+    let moving = LoopbackServer::start(move |_, _| Reply::full(307, &[("location", &target)], ""));
+    let moving = moving.await.expect("a server");
+    assert_eq!(open.send(get(moving.url("/"))).await.expect("redirected").status, 200);
+    assert_eq!(answers.asked.load(Ordering::SeqCst), 0);
+}
+
 #[tokio::test]
 async fn an_allowed_name_may_resolve_to_loopback() {
     let server = server().await;

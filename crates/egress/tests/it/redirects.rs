@@ -4,7 +4,7 @@ use crate::{client, config, get};
 use bytes::Bytes;
 use weftwork_egress::GuardedClient;
 use weftwork_testkit::{LoopbackServer, Reply};
-use weftwork_types::port::{Egress, EgressError, EgressRequest, Method};
+use weftwork_types::port::{Egress, EgressError, EgressRequest, Method, Redirects};
 
 async fn redirecting(status: u16, location: impl Into<String>) -> LoopbackServer {
     let location = location.into();
@@ -108,4 +108,33 @@ async fn five_redirects_are_followed_and_no_more() {
 async fn a_redirect_status_without_location_is_the_answer() {
     let server = LoopbackServer::start(|_, _| Reply::full(304, &[], "")).await.expect("a server");
     assert_eq!(client().send(get(server.url("/"))).await.expect("an answer").status, 304);
+}
+
+#[tokio::test]
+async fn a_redirect_is_the_answer_when_the_request_says_so() {
+    let inner = answering().await;
+    let server = redirecting(307, inner.url("/")).await;
+    let mut request = get(server.url("/"));
+    request.redirects = Redirects::Return;
+    let answer = client().send(request).await.expect("an answer");
+    assert_eq!((answer.status, answer.header("location")), (307, Some(inner.url("/").as_str())));
+    assert!(inner.received().is_empty());
+}
+
+#[tokio::test]
+async fn a_redirect_replaces_only_the_methods_that_it_may() {
+    for (status, method, after) in [
+        (301, Method::Put, "PUT"),
+        (302, Method::Delete, "DELETE"),
+        (302, Method::Head, "HEAD"),
+        (303, Method::Patch, "GET"),
+        (303, Method::Head, "HEAD"),
+        (308, Method::Post, "POST"),
+    ] {
+        let other = answering().await;
+        let server = redirecting(status, other.url("/")).await;
+        let request = EgressRequest::new(method, server.url("/"));
+        client().send(request).await.expect("an answer");
+        assert_eq!(other.received()[0].method, after, "{status} after {method:?}");
+    }
 }

@@ -1,6 +1,9 @@
 //! Tests that all problems of tools are reported together before the first call.
 
+use proptest::collection::btree_set;
+use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use weftwork_tools::{
     Need, Policy, Tool, ToolBox, ToolContext, ToolError, ToolRunner, WHOLE, tool,
 };
@@ -49,7 +52,7 @@ fn each_mistake_has_its_code_and_says_what_was_expected() {
     let example = |args: Value| vec![ToolExample { request: "r".to_owned(), args }];
     for (tool, code, says) in [
         (with(|t| t.0.name = "Bad Name".to_owned()), "W0420", "lower snake case"),
-        (with(|t| t.0.name = "ask_human".to_owned()), "W0421", "declared twice"),
+        (with(|t| t.0.name = "ask_human".to_owned()), "W0421", "tools `ask_human` and `ask_human`"),
         (with(|t| t.0.parameters = json!({"type": "array"})), "W0422", "parameters schema"),
         (with(|t| t.0.output = Some(json!({"type": 3}))), "W0422", "output schema"),
         (with(|t| t.0.on_unknown = UnknownOutcome::Reconcile), "W0423", "no lookup"),
@@ -99,4 +102,44 @@ fn specs_are_offered_in_the_order_of_the_tools() {
     let runner = ToolRunner::new(tools, Policy::new()).expect("valid");
     let names: Vec<_> = runner.specs().iter().map(ToolSpec::wire_name).collect();
     assert_eq!(names, ["z", "add", "ask_human", "s__a"]);
+}
+
+#[test]
+fn names_of_servers_are_sent_in_snake_case_and_pairs_that_become_one_are_named() {
+    let box_of =
+        |names: &[&str]| names.iter().fold(ToolBox::new(), |all, name| all.with(fake(name)));
+    let runner = ToolRunner::new(box_of(&["db/query-db", "db/printEnv"]), Policy::new());
+    let specs = runner.expect("valid").specs();
+    let names: Vec<_> = specs.iter().map(|spec| (spec.name.clone(), spec.wire_name())).collect();
+    let expected = [("db/query-db", "db__query_db"), ("db/printEnv", "db__print_env")];
+    assert_eq!(names, expected.map(|(name, wire)| (name.to_owned(), wire.to_owned())));
+
+    let pair = ToolRunner::new(box_of(&["db/get-sum", "db/getSum"]), Policy::new());
+    let error = pair.expect_err("a collision").to_string();
+    assert!(error.contains("`db/get-sum` and `db/getSum` are both `db__get_sum`"), "{error}");
+}
+
+proptest! {
+    /// The specs of a tool box map each wire name to one tool, and a further tool changes none.
+    #[test]
+    fn wire_names_lead_back_to_their_tools(
+        names in btree_set("[A-Za-z0-9_.-]{0,9}[A-Za-z]/[A-Za-z0-9_.-]{0,80}[A-Za-z]", 1..8),
+    ) {
+        let mut seen: BTreeMap<String, String> = BTreeMap::new();
+        let mut tools = ToolBox::new();
+        for name in names {
+            let next = tools.clone().with(fake(&name));
+            let Ok(runner) = ToolRunner::new(next.clone(), Policy::new()) else {
+                let wire = fake(&name).0.wire_name();
+                prop_assert!(seen.contains_key(&wire), "{} was refused without a reason", name);
+                continue;
+            };
+            let table: BTreeMap<String, String> =
+                runner.specs().iter().map(|s| (s.wire_name(), s.name.clone())).collect();
+            prop_assert_eq!(table.len(), seen.len() + 1);
+            prop_assert!(seen.iter().all(|(wire, name)| table.get(wire) == Some(name)));
+            prop_assert!(table.keys().all(|wire| wire.len() <= 64));
+            (seen, tools) = (table, next);
+        }
+    }
 }

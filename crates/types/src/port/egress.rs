@@ -21,8 +21,26 @@ pub trait Egress: Send + Sync + std::fmt::Debug {
 pub enum Method {
     /// `GET`
     Get,
+    /// `HEAD`
+    Head,
     /// `POST`
     Post,
+    /// `PUT`
+    Put,
+    /// `PATCH`
+    Patch,
+    /// `DELETE`
+    Delete,
+}
+
+/// The treatment of redirects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Redirects {
+    /// At most five redirects are followed. Each is checked like a first request.
+    #[default]
+    Follow,
+    /// A redirect is the response.
+    Return,
 }
 
 /// An outgoing request.
@@ -40,10 +58,16 @@ pub struct EgressRequest {
     pub head_timeout: Duration,
     /// Maximum wait between two chunks of the body.
     pub idle_timeout: Duration,
+    /// Maximum length of the response's body in bytes; `None` for streams without an end, whose
+    /// reader limits them itself.
+    pub body_max: Option<u64>,
+    /// The treatment of redirects.
+    pub redirects: Redirects,
 }
 
 impl EgressRequest {
-    /// Creates a request without headers or body, with timeouts of 30 seconds.
+    /// Creates a request without headers or body, with timeouts of 30 seconds, that follows
+    /// redirects and accepts bodies of any length.
     #[must_use]
     pub fn new(method: Method, url: impl Into<String>) -> Self {
         Self {
@@ -53,6 +77,8 @@ impl EgressRequest {
             body: Bytes::new(),
             head_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(30),
+            body_max: None,
+            redirects: Redirects::Follow,
         }
     }
 }
@@ -142,6 +168,14 @@ pub enum EgressError {
         /// Error of the operating system.
         reason: String,
     },
+    /// The body of the response exceeded the limit of the request.
+    #[error("the response of `{host}` is longer than {limit} bytes")]
+    TooLong {
+        /// The host.
+        host: String,
+        /// The limit, in bytes.
+        limit: u64,
+    },
 }
 
 impl EgressError {
@@ -154,6 +188,7 @@ impl EgressError {
             Self::Connect { .. } => "W0803",
             Self::Timeout { .. } => "W0804",
             Self::Broken { .. } => "W0805",
+            Self::TooLong { .. } => "W0809",
         })
     }
 
