@@ -71,7 +71,8 @@ pub(crate) fn shown(message: &Message) -> Value {
 }
 
 fn call(call: &ToolCall) -> Value {
-    json!({"name": call.name, "args": call.args, "id": call.id, "type": "tool_call"})
+    let args = call.shown.as_ref().unwrap_or(&call.args);
+    json!({"name": call.name, "args": args, "id": call.id, "type": "tool_call"})
 }
 
 /// Returns the content: a text if the message has nothing else, otherwise a list of blocks.
@@ -173,7 +174,7 @@ fn read_one(value: Value, make_id: &mut dyn FnMut() -> MessageId) -> Result<Valu
         let id = text("id").ok_or("a tool call needs `id`")?;
         let id = ToolCallId::new(id).map_err(|error| error.to_string())?;
         let args = call.get("args").cloned().unwrap_or_else(|| json!({}));
-        parts.push(Part::ToolCall(ToolCall { id, name, args }));
+        parts.push(Part::ToolCall(ToolCall { id, name, args, shown: None }));
     }
     Ok(json!(Message { id, role, parts }))
 }
