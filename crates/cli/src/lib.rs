@@ -24,6 +24,7 @@ mod demo_agent;
 mod error;
 mod exit;
 mod follow;
+mod frames;
 mod input;
 mod pages;
 mod position;

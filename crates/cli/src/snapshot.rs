@@ -50,16 +50,7 @@ fn task(task: &TaskSnapshot) -> Value {
         out["interrupts"] = json!(task.interrupts);
     }
     match &task.result {
-        Some(TaskResult::Writes(writes)) => {
-            let writes = writes.iter().map(|(channel, write)| {
-                let (kind, value) = match write {
-                    Written::Put(value) => ("put", value),
-                    Written::Overwrite(value) => ("overwrite", value),
-                };
-                json!({ "channel": channel, kind: value })
-            });
-            out["writes"] = writes.collect();
-        }
+        Some(TaskResult::Writes(writes)) => out["writes"] = written(writes),
         Some(TaskResult::Returned(value)) => out["returned"] = value.clone(),
         None => {}
     }
@@ -69,4 +60,16 @@ fn task(task: &TaskSnapshot) -> Value {
         None => {}
     }
     out
+}
+
+/// Returns writes as JSON: a list of objects with the channel and the value.
+pub(crate) fn written(writes: &[(String, Written)]) -> Value {
+    let writes = writes.iter().map(|(channel, write)| {
+        let (kind, value) = match write {
+            Written::Put(value) => ("put", value),
+            Written::Overwrite(value) => ("overwrite", value),
+        };
+        json!({ "channel": channel, kind: value })
+    });
+    writes.collect()
 }

@@ -46,6 +46,10 @@ impl ApiError {
         Self::missing(format!("Run with ID {run} not found"))
     }
 
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     pub(crate) fn is_missing(&self) -> bool {
         self.status == StatusCode::NOT_FOUND
     }

@@ -76,7 +76,7 @@ fn event(name: &str, data: &Value) -> Event {
 }
 
 fn unreadable(error: &ApiError) -> Value {
-    json!({"error": "StreamError", "message": format!("{error:?}")})
+    json!({"error": "StreamError", "message": error.detail()})
 }
 
 /// Cancels a run when it is dropped, because its client left.

@@ -10,7 +10,7 @@ mod worker;
 
 pub(crate) use artifacts::Artifacts;
 pub(crate) use run::{Busy, Chat, Keeping, Run};
-pub(crate) use runs::{RunList, Runs, Watch};
+pub(crate) use runs::{After, RunList, Runs, Watch};
 pub(crate) use serve::Serve;
 pub(crate) use threads::{History, List, Prune, Resume, State, Threads, Update};
 pub(crate) use worker::Worker;

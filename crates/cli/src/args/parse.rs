@@ -1,11 +1,11 @@
 //! Parsers of argument values.
 
+use super::After;
 use crate::position;
 use serde_json::{Map, Value};
 use std::time::Duration;
-use weftwork::graph::run_loop::Source;
+use weftwork::graph::run_loop::{Modes, Source};
 use weftwork::store::ThreadStatus;
-use weftwork::types::event::Position;
 use weftwork::types::run::{RunStatus, Stops};
 
 /// Parses metadata: a JSON object, or one member as `KEY=VALUE`.
@@ -70,8 +70,22 @@ pub(super) fn source(text: &str) -> Result<Source, String> {
 }
 
 /// Parses the position of an event.
-pub(super) fn position(text: &str) -> Result<Position, String> {
-    position::parse(text).ok_or_else(|| "expected a position such as 12 or 12+340".to_owned())
+pub(super) fn after(text: &str) -> Result<After, String> {
+    let event = position::parse(text).map(After::Event);
+    let found = event.or_else(|| text.parse().ok().map(After::Frame));
+    found.ok_or_else(|| "expected a position such as 12 or 12+340, or 12-3 of a frame".to_owned())
+}
+
+/// Parses names of stream modes.
+pub(super) fn modes(text: &str) -> Result<Modes, String> {
+    text.split(',').try_fold(Modes::NONE, |modes, name| {
+        let mode = Modes::parse(name.trim()).ok_or_else(|| {
+            format!(
+                "`{name}` is no stream mode; expected values, updates, messages, custom, tasks, checkpoints or debug"
+            )
+        })?;
+        Ok(modes | mode)
+    })
 }
 
 /// Parses a duration: a whole number and a unit.

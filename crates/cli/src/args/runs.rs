@@ -3,6 +3,8 @@
 use super::parse;
 use clap::{Args, Subcommand};
 use std::num::NonZeroUsize;
+use weftwork::graph::run_loop::Modes;
+use weftwork::runtime::FramePosition;
 use weftwork::types::event::Position;
 use weftwork::types::run::RunStatus;
 
@@ -39,6 +41,9 @@ pub(crate) enum Runs {
     Cancel {
         /// Run id
         run: String,
+        /// Take the thread back to its state before the run, also if the run has ended
+        #[arg(long)]
+        rollback: bool,
     },
 }
 
@@ -51,6 +56,9 @@ pub(crate) struct RunList {
     /// Only runs with this status, such as `running`, `interrupted` or `failed`
     #[arg(long, value_parser = parse::run_status)]
     pub(crate) status: Option<RunStatus>,
+    /// Include runs that were rolled back
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Maximum number of runs
     #[arg(long, value_name = "N", default_value = "20")]
     pub(crate) limit: NonZeroUsize,
@@ -59,11 +67,20 @@ pub(crate) struct RunList {
     pub(crate) json: bool,
 }
 
-const WATCH_HELP: &str = "\
-Every line begins with the position after its event. Ctrl-C ends only this command, and the run
-continues. The exit status is that of the run.
+/// A position in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum After {
+    Event(Position),
+    Frame(FramePosition),
+}
 
-Example: weft runs watch 019f3ad0-8c56-7c10-b2f5-0a4a2a4f6f11 --after 12";
+const WATCH_HELP: &str = "\
+Every line begins with the position after its event. With --mode, lines are the frames of these
+stream modes instead: values, updates, messages, custom, tasks, checkpoints, debug. Ctrl-C ends only
+this command, and the run continues. The exit status is that of the run.
+
+Examples: weft runs watch 019f3ad0-8c56-7c10-b2f5-0a4a2a4f6f11 --after 12
+          weft runs watch 019f3ad0-8c56-7c10-b2f5-0a4a2a4f6f11 --mode values,updates --after 12-3";
 
 #[derive(Debug, Args)]
 #[command(after_help = WATCH_HELP)]
@@ -71,8 +88,14 @@ pub(crate) struct Watch {
     /// Run id
     pub(crate) run: String,
     /// Start after this position, which an earlier line shows
-    #[arg(long, value_name = "POSITION", value_parser = parse::position)]
-    pub(crate) after: Option<Position>,
+    #[arg(long, value_name = "POSITION", value_parser = parse::after)]
+    pub(crate) after: Option<After>,
+    /// Print the frames of these stream modes, such as `values,updates`
+    #[arg(long, value_name = "MODES", value_parser = parse::modes)]
+    pub(crate) mode: Option<Modes>,
+    /// Include the frames of subgraphs
+    #[arg(long, requires = "mode")]
+    pub(crate) subgraphs: bool,
     /// Print every event as a line of JSON, followed by the outcome
     #[arg(long)]
     pub(crate) json: bool,

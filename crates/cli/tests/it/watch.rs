@@ -155,3 +155,59 @@ fn a_run_of_another_process_is_watched_over_postgres() {
     let home = Home::new().set("WEFT_MODEL", "scripted");
     is_followed_by_others(&home.set("WEFT_STORE", &database::fresh()));
 }
+
+#[test]
+fn a_run_is_watched_in_stream_modes_from_any_frame() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let said = ["run", "desk", "--thread", "t", "--input", "What is 6 times 7?"];
+    assert_eq!(weft(&home, &said).status, Some(0));
+    let run = newest(&home);
+    let watch = ["runs", "watch", &run, "--mode", "values,updates,tasks", "--json"];
+    let all = lines(&weft(&home, &watch).out);
+    let (last, frames) = all.split_last().expect("an outcome");
+    assert_eq!(last["outcome"], "completed");
+    let modes: Vec<_> =
+        frames.iter().map(|frame| frame["mode"].as_str().expect("a mode")).collect();
+    assert_eq!(modes.iter().filter(|mode| **mode == "values").count(), 4, "{modes:?}");
+    for mode in ["updates", "tasks"] {
+        assert!(modes.contains(&mode), "{mode}: {modes:?}");
+    }
+    for (nth, frame) in frames.iter().enumerate() {
+        let after = frame["position"].as_str().expect("a position");
+        let rest = weft(&home, &[&watch[..], &["--after", after]].concat()).out;
+        assert_eq!(lines(&rest), all[nth + 1..], "after {after}");
+    }
+    for (args, says) in [
+        (&["--mode", "vals"][..], "`vals` is no stream mode"),
+        (&["--mode", "values", "--after", "12"], "the position of a frame"),
+        (&["--after", "12-3"], "the position of an event"),
+        (&["--subgraphs"], "--mode"),
+    ] {
+        let wrong = weft(&home, &[&["runs", "watch", &run][..], args].concat());
+        assert_eq!(wrong.status, Some(2), "{wrong:?}");
+        assert!(wrong.errors.contains(says), "{says}: {wrong:?}");
+    }
+}
+
+#[test]
+fn a_run_is_rolled_back_and_listed_only_on_request() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    for said in ["What is 6 times 7?", "What is 6 times 8?"] {
+        let came = weft(&home, &["run", "desk", "--thread", "t", "--input", said]);
+        assert_eq!(came.status, Some(0), "{came:?}");
+    }
+    let state = |home: &Home| weft(home, &["threads", "state", "t", "--full"]).out;
+    let after = state(&home);
+    assert!(after.contains("6 times 8"), "{after}");
+    let run = newest(&home);
+    let came = weft(&home, &["runs", "cancel", &run, "--rollback"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert!(came.errors.contains("rolled back"), "{came:?}");
+    let before = state(&home);
+    assert!(before.contains("6 times 7") && !before.contains("6 times 8"), "{before}");
+    let is_listed = |args: &[&str]| {
+        let listed = weft(&home, &[&["runs", "list", "--json"][..], args].concat()).out;
+        lines(&listed).iter().any(|row| row["new"]["at"]["run"] == run.as_str())
+    };
+    assert!(!is_listed(&[]) && is_listed(&["--all"]));
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 use weftwork::graph::SystemClock;
 use weftwork::store::{Store, StoreError, cancel_orphan, invariants};
 use weftwork::types::port::Clock;
-use weftwork::types::run::RunRef;
+use weftwork::types::run::{CancelAction, RunOutcome, RunRef};
 use weftwork::types::{Principal, RunId, WorkerId};
 
 /// Interval for polling the status of a run in another process.
@@ -46,6 +46,35 @@ pub(super) async fn cancel(id: &RunId, context: &CommandContext) -> Result<Exit,
         ),
         false => format!("run {id} will be cancelled when run {before}, ahead of it, has ended"),
     });
+    Ok(Exit::Done)
+}
+
+/// Cancels a run if it has not ended, and takes its thread back to its state before the run. Later
+/// runs of the thread are rolled back with it.
+pub(super) async fn roll_back(id: &RunId, context: &CommandContext) -> Result<Exit, CliError> {
+    let (store, row) = super::find(id, context).await?;
+    let (at, terminal) = (row.new.at, &context.terminal);
+    let runtime = context.reader(&row.new.graph, store).await?;
+    let mut interrupts = Interrupts::listen()?;
+    let rollback = runtime.cancel_run(&Principal::local(), &at, CancelAction::Rollback).await?;
+    let Some(rollback) = rollback else {
+        terminal
+            .note(format_args!("run {id} of thread {} had not begun; it is cancelled", at.thread));
+        return Ok(Exit::Done);
+    };
+    let outcome = tokio::select! {
+        biased;
+        () = interrupts.next() => {
+            terminal.note(format_args!("run {} rolls it back when it has ended", rollback.run.run));
+            return Ok(Exit::Interrupted);
+        }
+        outcome = rollback.outcome => outcome,
+    };
+    if let RunOutcome::Failed { fault } = outcome {
+        let reason = format!("run {id} is not rolled back: {}", fault.message);
+        return Err(CliError::BadInput { reason });
+    }
+    terminal.note(format_args!("run {id} of thread {}: rolled back", at.thread));
     Ok(Exit::Done)
 }
 

@@ -70,7 +70,9 @@ async fn of_thread(
     args: &RunList,
 ) -> Result<Vec<RunRow>, CliError> {
     let runs = store.runs(&Principal::local(), thread).await?.into_iter().rev();
-    let wanted = runs.filter(|run| args.status.is_none_or(|status| run.status == status));
+    let wanted = runs
+        .filter(|run| args.status.is_none_or(|status| run.status == status))
+        .filter(|run| args.all || run.rolled_back_by.is_none());
     Ok(wanted.take(args.limit.get()).collect())
 }
 

@@ -24,7 +24,8 @@ pub(crate) async fn runs(command: Runs, context: &CommandContext) -> Result<Exit
         Runs::Requeue { run, leave, json } => {
             requeue::requeue(&RunId::new(run)?, leave, json, context).await
         }
-        Runs::Cancel { run } => cancel::cancel(&RunId::new(run)?, context).await,
+        Runs::Cancel { run, rollback: true } => cancel::roll_back(&RunId::new(run)?, context).await,
+        Runs::Cancel { run, rollback: false } => cancel::cancel(&RunId::new(run)?, context).await,
     }
 }
 

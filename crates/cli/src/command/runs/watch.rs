@@ -1,22 +1,24 @@
-//! `weft runs watch`: prints the events of a run, in whichever process it is executed.
+//! `weft runs watch`: prints the events of a run, or its frames in stream modes, in whichever process it is executed.
 
 use super::super::question;
 use super::super::threads::with_orphans;
 use super::find;
 use crate::CliError;
-use crate::args::Watch;
+use crate::args::{After, Watch};
 use crate::context::CommandContext;
 use crate::exit::Exit;
 use crate::follow::{Last, json, tell_end};
+use crate::frames::frame as frame_json;
 use crate::input::Interrupts;
 use crate::position;
 use crate::terminal::{Terminal, summary};
 use futures_util::StreamExt;
 use serde::Serialize;
-use weftwork::store::{Store, StoreError};
+use weftwork::runtime::{FramePosition, Runtime, StreamOptions, Subgraphs};
+use weftwork::store::{RunRow, Store, StoreError};
 use weftwork::types::event::{Position, RunEvent};
 use weftwork::types::port::RunHandle;
-use weftwork::types::run::RunRef;
+use weftwork::types::run::{RunOutcome, RunRef};
 use weftwork::types::{Principal, RunId};
 
 /// An event with its position in text form.
@@ -38,8 +40,26 @@ pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit
             "no process executes the run; continue it with: weft threads resume {thread}, or weft worker"
         ));
     }
-    let mut at = args.after.unwrap_or(Position::START);
     let mut interrupts = Interrupts::listen()?;
+    let mut at = match (args.mode, args.after) {
+        (Some(modes), after) => {
+            let after = match after {
+                None => FramePosition::START,
+                Some(After::Frame(after)) => after,
+                Some(After::Event(_)) => return Err(wrong("a frame, such as 12-3")),
+            };
+            let subgraphs = if args.subgraphs { Subgraphs::Include } else { Subgraphs::Omit };
+            let options = StreamOptions { modes, subgraphs, after };
+            if !frames(&runtime, &row.new.at, options, &mut interrupts, terminal).await? {
+                return Ok(Exit::Interrupted);
+            }
+            let outcome = runtime.watch(&Principal::local(), &row.new.at, Position::START).await?;
+            return ended(store.as_ref(), &row, &outcome.outcome.await, args.json, terminal).await;
+        }
+        (None, None) => Position::START,
+        (None, Some(After::Event(after))) => after,
+        (None, Some(After::Frame(_))) => return Err(wrong("an event, such as 12")),
+    };
     let handle = runtime.watch(&Principal::local(), &row.new.at, at).await;
     let RunHandle { run, mut events, outcome } = handle?;
     if row.status.is_final() && is_after_end(store.as_ref(), &run, at).await? {
@@ -61,20 +81,62 @@ pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit
         at = event.position().unwrap_or(at);
         print(&event, args.json, terminal)?;
     }
-    let outcome = outcome.await;
-    if args.json {
-        let model = row.new.options.model.clone();
-        terminal.line(json(&Last::new(&run, model, None, &outcome))?)?;
+    ended(store.as_ref(), &row, &outcome.await, args.json, terminal).await
+}
+
+/// Prints the frames of a run; `false` if the command was interrupted.
+async fn frames(
+    runtime: &Runtime,
+    run: &RunRef,
+    options: StreamOptions,
+    interrupts: &mut Interrupts,
+    terminal: &Terminal,
+) -> Result<bool, CliError> {
+    let mut at = options.after;
+    let mut frames = runtime.stream(&Principal::local(), run, options).await?;
+    loop {
+        let frame = tokio::select! {
+            biased;
+            () = interrupts.next() => {
+                terminal.note(format_args!(
+                    "the run continues; watch it again with the same modes and --after {at}"
+                ));
+                return Ok(false);
+            }
+            frame = frames.next() => frame.transpose()?,
+        };
+        let Some(found) = frame else { return Ok(true) };
+        at = found.position;
+        terminal.line(frame_json(&found))?;
     }
-    let exit = tell_end(store.as_ref(), &run, &outcome, terminal).await;
+}
+
+/// Prints the end of a run.
+async fn ended(
+    store: &dyn Store,
+    row: &RunRow,
+    outcome: &RunOutcome,
+    as_json: bool,
+    terminal: &Terminal,
+) -> Result<Exit, CliError> {
+    let (run, thread) = (&row.new.at, &row.new.at.thread);
+    if as_json {
+        let model = row.new.options.model.clone();
+        terminal.line(json(&Last::new(run, model, None, outcome))?)?;
+    }
+    let exit = tell_end(store, run, outcome, terminal).await;
     if exit == Exit::Waiting {
-        let open = question::open(store.as_ref(), thread).await?;
+        let open = question::open(store, thread).await?;
         let asked = outcome.questions();
         let open: Vec<_> =
             open.into_iter().filter(|open| asked.iter().any(|one| one.id == open.id)).collect();
         question::tell_open(&open, thread, terminal);
     }
     Ok(exit)
+}
+
+fn wrong(expected: &str) -> CliError {
+    CliError::BadInput { reason: format!("--after expects the position of {expected}") }
 }
 
 /// Returns `true` if a run that has ended has no event after a position.
