@@ -1,7 +1,7 @@
 //! The HTTP server for clients of LangGraph: its Agent Server API over hosted graphs.
 //!
 //! Each hosted graph is an assistant. Routes translate requests to runs of a
-//! [`Runtime`](weftwork_runtime::Runtime), and the log of a run to the events of its stream, so that
+//! [`Runtime`], and the log of a run to the events of its stream, so that
 //! a client that reconnects continues after the last event it received, also after a restart of the
 //! server.
 //!
