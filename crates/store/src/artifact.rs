@@ -1,6 +1,6 @@
 //! Values stored by reference: results of tools that are too large for a message.
 //!
-//! An artifact is a record of its thread (see [`of_thread`](crate::effect::of_thread)), written by
+//! An artifact is a record of its thread (see [`of_thread`]), written by
 //! the commit that includes the result of its call. It belongs to the subject of the run's
 //! principal, and lapses at a time. A second sequence has the ids by that time.
 
