@@ -1,29 +1,24 @@
 //! Threads of hosted graphs: the interface to durable runs.
 
 mod metadata;
+mod run;
+
+pub use run::{EndedRun, ThreadRun, ThreadStream};
 
 use crate::follow::{FollowFrom, ThreadEvents};
 use crate::fork::{copy_thread, fork_thread};
 use crate::runtime::Runtime;
 use crate::view::ThreadView;
-use futures_util::FutureExt;
 use serde_json::{Map, Value as Json};
 use std::time::Duration;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use weftwork_graph::run_loop::{
-    Config, HistoryFilter, Modes, Snapshot, StateForm, StateQuery, StreamItem,
-};
+use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateForm, StateQuery};
 use weftwork_graph::{CompiledGraph, IntoInput, RuntimeError, State, StateSpec};
 use weftwork_store::{RunRow, StoreError, open_questions};
-use weftwork_types::caller::Caller;
 use weftwork_types::event::Position;
-use weftwork_types::interrupt::{Ask, Interrupt};
+use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{
-    Answers, CancelAction, Durability, Multitask, ReuseFrom, RunInput, RunOptions, RunOutcome,
-    RunRef, RunRequest, Stops, Within,
-};
-use weftwork_types::{BoxFuture, CheckpointId, Principal, RunId, ThreadId};
+use weftwork_types::run::{Answers, CancelAction, RunInput, RunRef};
+use weftwork_types::{CheckpointId, Principal, RunId, ThreadId};
 
 /// Interval between two looks for the run that continues a thread after a timer.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -328,12 +323,6 @@ impl Thread {
     pub fn follow(&self, from: FollowFrom) -> ThreadEvents {
         self.runtime.follow_thread(&self.who, &self.id, from)
     }
-
-    async fn end(&self, handle: RunHandle) -> EndedRun {
-        let RunHandle { run, events, outcome } = handle;
-        drop(events);
-        EndedRun { run, outcome: outcome.await, graph: self.compiled.clone() }
-    }
 }
 
 /// Selection of runs by their rollback.
@@ -344,299 +333,6 @@ pub enum RolledBack {
     Omitted,
     /// All runs.
     Included,
-}
-
-/// A run of a thread that is not yet requested. Await it for its end, [`stream`](Self::stream) its
-/// events, or [`begin`](Self::begin) it and leave.
-#[derive(Debug)]
-#[must_use = "nothing happens until the run is awaited, streamed or begun"]
-pub struct ThreadRun {
-    thread: Thread,
-    input: Result<RunInput, RuntimeError>,
-    caller: Option<Caller>,
-    deadline: Option<Duration>,
-    options: RunOptions,
-}
-
-impl ThreadRun {
-    fn new(thread: &Thread, input: Result<RunInput, RuntimeError>) -> Self {
-        let options = RunOptions { at: thread.at, ..RunOptions::default() };
-        Self { thread: thread.clone(), input, caller: None, deadline: None, options }
-    }
-
-    /// Replaces all options. The checkpoint chosen with [`Thread::at`] stays.
-    pub fn options(mut self, options: RunOptions) -> Self {
-        let RunOptions { at, within, .. } = self.options;
-        let (at, within) = (at.or(options.at), within.or(options.within));
-        self.options = RunOptions { at, within, ..options };
-        self
-    }
-
-    /// Starts from this place of the thread, of which a view gave the config: also a checkpoint of
-    /// a subgraph. An update changes the subgraph.
-    pub fn from(mut self, config: &Config) -> Self {
-        let changes = matches!(self.input, Ok(RunInput::Update { .. }));
-        let outermost = config.map.get("").copied().filter(|_| !changes);
-        self.options.at = outermost.or(config.id);
-        self.options.within = (!config.ns.is_empty())
-            .then(|| Within { namespace: config.ns.clone(), checkpoints: config.map.clone() });
-        self
-    }
-
-    /// Billing account, request and trace of the run; the local ones by default.
-    pub fn caller(mut self, caller: Caller) -> Self {
-        self.caller = Some(caller);
-        self
-    }
-
-    /// Maximum number of supersteps.
-    pub fn step_limit(mut self, steps: u32) -> Self {
-        self.options.step_limit = Some(steps);
-        self
-    }
-
-    /// Stops before these nodes, in place of those of the graph.
-    pub fn interrupt_before(mut self, stops: Stops) -> Self {
-        self.options.interrupt_before = Some(stops);
-        self
-    }
-
-    /// Stops after these nodes, in place of those of the graph.
-    pub fn interrupt_after(mut self, stops: Stops) -> Self {
-        self.options.interrupt_after = Some(stops);
-        self
-    }
-
-    /// Cuts the run off, nodes included, this long after it was accepted. The deadline is stored
-    /// with the run: another process that continues the run observes it too.
-    pub fn deadline(mut self, limit: Duration) -> Self {
-        self.deadline = Some(limit);
-        self
-    }
-
-    /// Runs at most so many tasks of a superstep concurrently.
-    pub fn concurrency(mut self, tasks_max: u32) -> Self {
-        self.options.concurrency = Some(tasks_max);
-        self
-    }
-
-    /// Gives nodes a value besides the state: `Ctx::context`.
-    pub fn context(mut self, context: Json) -> Self {
-        self.options.context = context;
-        self
-    }
-
-    /// Gives nodes named settings: `Ctx::configurable`.
-    pub fn configurable(mut self, settings: Map<String, Json>) -> Self {
-        self.options.configurable = settings;
-        self
-    }
-
-    /// Stores data about the run with it.
-    pub fn metadata(mut self, metadata: Map<String, Json>) -> Self {
-        self.options.metadata = metadata;
-        self
-    }
-
-    /// Stores labels with the run.
-    pub fn tags<T: Into<String>>(mut self, tags: impl IntoIterator<Item = T>) -> Self {
-        self.options.tags = tags.into_iter().map(Into::into).collect();
-        self
-    }
-
-    /// Time at which checkpoints are stored.
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.options.durability = durability;
-        self
-    }
-
-    /// Behaviour on a thread that has a run which has not ended.
-    pub fn multitask(mut self, multitask: Multitask) -> Self {
-        self.options.multitask = multitask;
-        self
-    }
-
-    /// Branches from which recorded calls are reused.
-    pub fn reuse_from(mut self, reuse_from: ReuseFrom) -> Self {
-        self.options.reuse_from = reuse_from;
-        self
-    }
-
-    /// Key under which a repeated request returns the first one's run.
-    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
-        self.options.idempotency_key = Some(key.into());
-        self
-    }
-
-    /// Requests the run. When the future completes, the run is stored and is executed until it
-    /// ends, even if the handle is dropped. The handle has the events of the run's log.
-    ///
-    /// # Errors
-    /// [`RuntimeError`] when the run was not accepted; nothing was stored.
-    pub async fn begin(self) -> Result<RunHandle, RuntimeError> {
-        let (runtime, request) = self.request()?;
-        runtime.accepted(request, None).await
-    }
-
-    /// Requests the run and streams its events in these modes. Dropping the stream does not stop
-    /// the run.
-    ///
-    /// The events are those of this process, and are sent before their superstep is committed. A run
-    /// that another process executes has none, and only its end is reported. Events of a superstep
-    /// are sent again if the run is repeated because its store could not be read.
-    ///
-    /// # Errors
-    /// As [`begin`](Self::begin).
-    pub async fn stream(self, modes: Modes) -> Result<ThreadStream, RuntimeError> {
-        let thread = self.thread.clone();
-        let (runtime, request) = self.request()?;
-        let (sender, items) = unbounded_channel();
-        let live = Some((modes, thread.form, sender));
-        let handle = runtime.accepted(request, live).await?;
-        let run = handle.run.clone();
-        Ok(ThreadStream { run, items, end: async move { thread.end(handle).await }.boxed() })
-    }
-
-    fn request(self) -> Result<(Runtime, RunRequest), RuntimeError> {
-        let Self { thread, input, caller, deadline, mut options } = self;
-        let clock = thread.runtime.clock();
-        if let Some(limit) = deadline {
-            options.deadline = Some(clock.now().plus(limit));
-        }
-        let caller = match caller {
-            Some(caller) => caller,
-            None => Caller::local(uuid::Uuid::from_u128(clock.unique()).to_string())?,
-        };
-        let request = RunRequest {
-            principal: thread.who,
-            caller,
-            graph: thread.graph,
-            thread: thread.id,
-            input: input?,
-            options,
-        };
-        Ok((thread.runtime, request))
-    }
-}
-
-impl IntoFuture for ThreadRun {
-    type Output = Result<EndedRun, RuntimeError>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
-
-    /// Requests the run and waits for its end.
-    ///
-    /// # Cancel safety
-    /// Dropping the future does not stop a run that was accepted.
-    fn into_future(self) -> Self::IntoFuture {
-        let thread = self.thread.clone();
-        Box::pin(async move {
-            let handle = self.begin().await?;
-            Ok(thread.end(handle).await)
-        })
-    }
-}
-
-/// A run that has ended, with its outcome.
-#[derive(Debug)]
-pub struct EndedRun {
-    run: RunRef,
-    outcome: RunOutcome,
-    graph: CompiledGraph,
-}
-
-impl EndedRun {
-    /// The run.
-    #[must_use]
-    pub fn run(&self) -> &RunRef {
-        &self.run
-    }
-
-    /// Outcome of the run.
-    #[must_use]
-    pub fn outcome(&self) -> &RunOutcome {
-        &self.outcome
-    }
-
-    /// Questions at which the run ended.
-    #[must_use]
-    pub fn questions(&self) -> &[Interrupt] {
-        self.outcome.questions()
-    }
-
-    /// Returns `true` if the run ended only because it waits for a time: all its questions are
-    /// timers. The thread continues by itself.
-    #[must_use]
-    pub fn waits_for_time(&self) -> bool {
-        let questions = self.questions();
-        let timer = |question: &Interrupt| matches!(question.ask, Ask::Timer { .. });
-        !questions.is_empty() && questions.iter().all(timer)
-    }
-
-    /// Output of a run that completed, as JSON, in its shown form.
-    ///
-    /// # Errors
-    /// [`RuntimeError::NotCompleted`] with the outcome of any other run, [`RuntimeError::Node`]
-    /// with the fault of a failed one.
-    pub fn output(&self) -> Result<&Json, RuntimeError> {
-        match &self.outcome {
-            RunOutcome::Completed { output } => Ok(output),
-            RunOutcome::Failed { fault } => Err(RuntimeError::Node(fault.clone())),
-            RunOutcome::Interrupted { interrupts, .. } if interrupts.is_empty() => {
-                Err(self.without_output("stopped before or after a node"))
-            }
-            RunOutcome::Interrupted { .. } => Err(self.without_output("waits for an answer")),
-            RunOutcome::LimitReached { .. } => Err(self.without_output("reached its step limit")),
-            RunOutcome::Cancelled { .. } => Err(self.without_output("was cancelled")),
-        }
-    }
-
-    fn without_output(&self, reason: &'static str) -> RuntimeError {
-        RuntimeError::NotCompleted { run: self.run.run.to_string(), reason }
-    }
-
-    /// State at the end of a run that completed, typed, in its shown form: results of tools have
-    /// the value that may be shown. [`Thread::read`] returns the whole state of a thread with the
-    /// right to it.
-    ///
-    /// # Errors
-    /// As [`output`](Self::output), and [`RuntimeError::OtherState`].
-    pub fn state<S: StateSpec>(&self) -> Result<State<S>, RuntimeError> {
-        read(&self.graph, self.output()?)
-    }
-}
-
-/// Events of a run in stream modes, and its end.
-pub struct ThreadStream {
-    run: RunRef,
-    items: UnboundedReceiver<StreamItem>,
-    end: BoxFuture<'static, EndedRun>,
-}
-
-impl std::fmt::Debug for ThreadStream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ThreadStream").field("run", &self.run).finish_non_exhaustive()
-    }
-}
-
-impl ThreadStream {
-    /// The run.
-    #[must_use]
-    pub fn run(&self) -> &RunRef {
-        &self.run
-    }
-
-    /// The next event; `None` after the last one.
-    ///
-    /// # Cancel safety
-    /// No event is lost.
-    pub async fn next(&mut self) -> Option<StreamItem> {
-        self.items.recv().await
-    }
-
-    /// Waits for the end of the run. Events that were not read are dropped.
-    pub async fn end(self) -> EndedRun {
-        self.end.await
-    }
 }
 
 fn read<S: StateSpec>(graph: &CompiledGraph, values: &Json) -> Result<State<S>, RuntimeError> {
