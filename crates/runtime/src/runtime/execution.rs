@@ -6,6 +6,7 @@ use crate::event_bus::EventBus;
 use crate::follow::{Follow, FollowFrom, Follower, RunLog, ThreadEvents};
 use crate::hosted::{ClaimEnd, ClaimedRun, LazyOutcome, Live, RunDriver, ready};
 use futures_util::FutureExt;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use tokio::sync::{OnceCell, oneshot, watch};
 use weftwork_graph::{CompiledGraph, RuntimeError};
@@ -216,7 +217,7 @@ impl Registered {
         C: Future<Output = Result<(RunRow, Option<Claim>), StoreError>> + Send + 'static,
     {
         let (tell, begun) = oneshot::channel();
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             // The caller may be gone.
             let tell = |begun| drop(tell.send(begun));
             match claim.await {
@@ -233,7 +234,14 @@ impl Registered {
                 }
             }
         });
-        begun.await.unwrap_or(Err(RuntimeError::Stopping))
+        match begun.await {
+            Ok(begun) => begun,
+            // The task ended before the claim: the store panicked, or the process stops.
+            Err(_) => match task.await {
+                Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+                _ => Err(RuntimeError::Stopping),
+            },
+        }
     }
 
     /// Connects a claimed run to those that follow it here.
