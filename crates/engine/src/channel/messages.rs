@@ -8,7 +8,7 @@ use crate::value::{Value, Write};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use weftwork_types::MessageId;
-use weftwork_types::message::{Message, read_written};
+use weftwork_types::message::{Message, Part, read_written};
 
 pub use found::{ids_in, ids_in_json};
 pub(crate) use found::{messages_in_json, messages_written, returned_messages};
@@ -144,14 +144,9 @@ impl Messages {
     }
 }
 
+/// Returns `true` if the message has parts of which a client may send the shown form.
 fn may_be_shown_form(message: &Message) -> bool {
-    message.parts.iter().any(|part| {
-        matches!(
-            part,
-            weftwork_types::message::Part::ToolResult(_)
-                | weftwork_types::message::Part::ToolCall(_)
-        )
-    })
+    message.parts.iter().any(|part| matches!(part, Part::ToolResult(_) | Part::ToolCall(_)))
 }
 
 /// The message of a list whose shown form is this message. The ids of the list are indexed.

@@ -93,7 +93,7 @@ impl PastCalls {
             run: at.run.clone(),
             subject: self.who.subject.clone(),
             tool: new.tool,
-            bytes: new.value.to_string().len() as u64,
+            bytes: new.bytes,
             sha256: canonical::hash(&new.value),
             stored_at: now,
             expires_at: now.plus(new.ttl),

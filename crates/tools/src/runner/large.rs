@@ -36,6 +36,7 @@ impl ToolRunner {
             key,
             tool: call.name().to_owned(),
             value: value.clone(),
+            bytes: bytes as u64,
             ttl: self.artifact_ttl,
         };
         let reference = call.head.context.journal.store_artifact(artifact)?;
