@@ -12,7 +12,7 @@ use weftwork_graph::CompiledGraph;
 use weftwork_types::run::{
     Answers, Durability, Multitask, RunCommand, RunInput, RunOptions, Stops, Target, Within,
 };
-use weftwork_types::{InterruptId, MessageId};
+use weftwork_types::{CheckpointId, InterruptId, MessageId};
 
 /// Reads a JSON body. No body is an object without members.
 pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T> {
@@ -228,7 +228,13 @@ impl RunBody {
 }
 
 impl CheckpointBody {
-    fn checkpoints(&self) -> Result<BTreeMap<String, weftwork_types::CheckpointId>> {
+    /// Returns the id of the checkpoint; `None` for the newest one.
+    pub(crate) fn checkpoint(&self) -> Result<Option<CheckpointId>> {
+        let id = self.checkpoint_id.as_deref().filter(|id| !id.is_empty());
+        id.map(ids::checkpoint).transpose()
+    }
+
+    fn checkpoints(&self) -> Result<BTreeMap<String, CheckpointId>> {
         let map = self.checkpoint_map.iter().flatten();
         map.map(|(ns, id)| Ok((ids::read_namespace(ns), ids::checkpoint(id)?))).collect()
     }

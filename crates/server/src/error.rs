@@ -7,6 +7,12 @@ use serde_json::json;
 use weftwork_graph::RuntimeError;
 use weftwork_store::StoreError;
 use weftwork_types::id::InvalidId;
+use weftwork_types::port::ExecuteError;
+
+/// Code of [`StoreError::Busy`].
+const BUSY: &str = "W0202";
+/// Code of [`RuntimeError::NothingToContinue`].
+const NOTHING_TO_CONTINUE: &str = "W0114";
 
 /// The result of a request.
 pub(crate) type Result<T, E = ApiError> = std::result::Result<T, E>;
@@ -36,6 +42,19 @@ impl ApiError {
     /// The request does not fit the present state.
     pub(crate) fn conflict(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, detail)
+    }
+
+    /// The thread has an unfinished run.
+    pub(crate) fn busy() -> Self {
+        Self::conflict(
+            "Thread is already running a task. Wait for it to finish or choose a different \
+             multitask strategy.",
+        )
+    }
+
+    /// The request does not fit the thread.
+    pub(crate) fn bad(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
     pub(crate) fn thread_missing(thread: &str) -> Self {
@@ -68,12 +87,7 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         let status = match &error {
             StoreError::NotFound { .. } => StatusCode::NOT_FOUND,
-            StoreError::Busy { .. } => {
-                return Self::conflict(
-                    "Thread is already running a task. Wait for it to finish or choose a \
-                     different multitask strategy.",
-                );
-            }
+            StoreError::Busy { .. } => return Self::busy(),
             StoreError::Fenced { .. }
             | StoreError::NotRequeued { .. }
             | StoreError::Answered { .. }
@@ -96,13 +110,11 @@ impl From<RuntimeError> for ApiError {
         match error {
             RuntimeError::Store(error) => error.into(),
             RuntimeError::UnknownNode { node, .. } => {
-                Self::new(StatusCode::BAD_REQUEST, format!("Node {node} does not exist"))
+                Self::bad(format!("Node {node} does not exist"))
             }
             RuntimeError::NothingToContinue { .. }
             | RuntimeError::AmbiguousUpdate
-            | RuntimeError::BadUpdate { .. } => {
-                Self::new(StatusCode::BAD_REQUEST, error.to_string())
-            }
+            | RuntimeError::BadUpdate { .. } => Self::bad(error.to_string()),
             RuntimeError::UnknownCheckpoint { .. } => Self::missing(error.to_string()),
             RuntimeError::Stopping => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
             error => Self::invalid(error.to_string()),
@@ -113,5 +125,42 @@ impl From<RuntimeError> for ApiError {
 impl From<InvalidId> for ApiError {
     fn from(error: InvalidId) -> Self {
         Self::invalid(error.to_string())
+    }
+}
+
+/// An error of the port for executing graphs, which has a code instead of a type.
+impl From<ExecuteError> for ApiError {
+    fn from(error: ExecuteError) -> Self {
+        let fault = error.fault;
+        match fault.code.as_str() {
+            BUSY => Self::busy(),
+            NOTHING_TO_CONTINUE => Self::bad(fault.message),
+            _ if fault.retriable => Self::new(StatusCode::SERVICE_UNAVAILABLE, fault.message),
+            _ => Self::invalid(fault.message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weftwork_types::code::Fault;
+
+    #[test]
+    fn codes_are_those_of_the_errors() {
+        let busy = StoreError::Busy { thread: "t".to_owned(), run: "r".to_owned() };
+        let nothing = RuntimeError::NothingToContinue { thread: "t".to_owned() };
+        for (fault, code, status) in [
+            (busy.fault(), BUSY, StatusCode::CONFLICT),
+            (nothing.fault(), NOTHING_TO_CONTINUE, StatusCode::BAD_REQUEST),
+            (
+                Fault::new(weftwork_graph::NODE_FAILED, "x"),
+                "W0109",
+                StatusCode::UNPROCESSABLE_ENTITY,
+            ),
+        ] {
+            assert_eq!(fault.code, code);
+            assert_eq!(ApiError::from(ExecuteError { fault }).status, status, "{code}");
+        }
     }
 }

@@ -4,10 +4,11 @@ use crate::body::{CheckpointBody, IfNotExists, RunBody};
 use crate::error::{ApiError, Result};
 use crate::translate::stream::{Requested, Translator};
 use crate::translate::{ids, messages, rows, state, time};
-use futures_util::StreamExt;
+use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::run_loop::{HistoryFilter, Snapshot};
 use weftwork_runtime::{
@@ -17,9 +18,13 @@ use weftwork_store::{
     FoundThread, IfExists, NewThread, RunRow, SearchFrom, StoreError, ThreadQuery, ThreadRow,
 };
 use weftwork_types::caller::Caller;
+use weftwork_types::event::Position;
 use weftwork_types::port::{GraphExecutor, RunHandle};
 use weftwork_types::run::{CancelAction, RunInput, RunOutcome, RunRef, RunRequest, RunStatus};
-use weftwork_types::{BoxStream, Principal, ThreadId};
+use weftwork_types::{BoxFuture, BoxStream, Principal, ThreadId};
+
+/// Time for which the thread of a stateless run exists after its end.
+const KEPT: Duration = Duration::from_secs(60);
 
 /// The frames of a run.
 pub(crate) type Frames =
@@ -110,7 +115,7 @@ impl Service {
         let created_at = self.runtime.clock().now();
         let new = NewThread { id, graph: None, metadata, created_at, if_exists };
         let row = store.create_thread(&self.who, new).await?;
-        self.thread_of(&row, false).await
+        self.thread(&row.id).await
     }
 
     /// Returns the row of a thread.
@@ -123,27 +128,21 @@ impl Service {
 
     /// Returns a thread with its values.
     pub(crate) async fn thread(&self, thread: &ThreadId) -> Result<Value> {
-        let row = self.row(thread).await?;
-        self.thread_of(&row, true).await
-    }
-
-    async fn thread_of(&self, row: &ThreadRow, with_state: bool) -> Result<Value> {
         let query =
-            ThreadQuery { ids: Some([row.id.clone()].into()), limit: 1, ..ThreadQuery::default() };
-        let threads = self.runtime.threads().with_principal(self.who.clone());
-        let found = threads.search(query).await?.threads.pop();
-        let found = found.ok_or_else(|| ApiError::thread_missing(row.id.as_str()))?;
-        let at = match (with_state, row.head) {
-            (true, Some(_)) => Some(self.state(&row.id, &CheckpointBody::default(), false).await?),
-            _ => None,
+            ThreadQuery { ids: Some([thread.clone()].into()), limit: 1, ..ThreadQuery::default() };
+        let found = self.runtime.store().search_threads(&self.who, query).await?.threads.pop();
+        let found = found.ok_or_else(|| ApiError::thread_missing(thread.as_str()))?;
+        let at = match found.row.head {
+            Some(_) => Some(self.state_of(&found.row, &CheckpointBody::default(), false).await?),
+            None => None,
         };
-        let mut thread = self.thread_row(&found, at);
+        let mut shown = self.thread_row(&found, at);
         if found.row.status == Some(RunStatus::Failed) {
-            let runs = self.runtime.store().runs(&self.who, &row.id).await?;
+            let runs = self.runtime.store().runs(&self.who, thread).await?;
             let failure = runs.last().and_then(|run| run.outcome.as_ref()).and_then(rows::failure);
-            thread["error"] = json!(failure);
+            shown["error"] = json!(failure);
         }
-        Ok(thread)
+        Ok(shown)
     }
 
     fn thread_row(&self, found: &FoundThread, at: Option<Value>) -> Value {
@@ -175,8 +174,8 @@ impl Service {
     ) -> Result<Value> {
         self.row(thread).await?;
         let (store, now) = (self.runtime.store(), self.runtime.clock().now());
-        let row = store.update_metadata(&self.who, thread, metadata, now).await?;
-        self.thread_of(&row, true).await
+        store.update_metadata(&self.who, thread, metadata, now).await?;
+        self.thread(thread).await
     }
 
     pub(crate) async fn delete_thread(&self, thread: &ThreadId) -> Result<()> {
@@ -188,18 +187,18 @@ impl Service {
     /// Copies a thread, with its open questions.
     pub(crate) async fn copy_thread(&self, thread: &ThreadId) -> Result<Value> {
         let to = uuid::Uuid::new_v4().to_string();
-        let (of, _) = self.open(thread).await?;
-        let copy = of.ok_or_else(|| ApiError::thread_missing(thread.as_str()))?.copy(&to).await?;
-        let row = self.row(copy.id()).await?;
-        self.thread_of(&row, false).await
+        let row = self.row(thread).await?;
+        let Some((of, _)) = self.open(&row)? else {
+            return self.create_thread(None, row.metadata, IfExists::Refuse).await;
+        };
+        self.thread(of.copy(&to).await?.id()).await
     }
 
-    /// Opens a thread with the graph that last ran on it; `None` if none did.
-    async fn open(&self, thread: &ThreadId) -> Result<(Option<Thread>, String)> {
-        let row = self.row(thread).await?;
-        let Some(graph) = row.graph else { return Ok((None, String::new())) };
-        let opened = self.runtime.thread(&graph, thread.as_str())?;
-        Ok((Some(opened.with_principal(self.who.clone())), graph))
+    /// Opens a thread with the graph that last ran on it, with the graph's name; `None` if none did.
+    fn open<'a>(&'a self, row: &'a ThreadRow) -> Result<Option<(Thread, &'a str)>> {
+        let Some(graph) = &row.graph else { return Ok(None) };
+        let opened = self.runtime.thread(graph, row.id.as_str())?;
+        Ok(Some((opened.with_principal(self.who.clone()), self.name_of(graph))))
     }
 
     /// Returns the state of a thread at a checkpoint, or its newest state.
@@ -209,15 +208,24 @@ impl Service {
         at: &CheckpointBody,
         subgraphs: bool,
     ) -> Result<Value> {
-        let (Some(opened), graph) = self.open(thread).await? else { return Ok(state::empty()) };
+        self.state_of(&self.row(thread).await?, at, subgraphs).await
+    }
+
+    async fn state_of(
+        &self,
+        row: &ThreadRow,
+        at: &CheckpointBody,
+        subgraphs: bool,
+    ) -> Result<Value> {
+        let Some((opened, graph)) = self.open(row)? else { return Ok(state::empty()) };
         let mut view = place(opened.view(), at)?;
-        if let Some(id) = at.checkpoint_id.as_deref().filter(|id| !id.is_empty()) {
-            view = view.at(ids::checkpoint(id)?);
+        if let Some(id) = at.checkpoint()? {
+            view = view.at(id);
         }
         if subgraphs {
             view = view.with_subgraphs();
         }
-        Ok(state::state(thread, self.name_of(&graph), view.state().await?))
+        Ok(state::state(&row.id, graph, view.state().await?))
     }
 
     /// Returns the checkpoints of a thread, newest first.
@@ -227,9 +235,10 @@ impl Service {
         at: &CheckpointBody,
         filter: &HistoryFilter,
     ) -> Result<Value> {
-        let (Some(opened), graph) = self.open(thread).await? else { return Ok(json!([])) };
+        let row = self.row(thread).await?;
+        let Some((opened, graph)) = self.open(&row)? else { return Ok(json!([])) };
         let found: Vec<Snapshot> = place(opened.view(), at)?.history(filter).await?;
-        Ok(found.into_iter().map(|at| state::state(thread, self.name_of(&graph), at)).collect())
+        Ok(found.into_iter().map(|at| state::state(thread, graph, at)).collect())
     }
 
     /// Changes the state of a thread, as a node or as the node that ran last.
@@ -240,19 +249,19 @@ impl Service {
         values: Value,
         as_node: Option<String>,
     ) -> Result<Value> {
-        let (Some(mut opened), graph) = self.open(thread).await? else {
+        let row = self.row(thread).await?;
+        let Some((mut opened, graph)) = self.open(&row)? else {
             let detail = "the thread has no graph yet; run one on it before its state is changed";
-            return Err(ApiError::new(axum::http::StatusCode::BAD_REQUEST, detail));
+            return Err(ApiError::bad(detail));
         };
-        if let Some(id) = at.checkpoint_id.as_deref().filter(|id| !id.is_empty()) {
-            opened = opened.at(ids::checkpoint(id)?);
+        if let Some(id) = at.checkpoint()? {
+            opened = opened.at(id);
         }
-        let hosted = self.hosted(&graph)?;
+        let hosted = self.hosted(graph)?;
         if let Some(node) = as_node.as_deref().filter(|node| !node.starts_with("__"))
             && hosted.graph.plan().node_idx(node).is_none()
         {
-            let detail = format!("Node {node} does not exist");
-            return Err(ApiError::new(axum::http::StatusCode::BAD_REQUEST, detail));
+            return Err(ApiError::bad(format!("Node {node} does not exist")));
         }
         let writes = crate::body::writes(hosted.graph, values)?;
         let ended = opened.start(RunInput::Update { writes, as_node }).await?;
@@ -270,17 +279,16 @@ impl Service {
         let thread = match thread {
             Some(text) => {
                 let thread = ids::thread(text)?;
-                let known = self.row(&thread).await;
-                if body.if_not_exists == IfNotExists::Reject
-                    && known.as_ref().is_err_and(ApiError::is_missing)
-                {
-                    return Err(ApiError::missing("Thread or assistant not found."));
+                if body.if_not_exists == IfNotExists::Reject {
+                    self.row(&thread).await.map_err(|error| match error.is_missing() {
+                        true => ApiError::missing("Thread or assistant not found."),
+                        false => error,
+                    })?;
                 }
                 thread
             }
             None if body.resumes() => {
-                let detail = "You must provide a thread_id when resuming.";
-                return Err(ApiError::new(axum::http::StatusCode::BAD_REQUEST, detail));
+                return Err(ApiError::bad("You must provide a thread_id when resuming."));
             }
             None => ThreadId::from_uuid(uuid::Uuid::now_v7()),
         };
@@ -296,8 +304,7 @@ impl Service {
             input: body.input(compiled)?,
             options,
         };
-        let executed = self.runtime.execute(request).await;
-        executed.map_err(|error| refused(&error.fault))
+        Ok(self.runtime.execute(request).await?)
     }
 
     /// Returns the row of a run.
@@ -334,7 +341,7 @@ impl Service {
         if row.status.is_final() {
             return Err(ApiError::run_missing(run.run.as_str()));
         }
-        let handle = self.runtime.watch(&self.who, run, Default::default()).await?;
+        let handle = self.runtime.watch(&self.who, run, Position::START).await?;
         let rollback = self.runtime.cancel_run(&self.who, run, action).await?;
         if wait {
             handle.outcome.await;
@@ -347,14 +354,21 @@ impl Service {
 
     /// Waits for the end of a run, and returns the values that the thread has then.
     pub(crate) async fn end(&self, run: &RunRef) -> Result<Value> {
-        let handle = self.runtime.watch(&self.who, run, Default::default()).await?;
+        let handle = self.runtime.watch(&self.who, run, Position::START).await?;
         let outcome = handle.outcome.await;
         self.values(run, outcome).await
     }
 
     /// Returns the values that the end of a run leaves.
+    ///
+    /// # Errors
+    /// Status 503 if the run has not ended: this process stops, and another one goes on with it.
     pub(crate) async fn values(&self, run: &RunRef, outcome: RunOutcome) -> Result<Value> {
         if let Some(failure) = rows::failure(&outcome) {
+            if self.ending(run).await?.is_none() {
+                let detail = "the server stops; the run goes on, join it again";
+                return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, detail));
+            }
             return Ok(json!({"__error__": failure}));
         }
         match outcome {
@@ -371,6 +385,11 @@ impl Service {
         }
     }
 
+    /// Returns the outcome of a run as it is stored; `None` if the run has not ended.
+    pub(crate) async fn ending(&self, run: &RunRef) -> Result<Option<RunOutcome>> {
+        Ok(self.run_row(run).await?.outcome)
+    }
+
     /// Follows a run in stream modes.
     pub(crate) async fn frames(
         &self,
@@ -381,18 +400,25 @@ impl Service {
     ) -> Result<(Frames, Translator)> {
         let row = self.run_row(run).await?;
         let subgraphs = if subgraphs { Subgraphs::Include } else { Subgraphs::Omit };
-        let options = StreamOptions { modes: requested.modes, subgraphs, after };
+        // A translator that accumulates texts needs their beginnings.
+        let from = if requested.accumulated { FramePosition::START } else { after };
+        let options = StreamOptions { modes: requested.modes, subgraphs, after: from };
         let frames = self.runtime.stream(&self.who, run, options).await?;
-        Ok((
-            frames.boxed(),
-            Translator::new(run.clone(), self.name_of(&row.new.graph).to_owned(), requested),
-        ))
+        let graph = self.name_of(&row.new.graph).to_owned();
+        Ok((frames, Translator::new(run.clone(), graph, requested, after)))
     }
 
-    /// Waits for the outcome of a run.
-    pub(crate) async fn outcome(&self, run: &RunRef) -> Result<RunOutcome> {
-        let handle = self.runtime.watch(&self.who, run, Default::default()).await?;
-        Ok(handle.outcome.await)
+    /// Deletes the thread of a stateless run some time after its end, so that clients that follow
+    /// the run can read its last events.
+    pub(crate) fn delete_later(&self, run: RunRef, outcome: BoxFuture<'static, RunOutcome>) {
+        let service = self.clone();
+        tokio::spawn(async move {
+            outcome.await;
+            service.runtime.clock().sleep(KEPT).await;
+            if let Err(error) = service.delete_thread(&run.thread).await {
+                tracing::debug!(?error, thread = %run.thread, "a stateless thread is not deleted");
+            }
+        });
     }
 }
 
@@ -412,17 +438,4 @@ fn place(view: ThreadView, at: &CheckpointBody) -> Result<ThreadView> {
         None | Some("") => Ok(view),
         Some(ns) => Ok(view.within(&ids::read_namespace(ns))),
     }
-}
-
-/// Returns the error of a run that was not accepted.
-fn refused(fault: &weftwork_types::code::Fault) -> ApiError {
-    use axum::http::StatusCode;
-    let status = match fault.code.as_str() {
-        "W0202" => {
-            return StoreError::Busy { thread: String::new(), run: String::new() }.into();
-        }
-        _ if fault.retriable => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::UNPROCESSABLE_ENTITY,
-    };
-    ApiError::new(status, fault.message.clone())
 }

@@ -15,7 +15,8 @@ use weftwork_types::run::{CancelAction, RunRef};
 /// Interval of comments that keep an idle connection open.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// Returns the response that streams a run: `metadata`, the frames, and `error` or `end`.
+/// Returns the response that streams a run: `metadata`, the frames, and `error` or `end` if the run
+/// has ended.
 pub(crate) fn response(
     service: Service,
     run: RunRef,
@@ -25,15 +26,17 @@ pub(crate) fn response(
     let metadata = event("metadata", &json!({"run_id": run.run, "attempt": 1}));
     let events = stream::iter([metadata]).chain(frames_of(frames, translator, on_leave));
     let end = stream::once(async move {
-        match service.outcome(&run).await {
-            Ok(outcome) => match rows::failure(&outcome) {
+        match service.ending(&run).await {
+            Ok(Some(outcome)) => Some(match rows::failure(&outcome) {
                 Some(failure) => event("error", &json!(failure)),
                 None => event("end", &Value::Null),
-            },
-            Err(error) => event("error", &unreadable(&error)),
+            }),
+            // This process stops, and another one goes on with the run: clients connect again.
+            Ok(None) => None,
+            Err(error) => Some(event("error", &unreadable(&error))),
         }
     });
-    let events = events.chain(end).map(Ok::<_, Infallible>);
+    let events = events.chain(end.filter_map(std::future::ready)).map(Ok::<_, Infallible>);
     let keep_alive = KeepAlive::new().interval(HEARTBEAT).text("heartbeat");
     let mut response = Sse::new(events).keep_alive(keep_alive).into_response();
     let headers = response.headers_mut();

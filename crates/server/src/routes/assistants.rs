@@ -1,5 +1,6 @@
 //! `/assistants`: the hosted graphs.
 
+use super::page;
 use crate::body::{self, OneOrMany};
 use crate::error::{ApiError, Result};
 use crate::service::Service;
@@ -51,7 +52,7 @@ fn found(service: &Service, search: &Search) -> Vec<Value> {
 async fn search(State(service): State<Service>, body: Bytes) -> Result<Response> {
     let search: Search = body::read(&body)?;
     let found = found(&service, &search);
-    Ok(super::threads::page(found, search.limit, search.offset, search.select).into_response())
+    Ok(page::of(found, search.limit, search.offset, search.select).into_response())
 }
 
 async fn count(State(service): State<Service>, body: Bytes) -> Result<Json<Value>> {

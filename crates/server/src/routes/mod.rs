@@ -2,6 +2,7 @@
 
 mod assistants;
 mod info;
+mod page;
 mod runs;
 mod state;
 mod threads;

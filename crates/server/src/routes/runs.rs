@@ -28,108 +28,68 @@ pub(super) fn routes() -> Router<Service> {
         .route("/threads/{thread}/runs/{run}/join", get(join))
         .route("/threads/{thread}/runs/{run}/stream", get(follow))
         .route("/threads/{thread}/runs/{run}/cancel", post(cancel))
-        .route("/runs", post(create_alone))
-        .route("/runs/wait", post(wait_alone))
-        .route("/runs/stream", post(stream_alone))
+        .route("/runs", post(create))
+        .route("/runs/wait", post(wait))
+        .route("/runs/stream", post(stream))
 }
 
-async fn create(
-    State(service): State<Service>,
-    Path(thread): Path<String>,
-    body: Bytes,
-) -> Result<Response> {
-    accept(&service, Some(&thread), &body::read(&body)?).await
-}
+/// The thread of a run; `None` for a stateless run, which gets one of its own.
+type OfThread = Option<Path<String>>;
 
-async fn create_alone(State(service): State<Service>, body: Bytes) -> Result<Response> {
+async fn create(State(service): State<Service>, thread: OfThread, body: Bytes) -> Result<Response> {
     let body: RunBody = body::read(&body)?;
-    let handle = service.start(None, &body).await?;
-    let run = handle.run.clone();
+    let handle = service.start(name(&thread), &body).await?;
+    let run = handle.run;
     let row = service.run_row(&run).await?;
-    delete_after(&service, &body, run.clone(), handle.outcome);
+    if is_temporary(&thread, &body) {
+        service.delete_later(run.clone(), handle.outcome);
+    }
     Ok((headers(&run, None), Json(service.shown(&row))).into_response())
 }
 
-async fn accept(service: &Service, thread: Option<&str>, body: &RunBody) -> Result<Response> {
-    let handle = service.start(thread, body).await?;
-    let row = service.run_row(&handle.run).await?;
-    Ok((headers(&handle.run, None), Json(service.shown(&row))).into_response())
-}
-
-async fn wait(
-    State(service): State<Service>,
-    Path(thread): Path<String>,
-    body: Bytes,
-) -> Result<Response> {
-    wait_for(&service, Some(&thread), &body::read(&body)?).await
-}
-
-async fn wait_alone(State(service): State<Service>, body: Bytes) -> Result<Response> {
-    wait_for(&service, None, &body::read(&body)?).await
-}
-
-async fn wait_for(service: &Service, thread: Option<&str>, body: &RunBody) -> Result<Response> {
-    let handle = service.start(thread, body).await?;
+async fn wait(State(service): State<Service>, thread: OfThread, body: Bytes) -> Result<Response> {
+    let body: RunBody = body::read(&body)?;
+    let handle = service.start(name(&thread), &body).await?;
     let run = handle.run;
-    let guard = (body.on_disconnect == OnDisconnect::Cancel)
-        .then(|| CancelOnDrop::new(service.clone(), run.clone()));
+    let guard = on_leave(&service, &run, body.on_disconnect == OnDisconnect::Cancel);
     let outcome = handle.outcome.await;
     if let Some(guard) = guard {
         guard.disarm();
     }
     let values = service.values(&run, outcome).await?;
-    if thread.is_none() && body.on_completion == OnCompletion::Delete {
+    if is_temporary(&thread, &body) {
         service.delete_thread(&run.thread).await?;
     }
     Ok((headers(&run, Some("join")), Json(values)).into_response())
 }
 
-async fn stream(
-    State(service): State<Service>,
-    Path(thread): Path<String>,
-    body: Bytes,
-) -> Result<Response> {
-    stream_for(&service, Some(&thread), &body::read(&body)?).await
-}
-
-async fn stream_alone(State(service): State<Service>, body: Bytes) -> Result<Response> {
-    stream_for(&service, None, &body::read(&body)?).await
-}
-
-async fn stream_for(service: &Service, thread: Option<&str>, body: &RunBody) -> Result<Response> {
+async fn stream(State(service): State<Service>, thread: OfThread, body: Bytes) -> Result<Response> {
+    let body: RunBody = body::read(&body)?;
     let modes = body.modes()?;
-    let handle = service.start(thread, body).await?;
-    let run = handle.run.clone();
+    let handle = service.start(name(&thread), &body).await?;
+    let run = handle.run;
     let start = FramePosition::START;
     let frames = service.frames(&run, modes, body.stream_subgraphs, start).await?;
-    let guard = (body.on_disconnect == OnDisconnect::Cancel)
-        .then(|| CancelOnDrop::new(service.clone(), run.clone()));
-    if thread.is_none() {
-        delete_after(service, body, run.clone(), handle.outcome);
+    let guard = on_leave(&service, &run, body.on_disconnect == OnDisconnect::Cancel);
+    if is_temporary(&thread, &body) {
+        service.delete_later(run.clone(), handle.outcome);
     }
     let headers = headers(&run, Some("stream"));
-    Ok((headers, sse::response(service.clone(), run, frames, guard)).into_response())
+    Ok((headers, sse::response(service, run, frames, guard)).into_response())
 }
 
-/// Deletes the thread of a stateless run after its end, unless it is to be kept.
-fn delete_after(
-    service: &Service,
-    body: &RunBody,
-    run: RunRef,
-    outcome: weftwork_types::BoxFuture<'static, weftwork_types::run::RunOutcome>,
-) {
-    if body.on_completion == OnCompletion::Keep {
-        return;
-    }
-    let service = service.clone();
-    tokio::spawn(async move {
-        outcome.await;
-        // Clients that still follow the run read it from the store.
-        tokio::time::sleep(std::time::Duration::from_secs(60)).await;
-        if let Err(error) = service.delete_thread(&run.thread).await {
-            tracing::debug!(?error, thread = %run.thread, "a stateless thread is not deleted");
-        }
-    });
+fn name(thread: &OfThread) -> Option<&str> {
+    thread.as_ref().map(|Path(thread)| thread.as_str())
+}
+
+/// Returns `true` if the thread of a run is deleted after its end.
+fn is_temporary(thread: &OfThread, body: &RunBody) -> bool {
+    thread.is_none() && body.on_completion == OnCompletion::Delete
+}
+
+/// Returns a guard that cancels the run if its client leaves, if that is wanted.
+fn on_leave(service: &Service, run: &RunRef, cancels: bool) -> Option<CancelOnDrop> {
+    cancels.then(|| CancelOnDrop::new(service.clone(), run.clone()))
 }
 
 #[derive(Debug, Deserialize)]
@@ -200,7 +160,7 @@ async fn follow(
     };
     let frames = service.frames(&run, modes, true, after).await?;
     let cancels = matches!(query.cancel_on_disconnect.as_deref(), Some("1" | "true"));
-    let guard = cancels.then(|| CancelOnDrop::new(service.clone(), run.clone()));
+    let guard = on_leave(&service, &run, cancels);
     let headers = headers(&run, Some("stream"));
     Ok((headers, sse::response(service, run, frames, guard)).into_response())
 }

@@ -1,7 +1,7 @@
 //! States and histories of threads.
 
 use crate::body::{self, CheckpointBody};
-use crate::error::Result;
+use crate::error::{ApiError, Result};
 use crate::service::Service;
 use crate::translate::ids;
 use axum::body::Bytes;
@@ -152,9 +152,14 @@ async fn read_history(service: &Service, id: &str, history: History) -> Result<J
             ("source", Value::String(source)) => {
                 filter.source = Some(match source.as_str() {
                     "input" => Source::Input,
+                    "loop" => Source::Loop,
                     "update" => Source::Update,
                     "fork" => Source::Fork,
-                    _ => Source::Loop,
+                    _ => {
+                        return Err(ApiError::invalid(format!(
+                            "source `{source}` is not known; expected input, loop, update or fork"
+                        )));
+                    }
                 });
             }
             _ => {

@@ -1,12 +1,13 @@
 //! `/threads`.
 
+use super::page;
 use crate::body::{self, OneOrMany};
 use crate::error::{ApiError, Result};
 use crate::service::Service;
 use crate::translate::ids;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -16,8 +17,6 @@ use std::collections::BTreeSet;
 use weftwork_store::thread::{Direction, ThreadKey};
 use weftwork_store::{IfExists, SearchFrom, ThreadOrder, ThreadQuery, ThreadStatus};
 
-/// Number of results of a search without a limit.
-const LIMIT: usize = 10;
 /// Maximum number of results of a search.
 const LIMIT_MAX: usize = 1_000;
 
@@ -167,35 +166,10 @@ async fn search(State(service): State<Service>, body: Bytes) -> Result<Response>
         return Err(ApiError::invalid(format!("`limit` is at most {LIMIT_MAX}")));
     }
     let found = service.search(search.query()?).await?;
-    Ok(page(found, search.limit, search.offset, search.select).into_response())
+    Ok(page::of(found, search.limit, search.offset, search.select).into_response())
 }
 
 async fn count(State(service): State<Service>, body: Bytes) -> Result<Json<Value>> {
     let search: Search = body::read(&body)?;
     Ok(Json(json!(service.search(search.query()?).await?.len())))
-}
-
-/// Returns a page of results, with their total number and the offset of the next page as headers.
-pub(super) fn page(
-    found: Vec<Value>,
-    limit: Option<usize>,
-    offset: usize,
-    select: Option<OneOrMany<String>>,
-) -> (HeaderMap, Json<Value>) {
-    let (total, limit) = (found.len(), limit.unwrap_or(LIMIT));
-    let mut headers = HeaderMap::from_iter([(
-        axum::http::HeaderName::from_static("x-pagination-total"),
-        HeaderValue::from(total),
-    )]);
-    let end = offset.saturating_add(limit);
-    if end < total {
-        headers.insert("x-pagination-next", HeaderValue::from(end));
-    }
-    let mut page: Vec<Value> = found.into_iter().skip(offset).take(limit).collect();
-    if let Some(select) = select.map(OneOrMany::into_vec) {
-        for members in page.iter_mut().filter_map(Value::as_object_mut) {
-            members.retain(|name, _| select.contains(name));
-        }
-    }
-    (headers, Json(page.into()))
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use weftwork_graph::run_loop::{
     MessagePart, MessageWrite, Modes, StreamEvent, StreamItem, TaskEnded, TaskStarted,
 };
-use weftwork_runtime::{Frame, FrameContent};
+use weftwork_runtime::{Frame, FrameContent, FramePosition};
 use weftwork_types::ThreadId;
 use weftwork_types::run::RunRef;
 
@@ -53,16 +53,29 @@ pub(crate) struct Translator {
     run: RunRef,
     graph: String,
     requested: Requested,
+    /// Position of the last frame that the client received.
+    after: FramePosition,
     texts: BTreeMap<String, String>,
 }
 
 impl Translator {
-    pub(crate) fn new(run: RunRef, graph: String, requested: Requested) -> Self {
-        Self { run, graph, requested, texts: BTreeMap::new() }
+    pub(crate) fn new(
+        run: RunRef,
+        graph: String,
+        requested: Requested,
+        after: FramePosition,
+    ) -> Self {
+        Self { run, graph, requested, after, texts: BTreeMap::new() }
     }
 
-    /// Returns the events of a frame.
+    /// Returns the events of a frame; none if the client received it.
     pub(crate) fn events(&mut self, frame: Frame) -> Vec<Event> {
+        let is_new = frame.position > self.after;
+        let events = self.translate(frame);
+        if is_new { events } else { Vec::new() }
+    }
+
+    fn translate(&mut self, frame: Frame) -> Vec<Event> {
         let item = match frame.content {
             FrameContent::Item(item) => item,
             FrameContent::Dropped { ns, reason } => {
@@ -203,4 +216,50 @@ fn ended(task: TaskEnded) -> Value {
         "result": state::written(task.result),
         "interrupts": task.interrupts.iter().map(state::interrupt).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weftwork_types::event::Position;
+    use weftwork_types::{MessageId, RunId, Timestamp};
+
+    fn chunk(bytes: u64, text: &str) -> Frame {
+        let id = MessageId::new("m").expect("valid");
+        let part = MessagePart::Chunk { id, text: text.to_owned() };
+        let event = StreamEvent::Message { part, node: "model".to_owned(), step: 1 };
+        let item = StreamItem { ns: Vec::new(), event };
+        let position = FramePosition { event: Position { seq: 4, bytes }, part: 1 };
+        Frame { position, at: Timestamp(0), content: FrameContent::Item(item) }
+    }
+
+    fn events(mode: &str, after: FramePosition) -> Vec<Event> {
+        let thread = ThreadId::new("t").expect("valid");
+        let run = RunRef { thread, run: RunId::new("r").expect("valid") };
+        let mut requested = Requested::default();
+        assert!(requested.add(mode));
+        let mut translator = Translator::new(run, "chat".to_owned(), requested, after);
+        let frames = [chunk(2, "Go"), chunk(5, "od "), chunk(8, "day")];
+        frames.into_iter().flat_map(|frame| translator.events(frame)).collect()
+    }
+
+    #[test]
+    fn partial_messages_are_whole_also_after_a_reconnect() {
+        let all = events("messages", FramePosition::START);
+        let names: Vec<_> = all.iter().map(|event| event.0.as_str()).collect();
+        let partial = "messages/partial";
+        assert_eq!(names, ["messages/metadata", partial, partial, partial]);
+        let texts: Vec<_> = all[1..].iter().map(|event| event.1[0]["content"].clone()).collect();
+        assert_eq!(texts, ["Go", "Good ", "Good day"]);
+        let rest = events("messages", chunk(5, "").position);
+        assert_eq!(rest, all[3..]);
+    }
+
+    #[test]
+    fn chunks_of_messages_have_their_node() {
+        let all = events("messages-tuple", FramePosition::START);
+        assert_eq!(all.len(), 3);
+        assert_eq!((&*all[1].0, &all[1].1[0]["content"]), ("messages", &json!("od ")));
+        assert_eq!(all[1].1[1]["langgraph_node"], "model");
+    }
 }

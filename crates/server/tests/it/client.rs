@@ -6,10 +6,15 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use serde_json::Value;
 use tower::ServiceExt;
+use weftwork_runtime::Runtime;
 use weftwork_server::Server;
 
 /// A server with the reference graphs.
-pub(crate) struct Client(Router);
+#[derive(Clone)]
+pub(crate) struct Client {
+    router: Router,
+    pub(crate) runtime: Runtime,
+}
 
 /// The answer to a request.
 pub(crate) struct Answer {
@@ -20,11 +25,12 @@ pub(crate) struct Answer {
 
 impl Client {
     pub(crate) async fn new() -> Self {
-        Self(Server::new(graphs::runtime().await).router())
+        let runtime = graphs::runtime().await;
+        Self { router: Server::new(runtime.clone()).router(), runtime }
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
-        let response = self.0.clone().oneshot(request).await.expect("routes do not fail");
+        let response = self.router.clone().oneshot(request).await.expect("routes do not fail");
         let (head, body) = response.into_parts();
         let body = to_bytes(body, usize::MAX).await.expect("a body");
         let body = String::from_utf8(body.to_vec()).expect("text");

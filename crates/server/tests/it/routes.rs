@@ -2,6 +2,7 @@ use crate::client::Client;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 fn detail(body: &str) -> Value {
     serde_json::from_str::<Value>(body).expect("JSON")["detail"].clone()
@@ -204,6 +205,29 @@ async fn a_run_is_cancelled_and_rolled_back() {
 }
 
 #[tokio::test]
+async fn a_drain_ends_streams_without_an_end_and_waits_with_503() {
+    let client = Client::new().await;
+    let stuck = json!({"assistant_id": "stuck", "input": {}});
+    let mut ends = Vec::new();
+    for how in ["stream", "wait"] {
+        let (client, path) = (client.clone(), format!("{}/runs/{how}", client.thread().await));
+        let stuck = stuck.clone();
+        ends.push(tokio::spawn(async move { client.post(&path, stuck).await }));
+    }
+    let busy = json!({"status": "busy"});
+    while client.post("/threads/count", busy.clone()).await.json() != 2 {
+        tokio::task::yield_now().await;
+    }
+    client.runtime.shutdown(Duration::ZERO).await.expect("shuts down");
+    let wait = ends.pop().expect("two").await.expect("ends");
+    assert_eq!(wait.status, StatusCode::SERVICE_UNAVAILABLE, "{}", wait.body);
+    let stream = ends.pop().expect("one").await.expect("ends");
+    assert_eq!(stream.status, StatusCode::OK);
+    let last = stream.names().pop().expect("events");
+    assert!(last != "end" && last != "error", "{}", stream.body);
+}
+
+#[tokio::test]
 async fn a_state_is_changed_and_a_run_forks_from_a_checkpoint() {
     let client = Client::new().await;
     let thread = client.thread().await;
@@ -261,6 +285,11 @@ async fn requests_that_do_not_fit_are_refused() {
         let detail = detail(&refused.body);
         assert!(detail.as_str().is_some_and(|text| text.contains(says)), "{body}: {detail}");
     }
+    let source = json!({"metadata": {"source": "bogus"}});
+    let refused = client.post(&format!("{thread}/history"), source).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let nothing = client.post(&wait, json!({"assistant_id": "echo", "input": null})).await;
+    assert_eq!(nothing.status, StatusCode::BAD_REQUEST, "{}", nothing.body);
     let mode = json!({"assistant_id": "echo", "input": {}, "stream_mode": "bogus"});
     let refused = client.post(&format!("{thread}/runs/stream"), mode).await;
     assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
