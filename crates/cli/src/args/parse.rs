@@ -69,7 +69,7 @@ pub(super) fn source(text: &str) -> Result<Source, String> {
     }
 }
 
-/// Parses the position of an event.
+/// Parses the position of an event or of a frame.
 pub(super) fn after(text: &str) -> Result<After, String> {
     let event = position::parse(text).map(After::Event);
     let found = event.or_else(|| text.parse().ok().map(After::Frame));

@@ -14,6 +14,7 @@ pub(crate) mod question;
 mod run;
 mod runs;
 mod serve;
+mod staying;
 mod store;
 pub(crate) mod threads;
 mod worker;

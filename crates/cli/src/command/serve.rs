@@ -1,6 +1,6 @@
 //! `weft serve`: the agents as a service for clients of LangGraph.
 
-use super::worker::{LOOK_EVERY, found};
+use super::staying::{Search, drain};
 use crate::CliError;
 use crate::args::Serve;
 use crate::context::CommandContext;
@@ -19,7 +19,7 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
     if !args.listen.ip().is_loopback() {
         let reason = format!(
             "the server has no authentication, and {} is not a loopback address; use \
-             127.0.0.1:PORT, and a proxy that authenticates in front of it",
+             127.0.0.1:PORT, and in front of it a proxy that authenticates and names the host localhost",
             args.listen
         );
         return Err(CliError::BadInput { reason });
@@ -49,9 +49,7 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
         stopped.await.unwrap_or_default();
     });
     let mut server = tokio::spawn(server);
-    let mut look = tokio::time::interval(LOOK_EVERY);
-    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut problem = None;
+    let mut search = Search::new(&app, terminal);
     loop {
         tokio::select! {
             biased;
@@ -63,26 +61,12 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
                 };
                 return Err(CliError::BadInput { reason: format!("the server failed: {reason}") });
             }
-            _ = look.tick() => {
-                // The server stays: the store may be available again later. Each problem is
-                // reported once.
-                let now = found(&app).await.err().map(|error| error.to_string());
-                if let Some(error) = now.as_ref().filter(|_| now != problem) {
-                    terminal.note(format_args!("cannot look for runs: {error}"));
-                }
-                problem = now;
-            }
+            // The runs are executed whether or not their handles exist.
+            () = search.due() => drop(search.look().await),
         }
     }
     terminal.note("draining: active runs finish their superstep; signal again to exit at once");
-    let left = tokio::select! {
-        biased;
-        () = signals.next() => std::process::exit(Exit::Interrupted.number().into()),
-        left = app.runtime().shutdown(args.grace) => left?,
-    };
-    for run in left {
-        terminal.note(format_args!("run {run} was not released; others take it over"));
-    }
+    drain(&app, args.grace, &mut signals, terminal).await?;
     drop(stop);
     // Streams of runs that go on elsewhere are cut; clients connect again.
     drop(tokio::time::timeout(CONNECTIONS, server).await);

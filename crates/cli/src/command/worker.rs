@@ -1,5 +1,6 @@
 //! `weft worker`: a process that executes the runs that no other process executes.
 
+use super::staying::{Search, drain};
 use super::threads::word;
 use crate::CliError;
 use crate::args::Worker;
@@ -14,14 +15,12 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use weftwork::App;
-use weftwork::graph::{RuntimeError, SystemClock};
+use weftwork::graph::SystemClock;
 use weftwork::types::event::AiEvent;
 use weftwork::types::port::{Clock, RunHandle};
 use weftwork::types::run::{RunRef, RunStatus};
 use weftwork::types::{BoxFuture, Principal, RunId, Timestamp};
 
-/// Interval of searches for runs without a worker and for threads whose time has come.
-pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Time limit for the last lines of runs after the worker was drained.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
@@ -43,42 +42,24 @@ pub(crate) async fn worker(args: &Worker, context: &CommandContext) -> Result<Ex
     ));
     let mut active = Active { app: &app, terminal, json: args.json, runs: BTreeSet::new() };
     let mut ends = FuturesUnordered::new();
-    let mut look = tokio::time::interval(LOOK_EVERY);
-    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut problem = None;
+    let mut search = Search::new(&app, terminal);
     loop {
         tokio::select! {
             biased;
             () = signals.next() => break,
             Some((run, status)) = ends.next() => active.ended(&run, status)?,
-            _ = look.tick() => match found(&app).await {
-                Ok(handles) => {
-                    problem = None;
-                    for handle in handles {
-                        ends.extend(active.begun(handle).await?);
-                    }
+            () = search.due() => {
+                for handle in search.look().await {
+                    ends.extend(active.begun(handle).await?);
                 }
-                // The worker stays: the store may be available again later. Each problem is
-                // reported once.
-                Err(error) => {
-                    let error = error.to_string();
-                    if problem.as_ref() != Some(&error) {
-                        terminal.note(format_args!("cannot look for runs: {error}"));
-                    }
-                    problem = Some(error);
-                }
-            },
+            }
         }
     }
     terminal.note(format_args!(
         "draining: {} active runs finish their superstep; signal again to exit at once",
         active.runs.len()
     ));
-    let left = tokio::select! {
-        biased;
-        () = signals.next() => std::process::exit(Exit::Interrupted.number().into()),
-        left = app.runtime().shutdown(args.grace) => left?,
-    };
+    drain(&app, args.grace, &mut signals, terminal).await?;
     let last = async {
         while let Some((run, status)) = ends.next().await {
             active.ended(&run, status)?;
@@ -87,18 +68,8 @@ pub(crate) async fn worker(args: &Worker, context: &CommandContext) -> Result<Ex
     };
     // A run whose end is not known by now is executed by another worker.
     tokio::time::timeout(LAST_LINES, last).await.unwrap_or(Ok(()))?;
-    for run in left {
-        terminal.note(format_args!("run {run} was not released; others take it over"));
-    }
     terminal.note("drained");
     Ok(Exit::Done)
-}
-
-/// Takes over runs without a worker, and wakes threads whose time has come.
-pub(super) async fn found(app: &App) -> Result<Vec<RunHandle>, RuntimeError> {
-    let mut handles = app.runtime().recover().await?;
-    handles.extend(app.runtime().wake().await?);
-    Ok(handles)
 }
 
 /// The end of a run: its status, or `None` if it was released.

@@ -1,0 +1,81 @@
+//! Shared by the commands that stay until they are told to stop: the search for runs that no process
+//! executes, and the drain at the end.
+
+use crate::CliError;
+use crate::exit::Exit;
+use crate::input::Interrupts;
+use crate::terminal::Terminal;
+use std::time::Duration;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use weftwork::App;
+use weftwork::graph::RuntimeError;
+use weftwork::types::port::RunHandle;
+
+/// Interval of searches for runs without a worker and for threads whose time has come.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// The search for runs that no process executes.
+pub(super) struct Search<'a> {
+    app: &'a App,
+    terminal: &'a Terminal,
+    every: Interval,
+    problem: Option<String>,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(app: &'a App, terminal: &'a Terminal) -> Self {
+        let mut every = interval(LOOK_EVERY);
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { app, terminal, every, problem: None }
+    }
+
+    /// Waits until it is time to look. Cancel safe.
+    pub(super) async fn due(&mut self) {
+        self.every.tick().await;
+    }
+
+    /// Takes over runs without a worker, and wakes threads whose time has come. The process stays
+    /// if the store cannot be read, because it may be available again later; each problem is printed
+    /// once.
+    pub(super) async fn look(&mut self) -> Vec<RunHandle> {
+        match self.found().await {
+            Ok(handles) => {
+                self.problem = None;
+                handles
+            }
+            Err(error) => {
+                let error = error.to_string();
+                if self.problem.as_ref() != Some(&error) {
+                    self.terminal.note(format_args!("cannot look for runs: {error}"));
+                }
+                self.problem = Some(error);
+                Vec::new()
+            }
+        }
+    }
+
+    async fn found(&self) -> Result<Vec<RunHandle>, RuntimeError> {
+        let mut handles = self.app.runtime().recover().await?;
+        handles.extend(self.app.runtime().wake().await?);
+        Ok(handles)
+    }
+}
+
+/// Stops the execution of runs in order; a further signal ends the process at once. Runs that did
+/// not finish their superstep in time are printed.
+pub(super) async fn drain(
+    app: &App,
+    grace: Duration,
+    signals: &mut Interrupts,
+    terminal: &Terminal,
+) -> Result<(), CliError> {
+    let left = tokio::select! {
+        biased;
+        () = signals.next() => std::process::exit(Exit::Interrupted.number().into()),
+        left = app.runtime().shutdown(grace) => left?,
+    };
+    for run in left {
+        terminal.note(format_args!("run {run} was not released; others take it over"));
+    }
+    Ok(())
+}
