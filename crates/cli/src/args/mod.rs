@@ -37,7 +37,7 @@ pub struct Cli {
     /// Path to the configuration file
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub(crate) config: Option<PathBuf>,
-    /// File with rules for tools, which precede those of agents
+    /// File with rules for tools, which precede those of the built-in agents
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub(crate) policy: Option<String>,
     #[command(subcommand)]

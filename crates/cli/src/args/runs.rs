@@ -76,8 +76,8 @@ pub(crate) enum After {
 
 const WATCH_HELP: &str = "\
 Every line begins with the position after its event. With --mode, lines are the frames of these
-stream modes instead: values, updates, messages, custom, tasks, checkpoints, debug. Ctrl-C ends only
-this command, and the run continues. The exit status is that of the run.
+stream modes as JSON instead: values, updates, messages, custom, tasks, checkpoints, debug. Ctrl-C
+ends only this command, and the run continues. The exit status is that of the run.
 
 Examples: weft runs watch 019f3ad0-8c56-7c10-b2f5-0a4a2a4f6f11 --after 12
           weft runs watch 019f3ad0-8c56-7c10-b2f5-0a4a2a4f6f11 --mode values,updates --after 12-3";
@@ -90,7 +90,7 @@ pub(crate) struct Watch {
     /// Start after this position, which an earlier line shows
     #[arg(long, value_name = "POSITION", value_parser = parse::after)]
     pub(crate) after: Option<After>,
-    /// Print the frames of these stream modes, such as `values,updates`
+    /// Print the frames of these stream modes as lines of JSON, such as `values,updates`
     #[arg(long, value_name = "MODES", value_parser = parse::modes)]
     pub(crate) mode: Option<Modes>,
     /// Include the frames of subgraphs

@@ -105,7 +105,8 @@ pub struct Config {
     pub allow: Vec<AllowedHost>,
     /// The HTTP proxy.
     pub proxy: Option<String>,
-    /// The operator's rules for tools, which precede those of agents.
+    /// The operator's rules for tools. The command line puts them before those of its built-in
+    /// agents; a program does so with `Policy::then`.
     pub rules: Option<ToolRules>,
     /// The network providers, with their keys.
     pub providers: ProviderTable,

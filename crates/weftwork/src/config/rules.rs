@@ -5,7 +5,7 @@ use crate::Error;
 use std::path::PathBuf;
 use weftwork_tools::Policy;
 
-/// The rules of an operator, which precede those of agents.
+/// The rules of an operator.
 #[derive(Debug, Clone)]
 pub struct ToolRules {
     /// The file: TOML, or JSON if its name ends with `.json`.
