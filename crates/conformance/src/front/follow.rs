@@ -37,14 +37,15 @@ impl Followers {
 
     /// Compares the frames of a run that ended, and reads those of all runs so far once more, with
     /// another runtime.
-    pub(super) async fn check(&self, run: &RunRef, followed: Vec<Followed>) -> Played<()> {
-        for Followed { modes, live, again } in followed {
-            let live = lasting(live);
-            same("one who reconnected", &live, &lasting(again))?;
+    pub(super) async fn check(&self, run: &RunRef, followed: Followed) -> Played<()> {
+        let Followed { modes, live, again } = followed;
+        let live = lasting(live);
+        same("one who reconnected", &live, &lasting(again))?;
+        let runs = {
             let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
             runs.push((run.clone(), modes, live));
-        }
-        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            runs.clone()
+        };
         let builder = Runtime::builder(Arc::clone(&self.home.store));
         let builder = builder.graph(GRAPH, self.graph.clone()).items(Arc::clone(&self.items));
         let runtime = builder.open().await.map_err(|error| super::raised(&error))?;
@@ -98,7 +99,7 @@ fn lasting(mut frames: Vec<Frame>) -> Vec<Frame> {
     frames
 }
 
-/// Compares all but the times of frames of unstored text.
+/// Compares the frames of two followers.
 fn same(who: &str, live: &[Frame], other: &[Frame]) -> Played<()> {
     if live == other {
         return Ok(());

@@ -104,9 +104,10 @@ impl Hosted {
     }
 
     pub(super) async fn run(&self, request: Request, events: &mut Vec<Json>) -> Played<()> {
-        let (end, frames) = self.streamed(request, events).await.map_err(|error| raised(&error))?;
-        if let Some(followers) = &self.followers {
-            followers.check(end.run(), frames).await?;
+        let (end, followed) =
+            self.streamed(request, events).await.map_err(|error| raised(&error))?;
+        if let Some((followers, followed)) = self.followers.as_ref().zip(followed) {
+            followers.check(end.run(), followed).await?;
         }
         ended(end.outcome())
     }
@@ -115,7 +116,7 @@ impl Hosted {
         &self,
         request: Request,
         events: &mut Vec<Json>,
-    ) -> Result<(EndedRun, Vec<Followed>), RuntimeError> {
+    ) -> Result<(EndedRun, Option<Followed>), RuntimeError> {
         let modes = request.modes;
         let options = RunOptions {
             step_limit: Some(request.limit),
@@ -134,24 +135,20 @@ impl Hosted {
             self.thread(&name)?.start(request.input).options(options).from(&request.target.config);
         let projected = self.followers.is_some();
         let mut stream = run.stream(if projected { Modes::NONE } else { modes }).await?;
-        let reconnecting = self.followers.as_ref().map(|_| {
+        let mut followed = None;
+        if projected {
             let (runtime, who) = (self.runtime.clone(), self.who.clone());
             let run = stream.run().clone();
-            tokio::spawn(async move { reconnecting(&runtime, (&who, &run), modes).await })
-        });
-        let mut live = Vec::new();
-        if projected {
+            let again =
+                tokio::spawn(async move { reconnecting(&runtime, (&who, &run), modes).await });
             let run = (&self.who, stream.run());
-            live = frames(&self.runtime, run, modes, FramePosition::START, usize::MAX).await?;
+            let live = frames(&self.runtime, run, modes, FramePosition::START, usize::MAX).await?;
             events.extend(live.iter().filter_map(|frame| trace::event(frame.item()?)));
+            let again = again.await.unwrap_or_default();
+            followed = Some(Followed { modes, live, again });
         }
         while let Some(item) = stream.next().await {
             events.extend(trace::event(&item));
-        }
-        let mut followed = Vec::new();
-        if let Some(reconnecting) = reconnecting {
-            let again = reconnecting.await.unwrap_or_default();
-            followed.push(Followed { modes, live, again });
         }
         Ok((stream.end().await, followed))
     }
