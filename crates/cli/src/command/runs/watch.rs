@@ -49,7 +49,7 @@ pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit
                 Some(After::Event(_)) => return Err(wrong("a frame, such as 12-3")),
             };
             let subgraphs = if args.subgraphs { Subgraphs::Include } else { Subgraphs::Omit };
-            let options = StreamOptions { modes, subgraphs, after };
+            let options = StreamOptions { modes, subgraphs, after, ..StreamOptions::default() };
             if !frames(&runtime, &row.new.at, options, &mut interrupts, terminal).await? {
                 return Ok(Exit::Interrupted);
             }
