@@ -31,6 +31,7 @@ mod requeue;
 mod retention;
 mod retire;
 mod rollback;
+mod scenarios;
 mod sim;
 mod slots;
 mod supersteps;
