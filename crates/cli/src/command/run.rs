@@ -5,7 +5,7 @@ use crate::CliError;
 use crate::args::Run;
 use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::follow::{View, follow, tell_end};
+use crate::follow::{Frames, View, follow, tell_end};
 use crate::input::Interrupts;
 use crate::terminal::{Answer, Terminal};
 use serde_json::Value;
@@ -44,7 +44,8 @@ pub(crate) async fn run(args: &Run, context: &CommandContext) -> Result<Exit, Cl
         None => run,
     };
     let handle = run.begin().await?;
-    let exit = to_end(handle, &app, context, args.json).await?;
+    let frames = args.mode.map(|modes| Frames { modes, subgraphs: args.subgraphs });
+    let exit = to_end(handle, &app, context, (frames, args.json)).await?;
     if !before.is_empty() {
         // A read error here must not change the exit status of the run.
         let open = asked(&app, &thread).await.unwrap_or_else(|_| before.clone());
@@ -84,14 +85,15 @@ pub(crate) async fn to_end(
     handle: RunHandle,
     app: &App,
     context: &CommandContext,
-    json: bool,
+    (frames, json): (Option<Frames>, bool),
 ) -> Result<Exit, CliError> {
     let terminal = &context.terminal;
     let run = handle.run.clone();
     tell_turn(app, &run, terminal).await?;
-    let mut view = match json {
-        true => View::Json(terminal),
-        false => View::Stream(Answer::new(terminal, app.model())),
+    let mut view = match (frames, json) {
+        (Some(frames), json) => View::Frames { frames, terminal, outcome: json },
+        (None, true) => View::Json(terminal),
+        (None, false) => View::Stream(Answer::new(terminal, app.model())),
     };
     let outcome = follow(app, handle, &mut view, &mut Interrupts::listen()?).await?;
     let exit = tell_end(app.store().as_ref(), &run, &outcome, terminal).await;
