@@ -9,8 +9,7 @@ use crate::terminal::{Answer, Terminal};
 use futures_util::StreamExt;
 use serde::Serialize;
 use weftwork::App;
-use weftwork::graph::run_loop::Modes;
-use weftwork::runtime::{Frame, FramePosition, StreamOptions, Subgraphs};
+use weftwork::runtime::{Frame, StreamOptions};
 use weftwork::store::{Store, has_begun};
 use weftwork::types::Principal;
 use weftwork::types::event::RunEvent;
@@ -24,14 +23,7 @@ pub(crate) enum View<'a> {
     /// A line of JSON for each event, and one for the outcome.
     Json(&'a Terminal),
     /// A line of JSON for each frame, and one for the outcome if it is wanted.
-    Frames { frames: Frames, terminal: &'a Terminal, outcome: bool },
-}
-
-/// Selection of the frames of a run, from its beginning.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Frames {
-    pub(crate) modes: Modes,
-    pub(crate) subgraphs: bool,
+    Frames { options: StreamOptions, terminal: &'a Terminal, outcome: bool },
 }
 
 /// An element of the stream of a run.
@@ -77,12 +69,9 @@ pub(crate) async fn follow(
 ) -> Result<RunOutcome, CliError> {
     let RunHandle { run, events, outcome } = handle;
     let mut elements = match view {
-        View::Frames { frames, .. } => {
+        View::Frames { options, .. } => {
             drop(events);
-            let subgraphs = if frames.subgraphs { Subgraphs::Include } else { Subgraphs::Omit };
-            let after = FramePosition::START;
-            let options = StreamOptions { modes: frames.modes, subgraphs, after };
-            let frames = app.runtime().stream(&Principal::local(), &run, options).await?;
+            let frames = app.runtime().stream(&Principal::local(), &run, *options).await?;
             frames.map(|frame| frame.map(Element::Frame)).boxed()
         }
         View::Stream(_) | View::Json(_) => events.map(|event| Ok(Element::Event(event))).boxed(),

@@ -402,7 +402,12 @@ impl Service {
         let subgraphs = if subgraphs { Subgraphs::Include } else { Subgraphs::Omit };
         // A translator that accumulates texts needs their beginnings.
         let from = if requested.accumulated { FramePosition::START } else { after };
-        let options = StreamOptions { modes: requested.modes, subgraphs, after: from };
+        let options = StreamOptions {
+            modes: requested.modes,
+            subgraphs,
+            after: from,
+            ..StreamOptions::default()
+        };
         let frames = self.runtime.stream(&self.who, run, options).await?;
         let graph = self.name_of(&row.new.graph).to_owned();
         Ok((frames, Translator::new(run.clone(), graph, requested, after)))

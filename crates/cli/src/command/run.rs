@@ -5,12 +5,14 @@ use crate::CliError;
 use crate::args::Run;
 use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::follow::{Frames, View, follow, tell_end};
+use crate::follow::{View, follow, tell_end};
+use crate::frames::stream_options;
 use crate::input::Interrupts;
 use crate::terminal::{Answer, Terminal};
 use serde_json::Value;
 use std::io::Read;
 use weftwork::App;
+use weftwork::runtime::StreamOptions;
 use weftwork::store::StoreError;
 use weftwork::types::interrupt::Interrupt;
 use weftwork::types::port::RunHandle;
@@ -44,7 +46,7 @@ pub(crate) async fn run(args: &Run, context: &CommandContext) -> Result<Exit, Cl
         None => run,
     };
     let handle = run.begin().await?;
-    let frames = args.mode.map(|modes| Frames { modes, subgraphs: args.subgraphs });
+    let frames = args.mode.map(|modes| stream_options(modes, args.subgraphs, args.whole));
     let exit = to_end(handle, &app, context, (frames, args.json)).await?;
     if !before.is_empty() {
         // A read error here must not change the exit status of the run.
@@ -85,13 +87,13 @@ pub(crate) async fn to_end(
     handle: RunHandle,
     app: &App,
     context: &CommandContext,
-    (frames, json): (Option<Frames>, bool),
+    (frames, json): (Option<StreamOptions>, bool),
 ) -> Result<Exit, CliError> {
     let terminal = &context.terminal;
     let run = handle.run.clone();
     tell_turn(app, &run, terminal).await?;
     let mut view = match (frames, json) {
-        (Some(frames), json) => View::Frames { frames, terminal, outcome: json },
+        (Some(options), json) => View::Frames { options, terminal, outcome: json },
         (None, true) => View::Json(terminal),
         (None, false) => View::Stream(Answer::new(terminal, app.model())),
     };

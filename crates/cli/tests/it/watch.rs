@@ -269,3 +269,35 @@ fn the_history_is_filtered_by_run_and_by_metadata() {
     assert_eq!(history(&["--metadata", "ticket=2"]), second);
     assert!(history(&["--metadata", "ticket=3"]).is_empty());
 }
+
+#[test]
+fn what_only_the_model_reads_is_in_no_line() {
+    let canary = "CANARY_CARD";
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let modes = ["--mode", "values,updates,messages,custom,tasks,checkpoints,debug", "--json"];
+    let run = ["run", "trial", "--input", "Please find the order."];
+    let live = weft(&home, &[&run[..], &["--json"]].concat());
+    let frames = weft(&home, &[&run[..], &["--thread", "t"], &modes].concat());
+    let id = newest(&home);
+    let watch = ["runs", "watch", &id];
+    let (state, history) = (["threads", "state", "t"], ["threads", "history", "t", "--json"]);
+    for came in [
+        live,
+        frames,
+        weft(&home, &[&watch[..], &["--json"]].concat()),
+        weft(&home, &[&watch[..], &modes].concat()),
+        weft(&home, &[&watch[..], &modes, &["--after", "3-1"]].concat()),
+        weft(&home, &state),
+        weft(&home, &[&state[..], &["--full", "--subgraphs"]].concat()),
+        weft(&home, &history),
+    ] {
+        assert_eq!(came.status, Some(0), "{came:?}");
+        assert!(came.out.contains("A-1") && !came.out.contains(canary), "{came:?}");
+    }
+    assert!(weft(&home, &[&state[..], &["--whole"]].concat()).out.contains(canary));
+    let whole = weft(&home, &[&watch[..], &modes[..2], &["--whole"]].concat());
+    let (values, others): (Vec<_>, Vec<_>) =
+        lines(&whole.out).into_iter().partition(|frame| frame["mode"] == "values");
+    assert!(values.iter().any(|frame| frame.to_string().contains(canary)), "{values:?}");
+    assert!(others.iter().all(|frame| !frame.to_string().contains(canary)), "{others:?}");
+}

@@ -81,7 +81,8 @@ pub(super) async fn frames(
     after: FramePosition,
     limit: usize,
 ) -> Result<Vec<Frame>, RuntimeError> {
-    let options = StreamOptions { modes, subgraphs: Subgraphs::Include, after };
+    let subgraphs = Subgraphs::Include;
+    let options = StreamOptions { modes, subgraphs, after, ..StreamOptions::default() };
     let stream = runtime.stream(who, run, options).await?;
     let frames: Vec<_> = stream.take(limit).collect().await;
     frames.into_iter().collect()

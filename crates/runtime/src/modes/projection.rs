@@ -3,6 +3,7 @@
 use super::frame::{Frame, FrameContent, FramePosition};
 use super::incident::{Incident, TaskOutcome};
 use super::messages::{Messages, OfMessage};
+use super::stream::StreamOptions;
 use super::{checkpoints, custom, debug, tasks, updates, values};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub(super) struct Source {
 pub(super) struct Projection {
     source: Source,
     modes: Modes,
+    /// Form of the mode `values`.
+    form: StateForm,
     loops: BTreeMap<String, OpenLoop>,
     messages: Messages,
     /// `true` if the run asked a question.
@@ -61,6 +64,7 @@ struct OpenLoop {
 /// Frames of one event.
 struct Frames<'a> {
     modes: Modes,
+    form: StateForm,
     messages: &'a mut Messages,
     event: FramePosition,
     at: Timestamp,
@@ -70,14 +74,15 @@ struct Frames<'a> {
 }
 
 impl Projection {
-    pub(super) fn new(source: Source, modes: Modes, after: FramePosition) -> Self {
+    pub(super) fn new(source: Source, options: StreamOptions) -> Self {
         Self {
             source,
-            modes,
+            modes: options.modes,
+            form: options.form,
             loops: BTreeMap::new(),
             messages: Messages::default(),
             asked: false,
-            after,
+            after: options.after,
         }
     }
 
@@ -89,6 +94,7 @@ impl Projection {
         let at = FramePosition { event: position, part: 0 };
         let mut frames = Frames {
             modes: self.modes,
+            form: self.form,
             messages: &mut messages,
             event: at,
             at: event.at.unwrap_or_default(),
@@ -435,7 +441,7 @@ impl Frames<'_> {
     }
 
     fn push(&mut self, ns: &str, (slot, index): (u64, u64), event: StreamEvent) {
-        let item = StreamItem { ns: parts(ns), event }.in_form(StateForm::Shown);
+        let item = StreamItem { ns: parts(ns), event }.in_form(self.form);
         self.add((slot, index), FrameContent::Item(item));
     }
 

@@ -11,6 +11,7 @@ use weftwork_graph::run_loop::Modes;
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_types::event::{Position, RunEvent};
 use weftwork_types::run::{RunOptions, RunRef};
+use weftwork_types::shown::StateForm;
 use weftwork_types::{BoxStream, Principal};
 
 /// Number of the event that a follower misses with an injected bug.
@@ -25,6 +26,10 @@ pub struct StreamOptions {
     pub subgraphs: Subgraphs,
     /// Only frames after this position: that of the last frame that the client received.
     pub after: FramePosition,
+    /// Form of the frames of the mode `values`, as for the threads of the reader
+    /// ([`Thread::whole_state`](crate::Thread::whole_state)). Frames of other modes always have the
+    /// shown form.
+    pub form: StateForm,
 }
 
 /// Frames of subgraphs in a stream.
@@ -57,7 +62,7 @@ pub(crate) fn frames(
     let host = runtime.looking(&who);
     let (store, thread) = (Arc::clone(runtime.store()), run.thread);
     let source = Source { graph, host, store, who, thread, options: of_run };
-    let projection = Projection::new(source, options.modes, options.after);
+    let projection = Projection::new(source, options);
     let reader = Reader { events, projection, next: VecDeque::new(), options };
     let frames = futures_util::stream::unfold(Some(reader), async |reader| {
         let mut reader = reader?;

@@ -1,6 +1,7 @@
 //! A member of a tool's result that is not shown is read by the model, and is in no event, stream,
 //! outcome or state, on any store.
 
+use futures_util::{StreamExt, TryStreamExt};
 use rusqlite::types::ValueRef;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,21 +11,23 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use tokio::sync::Semaphore;
 use tokio_postgres::NoTls;
 use weftwork::agents::{Chat, ReactAgent};
 use weftwork::graph::run_loop::{HistoryFilter, Host, InMemoryCheckpointer, Start, StreamItem};
-use weftwork::graph::{CompiledGraph, Modes, RunOutcome, StreamEvent, SystemClock};
+use weftwork::graph::{CompiledGraph, Modes, RunOutcome, RuntimeError, StreamEvent, SystemClock};
 use weftwork::models::scripted::Step;
 use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
 use weftwork::postgres::PostgresStore;
-use weftwork::runtime::{Runtime, Thread};
+use weftwork::runtime::{Frame, FramePosition, Runtime, StreamOptions, Subgraphs, Thread};
 use weftwork::sqlite::SqliteStore;
 use weftwork::store::{JournalRead, MemoryStore, Store};
 use weftwork::tools::{FnTool, ToolBox, ToolContext};
-use weftwork::types::Principal;
 use weftwork::types::event::{Position, RunEvent};
 use weftwork::types::port::RunHandle;
 use weftwork::types::run::RunRef;
+use weftwork::types::shown::StateForm;
+use weftwork::types::{BoxStream, Principal};
 
 pub(crate) const CANARY: &str = "CANARY-4111";
 
@@ -54,15 +57,39 @@ impl ChatModel for Reader {
     }
 }
 
-fn agent(read: &Arc<AtomicU32>) -> CompiledGraph {
-    let find = |_: BTreeMap<String, String>, _: ToolContext| async {
-        Ok::<_, String>(Order { id: "A-1".to_owned(), card: CANARY.to_owned() })
+/// State that the tests share with the agent.
+#[derive(Debug)]
+struct Shared {
+    /// Number of requests with the canary.
+    read: Arc<AtomicU32>,
+    /// The tool returns only while there is a permit.
+    gate: Arc<Semaphore>,
+}
+
+impl Shared {
+    fn new() -> Self {
+        Self { read: Arc::default(), gate: Arc::new(Semaphore::new(1)) }
+    }
+
+    fn reads(&self) -> u32 {
+        self.read.load(Ordering::SeqCst)
+    }
+}
+
+fn agent(shared: &Shared) -> CompiledGraph {
+    let gate = Arc::clone(&shared.gate);
+    let find = move |_: BTreeMap<String, String>, _: ToolContext| {
+        let gate = Arc::clone(&gate);
+        async move {
+            let _permit = gate.acquire().await.map_err(|error| error.to_string())?;
+            Ok::<_, String>(Order { id: "A-1".to_owned(), card: CANARY.to_owned() })
+        }
     };
     let find = FnTool::new("find_order", "Finds an order.", find).shown(["id"]);
     let call = || Step::call("find_order", json!({"order": "last"}));
     let said = || Step::text("It is on its way.");
-    let steps = vec![call(), said(), call(), said(), said(), said()];
-    let model = Reader { model: ScriptedModel::from_steps(steps), read: Arc::clone(read) };
+    let steps = vec![call(), said(), call(), said(), said(), call(), said()];
+    let model = Reader { model: ScriptedModel::from_steps(steps), read: Arc::clone(&shared.read) };
     let agent = ReactAgent::new("desk", Arc::new(model)).tools(ToolBox::new().with(find));
     agent.build().expect("a sound agent")
 }
@@ -99,15 +126,14 @@ async fn streamed(thread: &Thread, input: Value) -> (Vec<StreamItem>, RunRef) {
 }
 
 pub(crate) async fn events(handle: RunHandle) -> Vec<RunEvent> {
-    use futures_util::StreamExt;
     let events = handle.events.collect::<Vec<_>>().await;
     let outcome = handle.outcome.await;
     assert!(!has(&outcome), "{outcome:?}");
     events
 }
 
-async fn opened(store: &Arc<dyn Store>, read: &Arc<AtomicU32>) -> (Runtime, Thread) {
-    let runtime = Runtime::builder(Arc::clone(store)).graph("test:desk", agent(read));
+async fn opened(store: &Arc<dyn Store>, shared: &Shared) -> (Runtime, Thread) {
+    let runtime = Runtime::builder(Arc::clone(store)).graph("test:desk", agent(shared));
     let runtime = runtime.open().await.expect("opens");
     let thread = runtime.thread("desk", "t").expect("an id");
     (runtime, thread)
@@ -115,12 +141,12 @@ async fn opened(store: &Arc<dyn Store>, read: &Arc<AtomicU32>) -> (Runtime, Thre
 
 /// Runs the agent in every way, and searches everything that clients receive for the canary.
 async fn is_hidden(store: Arc<dyn Store>) {
-    let read = Arc::new(AtomicU32::new(0));
-    let (runtime, thread) = opened(&store, &read).await;
+    let shared = Shared::new();
+    let (runtime, thread) = opened(&store, &shared).await;
     let (items, first) = streamed(&thread, json!({"messages": [said("u1")]})).await;
     items.iter().for_each(|item| assert!(!has(item), "{item:?}"));
     hides(&items);
-    assert_eq!(read.load(Ordering::SeqCst), 1, "the model reads what it is not shown");
+    assert_eq!(shared.reads(), 1, "the model reads what it is not shown");
 
     let whole = thread.clone().whole_state();
     let (items, _) = streamed(&whole, json!({"messages": [said("u2")]})).await;
@@ -132,11 +158,11 @@ async fn is_hidden(store: Arc<dyn Store>) {
     // A client returns what it was shown.
     let mut messages = thread.state().await.expect("reads").values["messages"].clone();
     messages.as_array_mut().expect("messages").push(said("u3"));
-    let before = read.load(Ordering::SeqCst);
+    let before = shared.reads();
     let run = thread.start(json!({"messages": messages})).begin().await.expect("accepted");
     let third = run.run.clone();
     events(run).await;
-    assert_eq!(read.load(Ordering::SeqCst), before + 1, "nothing was deleted");
+    assert_eq!(shared.reads(), before + 1, "nothing was deleted");
 
     is_hidden_in_state(&thread).await;
     let who = Principal::local();
@@ -145,7 +171,7 @@ async fn is_hidden(store: Arc<dyn Store>) {
     let calls: Vec<_> = calls.into_iter().map(|call| call.into_shown()).collect();
     hides(&calls);
 
-    let (elsewhere, _) = opened(&store, &read).await;
+    let (elsewhere, _) = opened(&store, &shared).await;
     for runtime in [&runtime, &elsewhere] {
         for run in [&first, &third] {
             let watched =
@@ -160,6 +186,65 @@ async fn is_hidden(store: Arc<dyn Store>) {
     }
     let stored = store.events(&who, &first, 0, 1_000).await.expect("reads");
     hides(&stored);
+    is_hidden_in_frames(&shared, [&runtime, &elsewhere], &thread).await;
+}
+
+type Frames = BoxStream<'static, Result<Frame, RuntimeError>>;
+
+async fn frames(runtime: &Runtime, run: &RunRef, after: FramePosition, form: StateForm) -> Frames {
+    let options = StreamOptions { modes: all(), subgraphs: Subgraphs::Include, after, form };
+    runtime.stream(&Principal::local(), run, options).await.expect("is there")
+}
+
+async fn rest(frames: Frames) -> Vec<Frame> {
+    frames.try_collect().await.expect("reads")
+}
+
+/// Checks that the canary is in no frame; with the right to the whole state, in `values` alone.
+#[track_caller]
+fn shows_by_right(frames: &[Frame], form: StateForm) {
+    assert!(frames.iter().all(|frame| frame.item().is_some()), "none is dropped: {frames:?}");
+    let is_values = |frame: &&Frame| {
+        frame.item().is_some_and(|item| matches!(item.event, StreamEvent::Values { .. }))
+    };
+    let (values, others): (Vec<_>, Vec<_>) = frames.iter().partition(is_values);
+    assert_eq!(has(&values), form == StateForm::Whole, "{values:?}");
+    hides(&others);
+}
+
+/// Follows a run in all modes: from two processes while it is executed, after its end, and after
+/// each position.
+async fn is_hidden_in_frames(shared: &Shared, runtimes: [&Runtime; 2], thread: &Thread) {
+    let before = shared.reads();
+    let held = shared.gate.acquire().await.expect("open");
+    let input = json!({"messages": [said("u4")]});
+    let handle = thread.start(input).begin().await.expect("accepted");
+    let (run, forms) = (handle.run.clone(), [StateForm::Shown, StateForm::Whole]);
+    let mut live = Vec::new();
+    for (runtime, form) in runtimes.into_iter().flat_map(|one| forms.map(|form| (one, form))) {
+        let mut stream = frames(runtime, &run, FramePosition::START, form).await;
+        let first = stream.next().await.expect("goes on").expect("reads");
+        live.push((form, first, stream));
+    }
+    drop(held);
+    let mut seen = Vec::new();
+    for (form, first, stream) in live {
+        let mut found = vec![first];
+        found.extend(rest(stream).await);
+        shows_by_right(&found, form);
+        seen.push(found);
+    }
+    events(handle).await;
+    assert!(shared.reads() > before, "the model reads what it is not shown");
+    for (runtime, form) in runtimes.into_iter().flat_map(|one| forms.map(|form| (one, form))) {
+        let found = rest(frames(runtime, &run, FramePosition::START, form).await).await;
+        shows_by_right(&found, form);
+    }
+    for at in &seen[0] {
+        let found = rest(frames(runtimes[1], &run, at.position, StateForm::Shown).await).await;
+        assert!(found.iter().all(|frame| frame.position > at.position));
+        assert!(!has(&found), "{found:?}");
+    }
 }
 
 async fn is_hidden_in_state(thread: &Thread) {
@@ -183,8 +268,9 @@ async fn hidden_members_are_hidden_in_memory() {
 
 #[tokio::test]
 async fn hidden_members_are_hidden_in_a_program() {
-    let read = Arc::new(AtomicU32::new(0));
-    let (graph, host) = (agent(&read), Host::new().with_checkpointer(InMemoryCheckpointer::new()));
+    let shared = Shared::new();
+    let (graph, host) =
+        (agent(&shared), Host::new().with_checkpointer(InMemoryCheckpointer::new()));
     let run =
         |id: &str| graph.run(&host, Start::from(json!({"messages": [said(id)]}))).modes(all());
     for (id, form) in [("u1", "shown"), ("u2", "whole")] {
@@ -203,7 +289,7 @@ async fn hidden_members_are_hidden_in_a_program() {
         };
         assert_eq!(has(output), form == "whole");
     }
-    assert_eq!(read.load(Ordering::SeqCst), 3);
+    assert_eq!(shared.reads(), 3);
 }
 
 #[tokio::test]
