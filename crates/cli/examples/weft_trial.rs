@@ -46,6 +46,20 @@ fn flood_me() -> Flood {
     Flood { text: "x".repeat(50 << 20) }
 }
 
+/// Finds an order, with a member that only the model reads.
+#[tool(shown(id), example(request = "Please find the order.", args = {}))]
+fn find_the_order() -> FoundOrder {
+    FoundOrder { id: "A-1".to_owned(), card: 4111 }
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct FoundOrder {
+    id: String,
+    // The scripted model repeats results, with names of members as words.
+    #[serde(rename = "CANARY_CARD")]
+    card: u32,
+}
+
 /// The state of the agents `changing` and `failing`.
 #[derive(State)]
 struct Form {
@@ -86,7 +100,8 @@ fn main() -> ExitCode {
                     .with(hang_forever)
                     .with(wait_long)
                     .with(compute_stubbornly)
-                    .with(flood_me);
+                    .with(flood_me)
+                    .with(find_the_order);
                 ReactAgent::new("trial", model).tools(tools).build()
             })
         })

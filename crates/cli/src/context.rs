@@ -2,6 +2,7 @@
 
 use crate::CliError;
 use crate::terminal::Terminal;
+use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
 use weftwork::config::{Origin, Setting, StorePlace};
@@ -153,10 +154,15 @@ impl CommandContext {
         Ok(Box::pin(builder.open()).await?)
     }
 
-    /// Opens an app with all agents and the configured model.
-    pub(crate) async fn open_all(&self) -> Result<App, CliError> {
+    /// Opens an app with all agents and the configured model, which executes at most `runs_max` runs
+    /// at a time.
+    pub(crate) async fn open_all(&self, runs_max: Option<NonZeroUsize>) -> Result<App, CliError> {
         let builder = App::builder().config(self.config.clone()).default_model(default_model());
         let builder = self.agents.iter().cloned().fold(builder, AppBuilder::agent_def);
+        let builder = match runs_max {
+            Some(runs_max) => builder.runs_max(runs_max.get()),
+            None => builder,
+        };
         Ok(Box::pin(builder.open()).await?)
     }
 

@@ -3,11 +3,13 @@
 use crate::CliError;
 use crate::error::report;
 use crate::exit::Exit;
+use crate::frames::frame;
 use crate::input::Interrupts;
 use crate::terminal::{Answer, Terminal};
 use futures_util::StreamExt;
 use serde::Serialize;
 use weftwork::App;
+use weftwork::runtime::{Frame, StreamOptions};
 use weftwork::store::{Store, has_begun};
 use weftwork::types::Principal;
 use weftwork::types::event::RunEvent;
@@ -20,6 +22,14 @@ pub(crate) enum View<'a> {
     Stream(Answer<'a>),
     /// A line of JSON for each event, and one for the outcome.
     Json(&'a Terminal),
+    /// A line of JSON for each frame, and one for the outcome if it is wanted.
+    Frames { options: StreamOptions, terminal: &'a Terminal, outcome: bool },
+}
+
+/// An element of the stream of a run.
+enum Element {
+    Event(RunEvent),
+    Frame(Frame),
 }
 
 /// The last line of JSON of a run.
@@ -57,7 +67,15 @@ pub(crate) async fn follow(
     view: &mut View<'_>,
     interrupts: &mut Interrupts,
 ) -> Result<RunOutcome, CliError> {
-    let RunHandle { run, mut events, outcome } = handle;
+    let RunHandle { run, events, outcome } = handle;
+    let mut elements = match view {
+        View::Frames { options, .. } => {
+            drop(events);
+            let frames = app.runtime().stream(&Principal::local(), &run, *options).await?;
+            frames.map(|frame| frame.map(Element::Frame)).boxed()
+        }
+        View::Stream(_) | View::Json(_) => events.map(|event| Ok(Element::Event(event))).boxed(),
+    };
     let mut asked_to_stop = false;
     loop {
         tokio::select! {
@@ -73,8 +91,8 @@ pub(crate) async fn follow(
                     view.say(&error.to_string())?;
                 }
             }
-            event = events.next() => match event {
-                Some(event) => view.event(&event)?,
+            element = elements.next() => match element.transpose()? {
+                Some(element) => view.element(&element)?,
                 None => break,
             }
         }
@@ -85,10 +103,17 @@ pub(crate) async fn follow(
 }
 
 impl View<'_> {
-    fn event(&mut self, event: &RunEvent) -> Result<(), CliError> {
-        match self {
-            Self::Stream(answer) => answer.event(&event.event),
-            Self::Json(terminal) => terminal.line(json(event)?),
+    fn element(&mut self, element: &Element) -> Result<(), CliError> {
+        match (self, element) {
+            (Self::Stream(answer), Element::Event(event)) => answer.event(&event.event),
+            (Self::Json(terminal) | Self::Frames { terminal, .. }, Element::Event(event)) => {
+                terminal.line(json(event)?)
+            }
+            (Self::Json(terminal) | Self::Frames { terminal, .. }, Element::Frame(found)) => {
+                terminal.line(frame(found))
+            }
+            // Text for people is made of events.
+            (Self::Stream(_), Element::Frame(_)) => Ok(()),
         }
     }
 
@@ -98,7 +123,7 @@ impl View<'_> {
                 answer.end_line()?;
                 answer.aside(text)
             }
-            Self::Json(terminal) => {
+            Self::Json(terminal) | Self::Frames { terminal, .. } => {
                 terminal.note(text);
                 Ok(())
             }
@@ -108,7 +133,8 @@ impl View<'_> {
     fn end(&mut self, app: &App, run: &RunRef, outcome: &RunOutcome) -> Result<(), CliError> {
         match self {
             Self::Stream(answer) => answer.end_line(),
-            Self::Json(terminal) => {
+            Self::Frames { outcome: false, .. } => Ok(()),
+            Self::Json(terminal) | Self::Frames { terminal, .. } => {
                 let (model, label) = (app.model().id(), app.model().label.as_deref());
                 terminal.line(json(&Last::new(run, Some(model), label, outcome))?)
             }

@@ -96,6 +96,9 @@ pub(crate) struct Watch {
     /// Include the frames of subgraphs
     #[arg(long, requires = "mode")]
     pub(crate) subgraphs: bool,
+    /// Print in mode `values` the parts of tool results that only the model reads as well
+    #[arg(long, requires = "mode")]
+    pub(crate) whole: bool,
     /// Print every event as a line of JSON, followed by the outcome
     #[arg(long)]
     pub(crate) json: bool,

@@ -3,6 +3,7 @@
 use super::parse;
 use clap::Args;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 const HELP: &str = "\
@@ -23,6 +24,9 @@ pub(crate) struct Serve {
     /// Loopback address and port; port 0 selects a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8123")]
     pub(crate) listen: SocketAddr,
+    /// Maximum number of runs that are executed at a time; further ones wait in the store
+    #[arg(long, value_name = "N")]
+    pub(crate) concurrency: Option<NonZeroUsize>,
     /// Maximum time for active runs to finish their superstep when the server is stopped
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse::duration)]
     pub(crate) grace: Duration,

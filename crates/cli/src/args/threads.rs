@@ -61,6 +61,16 @@ pub(crate) enum Threads {
         #[arg(long, value_name = "CHECKPOINT")]
         at: Option<CheckpointId>,
     },
+    /// Create a thread with everything that continues another one: its state, its open questions,
+    /// the finished tasks of its open superstep and its last run. An approval is valid in one
+    /// thread only: the copy asks for it anew when it is resumed
+    #[command(after_help = "Example: weft threads copy t t-copy")]
+    Copy {
+        /// Thread id
+        id: String,
+        /// Id of the new thread
+        new: String,
+    },
     /// Delete old threads, or only their old checkpoints or events
     Prune(Prune),
     /// Delete a thread with all its data except usage records. An unfinished run is deleted too,
@@ -88,6 +98,9 @@ pub(crate) struct State {
     /// Include the states of subgraphs
     #[arg(long, requires = "full")]
     pub(crate) subgraphs: bool,
+    /// Print the parts of tool results that only the model reads as well
+    #[arg(long)]
+    pub(crate) whole: bool,
 }
 
 #[derive(Debug, Args)]
@@ -107,6 +120,13 @@ pub(crate) struct History {
     /// Only the checkpoint after this superstep
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) step: Option<i64>,
+    /// Only checkpoints of this run
+    #[arg(long, value_name = "ID")]
+    pub(crate) run: Option<String>,
+    /// Only checkpoints of runs whose metadata contains this: `KEY=VALUE` or a JSON object; may be
+    /// repeated
+    #[arg(long, value_name = "KEY=VALUE|JSON", value_parser = parse::metadata)]
+    pub(crate) metadata: Vec<Map<String, Value>>,
     /// Print each checkpoint with its state as a line of JSON
     #[arg(long)]
     pub(crate) json: bool,

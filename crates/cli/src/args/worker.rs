@@ -2,6 +2,7 @@
 
 use super::parse;
 use clap::Args;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 const HELP: &str = "\
@@ -17,6 +18,9 @@ pub(crate) struct Worker {
     /// Maximum time for active runs to finish their superstep when the worker is drained
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse::duration)]
     pub(crate) grace: Duration,
+    /// Maximum number of runs that are executed at a time; further ones wait in the store
+    #[arg(long, value_name = "N")]
+    pub(crate) concurrency: Option<NonZeroUsize>,
     /// Print each run that begins or ends as a line of JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -6,11 +6,13 @@ use crate::args::Run;
 use crate::context::CommandContext;
 use crate::exit::Exit;
 use crate::follow::{View, follow, tell_end};
+use crate::frames::stream_options;
 use crate::input::Interrupts;
 use crate::terminal::{Answer, Terminal};
 use serde_json::Value;
 use std::io::Read;
 use weftwork::App;
+use weftwork::runtime::StreamOptions;
 use weftwork::store::StoreError;
 use weftwork::types::interrupt::Interrupt;
 use weftwork::types::port::RunHandle;
@@ -44,7 +46,8 @@ pub(crate) async fn run(args: &Run, context: &CommandContext) -> Result<Exit, Cl
         None => run,
     };
     let handle = run.begin().await?;
-    let exit = to_end(handle, &app, context, args.json).await?;
+    let frames = args.mode.map(|modes| stream_options(modes, args.subgraphs, args.whole));
+    let exit = to_end(handle, &app, context, (frames, args.json)).await?;
     if !before.is_empty() {
         // A read error here must not change the exit status of the run.
         let open = asked(&app, &thread).await.unwrap_or_else(|_| before.clone());
@@ -84,14 +87,15 @@ pub(crate) async fn to_end(
     handle: RunHandle,
     app: &App,
     context: &CommandContext,
-    json: bool,
+    (frames, json): (Option<StreamOptions>, bool),
 ) -> Result<Exit, CliError> {
     let terminal = &context.terminal;
     let run = handle.run.clone();
     tell_turn(app, &run, terminal).await?;
-    let mut view = match json {
-        true => View::Json(terminal),
-        false => View::Stream(Answer::new(terminal, app.model())),
+    let mut view = match (frames, json) {
+        (Some(options), json) => View::Frames { options, terminal, outcome: json },
+        (None, true) => View::Json(terminal),
+        (None, false) => View::Stream(Answer::new(terminal, app.model())),
     };
     let outcome = follow(app, handle, &mut view, &mut Interrupts::listen()?).await?;
     let exit = tell_end(app.store().as_ref(), &run, &outcome, terminal).await;

@@ -30,7 +30,7 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
     let (address, listener) = listener.map_err(|error| CliError::BadInput {
         reason: format!("cannot listen on {}: {error}; choose another port", args.listen),
     })?;
-    let app = context.open_all().await?;
+    let app = context.open_all(args.concurrency).await?;
     let terminal = &context.terminal;
     terminal.line(format_args!("listening on http://{address}"))?;
     let agents: Vec<_> = app.agents().iter().map(AgentDef::name).collect();

@@ -30,7 +30,7 @@ pub(crate) async fn worker(args: &Worker, context: &CommandContext) -> Result<Ex
         return Err(CliError::BadInput { reason: reason.to_owned() });
     }
     let mut signals = Interrupts::listen_with_terminate()?;
-    let app = context.open_all().await?;
+    let app = context.open_all(args.concurrency).await?;
     let terminal = &context.terminal;
     let agents: Vec<_> = app.agents().iter().map(weftwork::AgentDef::name).collect();
     terminal.note(format_args!(

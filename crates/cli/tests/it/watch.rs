@@ -211,3 +211,93 @@ fn a_run_is_rolled_back_and_listed_only_on_request() {
     };
     assert!(!is_listed(&[]) && is_listed(&["--all"]));
 }
+
+#[test]
+fn a_run_prints_the_frames_that_a_later_follower_gets() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let modes = ["--mode", "values,updates,tasks,checkpoints", "--json"];
+    let run = ["run", "desk", "--thread", "t", "--input", "What is 6 times 7?"];
+    let ran = weft(&home, &[&run[..], &modes].concat());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let run = newest(&home);
+    let later = weft(&home, &[&["runs", "watch", &run][..], &modes].concat());
+    let (ran, later) = (lines(&ran.out), lines(&later.out));
+    let (Some((end, ran)), Some((last, later))) = (ran.split_last(), later.split_last()) else {
+        panic!("both have an outcome");
+    };
+    assert!(ran.len() > 8, "{ran:?}");
+    assert_eq!(ran, later);
+    assert_eq!((&end["outcome"], &end["run"]), (&last["outcome"], &last["run"]));
+    let alone = weft(&home, &["run", "desk", "--input", "Hello", "--subgraphs"]);
+    assert_eq!(alone.status, Some(2), "subgraphs need modes: {alone:?}");
+}
+
+#[test]
+fn a_copy_of_a_thread_keeps_its_question() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let said = ["run", "desk", "--thread", "t", "--input", "Refund order A1001, amount 25."];
+    assert_eq!(weft(&home, &said).status, Some(3));
+    let copied = weft(&home, &["threads", "copy", "t", "other"]);
+    assert_eq!((copied.status, copied.errors.as_str()), (Some(0), "created thread other from t\n"));
+    let resume = ["threads", "resume", "other", "--approve"];
+    let again = weft(&home, &resume);
+    assert_eq!(again.status, Some(3), "an approval of another thread is not valid here: {again:?}");
+    let resumed = weft(&home, &resume);
+    assert_eq!(resumed.status, Some(0), "{resumed:?}");
+    let original = weft(&home, &["threads", "show", "t"]);
+    assert!(original.out.contains("--approve"), "it still asks: {original:?}");
+    let again = weft(&home, &["threads", "copy", "t", "other"]);
+    assert_eq!(again.status, Some(2), "the id is taken: {again:?}");
+}
+
+#[test]
+fn the_history_is_filtered_by_run_and_by_metadata() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    for ticket in ["1", "2"] {
+        let ticket = format!("ticket={ticket}");
+        let run = ["run", "desk", "--thread", "t", "--input", "What is 6 times 7?"];
+        let ran = weft(&home, &[&run[..], &["--metadata", &ticket]].concat());
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+    }
+    let run = newest(&home);
+    let history = |more: &[&str]| {
+        lines(&weft(&home, &[&["threads", "history", "t", "--json"], more].concat()).out)
+    };
+    let (all, second) = (history(&[]), history(&["--run", &run]));
+    assert_eq!(all.len(), 2 * second.len());
+    assert_eq!(second, all[..second.len()]);
+    assert_eq!(history(&["--metadata", "ticket=2"]), second);
+    assert!(history(&["--metadata", "ticket=3"]).is_empty());
+}
+
+#[test]
+fn what_only_the_model_reads_is_in_no_line() {
+    let canary = "CANARY_CARD";
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let modes = ["--mode", "values,updates,messages,custom,tasks,checkpoints,debug", "--json"];
+    let run = ["run", "trial", "--input", "Please find the order."];
+    let live = weft(&home, &[&run[..], &["--json"]].concat());
+    let frames = weft(&home, &[&run[..], &["--thread", "t"], &modes].concat());
+    let id = newest(&home);
+    let watch = ["runs", "watch", &id];
+    let (state, history) = (["threads", "state", "t"], ["threads", "history", "t", "--json"]);
+    for came in [
+        live,
+        frames,
+        weft(&home, &[&watch[..], &["--json"]].concat()),
+        weft(&home, &[&watch[..], &modes].concat()),
+        weft(&home, &[&watch[..], &modes, &["--after", "3-1"]].concat()),
+        weft(&home, &state),
+        weft(&home, &[&state[..], &["--full", "--subgraphs"]].concat()),
+        weft(&home, &history),
+    ] {
+        assert_eq!(came.status, Some(0), "{came:?}");
+        assert!(came.out.contains("A-1") && !came.out.contains(canary), "{came:?}");
+    }
+    assert!(weft(&home, &[&state[..], &["--whole"]].concat()).out.contains(canary));
+    let whole = weft(&home, &[&watch[..], &modes[..2], &["--whole"]].concat());
+    let (values, others): (Vec<_>, Vec<_>) =
+        lines(&whole.out).into_iter().partition(|frame| frame["mode"] == "values");
+    assert!(values.iter().any(|frame| frame.to_string().contains(canary)), "{values:?}");
+    assert!(others.iter().all(|frame| !frame.to_string().contains(canary)), "{others:?}");
+}

@@ -8,13 +8,13 @@ use crate::args::{After, Watch};
 use crate::context::CommandContext;
 use crate::exit::Exit;
 use crate::follow::{Last, json, tell_end};
-use crate::frames::frame as frame_json;
+use crate::frames::{frame as frame_json, stream_options};
 use crate::input::Interrupts;
 use crate::position;
 use crate::terminal::{Terminal, summary};
 use futures_util::StreamExt;
 use serde::Serialize;
-use weftwork::runtime::{FramePosition, Runtime, StreamOptions, Subgraphs};
+use weftwork::runtime::{FramePosition, Runtime, StreamOptions};
 use weftwork::store::{RunRow, Store, StoreError};
 use weftwork::types::event::{Position, RunEvent};
 use weftwork::types::port::RunHandle;
@@ -48,8 +48,8 @@ pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit
                 Some(After::Frame(after)) => after,
                 Some(After::Event(_)) => return Err(wrong("a frame, such as 12-3")),
             };
-            let subgraphs = if args.subgraphs { Subgraphs::Include } else { Subgraphs::Omit };
-            let options = StreamOptions { modes, subgraphs, after, ..StreamOptions::default() };
+            let options = stream_options(modes, args.subgraphs, args.whole);
+            let options = StreamOptions { after, ..options };
             if !frames(&runtime, &row.new.at, options, &mut interrupts, terminal).await? {
                 return Ok(Exit::Interrupted);
             }

@@ -1,3 +1,5 @@
+//! `weft threads fork` and `weft threads copy`: create a thread from another one.
+
 use crate::CliError;
 use crate::context::CommandContext;
 use crate::exit::Exit;
@@ -17,6 +19,20 @@ pub(crate) async fn fork(
     let now = SystemClock::new().now();
     let forked = fork_thread(store.as_ref(), &Principal::local(), (id, at), new, now).await;
     forked.map_err(weftwork::Error::from)?;
+    context.terminal.note(format_args!("created thread {new} from {id}"));
+    Ok(Exit::Done)
+}
+
+pub(super) async fn copy(
+    id: &ThreadId,
+    new: &ThreadId,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let store = context.store_of(id)?;
+    let graph = context.thread(store.as_ref(), id).await?.graph().to_owned();
+    let runtime = context.reader(&graph, store).await?;
+    let thread = runtime.thread(context.agent(&graph)?.id(), id.as_str())?;
+    thread.copy(new.as_str()).await?;
     context.terminal.note(format_args!("created thread {new} from {id}"));
     Ok(Exit::Done)
 }

@@ -1,26 +1,29 @@
 //! `weft threads history`: lists the checkpoints of a thread.
 
-use super::reading;
 use crate::CliError;
 use crate::args::History;
 use crate::context::CommandContext;
 use crate::exit::Exit;
 use crate::snapshot::{snapshot, source};
 use crate::terminal::Table;
-use weftwork::graph::run_loop::{HistoryFilter, StateQuery};
-use weftwork::types::ThreadId;
+use weftwork::graph::run_loop::HistoryFilter;
+use weftwork::types::{RunId, ThreadId};
 
 pub(super) async fn history(args: &History, context: &CommandContext) -> Result<Exit, CliError> {
     let id = ThreadId::new(&args.id)?;
-    let (graph, host) = reading(&id, context).await?;
+    let store = context.store_of(&id)?;
+    let graph = context.thread(store.as_ref(), &id).await?.graph().to_owned();
+    let runtime = context.reader(&graph, store).await?;
+    let thread = runtime.thread(context.agent(&graph)?.id(), id.as_str())?;
     let filter = HistoryFilter {
         before: args.before,
         limit: args.limit.get(),
         source: args.source,
         step: args.step,
-        ..HistoryFilter::default()
+        run: args.run.as_deref().map(RunId::new).transpose()?,
+        metadata: args.metadata.iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect(),
     };
-    let found = graph.history_of(&host, &StateQuery::thread(id.as_str()), &filter).await?;
+    let found = thread.history(&filter).await?;
     if args.json {
         for found in &found {
             context.terminal.line(snapshot(found))?;

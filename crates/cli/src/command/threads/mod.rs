@@ -37,6 +37,9 @@ pub(crate) async fn threads(command: Threads, context: &CommandContext) -> Resul
         Threads::Fork { id, new, at } => {
             fork::fork(&ThreadId::new(id)?, &ThreadId::new(new)?, at, context).await
         }
+        Threads::Copy { id, new } => {
+            fork::copy(&ThreadId::new(id)?, &ThreadId::new(new)?, context).await
+        }
         Threads::Prune(args) => Box::pin(prune::prune(&args, context)).await,
         Threads::Delete { id, yes } => delete::delete(&ThreadId::new(id)?, yes, context).await,
     }

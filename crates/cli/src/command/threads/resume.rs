@@ -52,7 +52,7 @@ pub(crate) async fn resume(args: &Resume, context: &CommandContext) -> Result<Ex
     } else {
         app.start(agent.id(), id.clone(), RunInput::answers(answers)).await?
     };
-    let exit = to_end(handle, &app, context, args.json).await?;
+    let exit = to_end(handle, &app, context, (None, args.json)).await?;
     if exit == Exit::Waiting && !finished && args.has_answer() {
         // The run already has this answer. The open question was asked after it.
         context.terminal.note("your answer was not used: the open question is a new one");

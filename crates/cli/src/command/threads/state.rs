@@ -13,6 +13,7 @@ pub(super) async fn state(args: &State, context: &CommandContext) -> Result<Exit
     let id = ThreadId::new(&args.id)?;
     let (graph, host) = reading(&id, context).await?;
     let query = StateQuery { checkpoint: args.at, ..StateQuery::thread(id.as_str()) };
+    let query = if args.whole { query.whole() } else { query };
     let found = graph.state(&host, &query, args.subgraphs).await?;
     let shown = match args.full {
         true => snapshot(&found),
