@@ -1,10 +1,12 @@
 //! Copies of threads: up to a checkpoint, or with all that continues them.
 
 use std::collections::BTreeSet;
+use uuid::Uuid;
 use weftwork_graph::RuntimeError;
 use weftwork_store::{Store, StoreError, ThreadExport, ThreadRow, invariants};
+use weftwork_types::port::Clock;
 use weftwork_types::run::RunRef;
-use weftwork_types::{CheckpointId, Principal, ThreadId, Timestamp};
+use weftwork_types::{CheckpointId, Principal, RunId, ThreadId, Timestamp};
 
 /// Creates the thread `to` with the checkpoints of another thread up to `at`, or up to its newest
 /// one.
@@ -43,8 +45,7 @@ pub async fn fork_thread(
 
 /// Creates a thread with everything that continues another one: its checkpoints, the finished tasks
 /// of its open superstep, its questions with their answers, the time at which it wakes, and its last
-/// run with its log, under the id given in `to`. The recorded calls of the thread belong to this
-/// run. Usage records stay with the runs that were paid for. Later changes of one thread do not
+/// run with its log, under an id of its own. The recorded calls of the thread belong to this run. Usage records stay with the runs that were paid for. Later changes of one thread do not
 /// affect the other. The copy is written in one transaction.
 ///
 /// # Errors
@@ -55,9 +56,11 @@ pub async fn copy_thread(
     store: &dyn Store,
     who: &Principal,
     from: &ThreadId,
-    to: &RunRef,
-    now: Timestamp,
+    to: &ThreadId,
+    clock: &dyn Clock,
 ) -> Result<(), RuntimeError> {
+    let (run, now) = (RunId::from_uuid(Uuid::from_u128(clock.unique())), clock.now());
+    let to = RunRef { thread: to.clone(), run };
     let whole = store.export_thread(who, from).await?;
     if let Some(run) = whole.runs.iter().find(|run| !run.row.status.is_final()) {
         return Err(invariants::busy(&run.row.new.at).into());

@@ -1,10 +1,11 @@
 //! Inspection of a thread without running it.
 
+use crate::origin;
 use crate::stored::StoreCheckpointer;
 use std::sync::Arc;
-use weftwork_graph::run_loop::{Host, StateQuery};
+use weftwork_graph::run_loop::{HistoryFilter, Host, Snapshot, StateQuery};
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_store::CheckpointStore;
+use weftwork_store::{CheckpointStore, Store};
 use weftwork_types::{Principal, ThreadId};
 
 /// Returns the state of a thread at its newest checkpoint, as an object of channel values; `None`
@@ -22,4 +23,22 @@ pub async fn thread_state(
     let host = Host::new().with_checkpointer(StoreCheckpointer::new(store, who.clone()));
     let found = graph.state(&host, &StateQuery::thread(thread.as_str()), false).await?;
     Ok(found.metadata.map(|_| found.values))
+}
+
+/// Returns the checkpoints of a thread that a filter selects, on all its branches, newest first, with
+/// their runs. Only reads.
+///
+/// # Errors
+/// As [`thread_state`].
+pub async fn thread_history(
+    graph: &CompiledGraph,
+    store: &Arc<dyn Store>,
+    who: &Principal,
+    thread: &ThreadId,
+    filter: &HistoryFilter,
+) -> Result<Vec<Snapshot>, RuntimeError> {
+    let checkpoints: Arc<dyn CheckpointStore> = Arc::clone(store) as _;
+    let host = Host::new().with_checkpointer(StoreCheckpointer::new(checkpoints, who.clone()));
+    let at = StateQuery::thread(thread.as_str());
+    origin::history(graph, &host, (store.as_ref(), who), (&at, filter)).await
 }

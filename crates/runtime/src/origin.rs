@@ -4,12 +4,11 @@
 //! run stores the newest checkpoint before it and at its end, so the run of a checkpoint of the
 //! outermost graph is the last one that began below its id.
 
-use crate::context::WorkerContext;
 use std::collections::BTreeMap;
-use weftwork_graph::RuntimeError;
-use weftwork_graph::run_loop::{HistoryFilter, Snapshot, SnapshotRun, Source};
+use weftwork_graph::run_loop::{HistoryFilter, Host, Snapshot, SnapshotRun, Source, StateQuery};
+use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::thread::contains;
-use weftwork_store::{Base, RunRow, StoreError};
+use weftwork_store::{Base, RunRow, Store, StoreError};
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::RunRef;
 use weftwork_types::{CheckpointId, Principal, RunId, ThreadId, Timestamp};
@@ -20,7 +19,7 @@ const EVENTS_AT_ONCE: usize = 256;
 /// The runs of a thread, each with the greatest id of a checkpoint before it.
 #[derive(Debug)]
 pub(crate) struct Origins<'a> {
-    context: &'a WorkerContext,
+    store: &'a dyn Store,
     who: &'a Principal,
     runs: Vec<(u128, RunRow)>,
 }
@@ -37,11 +36,11 @@ struct Times {
 impl<'a> Origins<'a> {
     /// Reads the runs of a thread. A thread that does not exist has none.
     pub(crate) async fn of(
-        context: &'a WorkerContext,
+        store: &'a dyn Store,
         who: &'a Principal,
         thread: &ThreadId,
     ) -> Result<Self, RuntimeError> {
-        let rows = match context.store.runs(who, thread).await {
+        let rows = match store.runs(who, thread).await {
             Err(StoreError::NotFound { .. }) => Vec::new(),
             rows => rows?,
         };
@@ -55,7 +54,7 @@ impl<'a> Origins<'a> {
             runs.push((newest, row));
             newest = newest.max(last.map_or(0, |id| id.0));
         }
-        Ok(Self { context, who, runs })
+        Ok(Self { store, who, runs })
     }
 
     fn run_of(&self, id: CheckpointId) -> Option<&RunRow> {
@@ -96,7 +95,7 @@ impl<'a> Origins<'a> {
     async fn times(&self, run: &RunRef) -> Result<Times, RuntimeError> {
         let (mut times, mut after) = (Times::default(), 0);
         loop {
-            let store = &self.context.store;
+            let store = self.store;
             let page = match store.events(self.who, run, after, EVENTS_AT_ONCE).await {
                 Err(StoreError::Dropped { oldest, .. }) => {
                     store.events(self.who, run, oldest - 1, EVENTS_AT_ONCE).await?
@@ -121,7 +120,7 @@ impl<'a> Origins<'a> {
     }
 
     /// Keeps the snapshots that the run and the metadata of the filter select.
-    pub(crate) fn select(&self, filter: &HistoryFilter, snapshots: &mut Vec<Snapshot>) {
+    fn select(&self, filter: &HistoryFilter, snapshots: &mut Vec<Snapshot>) {
         snapshots.retain(|snapshot| {
             let id = snapshot.config.as_ref().and_then(|config| config.id);
             let row = id.and_then(|id| self.run_of(id));
@@ -133,6 +132,20 @@ impl<'a> Origins<'a> {
     }
 }
 
+/// Reads the checkpoints that a filter selects, with their runs.
+pub(crate) async fn history(
+    graph: &CompiledGraph,
+    host: &Host,
+    (store, who): (&dyn Store, &Principal),
+    (at, filter): (&StateQuery, &HistoryFilter),
+) -> Result<Vec<Snapshot>, RuntimeError> {
+    let origins = Origins::of(store, who, &ThreadId::new(&*at.thread)?).await?;
+    let mut found = graph.history_of(host, at, &without_runs(filter)).await?;
+    origins.select(filter, &mut found);
+    origins.add(&mut found).await?;
+    Ok(found)
+}
+
 /// Returns `true` if the metadata of a run has the members of the filter.
 fn has(row: &RunRow, filter: &HistoryFilter) -> bool {
     let known = &row.new.options.metadata;
@@ -141,7 +154,7 @@ fn has(row: &RunRow, filter: &HistoryFilter) -> bool {
 }
 
 /// Returns the filter with which all checkpoints are read that a filter may select.
-pub(crate) fn without_runs(filter: &HistoryFilter) -> HistoryFilter {
+fn without_runs(filter: &HistoryFilter) -> HistoryFilter {
     let mut wider = filter.clone();
     if filter.run.is_some() || !filter.metadata.is_empty() {
         wider.limit = usize::MAX;

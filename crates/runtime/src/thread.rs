@@ -18,7 +18,7 @@ use weftwork_types::event::Position;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{Answers, CancelAction, RunInput, RunRef};
-use weftwork_types::{CheckpointId, Principal, RunId, ThreadId};
+use weftwork_types::{CheckpointId, Principal, ThreadId};
 
 /// Interval between two looks for the run that continues a thread after a timer.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -237,10 +237,8 @@ impl Thread {
     /// As [`copy_thread`], and [`RuntimeError::InvalidId`] if `to` is not a valid id.
     pub async fn copy(&self, to: impl AsRef<str>) -> Result<Self, RuntimeError> {
         let id = ThreadId::new(to)?;
-        let clock = self.runtime.clock();
-        let run = RunId::from_uuid(uuid::Uuid::from_u128(clock.unique()));
-        let to = RunRef { thread: id.clone(), run };
-        copy_thread(self.runtime.store().as_ref(), &self.who, &self.id, &to, clock.now()).await?;
+        let (store, clock) = (self.runtime.store().as_ref(), self.runtime.clock().as_ref());
+        copy_thread(store, &self.who, &self.id, &id, clock).await?;
         Ok(Self { id, at: None, ..self.clone() })
     }
 

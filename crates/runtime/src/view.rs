@@ -65,7 +65,7 @@ impl ThreadView {
 
     async fn origins(&self) -> Result<Origins<'_>, RuntimeError> {
         let thread = ThreadId::new(&*self.at.thread)?;
-        Origins::of(self.runtime.context(), &self.who, &thread).await
+        Origins::of(self.runtime.store().as_ref(), &self.who, &thread).await
     }
 
     /// Returns the checkpoints that match the filter, on all branches, newest first.
@@ -74,11 +74,7 @@ impl ThreadView {
     /// As [`state`](Self::state).
     pub async fn history(&self, filter: &HistoryFilter) -> Result<Vec<Snapshot>, RuntimeError> {
         let host = self.runtime.looking(&self.who);
-        let origins = self.origins().await?;
-        let mut found =
-            self.graph.history_of(&host, &self.at, &origin::without_runs(filter)).await?;
-        origins.select(filter, &mut found);
-        origins.add(&mut found).await?;
-        Ok(found)
+        let place = (self.runtime.store().as_ref(), &self.who);
+        origin::history(&self.graph, &host, place, (&self.at, filter)).await
     }
 }

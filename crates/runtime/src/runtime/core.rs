@@ -117,7 +117,7 @@ impl Runtime {
     ) -> Result<Snapshot, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
         let mut state = graph.state(&self.0.context.looking(who), at, false).await?;
-        let origins = Origins::of(&self.0.context, who, thread).await?;
+        let origins = Origins::of(self.store().as_ref(), who, thread).await?;
         origins.add(std::slice::from_mut(&mut state)).await?;
         Ok(state)
     }
@@ -157,12 +157,8 @@ impl Runtime {
         (at, filter): (&StateQuery, &HistoryFilter),
     ) -> Result<Vec<Snapshot>, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
-        let context = self.0.context.looking(who);
-        let origins = Origins::of(&self.0.context, who, thread).await?;
-        let mut found = graph.history_of(&context, at, &origin::without_runs(filter)).await?;
-        origins.select(filter, &mut found);
-        origins.add(&mut found).await?;
-        Ok(found)
+        let place = (self.store().as_ref(), who);
+        origin::history(&graph, &self.looking(who), place, (at, filter)).await
     }
 
     async fn graph_of(
@@ -194,10 +190,6 @@ impl Runtime {
     /// Returns read access to the checkpoints of an organisation.
     pub(crate) fn looking(&self, who: &Principal) -> weftwork_graph::run_loop::Host {
         self.0.context.looking(who)
-    }
-
-    pub(crate) fn context(&self) -> &WorkerContext {
-        &self.0.context
     }
 
     /// The clock of the runtime.

@@ -107,7 +107,7 @@ fn table() -> (Vec<Row>, BTreeMap<[&'static str; 3], &'static str>) {
     (rows(scenarios), rows(differing).into_iter().flat_map(each).collect())
 }
 
-/// A thread with one process that brings it into its state, and one that gets the request.
+/// A thread with a worker that brings it into its state, and one that gets the request.
 struct Scene {
     stage: Arc<Stage>,
     first: Runtime,
@@ -116,7 +116,7 @@ struct Scene {
 }
 
 impl Scene {
-    async fn new(store: &Arc<dyn Store>, processes: usize, row: &Row, name: &str) -> Self {
+    async fn new(store: &Arc<dyn Store>, workers: usize, row: &Row, name: &str) -> Self {
         let (reached, open) = (watch::Sender::new(false), watch::Sender::new(false));
         let stage = Stage { thread: row.thread, reached, open, failed: AtomicBool::new(false) };
         let stage = Arc::new(stage);
@@ -125,7 +125,7 @@ impl Scene {
             builder.open().await.expect("opens")
         };
         let first = opened().await;
-        let second = if processes == 2 { opened().await } else { first.clone() };
+        let second = if workers == 2 { opened().await } else { first.clone() };
         let name = format!("{}-{}-{name}", row.thread, row.input.replace(' ', "-"));
         let thread = ThreadId::new(name).expect("an id");
         Self { stage, first, second, thread }
@@ -259,12 +259,12 @@ fn letter(state: &Snapshot) -> char {
 }
 
 /// Plays all scenarios of the table, and reports those with another result.
-async fn plays(store: Arc<dyn Store>, processes: usize) {
+async fn plays(store: Arc<dyn Store>, workers: usize) {
     let (mut played, mut differ) = (0, Vec::new());
     let (rows, mut differing) = table();
     for row in rows {
         for (strategy, name) in &row.strategies {
-            let scene = Scene::new(&store, processes, &row, name).await;
+            let scene = Scene::new(&store, workers, &row, name).await;
             let result = tokio::time::timeout(HOUR / 60, scene.result(row.input, *strategy)).await;
             let result = result.unwrap_or_else(|_| "no end".to_owned());
             played += 1;
@@ -294,14 +294,14 @@ async fn scenarios_on_sqlite() {
 }
 
 #[tokio::test]
-async fn scenarios_of_two_processes_in_memory() {
+async fn scenarios_of_two_workers_in_memory() {
     plays(Arc::new(MemoryStore::new()), 2).await;
 }
 
 #[tokio::test]
-async fn scenarios_of_two_processes_on_postgres() {
+async fn scenarios_of_two_workers_on_postgres() {
     let Ok(address) = std::env::var("WEFT_TEST_POSTGRES") else {
-        println!("SKIPPED(no WEFT_TEST_POSTGRES): scenarios_of_two_processes_on_postgres");
+        println!("SKIPPED(no WEFT_TEST_POSTGRES): scenarios_of_two_workers_on_postgres");
         return;
     };
     let options = weftwork_postgres::Options {

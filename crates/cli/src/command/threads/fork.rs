@@ -4,7 +4,7 @@ use crate::CliError;
 use crate::context::CommandContext;
 use crate::exit::Exit;
 use weftwork::graph::SystemClock;
-use weftwork::runtime::fork_thread;
+use weftwork::runtime::{copy_thread, fork_thread};
 use weftwork::types::port::Clock;
 use weftwork::types::{CheckpointId, Principal, ThreadId};
 
@@ -29,10 +29,9 @@ pub(super) async fn copy(
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
     let store = context.store_of(id)?;
-    let graph = context.thread(store.as_ref(), id).await?.graph().to_owned();
-    let runtime = context.reader(&graph, store).await?;
-    let thread = runtime.thread(context.agent(&graph)?.id(), id.as_str())?;
-    thread.copy(new.as_str()).await?;
+    let clock = SystemClock::new();
+    let copied = copy_thread(store.as_ref(), &Principal::local(), id, new, &clock).await;
+    copied.map_err(weftwork::Error::from)?;
     context.terminal.note(format_args!("created thread {new} from {id}"));
     Ok(Exit::Done)
 }

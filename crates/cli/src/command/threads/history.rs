@@ -1,5 +1,6 @@
 //! `weft threads history`: lists the checkpoints of a thread.
 
+use super::reading;
 use crate::CliError;
 use crate::args::History;
 use crate::context::CommandContext;
@@ -7,14 +8,12 @@ use crate::exit::Exit;
 use crate::snapshot::{snapshot, source};
 use crate::terminal::Table;
 use weftwork::graph::run_loop::HistoryFilter;
-use weftwork::types::{RunId, ThreadId};
+use weftwork::runtime::thread_history;
+use weftwork::types::{Principal, RunId, ThreadId};
 
 pub(super) async fn history(args: &History, context: &CommandContext) -> Result<Exit, CliError> {
     let id = ThreadId::new(&args.id)?;
-    let store = context.store_of(&id)?;
-    let graph = context.thread(store.as_ref(), &id).await?.graph().to_owned();
-    let runtime = context.reader(&graph, store).await?;
-    let thread = runtime.thread(context.agent(&graph)?.id(), id.as_str())?;
+    let (graph, store) = reading(&id, context).await?;
     let filter = HistoryFilter {
         before: args.before,
         limit: args.limit.get(),
@@ -23,7 +22,7 @@ pub(super) async fn history(args: &History, context: &CommandContext) -> Result<
         run: args.run.as_deref().map(RunId::new).transpose()?,
         metadata: args.metadata.iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect(),
     };
-    let found = thread.history(&filter).await?;
+    let found = thread_history(&graph, &store, &Principal::local(), &id, &filter).await?;
     if args.json {
         for found in &found {
             context.terminal.line(snapshot(found))?;

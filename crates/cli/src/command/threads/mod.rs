@@ -17,10 +17,10 @@ use crate::args::Threads;
 use crate::context::CommandContext;
 use crate::exit::Exit;
 pub(super) use list::{NOT_FINISHED, with_orphans, word};
+use std::sync::Arc;
 use weftwork::graph::CompiledGraph;
-use weftwork::graph::run_loop::Host;
-use weftwork::runtime::StoreCheckpointer;
-use weftwork::types::{Principal, ThreadId};
+use weftwork::store::Store;
+use weftwork::types::ThreadId;
 
 pub(crate) async fn threads(command: Threads, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
@@ -45,13 +45,12 @@ pub(crate) async fn threads(command: Threads, context: &CommandContext) -> Resul
     }
 }
 
-/// Returns the graph of a thread, and read access to its checkpoints.
+/// Returns the graph of a thread, and its store.
 async fn reading(
     id: &ThreadId,
     context: &CommandContext,
-) -> Result<(CompiledGraph, Host), CliError> {
+) -> Result<(CompiledGraph, Arc<dyn Store>), CliError> {
     let store = context.store_of(id)?;
     let found = context.thread(store.as_ref(), id).await?;
-    let checkpointer = StoreCheckpointer::new(store as _, Principal::local());
-    Ok((context.graph_of(found.graph())?, Host::new().with_checkpointer(checkpointer)))
+    Ok((context.graph_of(found.graph())?, store))
 }

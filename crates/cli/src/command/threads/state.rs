@@ -6,12 +6,15 @@ use crate::args::State;
 use crate::context::CommandContext;
 use crate::exit::Exit;
 use crate::snapshot::snapshot;
-use weftwork::graph::run_loop::StateQuery;
-use weftwork::types::ThreadId;
+use weftwork::graph::run_loop::{Host, StateQuery};
+use weftwork::runtime::StoreCheckpointer;
+use weftwork::types::{Principal, ThreadId};
 
 pub(super) async fn state(args: &State, context: &CommandContext) -> Result<Exit, CliError> {
     let id = ThreadId::new(&args.id)?;
-    let (graph, host) = reading(&id, context).await?;
+    let (graph, store) = reading(&id, context).await?;
+    let checkpointer = StoreCheckpointer::new(store as _, Principal::local());
+    let host = Host::new().with_checkpointer(checkpointer);
     let query = StateQuery { checkpoint: args.at, ..StateQuery::thread(id.as_str()) };
     let query = if args.whole { query.whole() } else { query };
     let found = graph.state(&host, &query, args.subgraphs).await?;
