@@ -9,7 +9,7 @@ use crate::terminal::{Answer, Terminal};
 use futures_util::StreamExt;
 use serde::Serialize;
 use weftwork::App;
-use weftwork::runtime::{Frame, StreamOptions};
+use weftwork::runtime::StreamOptions;
 use weftwork::store::{Store, has_begun};
 use weftwork::types::Principal;
 use weftwork::types::event::RunEvent;
@@ -19,17 +19,16 @@ use weftwork::types::run::{RunOutcome, RunRef};
 /// The output format of a run.
 pub(crate) enum View<'a> {
     /// Streamed text for people.
-    Stream(Answer<'a>),
-    /// A line of JSON for each event, and one for the outcome.
-    Json(&'a Terminal),
-    /// A line of JSON for each frame, and one for the outcome if it is wanted.
-    Frames { options: StreamOptions, terminal: &'a Terminal, outcome: bool },
+    Text(Answer<'a>),
+    /// A line of JSON for each event, or for each frame if frames are selected, and one for the
+    /// outcome if it is wanted.
+    Json { terminal: &'a Terminal, frames: Option<StreamOptions>, outcome: bool },
 }
 
 /// An element of the stream of a run.
 enum Element {
-    Event(RunEvent),
-    Frame(Frame),
+    Event(Box<RunEvent>),
+    Line(String),
 }
 
 /// The last line of JSON of a run.
@@ -69,12 +68,14 @@ pub(crate) async fn follow(
 ) -> Result<RunOutcome, CliError> {
     let RunHandle { run, events, outcome } = handle;
     let mut elements = match view {
-        View::Frames { options, .. } => {
+        View::Json { frames: Some(options), .. } => {
             drop(events);
             let frames = app.runtime().stream(&Principal::local(), &run, *options).await?;
-            frames.map(|frame| frame.map(Element::Frame)).boxed()
+            frames.map(|found| found.map(|found| Element::Line(frame(&found).to_string()))).boxed()
         }
-        View::Stream(_) | View::Json(_) => events.map(|event| Ok(Element::Event(event))).boxed(),
+        View::Json { frames: None, .. } | View::Text(_) => {
+            events.map(|event| Ok(Element::Event(Box::new(event)))).boxed()
+        }
     };
     let mut asked_to_stop = false;
     loop {
@@ -105,25 +106,20 @@ pub(crate) async fn follow(
 impl View<'_> {
     fn element(&mut self, element: &Element) -> Result<(), CliError> {
         match (self, element) {
-            (Self::Stream(answer), Element::Event(event)) => answer.event(&event.event),
-            (Self::Json(terminal) | Self::Frames { terminal, .. }, Element::Event(event)) => {
-                terminal.line(json(event)?)
-            }
-            (Self::Json(terminal) | Self::Frames { terminal, .. }, Element::Frame(found)) => {
-                terminal.line(frame(found))
-            }
-            // Text for people is made of events.
-            (Self::Stream(_), Element::Frame(_)) => Ok(()),
+            (Self::Text(answer), Element::Event(event)) => answer.event(&event.event),
+            (Self::Text(answer), Element::Line(line)) => answer.aside(line),
+            (Self::Json { terminal, .. }, Element::Event(event)) => terminal.line(json(event)?),
+            (Self::Json { terminal, .. }, Element::Line(line)) => terminal.line(line),
         }
     }
 
     fn say(&mut self, text: &str) -> Result<(), CliError> {
         match self {
-            Self::Stream(answer) => {
+            Self::Text(answer) => {
                 answer.end_line()?;
                 answer.aside(text)
             }
-            Self::Json(terminal) | Self::Frames { terminal, .. } => {
+            Self::Json { terminal, .. } => {
                 terminal.note(text);
                 Ok(())
             }
@@ -132,9 +128,9 @@ impl View<'_> {
 
     fn end(&mut self, app: &App, run: &RunRef, outcome: &RunOutcome) -> Result<(), CliError> {
         match self {
-            Self::Stream(answer) => answer.end_line(),
-            Self::Frames { outcome: false, .. } => Ok(()),
-            Self::Json(terminal) | Self::Frames { terminal, .. } => {
+            Self::Text(answer) => answer.end_line(),
+            Self::Json { outcome: false, .. } => Ok(()),
+            Self::Json { terminal, .. } => {
                 let (model, label) = (app.model().id(), app.model().label.as_deref());
                 terminal.line(json(&Last::new(run, Some(model), label, outcome))?)
             }

@@ -2,15 +2,8 @@
 
 use crate::snapshot::{snapshot, written};
 use serde_json::{Value, json};
-use weftwork::graph::run_loop::{MessagePart, Modes, StateForm, StreamEvent};
-use weftwork::runtime::{Frame, FrameContent, FramePosition, StreamOptions, Subgraphs};
-
-/// Selects frames of these modes from the beginning of a run.
-pub(crate) fn stream_options(modes: Modes, subgraphs: bool, whole: bool) -> StreamOptions {
-    let subgraphs = if subgraphs { Subgraphs::Include } else { Subgraphs::Omit };
-    let form = if whole { StateForm::Whole } else { StateForm::Shown };
-    StreamOptions { modes, subgraphs, after: FramePosition::START, form }
-}
+use weftwork::graph::run_loop::{MessagePart, StreamEvent};
+use weftwork::runtime::{Frame, FrameContent};
 
 /// Returns a frame as JSON: its position, its time, the namespace of its graph, its mode, and what
 /// the mode shows.

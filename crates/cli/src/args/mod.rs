@@ -1,6 +1,7 @@
 //! Command line arguments.
 
 mod artifacts;
+mod frames;
 mod parse;
 mod run;
 mod runs;

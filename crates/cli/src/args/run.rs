@@ -1,10 +1,10 @@
 //! Arguments of commands that start runs.
 
+use super::frames::FrameFlags;
 use super::parse;
 use clap::Args;
 use serde_json::{Map, Value};
 use std::time::Duration;
-use weftwork::graph::run_loop::Modes;
 use weftwork::types::CheckpointId;
 use weftwork::types::run::{Durability, Multitask, ReuseFrom, RunOptions, Stops};
 
@@ -47,15 +47,8 @@ pub(crate) struct Run {
     pub(crate) busy: Busy,
     #[command(flatten)]
     pub(crate) options: RunFlags,
-    /// Print the frames of these stream modes as lines of JSON, such as `values,updates`
-    #[arg(long, value_name = "MODES", value_parser = parse::modes)]
-    pub(crate) mode: Option<Modes>,
-    /// Include the frames of subgraphs
-    #[arg(long, requires = "mode")]
-    pub(crate) subgraphs: bool,
-    /// Print in mode `values` the parts of tool results that only the model reads as well
-    #[arg(long, requires = "mode")]
-    pub(crate) whole: bool,
+    #[command(flatten)]
+    pub(crate) frames: FrameFlags,
     /// Print every event as a line of JSON, followed by the outcome
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,9 +1,9 @@
 //! Arguments of `weft runs`.
 
+use super::frames::FrameFlags;
 use super::parse;
 use clap::{Args, Subcommand};
 use std::num::NonZeroUsize;
-use weftwork::graph::run_loop::Modes;
 use weftwork::runtime::FramePosition;
 use weftwork::types::event::Position;
 use weftwork::types::run::RunStatus;
@@ -90,15 +90,8 @@ pub(crate) struct Watch {
     /// Start after this position, which an earlier line shows
     #[arg(long, value_name = "POSITION", value_parser = parse::after)]
     pub(crate) after: Option<After>,
-    /// Print the frames of these stream modes as lines of JSON, such as `values,updates`
-    #[arg(long, value_name = "MODES", value_parser = parse::modes)]
-    pub(crate) mode: Option<Modes>,
-    /// Include the frames of subgraphs
-    #[arg(long, requires = "mode")]
-    pub(crate) subgraphs: bool,
-    /// Print in mode `values` the parts of tool results that only the model reads as well
-    #[arg(long, requires = "mode")]
-    pub(crate) whole: bool,
+    #[command(flatten)]
+    pub(crate) frames: FrameFlags,
     /// Print every event as a line of JSON, followed by the outcome
     #[arg(long)]
     pub(crate) json: bool,

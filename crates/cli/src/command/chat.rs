@@ -155,7 +155,7 @@ impl Talk<'_> {
 
     async fn listen(&mut self, handle: RunHandle) -> Result<(), CliError> {
         let run = handle.run.clone();
-        let mut view = View::Stream(Answer::new(self.terminal, self.app.model()));
+        let mut view = View::Text(Answer::new(self.terminal, self.app.model()));
         let outcome = follow(self.app, handle, &mut view, &mut self.interrupts).await?;
         // The chat continues after a failed run.
         match outcome {

@@ -6,7 +6,6 @@ use crate::args::Run;
 use crate::context::CommandContext;
 use crate::exit::Exit;
 use crate::follow::{View, follow, tell_end};
-use crate::frames::stream_options;
 use crate::input::Interrupts;
 use crate::terminal::{Answer, Terminal};
 use serde_json::Value;
@@ -46,8 +45,7 @@ pub(crate) async fn run(args: &Run, context: &CommandContext) -> Result<Exit, Cl
         None => run,
     };
     let handle = run.begin().await?;
-    let frames = args.mode.map(|modes| stream_options(modes, args.subgraphs, args.whole));
-    let exit = to_end(handle, &app, context, (frames, args.json)).await?;
+    let exit = to_end(handle, &app, context, (args.frames.options(), args.json)).await?;
     if !before.is_empty() {
         // A read error here must not change the exit status of the run.
         let open = asked(&app, &thread).await.unwrap_or_else(|_| before.clone());
@@ -82,7 +80,8 @@ pub(crate) async fn tell_turn(
     Ok(())
 }
 
-/// Shows a run until its end, then its open questions.
+/// Shows a run until its end, as text, as JSON, or as frames with or without the outcome, then its
+/// open questions.
 pub(crate) async fn to_end(
     handle: RunHandle,
     app: &App,
@@ -93,9 +92,8 @@ pub(crate) async fn to_end(
     let run = handle.run.clone();
     tell_turn(app, &run, terminal).await?;
     let mut view = match (frames, json) {
-        (Some(options), json) => View::Frames { options, terminal, outcome: json },
-        (None, true) => View::Json(terminal),
-        (None, false) => View::Stream(Answer::new(terminal, app.model())),
+        (None, false) => View::Text(Answer::new(terminal, app.model())),
+        (frames, outcome) => View::Json { terminal, frames, outcome },
     };
     let outcome = follow(app, handle, &mut view, &mut Interrupts::listen()?).await?;
     let exit = tell_end(app.store().as_ref(), &run, &outcome, terminal).await;

@@ -264,6 +264,7 @@ fn the_history_is_filtered_by_run_and_by_metadata() {
         lines(&weft(&home, &[&["threads", "history", "t", "--json"], more].concat()).out)
     };
     let (all, second) = (history(&[]), history(&["--run", &run]));
+    assert!(!second.is_empty(), "{all:?}");
     assert_eq!(all.len(), 2 * second.len());
     assert_eq!(second, all[..second.len()]);
     assert_eq!(history(&["--metadata", "ticket=2"]), second);

@@ -8,7 +8,7 @@ use crate::args::{After, Watch};
 use crate::context::CommandContext;
 use crate::exit::Exit;
 use crate::follow::{Last, json, tell_end};
-use crate::frames::{frame as frame_json, stream_options};
+use crate::frames::frame as frame_json;
 use crate::input::Interrupts;
 use crate::position;
 use crate::terminal::{Terminal, summary};
@@ -41,14 +41,13 @@ pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit
         ));
     }
     let mut interrupts = Interrupts::listen()?;
-    let mut at = match (args.mode, args.after) {
-        (Some(modes), after) => {
+    let mut at = match (args.frames.options(), args.after) {
+        (Some(options), after) => {
             let after = match after {
                 None => FramePosition::START,
                 Some(After::Frame(after)) => after,
                 Some(After::Event(_)) => return Err(wrong("a frame, such as 12-3")),
             };
-            let options = stream_options(modes, args.subgraphs, args.whole);
             let options = StreamOptions { after, ..options };
             if !frames(&runtime, &row.new.at, options, &mut interrupts, terminal).await? {
                 return Ok(Exit::Interrupted);

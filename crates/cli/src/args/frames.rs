@@ -1,0 +1,30 @@
+//! Arguments that select frames of stream modes.
+
+use super::parse;
+use clap::Args;
+use weftwork::graph::run_loop::{Modes, StateForm};
+use weftwork::runtime::{FramePosition, StreamOptions, Subgraphs};
+
+/// Selection of the frames of a run.
+#[derive(Debug, Args)]
+pub(crate) struct FrameFlags {
+    /// Print the frames of these stream modes as lines of JSON, such as `values,updates`
+    #[arg(long, value_name = "MODES", value_parser = parse::modes)]
+    mode: Option<Modes>,
+    /// Include the frames of subgraphs
+    #[arg(long, requires = "mode")]
+    subgraphs: bool,
+    /// Print in mode `values` the parts of tool results that only the model reads as well
+    #[arg(long, requires = "mode")]
+    whole: bool,
+}
+
+impl FrameFlags {
+    /// Returns the selected frames from the beginning of a run; `None` if no mode is named.
+    pub(crate) fn options(&self) -> Option<StreamOptions> {
+        let subgraphs = if self.subgraphs { Subgraphs::Include } else { Subgraphs::Omit };
+        let form = if self.whole { StateForm::Whole } else { StateForm::Shown };
+        let after = FramePosition::START;
+        self.mode.map(|modes| StreamOptions { modes, subgraphs, after, form })
+    }
+}
