@@ -3,22 +3,17 @@
 //! Source: Yao et al., "ReAct: Synergizing Reasoning and Acting in Language Models" (2022),
 //! implemented as a graph with a model node, a tool node and a human node.
 
+use crate::calls::outcome;
 use crate::conversation::{for_model, invalid_rounds};
 use crate::error::{AgentError, cannot_repair};
 use std::sync::Arc;
 use weftwork_graph::{
-    Arg, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeError, NodeResult, START, SendTo,
-    State,
+    Arg, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, START, SendTo, State,
 };
 use weftwork_models::{ChatModel, ChatRequest, ModelCaller};
-use weftwork_tools::{
-    ASK_HUMAN, Executed, Policy, Prepared, ReadyCall, ToolBox, ToolRunner, UnknownAnswer,
-    tool_result,
-};
+use weftwork_tools::{ASK_HUMAN, Policy, ToolBox, ToolRunner, tool_result};
 use weftwork_types::MessageId;
-use weftwork_types::approval::ApprovalDecision;
 use weftwork_types::message::{Message, Role, ToolCall};
-use weftwork_types::tool::ToolOutcome;
 
 /// Number of times in a row that a model may send arguments that violate a tool's schema.
 const REPAIRS_MAX: usize = 3;
@@ -152,7 +147,7 @@ impl ReactAgent {
             .with(parts)
             .node("model", ask_model)
             .node("tool", run_tool)
-            .node("human", ask_person)
+            .node("human", run_tool)
             .edge(START, "model")
             .route_to("model", ["tool", "human", END], calls_of_last)
             .edge("tool", "model")
@@ -201,87 +196,13 @@ fn calls_of_last(state: State<Chat>) -> Vec<Next> {
     if tasks.is_empty() { vec![Next::End] } else { tasks }
 }
 
-/// Brings a tool call to its result, and asks for approval if the policy requires it.
+/// Brings a tool call to its result, and asks a person where that takes one.
 async fn run_tool(
     Arg(call): Arg<ToolCall>,
     parts: Deps<Parts>,
     ctx: Ctx,
 ) -> NodeResult<ChatUpdate> {
-    let ready = match parts.runner.prepare(&call, ctx.calls()) {
-        Prepared::Ready(ready) => ready,
-        Prepared::NeedsApproval(pending) => {
-            let (ask, schema) = (pending.ask(), pending.answer_schema());
-            let binding = pending.request().binding;
-            // A decision about a different call is not an answer, so the question is asked again.
-            let fits = |decision: &ApprovalDecision| decision.binding == binding;
-            pending.decide(&answered(&ctx, &ask, &schema, fits)?)
-        }
-        Prepared::AskHuman(question) => return Err(misrouted(question.question())),
-    };
-    finish(&call, ready, &parts, &ctx).await
-}
-
-fn misrouted(question: &str) -> NodeError {
-    NodeError::message(format!("a question reached the tool node: {question}"))
-}
-
-/// Asks the person the model's question; the answer is the result of the call.
-async fn ask_person(
-    Arg(call): Arg<ToolCall>,
-    parts: Deps<Parts>,
-    ctx: Ctx,
-) -> NodeResult<ChatUpdate> {
-    let ready = match parts.runner.prepare(&call, ctx.calls()) {
-        Prepared::AskHuman(question) => {
-            let answer = ctx.ask(question.ask(), Some(question.answer_schema()))?;
-            question.answer(answer.value)
-        }
-        Prepared::Ready(refused) => refused,
-        Prepared::NeedsApproval(_) => return Err(misrouted(ASK_HUMAN)),
-    };
-    finish(&call, ready, &parts, &ctx).await
-}
-
-async fn finish(
-    call: &ToolCall,
-    ready: ReadyCall,
-    parts: &Parts,
-    ctx: &Ctx,
-) -> NodeResult<ChatUpdate> {
-    let mut executed = parts.runner.execute(ready).await;
-    let mut asked = 0;
-    let outcome: ToolOutcome = loop {
-        match executed.map_err(|error| error.fault())? {
-            Executed::Done(outcome) => break outcome,
-            Executed::OutcomeUnknown(unknown) => {
-                let (ask, schema) = (unknown.ask(), unknown.answer_schema());
-                let answer = loop {
-                    asked += 1;
-                    let answer = answered(ctx, &ask, &schema, |_: &UnknownAnswer| true)?;
-                    // Earlier answers led to attempts whose outcome is unknown too.
-                    if asked >= unknown.made() {
-                        break answer;
-                    }
-                };
-                executed = parts.runner.resolve(unknown, answer).await;
-            }
-        }
-    };
-    let result = Message::tool_result(ctx.message_id(), tool_result(call, &outcome));
+    let outcome = outcome(&ctx, &parts.runner, &call).await?;
+    let result = Message::tool_result(ctx.message_id(), tool_result(&call, &outcome));
     Ok(ChatUpdate::new().messages([result]))
-}
-
-/// Repeats the question until the answer is a `T` that satisfies `fits`.
-fn answered<T: serde::de::DeserializeOwned>(
-    ctx: &Ctx,
-    ask: &weftwork_types::interrupt::Ask,
-    schema: &serde_json::Value,
-    fits: impl Fn(&T) -> bool,
-) -> NodeResult<T> {
-    loop {
-        let answer = ctx.ask(ask.clone(), Some(schema.clone()))?;
-        if let Some(value) = serde_json::from_value(answer.value).ok().filter(&fits) {
-            return Ok(value);
-        }
-    }
 }

@@ -6,14 +6,16 @@ use crate::extract::{CtxSource, FromTask, Reads, TaskInput};
 use crate::run_loop::{Attempt, TaskContext};
 use std::any::Any;
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use weftwork_engine::ids::interrupt_id;
+use weftwork_types::canonical::first_128;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::{CallContext, Clock, Dependencies};
-use weftwork_types::{MessageId, TaskId, ThreadId};
+use weftwork_types::{MessageId, TaskId, ThreadId, ToolCallId};
 
 /// The run as a node sees it: access to calls, to questions, and to the event stream.
 ///
@@ -31,6 +33,8 @@ pub(crate) struct AttemptContext {
     /// Time of the task's last heartbeat, in milliseconds of the clock's `elapsed`.
     pub(crate) beat: Arc<AtomicU64>,
     pub(crate) messages: AtomicU32,
+    /// Numbers of tool calls that the attempt made itself, by tool.
+    pub(crate) tool_calls: Mutex<BTreeMap<String, u32>>,
     /// `true` if streams omit the messages that the attempt returns.
     pub(crate) muted: AtomicBool,
     /// Number of graphs that the attempt called.
@@ -155,6 +159,19 @@ impl Ctx {
         let index = self.0.messages.fetch_add(1, Ordering::Relaxed);
         let bits = interrupt_id(self.task_id(), index).0 ^ u128::from(u64::MAX);
         MessageId::from_uuid(uuid::Uuid::from_u128(bits))
+    }
+
+    /// Returns an id for the next call of a tool that this task makes itself: a UUID derived from the
+    /// task, the tool, and the number of earlier ids for the tool. A task that is executed again, in
+    /// any process, gets the same ids.
+    #[must_use]
+    pub fn tool_call_id(&self, tool: &str) -> ToolCallId {
+        let mut calls = self.0.tool_calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = calls.entry(tool.to_owned()).or_default();
+        let bits = first_128(&format!("tool\u{0}{}\u{0}{tool}\u{0}{index}", self.task_id()));
+        *index += 1;
+        let id = uuid::Builder::from_custom_bytes(bits.to_be_bytes()).into_uuid();
+        ToolCallId::from_uuid(id)
     }
 
     pub(crate) fn task_id(&self) -> TaskId {

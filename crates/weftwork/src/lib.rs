@@ -104,13 +104,13 @@ pub mod postgres {
 
 /// Items that most programs need.
 pub mod prelude {
-    pub use crate::agents::{Chat, ChatUpdate, ReactAgent};
+    pub use crate::agents::{CallError, Chat, ChatUpdate, ReactAgent, Tools};
     pub use crate::graph::{
         Arg, Command, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, Routes, START,
         SendTo, State,
     };
     pub use crate::runtime::Runtime;
-    pub use crate::tools::{Policy, ToolBox, ToolContext, ToolError, tool};
+    pub use crate::tools::{Policy, ToolBox, ToolContext, ToolError, ToolRunner, tool};
     pub use crate::types::message::{Message, Role};
     pub use crate::types::run::{RunOutcome, RunStatus};
     pub use crate::{App, Config, OpenRuntime, Reply};

@@ -109,6 +109,7 @@ impl TaskRunner {
             step: self.at.step,
             attempt,
             messages: 0.into(),
+            tool_calls: Mutex::default(),
             muted: false.into(),
             graphs: 0.into(),
             failure: self.failure.clone(),

@@ -1,0 +1,195 @@
+//! Calls of tools by nodes: the questions that a call takes, the call, and its outcome.
+
+use weftwork_graph::{BuildInfo, Ctx, Deps, FromTask, NodeError, NodeResult, Reads, TaskInput};
+use weftwork_tools::{
+    Executed, Prepared, ToolRunner, UnknownAnswer, UnknownCall, code, tool_result,
+};
+use weftwork_types::approval::ApprovalDecision;
+use weftwork_types::code::{Fault, Phase};
+use weftwork_types::interrupt::Ask;
+use weftwork_types::message::{ToolCall, ToolResult};
+use weftwork_types::tool::{ToolFailure, ToolOutcome, wire_name};
+
+/// The tools of a graph, as an argument of its nodes: a node calls them itself, without a model.
+///
+/// The graph has the [`ToolRunner`] as a dependency ([`Graph::with`](weftwork_graph::Graph::with));
+/// a graph without one does not build. A call takes the same steps as that of a model: schema,
+/// policy, journal, budget, redaction, one start event and one result event.
+///
+/// ```
+/// use serde_json::{Value, json};
+/// use weftwork_agents::Tools;
+/// use weftwork_graph::run_loop::{Host, Start};
+/// use weftwork_graph::{Graph, NodeResult, RunOutcome, START, State};
+/// use weftwork_tools::{Policy, ToolBox, ToolRunner, tool};
+///
+/// /// Returns the price of an article in cents.
+/// #[tool]
+/// fn price(article: String) -> u64 {
+///     article.len() as u64 * 100
+/// }
+///
+/// #[derive(Debug, State)]
+/// struct Sale {
+///     article: String,
+///     price: u64,
+/// }
+///
+/// async fn look_up(sale: State<Sale>, tools: Tools) -> NodeResult<SaleUpdate> {
+///     let article = sale.article().cloned().unwrap_or_default();
+///     let found = tools.call("price", json!({"article": article})).await?;
+///     Ok(SaleUpdate::new().price(found.value.as_u64().unwrap_or_default()))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runner = ToolRunner::new(ToolBox::new().with(price), Policy::new())?;
+/// let graph =
+///     Graph::<Sale>::new("sale").with(runner).node("look_up", look_up).edge(START, "look_up").build()?;
+/// let run = graph.run(&Host::new(), Start::from(json!({"article": "lamp"}))).await?;
+/// let RunOutcome::Completed { output } = run.outcome() else { panic!("{run:?}") };
+/// assert_eq!(output["price"], Value::from(400));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Tools {
+    runner: Deps<ToolRunner>,
+    ctx: Ctx,
+}
+
+impl Tools {
+    /// Calls a tool by its canonical name, such as `price` or `files/read`.
+    ///
+    /// The id of the call is [`Ctx::tool_call_id`]: taken when this function is called, not when the
+    /// future is polled. It is the same when the task is executed again, so that a recorded call is
+    /// not made twice. A call that needs approval, and `ask_human`, interrupt the node like
+    /// [`Ctx::ask`], and are repeated from its first line.
+    ///
+    /// The value of the result is the whole one, as a model reads it: over the size limit of the
+    /// runner it is cut. A node that puts it into the state shows it. To show the declared members
+    /// alone, put the result as a part of a message.
+    ///
+    /// # Errors
+    /// [`CallError::Failed`] if the call failed or was refused, [`CallError::Stopped`] if the node
+    /// has to stop: return it with `?`.
+    ///
+    /// # Cancel safety
+    /// See [`ToolRunner::execute`].
+    pub fn call(
+        &self,
+        name: &str,
+        args: serde_json::Value,
+    ) -> impl Future<Output = Result<ToolResult, CallError>> + Send + use<'_> {
+        let name = wire_name(name);
+        let call = ToolCall { id: self.ctx.tool_call_id(&name), name, args, shown: None };
+        async move {
+            match outcome(&self.ctx, &self.runner, &call).await {
+                Ok(ToolOutcome::Failed(failure)) => Err(CallError::Failed(failure)),
+                Ok(outcome) => Ok(tool_result(&call, &outcome)),
+                Err(stopped) => Err(CallError::Stopped(stopped)),
+            }
+        }
+    }
+}
+
+impl FromTask for Tools {
+    fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
+        Ok(Self { runner: Deps::from_task(input)?, ctx: Ctx::from_task(input)? })
+    }
+
+    fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
+        let (_, fix) = Deps::<ToolRunner>::check(info)?;
+        Some(("`Tools`, and the graph has no `ToolRunner`".to_owned(), fix))
+    }
+
+    fn reads() -> Reads {
+        Reads::Nothing
+    }
+}
+
+/// A call of a node without a result.
+///
+/// It is no [`Error`](std::error::Error), so that `?` in a node passes an open question on.
+#[derive(Debug)]
+pub enum CallError {
+    /// The tool failed, or the call was refused by schema, policy or person.
+    Failed(ToolFailure),
+    /// The node has to stop: a question is open, a record was refused, or the budget is used up.
+    Stopped(NodeError),
+}
+
+impl From<CallError> for NodeError {
+    fn from(error: CallError) -> Self {
+        let failure = match error {
+            CallError::Failed(failure) => failure,
+            CallError::Stopped(stopped) => return stopped,
+        };
+        let mut fault = Fault::new(code::TOOL_FAILED, failure.safe_message);
+        if let Some(code) = failure.code {
+            fault.code = code;
+        }
+        fault.in_phase(Phase::Tool).into()
+    }
+}
+
+/// Brings a call to its outcome, and asks a person where that takes one.
+pub(crate) async fn outcome(
+    ctx: &Ctx,
+    runner: &ToolRunner,
+    call: &ToolCall,
+) -> NodeResult<ToolOutcome> {
+    let ready = match runner.prepare(call, ctx.calls()) {
+        Prepared::Ready(ready) => ready,
+        Prepared::NeedsApproval(pending) => {
+            let (ask, schema) = (pending.ask(), pending.answer_schema());
+            let binding = pending.request().binding;
+            // A decision about a different call is not an answer, so the question is asked again.
+            let fits = |decision: &ApprovalDecision| decision.binding == binding;
+            pending.decide(&answered(ctx, &ask, &schema, fits)?)
+        }
+        Prepared::AskHuman(question) => {
+            let answer = ctx.ask(question.ask(), Some(question.answer_schema()))?;
+            question.answer(answer.value)
+        }
+    };
+    let mut executed = runner.execute(ready).await;
+    let mut asked = 0;
+    loop {
+        match executed.map_err(|error| error.fault())? {
+            Executed::Done(outcome) => return Ok(outcome),
+            Executed::OutcomeUnknown(unknown) => {
+                let answer = unknown_answer(ctx, &unknown, &mut asked)?;
+                executed = runner.resolve(unknown, answer).await;
+            }
+        }
+    }
+}
+
+/// Asks about a call of unknown outcome once for each time that it was begun: earlier answers led to
+/// attempts whose outcome is unknown too.
+fn unknown_answer(ctx: &Ctx, unknown: &UnknownCall, asked: &mut u32) -> NodeResult<UnknownAnswer> {
+    let (ask, schema) = (unknown.ask(), unknown.answer_schema());
+    loop {
+        *asked += 1;
+        let answer = answered(ctx, &ask, &schema, |_: &UnknownAnswer| true)?;
+        if *asked >= unknown.made() {
+            return Ok(answer);
+        }
+    }
+}
+
+/// Repeats the question until the answer is a `T` that satisfies `fits`.
+fn answered<T: serde::de::DeserializeOwned>(
+    ctx: &Ctx,
+    ask: &Ask,
+    schema: &serde_json::Value,
+    fits: impl Fn(&T) -> bool,
+) -> NodeResult<T> {
+    loop {
+        let answer = ctx.ask(ask.clone(), Some(schema.clone()))?;
+        if let Some(value) = serde_json::from_value(answer.value).ok().filter(&fits) {
+            return Ok(value);
+        }
+    }
+}
