@@ -1,12 +1,14 @@
 //! Calls of tools by nodes: the questions that a call takes, the call, and its outcome.
 
-use weftwork_graph::{BuildInfo, Ctx, Deps, FromTask, NodeError, NodeResult, Reads, TaskInput};
+use weftwork_graph::{
+    BuildInfo, Ctx, Deps, FromTask, NodeError, NodeResult, Question, Reads, TaskInput,
+};
 use weftwork_tools::{
-    Executed, Prepared, ToolRunner, UnknownAnswer, UnknownCall, code, tool_result,
+    AskingCall, Executed, Prepared, Reply, ToolRunner, UnknownAnswer, UnknownCall, code,
+    tool_result,
 };
 use weftwork_types::approval::ApprovalDecision;
 use weftwork_types::code::{Fault, Phase};
-use weftwork_types::interrupt::Ask;
 use weftwork_types::message::{ToolCall, ToolResult};
 use weftwork_types::tool::{ToolFailure, ToolOutcome, wire_name};
 
@@ -63,7 +65,7 @@ impl Tools {
     ///
     /// The id of the call is [`Ctx::tool_call_id`]: taken when this function is called, not when the
     /// future is polled. It is the same when the task is executed again, so that a recorded call is
-    /// not made twice. A call that needs approval, and `ask_human`, interrupt the node like
+    /// not made twice. A call that needs approval, `ask_human`, and a tool that asks interrupt the node like
     /// [`Ctx::ask`], and are repeated from its first line.
     ///
     /// The value of the result is the whole one, as a model reads it: over the size limit of the
@@ -142,11 +144,11 @@ pub(crate) async fn outcome(
     let ready = match runner.prepare(call, ctx.calls()) {
         Prepared::Ready(ready) => ready,
         Prepared::NeedsApproval(pending) => {
-            let (ask, schema) = (pending.ask(), pending.answer_schema());
+            let question = Question::new(pending.ask()).answer_schema(pending.answer_schema());
             let binding = pending.request().binding;
             // A decision about a different call is not an answer, so the question is asked again.
             let fits = |decision: &ApprovalDecision| decision.binding == binding;
-            pending.decide(&answered(ctx, &ask, &schema, fits)?)
+            pending.decide(&answered(ctx, &question, fits)?)
         }
         Prepared::AskHuman(question) => {
             let answer = ctx.ask(question.ask(), Some(question.answer_schema()))?;
@@ -162,17 +164,37 @@ pub(crate) async fn outcome(
                 let answer = unknown_answer(ctx, &unknown, &mut asked)?;
                 executed = runner.resolve(unknown, answer).await;
             }
+            Executed::Asks(asking) => {
+                // Each round has attempts of its own.
+                asked = 0;
+                let replies = replies(ctx, &asking)?;
+                executed = runner.reply(asking, replies).await;
+            }
         }
     }
+}
+
+/// Asks the questions of a tool, one after the other.
+fn replies(ctx: &Ctx, asking: &AskingCall) -> NodeResult<Vec<Reply>> {
+    let reply = |one| {
+        let question = Question::new(asking.ask(one)).answer_schema(asking.answer_schema(one));
+        let question = match asking.expiry(one) {
+            Some((at, reply)) => question.expires_at(at, reply),
+            None => question,
+        };
+        // A round whose outcome was unknown had an answer of another kind, which is passed over.
+        answered(ctx, &question, |_: &Reply| true)
+    };
+    asking.questions().iter().map(reply).collect()
 }
 
 /// Asks about a call of unknown outcome once for each time that it was begun: earlier answers led to
 /// attempts whose outcome is unknown too.
 fn unknown_answer(ctx: &Ctx, unknown: &UnknownCall, asked: &mut u32) -> NodeResult<UnknownAnswer> {
-    let (ask, schema) = (unknown.ask(), unknown.answer_schema());
+    let question = Question::new(unknown.ask()).answer_schema(unknown.answer_schema());
     loop {
         *asked += 1;
-        let answer = answered(ctx, &ask, &schema, |_: &UnknownAnswer| true)?;
+        let answer = answered(ctx, &question, |_: &UnknownAnswer| true)?;
         if *asked >= unknown.made() {
             return Ok(answer);
         }
@@ -182,12 +204,11 @@ fn unknown_answer(ctx: &Ctx, unknown: &UnknownCall, asked: &mut u32) -> NodeResu
 /// Repeats the question until the answer is a `T` that satisfies `fits`.
 fn answered<T: serde::de::DeserializeOwned>(
     ctx: &Ctx,
-    ask: &Ask,
-    schema: &serde_json::Value,
+    question: &Question,
     fits: impl Fn(&T) -> bool,
 ) -> NodeResult<T> {
     loop {
-        let answer = ctx.ask(ask.clone(), Some(schema.clone()))?;
+        let answer = ctx.ask_question(question.clone())?;
         if let Some(value) = serde_json::from_value(answer.value).ok().filter(&fits) {
             return Ok(value);
         }

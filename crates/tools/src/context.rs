@@ -1,6 +1,6 @@
 //! The context of a tool call.
 
-use crate::ToolError;
+use crate::{Replies, ToolError};
 use std::any::{TypeId, type_name};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub struct ToolContext {
     pub idempotency_key: String,
     /// The time at which the tool is stopped.
     pub deadline: Timestamp,
+    /// Replies to the questions that the tool asked before in this call; `None` in the first round.
+    pub replies: Option<Replies>,
     pub(crate) provided: Dependencies,
 }
 
@@ -75,7 +77,7 @@ impl Need {
 /// A parameter of a `#[tool]` function that comes from the context instead of the model.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be taken from the context of a tool",
-    note = "a tool takes its arguments, `Deps<T>` and `ToolContext`"
+    note = "a tool takes its arguments, `Deps<T>`, `Option<Replies>` and `ToolContext`"
 )]
 pub trait FromContext: Sized {
     /// The value that the program must provide for the parameter, checked before the first call.
@@ -95,6 +97,16 @@ impl FromContext for ToolContext {
 
     fn from_context(context: &ToolContext) -> Result<Self, ToolError> {
         Ok(context.clone())
+    }
+}
+
+impl FromContext for Option<Replies> {
+    fn need() -> Option<Need> {
+        None
+    }
+
+    fn from_context(context: &ToolContext) -> Result<Self, ToolError> {
+        Ok(context.replies.clone())
     }
 }
 

@@ -41,6 +41,8 @@ pub mod code {
     pub const RECORD_UNREADABLE: ErrorCode = ErrorCode("W0415");
     /// A call cannot be recorded.
     pub const NOT_RECORDED: ErrorCode = ErrorCode("W0416");
+    /// The tool's questions to a person are over a limit or cannot be asked.
+    pub const QUESTIONS_REFUSED: ErrorCode = ErrorCode("W0417");
 }
 
 /// Maximum length in characters of a message from a tool's error.

@@ -1,7 +1,7 @@
 //! Tools built from functions.
 
 use crate::tool::{DEFAULT_TIMEOUT, Reconcile, Tool};
-use crate::{IntoToolError, Need, ToolContext, ToolError, schema};
+use crate::{IntoToolError, IntoToolOutput, Need, ToolContext, ToolError, ToolOutput, schema};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,7 +12,7 @@ use weftwork_types::BoxFuture;
 use weftwork_types::tool::{Effect, ToolExample, ToolSpec, UnknownOutcome};
 
 type Call =
-    dyn Fn(Value, ToolContext) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync;
+    dyn Fn(Value, ToolContext) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync;
 type Lookup = dyn Fn(Value, ToolContext) -> BoxFuture<'static, Result<Option<Value>, ToolError>>
     + Send
     + Sync;
@@ -51,7 +51,8 @@ impl std::fmt::Debug for FnTool {
 }
 
 impl FnTool {
-    /// Creates a read-only tool. The members that its result type declares may be shown.
+    /// Creates a read-only tool. The members that its result type declares may be shown. A function
+    /// that asks a person returns [`ToolOutput`].
     #[must_use]
     pub fn new<A, O, E, F, R>(
         name: impl Into<String>,
@@ -60,15 +61,21 @@ impl FnTool {
     ) -> Self
     where
         A: DeserializeOwned + JsonSchema,
-        O: Serialize + JsonSchema,
+        O: IntoToolOutput,
         E: IntoToolError,
         F: Fn(A, ToolContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<O, E>> + Send + 'static,
     {
-        let output = schema::output_schema::<O>();
+        let output = schema::output_schema::<O::Value>();
         let call = move |args: Value, context: ToolContext| -> BoxFuture<'static, _> {
             let called = decode::<A>(args).map(|args| function(args, context));
-            Box::pin(async move { encode(&called?.await.map_err(IntoToolError::into_tool_error)?) })
+            Box::pin(async move {
+                let returned = called?.await.map_err(IntoToolError::into_tool_error)?;
+                Ok(match returned.into_output() {
+                    ToolOutput::Value(value) => ToolOutput::Value(encode(&value)?),
+                    ToolOutput::Questions(questions) => ToolOutput::Questions(questions),
+                })
+            })
         };
         Self {
             spec: ToolSpec {
@@ -178,7 +185,7 @@ impl Tool for FnTool {
         &self,
         args: Value,
         context: ToolContext,
-    ) -> BoxFuture<'static, Result<Value, ToolError>> {
+    ) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         (self.call)(args, context)
     }
 

@@ -26,6 +26,7 @@ mod error;
 mod fn_tool;
 mod macro_support;
 mod name;
+mod output;
 mod policy;
 mod redact;
 mod runner;
@@ -37,17 +38,20 @@ pub use context::{Deps, FromContext, Need, ToolContext};
 pub use error::{IntoToolError, RunToolError, ToolBoxError, ToolBoxErrors, ToolError, code};
 pub use fn_tool::FnTool;
 pub use name::{ASK_HUMAN, WIRE_NAME_CHARS_MAX, wire_name};
+pub use output::{IntoToolOutput, Replies, ToolOutput, question};
 pub use policy::{
     After, Condition, Decision, Policy, PolicyCall, Requirements, Rule, ToolPattern, Verdict,
 };
 pub use runner::{
-    ARTIFACT_TTL, Executed, HumanCall, PendingCall, Prepared, RESULT_BYTES_MAX, ReadyCall,
-    ToolRunner, UnknownAnswer, UnknownCall, UnknownQuestion, tool_result,
+    ARTIFACT_TTL, AskingCall, Executed, HumanCall, PendingCall, Prepared, QUESTION_BYTES_MAX,
+    QUESTIONS_MAX, RESULT_BYTES_MAX, ROUNDS_MAX, ReadyCall, STATE_BYTES_MAX, ToolRunner,
+    UnknownAnswer, UnknownCall, UnknownQuestion, tool_result,
 };
 pub use schema::{WHOLE, args_schema, output_schema};
 pub use tool::{DEFAULT_TIMEOUT, Reconcile, Tool};
 pub use toolbox::ToolBox;
 pub use weftwork_macros::tool;
+pub use weftwork_types::tool::{Questions, Reply, ToolQuestion};
 
 /// Support code for the expansion of [`#[tool]`](macro@tool). Not a public API.
 #[doc(hidden)]

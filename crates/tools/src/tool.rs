@@ -1,6 +1,6 @@
 //! The tool trait.
 
-use crate::{Need, ToolContext, ToolError};
+use crate::{Need, ToolContext, ToolError, ToolOutput};
 use serde_json::Value;
 use std::time::Duration;
 use weftwork_types::BoxFuture;
@@ -18,6 +18,9 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
 
     /// Runs the tool. The arguments satisfy [`ToolSpec::parameters`].
     ///
+    /// A tool that returns questions is called again with the same arguments and the
+    /// [`replies`](ToolContext::replies), possibly in another process, days later.
+    ///
     /// # Cancel safety
     /// The future is dropped at the deadline or when the run is cancelled. It must yield at await
     /// points; a computation that never yields cannot be stopped.
@@ -25,7 +28,7 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
         &self,
         args: Value,
         context: ToolContext,
-    ) -> BoxFuture<'static, Result<Value, ToolError>>;
+    ) -> BoxFuture<'static, Result<ToolOutput, ToolError>>;
 
     /// The time limit of a call.
     fn timeout(&self) -> Duration {

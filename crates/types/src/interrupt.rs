@@ -53,12 +53,16 @@ impl Interrupt {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Ask {
-    /// A question to a person, asked through the `ask_human` tool.
+    /// A question to a person, asked by the model or within the call of a tool.
     Question {
         /// Text of the question.
         question: String,
-        /// Tool call whose result is the answer.
+        /// Call that waits for the answer.
         tool_call_id: ToolCallId,
+        /// Canonical name of the tool that asks; `None` if the model asks through `ask_human`, and
+        /// the answer is the result of the call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool: Option<String>,
     },
     /// A request to approve a call.
     Approval(ApprovalRequest),

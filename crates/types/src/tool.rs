@@ -1,7 +1,9 @@
 //! Declarations of tools, and outcomes of tool calls.
 
+mod question;
 mod wire;
 
+pub use question::{Questions, Reply, ToolQuestion, ToolRecord};
 pub use wire::{WIRE_NAME_CHARS_MAX, wire_name};
 
 use crate::ErrorCode;

@@ -110,7 +110,10 @@ pub mod prelude {
         SendTo, State,
     };
     pub use crate::runtime::Runtime;
-    pub use crate::tools::{Policy, ToolBox, ToolContext, ToolError, ToolRunner, tool};
+    pub use crate::tools::{
+        Policy, Questions, Replies, ToolBox, ToolContext, ToolError, ToolOutput, ToolRunner,
+        question, tool,
+    };
     pub use crate::types::message::{Message, Role};
     pub use crate::types::run::{RunOutcome, RunStatus};
     pub use crate::{App, Config, OpenRuntime, Reply};

@@ -10,19 +10,22 @@ use weftwork_graph::CompiledGraph;
 use weftwork_models::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_runtime::Runtime;
-use weftwork_store::Store;
 use weftwork_store::memory::MemoryStore;
-use weftwork_tools::{Deps, Policy, ToolBox, tool};
+use weftwork_store::{Store, open_questions};
+use weftwork_tools::{
+    Deps, Policy, Questions, Replies, ToolBox, ToolError, ToolOutput, question, tool,
+};
 use weftwork_types::caller::Caller;
 use weftwork_types::event::{AiEvent, RunEvent};
+use weftwork_types::interrupt::Ask;
 use weftwork_types::message::Message;
 use weftwork_types::port::GraphExecutor;
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRequest};
 use weftwork_types::{InterruptId, Principal, ThreadId};
 
-/// The number of refunded orders.
+/// The number of refunded orders, and of rounds of `book_table`.
 #[derive(Debug, Default)]
-pub(crate) struct Refunds(AtomicU32);
+pub(crate) struct Refunds(AtomicU32, AtomicU32);
 
 /// Looks up an order.
 #[tool]
@@ -35,6 +38,43 @@ fn lookup_order(order_id: String) -> String {
 fn refund_order(order_id: String, amount: u32, refunds: Deps<Refunds>) -> String {
     refunds.0.0.fetch_add(1, Ordering::SeqCst);
     format!("refunded {amount} for {order_id}")
+}
+
+/// Books a table.
+#[tool(effect = external_side_effect)]
+fn book_table(
+    day: String,
+    replies: Option<Replies>,
+    world: Deps<Refunds>,
+) -> Result<ToolOutput<String>, ToolError> {
+    world.0.1.fetch_add(1, Ordering::SeqCst);
+    let Some(replies) = replies else {
+        return Ok(Questions::new([question::<u32>(format!("How many guests on {day}?"))]).into());
+    };
+    if replies.round == 1 {
+        let Some(guests) = replies.content::<u32>(0)? else {
+            return Ok(ToolOutput::Value("nothing was booked".to_owned()));
+        };
+        let ask = question::<String>(format!("{guests} guests: which name?"));
+        return Ok(Questions::new([ask]).state(json!(guests)).into());
+    }
+    let (guests, name) = (replies.state::<u32>()?, replies.content::<String>(0)?);
+    Ok(ToolOutput::Value(format!("{day}, {guests}, {}", name.unwrap_or_default())))
+}
+
+/// Refunds an order by means that a person chooses.
+#[tool(effect = external_side_effect)]
+fn refund_by(
+    order_id: String,
+    replies: Option<Replies>,
+    refunds: Deps<Refunds>,
+) -> Result<ToolOutput<String>, ToolError> {
+    let Some(replies) = replies else {
+        return Ok(Questions::new([question::<String>("By which means?")]).into());
+    };
+    refunds.0.0.fetch_add(1, Ordering::SeqCst);
+    let means = replies.content::<String>(0)?.unwrap_or_default();
+    Ok(ToolOutput::Value(format!("{order_id} by {means}")))
 }
 
 /// An agent with its thread and its scripted model.
@@ -69,6 +109,17 @@ impl Desk {
         self.refunds.0.load(Ordering::SeqCst)
     }
 
+    /// Number of times that `book_table` was executed.
+    pub(crate) fn rounds(&self) -> u32 {
+        self.refunds.1.load(Ordering::SeqCst)
+    }
+
+    /// The open questions of the thread.
+    pub(crate) async fn open_questions(&self) -> Vec<(InterruptId, Ask)> {
+        let stored = self.store.interrupts(&Principal::local(), &thread()).await.expect("reads");
+        open_questions(stored).into_iter().map(|asked| (asked.id, asked.ask)).collect()
+    }
+
     pub(crate) async fn run(&self, input: RunInput) -> (Vec<RunEvent>, RunOutcome) {
         let handle = self.runtime.execute(request(input)).await.expect("accepted");
         let events = handle.events.collect().await;
@@ -100,9 +151,15 @@ pub(crate) fn agent(model: Arc<ScriptedModel>, refunds: Arc<Refunds>) -> Compile
     let tools = ToolBox::new()
         .with(lookup_order)
         .with(refund_order)
+        .with(book_table)
+        .with(refund_by)
         .with_ask_human()
         .provide_shared(refunds);
-    let policy = Policy::new().ask_human("refund_order", "it moves money").expect("a name");
+    let policy = Policy::new()
+        .ask_human("refund_order", "it moves money")
+        .and_then(|policy| policy.ask_human("refund_by", "it moves money"))
+        .and_then(|policy| policy.allow("book_table"))
+        .expect("names");
     let graph = ReactAgent::new("desk", model).tools(tools).policy(policy).build();
     graph.expect("a sound agent")
 }

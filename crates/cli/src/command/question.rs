@@ -7,7 +7,7 @@ use weftwork::store::{Store, open_questions};
 use weftwork::tools::{UnknownAnswer, UnknownQuestion};
 use weftwork::types::approval::{ApprovalDecision, ApprovalRequest};
 use weftwork::types::interrupt::{Ask, Interrupt};
-use weftwork::types::tool::Effect;
+use weftwork::types::tool::{Effect, Reply};
 use weftwork::types::{Principal, ThreadId};
 
 /// The prompt for an approval.
@@ -24,7 +24,10 @@ pub(crate) fn lines(interrupt: &Interrupt, terminal: &Terminal) -> Vec<String> {
     let head = |text: &str| format!("{} {}", terminal.paint(Style::Ask, "?"), plain(text));
     let body = |value: &Value| format!("    {}", plain(&value.to_string()));
     match &interrupt.ask {
-        Ask::Question { question, .. } => vec![head(question)],
+        Ask::Question { question, tool: None, .. } => vec![head(question)],
+        Ask::Question { question, tool: Some(tool), .. } => {
+            vec![head(&format!("tool {tool} asks: {question}"))]
+        }
         Ask::Approval(request) => vec![
             head(&format!(
                 "{} needs approval ({}): {}",
@@ -75,7 +78,8 @@ fn unknown_outcome(value: &Value) -> Option<Unknown> {
 /// Returns the prompt for the answer.
 pub(crate) fn prompt(interrupt: &Interrupt) -> &'static str {
     match &interrupt.ask {
-        Ask::Question { .. } => "your answer:",
+        Ask::Question { tool: None, .. } => "your answer:",
+        Ask::Question { tool: Some(_), .. } => "your answer, or `decline` or `cancel`:",
         Ask::Approval(_) => APPROVE,
         Ask::Value { value } if unknown_outcome(value).is_some() => {
             "type `again`, `give up`, or `happened` and the result as JSON:"
@@ -89,7 +93,9 @@ pub(crate) fn prompt(interrupt: &Interrupt) -> &'static str {
 pub(crate) fn answer(interrupt: &Interrupt, line: &str) -> Option<Value> {
     let line = line.trim();
     match &interrupt.ask {
-        Ask::Question { .. } => (!line.is_empty()).then(|| json!(line)),
+        Ask::Question { .. } if line.is_empty() => None,
+        Ask::Question { tool: None, .. } => Some(json!(line)),
+        Ask::Question { tool: Some(_), .. } => Some(json!(reply(interrupt, line))),
         Ask::Approval(request) => {
             let (word, comment) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             let approved = match word.to_lowercase().trim_end_matches(',') {
@@ -104,6 +110,25 @@ pub(crate) fn answer(interrupt: &Interrupt, line: &str) -> Option<Value> {
         Ask::Value { .. } => Some(serde_json::from_str(line).unwrap_or_else(|_| json!(line))),
         Ask::Timer { .. } => (line == "now").then_some(Value::Null),
     }
+}
+
+/// Parses a line as the reply to a question of a tool.
+fn reply(interrupt: &Interrupt, line: &str) -> Reply {
+    let content = match (line, serde_json::from_str::<Value>(line)) {
+        ("decline", _) => return Reply::Decline,
+        ("cancel", _) => return Reply::Cancel,
+        (_, Ok(Value::String(text))) => json!(text),
+        (_, Ok(value)) if !takes_text(interrupt) => value,
+        _ => json!(line),
+    };
+    Reply::Accept { content }
+}
+
+/// Returns `true` if the question of a tool takes a text.
+fn takes_text(interrupt: &Interrupt) -> bool {
+    let schema = interrupt.answer_schema.as_ref();
+    let kind = schema.and_then(|schema| schema.pointer("/oneOf/0/properties/content/type"));
+    kind.is_some_and(|kind| kind == "string")
 }
 
 fn unknown_answer(line: &str) -> Option<Value> {
@@ -130,7 +155,8 @@ pub(crate) fn decision(request: &ApprovalRequest, approved: bool, comment: Optio
 /// Returns the command that answers a question.
 pub(crate) fn how(interrupt: &Interrupt, thread: &ThreadId) -> String {
     let flag = match &interrupt.ask {
-        Ask::Question { .. } => "--answer TEXT".to_owned(),
+        Ask::Question { tool: None, .. } => "--answer TEXT".to_owned(),
+        Ask::Question { tool: Some(_), .. } => "--answer TEXT (or decline, or cancel)".to_owned(),
         Ask::Approval(_) => "--approve (or --reject)".to_owned(),
         Ask::Value { value } if unknown_outcome(value).is_some() => {
             format!(r#"--answer-json '{}={{"answer":"call_again"}}' (or give_up)"#, interrupt.id)
@@ -155,7 +181,7 @@ mod tests {
     use serde_json::json;
     use weftwork::types::approval::ApprovalRequest;
     use weftwork::types::interrupt::{Ask, Interrupt};
-    use weftwork::types::tool::Effect;
+    use weftwork::types::tool::{Effect, Reply};
     use weftwork::types::{InterruptId, TaskId, ThreadId, ToolCallId};
 
     fn asked(ask: Ask) -> Interrupt {
@@ -178,6 +204,30 @@ mod tests {
         assert_eq!(answer(&timer, "later"), None);
         let how = super::how(&timer, &ThreadId::new("t").expect("an id"));
         assert!(how.ends_with("=null"), "{how}");
+    }
+
+    #[test]
+    fn a_tool_that_asks_takes_content_or_a_refusal() {
+        let ask = |tool: Option<&str>| Ask::Question {
+            question: "How many?".to_owned(),
+            tool_call_id: ToolCallId::new("c").expect("an id"),
+            tool: tool.map(str::to_owned),
+        };
+        let accept = |content| json!({"action": "accept", "content": content});
+        for (kind, line, expected) in [
+            ("integer", "2", accept(json!(2))),
+            ("integer", "two", accept(json!("two"))),
+            ("string", "2", accept(json!("2"))),
+            ("string", "\"decline\"", accept(json!("decline"))),
+            ("string", "decline", json!({"action": "decline"})),
+            ("integer", " cancel ", json!({"action": "cancel"})),
+        ] {
+            let schema = Reply::schema(json!({"type": kind}));
+            let asked = Interrupt { answer_schema: Some(schema), ..asked(ask(Some("book"))) };
+            assert_eq!(answer(&asked, line), Some(expected), "{kind} {line}");
+        }
+        assert_eq!(answer(&asked(ask(None)), "decline"), Some(json!("decline")));
+        assert_eq!(answer(&asked(ask(Some("book"))), " "), None);
     }
 
     #[test]

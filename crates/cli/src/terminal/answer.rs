@@ -69,7 +69,9 @@ impl<'a> Answer<'a> {
             }
             AiEvent::ToolCallResult { tool_call_id, result, is_error } => {
                 self.end_line()?;
-                let name = self.calls.remove(tool_call_id.as_str()).unwrap_or_default();
+                // The start of a call whose tool asked is in an earlier run.
+                let name = self.calls.remove(tool_call_id.as_str());
+                let name = name.unwrap_or_else(|| tool_call_id.to_string());
                 let style = if *is_error { Style::Bad } else { Style::Good };
                 let arrow = self.terminal.paint(style, "←");
                 let result = short(&result.to_string(), RESULT_CHARS_MAX);

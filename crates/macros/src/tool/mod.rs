@@ -53,7 +53,7 @@ fn try_expand(attributes: TokenStream, item: TokenStream, root: Path) -> Result<
                 context: #root::ToolContext,
             ) -> #private::BoxFuture<
                 'static,
-                ::std::result::Result<#private::serde_json::Value, #root::ToolError>,
+                ::std::result::Result<#root::ToolOutput, #root::ToolError>,
             > {
                 #root::Tool::call(Self::__tool(), args, context)
             }

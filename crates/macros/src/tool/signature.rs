@@ -113,7 +113,7 @@ fn check_kind(function: &ItemFn, problems: &mut Problems) {
 }
 
 fn parameter(input: &mut PatType) -> Result<Parameter> {
-    if matches!(last_segment(&input.ty).as_deref(), Some("Deps" | "ToolContext")) {
+    if is_from_context(&input.ty) {
         if let Some(attribute) = input.attrs.first() {
             return Err(Error::new_spanned(
                 attribute,
@@ -179,6 +179,29 @@ fn check_type(ty: &Type) -> Result<()> {
             Ok(())
         }
         _ => Ok(()),
+    }
+}
+
+/// Returns `true` for `Deps<T>`, `ToolContext` and `Option<Replies>`.
+fn is_from_context(ty: &Type) -> bool {
+    match last_segment(ty).as_deref() {
+        Some("Deps" | "ToolContext") => true,
+        Some("Option") => {
+            inner(ty).is_some_and(|inner| last_segment(inner).is_some_and(|name| name == "Replies"))
+        }
+        _ => false,
+    }
+}
+
+/// The only argument of a generic type.
+fn inner(ty: &Type) -> Option<&Type> {
+    let Type::Path(path) = ty else { return None };
+    let PathArguments::AngleBracketed(arguments) = &path.path.segments.last()?.arguments else {
+        return None;
+    };
+    match arguments.args.first()? {
+        GenericArgument::Type(inner) => Some(inner),
+        _ => None,
     }
 }
 

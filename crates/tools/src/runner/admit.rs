@@ -78,12 +78,20 @@ impl ToolRunner {
                 format!("policy denies tool `{}`: {reason}", call.name()),
             )));
         }
-        let Some(max) = call.head.requires.at_once else { return Ok(Ok(None)) };
+        Ok(self.place(call).await)
+    }
+
+    /// Waits until the tool may be called once more.
+    pub(super) async fn place(&self, call: &RunCall) -> Result<Option<Place>, ToolFailure> {
+        let Some(max) = call.head.requires.at_once else { return Ok(None) };
         let limit = time_left(call.tool.as_ref(), &call.head.context);
         let place = pin!(self.places.take(call.name(), max));
         match select(place, call.head.context.clock.sleep(limit)).await {
-            Either::Left((place, _)) => Ok(Ok(Some(place))),
-            Either::Right(_) => Ok(Err(Cut::TimedOut { after: limit }.failure(call.name(), false))),
+            Either::Left((place, _)) => Ok(Some(place)),
+            Either::Right(_) => {
+                let acted = call.rounds.have_acted();
+                Err(Cut::TimedOut { after: limit }.failure(call.name(), acted))
+            }
         }
     }
 

@@ -29,7 +29,17 @@ impl Announced {
             tool_name: tool_name.to_owned(),
             args: args.clone(),
         });
+        Self::open(emit, tool_call_id)
+    }
+
+    /// A call whose start event was emitted before, when its tool asked.
+    pub(super) fn open(emit: &Arc<dyn Emit>, tool_call_id: &ToolCallId) -> Self {
         Self { emit: Arc::clone(emit), tool_call_id: tool_call_id.clone(), open: true }
+    }
+
+    /// Emits nothing: the tool asks, and the call goes on after the replies.
+    pub(super) fn keep_open(mut self) {
+        self.open = false;
     }
 
     /// Emits the result event, with only the members of a value that may be shown.

@@ -1,6 +1,7 @@
 //! A single attempt of a tool's future, which ends with a value, an error, a panic or a timeout.
 
 use super::ToolRunner;
+use super::execute::RunCall;
 use super::prepare::Head;
 use crate::error::code;
 use crate::tool::Tool;
@@ -10,7 +11,7 @@ use futures_util::future::{Either, select};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use weftwork_types::BoxFuture;
-use weftwork_types::port::{CallContext, CallKey, IdempotencyKey};
+use weftwork_types::port::{CallContext, CallKey};
 use weftwork_types::tool::{ToolErrorKind, ToolFailure};
 
 /// The end of an attempt without a result from the tool.
@@ -29,12 +30,19 @@ pub(super) fn time_left(tool: &dyn Tool, context: &CallContext) -> Duration {
 }
 
 impl ToolRunner {
-    pub(super) fn tool_context(&self, head: &Head, key: CallKey, limit: Duration) -> ToolContext {
+    pub(super) fn tool_context(
+        &self,
+        call: &RunCall,
+        key: CallKey,
+        limit: Duration,
+    ) -> ToolContext {
+        let head = &call.head;
         ToolContext {
             deadline: head.context.clock.now().plus(limit),
             call: head.context.clone(),
             tool_call_id: head.tool_call_id.clone(),
-            idempotency_key: IdempotencyKey::of(&head.context.thread, key).to_string(),
+            idempotency_key: call.idempotency_key(key).to_string(),
+            replies: call.rounds.for_tool(),
             provided: self.provided.clone(),
         }
     }

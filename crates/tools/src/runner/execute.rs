@@ -3,10 +3,12 @@
 use super::ToolRunner;
 use super::admit::Place;
 use super::announce::Announced;
+use super::ask::{AskingCall, Rounds};
 use super::attempt::{Cut, attempt, time_left};
 use super::large::is_cut;
 use super::prepare::{Head, Plan, ReadyCall};
 use super::unknown::{Begun, Looked, UnknownCall};
+use crate::ToolOutput;
 use crate::check::{Quotes, bytes_over};
 use crate::error::{RunToolError, code, cut};
 use crate::redact;
@@ -19,9 +21,12 @@ use std::time::Duration;
 use weftwork_types::canonical;
 use weftwork_types::event::AiEvent;
 use weftwork_types::port::{
-    Attempts, BudgetError, CallKey, CallKind, CallResult, Demand, Intent, Opened, Reservation,
+    Attempts, BudgetError, CallKey, CallKind, CallResult, Demand, IdempotencyKey, Intent, Opened,
+    Reservation,
 };
-use weftwork_types::tool::{Effect, ToolErrorKind, ToolFailure, ToolOutcome, UnknownOutcome};
+use weftwork_types::tool::{
+    Effect, ToolErrorKind, ToolFailure, ToolOutcome, ToolRecord, UnknownOutcome,
+};
 use weftwork_types::usage::Usage;
 
 /// The result of executing a call.
@@ -32,6 +37,8 @@ pub enum Executed {
     /// It is unknown whether an earlier attempt took effect, and the tool declares that a person
     /// decides. Ask [`UnknownCall::ask`], then call [`ToolRunner::resolve`].
     OutcomeUnknown(UnknownCall),
+    /// The tool asks a person. Ask [`AskingCall::questions`], then call [`ToolRunner::reply`].
+    Asks(AskingCall),
 }
 
 /// A call that passed all checks.
@@ -42,6 +49,8 @@ pub(super) struct RunCall {
     pub(super) tool: Arc<dyn Tool>,
     /// The place of the call among those made at once, if their number is limited.
     pub(super) place: Option<Place>,
+    /// Questions of the tool that were answered.
+    pub(super) rounds: Rounds,
 }
 
 impl ToolRunner {
@@ -73,7 +82,7 @@ impl ToolRunner {
                 Kind::AskHuman => return Ok(head.done(not_runnable())),
             },
         };
-        let mut call = RunCall { head, entry, tool, place: None };
+        let mut call = RunCall { head, entry, tool, place: None, rounds: Rounds::default() };
         if time_left(call.tool.as_ref(), &call.head.context).is_zero() {
             let late = Cut::TimedOut { after: Duration::ZERO }.failure(call.name(), false);
             return Ok(call.done(ToolOutcome::Failed(late)));
@@ -83,7 +92,12 @@ impl ToolRunner {
             Ok(place) => call.place = place,
             Err(refused) => return Ok(call.done(ToolOutcome::Failed(refused))),
         }
-        match call.head.context.journal.open(intent).await? {
+        self.begin(call).await
+    }
+
+    /// Begins a round of a call: the only one, unless the tool asks.
+    pub(super) async fn begin(&self, call: RunCall) -> Result<Executed, RunToolError> {
+        match call.head.context.journal.open(call.intent()).await? {
             Opened::New { key } => {
                 let reservation = reserve_new(&call, key).await?;
                 self.make(call, Begun { key, made: 1 }, reservation).await
@@ -93,25 +107,31 @@ impl ToolRunner {
         }
     }
 
-    /// Makes the call. If this future is dropped, the reservation is released.
+    /// Runs the tool for a round. If this future is dropped, the reservation is released.
     pub(super) async fn make(
         &self,
         call: RunCall,
         begun: Begun,
-        reservation: Reservation,
+        reservation: Option<Reservation>,
     ) -> Result<Executed, RunToolError> {
         let key = begun.key;
         let announced = call.announce();
         let limit = time_left(call.tool.as_ref(), &call.head.context);
-        let context = self.tool_context(&call.head, key, limit);
+        let context = self.tool_context(&call, key, limit);
         let args = call.head.args.clone();
         let tool = Arc::clone(&call.tool);
         let ended = attempt(&call.head, limit, move || tool.call(args, context)).await;
-        reservation.settle(Usage::tool_call()).await;
+        if let Some(reservation) = reservation {
+            reservation.settle(Usage::tool_call()).await;
+        }
         match ended {
             Ok(result) => {
                 let outcome = match result {
-                    Ok(value) => self.check_result(&call, key, value),
+                    Ok(ToolOutput::Value(value)) => self.check_result(&call, key, value),
+                    Ok(ToolOutput::Questions(asked)) => match self.check_questions(&call, asked) {
+                        Ok(asked) => return self.asked(call, key, announced, asked).await,
+                        Err(refused) => ToolOutcome::Failed(refused),
+                    },
                     Err(error) => {
                         let mut failure = error.into_failure();
                         failure.safe_message = call.head.scrub(failure.safe_message);
@@ -136,7 +156,7 @@ impl ToolRunner {
         let key = begun.key;
         let spec = &call.entry.spec;
         let effect = spec.effect != Effect::ReadOnly;
-        let failure = how.failure(&spec.name, effect);
+        let failure = how.failure(&spec.name, effect || call.rounds.have_acted());
         let looked = match spec.on_unknown {
             _ if !effect => Looked::NotFound,
             UnknownOutcome::Idempotent => Looked::NotFound,
@@ -170,7 +190,7 @@ impl ToolRunner {
         outcome: ToolOutcome,
     ) -> Result<Executed, RunToolError> {
         if matches!(outcome, ToolOutcome::Ok { .. }) {
-            call.head.context.journal.succeeded(key);
+            call.head.context.journal.succeeded(call.rounds.call_key(key));
         }
         call.settle(key, &outcome).await?;
         announced.finish(&outcome);
@@ -227,7 +247,7 @@ impl ToolRunner {
 }
 
 /// Reserves the budget of a call whose intent was just recorded.
-async fn reserve_new(call: &RunCall, key: CallKey) -> Result<Reservation, RunToolError> {
+async fn reserve_new(call: &RunCall, key: CallKey) -> Result<Option<Reservation>, RunToolError> {
     let error = match call.reserve().await {
         Ok(reservation) => return Ok(reservation),
         Err(error) => error,
@@ -258,25 +278,40 @@ impl RunCall {
         &self.entry.spec.name
     }
 
-    pub(super) async fn reserve(&self) -> Result<Reservation, BudgetError> {
+    /// The key that is sent along with the call, the same one in all rounds.
+    pub(super) fn idempotency_key(&self, round: CallKey) -> IdempotencyKey {
+        IdempotencyKey::of(&self.head.context.thread, self.rounds.call_key(round))
+    }
+
+    /// Reserves the budget of the call; `None` if an earlier round has used it.
+    pub(super) async fn reserve(&self) -> Result<Option<Reservation>, BudgetError> {
+        if !self.rounds.is_first() {
+            return Ok(None);
+        }
         let demand = Demand::ToolCall { tool: self.name().to_owned() };
-        self.head.context.budget.reserve(&demand).await
+        self.head.context.budget.reserve(&demand).await.map(Some)
     }
 
+    /// Emits the start event of the call, unless an earlier round has.
     pub(super) fn announce(&self) -> Announced {
-        self.head.announce()
+        match self.rounds.is_first() {
+            true => self.head.announce(),
+            false => Announced::open(&self.head.context.emit, &self.head.tool_call_id),
+        }
     }
 
-    fn done(self, outcome: ToolOutcome) -> Executed {
-        self.head.done(outcome)
+    pub(super) fn done(self, outcome: ToolOutcome) -> Executed {
+        self.announce().finish(&outcome);
+        Executed::Done(outcome)
     }
 
     fn intent(&self) -> Intent {
         let spec = &self.entry.spec;
+        let input = self.rounds.input(&self.head.args);
         Intent {
             kind: CallKind::Tool,
             name: spec.name.clone(),
-            input: canonical::hash(&self.head.args),
+            input: canonical::hash(input.as_ref().unwrap_or(&self.head.args)),
             call_id: Some(self.head.tool_call_id.to_string()),
             effect: spec.effect,
             attempts: match spec.effect {
@@ -291,21 +326,33 @@ impl RunCall {
         key: CallKey,
         outcome: &ToolOutcome,
     ) -> Result<(), RunToolError> {
-        let result = CallResult { value: json!(outcome) };
-        Ok(self.head.context.journal.settle(key, result).await?)
+        self.record(key, json!(outcome)).await
+    }
+
+    pub(super) async fn record(&self, key: CallKey, value: Value) -> Result<(), RunToolError> {
+        Ok(self.head.context.journal.settle(key, CallResult { value }).await?)
     }
 
     fn reuse(self, key: CallKey, result: CallResult) -> Result<Executed, RunToolError> {
-        let outcome: ToolOutcome =
+        let record: ToolRecord =
             serde_json::from_value(result.value).map_err(|e| RunToolError::RecordUnreadable {
                 tool: self.name().to_owned(),
                 tool_call_id: self.head.tool_call_id.to_string(),
                 detail: e.to_string(),
             })?;
-        self.head
-            .context
-            .emit
-            .emit(AiEvent::CallReused { kind: "tool".to_owned(), name: self.name().to_owned() });
+        let outcome = match record {
+            ToolRecord::Ended(outcome) => outcome,
+            // Its start was emitted in the run in which the tool asked.
+            ToolRecord::Asked(asked) => {
+                let call = Self { place: None, ..self };
+                return Ok(call.asking(key, asked));
+            }
+        };
+        if self.rounds.is_first() {
+            // Of later rounds there is no start in this run that could count as a call.
+            let (kind, name) = ("tool".to_owned(), self.name().to_owned());
+            self.head.context.emit.emit(AiEvent::CallReused { kind, name });
+        }
         // The present declaration decides what is shown, also of a result that was recorded before.
         let outcome = match outcome {
             ToolOutcome::Ok { value, shown } if is_cut(&value) => ToolOutcome::Ok { value, shown },
@@ -313,7 +360,7 @@ impl RunCall {
             failed => failed,
         };
         if matches!(outcome, ToolOutcome::Ok { .. }) {
-            self.head.context.journal.succeeded(key);
+            self.head.context.journal.succeeded(self.rounds.call_key(key));
         }
         Ok(self.done(outcome))
     }

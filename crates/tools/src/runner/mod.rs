@@ -2,12 +2,14 @@
 
 mod admit;
 mod announce;
+mod ask;
 mod attempt;
 mod execute;
 mod large;
 mod prepare;
 mod unknown;
 
+pub use ask::{AskingCall, QUESTION_BYTES_MAX, QUESTIONS_MAX, ROUNDS_MAX, STATE_BYTES_MAX};
 pub use execute::Executed;
 pub use prepare::{HumanCall, PendingCall, Prepared, ReadyCall};
 pub use unknown::{UnknownAnswer, UnknownCall, UnknownQuestion};
@@ -40,7 +42,8 @@ pub const ARTIFACT_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// **Events.** Each `execute` that reaches an outcome emits exactly one `tool_call_start` and one
 /// `tool_call_result`, also after a refusal, failure, panic, timeout, reuse, or a dropped future.
 /// `prepare` emits nothing, so the start of a call that waits for a person belongs to the run that
-/// makes the call.
+/// makes the call. If the tool itself asks, the start belongs to the run in which it asked, and the
+/// result to the run in which the call ends.
 #[derive(Debug, Clone)]
 pub struct ToolRunner {
     catalogue: Arc<Catalogue>,

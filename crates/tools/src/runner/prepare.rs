@@ -312,6 +312,7 @@ impl HumanCall {
         Ask::Question {
             question: self.question.clone(),
             tool_call_id: self.head.tool_call_id.clone(),
+            tool: None,
         }
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use weftwork_types::ToolCallId;
 use weftwork_types::interrupt::Ask;
-use weftwork_types::port::{CallKey, IdempotencyKey};
+use weftwork_types::port::CallKey;
 pub use weftwork_types::tool::UnknownAnswer;
 use weftwork_types::tool::{Effect, ToolErrorKind, ToolFailure, ToolOutcome, UnknownOutcome};
 
@@ -65,8 +65,7 @@ impl UnknownCall {
             tool: self.call.name().to_owned(),
             args: self.call.head.shown_args().clone(),
             effect: self.call.entry.spec.effect,
-            idempotency_key: IdempotencyKey::of(&self.call.head.context.thread, self.begun.key)
-                .to_string(),
+            idempotency_key: self.call.idempotency_key(self.begun.key).to_string(),
             reason: self.reason.clone(),
         }
     }
@@ -162,7 +161,7 @@ impl ToolRunner {
     /// Runs the tool's lookup. A lookup that fails counts as inconclusive.
     pub(super) async fn look_up(&self, call: &RunCall, key: CallKey) -> Looked {
         let limit = time_left(call.tool.as_ref(), &call.head.context);
-        let context = self.tool_context(&call.head, key, limit);
+        let context = self.tool_context(call, key, limit);
         let Some(reconcile) = call.tool.reconcile() else { return Looked::CannotTell };
         let args = call.head.args.clone();
         let found = attempt(&call.head, limit, move || reconcile.lookup(args, context)).await;

@@ -134,7 +134,8 @@ fn the_answer_to_a_question_is_the_result_of_its_call() {
         human.ask(),
         Ask::Question {
             question: "Which order?".to_owned(),
-            tool_call_id: "c-2".parse().expect("a valid id")
+            tool_call_id: "c-2".parse().expect("a valid id"),
+            tool: None,
         }
     );
     assert!(rig.events.all().is_empty());
@@ -169,7 +170,7 @@ fn a_node_that_runs_again_after_the_answer_pays_nothing_twice() {
         let yes = decision(true, pending.request().binding, None);
         match rig.drive(runner.execute(pending.decide(&yes))).expect("no error") {
             Executed::Done(outcome) => outcomes.push(outcome),
-            Executed::OutcomeUnknown(unknown) => panic!("{unknown:?}"),
+            other => panic!("{other:?}"),
         }
     }
     outcomes.dedup();

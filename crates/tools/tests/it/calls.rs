@@ -7,8 +7,8 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 use weftwork_tools::{
-    Deps, FnTool, Policy, Prepared, RunToolError, ToolBox, ToolContext, ToolError, ToolRunner,
-    tool, tool_result,
+    Deps, FnTool, Policy, Prepared, RunToolError, ToolBox, ToolContext, ToolError, ToolOutput,
+    ToolRunner, tool, tool_result,
 };
 use weftwork_types::BoxFuture;
 use weftwork_types::tool::{Effect, ToolErrorKind, ToolOutcome, ToolSpec, UnknownOutcome};
@@ -66,10 +66,10 @@ impl weftwork_tools::Tool for Raw {
         &self.spec
     }
 
-    fn call(&self, _: Value, _: ToolContext) -> BoxFuture<'static, Result<Value, ToolError>> {
+    fn call(&self, _: Value, _: ToolContext) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         self.count.up();
         let result = self.result.clone();
-        Box::pin(async move { Ok(result) })
+        Box::pin(async move { Ok(ToolOutput::Value(result)) })
     }
 }
 

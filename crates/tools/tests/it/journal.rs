@@ -78,7 +78,7 @@ fn die_inside(rig: &Rig, runner: &ToolRunner) {
 fn unknown(executed: Executed) -> UnknownCall {
     match executed {
         Executed::OutcomeUnknown(unknown) => unknown,
-        Executed::Done(outcome) => panic!("known: {outcome:?}"),
+        other => panic!("known: {other:?}"),
     }
 }
 
@@ -240,6 +240,7 @@ fn an_effect_that_was_cut_off_may_have_happened() {
                 if acted { "failed, may have acted" } else { "failed" }
             }
             Executed::OutcomeUnknown(_) => "asked",
+            Executed::Asks(asking) => panic!("{asking:?}"),
         };
         assert_eq!(found, expected, "{at}");
         assert_eq!((world.count.get(), rig.pairs().len()), (1, 1), "{at}");

@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod approval;
+mod asking;
 mod calls;
 mod journal;
 mod macros;

@@ -139,7 +139,7 @@ pub(crate) fn runner(tools: ToolBox, policy: Policy) -> ToolRunner {
 pub(crate) fn done(executed: Executed) -> ToolOutcome {
     match executed {
         Executed::Done(outcome) => outcome,
-        Executed::OutcomeUnknown(unknown) => panic!("outcome unknown: {unknown:?}"),
+        other => panic!("no outcome: {other:?}"),
     }
 }
 

@@ -5,7 +5,7 @@ use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use weftwork_tools::{
-    Need, Policy, Tool, ToolBox, ToolContext, ToolError, ToolRunner, WHOLE, tool,
+    Need, Policy, Tool, ToolBox, ToolContext, ToolError, ToolOutput, ToolRunner, WHOLE, tool,
 };
 use weftwork_types::BoxFuture;
 use weftwork_types::tool::{Effect, ToolExample, ToolSpec, UnknownOutcome};
@@ -18,8 +18,8 @@ impl Tool for Fake {
         &self.0
     }
 
-    fn call(&self, _: Value, _: ToolContext) -> BoxFuture<'static, Result<Value, ToolError>> {
-        Box::pin(async { Ok(Value::Null) })
+    fn call(&self, _: Value, _: ToolContext) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+        Box::pin(async { Ok(ToolOutput::Value(Value::Null)) })
     }
 
     fn needs(&self) -> Vec<Need> {

@@ -2,7 +2,7 @@ use super::past::{Admission, Admitted, NewArtifact};
 use crate::canonical::{Hash, hash_bytes};
 use crate::code::Fault;
 use crate::shown::show;
-use crate::tool::{Effect, ToolOutcome};
+use crate::tool::{Effect, ToolRecord};
 use crate::{BoxFuture, ThreadId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -211,9 +211,9 @@ impl CallRecord {
     #[must_use]
     pub fn into_shown(mut self) -> Self {
         if let Some(result) = &mut self.result {
-            let outcome = || serde_json::from_value::<ToolOutcome>(result.value.clone()).ok();
-            match outcome().filter(|_| self.kind == CallKind::Tool) {
-                Some(outcome) => result.value = json!(outcome.into_shown()),
+            let record = || serde_json::from_value::<ToolRecord>(result.value.clone()).ok();
+            match record().filter(|_| self.kind == CallKind::Tool) {
+                Some(record) => result.value = json!(record.into_shown()),
                 None => show(&mut result.value),
             }
         }

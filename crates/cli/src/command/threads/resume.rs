@@ -80,7 +80,12 @@ impl Resume {
         answers.values().any(|value| match &self.answer {
             Some(text) => {
                 let json = || serde_json::from_str::<Value>(text).ok();
-                value.as_str() == Some(text) || json().as_ref() == Some(value)
+                // The reply to a question of a tool has its answer within.
+                let is =
+                    |value: &Value| value.as_str() == Some(text) || json().as_ref() == Some(value);
+                is(value)
+                    || value.get("content").is_some_and(is)
+                    || value.get("action").is_some_and(|action| *action != "accept" && is(action))
             }
             None => value["approved"].as_bool() == Some(self.approve),
         })
