@@ -3,6 +3,7 @@
 
 mod calls;
 mod desk;
+mod generated;
 mod modes;
 mod react;
 mod scoped;

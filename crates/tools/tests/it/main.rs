@@ -3,7 +3,9 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod approval;
+mod builtin;
 mod calls;
+mod generated;
 mod journal;
 mod macros;
 mod requirements;
