@@ -10,6 +10,9 @@ const PROBLEMS_MAX: usize = 5;
 /// Maximum length of a reported problem in characters; a problem may quote the value.
 const PROBLEM_CHARS_MAX: usize = 240;
 
+/// Maximum length of a quoted value in characters, so that a problem has room for its expectation.
+const VALUE_CHARS_MAX: usize = 100;
+
 /// A compiled schema. It never loads external documents, and its patterns match in linear time.
 #[derive(Debug)]
 pub(crate) struct Checker(Validator);
@@ -66,7 +69,7 @@ impl Checker {
                 let place = error.instance_path().to_string();
                 let place = if place.is_empty() { "/" } else { &place };
                 let problem = match quotes {
-                    Quotes::Values => format!("at {place}: {error}"),
+                    Quotes::Values => format!("at {place}: {}", quoted(&error)),
                     Quotes::Nothing => format!("at {place}: {}", error.masked()),
                 };
                 cut(&problem, PROBLEM_CHARS_MAX)
@@ -80,6 +83,15 @@ impl Checker {
             problems.push(format!("and {more} more"));
         }
         Err(problems.join("; "))
+    }
+}
+
+/// A problem as text, with the beginning of a long value.
+fn quoted(error: &jsonschema::ValidationError<'_>) -> String {
+    let (text, value) = (error.to_string(), error.instance().to_string());
+    match text.strip_prefix(&value) {
+        Some(problem) => format!("{}{problem}", cut(&value, VALUE_CHARS_MAX)),
+        None => text,
     }
 }
 

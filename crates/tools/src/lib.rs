@@ -20,6 +20,7 @@
 //! # Ok::<_, weftwork_tools::ToolBoxErrors>(())
 //! ```
 
+pub mod builtin;
 mod check;
 mod context;
 mod error;

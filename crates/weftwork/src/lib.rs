@@ -52,6 +52,7 @@ pub use error::Error;
 pub use reply::{Question, Reply, tag};
 pub use stores::OpenRuntime;
 pub use weftwork_egress as egress;
+pub use weftwork_folder as folder;
 pub use weftwork_macros::{FacadeRoutes as Routes, FacadeState as State, facade_tool as tool};
 pub use weftwork_store as store;
 pub use weftwork_types as types;
@@ -123,4 +124,5 @@ pub mod prelude {
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/graphs.md")]
 #[doc = include_str!("../../../docs/guide/running.md")]
+#[doc = include_str!("../../../docs/guide/tools.md")]
 struct Guide;

@@ -7,6 +7,7 @@ mod manifests;
 mod module_arrows;
 mod openers;
 mod outside;
+mod prose;
 mod ratchet;
 mod retired;
 mod rows;
@@ -107,6 +108,7 @@ const RULES: &[Rule] = &[
     Rule { name: "modules", check: sources::modules },
     Rule { name: "openers", check: openers::check },
     Rule { name: "outside", check: outside::check },
+    Rule { name: "prose", check: prose::check },
     Rule { name: "readable", check: sources::readable },
     Rule { name: "retired", check: retired::check },
     Rule { name: "rows", check: rows::check },

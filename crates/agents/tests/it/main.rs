@@ -4,6 +4,7 @@
 mod asking;
 mod calls;
 mod desk;
+mod generated;
 mod modes;
 mod react;
 mod scoped;

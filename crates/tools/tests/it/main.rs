@@ -4,7 +4,9 @@
 
 mod approval;
 mod asking;
+mod builtin;
 mod calls;
+mod generated;
 mod journal;
 mod macros;
 mod requirements;
