@@ -207,15 +207,20 @@ impl<S: StateSpec> Graph<S> {
         self
     }
 
-    /// Runs a node on a pool of threads for code that blocks. When it is cut off, by a timeout or
-    /// because the run was cancelled, its thread continues until the code returns; the result is
-    /// dropped.
+    /// Runs a node on a pool of threads for code that blocks: that of the tokio runtime, which has
+    /// at most 512 threads unless it is built otherwise; further nodes wait for one.
+    ///
+    /// When the node is cut off, by a timeout or because its run ends, its thread continues until
+    /// the code returns or awaits. The result is dropped, and calls, questions and events of the
+    /// attempt are refused from then on (W0125); the next attempt may run already.
     pub fn blocking(self, node: impl AsRef<str>) -> Self {
         self.with_options("`blocking`", node.as_ref(), |options| options.thread = Thread::Blocking)
     }
 
     /// Runs a node on any thread of the runtime, side by side with the other tasks of its
-    /// superstep, for code that computes long.
+    /// superstep, for code that computes long. Results are applied in the same order as without it.
+    /// When the node is cut off, it ends at its next await; until then, what it does is refused as
+    /// for [`blocking`](Self::blocking).
     pub fn parallel(self, node: impl AsRef<str>) -> Self {
         self.with_options("`parallel`", node.as_ref(), |options| options.thread = Thread::Parallel)
     }

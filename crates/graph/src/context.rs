@@ -1,13 +1,14 @@
 //! The context of a node: its view of the run.
 
 use crate::clock::millis;
-use crate::error::NodeError;
+use crate::error::{NodeError, Stop, cut_off};
 use crate::extract::{CtxSource, FromTask, Reads, TaskInput};
-use crate::run_loop::{Attempt, TaskContext};
+use crate::output::NodeResult;
+use crate::run_loop::{Attempt, AttemptSignals, TaskContext};
 use std::any::Any;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use weftwork_engine::ids::interrupt_id;
@@ -30,8 +31,7 @@ pub(crate) struct AttemptContext {
     pub(crate) attempt: u32,
     /// The failure that the error handler handles.
     pub(crate) failure: Option<Fault>,
-    /// Time of the task's last heartbeat, in milliseconds of the clock's `elapsed`.
-    pub(crate) beat: Arc<AtomicU64>,
+    pub(crate) signals: Arc<AttemptSignals>,
     pub(crate) messages: AtomicU32,
     /// Numbers of tool calls that the attempt made itself, by tool.
     pub(crate) tool_calls: Mutex<BTreeMap<String, u32>>,
@@ -110,11 +110,11 @@ impl Ctx {
     /// Records a heartbeat, so that a [`Timeout::idle`](crate::Timeout::idle) starts over.
     pub fn heartbeat(&self) {
         let now = millis(self.clock().elapsed());
-        self.0.beat.store(now, Ordering::Relaxed);
+        self.0.signals.beat(now);
     }
 
     pub(crate) fn last_beat(&self) -> Duration {
-        Duration::from_millis(self.0.beat.load(Ordering::Relaxed))
+        Duration::from_millis(self.0.signals.beat_ms())
     }
 
     pub(crate) fn at(&self) -> &TaskContext {
@@ -134,7 +134,7 @@ impl Ctx {
     #[must_use]
     pub fn calls(&self) -> &CallContext {
         let Local { at, calls } = &self.0.run;
-        let attempt = Attempt { number: self.0.attempt, beat: &self.0.beat };
+        let attempt = Attempt { number: self.0.attempt, signals: &self.0.signals };
         calls.get_or_init(|| at.scope.shared.host.environment().calls(at, attempt))
     }
 
@@ -149,7 +149,17 @@ impl Ctx {
     /// read.
     pub fn emit(&self, value: serde_json::Value) {
         self.heartbeat();
-        self.at().emit(value);
+        if self.check_running().is_ok() {
+            self.at().emit(value);
+        }
+    }
+
+    /// Refuses an attempt that was cut off while its code ran on another thread.
+    pub(crate) fn check_running(&self) -> NodeResult<()> {
+        match self.0.signals.is_cut_off() {
+            true => Err(NodeError(Stop::Failed(cut_off(self.node())))),
+            false => Ok(()),
+        }
     }
 
     /// An id for a message this task makes: the same ones in the same order when the task is run

@@ -70,6 +70,12 @@ pub(crate) const NO_DEPENDENCIES: ErrorCode = ErrorCode("W0136");
 pub(crate) const CRASH_LOOP: ErrorCode = ErrorCode("W0130");
 pub(crate) const NODE_PANICKED: ErrorCode = ErrorCode("W0110");
 
+/// Returns the fault of code that still runs though its attempt was cut off.
+pub(crate) fn cut_off(node: &str) -> Fault {
+    let text = format!("node `{node}` was cut off; what it does since is refused");
+    Fault::new(NODE_CANCELLED, text).of_kind("CancelledError")
+}
+
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for NodeError {
     fn from(error: E) -> Self {
         let error: Box<dyn std::error::Error + Send + Sync> = Box::new(error);

@@ -1,7 +1,7 @@
 //! Flows: plain code as a graph of one node, whose tasks are recorded.
 
 use crate::builder::Graph;
-use crate::compiled::{CompiledGraph, NodeFn};
+use crate::compiled::{CompiledGraph, NodeFn, Thread};
 use crate::dynamic::Dynamic;
 use crate::error::BuildError;
 use crate::node::Handler;
@@ -121,6 +121,22 @@ impl TaskDef {
     #[must_use]
     pub fn timeout(mut self, timeout: Timeout) -> Self {
         Arc::make_mut(&mut self.node.options).timeout = timeout;
+        self
+    }
+
+    /// Runs the task on a thread for code that blocks; see
+    /// [`Graph::blocking`](crate::Graph::blocking).
+    #[must_use]
+    pub fn blocking(mut self) -> Self {
+        Arc::make_mut(&mut self.node.options).thread = Thread::Blocking;
+        self
+    }
+
+    /// Runs the task on any thread of the runtime, side by side with other tasks; see
+    /// [`Graph::parallel`](crate::Graph::parallel).
+    #[must_use]
+    pub fn parallel(mut self) -> Self {
+        Arc::make_mut(&mut self.node.options).thread = Thread::Parallel;
         self
     }
 

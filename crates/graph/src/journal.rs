@@ -3,8 +3,8 @@
 mod book;
 mod key;
 
-use crate::error::RuntimeError;
-use crate::run_loop::context::{Attempt, Earlier, TaskContext};
+use crate::error::{RuntimeError, cut_off};
+use crate::run_loop::context::{Attempt, AttemptSignals, Earlier, TaskContext};
 use crate::run_loop::sync::lock;
 pub use book::{CallBook, Origin};
 use key::Occurrence;
@@ -32,6 +32,7 @@ pub struct TaskJournal {
     place: Place,
     /// Earlier attempts that may have made calls of the task.
     earlier: Earlier,
+    signals: Arc<AttemptSignals>,
     known: Mutex<Known>,
 }
 
@@ -75,7 +76,13 @@ impl TaskJournal {
             step: at.step,
             attempt: attempt.number,
         };
-        Self { book, place, earlier: at.earlier, known: Mutex::default() }
+        let signals = Arc::clone(attempt.signals);
+        Self { book, place, earlier: at.earlier, signals, known: Mutex::default() }
+    }
+
+    /// Refuses calls of an attempt that was cut off: the next one may be under way.
+    fn check_running(&self) -> Result<(), Fault> {
+        if self.signals.is_cut_off() { Err(cut_off(&self.place.node)) } else { Ok(()) }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -277,6 +284,7 @@ impl TaskJournal {
     }
 
     async fn make_again(&self, key: CallKey) -> Result<(), Fault> {
+        self.check_running()?;
         match self.change(key, |call| call.made = call.made.saturating_add(1))? {
             Some(call) => self.store(call).await,
             None => Ok(()),
@@ -284,6 +292,7 @@ impl TaskJournal {
     }
 
     async fn conclude(&self, key: CallKey, result: CallResult) -> Result<(), Fault> {
+        self.check_running()?;
         let settled_at = self.book.clock().now();
         let ended = self.change(key, |call| {
             call.state = CallState::Settled;
@@ -303,6 +312,9 @@ impl Journal for TaskJournal {
         let occurrence = self.occurrence(&intent);
         let key = self.key(&intent, &occurrence, &self.place);
         Box::pin(async move {
+            if let Err(source) = self.check_running() {
+                return Err(JournalError { name: intent.name, source });
+            }
             let Err(intent) = self.begin(key, intent) else { return Ok(Opened::New { key }) };
             let name = intent.name.clone();
             // Most calls do not get here, and are spared the room for it.

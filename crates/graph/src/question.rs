@@ -115,6 +115,7 @@ impl Ctx {
     /// # Errors
     /// As [`ask`](Self::ask).
     pub fn ask_question(&self, question: Question) -> NodeResult<Answer> {
+        self.check_running()?;
         let (index, answer) = self.at().next_answer(&question).map_err(failed)?;
         if let Some(answer) = answer {
             return Ok(answer);

@@ -445,6 +445,10 @@ fn main() {
         "case", "saver", "cpu us", "wall us", "bound us", "ratio", "json us", "ratio", "limit us"
     );
     runtime.block_on(async {
+        // First, while no other case has left memory to the process.
+        if named.is_empty() || named.iter().any(|name| name == "parked") {
+            cases::parked::measure(&mut rows).await;
+        }
         for work in [Work::Seq10, Work::Fan100, Work::React50, Work::Wide100] {
             let case = Case::new(work);
             if wanted(case.name) {
@@ -484,6 +488,9 @@ fn main() {
         cases::resumed::measure(&mut rows).await;
         cases::threads::measure(100_000, &mut rows).await;
     });
+    if named.is_empty() || named.iter().any(|name| name == "cores") {
+        cases::cores::measure(&mut rows);
+    }
     let file = match named.as_slice() {
         [] => "engine.json",
         [one] if one == "threads" => "scale.json",

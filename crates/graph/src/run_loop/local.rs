@@ -4,11 +4,10 @@
 use crate::clock::{SystemClock, millis};
 use crate::journal::TaskJournal;
 use crate::run_loop::context::{
-    Attempt, EventSource, Host, LocalCalls, RunEnvironment, TaskContext,
+    Attempt, AttemptSignals, EventSource, Host, LocalCalls, RunEnvironment, TaskContext,
 };
 use crate::run_loop::event::Modes;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
@@ -51,7 +50,7 @@ impl Host {
 
 impl RunEnvironment for LocalEnvironment {
     fn calls(&self, at: &TaskContext, attempt: Attempt<'_>) -> CallContext {
-        let beat = attempt.beat;
+        let signals = Arc::clone(attempt.signals);
         let journal: Arc<dyn Journal> = match at.recorder() {
             Some(recorder) => Arc::new(TaskJournal::new(Box::new(recorder), at, attempt)),
             None => Arc::new(NoJournal),
@@ -66,7 +65,7 @@ impl RunEnvironment for LocalEnvironment {
             budget: Arc::clone(&shared.budget),
             ledger: Arc::clone(&shared.ledger),
             clock: Arc::clone(&self.clock),
-            emit: Arc::new(LocalEvents { at: at.clone(), beat: Arc::clone(beat) }),
+            emit: Arc::new(LocalEvents { at: at.clone(), signals }),
             deadline: at.scope.shared.deadline,
             configurable: Arc::clone(&at.scope.shared.configurable),
             dependencies: at.dependencies().clone(),
@@ -108,20 +107,23 @@ impl RunEnvironment for LocalEnvironment {
 #[derive(Debug)]
 struct LocalEvents {
     at: TaskContext,
-    beat: Arc<AtomicU64>,
+    signals: Arc<AttemptSignals>,
 }
 
 impl LocalEvents {
-    fn beat(&self) {
-        let now = millis(self.at.scope.shared.host.clock().elapsed());
-        self.beat.store(now, Ordering::Relaxed);
+    /// Records a heartbeat; `false` if the attempt was cut off.
+    fn beat(&self) -> bool {
+        self.signals.beat(millis(self.at.scope.shared.host.clock().elapsed()));
+        !self.signals.is_cut_off()
     }
 }
 
 impl Emit for LocalEvents {
     fn emit_of(&self, message: &MessageId, event: AiEvent) {
+        if !self.beat() {
+            return;
+        }
         if let AiEvent::TextDelta { delta } = event {
-            self.beat();
             return self.at.emit_chunk(message, &delta);
         }
         if let AiEvent::AttemptReset { .. } = event {
@@ -131,7 +133,9 @@ impl Emit for LocalEvents {
     }
 
     fn emit(&self, event: AiEvent) {
-        self.beat();
+        if !self.beat() {
+            return;
+        }
         match event {
             AiEvent::Custom { value, .. } => self.at.emit(value),
             AiEvent::ToolCallDelta { .. } => {}

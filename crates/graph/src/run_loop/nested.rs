@@ -45,6 +45,7 @@ impl Ctx {
         keep: SubgraphState,
         input: Json,
     ) -> NodeResult<Json> {
+        self.check_running()?;
         let at = self.at();
         let start = match input {
             Json::Null => LoopInput::Nothing,
@@ -80,6 +81,7 @@ impl Ctx {
     /// # Errors
     /// The task's failure; or a [`NodeError`] that stops the node: return it with `?`.
     pub async fn task(&self, task: &TaskDef, arg: Json) -> NodeResult<Json> {
+        self.check_running()?;
         let at = self.at();
         let index = at.task_state.called.fetch_add(1, Ordering::Relaxed);
         let name = Arc::clone(task.name());
@@ -115,6 +117,9 @@ impl Ctx {
     /// Asks the run to stop after this superstep. It can continue later. A hosted run that stops so
     /// ends as cancelled.
     pub fn drain(&self, reason: impl Into<String>) {
+        if self.check_running().is_err() {
+            return;
+        }
         let shared = &self.at().scope.shared;
         lock(&shared.drain).get_or_insert_with(|| reason.into());
         shared.drains.store(true, Ordering::Relaxed);
@@ -142,6 +147,9 @@ impl Ctx {
     /// Emits partial text of a message. A node that returns the message under the same id does not
     /// emit it again.
     pub fn token(&self, id: &MessageId, text: &str) {
+        if self.check_running().is_err() {
+            return;
+        }
         let at = self.at();
         at.tell_of(id, || AiEvent::TextDelta { delta: text.to_owned() });
         at.emit_chunk(id, text);

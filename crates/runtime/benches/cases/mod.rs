@@ -1,11 +1,13 @@
 //! The work as graphs.
 
 pub(crate) mod apart;
+pub(crate) mod cores;
 pub(crate) mod filed;
 pub(crate) mod growth;
 pub(crate) mod history;
 pub(crate) mod hosted;
 pub(crate) mod journaled;
+pub(crate) mod parked;
 pub(crate) mod resumed;
 pub(crate) mod threads;
 mod wide;

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use weftwork_engine::EngineError;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Answers, Start, StartCommand, StateUpdate};
-use weftwork_types::InterruptId;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunCommand, RunInput};
+use weftwork_types::{CheckpointId, InterruptId};
 
 /// First action of a run.
 pub(super) enum Begin {
@@ -19,10 +19,11 @@ pub(super) enum Begin {
     Nothing,
 }
 
-/// Returns the start of the run, unless an earlier process performed it.
+/// Returns the start of the run, given the checkpoint at which it begins, unless an earlier process
+/// performed it.
 pub(super) async fn begin(
     run: &ClaimedRun,
-    begun: bool,
+    (begun, begins_at): (bool, Option<CheckpointId>),
     answers: &BTreeMap<InterruptId, Answer>,
 ) -> Result<Begin, RuntimeError> {
     let given = || {
@@ -65,7 +66,7 @@ pub(super) async fn begin(
             Begin::Run(Start::Command(command))
         }
         _ if run.is_new().await? => return Err(missing()),
-        RunInput::Continue if run.begins_at().is_some() && !begun => Begin::Run(Start::Continue),
+        RunInput::Continue if begins_at.is_some() && !begun => Begin::Run(Start::Continue),
         RunInput::Start { .. } | RunInput::Command(_) | RunInput::Continue => Begin::Run(resumed()),
     })
 }

@@ -10,11 +10,10 @@ use crate::context::WorkerContext;
 use crate::event_bus::EventBus;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_graph::run_loop::{
-    Attempt, EventSource, RunEnvironment, TaskContext, TaskJournal, millis,
+    Attempt, AttemptSignals, EventSource, RunEnvironment, TaskContext, TaskJournal, millis,
 };
 use weftwork_store::UsageRow;
 use weftwork_types::caller::GraphCaller;
@@ -74,9 +73,9 @@ impl RunEnvironment for Calls {
                 let book = Box::new(RunBook { journal: Arc::clone(&self.journal), since });
                 (Arc::new(TaskJournal::new(book, at, attempt)), Arc::clone(&self.ledger))
             };
-        let (to, beat) = (Arc::clone(&self.bus), Arc::clone(attempt.beat));
+        let (to, signals) = (Arc::clone(&self.bus), Arc::clone(attempt.signals));
         let (at, by, clock) = (at.clone(), OnceLock::new(), Arc::clone(&context.clock));
-        let emit = Arc::new(Pulse { to, at, by, clock, beat });
+        let emit = Arc::new(Pulse { to, at, by, clock, signals });
         CallContext {
             principal: self.journal.who.clone(),
             caller: Arc::clone(&self.scope.caller),
@@ -167,11 +166,14 @@ struct Pulse {
     /// Event source of the task, once it has emitted an event.
     by: OnceLock<EventSource>,
     clock: Arc<dyn Clock>,
-    beat: Arc<AtomicU64>,
+    signals: Arc<AttemptSignals>,
 }
 
 impl Emit for Pulse {
     fn emit_of(&self, message: &MessageId, event: AiEvent) {
+        if self.signals.is_cut_off() {
+            return;
+        }
         match &event {
             AiEvent::TextDelta { delta } => self.at.emit_chunk(message, delta),
             AiEvent::AttemptReset { .. } => self.at.reset_chunks_of(message),
@@ -192,6 +194,9 @@ impl Pulse {
     }
 
     fn emit_by(&self, by: &EventSource, mut event: AiEvent) {
+        if self.signals.is_cut_off() {
+            return;
+        }
         match &mut event {
             AiEvent::AttemptReset { node } => *node = by.node.to_string(),
             AiEvent::Custom { ns, node, .. } if node.is_empty() => {
@@ -199,7 +204,7 @@ impl Pulse {
             }
             _ => {}
         }
-        self.beat.store(millis(self.clock.elapsed()), Ordering::Relaxed);
+        self.signals.beat(millis(self.clock.elapsed()));
         self.to.emit(by, event);
     }
 }

@@ -24,7 +24,7 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::run::{Durability, RunOutcome};
 use weftwork_types::usage::Usage;
-use weftwork_types::{InterruptId, Timestamp};
+use weftwork_types::{CheckpointId, InterruptId, Timestamp};
 
 /// Stream modes, the form of the state in them, and the receiver of their events.
 pub(crate) type Live = (Modes, StateForm, mpsc::UnboundedSender<StreamItem>);
@@ -238,7 +238,9 @@ impl RunDriver {
         let (store, thread) = (&self.run.context.store, &self.run.claim.at.thread);
         let began = self.run.context.clock.now();
         let answers = answers(store.interrupts(&self.run.who, thread).await?);
-        let first = begin(&self.run, attempts.begun, &answers).await?;
+        // What a process before this one committed for the run is at the head.
+        let begins_at = if attempts.begun { None } else { self.run.begins_at().await? };
+        let first = begin(&self.run, (attempts.begun, begins_at), &answers).await?;
         let scope = match first {
             Begin::Nothing => None,
             Begin::Update(_) | Begin::Run(_) => self.scope(attempts.used()).await?,
@@ -253,13 +255,13 @@ impl RunDriver {
         }
         match first {
             Begin::Update(update) => {
-                let at = self.run.at();
+                let at = self.run.at(begins_at);
                 self.graph.update(&local, &at, vec![vec![update]]).await?;
                 writer.let_go().await?;
             }
             Begin::Nothing => {}
             Begin::Run(start) => {
-                let ended = match self.run(&local, writer, start, attempts).await {
+                let ended = match self.run(&local, writer, (start, begins_at), attempts).await {
                     Ok(Some(finished)) => {
                         return self.finish(&local, writer, (finished, began)).await;
                     }
@@ -310,7 +312,7 @@ impl RunDriver {
         &self,
         local: &Local,
         writer: &Arc<Writer>,
-        start: Start,
+        (start, begins_at): (Start, Option<CheckpointId>),
         attempts: &AttemptHistory,
     ) -> Result<Option<Finished>, RuntimeError> {
         let options = &self.run.row.new.options;
@@ -327,9 +329,8 @@ impl RunDriver {
                 run = run.whole_state();
             }
         }
-        // What a process before this one committed for the run is at the head.
         if !attempts.begun {
-            run = self.run.placed(run);
+            run = self.run.placed(run, begins_at);
         }
         if let Some(earlier) = attempts.progress(&self.run.row.new.input) {
             run = run.continued(earlier);

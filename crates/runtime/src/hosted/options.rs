@@ -2,8 +2,10 @@
 
 use super::claimed::ClaimedRun;
 use crate::context::begins_from;
+use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Config, Run as LocalRun, StateQuery};
 use weftwork_types::CheckpointId;
+use weftwork_types::run::RunInput;
 
 impl ClaimedRun {
     /// Applies the stored options of the run.
@@ -27,19 +29,32 @@ impl ClaimedRun {
         run.context(options.context.clone()).configurable(options.configurable.clone())
     }
 
-    /// Checkpoint at which the run begins, if it may be another than the newest.
-    pub(super) fn begins_at(&self) -> Option<CheckpointId> {
-        self.row.new.options.at.or(self.row.back_to())
+    /// Checkpoint at which the run begins, if it may be another than the newest: the one that the
+    /// request names, or the base of the runs that it rolls back. A rollback of nothing begins at
+    /// the newest one, as it is.
+    pub(super) async fn begins_at(&self) -> Result<Option<CheckpointId>, RuntimeError> {
+        let new = &self.row.new;
+        let back = match (new.options.at, self.row.back_to()) {
+            (None, Some(back)) => back,
+            (at, _) => return Ok(at),
+        };
+        if matches!(new.input, RunInput::Start { .. }) {
+            // New input begins in the same way at the newest checkpoint and by its name.
+            return Ok(Some(back));
+        }
+        let by = Some(&self.claim.at.run);
+        let runs = self.context.store.runs(&self.who, &self.claim.at.thread).await?;
+        Ok(runs.iter().any(|run| run.rolled_back_by.as_ref() == by).then_some(back))
     }
 
-    /// State from which the run begins.
-    pub(super) fn at(&self) -> StateQuery {
-        begins_from(&self.claim.at.thread, &self.row.new.options, self.begins_at())
+    /// State from which the run begins, given the checkpoint at which it does.
+    pub(super) fn at(&self, begins_at: Option<CheckpointId>) -> StateQuery {
+        begins_from(&self.claim.at.thread, &self.row.new.options, begins_at)
     }
 
     /// Sets the checkpoint at which the run begins.
-    pub(super) fn placed(&self, run: LocalRun) -> LocalRun {
-        match (&self.row.new.options.within, self.begins_at()) {
+    pub(super) fn placed(&self, run: LocalRun, begins_at: Option<CheckpointId>) -> LocalRun {
+        match (&self.row.new.options.within, begins_at) {
             (Some(within), at) => {
                 let (ns, map) = (within.namespace.clone(), within.checkpoints.clone());
                 run.from(&Config { ns, id: at, map })

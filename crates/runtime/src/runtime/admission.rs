@@ -128,7 +128,7 @@ impl Runtime {
         refusals.find(answered).unwrap_or(error).into()
     }
 
-    /// Checks that this graph can read the thread, and that it has a checkpoint from which to
+    /// Checks that this graph can read the thread, and that it has the checkpoint from which to
     /// continue.
     async fn check_thread(
         &self,
@@ -136,6 +136,11 @@ impl Runtime {
         graph: &CompiledGraph,
     ) -> Result<(), RuntimeError> {
         let missing = || missing(request);
+        // A request with a key may be a repetition.
+        let repeats = request.options.idempotency_key.is_some();
+        if request.options.at.is_some() && !repeats {
+            self.check_loads(request, graph).await?;
+        }
         match self.store().thread(&request.principal, &request.thread).await {
             Ok(thread) if is_of_other(&thread, request) => {
                 let missing = thread.head.is_none() && request.input == RunInput::Continue;
@@ -147,8 +152,7 @@ impl Runtime {
                 if thread.head.is_none()
                     && thread.status.is_none_or(RunStatus::is_final)
                     && request.input == RunInput::Continue
-                    // A request with a key may be a repetition.
-                    && request.options.idempotency_key.is_none() =>
+                    && !repeats =>
             {
                 let runs = self.store().runs(&request.principal, &request.thread).await?;
                 // One that waits for its turn may have begun by then.

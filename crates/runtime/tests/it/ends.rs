@@ -73,6 +73,8 @@ async fn a_run_from_a_checkpoint_that_is_not_there_ends_and_frees_the_thread() {
     completed(bench.start(json!({})).await);
     let mut request = Bench::request(RunInput::Continue);
     request.options.at = Some(CheckpointId(7));
+    // A request with a key may be a repetition, and is accepted.
+    request.options.idempotency_key = Some("once".to_owned());
     let (events, outcome) = bench.run(request).await;
     check_stream(&events);
     assert_eq!(failed(outcome).0, "W0126");

@@ -6,6 +6,7 @@ mod bad_bytes;
 mod behind;
 mod budgets;
 mod calls;
+mod commits;
 mod cores;
 mod damage;
 mod dependencies;

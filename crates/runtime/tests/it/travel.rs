@@ -9,7 +9,7 @@ use weftwork_graph::{
     CompiledGraph, Ctx, Deps, Graph, HistoryFilter, List, NodeResult, START, Snapshot, State,
 };
 use weftwork_types::canonical::hash;
-use weftwork_types::port::{Attempts, CallKind, CallResult, Intent, Opened};
+use weftwork_types::port::{Attempts, CallKind, CallResult, GraphExecutor, Intent, Opened};
 use weftwork_types::run::{ReuseFrom, RunInput, RunOptions, RunRequest};
 use weftwork_types::tool::Effect;
 use weftwork_types::{CheckpointId, Principal};
@@ -224,7 +224,11 @@ async fn new_input_at_an_old_checkpoint_leaves_the_other_branch_alone() {
     let state_at = bench.runtime.state_at(&Principal::local(), &thread(), from).await;
     assert_eq!(state_at.expect("reads"), due(&before, "pay"));
     let missing = at(RunInput::Continue, CheckpointId(7));
-    assert_eq!(failed(bench.run(missing).await.1).0, "W0126");
+    let runs = bench.store.runs(&Principal::local(), &thread()).await.expect("reads");
+    let refused = bench.runtime.execute(missing).await.expect_err("no such checkpoint");
+    assert_eq!(refused.fault.code, "W0126");
+    let same = bench.store.runs(&Principal::local(), &thread()).await.expect("reads");
+    assert_eq!(same, runs, "no run was accepted");
 }
 
 #[tokio::test]

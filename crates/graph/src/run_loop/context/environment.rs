@@ -2,7 +2,7 @@
 
 use super::TaskContext;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::CallContext;
@@ -82,6 +82,43 @@ impl EventSource {
 pub struct Attempt<'a> {
     /// Its number, from 1.
     pub number: u32,
-    /// Time of its last heartbeat.
-    pub beat: &'a Arc<AtomicU64>,
+    /// Its signals.
+    pub signals: &'a Arc<AttemptSignals>,
+}
+
+/// Signals between an attempt of a task and the run loop: the time of the last heartbeat, and the
+/// end of the attempt if it is cut off. Code on another thread may still run then; its calls,
+/// events and questions are refused.
+#[derive(Debug)]
+pub struct AttemptSignals {
+    /// In milliseconds of the clock's `elapsed`.
+    beat_ms: AtomicU64,
+    cut: AtomicBool,
+}
+
+impl AttemptSignals {
+    /// Signals of an attempt that begins.
+    pub(crate) fn new(now_ms: u64) -> Self {
+        Self { beat_ms: now_ms.into(), cut: false.into() }
+    }
+
+    /// Records a heartbeat, at a time in milliseconds of the clock's `elapsed`.
+    pub fn beat(&self, now_ms: u64) {
+        self.beat_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    pub(crate) fn beat_ms(&self) -> u64 {
+        self.beat_ms.load(Ordering::Relaxed)
+    }
+
+    /// Records that the attempt was cut off.
+    pub(crate) fn cut_off(&self) {
+        self.cut.store(true, Ordering::Release);
+    }
+
+    /// Returns `true` if the attempt was cut off.
+    #[must_use]
+    pub fn is_cut_off(&self) -> bool {
+        self.cut.load(Ordering::Acquire)
+    }
 }

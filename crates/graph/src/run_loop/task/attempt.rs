@@ -1,13 +1,14 @@
 //! A single task: its attempts and its outcome.
 
 use crate::clock::millis;
-use crate::compiled::{CompiledGraph, NodeFn, Thread};
+use crate::compiled::{CompiledGraph, NodeFn};
 use crate::context::{AttemptContext, Ctx, LazyCtx, Local};
 use crate::error::{Drain, NODE_FAILED, NODE_TIMED_OUT, NodeError, Stop};
 use crate::extract::TaskInput;
 use crate::output::NodeResult;
-use crate::run_loop::context::{Earlier, TaskContext};
+use crate::run_loop::context::{AttemptSignals, Earlier, TaskContext};
 use crate::run_loop::panics::{choose, node_panicked};
+use crate::run_loop::task::on_thread;
 use crate::semantics::{Resuming, Unanswered};
 use crate::state::{Members, Seen};
 use futures_util::FutureExt;
@@ -113,7 +114,7 @@ impl TaskRunner {
             muted: false.into(),
             graphs: 0.into(),
             failure: self.failure.clone(),
-            beat: Arc::new(beat.into()),
+            signals: Arc::new(AttemptSignals::new(beat)),
             open: Mutex::default(),
             run: Local { at: self.at.clone(), calls: OnceLock::new() },
         }))
@@ -175,7 +176,7 @@ impl TaskRunner {
 
     async fn once(&self, ctx: &Ctx) -> Result<Polled, Fault> {
         let future = match self.call(ctx) {
-            Ok(future) => on_thread(self.node.options.thread, future),
+            Ok(future) => on_thread(self.node.options.thread, future, &ctx.0.signals),
             Err(panic) => return Ok(Err(panic)),
         };
         let future = AssertUnwindSafe(future).catch_unwind();
@@ -377,41 +378,4 @@ fn returned_object(graph: &CompiledGraph, output: &TaskOutput) -> Option<Arc<Mem
         }
     }
     Some(Arc::new(members))
-}
-
-/// The future on the thread its node asks for.
-fn on_thread(thread: Thread, future: NodeFuture) -> NodeFuture {
-    let task = match thread {
-        Thread::Run => return future,
-        Thread::Blocking => {
-            let runtime = tokio::runtime::Handle::current();
-            tokio::task::spawn_blocking(move || runtime.block_on(future))
-        }
-        Thread::Parallel => tokio::spawn(future),
-    };
-    Box::pin(Spawned(task).map(|ended| match ended {
-        Ok(result) => result,
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(error) => Err(NodeError::message(format!("the node's thread ended: {error}"))),
-    }))
-}
-
-/// A task that is aborted when its waiter is dropped.
-struct Spawned(tokio::task::JoinHandle<NodeResult<TaskOutput>>);
-
-impl Future for Spawned {
-    type Output = Result<NodeResult<TaskOutput>, tokio::task::JoinError>;
-
-    fn poll(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Self::Output> {
-        std::pin::Pin::new(&mut self.0).poll(cx)
-    }
-}
-
-impl Drop for Spawned {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }

@@ -4,9 +4,11 @@ mod attempt;
 mod key;
 mod log;
 mod slot;
+mod thread;
 
 pub(crate) use attempt::*;
 pub(crate) use key::*;
 pub use log::tasks_due;
 pub(crate) use log::{call_ended, triggers};
 pub(crate) use slot::*;
+pub(crate) use thread::on_thread;
