@@ -58,6 +58,7 @@ const MESSAGE_CHARS_MAX: usize = 2_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolError {
     kind: Kind,
+    code: Option<ErrorCode>,
     safe_message: String,
 }
 
@@ -88,7 +89,14 @@ impl ToolError {
     }
 
     fn new(kind: Kind, message: &dyn std::fmt::Display) -> Self {
-        Self { kind, safe_message: cut(&message.to_string(), MESSAGE_CHARS_MAX) }
+        Self { kind, code: None, safe_message: cut(&message.to_string(), MESSAGE_CHARS_MAX) }
+    }
+
+    /// Sets the stable code, for failures that have a page of their own.
+    #[must_use]
+    pub fn with_code(mut self, code: ErrorCode) -> Self {
+        self.code = Some(code);
+        self
     }
 
     /// The message.
@@ -103,7 +111,7 @@ impl ToolError {
             Kind::Unavailable => (ToolErrorKind::Unavailable, code::TOOL_UNAVAILABLE),
             Kind::InvalidArgs => (ToolErrorKind::Validation, code::INVALID_ARGS),
         };
-        ToolFailure::new(kind, code, self.safe_message)
+        ToolFailure::new(kind, self.code.unwrap_or(code), self.safe_message)
     }
 }
 

@@ -92,6 +92,20 @@ pub enum Error {
     /// The HTTP client cannot be created from the configuration.
     #[error(transparent)]
     Egress(#[from] ConfigError),
+    /// This program was built without a part that the configuration or the command needs.
+    #[error(
+        "{needed_by} needs the feature `{feature}`, which this program was built without; build it with `--features {feature}`"
+    )]
+    NotBuiltIn {
+        /// The setting or command.
+        needed_by: String,
+        /// The feature of the crate `weftwork`.
+        feature: &'static str,
+    },
+    /// A file of MCP servers, a server or one of its tools cannot be used.
+    #[cfg(feature = "mcp")]
+    #[error(transparent)]
+    Mcp(Box<weftwork_mcp::McpError>),
     /// A run was not accepted, or it failed.
     #[error("{0}")]
     Run(Fault),
@@ -100,6 +114,13 @@ pub enum Error {
 impl From<ModelError> for Error {
     fn from(error: ModelError) -> Self {
         Self::Model(Box::new(error))
+    }
+}
+
+#[cfg(feature = "mcp")]
+impl From<weftwork_mcp::McpError> for Error {
+    fn from(error: weftwork_mcp::McpError) -> Self {
+        Self::Mcp(Box::new(error))
     }
 }
 
@@ -127,6 +148,9 @@ impl Error {
             Self::Id(_) => "W0706",
             Self::BadExport { .. } => "W0715",
             Self::ExportFile { .. } => "W0716",
+            Self::NotBuiltIn { .. } => "W0913",
+            #[cfg(feature = "mcp")]
+            Self::Mcp(error) => return error.fault(),
             Self::Model(error) => return error.fault(),
             #[cfg(feature = "local")]
             Self::Weights(error) => return error.fault(),
