@@ -14,7 +14,8 @@ use rmcp::model::{
     PaginatedRequestParams, ProtocolVersion, ServerResult, Tool as Listed,
 };
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RunningService, ServiceError,
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer, RunningService,
+    ServiceError,
 };
 use rmcp::transport::IntoTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -29,11 +30,18 @@ const PROBLEM_CHARS_MAX: usize = 600;
 /// A connection to a server. Dropping it ends the server if this program started it.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    server: String,
+    caller: Caller,
     service: RunningService<RoleClient, Handler>,
     process: Option<Process>,
-    gauge: Arc<Gauge>,
     limits: Limits,
+}
+
+/// The requests of a connection. It does not keep the connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    server: String,
+    peer: Peer<RoleClient>,
+    gauge: Arc<Gauge>,
 }
 
 impl Connection {
@@ -74,7 +82,9 @@ impl Connection {
             }
             (None, other) => other,
         })?;
-        Ok(Self { server: server.to_owned(), service, process, gauge, limits })
+        let peer = service.peer().clone();
+        let caller = Caller { server: server.to_owned(), peer, gauge };
+        Ok(Self { caller, service, process, limits })
     }
 
     /// Returns `true` if the connection has ended.
@@ -93,17 +103,22 @@ impl Connection {
         self.process.as_ref().and_then(Process::id)
     }
 
+    pub(crate) fn caller(&self) -> Caller {
+        self.caller.clone()
+    }
+
     pub(crate) fn handler(&self) -> &Handler {
         self.service.service()
     }
 
     /// Lists the tools, page by page.
     pub(crate) async fn list(&self) -> Result<Vec<Listed>, McpError> {
-        self.gauge.begin();
+        let Caller { server, gauge, .. } = &self.caller;
+        gauge.begin();
         match tokio::time::timeout(self.limits.list, self.pages()).await {
             Ok(listed) => listed,
-            Err(_) => Err(self.gauge.exceeded(&self.server).unwrap_or_else(|| McpError::Timeout {
-                server: self.server.clone(),
+            Err(_) => Err(gauge.exceeded(server).unwrap_or_else(|| McpError::Timeout {
+                server: server.clone(),
                 what: "the list of its tools",
                 after: self.limits.list,
             })),
@@ -111,7 +126,7 @@ impl Connection {
     }
 
     async fn pages(&self) -> Result<Vec<Listed>, McpError> {
-        let limit = |what: String| McpError::Limit { server: self.server.clone(), what };
+        let limit = |what: String| McpError::Limit { server: self.caller.server.clone(), what };
         let (mut tools, mut cursors) = (Vec::new(), BTreeSet::new());
         let mut cursor = None;
         for _ in 0..self.limits.pages {
@@ -124,8 +139,10 @@ impl Connection {
             let asked = self.service.peer().send_request(ClientRequest::ListToolsRequest(request));
             let page = match asked.await {
                 Ok(ServerResult::ListToolsResult(page)) => page,
-                Ok(_) => return Err(self.answer("it answered `tools/list` with something else")),
-                Err(error) => return Err(self.failed(&error)),
+                Ok(_) => {
+                    return Err(self.caller.answer("it answered `tools/list` with something else"));
+                }
+                Err(error) => return Err(self.caller.failed(&error)),
             };
             tools.extend(page.tools);
             if tools.len() > self.limits.tools {
@@ -145,13 +162,26 @@ impl Connection {
         Err(limit(format!("its list of tools has more than {} pages", self.limits.pages)))
     }
 
+    /// Ends the connection: the server may exit by itself before it is killed.
+    pub(crate) async fn close(self) {
+        let Self { service, process, limits, .. } = self;
+        if let Err(error) = service.cancel().await {
+            tracing::debug!(%error, "a connection to an MCP server ended with an error");
+        }
+        if let Some(process) = process {
+            process.end(limits.exit).await;
+        }
+    }
+}
+
+impl Caller {
     /// Calls a tool. Dropping the future cancels the call on the server.
     pub(crate) async fn call(
         &self,
         params: CallToolRequestParams,
     ) -> Result<CallToolResponse, McpError> {
         self.gauge.begin();
-        let called = self.service.peer().call_tool_once(params).await;
+        let called = self.peer.call_tool_once(params).await;
         called.map_err(|error| self.failed(&error))
     }
 
@@ -175,17 +205,6 @@ impl Connection {
                 self.answer("its answer has not the form that the protocol requires")
             }
             other => McpError::Lost { server, problem: short(&chain(other), PROBLEM_CHARS_MAX) },
-        }
-    }
-
-    /// Ends the connection: the server may exit by itself before it is killed.
-    pub(crate) async fn close(self) {
-        let Self { service, process, limits, .. } = self;
-        if let Err(error) = service.cancel().await {
-            tracing::debug!(%error, "a connection to an MCP server ended with an error");
-        }
-        if let Some(process) = process {
-            process.end(limits.exit).await;
         }
     }
 }

@@ -67,6 +67,14 @@ pub enum McpError {
         /// The problem.
         problem: String,
     },
+    /// The server does not wait for the answer of a person any more.
+    #[error(
+        "MCP server `{server}` does not wait for the answer any more, and the call is not made again, because that could do its effect twice; check what it did"
+    )]
+    Gone {
+        /// The server.
+        server: String,
+    },
     /// The server did not answer in time.
     #[error("MCP server `{server}` did not answer {what} within {} s", after.as_secs())]
     Timeout {
@@ -157,6 +165,7 @@ impl McpError {
             Self::Tool { .. } => "W0910",
             Self::NotAllowed { .. } | Self::NoSuchTool { .. } => "W0911",
             Self::Changed { .. } => "W0912",
+            Self::Gone { .. } => "W0914",
         })
     }
 
@@ -176,6 +185,28 @@ impl McpError {
         Fault::new(self.code(), self.to_string()).retriable(self.is_retriable())
     }
 
+    /// Returns the error of a request that was sent, as the result of a call. If the server did not
+    /// answer, it is unknown what it has done.
+    pub(crate) fn after_sending(self) -> ToolError {
+        let is_lost = match &self {
+            Self::Lost { .. } | Self::Limit { .. } => true,
+            Self::Egress { source, .. } => {
+                matches!(
+                    source,
+                    EgressError::Timeout { .. }
+                        | EgressError::Broken { .. }
+                        | EgressError::TooLong { .. }
+                )
+            }
+            _ => false,
+        };
+        let code = self.code();
+        match is_lost {
+            true => ToolError::outcome_unknown(self).with_code(code),
+            false => self.into_tool_error(),
+        }
+    }
+
     /// Returns the error as the result of a call. What a server wrote to its standard error stays
     /// out of it: a model reads the result.
     pub(crate) fn into_tool_error(self) -> ToolError {
@@ -184,7 +215,7 @@ impl McpError {
             Self::Start { server, .. } => ToolError::unavailable(format_args!(
                 "MCP server `{server}` cannot be used; `weft mcp servers` shows the reason"
             )),
-            Self::Answer { .. } | Self::Limit { .. } => ToolError::failed(self),
+            Self::Answer { .. } | Self::Limit { .. } | Self::Gone { .. } => ToolError::failed(self),
             _ => ToolError::unavailable(self),
         };
         error.with_code(code)

@@ -10,6 +10,7 @@
 //! the recorded description and schemas, never those that a server sends at the moment.
 
 mod connection;
+mod elicit;
 mod error;
 mod file;
 mod gauge;
@@ -18,6 +19,7 @@ mod http;
 mod limits;
 mod lock;
 mod offer;
+mod open_call;
 mod process;
 mod result;
 mod servers;

@@ -6,7 +6,7 @@ use crate::text::{clean, clean_schema, is_hidden, short};
 use rmcp::model::Tool as Listed;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use weftwork_tools::{Policy, Tool, ToolBox, ToolContext, ToolError, ToolRunner};
+use weftwork_tools::{Policy, Tool, ToolBox, ToolContext, ToolError, ToolOutput, ToolRunner};
 use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome};
 use weftwork_types::{BoxFuture, canonical};
 
@@ -174,7 +174,7 @@ impl Tool for Declared {
         &self.0
     }
 
-    fn call(&self, _: Value, _: ToolContext) -> BoxFuture<'static, Result<Value, ToolError>> {
+    fn call(&self, _: Value, _: ToolContext) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         Box::pin(async { Err(ToolError::unavailable("the tool is not allowed")) })
     }
 }

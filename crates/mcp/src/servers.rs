@@ -6,6 +6,7 @@ use crate::file::{McpFile, ServerConfig};
 use crate::limits::Limits;
 use crate::lock::{AllowedTool, LockFile};
 use crate::offer::Offer;
+use crate::open_call::Parked;
 use crate::tool::McpTool;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -42,6 +43,8 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) connection: Connection,
+    /// Calls that wait for a person.
+    pub(crate) parked: Parked,
     /// The newest list of its tools, with its time.
     listed: Mutex<Option<(Duration, Arc<Offer>)>>,
 }
@@ -137,6 +140,10 @@ impl McpServers {
         }
     }
 
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.0.clock
+    }
+
     pub(crate) fn timeout(&self, server: &str) -> Option<Duration> {
         self.0.file.servers.get(server)?.timeout
     }
@@ -203,7 +210,8 @@ impl McpServers {
         }
         slot.starts.push_back(now);
         let connection = Connection::open(server, config, egress.get(server), *limits).await?;
-        let live = Arc::new(Live { connection, listed: Mutex::default() });
+        let live =
+            Arc::new(Live { connection, parked: Parked::default(), listed: Mutex::default() });
         slot.live = Some(Arc::clone(&live));
         Ok(live)
     }

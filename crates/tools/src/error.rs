@@ -67,6 +67,7 @@ enum Kind {
     Failed,
     Unavailable,
     InvalidArgs,
+    OutcomeUnknown,
 }
 
 impl ToolError {
@@ -86,6 +87,17 @@ impl ToolError {
     #[must_use]
     pub fn invalid_args(safe_message: impl std::fmt::Display) -> Self {
         Self::new(Kind::InvalidArgs, &safe_message)
+    }
+
+    /// The tool does not know if the call took effect, for example because the connection to a
+    /// service broke. Its declaration for unknown outcomes decides what follows.
+    #[must_use]
+    pub fn outcome_unknown(safe_message: impl std::fmt::Display) -> Self {
+        Self::new(Kind::OutcomeUnknown, &safe_message)
+    }
+
+    pub(crate) fn is_outcome_unknown(&self) -> bool {
+        self.kind == Kind::OutcomeUnknown
     }
 
     fn new(kind: Kind, message: &dyn std::fmt::Display) -> Self {
@@ -108,6 +120,7 @@ impl ToolError {
     pub(crate) fn into_failure(self) -> ToolFailure {
         let (kind, code) = match self.kind {
             Kind::Failed => (ToolErrorKind::Execution, code::TOOL_FAILED),
+            Kind::OutcomeUnknown => (ToolErrorKind::Execution, code::OUTCOME_UNKNOWN),
             Kind::Unavailable => (ToolErrorKind::Unavailable, code::TOOL_UNAVAILABLE),
             Kind::InvalidArgs => (ToolErrorKind::Validation, code::INVALID_ARGS),
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weftwork_egress::{EgressConfig, GuardedClient};
 use weftwork_mcp::McpError;
-use weftwork_testkit::loopback::{LoopbackServer, Reply};
+use weftwork_testkit::{LoopbackServer, Reply};
 use weftwork_types::port::Egress;
 
 /// Allows `echo` of a harmless server, then makes the call on one of another kind.

@@ -1,6 +1,6 @@
 //! Published servers, called by an agent whose model is scripted.
 
-use crate::rig::{Rig, reads, run, run_under};
+use crate::rig::{Rig, Talk, reads, results, run, run_under};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -9,6 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_egress::{EgressConfig, GuardedClient};
+use weftwork_graph::SystemClock;
+use weftwork_models::scripted::Step;
+use weftwork_store::memory::MemoryStore;
 use weftwork_tools::Policy;
 use weftwork_types::port::Egress;
 use weftwork_types::tool::wire_name;
@@ -297,5 +300,24 @@ async fn fifty_calls_use_one_process() {
         assert!(said.ok().to_string().contains(&format!("is {}.", n + 1)), "{said:?}");
     }
     assert_eq!(servers.facts("everything").await.expect("runs"), before);
+    servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_asks_within_a_call_gets_the_answer() {
+    let rig = Rig::new().entry("everything", everything());
+    let servers = rig.allowing(&["everything/trigger-elicitation-request"], &reads()).await;
+    let call = Step::call("everything__trigger_elicitation_request", json!({}));
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(SystemClock::new()));
+    let steps = vec![call, Step::text("Done.")];
+    let talk = Talk::open(store, clock, &servers, servers.policy(), steps).await;
+    let outcome = talk.say().await;
+    let (id, question) = talk.question(&outcome).await;
+    assert!(question.contains("Please provide inputs"), "{question}");
+    let content = json!({"name": "Ada Lovelace", "integer": 7, "check": true});
+    let outcome = talk.answer(id, json!({"action": "accept", "content": content})).await;
+    let said = results(&outcome);
+    let text = said[0].ok().to_string();
+    assert!(text.contains("Ada Lovelace"), "{text}");
     servers.shutdown().await;
 }

@@ -16,13 +16,15 @@ use weftwork_models::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_runtime::Runtime;
 use weftwork_store::memory::MemoryStore;
+use weftwork_store::{Store, open_questions};
 use weftwork_tools::{Deps, Policy, ToolBox, tool};
 use weftwork_types::caller::Caller;
+use weftwork_types::interrupt::Ask;
 use weftwork_types::message::{Message, Part};
-use weftwork_types::port::{Egress, GraphExecutor};
+use weftwork_types::port::{Clock, Egress, GraphExecutor};
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRequest};
 use weftwork_types::tool::Effect;
-use weftwork_types::{Principal, ThreadId};
+use weftwork_types::{InterruptId, Principal, ThreadId};
 
 /// A folder with a file of servers.
 pub(crate) struct Rig {
@@ -110,10 +112,14 @@ impl Rig {
 
     /// Reads the files, as at the start of a program.
     pub(crate) fn servers(&self) -> McpServers {
+        self.servers_at(Arc::new(SystemClock::new()))
+    }
+
+    /// As [`Rig::servers`], with another clock.
+    pub(crate) fn servers_at(&self, clock: Arc<dyn Clock>) -> McpServers {
         let path = self.path("mcp.json");
         std::fs::write(&path, json!({"mcpServers": self.entries}).to_string()).expect("written");
         let file = McpFile::read(&path, &|name| std::env::var(name).ok()).expect("a valid file");
-        let clock = Arc::new(SystemClock::new());
         McpServers::new(file, clock, self.egress.clone(), self.limits).expect("a valid lock file")
     }
 
@@ -180,32 +186,19 @@ pub(crate) async fn run_under(
 ) -> Vec<Said> {
     let own = ("add", json!({"a": 2, "b": 3}));
     let steps = calls.iter().chain([&own]).map(|(name, args)| Step::call(name, args.clone()));
-    let steps: Vec<Step> = steps.chain([Step::text("Done.")]).collect();
-    let tools = ToolBox::new().with(erase).with(add).provide(Erased::default());
-    let agent = ReactAgent::new("tester", Arc::new(ScriptedModel::from_steps(steps)))
-        .tools(tools.with_all(servers.tools()))
-        .policy(policy)
-        .build()
-        .expect("a sound agent");
-    let runtime = Runtime::builder(Arc::new(MemoryStore::new()))
-        .graph("test:agent", agent)
-        .open()
-        .await
-        .expect("opens");
-    let user = json!({"id": "u", "role": "user", "parts": [{"type": "text", "text": "Go."}]});
-    let request = RunRequest {
-        principal: Principal::local(),
-        caller: Caller::local("request").expect("a valid id"),
-        graph: "test:agent".to_owned(),
-        thread: ThreadId::new("t").expect("a valid id"),
-        input: RunInput::Start { input: json!({"messages": [user]}) },
-        options: RunOptions::default(),
-    };
-    let handle = runtime.execute(request).await.expect("accepted");
-    handle.events.for_each(|_| async {}).await;
-    let RunOutcome::Completed { output } = handle.outcome.await else {
-        panic!("the run does not end")
-    };
+    let steps = steps.chain([Step::text("Done.")]).collect();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let talk = Talk::open(Arc::new(MemoryStore::new()), clock, servers, policy, steps).await;
+    let mut results = results(&talk.say().await);
+    let last = results.pop().expect("the own call");
+    assert_eq!(last, Said { is_error: false, value: json!(5) }, "the run goes on");
+    assert_eq!(results.len(), calls.len(), "{results:?}");
+    results
+}
+
+/// The results of the calls of a run.
+pub(crate) fn results(outcome: &RunOutcome) -> Vec<Said> {
+    let RunOutcome::Completed { output } = outcome else { panic!("not completed: {outcome:?}") };
     let messages: Vec<Message> =
         serde_json::from_value(output["messages"].clone()).expect("messages");
     let results =
@@ -215,9 +208,74 @@ pub(crate) async fn run_under(
             }
             _ => None,
         });
-    let mut results: Vec<Said> = results.collect();
-    let last = results.pop().expect("the own call");
-    assert_eq!(last, Said { is_error: false, value: json!(5) }, "the run goes on");
-    assert_eq!(results.len(), calls.len(), "{results:?}");
-    results
+    results.collect()
+}
+
+/// A thread of an agent with the tools of the servers, in one process.
+pub(crate) struct Talk {
+    store: Arc<dyn Store>,
+    runtime: Runtime,
+}
+
+impl Talk {
+    pub(crate) async fn open(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        servers: &McpServers,
+        policy: Policy,
+        steps: Vec<Step>,
+    ) -> Self {
+        let tools = ToolBox::new().with(erase).with(add).provide(Erased::default());
+        let agent = ReactAgent::new("tester", Arc::new(ScriptedModel::from_steps(steps)))
+            .tools(tools.with_all(servers.tools()))
+            .policy(policy)
+            .build()
+            .expect("a sound agent");
+        let runtime = Runtime::builder(Arc::clone(&store))
+            .clock(clock)
+            .graph("test:agent", agent)
+            .open()
+            .await
+            .expect("opens");
+        Self { store, runtime }
+    }
+
+    pub(crate) async fn say(&self) -> RunOutcome {
+        let user = json!({"id": "u", "role": "user", "parts": [{"type": "text", "text": "Go."}]});
+        self.run(RunInput::Start { input: json!({"messages": [user]}) }).await
+    }
+
+    pub(crate) async fn answer(&self, interrupt: InterruptId, reply: Value) -> RunOutcome {
+        self.run(RunInput::answers(BTreeMap::from([(interrupt, reply)]))).await
+    }
+
+    async fn run(&self, input: RunInput) -> RunOutcome {
+        let request = RunRequest {
+            principal: Principal::local(),
+            caller: Caller::local("request").expect("a valid id"),
+            graph: "test:agent".to_owned(),
+            thread: ThreadId::new("t").expect("a valid id"),
+            input,
+            options: RunOptions::default(),
+        };
+        let handle = self.runtime.execute(request).await.expect("accepted");
+        handle.events.for_each(|_| async {}).await;
+        handle.outcome.await
+    }
+
+    /// The open question of the thread: its id and its text.
+    pub(crate) async fn question(&self, outcome: &RunOutcome) -> (InterruptId, String) {
+        let RunOutcome::Interrupted { interrupts, .. } = outcome else {
+            panic!("no question: {outcome:?}")
+        };
+        let [id] = interrupts.as_slice() else { panic!("one question: {interrupts:?}") };
+        let who = Principal::local();
+        let thread = ThreadId::new("t").expect("a valid id");
+        let open = open_questions(self.store.interrupts(&who, &thread).await.expect("read"));
+        let text = open.iter().find(|one| one.id == *id).map(|one| match &one.ask {
+            Ask::Question { question, .. } => question.clone(),
+            other => format!("{other:?}"),
+        });
+        (*id, text.expect("stored"))
+    }
 }

@@ -56,6 +56,10 @@ pub(super) async fn call(
             terminal.note(format_args!("error[{code}]: {message}"));
             Ok(Exit::Failed)
         }
+        Executed::Asks(_) => {
+            terminal.note("the tool asks a person; only agents can put its question and go on");
+            Ok(Exit::Failed)
+        }
         Executed::OutcomeUnknown(unknown) => {
             terminal.note(format_args!("the outcome is unknown: {:?}", unknown.ask()));
             Ok(Exit::Failed)
