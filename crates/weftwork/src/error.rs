@@ -171,3 +171,18 @@ fn agents_there_are(found: &str, known: &[String]) -> String {
         None => format!("known agents: {list}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Error;
+
+    #[test]
+    fn a_part_that_is_not_built_in_is_named_with_who_needs_it() {
+        let needed_by = "the command `weft mcp`".to_owned();
+        let fault = Error::NotBuiltIn { needed_by, feature: "mcp" }.fault();
+        assert_eq!(fault.code, "W0913");
+        let expected = "the command `weft mcp` needs the feature `mcp`";
+        assert!(fault.message.starts_with(expected), "{}", fault.message);
+        assert!(fault.message.ends_with("`--features mcp`"), "{}", fault.message);
+    }
+}

@@ -11,7 +11,9 @@ mod threads;
 mod worker;
 
 pub(crate) use artifacts::Artifacts;
-pub(crate) use mcp::{EffectName, Mcp, OutputName};
+pub(crate) use mcp::Mcp;
+#[cfg(feature = "mcp")]
+pub(crate) use mcp::{EffectName, OutputName};
 pub(crate) use run::{Busy, Chat, Keeping, Run};
 pub(crate) use runs::{After, RunList, Runs, Watch};
 pub(crate) use serve::Serve;

@@ -256,7 +256,7 @@ impl Talk {
             graph: "test:agent".to_owned(),
             thread: ThreadId::new("t").expect("a valid id"),
             input,
-            options: RunOptions::default(),
+            options: RunOptions { step_limit: Some(1_000), ..RunOptions::default() },
         };
         let handle = self.runtime.execute(request).await.expect("accepted");
         handle.events.for_each(|_| async {}).await;
