@@ -44,6 +44,11 @@ system() {
   have make || missing+=(make)
   have git || missing+=(git)
   have_postgres || missing+=(postgresql)
+  # Published MCP servers, which the tests call.
+  have node || missing+=(nodejs)
+  have npm || missing+=(npm)
+  have python3 || missing+=(python3)
+  python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
   [ "${#missing[@]}" -eq 0 ] || packages "${missing[@]}"
 }
 

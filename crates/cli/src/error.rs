@@ -77,6 +77,9 @@ macro_rules! through_app {
     )*};
 }
 
+#[cfg(feature = "mcp")]
+through_app!(weftwork::mcp::McpError);
+
 through_app!(
     weftwork::agents::AgentError,
     weftwork::graph::RuntimeError,

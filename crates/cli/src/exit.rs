@@ -75,6 +75,7 @@ impl Exit {
             "W0712" => Self::Failed,
             _ if code.starts_with("W07") => Self::Usage,
             "W0806" | "W0807" => Self::Usage,
+            "W0901" | "W0902" | "W0903" | "W0911" | "W0913" => Self::Usage,
             _ => Self::Failed,
         }
     }

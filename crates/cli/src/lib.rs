@@ -105,10 +105,19 @@ impl Program {
             command::Next::Done(exit) => return Ok(exit),
             command::Next::NeedsSettings(command) => command,
         };
-        let flags =
-            Flags { model: cli.model, store: cli.store, config: cli.config, policy: cli.policy };
+        let flags = Flags {
+            model: cli.model,
+            store: cli.store,
+            config: cli.config,
+            policy: cli.policy,
+            mcp: cli.mcp,
+        };
         let config = Config::with_flags(&flags)?;
         let context = CommandContext::new(config, self.agents.into(), terminal.clone());
-        command::run(command, &context).await
+        let done = command::run(command, &context).await;
+        if let Some(mcp) = &context.config.mcp {
+            mcp.shutdown().await;
+        }
+        done
     }
 }

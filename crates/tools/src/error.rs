@@ -58,6 +58,7 @@ const MESSAGE_CHARS_MAX: usize = 2_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolError {
     kind: Kind,
+    code: Option<ErrorCode>,
     safe_message: String,
 }
 
@@ -66,6 +67,7 @@ enum Kind {
     Failed,
     Unavailable,
     InvalidArgs,
+    OutcomeUnknown,
 }
 
 impl ToolError {
@@ -87,8 +89,26 @@ impl ToolError {
         Self::new(Kind::InvalidArgs, &safe_message)
     }
 
+    /// The tool does not know if the call took effect, for example because the connection to a
+    /// service broke. Its declaration for unknown outcomes decides what follows.
+    #[must_use]
+    pub fn outcome_unknown(safe_message: impl std::fmt::Display) -> Self {
+        Self::new(Kind::OutcomeUnknown, &safe_message)
+    }
+
+    pub(crate) fn is_outcome_unknown(&self) -> bool {
+        self.kind == Kind::OutcomeUnknown
+    }
+
     fn new(kind: Kind, message: &dyn std::fmt::Display) -> Self {
-        Self { kind, safe_message: cut(&message.to_string(), MESSAGE_CHARS_MAX) }
+        Self { kind, code: None, safe_message: cut(&message.to_string(), MESSAGE_CHARS_MAX) }
+    }
+
+    /// Sets the stable code, for failures that have a page of their own.
+    #[must_use]
+    pub fn with_code(mut self, code: ErrorCode) -> Self {
+        self.code = Some(code);
+        self
     }
 
     /// The message.
@@ -100,10 +120,11 @@ impl ToolError {
     pub(crate) fn into_failure(self) -> ToolFailure {
         let (kind, code) = match self.kind {
             Kind::Failed => (ToolErrorKind::Execution, code::TOOL_FAILED),
+            Kind::OutcomeUnknown => (ToolErrorKind::Execution, code::OUTCOME_UNKNOWN),
             Kind::Unavailable => (ToolErrorKind::Unavailable, code::TOOL_UNAVAILABLE),
             Kind::InvalidArgs => (ToolErrorKind::Validation, code::INVALID_ARGS),
         };
-        ToolFailure::new(kind, code, self.safe_message)
+        ToolFailure::new(kind, self.code.unwrap_or(code), self.safe_message)
     }
 }
 

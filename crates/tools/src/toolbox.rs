@@ -45,6 +45,11 @@ impl ToolBox {
         self
     }
 
+    /// Adds tools that the caller shares, such as those of MCP servers.
+    pub fn with_all(self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        tools.into_iter().fold(self, Self::with_shared)
+    }
+
     /// Adds `ask_human`: the model asks the person, the run waits, and the answer is the result.
     pub fn with_ask_human(mut self) -> Self {
         self.tools.push(Kind::AskHuman);

@@ -92,6 +92,20 @@ pub enum Error {
     /// The HTTP client cannot be created from the configuration.
     #[error(transparent)]
     Egress(#[from] ConfigError),
+    /// This program was built without a part that the configuration or the command needs.
+    #[error(
+        "{needed_by} needs the feature `{feature}`, which this program was built without; build it with `--features {feature}`"
+    )]
+    NotBuiltIn {
+        /// The setting or command.
+        needed_by: String,
+        /// The feature of the crate `weftwork`.
+        feature: &'static str,
+    },
+    /// A file of MCP servers, a server or one of its tools cannot be used.
+    #[cfg(feature = "mcp")]
+    #[error(transparent)]
+    Mcp(Box<weftwork_mcp::McpError>),
     /// A run was not accepted, or it failed.
     #[error("{0}")]
     Run(Fault),
@@ -100,6 +114,13 @@ pub enum Error {
 impl From<ModelError> for Error {
     fn from(error: ModelError) -> Self {
         Self::Model(Box::new(error))
+    }
+}
+
+#[cfg(feature = "mcp")]
+impl From<weftwork_mcp::McpError> for Error {
+    fn from(error: weftwork_mcp::McpError) -> Self {
+        Self::Mcp(Box::new(error))
     }
 }
 
@@ -127,6 +148,9 @@ impl Error {
             Self::Id(_) => "W0706",
             Self::BadExport { .. } => "W0715",
             Self::ExportFile { .. } => "W0716",
+            Self::NotBuiltIn { .. } => "W0913",
+            #[cfg(feature = "mcp")]
+            Self::Mcp(error) => return error.fault(),
             Self::Model(error) => return error.fault(),
             #[cfg(feature = "local")]
             Self::Weights(error) => return error.fault(),
@@ -145,5 +169,20 @@ fn agents_there_are(found: &str, known: &[String]) -> String {
     match crate::config::nearest(found, known.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`? (known agents: {list})"),
         None => format!("known agents: {list}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Error;
+
+    #[test]
+    fn a_part_that_is_not_built_in_is_named_with_who_needs_it() {
+        let needed_by = "the command `weft mcp`".to_owned();
+        let fault = Error::NotBuiltIn { needed_by, feature: "mcp" }.fault();
+        assert_eq!(fault.code, "W0913");
+        let expected = "the command `weft mcp` needs the feature `mcp`";
+        assert!(fault.message.starts_with(expected), "{}", fault.message);
+        assert!(fault.message.ends_with("`--features mcp`"), "{}", fault.message);
     }
 }

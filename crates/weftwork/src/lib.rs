@@ -85,6 +85,12 @@ pub mod tools {
     pub use weftwork_tools::*;
 }
 
+/// Tools of MCP servers.
+#[cfg(feature = "mcp")]
+pub mod mcp {
+    pub use weftwork_mcp::*;
+}
+
 /// The embedded model and its weights.
 #[cfg(feature = "local")]
 pub mod local {
@@ -125,4 +131,5 @@ pub mod prelude {
 #[doc = include_str!("../../../docs/guide/graphs.md")]
 #[doc = include_str!("../../../docs/guide/running.md")]
 #[doc = include_str!("../../../docs/guide/tools.md")]
+#[cfg_attr(feature = "mcp", doc = include_str!("../../../docs/guide/mcp.md"))]
 struct Guide;

@@ -15,7 +15,13 @@ impl Config {
     /// # Errors
     /// [`Error::Egress`] if the proxy or the trusted certificates cannot be used.
     pub fn egress(&self) -> Result<Arc<dyn Egress>, Error> {
+        self.egress_with(None)
+    }
+
+    /// As [`Config::egress`], with one more allowed host.
+    pub(crate) fn egress_with(&self, host: Option<AllowedHost>) -> Result<Arc<dyn Egress>, Error> {
         let mut allow = self.allow.clone();
+        allow.extend(host);
         for row in self.providers.rows().filter(|row| row.is_loopback()) {
             let host: AllowedHost = row.host().parse()?;
             allow.push(host);

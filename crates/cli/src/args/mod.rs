@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod frames;
+mod mcp;
 mod parse;
 mod run;
 mod runs;
@@ -10,6 +11,9 @@ mod threads;
 mod worker;
 
 pub(crate) use artifacts::Artifacts;
+pub(crate) use mcp::Mcp;
+#[cfg(feature = "mcp")]
+pub(crate) use mcp::{EffectName, OutputName};
 pub(crate) use run::{Busy, Chat, Keeping, Run};
 pub(crate) use runs::{After, RunList, Runs, Watch};
 pub(crate) use serve::Serve;
@@ -41,6 +45,9 @@ pub struct Cli {
     /// File with rules for tools, which precede those of the built-in agents
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub(crate) policy: Option<String>,
+    /// File of MCP servers, whose allowed tools the built-in agents get
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub(crate) mcp: Option<String>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -62,6 +69,9 @@ pub(crate) enum Command {
     /// List and print results of tools that were too large for a message
     #[command(subcommand)]
     Artifacts(Artifacts),
+    /// List MCP servers and their tools, and allow, deny, compare and call tools
+    #[command(subcommand)]
+    Mcp(Mcp),
     /// Execute the runs that no other process executes, until it is told to stop
     Worker(Worker),
     /// Verify, compact, back up, export and import stores

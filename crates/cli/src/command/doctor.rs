@@ -48,12 +48,14 @@ impl Finding {
 
 pub(crate) async fn doctor(args: &Doctor, context: &CommandContext) -> Result<Exit, CliError> {
     let (store, model) = (store(context).await, model(context));
+    let servers = servers(context).await;
     let exit = match (store.state, model.state) {
         (State::Bad, _) => Exit::Store,
         (_, State::Bad) => Exit::NotConfigured,
+        _ if servers.iter().any(|server| server.state == State::Bad) => Exit::Failed,
         _ => Exit::Done,
     };
-    let findings = [
+    let mut findings = vec![
         version(),
         settings(context),
         store,
@@ -63,6 +65,7 @@ pub(crate) async fn doctor(args: &Doctor, context: &CommandContext) -> Result<Ex
         pip(),
         keys(context),
     ];
+    findings.extend(servers);
     for finding in &findings {
         if args.json {
             context.terminal.line(serde_json::json!(finding))?;
@@ -206,6 +209,28 @@ fn pip() -> Finding {
             "needed only if the server of the weights cannot be reached: install Python's pip or run weft models import FILE",
         ),
     }
+}
+
+/// The MCP servers, one finding for each.
+#[cfg(feature = "mcp")]
+async fn servers(context: &CommandContext) -> Vec<Finding> {
+    let Some(mcp) = &context.config.mcp else { return Vec::new() };
+    let mut findings = Vec::new();
+    for name in mcp.servers.file().servers.keys() {
+        findings.push(match super::mcp::check(&mcp.servers, name).await {
+            Ok(state) => Finding::good("mcp", format!("{name}: {state}")),
+            Err(error) => {
+                let fix = format!("weft explain {}", error.code());
+                Finding::bad("mcp", error.to_string(), fix)
+            }
+        });
+    }
+    findings
+}
+
+#[cfg(not(feature = "mcp"))]
+async fn servers(_: &CommandContext) -> Vec<Finding> {
+    Vec::new()
 }
 
 fn keys(context: &CommandContext) -> Finding {

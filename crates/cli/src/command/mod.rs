@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod explain;
 mod graph;
+mod mcp;
 pub(crate) mod models;
 pub(crate) mod question;
 mod run;
@@ -56,6 +57,7 @@ pub(crate) async fn run(command: Command, context: &CommandContext) -> Result<Ex
         Command::Runs(command) => Box::pin(runs::runs(command, context)).await,
         Command::Serve(args) => Box::pin(serve::serve(&args, context)).await,
         Command::Artifacts(command) => Box::pin(artifacts::run(command, context)).await,
+        Command::Mcp(command) => Box::pin(mcp::mcp(command, context)).await,
         Command::Worker(args) => Box::pin(worker::worker(&args, context)).await,
         Command::Store(command) => Box::pin(store::store(&command, context)).await,
         Command::Models(command) => Box::pin(models::models(command, context)).await,

@@ -8,6 +8,7 @@ pub(crate) use database::OrderDatabase;
 
 use tools::{get_weather, lookup_order, multiply, refund_order};
 use weftwork::agents::ReactAgent;
+use weftwork::config::McpTools;
 use weftwork::tools::{Decision, Policy, Rule, ToolBox, ToolPattern};
 use weftwork::{AgentDef, Config};
 
@@ -22,13 +23,15 @@ const INSTRUCTIONS: &str = "You are the order desk of a small lamp shop. Use you
 /// Creates the agent, with its database in the folder of the store.
 pub(crate) fn agent(config: &Config) -> AgentDef {
     let file = config.folder().map(|folder| folder.join(FILE));
+    let mcp = config.mcp.clone();
     let rules = config.rules.as_ref().map(|rules| rules.policy.clone()).unwrap_or_default();
     AgentDef::new(ID, move |model| {
+        let (more, more_rules) = mcp.as_ref().map(McpTools::parts).unwrap_or_default();
         ReactAgent::new("desk", model)
             .version(env!("CARGO_PKG_VERSION"))
             .instructions(INSTRUCTIONS)
-            .tools(tools(OrderDatabase::new(file.clone())))
-            .policy(rules.clone().then(policy()))
+            .tools(tools(OrderDatabase::new(file.clone())).with_all(more))
+            .policy(rules.clone().then(policy()).then(more_rules))
             .build()
     })
     .about("orders, refunds (with approval), weather and sums of a small shop")

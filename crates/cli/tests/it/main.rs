@@ -7,6 +7,8 @@ mod database;
 mod documents;
 mod home;
 mod left_behind;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod one_program;
 mod options;
 mod policies;

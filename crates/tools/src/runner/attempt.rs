@@ -15,10 +15,14 @@ use weftwork_types::port::{CallContext, CallKey};
 use weftwork_types::tool::{ToolErrorKind, ToolFailure};
 
 /// The end of an attempt without a result from the tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Cut {
     Panicked,
-    TimedOut { after: Duration },
+    /// The tool does not know what became of the call.
+    Lost(ToolFailure),
+    TimedOut {
+        after: Duration,
+    },
 }
 
 /// The time left for the tool: its own limit, or the time until the caller's deadline.
@@ -83,13 +87,17 @@ fn panic_text(payload: &(dyn std::any::Any + Send)) -> &str {
 
 impl Cut {
     pub(super) fn failure(self, tool: &str, may_have_acted: bool) -> ToolFailure {
+        let acted = if may_have_acted { "; it may have taken effect" } else { "" };
         let (code, what) = match self {
+            Self::Lost(mut failure) => {
+                failure.safe_message.push_str(acted);
+                return failure;
+            }
             Self::Panicked => (code::TOOL_PANICKED, "stopped by an error in its own code".into()),
             Self::TimedOut { after } => {
                 (code::TOOL_TIMED_OUT, format!("did not end within {} ms", after.as_millis()))
             }
         };
-        let acted = if may_have_acted { "; it may have taken effect" } else { "" };
         ToolFailure::new(ToolErrorKind::Execution, code, format!("tool `{tool}` {what}{acted}"))
     }
 }

@@ -133,8 +133,14 @@ impl ToolRunner {
                         Err(refused) => ToolOutcome::Failed(refused),
                     },
                     Err(error) => {
+                        let is_lost = error.is_outcome_unknown();
                         let mut failure = error.into_failure();
                         failure.safe_message = call.head.scrub(failure.safe_message);
+                        if is_lost {
+                            return self
+                                .cut_short(call, begun, announced, Cut::Lost(failure))
+                                .await;
+                        }
                         ToolOutcome::Failed(failure)
                     }
                 };

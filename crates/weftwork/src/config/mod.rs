@@ -2,11 +2,13 @@
 //! override earlier ones.
 
 mod file;
+mod mcp;
 mod place;
 mod rules;
 mod spelling;
 
 pub use file::Origin;
+pub use mcp::McpTools;
 pub use place::{Address, StorePlace};
 pub use rules::ToolRules;
 pub use spelling::nearest;
@@ -22,6 +24,9 @@ use weftwork_models::{ProviderOverride, ProviderTable};
 pub const MODEL_VARIABLE: &str = "WEFT_MODEL";
 /// Environment variable for the file with rules for tools.
 pub const POLICY_VARIABLE: &str = "WEFT_POLICY";
+/// Environment variable for the file of MCP servers. There is no entry for it in configuration files:
+/// the file of a foreign folder would start programs.
+pub const MCP_VARIABLE: &str = "WEFT_MCP";
 /// Environment variable for the store: `memory`, `sqlite:PATH` or the URL of a Postgres database.
 pub const STORE_VARIABLE: &str = "WEFT_STORE";
 /// Environment variable for the configuration file.
@@ -54,6 +59,8 @@ pub struct Flags {
     pub config: Option<PathBuf>,
     /// The file with rules for tools.
     pub policy: Option<String>,
+    /// The file of MCP servers.
+    pub mcp: Option<String>,
 }
 
 /// The environment from which a configuration is loaded. Nothing else of the process is read, so
@@ -108,6 +115,9 @@ pub struct Config {
     /// The operator's rules for tools. The command line puts them before those of its built-in
     /// agents; a program does so with `Policy::then`.
     pub rules: Option<ToolRules>,
+    /// The MCP servers of the operator. The command line gives their allowed tools to its built-in
+    /// agents.
+    pub mcp: Option<McpTools>,
     /// The network providers, with their keys.
     pub providers: ProviderTable,
 }
@@ -154,6 +164,7 @@ impl Config {
             allow: Vec::new(),
             proxy: None,
             rules: None,
+            mcp: None,
             providers,
         }
     }
@@ -168,7 +179,8 @@ impl Config {
     /// [`Error::ConfigUnreadable`] and [`Error::ConfigInvalid`] for the file,
     /// [`Error::BadSetting`] for a value, [`Error::NoDataFolder`] if no store is set and no data
     /// folder is known, [`Error::Model`] for an invalid provider entry, [`Error::Egress`] for an
-    /// invalid allowed host.
+    /// invalid allowed host, [`Error::Mcp`] for the file of MCP servers, [`Error::NotBuiltIn`] if
+    /// one is set and this program was built without the feature `mcp`.
     pub fn load(around: &Surroundings<'_>, flags: &Flags) -> Result<Self, Error> {
         let (path, file) = match find(around, flags)? {
             Some((path, text)) => {
@@ -204,6 +216,7 @@ impl Config {
         };
         let rules = pick(("--policy", &flags.policy), POLICY_VARIABLE, file.policy);
         let rules = rules.map(|setting| ToolRules::read(setting, around)).transpose()?;
+        let mcp = pick(("--mcp", &flags.mcp), MCP_VARIABLE, None);
         let model_file = pick(("", &None), WEIGHTS_VARIABLE, file.model_file);
         let model_file = model_file
             .map(|Setting { value, origin }| Setting { value: around.folder.join(value), origin });
@@ -212,7 +225,7 @@ impl Config {
         let providers = ProviderTable::load(&|name| around.get(name), &file.providers)?;
         let allow = file.egress.allow.iter().map(|host| host.parse()).collect::<Result<_, _>>()?;
         let proxy = file.egress.proxy;
-        Ok(Self {
+        let mut config = Self {
             file: path,
             model,
             store,
@@ -222,8 +235,11 @@ impl Config {
             allow,
             proxy,
             rules,
+            mcp: None,
             providers,
-        })
+        };
+        config.mcp = mcp.map(|setting| McpTools::read(setting, &config, around)).transpose()?;
+        Ok(config)
     }
 
     /// The folder for the app's own files: the folder of the SQLite file, or the user's data

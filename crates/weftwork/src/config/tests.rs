@@ -145,3 +145,11 @@ fn a_provider_of_the_file_is_in_the_table_with_its_key() {
     assert!(row.is_loopback() && row.ready().is_ok());
     assert!(!format!("{config:?}").contains("secret"));
 }
+
+#[cfg(not(feature = "mcp"))]
+#[test]
+fn servers_need_the_feature() {
+    let flags = Flags { mcp: Some("mcp.json".to_owned()), ..Flags::default() };
+    let error = Config::with_flags(&flags).expect_err("not built in");
+    assert_eq!(error.fault().code, "W0913");
+}

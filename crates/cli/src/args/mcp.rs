@@ -1,0 +1,91 @@
+//! Arguments of `weft mcp`.
+
+use super::parse;
+use clap::Subcommand;
+use serde_json::{Map, Value};
+
+const ALLOW_EXAMPLES: &str = "\
+Examples:
+  weft mcp allow files/read_file files/list_directory --effect read-only --shown .
+  weft mcp allow files/write_file --effect external-side-effect
+  weft mcp allow web/search --effect read-only --shown 'hits[].url' --shown total";
+
+#[derive(Debug, Subcommand)]
+#[cfg_attr(
+    not(feature = "mcp"),
+    expect(dead_code, reason = "the command names the missing feature")
+)]
+pub(crate) enum Mcp {
+    /// List the servers, and start each to see if it can be used
+    Servers {
+        /// Print each server as a line of JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the tools that servers offer, with what is decided about them
+    Tools {
+        /// Only of this server
+        server: Option<String>,
+        /// Print each tool as a line of JSON, with its description and schemas
+        #[arg(long)]
+        json: bool,
+    },
+    /// Allow tools as they are now, and record that in the lock file
+    #[command(after_help = ALLOW_EXAMPLES)]
+    Allow {
+        /// Tools, as SERVER/TOOL
+        #[arg(required = true)]
+        tools: Vec<String>,
+        /// Effect of a call; the word of the server is not trusted
+        #[arg(long, value_name = "EFFECT")]
+        effect: EffectName,
+        /// A repeated call has no further effect, so that it may be repeated after a crash
+        #[arg(long)]
+        idempotent: bool,
+        /// Check results against the declared schema, or pass them on as they are; by default they
+        /// are checked if there is a schema
+        #[arg(long, value_name = "KIND")]
+        output: Option<OutputName>,
+        /// Member of results that may be shown to users, such as `hits[].url`, or `.` for all; may
+        /// be repeated. Models read the whole result
+        #[arg(long, value_name = "MEMBER")]
+        shown: Vec<String>,
+    },
+    /// Remove tools from the lock file
+    Deny {
+        /// Tools, as SERVER/TOOL
+        #[arg(required = true)]
+        tools: Vec<String>,
+    },
+    /// Show what servers have changed about allowed tools
+    Diff {
+        /// Only these tools, as SERVER/TOOL
+        tools: Vec<String>,
+    },
+    /// Call an allowed tool
+    Call {
+        /// Tool, as SERVER/TOOL
+        tool: String,
+        /// Arguments as a JSON object
+        #[arg(value_name = "JSON", default_value = "{}", value_parser = parse::object)]
+        args: Map<String, Value>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum EffectName {
+    /// It only reads
+    ReadOnly,
+    /// It changes state that belongs to this program
+    StateChange,
+    /// It changes something else
+    ExternalSideEffect,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum OutputName {
+    /// Results satisfy the declared schema
+    Schema,
+    /// Results are passed on as they are
+    Opaque,
+}

@@ -1,0 +1,43 @@
+//! `weft mcp`: MCP servers and their tools.
+
+use crate::CliError;
+use crate::args::Mcp;
+use crate::context::CommandContext;
+use crate::exit::Exit;
+
+#[cfg(feature = "mcp")]
+mod allow;
+#[cfg(feature = "mcp")]
+mod call;
+#[cfg(feature = "mcp")]
+mod list;
+
+#[cfg(feature = "mcp")]
+pub(crate) use list::check;
+
+#[cfg(not(feature = "mcp"))]
+pub(crate) async fn mcp(_: Mcp, _: &CommandContext) -> Result<Exit, CliError> {
+    let needed_by = "the command `weft mcp`".to_owned();
+    Err(CliError::App(weftwork::Error::NotBuiltIn { needed_by, feature: "mcp" }))
+}
+
+#[cfg(feature = "mcp")]
+pub(crate) async fn mcp(command: Mcp, context: &CommandContext) -> Result<Exit, CliError> {
+    let Some(mcp) = &context.config.mcp else {
+        return Err(CliError::BadInput {
+            reason: "no file of MCP servers is set; use --mcp FILE or WEFT_MCP".to_owned(),
+        });
+    };
+    let (servers, terminal) = (&mcp.servers, &context.terminal);
+    match command {
+        Mcp::Servers { json } => list::servers(servers, json, terminal).await,
+        Mcp::Tools { server, json } => list::tools(servers, server, json, terminal).await,
+        Mcp::Allow { tools, effect, idempotent, output, shown } => {
+            let terms = allow::terms(effect, idempotent, output, shown);
+            allow::allow(servers, &tools, &terms, terminal).await
+        }
+        Mcp::Deny { tools } => allow::deny(servers, &tools, terminal),
+        Mcp::Diff { tools } => allow::diff(servers, &tools, terminal).await,
+        Mcp::Call { tool, args } => call::call(servers, &tool, args, terminal).await,
+    }
+}

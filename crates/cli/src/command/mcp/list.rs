@@ -1,0 +1,134 @@
+//! Lists of servers and of their tools.
+
+use crate::CliError;
+use crate::exit::Exit;
+use crate::terminal::{Table, Terminal};
+use serde_json::json;
+use weftwork::mcp::{McpError, McpServers, OfferedTool, Reached};
+use weftwork::types::tool::Effect;
+
+/// The state of a server: its protocol and number of tools, or its error.
+pub(crate) async fn check(servers: &McpServers, server: &str) -> Result<String, McpError> {
+    let offer = servers.offer(server).await?;
+    let (protocol, _) = servers.facts(server).await?;
+    let own = format!("{server}/");
+    let allowed = servers.lock().tools().filter(|(name, _)| name.starts_with(&own)).count();
+    let refused = match offer.refused.len() {
+        0 => String::new(),
+        refused => format!(", {refused} refused"),
+    };
+    Ok(format!("protocol {protocol}, {} tools{refused}, {allowed} allowed", offer.tools.len()))
+}
+
+pub(super) async fn servers(
+    servers: &McpServers,
+    as_json: bool,
+    terminal: &Terminal,
+) -> Result<Exit, CliError> {
+    let mut table = Table::new(&["SERVER", "KIND", "REACHED BY", "STATE"]);
+    let mut exit = Exit::Done;
+    for (name, config) in &servers.file().servers {
+        let kind = match &config.reached {
+            Reached::Process { .. } => "process",
+            Reached::Http { .. } => "http",
+        };
+        let (reached, state) = (config.reached.to_string(), check(servers, name).await);
+        if state.is_err() {
+            exit = Exit::Failed;
+        }
+        if as_json {
+            let mut line = json!({"server": name, "kind": kind, "reached_by": reached});
+            match state {
+                Ok(state) => line["state"] = json!(state),
+                Err(error) => line["error"] = json!(error.fault()),
+            }
+            terminal.line(line)?;
+        } else {
+            let state = state.unwrap_or_else(|error| format!("[{}] {error}", error.code()));
+            table.row([name.clone(), kind.to_owned(), reached, state]);
+        }
+    }
+    if !as_json {
+        table.write(terminal)?;
+    }
+    Ok(exit)
+}
+
+pub(super) async fn tools(
+    servers: &McpServers,
+    only: Option<String>,
+    as_json: bool,
+    terminal: &Terminal,
+) -> Result<Exit, CliError> {
+    let names: Vec<String> = match only {
+        Some(server) => vec![server],
+        None => servers.file().servers.keys().cloned().collect(),
+    };
+    let mut table = Table::new(&["TOOL", "STATE", "SERVER SAYS", "DESCRIPTION"]);
+    let mut exit = Exit::Done;
+    for server in names {
+        let offer = match servers.offer(&server).await {
+            Ok(offer) => offer,
+            Err(error) => {
+                exit = Exit::Failed;
+                terminal.note(format_args!("[{}] {error}", error.code()));
+                continue;
+            }
+        };
+        for tool in &offer.tools {
+            let state = state(servers, tool);
+            if as_json {
+                terminal.line(line(tool, &state))?;
+            } else {
+                let about = crate::terminal::short(&tool.description, 60);
+                table.row([tool.name.clone(), state, hints(tool).to_owned(), about]);
+            }
+        }
+        for refused in &offer.refused {
+            if as_json {
+                terminal.line(json!({"tool": refused.name, "refused": refused.reason.fault()}))?;
+            } else {
+                let reason = refused.reason.to_string();
+                table.row([refused.name.clone(), "refused".to_owned(), String::new(), reason]);
+            }
+        }
+    }
+    if !as_json {
+        table.write(terminal)?;
+    }
+    Ok(exit)
+}
+
+fn line(tool: &OfferedTool, state: &str) -> serde_json::Value {
+    json!({
+        "tool": tool.name, "state": state, "description": tool.description,
+        "input_schema": tool.input_schema, "output_schema": tool.output_schema,
+        "server_says": {
+            "read_only": tool.hints.read_only, "idempotent": tool.hints.idempotent,
+        },
+    })
+}
+
+fn state(servers: &McpServers, tool: &OfferedTool) -> String {
+    match servers.lock().get(&tool.name) {
+        None => "not allowed".to_owned(),
+        Some(allowed) if !allowed.differences(tool).is_empty() => "changed".to_owned(),
+        Some(allowed) => {
+            let effect = match allowed.effect {
+                Effect::ReadOnly => "read_only",
+                Effect::StateChange => "state_change",
+                Effect::ExternalSideEffect => "external_side_effect",
+            };
+            format!("allowed, {effect}")
+        }
+    }
+}
+
+fn hints(tool: &OfferedTool) -> &'static str {
+    match (tool.hints.read_only, tool.hints.idempotent) {
+        (Some(true), _) => "it only reads",
+        (_, Some(true)) => "it is idempotent",
+        (Some(false), _) => "it changes something",
+        _ => "nothing",
+    }
+}

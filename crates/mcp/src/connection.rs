@@ -1,0 +1,269 @@
+//! A connection to a server.
+
+use crate::McpError;
+use crate::file::{Reached, ServerConfig};
+use crate::gauge::{Gauge, Measured};
+use crate::handler::Handler;
+use crate::http::{EgressClient, egress_cause, transport};
+use crate::limits::Limits;
+use crate::process::Process;
+use crate::text::short;
+use rmcp::RoleClient;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ClientRequest, ListToolsRequest,
+    PaginatedRequestParams, ProtocolVersion, ServerResult, Tool as Listed,
+};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer, RunningService,
+    ServiceError,
+};
+use rmcp::transport::IntoTransport;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use weftwork_types::port::Egress;
+
+/// Maximum length of a server's message in an error, in characters.
+const PROBLEM_CHARS_MAX: usize = 600;
+
+/// A connection to a server. Dropping it ends the server if this program started it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    caller: Caller,
+    service: RunningService<RoleClient, Handler>,
+    process: Option<Process>,
+    limits: Limits,
+}
+
+/// The requests of a connection. It does not keep the connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    server: String,
+    peer: Peer<RoleClient>,
+    gauge: Arc<Gauge>,
+}
+
+impl Connection {
+    /// Starts or reaches a server, and agrees on the newest protocol that it has.
+    pub(crate) async fn open(
+        server: &str,
+        config: &ServerConfig,
+        egress: Option<&Arc<dyn Egress>>,
+        limits: Limits,
+    ) -> Result<Self, McpError> {
+        let gauge = Arc::new(Gauge::default());
+        let (process, service) = match &config.reached {
+            Reached::Process { command, args, env, folder } => {
+                let (process, input, output) =
+                    Process::start(server, (command, args), env, folder)?;
+                let output = Measured::new(output, limits, Arc::clone(&gauge));
+                let pipes = AsyncRwTransport::new(output, input)
+                    .with_max_line_length(limits.message_bytes.saturating_add(1));
+                (Some(process), greet(server, pipes, limits).await)
+            }
+            Reached::Http { url, headers } => {
+                let egress = egress.ok_or_else(|| McpError::Start {
+                    server: server.to_owned(),
+                    problem: "this program has no HTTP client for it".to_owned(),
+                })?;
+                let client = EgressClient::new(Arc::clone(egress), limits);
+                let pipes = transport(client, url, headers);
+                let pipes = pipes
+                    .map_err(|problem| McpError::Start { server: server.to_owned(), problem })?;
+                (None, greet(server, pipes, limits).await)
+            }
+        };
+        let service = service.map_err(|error| match (gauge.exceeded(server), error) {
+            (Some(limit), _) => limit,
+            (None, McpError::Start { server, problem }) => {
+                let words = process.as_ref().map(Process::last_words).unwrap_or_default();
+                McpError::Start { server, problem: format!("{problem}{words}") }
+            }
+            (None, other) => other,
+        })?;
+        let peer = service.peer().clone();
+        let caller = Caller { server: server.to_owned(), peer, gauge };
+        Ok(Self { caller, service, process, limits })
+    }
+
+    /// Returns `true` if the connection has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.service.is_closed() || self.service.peer().is_transport_closed()
+    }
+
+    /// The negotiated version of the protocol.
+    pub(crate) fn protocol(&self) -> String {
+        let info = self.service.peer().peer_info();
+        info.map(|info| info.protocol_version.to_string()).unwrap_or_default()
+    }
+
+    /// The id of the process, if this program started the server.
+    pub(crate) fn process_id(&self) -> Option<u32> {
+        self.process.as_ref().and_then(Process::id)
+    }
+
+    pub(crate) fn caller(&self) -> Caller {
+        self.caller.clone()
+    }
+
+    pub(crate) fn handler(&self) -> &Handler {
+        self.service.service()
+    }
+
+    /// Lists the tools, page by page.
+    pub(crate) async fn list(&self) -> Result<Vec<Listed>, McpError> {
+        let Caller { server, gauge, .. } = &self.caller;
+        gauge.begin();
+        match tokio::time::timeout(self.limits.list, self.pages()).await {
+            Ok(listed) => listed,
+            Err(_) => Err(gauge.exceeded(server).unwrap_or_else(|| McpError::Timeout {
+                server: server.clone(),
+                what: "the list of its tools",
+                after: self.limits.list,
+            })),
+        }
+    }
+
+    async fn pages(&self) -> Result<Vec<Listed>, McpError> {
+        let limit = |what: String| McpError::Limit { server: self.caller.server.clone(), what };
+        let (mut tools, mut cursors) = (Vec::new(), BTreeSet::new());
+        let mut cursor = None;
+        for _ in 0..self.limits.pages {
+            let params = PaginatedRequestParams::default().with_cursor(cursor);
+            let request = ListToolsRequest {
+                method: Default::default(),
+                params: Some(params),
+                extensions: Default::default(),
+            };
+            let asked = self.service.peer().send_request(ClientRequest::ListToolsRequest(request));
+            let page = match asked.await {
+                Ok(ServerResult::ListToolsResult(page)) => page,
+                Ok(_) => {
+                    return Err(self.caller.answer("it answered `tools/list` with something else"));
+                }
+                Err(error) => return Err(self.caller.failed(&error)),
+            };
+            tools.extend(page.tools);
+            if tools.len() > self.limits.tools {
+                let max = self.limits.tools;
+                return Err(limit(format!("it lists more than {max} tools")));
+            }
+            match page.next_cursor {
+                None => return Ok(tools),
+                Some(next) if !cursors.insert(next.clone()) => {
+                    return Err(limit(
+                        "a page of its list of tools leads back to an earlier one".into(),
+                    ));
+                }
+                Some(next) => cursor = Some(next),
+            }
+        }
+        Err(limit(format!("its list of tools has more than {} pages", self.limits.pages)))
+    }
+
+    /// Ends the connection: the server may exit by itself before it is killed.
+    pub(crate) async fn close(self) {
+        let Self { service, process, limits, .. } = self;
+        if let Err(error) = service.cancel().await {
+            tracing::debug!(%error, "a connection to an MCP server ended with an error");
+        }
+        if let Some(process) = process {
+            process.end(limits.exit).await;
+        }
+    }
+}
+
+impl Caller {
+    /// Calls a tool. Dropping the future cancels the call on the server.
+    pub(crate) async fn call(
+        &self,
+        params: CallToolRequestParams,
+    ) -> Result<CallToolResponse, McpError> {
+        self.gauge.begin();
+        let called = self.peer.call_tool_once(params).await;
+        called.map_err(|error| self.failed(&error))
+    }
+
+    fn answer(&self, problem: &str) -> McpError {
+        McpError::Answer { server: self.server.clone(), problem: short(problem, PROBLEM_CHARS_MAX) }
+    }
+
+    fn failed(&self, error: &ServiceError) -> McpError {
+        let server = self.server.clone();
+        if let Some(limit) = self.gauge.exceeded(&self.server) {
+            return limit;
+        }
+        if let Some(source) = egress_cause(error) {
+            return McpError::Egress { server, source: source.clone() };
+        }
+        match error {
+            ServiceError::McpError(error) => {
+                self.answer(&format!("{} (code {})", error.message, error.code.0))
+            }
+            ServiceError::UnexpectedResponse => {
+                self.answer("its answer has not the form that the protocol requires")
+            }
+            other => McpError::Lost { server, problem: short(&chain(other), PROBLEM_CHARS_MAX) },
+        }
+    }
+}
+
+/// Agrees on a protocol: the newest one, or that of 2025 for servers that do not know it.
+async fn greet<T, E, A>(
+    server: &str,
+    pipes: T,
+    limits: Limits,
+) -> Result<RunningService<RoleClient, Handler>, McpError>
+where
+    T: IntoTransport<RoleClient, E, A>,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let mode = ClientLifecycleMode::Auto {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+        legacy_version: Some(ProtocolVersion::V_2025_11_25),
+    };
+    let served = Box::pin(Handler::default().serve_with_lifecycle(pipes, mode));
+    match tokio::time::timeout(limits.start, served).await {
+        Ok(Ok(service)) => Ok(service),
+        Ok(Err(error)) => Err(not_greeted(server, &error)),
+        Err(_) => Err(late(server, limits.start)),
+    }
+}
+
+fn late(server: &str, after: Duration) -> McpError {
+    McpError::Timeout { server: server.to_owned(), what: "its first request", after }
+}
+
+fn not_greeted(server: &str, error: &ClientInitializeError) -> McpError {
+    let inner: &(dyn std::error::Error + 'static) = match error {
+        ClientInitializeError::TransportError { error, .. } => error,
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => match fallback.as_ref() {
+            ClientInitializeError::TransportError { error, .. } => error,
+            other => other,
+        },
+        other => other,
+    };
+    match egress_cause(inner) {
+        Some(source) => McpError::Egress { server: server.to_owned(), source: source.clone() },
+        None => McpError::Start {
+            server: server.to_owned(),
+            problem: short(&chain(error), PROBLEM_CHARS_MAX),
+        },
+    }
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        next = cause.source();
+    }
+    text
+}

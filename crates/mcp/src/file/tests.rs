@@ -1,0 +1,72 @@
+use super::*;
+
+fn read(text: &str) -> Result<McpFile, McpError> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("mcp.json");
+    std::fs::write(&path, text).expect("written");
+    let variable = |name: &str| match name {
+        "PATH" => Some("/bin".to_owned()),
+        "TOKEN" => Some("CANARY".to_owned()),
+        "EMPTY" => Some(String::new()),
+        _ => None,
+    };
+    McpFile::read(&path, &variable)
+}
+
+fn only(text: &str) -> ServerConfig {
+    let file = read(text).expect("a valid file");
+    let mut servers = file.servers.into_values();
+    servers.next().expect("a server")
+}
+
+#[test]
+fn a_file_of_other_clients_is_read_unchanged() {
+    let text = r#"{"mcpServers": {"files": {
+        "type": "stdio", "command": "npx", "args": ["-y", "server", "${DIR:-/tmp}", "${EMPTY:-x}"],
+        "env": {"KEY": "${TOKEN}"}, "timeout": 1500, "alwaysAllow": ["read"], "autoApprove": []
+    }}, "inputs": []}"#;
+    let server = only(text);
+    assert_eq!(server.timeout, Some(Duration::from_millis(1500)));
+    assert_eq!(server.reached.to_string(), "npx -y server /tmp x");
+    let shown = format!("{server:?}");
+    assert!(shown.contains("KEY") && !shown.contains("CANARY"), "{shown}");
+    let Reached::Process { env, folder, .. } = server.reached else { panic!("a process") };
+    let expected = [("KEY", "CANARY"), ("PATH", "/bin")];
+    assert_eq!(env, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+    assert!(folder.is_absolute());
+}
+
+#[test]
+fn servers_is_another_name_and_disabled_entries_are_left_out() {
+    let text = r#"{"servers": {
+        "web": {"url": "http://me:CANARY@127.0.0.1:1/mcp?key=CANARY", "headers": {"Authorization": "Bearer ${TOKEN}"}},
+        "off": {"command": "x", "disabled": true}
+    }}"#;
+    let server = only(text);
+    assert_eq!(server.reached.to_string(), "http://127.0.0.1:1/mcp");
+    assert!(!format!("{server:?}").contains("CANARY"), "{server:?}");
+    let Reached::Http { headers, .. } = server.reached else { panic!("an address") };
+    assert_eq!(headers.get("Authorization").map(String::as_str), Some("Bearer CANARY"));
+}
+
+#[test]
+fn invalid_entries_are_refused_with_their_place() {
+    for (text, code, message) in [
+        ("[]", "W0901", "expected a map"),
+        ("{}", "W0901", "expected an object `mcpServers`"),
+        (r#"{"mcpServers": {"a/b": {"command": "x"}}}"#, "W0901", "server name `a/b`"),
+        (r#"{"mcpServers": {"a": {}}}"#, "W0901", "server `a`: expected either"),
+        (r#"{"mcpServers": {"a": {"command": "x", "url": "y"}}}"#, "W0901", "expected either"),
+        (r#"{"mcpServers": {"a": {"command": " "}}}"#, "W0901", "`command` is empty"),
+        (r#"{"mcpServers": {"a": {"type": "sse", "url": "x"}}}"#, "W0901", "type `sse`"),
+        (r#"{"mcpServers": {"a": {"type": "ws", "url": "x"}}}"#, "W0901", "type `ws`"),
+        (r#"{"mcpServers": {"a": {"command": "x", "args": [1]}}}"#, "W0901", "invalid type"),
+        (r#"{"mcpServers": {"a": {"command": "x", "timeout": 0}}}"#, "W0901", "`timeout` is 0"),
+        (r#"{"mcpServers": {"a": {"command": "${NO}"}}}"#, "W0902", "`NO` is not set"),
+        (r#"{"mcpServers": {"a": {"command": "${NO"}}}"#, "W0901", "has no `}`"),
+    ] {
+        let error = read(text).expect_err(text);
+        assert_eq!(error.code().0, code, "{error}");
+        assert!(error.to_string().contains(message), "{error}");
+    }
+}

@@ -1,0 +1,119 @@
+//! Servers as processes, each with its descendants in a group of its own.
+
+use crate::McpError;
+use crate::text::short;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+/// Length of the kept end of a server's standard error, in bytes.
+const TAIL_BYTES: usize = 2_000;
+
+/// A running server. Dropping it kills the server and all processes of its group.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    group: Option<Pid>,
+    tail: Tail,
+}
+
+/// The end of what a server wrote to its standard error.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tail(Arc<Mutex<VecDeque<u8>>>);
+
+impl Process {
+    /// Starts a program without a shell, with this environment and no other.
+    pub(crate) fn start(
+        server: &str,
+        (command, args): (&str, &[String]),
+        env: &BTreeMap<String, String>,
+        folder: &Path,
+    ) -> Result<(Self, ChildStdin, ChildStdout), McpError> {
+        let bad = |problem: String| McpError::Start { server: server.to_owned(), problem };
+        let mut child = Command::new(command)
+            .args(args)
+            .env_clear()
+            .envs(env)
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| bad(format!("`{}`: {error}", short(command, 200))))?;
+        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(bad("its input and output cannot be opened".to_owned()));
+        };
+        let tail = Tail::default();
+        if let Some(errors) = child.stderr.take() {
+            tokio::spawn(tail.clone().follow(errors));
+        }
+        Ok((Self { child, group, tail }, input, output))
+    }
+
+    /// The id of the process, for tests and operators.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.group.map(|group| group.as_raw_nonzero().get().unsigned_abs())
+    }
+
+    /// The end of what the server wrote to its standard error, as the end of a message.
+    pub(crate) fn last_words(&self) -> String {
+        let text = self.tail.text();
+        if text.is_empty() { text } else { format!("; it wrote: {text}") }
+    }
+
+    /// Waits until the server has exited by itself, at most for this time, then kills its group.
+    pub(crate) async fn end(mut self, patience: Duration) {
+        // A server that was waited for has no id any more, so its group is killed by `drop` first.
+        let ended = tokio::time::timeout(patience, self.exited()).await;
+        tracing::debug!(ended = ended.is_ok(), "an MCP server was told to exit");
+    }
+
+    /// Waits for the exit without collecting the process, whose id stays reserved.
+    async fn exited(&mut self) {
+        let Some(id) = self.group else { return };
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        while let Ok(None) = waitid(WaitId::Pid(id), options) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The process is collected only after this, so that its id, which is that of the group,
+        // cannot belong to other processes yet.
+        if let (Some(group), Some(_)) = (self.group, self.child.id())
+            && let Err(error) = kill_process_group(group, Signal::KILL)
+        {
+            tracing::debug!(%error, "the group of an MCP server was already gone");
+        }
+    }
+}
+
+impl Tail {
+    async fn follow(self, mut errors: impl AsyncRead + Unpin) {
+        let mut buffer = [0; 1024];
+        while let Ok(read @ 1..) = errors.read(&mut buffer).await {
+            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.extend(buffer.iter().take(read));
+            let surplus = kept.len().saturating_sub(TAIL_BYTES);
+            kept.drain(..surplus);
+        }
+    }
+
+    fn text(&self) -> String {
+        let kept: Vec<u8> = {
+            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.iter().copied().collect()
+        };
+        short(String::from_utf8_lossy(&kept).trim(), TAIL_BYTES)
+    }
+}

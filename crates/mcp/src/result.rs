@@ -1,0 +1,106 @@
+//! Results of servers as values for models.
+
+use crate::lock::Output;
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::{Value, json};
+use weftwork_tools::ToolError;
+
+/// Returns the value of a result: its structured content, or else its text.
+///
+/// # Errors
+/// [`ToolError`] with the text of the server if it reports a failure, and for results without the
+/// structured content that the recorded schema requires.
+pub(crate) fn value(result: CallToolResult, output: Output) -> Result<Value, ToolError> {
+    if result.is_error == Some(true) {
+        let text = match content(result.content) {
+            Value::String(text) if !text.trim().is_empty() => text,
+            Value::Array(parts) if !parts.is_empty() => Value::Array(parts).to_string(),
+            _ => "the server reports a failure without a message".to_owned(),
+        };
+        return Err(ToolError::failed(crate::text::clean(&text)));
+    }
+    match (result.structured_content, output) {
+        (Some(value), _) => Ok(value),
+        (None, Output::Opaque) => Ok(content(result.content)),
+        (None, Output::Schema) => Err(ToolError::failed(
+            "the server declares a schema of results but sent no structured content",
+        )),
+    }
+}
+
+/// Text, or the parts if some are not text. Data that is not text is described only.
+fn content(blocks: Vec<ContentBlock>) -> Value {
+    let is_text = |block: &ContentBlock| matches!(block, ContentBlock::Text(_));
+    if blocks.iter().all(is_text) {
+        let texts = blocks.into_iter().filter_map(|block| match block {
+            ContentBlock::Text(text) => Some(text.text),
+            _ => None,
+        });
+        return Value::String(texts.collect::<Vec<_>>().join("\n"));
+    }
+    Value::Array(blocks.into_iter().map(|block| described(json!(block))).collect())
+}
+
+/// Replaces encoded data by its length.
+fn described(mut block: Value) -> Value {
+    let Value::Object(members) = &mut block else { return block };
+    for name in ["data", "blob"] {
+        if let Some(data) = members.remove(name) {
+            let length = data.as_str().map_or(0, str::len);
+            members.insert("bytes".to_owned(), json!(length / 4 * 3));
+        }
+    }
+    if let Some(inner) = members.get_mut("resource") {
+        *inner = described(inner.take());
+    }
+    block
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(value: Value) -> CallToolResult {
+        serde_json::from_value(value).expect("a result")
+    }
+
+    #[test]
+    fn results_become_values() {
+        let text =
+            json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]});
+        let both =
+            json!({"content": [{"type": "text", "text": "a"}], "structuredContent": {"n": 1}});
+        let image = json!({"content": [
+            {"type": "text", "text": "a"},
+            {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+            {"type": "resource", "resource": {"uri": "x:1", "blob": "AAAAAAAA"}},
+        ]});
+        let parts = json!([
+            {"type": "text", "text": "a"},
+            {"type": "image", "mimeType": "image/png", "bytes": 3},
+            {"type": "resource", "resource": {"uri": "x:1", "bytes": 6}},
+        ]);
+        for (found, output, expected) in [
+            (text.clone(), Output::Opaque, Ok(json!("a\nb"))),
+            (both.clone(), Output::Opaque, Ok(json!({"n": 1}))),
+            (both, Output::Schema, Ok(json!({"n": 1}))),
+            (text, Output::Schema, Err("no structured content")),
+            (image, Output::Opaque, Ok(parts)),
+            (json!({"content": []}), Output::Opaque, Ok(json!(""))),
+            (json!({"content": [], "isError": true}), Output::Opaque, Err("without a message")),
+            (
+                json!({"content": [{"type": "text", "text": "\u{1b}[1mno"}], "isError": true}),
+                Output::Schema,
+                Err("no"),
+            ),
+        ] {
+            match (value(result(found), output), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+                (Err(found), Err(expected)) => {
+                    assert!(found.message().ends_with(expected), "{found:?}");
+                }
+                (found, expected) => panic!("{found:?} instead of {expected:?}"),
+            }
+        }
+    }
+}

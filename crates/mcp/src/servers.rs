@@ -1,0 +1,218 @@
+//! The servers of a file, each running at most once.
+
+use crate::McpError;
+use crate::connection::Connection;
+use crate::file::{McpFile, ServerConfig};
+use crate::limits::Limits;
+use crate::lock::{AllowedTool, LockFile};
+use crate::offer::Offer;
+use crate::open_call::Parked;
+use crate::tool::McpTool;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use weftwork_tools::{Decision, Policy, Rule, Tool, ToolPattern};
+use weftwork_types::port::{Clock, Egress};
+use weftwork_types::tool::Effect;
+
+/// The servers of a file and the allowed tools. A clone is the same servers; the last one that is
+/// dropped kills them.
+#[derive(Debug, Clone)]
+pub struct McpServers(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    file: McpFile,
+    lock: LockFile,
+    limits: Limits,
+    clock: Arc<dyn Clock>,
+    egress: BTreeMap<String, Arc<dyn Egress>>,
+    slots: BTreeMap<String, Mutex<Slot>>,
+}
+
+/// The place of a server.
+#[derive(Debug, Default)]
+struct Slot {
+    live: Option<Arc<Live>>,
+    /// Times of the last starts.
+    starts: VecDeque<Duration>,
+}
+
+/// A server that runs.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) connection: Connection,
+    /// Calls that wait for a person.
+    pub(crate) parked: Parked,
+    /// The newest list of its tools, with its time.
+    listed: Mutex<Option<(Duration, Arc<Offer>)>>,
+}
+
+impl McpServers {
+    /// Takes the servers of a file, with the tools that the lock file beside it allows. Starts
+    /// nothing. Servers at addresses need an HTTP client each, by name of the server.
+    ///
+    /// # Errors
+    /// [`McpError::File`] for the lock file.
+    pub fn new(
+        file: McpFile,
+        clock: Arc<dyn Clock>,
+        egress: BTreeMap<String, Arc<dyn Egress>>,
+        limits: Limits,
+    ) -> Result<Self, McpError> {
+        let lock = LockFile::beside(&file)?;
+        let slots = file.servers.keys().map(|name| (name.clone(), Mutex::default())).collect();
+        Ok(Self(Arc::new(Inner { file, lock, limits, clock, egress, slots })))
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn file(&self) -> &McpFile {
+        &self.0.file
+    }
+
+    /// The allowed tools.
+    #[must_use]
+    pub fn lock(&self) -> &LockFile {
+        &self.0.lock
+    }
+
+    /// The allowed tools of servers in the file, for a [`ToolBox`](weftwork_tools::ToolBox).
+    #[must_use]
+    pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let known = |name: &str| {
+            name.split_once('/').is_some_and(|(server, _)| self.0.slots.contains_key(server))
+        };
+        let allowed = self.0.lock.tools().filter(|(name, _)| known(name));
+        let tool = |(name, allowed)| -> Arc<dyn Tool> {
+            Arc::new(McpTool::new(self.clone(), name, allowed))
+        };
+        allowed.map(tool).collect()
+    }
+
+    /// A policy for the allowed tools: those that only read are allowed, and a person approves each
+    /// call of the others. Rules of the operator belong before it, with
+    /// [`Policy::then`](weftwork_tools::Policy::then).
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        let rule = |(name, allowed): (&str, &AllowedTool)| {
+            let decision = match allowed.effect {
+                Effect::ReadOnly => Decision::Allow,
+                Effect::StateChange | Effect::ExternalSideEffect => Decision::AskHuman {
+                    reason: "it is a tool of an MCP server that changes something".to_owned(),
+                },
+            };
+            Rule::new(ToolPattern::One(name.to_owned()), decision)
+        };
+        Policy { rules: self.0.lock.tools().map(rule).collect() }
+    }
+
+    /// Lists the tools of a server anew, starting it if necessary.
+    ///
+    /// # Errors
+    /// [`McpError`] if the server is unknown, cannot be used or exceeds a limit.
+    ///
+    /// # Cancel safety
+    /// A server that is being started is killed.
+    pub async fn offer(&self, server: &str) -> Result<Arc<Offer>, McpError> {
+        let live = self.live(server).await?;
+        self.list(server, &live).await
+    }
+
+    /// The protocol version that was agreed on with a server, and the id of its process if this
+    /// program started it. Starts the server if necessary.
+    ///
+    /// # Errors
+    /// As [`McpServers::offer`].
+    pub async fn facts(&self, server: &str) -> Result<(String, Option<u32>), McpError> {
+        let live = self.live(server).await?;
+        Ok((live.connection.protocol(), live.connection.process_id()))
+    }
+
+    /// Ends all servers: each may exit by itself before it is killed. Later calls start them again.
+    pub async fn shutdown(&self) {
+        for slot in self.0.slots.values() {
+            let live = slot.lock().await.live.take();
+            if let Some(live) = live.and_then(Arc::into_inner) {
+                live.connection.close().await;
+            }
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.0.clock
+    }
+
+    pub(crate) fn timeout(&self, server: &str) -> Option<Duration> {
+        self.0.file.servers.get(server)?.timeout
+    }
+
+    /// Returns the running server of a tool, after checking that the tool is as it was allowed.
+    pub(crate) async fn ready(
+        &self,
+        tool: &str,
+        allowed: &AllowedTool,
+    ) -> Result<Arc<Live>, McpError> {
+        let server = tool.split_once('/').map_or("", |(server, _)| server);
+        let live = self.live(server).await?;
+        let known = {
+            let listed = live.listed.lock().await;
+            let fresh = |(at, _): &&(Duration, _)| {
+                self.0.clock.elapsed().saturating_sub(*at) < self.0.limits.list_age
+            };
+            listed.as_ref().filter(fresh).map(|(_, offer)| Arc::clone(offer))
+        };
+        let offer = match known.filter(|_| !live.connection.handler().take_list_changed()) {
+            Some(offer) => offer,
+            None => self.list(server, &live).await?,
+        };
+        let found = offer.find(tool)?;
+        let differences = allowed.differences(found);
+        if differences.is_empty() {
+            return Ok(live);
+        }
+        let parts: Vec<&str> = differences.iter().map(|(part, ..)| *part).collect();
+        Err(McpError::Changed { tool: tool.to_owned(), what: parts.join(", ") })
+    }
+
+    async fn list(&self, server: &str, live: &Live) -> Result<Arc<Offer>, McpError> {
+        let mut listed = live.listed.lock().await;
+        let at = self.0.clock.elapsed();
+        *listed = None;
+        let offer = Offer::check(server, live.connection.list().await?, &self.0.limits);
+        let offer = Arc::new(offer);
+        *listed = Some((at, Arc::clone(&offer)));
+        Ok(offer)
+    }
+
+    /// Returns the running server. Callers at the same time share one start.
+    async fn live(&self, server: &str) -> Result<Arc<Live>, McpError> {
+        let Inner { file, limits, clock, egress, slots, .. } = self.0.as_ref();
+        let unknown = || McpError::UnknownServer {
+            found: crate::text::short(server, 80),
+            known: file.servers.keys().cloned().collect::<Vec<_>>().join(", "),
+        };
+        let config: &ServerConfig = file.servers.get(server).ok_or_else(unknown)?;
+        let mut slot = slots.get(server).ok_or_else(unknown)?.lock().await;
+        if let Some(live) = slot.live.as_ref().filter(|live| !live.connection.is_closed()) {
+            return Ok(Arc::clone(live));
+        }
+        slot.live = None;
+        let now = clock.elapsed();
+        slot.starts.retain(|at| now.saturating_sub(*at) < limits.starts_within);
+        if slot.starts.len() >= limits.starts {
+            return Err(McpError::DiesOften {
+                server: server.to_owned(),
+                starts: slot.starts.len(),
+                within: limits.starts_within,
+            });
+        }
+        slot.starts.push_back(now);
+        let connection = Connection::open(server, config, egress.get(server), *limits).await?;
+        let live =
+            Arc::new(Live { connection, parked: Parked::default(), listed: Mutex::default() });
+        slot.live = Some(Arc::clone(&live));
+        Ok(live)
+    }
+}

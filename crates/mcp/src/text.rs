@@ -1,0 +1,131 @@
+//! Texts of servers, without characters that a reader does not see.
+
+use serde_json::Value;
+
+/// Returns a text without terminal sequences and without characters that are not displayed: control
+/// characters other than line breaks and tabs, direction marks, joiners, tags and fillers.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\u{1b}' => skip_sequence(&mut letters),
+            _ if !is_hidden(letter) => out.push(letter),
+            _ => {}
+        }
+    }
+    out
+}
+
+/// Returns a text as one line of at most `chars_max` characters, cleaned.
+pub(crate) fn short(text: &str, chars_max: usize) -> String {
+    let line = clean(text).replace(['\n', '\t'], " ");
+    match line.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// Skips the rest of a terminal sequence after its escape character.
+fn skip_sequence(letters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    match letters.next() {
+        // Parameters and intermediate characters, up to the final character.
+        Some('[') => {
+            letters.find(|letter| ('\u{40}'..='\u{7e}').contains(letter));
+        }
+        // A string, up to BEL or the string terminator.
+        Some(']' | 'P' | 'X' | '^' | '_') => {
+            while let Some(letter) = letters.next() {
+                match letter {
+                    '\u{7}' | '\u{9c}' => break,
+                    '\u{1b}' => {
+                        letters.next_if_eq(&'\\');
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns `true` for a character that is not displayed, or that changes the order of others.
+pub(crate) fn is_hidden(letter: char) -> bool {
+    (letter.is_control() && !matches!(letter, '\n' | '\t'))
+        || matches!(letter,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Removes hidden characters from the texts of a schema that only explain it.
+///
+/// # Errors
+/// The first other text with a hidden character. It has a meaning for the server and cannot be
+/// changed.
+pub(crate) fn clean_schema(schema: &mut Value) -> Result<(), String> {
+    match schema {
+        Value::Object(members) => {
+            for (name, member) in members.iter_mut() {
+                if name.chars().any(is_hidden) {
+                    return Err(short(name, 40));
+                }
+                match member {
+                    Value::String(text) if is_remark(name) => *text = clean(text),
+                    other => clean_schema(other)?,
+                }
+            }
+            Ok(())
+        }
+        Value::Array(items) => items.iter_mut().try_for_each(clean_schema),
+        Value::String(text) if text.chars().any(is_hidden) => Err(short(text, 40)),
+        _ => Ok(()),
+    }
+}
+
+fn is_remark(member: &str) -> bool {
+    matches!(member, "description" | "title" | "$comment")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_clean_text_has_only_what_is_displayed() {
+        for (found, expected) in [
+            (
+                "Adds two numbers.\n\tAnd more: ä, 数, 🙂",
+                "Adds two numbers.\n\tAnd more: ä, 数, 🙂",
+            ),
+            ("\u{1b}[31mred\u{1b}[0m", "red"),
+            ("\u{1b}]8;;http://127.0.0.1\u{7}link\u{1b}]8;;\u{1b}\\ and", "link and"),
+            ("a\u{200b}b\u{202e}c\u{e0041}\u{e0042}d\u{feff}", "abcd"),
+            ("\u{1b}[", ""),
+            ("bell\u{7}\r", "bell"),
+        ] {
+            assert_eq!(clean(found), expected);
+        }
+        assert_eq!(short("a\nb\u{200b}c", 2), "a …");
+    }
+
+    #[test]
+    fn texts_with_a_meaning_are_not_changed() {
+        let mut schema =
+            json!({"description": "a\u{200b}b", "properties": {"x": {"title": "\u{1b}[1mx"}}});
+        assert_eq!(clean_schema(&mut schema), Ok(()));
+        assert_eq!(schema, json!({"description": "ab", "properties": {"x": {"title": "x"}}}));
+        for mut bad in [
+            json!({"properties": {"a\u{200b}": {}}}),
+            json!({"enum": ["a\u{e0041}"]}),
+            json!({"properties": {"a": {"pattern": "\u{1b}"}}}),
+        ] {
+            assert!(clean_schema(&mut bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Servers as processes: shared, killed, restarted.
+
+use crate::rig::{Rig, reads, run};
+use crate::server::KIND;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use weftwork_mcp::{LockFile, Output, Terms};
+use weftwork_types::tool::{Effect, UnknownOutcome};
+
+fn is_alive(process: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+    stat.is_ok_and(|stat| !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
+}
+
+/// Waits until a process has ended.
+async fn ended(process: &str) {
+    for _ in 0..500 {
+        if !is_alive(process) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("process {process} is still there");
+}
+
+#[tokio::test]
+async fn fifty_calls_use_one_process_that_ends_with_the_servers() {
+    let rig = Rig::with("plain");
+    let servers = rig.allowing(&["plain/pid", "plain/child"], &reads()).await;
+    let calls: Vec<(&str, Value)> = (0..50).map(|_| ("plain__pid", json!({}))).collect();
+    let mut said = run(&servers, &calls).await;
+    said.dedup();
+    assert_eq!(said.len(), 1, "one process: {said:?}");
+    let child = run(&servers, &[("plain__child", json!({}))]).await;
+    let [process, child] =
+        [&said[0], &child[0]].map(|said| said.ok().as_str().expect("an id").to_owned());
+    assert!(is_alive(&process) && is_alive(&child));
+    drop(servers);
+    ended(&process).await;
+    ended(&child).await;
+    assert_eq!(rig.calls().len(), 51);
+}
+
+#[tokio::test]
+async fn calls_at_once_share_the_start_of_a_process() {
+    let rig = Rig::with("plain");
+    let servers = rig.allowing(&["plain/pid"], &reads()).await;
+    let both = [("plain__pid", json!({}))];
+    let (a, b) = tokio::join!(run(&servers, &both), run(&servers, &both));
+    assert_eq!(a, b);
+    servers.shutdown().await;
+    ended(a[0].ok().as_str().expect("an id")).await;
+}
+
+#[tokio::test]
+async fn a_server_that_dies_in_a_call_is_started_again_and_not_for_ever() {
+    let rig = Rig::with("plain").limits(|limits| limits.starts = 3);
+    let servers = rig.allowing(&["plain/exit", "plain/pid"], &reads()).await;
+    let (pid, exit) = (("plain__pid", json!({})), ("plain__exit", json!({})));
+    let calls = [pid.clone(), exit.clone(), pid.clone(), exit.clone(), pid.clone(), exit, pid];
+    let said = run(&servers, &calls).await;
+    for died in [&said[1], &said[3], &said[5]] {
+        assert_eq!(died.failure().0, "W0906", "{died:?}");
+    }
+    let pids: BTreeSet<&str> =
+        [0, 2, 4].iter().map(|at| said[*at].ok().as_str().expect("an id")).collect();
+    assert_eq!(pids.len(), 3, "each death has a new process");
+    assert_eq!(said[6].failure().0, "W0905", "{said:?}");
+    assert_eq!(rig.calls().len(), 6, "no call was made twice");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_start_says_why_to_the_operator_and_not_to_the_model() {
+    let rig = Rig::with("plain").limits(|limits| limits.start = Duration::from_secs(2));
+    rig.allowing(&["plain/echo"], &reads()).await;
+    for (kind, code, words) in
+        [("dies-at-start", "W0904", "no licence key red"), ("silent", "W0907", "first request")]
+    {
+        let broken = Rig::with("x").server("plain", kind).limits(|limits| *limits = rig.limits);
+        std::fs::copy(rig.path("mcp.lock"), broken.path("mcp.lock")).expect("copied");
+        let servers = broken.servers();
+        let error = servers.offer("plain").await.expect_err("cannot be used");
+        assert_eq!(error.code().0, code, "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+        let said = run(&servers, &[("plain__echo", json!({}))]).await;
+        let (found, message) = said[0].failure();
+        assert_eq!(found, code);
+        assert!(!message.contains("licence"), "{message}");
+    }
+    let missing = Rig::with("plain").servers();
+    let error = missing.offer("other").await.expect_err("unknown");
+    assert_eq!(error.code().0, "W0903");
+    assert!(error.to_string().contains("the file has: plain"), "{error}");
+}
+
+#[tokio::test]
+async fn the_environment_has_only_what_the_file_says() {
+    let servers = Rig::with("plain").servers();
+    let config = format!("{:?}", servers.file().servers);
+    assert!(config.contains(KIND), "{config}");
+    assert!(!config.contains("CARGO"), "tests run with many such variables: {config}");
+}
+
+#[tokio::test]
+async fn terms_are_recorded_and_hold() {
+    let rig = Rig::with("plain");
+    let writes = Terms { effect: Effect::ExternalSideEffect, shown: Vec::new(), ..reads() };
+    let servers = rig.allowing(&["plain/echo"], &writes).await;
+    let allowed = servers.lock().get("plain/echo").expect("allowed").clone();
+    assert_eq!((allowed.output, allowed.on_unknown), (Output::Opaque, UnknownOutcome::Ask));
+    assert_eq!(allowed.wire_name, "plain__echo");
+    let schema = Terms { output: Some(Output::Schema), ..reads() };
+    let error = rig.try_allowing(&["plain/pid"], &schema).await.expect_err("no schema");
+    assert_eq!(error.code().0, "W0910", "{error}");
+    let error = rig.try_allowing(&["plain/none"], &reads()).await.expect_err("no such tool");
+    assert_eq!(error.code().0, "W0911", "{error}");
+
+    let mut lock = servers.lock().clone();
+    assert!(lock.deny("plain/echo") && !lock.deny("plain/echo"));
+    lock.write().expect("written");
+    assert_eq!(LockFile::beside(servers.file()).expect("read").tools().count(), 0);
+    for bad in ["{", r#"{"version": 2, "tools": {}}"#, r#"{"version": 1, "tools": {}, "x": 1}"#] {
+        std::fs::write(lock.path(), bad).expect("written");
+        let error = LockFile::beside(servers.file()).expect_err("invalid");
+        assert_eq!(error.code().0, "W0901", "{error}");
+    }
+}
+
+#[tokio::test]
+async fn tools_of_two_servers_with_one_wire_name_are_not_both_allowed() {
+    let rig = Rig::new().server("a.b", "plain").server("a-b", "plain");
+    let error = rig.try_allowing(&["a.b/echo", "a-b/echo"], &reads()).await.expect_err("collide");
+    assert_eq!(error.code().0, "W0910");
+    let text = error.to_string();
+    assert!(text.contains("a.b/echo") && text.contains("a-b/echo"), "{text}");
+}
+
+#[tokio::test]
+async fn a_failure_that_a_server_reports_is_the_result_of_the_call() {
+    let rig = Rig::with("plain");
+    let servers = rig.allowing(&["plain/fails", "plain/echo"], &reads()).await;
+    let said = run(
+        &servers,
+        &[
+            ("plain__fails", json!({})),
+            ("plain__echo", json!({"text": "a"})),
+            ("plain__echo", json!({"text": 1})),
+        ],
+    )
+    .await;
+    assert_eq!(said[0].failure(), ("W0406", "no such page"));
+    assert_eq!(said[1].ok(), &json!("a"));
+    assert_eq!(said[2].failure().0, "W0402");
+    assert_eq!(rig.calls(), ["fails", "echo"], "invalid arguments reach no server");
+}

@@ -1,0 +1,89 @@
+//! The operator's MCP servers.
+
+use super::{Config, Setting, Surroundings};
+use crate::Error;
+use std::path::PathBuf;
+use std::sync::Arc;
+use weftwork_tools::{Policy, Tool};
+
+/// The MCP servers of a file, and the tools of them that are allowed. No server runs before a tool of
+/// it is called. Without the feature `mcp` there is no value of this type.
+#[derive(Debug, Clone)]
+pub struct McpTools {
+    /// The file.
+    pub file: Setting<PathBuf>,
+    /// The servers.
+    #[cfg(feature = "mcp")]
+    pub servers: weftwork_mcp::McpServers,
+}
+
+#[cfg(feature = "mcp")]
+impl McpTools {
+    /// Reads the file and the allowed tools. Each server at an address gets an HTTP client of its
+    /// own, which may connect to that address on the loopback device, and to no other there.
+    pub(super) fn read(
+        setting: Setting<String>,
+        config: &Config,
+        around: &Surroundings<'_>,
+    ) -> Result<Self, Error> {
+        use weftwork_mcp::{Limits, McpFile, McpServers, Reached};
+        let path = around.folder.join(&setting.value);
+        let file = McpFile::read(&path, &|name| around.get(name))?;
+        let mut clients = std::collections::BTreeMap::new();
+        for (name, server) in &file.servers {
+            if let Reached::Http { url, .. } = &server.reached {
+                clients.insert(name.clone(), config.egress_with(own_host(url)?)?);
+            }
+        }
+        let clock = Arc::new(weftwork_graph::SystemClock::new());
+        let servers = McpServers::new(file, clock, clients, Limits::default())?;
+        Ok(Self { file: Setting { value: path, origin: setting.origin }, servers })
+    }
+
+    /// The allowed tools, and the policy that allows those that only read and asks a person about
+    /// the others.
+    #[must_use]
+    pub fn parts(&self) -> (Vec<Arc<dyn Tool>>, Policy) {
+        (self.servers.tools(), self.servers.policy())
+    }
+
+    /// Ends the servers that run.
+    pub async fn shutdown(&self) {
+        self.servers.shutdown().await;
+    }
+}
+
+#[cfg(not(feature = "mcp"))]
+impl McpTools {
+    pub(super) fn read(
+        setting: Setting<String>,
+        _: &Config,
+        _: &Surroundings<'_>,
+    ) -> Result<Self, Error> {
+        let needed_by = format!("the file of MCP servers `{}` ({})", setting.value, setting.origin);
+        Err(Error::NotBuiltIn { needed_by, feature: "mcp" })
+    }
+
+    /// The allowed tools and their policy: none.
+    #[must_use]
+    pub fn parts(&self) -> (Vec<Arc<dyn Tool>>, Policy) {
+        Default::default()
+    }
+
+    /// Does nothing.
+    pub async fn shutdown(&self) {}
+}
+
+/// The host and port of an address on the loopback device, which the operator allows by naming it.
+#[cfg(feature = "mcp")]
+fn own_host(address: &str) -> Result<Option<weftwork_egress::AllowedHost>, Error> {
+    let Ok(url) = url::Url::parse(address) else { return Ok(None) };
+    let Some(host) = url.host() else { return Ok(None) };
+    let is_loopback = match &host {
+        url::Host::Domain(name) => *name == "localhost",
+        url::Host::Ipv4(address) => address.is_loopback(),
+        url::Host::Ipv6(address) => address.is_loopback(),
+    };
+    let port = url.port_or_known_default().unwrap_or(80);
+    Ok(is_loopback.then(|| format!("{host}:{port}").parse()).transpose()?)
+}
