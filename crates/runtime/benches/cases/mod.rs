@@ -3,6 +3,7 @@
 pub(crate) mod apart;
 pub(crate) mod cores;
 pub(crate) mod filed;
+pub(crate) mod followers;
 pub(crate) mod growth;
 pub(crate) mod history;
 pub(crate) mod hosted;

@@ -16,6 +16,7 @@ mod ends;
 mod faults;
 mod faulty;
 mod following;
+mod frames;
 mod front;
 mod golden;
 mod items;
