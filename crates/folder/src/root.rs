@@ -81,5 +81,5 @@ fn failure(path: &str, error: Errno) -> ToolError {
 /// The length of an open file; `None` if it is no regular file.
 pub(crate) fn regular(file: &File) -> Option<u64> {
     let about = file.metadata().ok()?;
-    about.is_file().then(|| about.len())
+    about.is_file().then_some(about.len())
 }

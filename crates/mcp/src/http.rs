@@ -103,10 +103,10 @@ impl EgressClient {
         if let Some(token) = head.token {
             headers.push(("authorization".to_owned(), format!("Bearer {token}")));
         }
-        for (name, value) in &head.headers {
-            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
-            headers.push((name.as_str().to_owned(), value));
-        }
+        // Their order has no meaning in HTTP.
+        headers.extend(head.headers.iter().map(|(name, value)| {
+            (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        }));
         let request = EgressRequest {
             headers,
             body,

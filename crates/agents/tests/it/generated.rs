@@ -45,7 +45,7 @@ fn account(id: u32) -> Account {
 #[tool]
 fn log_in(id: u32, #[arg(secret)] pin: String) -> Result<u32, ToolError> {
     assert_eq!(pin, CANARY);
-    if id % 2 == 0 { Ok(id) } else { Err(ToolError::failed(format!("{pin} is wrong"))) }
+    if id.is_multiple_of(2) { Ok(id) } else { Err(ToolError::failed(format!("{pin} is wrong"))) }
 }
 
 /// Panics with a secret.
@@ -214,7 +214,7 @@ fn answers(outcome: &RunOutcome) -> RunInput {
     let RunOutcome::Interrupted { questions, .. } = outcome else { panic!("{outcome:?}") };
     let answer = |question: &Value| {
         let ask = &question["ask"];
-        let approved = ask["args"]["id"].as_u64().expect("an id") % 2 == 0;
+        let approved = ask["args"]["id"].as_u64().expect("an id").is_multiple_of(2);
         let id: InterruptId = serde_json::from_value(question["id"].clone()).expect("an id");
         (id, json!({"approved": approved, "binding": ask["binding"]}))
     };
@@ -278,7 +278,8 @@ async fn generated_calls_have_one_start_and_one_result_and_hide_their_secrets() 
 async fn interrupted_calls(seed: u64) -> usize {
     let calls: Vec<_> = (0..CALLS).map(|id| ("never".to_owned(), json!({"id": id}))).collect();
     let mut rig = Rig::new(calls).await;
-    let deadline = (seed % 2 == 0).then(|| rig.runtime.clock().now().plus(Duration::from_secs(60)));
+    let deadline =
+        seed.is_multiple_of(2).then(|| rig.runtime.clock().now().plus(Duration::from_secs(60)));
     let options = RunOptions { deadline, ..RunOptions::default() };
     let request = request(said(), Some(options));
     let mut handle = rig.runtime.execute(request).await.expect("accepted");

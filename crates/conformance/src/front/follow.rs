@@ -26,9 +26,11 @@ pub(super) struct Followers {
     graph: CompiledGraph,
     home: Home,
     items: Arc<dyn ItemStore>,
-    /// The runs so far, with their modes and frames.
-    runs: Mutex<Vec<(RunRef, Modes, Vec<Arc<Frame>>)>>,
+    runs: Mutex<Vec<CheckedRun>>,
 }
+
+/// A run that was compared, with the frames of its modes.
+type CheckedRun = (RunRef, Modes, Vec<Arc<Frame>>);
 
 impl Followers {
     pub(super) fn new(graph: CompiledGraph, home: &Home, items: Arc<dyn ItemStore>) -> Self {

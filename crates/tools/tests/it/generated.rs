@@ -5,7 +5,7 @@ use crate::rig::{Rig, call, failure, runner, value};
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, Mutex};
 use weftwork_testkit::fuzz::Random;
-use weftwork_tools::{Policy, Tool, ToolBox, ToolContext, ToolError};
+use weftwork_tools::{Policy, Tool, ToolBox, ToolContext, ToolError, ToolOutput};
 use weftwork_types::BoxFuture;
 use weftwork_types::tool::{Effect, ToolErrorKind, ToolSpec, UnknownOutcome};
 
@@ -218,9 +218,13 @@ impl Tool for Recorder {
         &self.spec
     }
 
-    fn call(&self, args: Value, _: ToolContext) -> BoxFuture<'static, Result<Value, ToolError>> {
+    fn call(
+        &self,
+        args: Value,
+        _: ToolContext,
+    ) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         self.reached.lock().expect("not poisoned").push(args);
-        Box::pin(async { Ok(json!("done")) })
+        Box::pin(async { Ok(ToolOutput::Value(json!("done"))) })
     }
 }
 
