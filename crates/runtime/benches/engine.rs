@@ -462,6 +462,9 @@ fn main() {
         if named.iter().any(|name| name == "apart") {
             cases::apart::measure(&Case::new(Work::Fan100), &mut rows).await;
         }
+        if named.iter().any(|name| name == "followers") {
+            cases::followers::measure(&mut rows).await;
+        }
         if named.iter().any(|name| name == "history") {
             cases::history::measure(&mut rows).await;
         }
@@ -480,6 +483,7 @@ fn main() {
         waits(&mut rows).await;
         growth(&mut rows).await;
         cases::apart::measure(&Case::new(Work::Fan100), &mut rows).await;
+        cases::followers::measure(&mut rows).await;
         cases::history::measure(&mut rows).await;
         cases::resumed::measure(&mut rows).await;
         cases::threads::measure(100_000, &mut rows).await;

@@ -28,7 +28,7 @@ const KEPT: Duration = Duration::from_secs(60);
 
 /// The frames of a run.
 pub(crate) type Frames =
-    BoxStream<'static, std::result::Result<Frame, weftwork_graph::RuntimeError>>;
+    BoxStream<'static, std::result::Result<Arc<Frame>, weftwork_graph::RuntimeError>>;
 
 /// The operations of one server.
 #[derive(Debug, Clone)]

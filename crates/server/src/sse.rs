@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 use weftwork_types::run::{CancelAction, RunRef};
 
@@ -57,7 +58,7 @@ fn frames_of(
         let events = match frame {
             Some(Ok(frame)) => {
                 let id = frame.position.to_string();
-                let events = translator.events(frame).into_iter();
+                let events = translator.events(Arc::unwrap_or_clone(frame)).into_iter();
                 events.map(|(name, data)| event(&name, &data).id(&id)).collect()
             }
             Some(Err(error)) => vec![event("error", &unreadable(&error.into()))],

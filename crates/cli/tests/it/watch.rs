@@ -31,7 +31,12 @@ fn newest(home: &Home) -> String {
 
 /// Starts a run of the thread `t` that waits in a tool until it is cancelled.
 pub(crate) fn waiting(home: &Home) -> Child {
-    let args = ["run", "trial", "--thread", "t", "--input", "Please wait long."];
+    waiting_on(home, "t")
+}
+
+/// Starts a run of a thread that waits in a tool until it is cancelled.
+pub(crate) fn waiting_on(home: &Home, thread: &str) -> Child {
+    let args = ["run", "trial", "--thread", thread, "--input", "Please wait long."];
     let mut child = home.program(&trial::program(), &args).spawn().expect("it starts");
     let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
     let mut line = String::new();

@@ -3,7 +3,7 @@
 use crate::database;
 use crate::home::{Came, Home};
 use crate::trial;
-use crate::watch::waiting;
+use crate::watch::{waiting, waiting_on};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command};
@@ -106,6 +106,36 @@ fn a_worker_executes_runs_that_were_left_to_it() {
     worker.terminate();
     let came = worker.end();
     assert_eq!((came.status, came.out.as_str()), (Some(0), ""), "{came:?}");
+}
+
+/// Each of three runs that were left behind begins when there is room for it.
+#[test]
+fn a_worker_executes_at_most_so_many_runs_at_a_time() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    for thread in ["a", "b", "c"] {
+        let mut killed = waiting_on(&home, thread);
+        killed.kill().expect("it is there");
+        killed.wait().expect("it ends");
+    }
+    let mut worker = Worker::start(&home, &["--concurrency", "2"]);
+    let (first, second) = (worker.line(), worker.line());
+    for begun in [&first, &second] {
+        assert_eq!(begun["type"], "run_begun");
+    }
+    let run = first["run"].as_str().expect("an id");
+    assert_eq!(weft(&home, &["runs", "cancel", run]).status, Some(0));
+    // The third one did not begin before this end.
+    let (ended, third) = (worker.line(), worker.line());
+    assert_eq!((&ended["type"], &ended["run"]), (&"run_ended".into(), &first["run"]));
+    assert_eq!(third["type"], "run_begun");
+    let mut threads = [&first, &second, &third].map(|begun| begun["thread"].as_str());
+    threads.sort_unstable();
+    assert_eq!(threads, [Some("a"), Some("b"), Some("c")]);
+    worker.terminate();
+    let came = worker.end();
+    assert_eq!(came.status, Some(0), "{came:?}");
+    let none = weft(&home, &["worker", "--concurrency", "0"]);
+    assert_eq!(none.status, Some(2), "{none:?}");
 }
 
 #[test]

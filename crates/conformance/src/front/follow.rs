@@ -16,9 +16,9 @@ use weftwork_types::run::RunRef;
 pub(super) struct Followed {
     pub(super) modes: Modes,
     /// Frames of the follower that read them as they came.
-    pub(super) live: Vec<Frame>,
+    pub(super) live: Vec<Arc<Frame>>,
     /// Frames of the follower that reconnected after each of them.
-    pub(super) again: Vec<Frame>,
+    pub(super) again: Vec<Arc<Frame>>,
 }
 
 /// Followers of the runs of a spec.
@@ -27,7 +27,7 @@ pub(super) struct Followers {
     home: Home,
     items: Arc<dyn ItemStore>,
     /// The runs so far, with their modes and frames.
-    runs: Mutex<Vec<(RunRef, Modes, Vec<Frame>)>>,
+    runs: Mutex<Vec<(RunRef, Modes, Vec<Arc<Frame>>)>>,
 }
 
 impl Followers {
@@ -64,7 +64,7 @@ pub(super) async fn reconnecting(
     runtime: &Runtime,
     (who, run): (&Principal, &RunRef),
     modes: Modes,
-) -> Vec<Frame> {
+) -> Vec<Arc<Frame>> {
     let (mut all, mut after) = (Vec::new(), FramePosition::START);
     loop {
         let next = frames(runtime, (who, run), modes, after, 1).await.unwrap_or_default();
@@ -80,7 +80,7 @@ pub(super) async fn frames(
     modes: Modes,
     after: FramePosition,
     limit: usize,
-) -> Result<Vec<Frame>, RuntimeError> {
+) -> Result<Vec<Arc<Frame>>, RuntimeError> {
     let subgraphs = Subgraphs::Include;
     let options = StreamOptions { modes, subgraphs, after, ..StreamOptions::default() };
     let stream = runtime.stream(who, run, options).await?;
@@ -89,7 +89,7 @@ pub(super) async fn frames(
 }
 
 /// Frames without partial text, which is not repeated once its message is final.
-fn lasting(mut frames: Vec<Frame>) -> Vec<Frame> {
+fn lasting(mut frames: Vec<Arc<Frame>>) -> Vec<Arc<Frame>> {
     frames.retain(|frame| {
         let partial = frame.item().is_some_and(|item| {
             let StreamEvent::Message { part, .. } = &item.event else { return false };
@@ -101,7 +101,7 @@ fn lasting(mut frames: Vec<Frame>) -> Vec<Frame> {
 }
 
 /// Compares the frames of two followers.
-fn same(who: &str, live: &[Frame], other: &[Frame]) -> Played<()> {
+fn same(who: &str, live: &[Arc<Frame>], other: &[Arc<Frame>]) -> Played<()> {
     if live == other {
         return Ok(());
     }

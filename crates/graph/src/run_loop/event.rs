@@ -49,6 +49,18 @@ impl Modes {
     pub const fn any_of(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
+
+    /// Returns `true` if all of these modes are in the set.
+    #[must_use]
+    pub const fn all_of(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Returns the modes of the set that are not among the others.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
 }
 
 impl std::ops::BitOr for Modes {

@@ -2,6 +2,7 @@
 
 pub(crate) mod apart;
 pub(crate) mod filed;
+pub(crate) mod followers;
 pub(crate) mod growth;
 pub(crate) mod history;
 pub(crate) mod hosted;

@@ -5,36 +5,71 @@
 //! it in its input before.
 
 use super::incident::Incident;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use weftwork_graph::run_loop::{MessagePart, MessageWrite, StoredStep, StreamEvent};
 use weftwork_types::MessageId;
 use weftwork_types::event::{AiEvent, PieceAt, RunEvent};
 
-/// Messages of a run that were emitted or that its nodes got, and those of which text was emitted.
+/// Messages of a run that were emitted or that its nodes got. All followers share them, at whichever
+/// event they are.
 #[derive(Debug, Default)]
-pub(super) struct Messages {
-    known: BTreeSet<String>,
-    partial: Vec<(MessageId, PieceAt)>,
+pub(super) struct KnownMessages {
+    /// Number of the event with which each became known.
+    since: BTreeMap<String, u64>,
+    /// Number of the event up to which all messages are known.
+    until: u64,
 }
 
 /// An event of a message, with the namespace of its source.
 pub(super) type OfMessage = (String, StreamEvent);
 
-impl Messages {
+/// Messages of one event.
+pub(super) struct EventMessages<'a> {
+    known: &'a Mutex<KnownMessages>,
+    seq: u64,
+    /// Those that became known with this event.
+    new: BTreeSet<String>,
+    /// Those that are final with this event.
+    returned: Vec<MessageId>,
+}
+
+/// Messages of which a follower emitted text, and which are not final.
+#[derive(Debug, Default)]
+pub(super) struct PartialText(Vec<(MessageId, PieceAt)>);
+
+impl KnownMessages {
+    /// Returns `true` if all messages up to this event are known.
+    pub(super) fn includes(&self, seq: u64) -> bool {
+        seq <= self.until
+    }
+
+    /// Records that the messages of the next event are known, after the one with the number
+    /// `before`.
+    pub(super) fn pass(&mut self, before: u64, seq: u64) {
+        if self.includes(before) {
+            self.until = self.until.max(seq);
+        }
+    }
+}
+
+impl<'a> EventMessages<'a> {
+    pub(super) fn new(known: &'a Mutex<KnownMessages>, seq: u64) -> Self {
+        Self { known, seq, new: BTreeSet::new(), returned: Vec::new() }
+    }
+
     /// The messages of an incident.
     pub(super) fn events(&mut self, step: &StoredStep, incident: &Incident) -> Vec<OfMessage> {
         match incident {
             Incident::Started(task) => {
                 step.message_ids(*task, |id| {
-                    if !self.known.contains(id) {
-                        self.known.insert(id.to_owned());
-                    }
+                    self.is_new(id);
                 });
                 Vec::new()
             }
             Incident::Ended(end) if end.status.is_ok() => {
                 let (ns, node, messages) = step.messages(end.id);
-                let new = messages.into_iter().filter(|message| self.is_new(message));
+                let new = messages.into_iter().filter(|message| self.is_first(message));
                 let event = |message| {
                     let part = MessagePart::Returned(message);
                     let (node, step) = (node.clone(), step.step());
@@ -46,30 +81,61 @@ impl Messages {
         }
     }
 
-    fn is_new(&mut self, message: &MessageWrite) -> bool {
+    /// Returns the messages that are final with this event.
+    pub(super) fn into_returned(self) -> Vec<MessageId> {
+        self.returned
+    }
+
+    fn is_first(&mut self, message: &MessageWrite) -> bool {
         let id = match message {
             MessageWrite::Put(message) => &message.id,
             MessageWrite::Remove { remove } => remove,
         };
-        self.partial.retain(|(partial, _)| partial != id);
-        self.known.insert(id.to_string())
+        self.returned.push(id.clone());
+        self.is_new(id.as_str())
+    }
+
+    /// Returns `true` if a message was not known before, and records it.
+    fn is_new(&mut self, id: &str) -> bool {
+        if self.new.contains(id) {
+            return false;
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.since.get(id) {
+            Some(since) if *since < self.seq => return false,
+            Some(_) => {}
+            None => drop(known.since.insert(id.to_owned(), self.seq)),
+        }
+        self.new.insert(id.to_owned())
+    }
+}
+
+impl PartialText {
+    /// Returns `true` if the text of every message is void or part of a final message.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Forgets the text of messages that are final.
+    pub(super) fn end(&mut self, returned: &[MessageId]) {
+        self.0.retain(|(partial, _)| !returned.contains(partial));
     }
 
     /// The partial text of an event, or the end of an attempt that emitted some.
-    pub(super) fn partial(&mut self, event: &RunEvent) -> Vec<OfMessage> {
+    pub(super) fn events(&mut self, event: &RunEvent) -> Vec<OfMessage> {
         match (&event.event, &event.piece) {
             (AiEvent::TextDelta { delta }, Some(at)) => {
                 let Some(id) = at.message.clone() else { return Vec::new() };
-                if self.partial.iter().all(|(known, _)| *known != id) {
-                    self.partial.push((id.clone(), at.clone()));
+                if self.0.iter().all(|(known, _)| *known != id) {
+                    self.0.push((id.clone(), at.clone()));
                 }
                 vec![of(at, MessagePart::Chunk { id, text: delta.clone() })]
             }
             (AiEvent::AttemptReset { node }, _) => {
-                let (void, rest) = std::mem::take(&mut self.partial)
+                let (void, rest) = std::mem::take(&mut self.0)
                     .into_iter()
                     .partition::<Vec<_>, _>(|(_, at)| at.node == *node);
-                self.partial = rest;
+                self.0 = rest;
                 void.into_iter().map(|(id, at)| of(&at, MessagePart::Reset { id })).collect()
             }
             _ => Vec::new(),

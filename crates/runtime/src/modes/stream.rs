@@ -1,18 +1,20 @@
 //! Streams of frames.
 
 use super::frame::{Frame, FrameContent, FramePosition};
-use super::projection::{Projection, Source};
-use crate::runtime::Runtime;
+use super::frames::{FrameList, OfMode};
+use super::messages::PartialText;
+use super::progress::Progress;
+use super::projection::{Membership, Projections};
+use super::reader::{Source, refers_to_checkpoints};
 use futures_util::StreamExt;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use weftwork_engine::fault_injection::{self, Bug};
+use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::Modes;
-use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_types::event::{Position, RunEvent};
-use weftwork_types::run::{RunOptions, RunRef};
+use weftwork_types::event::RunEvent;
 use weftwork_types::shown::StateForm;
-use weftwork_types::{BoxStream, Principal};
+use weftwork_types::{BoxStream, RunId};
 
 /// Number of the event that a follower misses with an injected bug.
 const MISSED: u64 = 3;
@@ -42,101 +44,123 @@ pub enum Subgraphs {
     Include,
 }
 
-/// A run whose frames are computed.
+/// A run whose frames are wanted.
 pub(crate) struct Followed {
-    pub(crate) graph: CompiledGraph,
-    pub(crate) who: Principal,
-    pub(crate) run: RunRef,
-    pub(crate) options: RunOptions,
+    pub(crate) source: Source,
+    pub(crate) run: RunId,
     /// The events of the run from its first one on.
     pub(crate) events: BoxStream<'static, RunEvent>,
 }
 
 /// The frames of a run, until its last event.
 pub(crate) fn frames(
-    runtime: &Runtime,
+    projections: &Arc<Projections>,
     followed: Followed,
     options: StreamOptions,
-) -> BoxStream<'static, Result<Frame, RuntimeError>> {
-    let Followed { graph, who, run, options: of_run, events } = followed;
-    let host = runtime.looking(&who);
-    let (store, thread) = (Arc::clone(runtime.store()), run.thread);
-    let source = Source { graph, host, store, who, thread, options: of_run };
-    let projection = Projection::new(source, options);
-    let reader = Reader { events, projection, next: VecDeque::new(), options };
-    let frames = futures_util::stream::unfold(Some(reader), async |reader| {
-        let mut reader = reader?;
-        match reader.next().await? {
-            Ok(frame) => Some((Ok(frame), Some(reader))),
+) -> BoxStream<'static, Result<Arc<Frame>, RuntimeError>> {
+    let Followed { source, run, events } = followed;
+    let projection = projections.join((source, &run), options.modes, options.form);
+    let follower = FrameFollower {
+        events,
+        projection,
+        seq: 0,
+        progress: Arc::default(),
+        text: PartialText::default(),
+        next: VecDeque::new(),
+        options,
+    };
+    let frames = futures_util::stream::unfold(Some(follower), async |follower| {
+        let mut follower = follower?;
+        match follower.next().await? {
+            Ok(frame) => Some((Ok(frame), Some(follower))),
             Err(error) => Some((Err(error), None)),
         }
     });
     frames.boxed()
 }
 
-struct Reader {
+/// A follower of the frames of a run.
+struct FrameFollower {
     events: BoxStream<'static, RunEvent>,
-    projection: Projection,
-    next: VecDeque<Frame>,
+    projection: Membership,
+    /// Number of the last event.
+    seq: u64,
+    /// Progress after the last event.
+    progress: Arc<Progress>,
+    text: PartialText,
+    /// Frames that wait for the client.
+    next: VecDeque<Arc<Frame>>,
     options: StreamOptions,
 }
 
-impl Reader {
-    async fn next(&mut self) -> Option<Result<Frame, RuntimeError>> {
+impl FrameFollower {
+    async fn next(&mut self) -> Option<Result<Arc<Frame>, RuntimeError>> {
         loop {
-            while let Some(frame) = self.next.pop_front() {
-                if self.shows(&frame) {
-                    return Some(Ok(frame));
-                }
+            if let Some(frame) = self.next.pop_front() {
+                return Some(Ok(frame));
             }
             let event = self.events.next().await?;
             let reconnects = self.options.after != FramePosition::START;
             if fault_injection::has(Bug::MissesEvent) && reconnects && event.seq == Some(MISSED) {
                 continue;
             }
-            match self.projection.frames(&event).await {
-                Ok(frames) => self.next.extend(frames),
-                Err(error) => return Some(Err(error)),
+            if let Err(error) = self.read(&event).await {
+                return Some(Err(error));
             }
         }
     }
 
-    fn shows(&self, frame: &Frame) -> bool {
-        let nested = match &frame.content {
-            FrameContent::Item(item) => !item.ns.is_empty(),
-            FrameContent::Dropped { ns, .. } => !ns.is_empty(),
+    /// Adds the frames of the next event of the log.
+    async fn read(&mut self, event: &RunEvent) -> Result<(), RuntimeError> {
+        let Some(mut list) = FrameList::new(event, self.options.form) else { return Ok(()) };
+        let Some(seq) = event.seq.filter(|_| refers_to_checkpoints(&event.event)) else {
+            list.event(event, &mut self.text);
+            self.add(&list.into_frames());
+            if let Some(seq) = event.seq {
+                self.projection.pass(self.seq, seq);
+                self.follow(event, seq);
+            }
+            return Ok(());
         };
-        !nested || self.options.subgraphs == Subgraphs::Include
+        if self.has_read(event, seq) {
+            self.follow(event, seq);
+            return Ok(());
+        }
+        let found = self.projection.frames((&self.progress, self.seq), event, seq).await?;
+        (self.seq, self.progress) = (seq, Arc::clone(&found.next));
+        self.text.end(&found.returned);
+        self.add(&found.frames);
+        Ok(())
     }
-}
 
-impl Runtime {
-    /// Follows a run in stream modes: a run that is executed here or in another process, or one
-    /// that has ended.
-    ///
-    /// The frames are computed from the log of the run and its checkpoints: everyone receives the
-    /// same ones in the same order, and a client that reconnects with the position of the last
-    /// frame it received continues after it. They arrive when their event is committed; those of a
-    /// run with durability `exit` at its end. Only frames of partial text are not repeated once
-    /// their message is final: its frame follows under the same id. Subgraphs that store no
-    /// checkpoints have no frames but those of custom values.
-    ///
-    /// A frame that cannot be computed any more, because retention deleted its checkpoint, is
-    /// replaced by [`FrameContent::Dropped`].
-    ///
-    /// # Errors
-    /// [`RuntimeError::Store`] with `NotFound` if the run does not exist,
-    /// [`RuntimeError::UnknownGraph`]. An error that occurs later is the last element of the stream.
-    pub async fn stream(
-        &self,
-        who: &Principal,
-        run: &RunRef,
-        options: StreamOptions,
-    ) -> Result<BoxStream<'static, Result<Frame, RuntimeError>>, RuntimeError> {
-        let row = self.store().run(who, run).await?;
-        let graph = self.find_graph(&row.new.graph)?.1.clone();
-        let events = self.watch(who, run, Position::START).await?.events;
-        let (who, run, of_run) = (who.clone(), run.clone(), row.new.options);
-        Ok(frames(self, Followed { graph, who, run, options: of_run, events }, options))
+    /// Returns `true` if the frames of an event are not needed: neither by the client, nor to know
+    /// which messages were emitted before.
+    fn has_read(&self, event: &RunEvent, seq: u64) -> bool {
+        let StreamOptions { modes, after, .. } = self.options;
+        let knows_messages = || self.text.is_empty() && self.projection.knows_messages(seq);
+        event.position().is_some_and(|position| position < after.event)
+            && (!modes.any_of(Modes::MESSAGES) || knows_messages())
+    }
+
+    fn follow(&mut self, event: &RunEvent, seq: u64) {
+        self.seq = seq;
+        if Progress::changes_with(&event.event) {
+            Arc::make_mut(&mut self.progress).follow(&event.event);
+        }
+    }
+
+    /// Adds the frames that the client selected and has not received.
+    fn add(&mut self, frames: &[OfMode]) {
+        let StreamOptions { modes, subgraphs, after, .. } = self.options;
+        let is_shown = |(mode, frame): &&OfMode| {
+            let nested = match &frame.content {
+                FrameContent::Item(item) => !item.ns.is_empty(),
+                FrameContent::Dropped { ns, .. } => !ns.is_empty(),
+            };
+            mode.is_none_or(|mode| modes.any_of(mode))
+                && (!nested || subgraphs == Subgraphs::Include)
+                && frame.position > after
+        };
+        self.next.extend(frames.iter().filter(is_shown).map(|(_, frame)| Arc::clone(frame)));
     }
 }

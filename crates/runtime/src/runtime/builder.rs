@@ -276,6 +276,7 @@ impl RuntimeBuilder {
             heartbeat,
             slots,
             running: Mutex::default(),
+            projections: Arc::default(),
             ends: watch::Sender::new(0),
         });
         tokio::spawn(queue::heed(Arc::downgrade(&inner)));

@@ -3,6 +3,7 @@
 use super::slots::Slots;
 use crate::context::WorkerContext;
 use crate::hosted::Live;
+use crate::modes::Projections;
 use crate::origin::{self, Origins};
 use crate::worker::Heartbeat;
 use std::collections::BTreeMap;
@@ -30,6 +31,8 @@ pub(super) struct Inner {
     pub(super) running: Mutex<BTreeMap<RunId, Here>>,
     /// Limit of the runs that are executed at once.
     pub(super) slots: Arc<Slots>,
+    /// Projections of the runs whose frames are followed here.
+    pub(super) projections: Arc<Projections>,
     /// Counts the runs that have left this process.
     pub(super) ends: watch::Sender<u64>,
 }
@@ -190,6 +193,11 @@ impl Runtime {
     /// Returns read access to the checkpoints of an organisation.
     pub(crate) fn looking(&self, who: &Principal) -> weftwork_graph::run_loop::Host {
         self.0.context.looking(who)
+    }
+
+    /// The projections of the runs whose frames are followed here.
+    pub(super) fn projections(&self) -> &Arc<Projections> {
+        &self.0.projections
     }
 
     /// The clock of the runtime.

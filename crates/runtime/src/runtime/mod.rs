@@ -10,6 +10,7 @@ mod recovery;
 mod retention;
 mod shutdown;
 mod slots;
+mod streams;
 mod wakes;
 
 pub use builder::{Recovery, RuntimeBuilder};

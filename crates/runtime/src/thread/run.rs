@@ -160,9 +160,16 @@ impl ThreadRun {
     /// Requests the run and streams its events in these modes. Dropping the stream does not stop
     /// the run.
     ///
-    /// The events are those of this process, and are sent before their superstep is committed. A run
-    /// that another process executes has none, and only its end is reported. Events of a superstep
-    /// are sent again if the run is repeated because its store could not be read.
+    /// This stream is for programs that show the progress of a run which they start and execute.
+    /// The events are those of this process, and are sent before their superstep is committed: also
+    /// those of a run with durability `exit`, of subgraphs that store no checkpoints, and of channels
+    /// whose values are not stored. A run that another process executes has none, and only its end
+    /// is reported. Events of a superstep are sent again if the run is repeated because its store
+    /// could not be read.
+    ///
+    /// Clients that reconnect, that are in another process or that come later follow the run with
+    /// [`Runtime::stream`], as do several clients of one run: it has the committed frames, each with
+    /// its position.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).

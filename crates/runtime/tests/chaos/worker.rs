@@ -11,11 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, List, Next, NodeResult, START, State};
+use weftwork_graph::{
+    CompiledGraph, Ctx, Deps, Graph, List, Next, NodeResult, START, State, SubgraphState,
+};
 use weftwork_runtime::{LeaseConfig, Recovery, Runtime};
 use weftwork_store::{NewRun, Store};
 use weftwork_types::caller::Caller;
 use weftwork_types::canonical::hash;
+use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Attempts, CallKind, CallResult, Clock, Intent, Opened};
 use weftwork_types::run::{Durability, RunInput, RunOptions, RunRef};
 use weftwork_types::tool::Effect;
@@ -33,6 +36,8 @@ pub(crate) const OVERFLOW: &str = "chaos:overflow";
 pub(crate) const HUNGRY: &str = "chaos:hungry";
 /// Says some words, one after the other.
 pub(crate) const SPEAKS: &str = "chaos:speaks";
+/// Runs the chain as a subgraph, and then returns a message whose text it emits before.
+pub(crate) const NESTED: &str = "chaos:nested";
 /// Sleeps until the time in its input, in milliseconds.
 pub(crate) const NAPS: &str = "chaos:naps";
 /// Number of words.
@@ -230,6 +235,36 @@ fn speaks(outside: &Outside) -> CompiledGraph {
         .expect("sound")
 }
 
+#[derive(State)]
+struct Nested {
+    tag: String,
+    n: u32,
+    #[channel(messages)]
+    messages: List<Message>,
+}
+
+async fn summarizes(ctx: Ctx, outside: Deps<Outside>) -> NestedUpdate {
+    let id = ctx.message_id();
+    for n in 0..5 {
+        ctx.token(&id, &spoken(n));
+        ctx.emit(json!(n));
+        ctx.calls().clock.sleep(Duration::from_millis(outside.step_ms)).await;
+    }
+    let text: String = (0..5).map(spoken).collect();
+    NestedUpdate::new().messages([Message::text(id, Role::Assistant, text)])
+}
+
+fn nested(outside: &Outside) -> CompiledGraph {
+    Graph::<Nested>::new("nested")
+        .with(outside.clone())
+        .subgraph("within", chain(outside), SubgraphState::PerTask)
+        .node("summarizes", summarizes)
+        .edge(START, "within")
+        .edge("within", "summarizes")
+        .build()
+        .expect("sound")
+}
+
 fn naps() -> CompiledGraph {
     Graph::<Work>::new("naps")
         .node("naps", async |state: State<Work>, ctx: Ctx| {
@@ -296,6 +331,7 @@ fn worker_process() {
             .graph(OVERFLOW, poison(&outside, OVERFLOW))
             .graph(HUNGRY, poison(&outside, HUNGRY))
             .graph(SPEAKS, speaks(&outside))
+            .graph(NESTED, nested(&outside))
             .graph(NAPS, naps())
             .runs_max(64)
             .recovery(Recovery::Automatic)
@@ -451,6 +487,14 @@ pub(crate) async fn accept_as(
 pub(crate) async fn runtime(site: &Site) -> Runtime {
     let outside = Outside { folder: site.folder.as_path().into(), step_ms: site.step_ms };
     let runtime = Runtime::builder(site.place.open()).graph(CHAIN, chain(&outside));
+    runtime.lease(site.lease()).open().await.expect("opens")
+}
+
+/// A runtime in this process that follows the frames of runs.
+pub(crate) async fn reader(site: &Site) -> Runtime {
+    let outside = Outside { folder: site.folder.as_path().into(), step_ms: 0 };
+    let runtime = Runtime::builder(site.place.open()).graph(CHAIN, chain(&outside));
+    let runtime = runtime.graph(SPEAKS, speaks(&outside)).graph(NESTED, nested(&outside));
     runtime.lease(site.lease()).open().await.expect("opens")
 }
 

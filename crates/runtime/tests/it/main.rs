@@ -15,6 +15,7 @@ mod ends;
 mod faults;
 mod faulty;
 mod following;
+mod frames;
 mod front;
 mod golden;
 mod items;

@@ -189,22 +189,22 @@ async fn is_hidden(store: Arc<dyn Store>) {
     is_hidden_in_frames(&shared, [&runtime, &elsewhere], &thread).await;
 }
 
-type Frames = BoxStream<'static, Result<Frame, RuntimeError>>;
+type Frames = BoxStream<'static, Result<Arc<Frame>, RuntimeError>>;
 
 async fn frames(runtime: &Runtime, run: &RunRef, after: FramePosition, form: StateForm) -> Frames {
     let options = StreamOptions { modes: all(), subgraphs: Subgraphs::Include, after, form };
     runtime.stream(&Principal::local(), run, options).await.expect("is there")
 }
 
-async fn rest(frames: Frames) -> Vec<Frame> {
+async fn rest(frames: Frames) -> Vec<Arc<Frame>> {
     frames.try_collect().await.expect("reads")
 }
 
 /// Checks that the canary is in no frame; with the right to the whole state, in `values` alone.
 #[track_caller]
-fn shows_by_right(frames: &[Frame], form: StateForm) {
+fn shows_by_right(frames: &[Arc<Frame>], form: StateForm) {
     assert!(frames.iter().all(|frame| frame.item().is_some()), "none is dropped: {frames:?}");
-    let is_values = |frame: &&Frame| {
+    let is_values = |frame: &&Arc<Frame>| {
         frame.item().is_some_and(|item| matches!(item.event, StreamEvent::Values { .. }))
     };
     let (values, others): (Vec<_>, Vec<_>) = frames.iter().partition(is_values);

@@ -1,0 +1,130 @@
+//! Progress of a follower in the loops of a run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use weftwork_graph::run_loop::{LoopBounds, StepOrigin};
+use weftwork_types::event::{
+    AiEvent, CheckpointSource, CheckpointStored, OutsideWrites, TaskDue, TaskEnd, TaskStatus,
+};
+use weftwork_types::{CheckpointId, TaskId};
+
+/// State of the loops of a run after some of its events. It determines, with the stored
+/// checkpoints, the frames of the next event.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Progress {
+    /// Loops by namespace.
+    pub(super) loops: BTreeMap<String, OpenLoop>,
+    /// `true` if the run asked a question.
+    pub(super) asked: bool,
+}
+
+/// A loop of the run, and its open superstep.
+#[derive(Debug, Clone)]
+pub(super) struct OpenLoop {
+    /// Checkpoint from which the loop began.
+    pub(super) first: (CheckpointId, StepOrigin),
+    /// Checkpoint from which the open superstep starts.
+    pub(super) open: (CheckpointId, StepOrigin),
+    pub(super) bounds: Option<Arc<LoopBounds>>,
+    /// Tasks of the open superstep whose end was reported.
+    pub(super) ended: BTreeMap<TaskId, TaskStatus>,
+}
+
+impl Progress {
+    /// Returns `true` if an event changes the progress.
+    pub(super) fn changes_with(event: &AiEvent) -> bool {
+        matches!(
+            event,
+            AiEvent::Checkpoint(_)
+                | AiEvent::TasksStarted { .. }
+                | AiEvent::TasksEnded { .. }
+                | AiEvent::HumanInputRequired { .. }
+                | AiEvent::Requeued { .. }
+        )
+    }
+
+    /// Follows an event whose frames are not wanted.
+    pub(super) fn follow(&mut self, event: &AiEvent) {
+        match event {
+            AiEvent::Checkpoint(stored) => self.note_checkpoint(stored),
+            AiEvent::TasksStarted { ns, checkpoint, tasks, outside } => {
+                self.begin_again(ns, (*checkpoint, *outside));
+                self.note_reused(ns, tasks);
+            }
+            AiEvent::TasksEnded { ns, ended, .. } => self.note_ended(ns, ended),
+            AiEvent::HumanInputRequired { .. } => self.asked = true,
+            AiEvent::Requeued { .. } => self.asked = false,
+            _ => {}
+        }
+    }
+
+    /// Follows a checkpoint without reading it.
+    pub(super) fn note_checkpoint(&mut self, stored: &CheckpointStored) {
+        let at = (stored.id, StepOrigin::Made);
+        if stored.source == CheckpointSource::Empty {
+            return;
+        }
+        self.close_within(&stored.ns);
+        match self.loops.get_mut(&stored.ns) {
+            Some(known) if stored.source == CheckpointSource::Loop => {
+                known.open = at;
+                known.ended.clear();
+            }
+            _ => drop(self.loops.insert(stored.ns.clone(), OpenLoop::new(at))),
+        }
+    }
+
+    /// Removes the loops of subgraphs of a superstep that is closed.
+    fn close_within(&mut self, ns: &str) {
+        self.loops.retain(|other, _| {
+            let within = match ns {
+                "" => !other.is_empty(),
+                ns => other.strip_prefix(ns).is_some_and(|rest| rest.starts_with('|')),
+            };
+            !within
+        });
+    }
+
+    /// Begins a loop at a checkpoint that was stored before. Returns `true` if the superstep was
+    /// open in this run already, so that its tasks run again.
+    pub(super) fn begin_again(
+        &mut self,
+        ns: &str,
+        (checkpoint, outside): (CheckpointId, OutsideWrites),
+    ) -> bool {
+        if let Some(known) = self.loops.get_mut(ns)
+            && known.open.0 == checkpoint
+        {
+            known.ended.retain(|_, status| matches!(status, TaskStatus::Ok | TaskStatus::Cached));
+            return true;
+        }
+        let at = (checkpoint, StepOrigin::Continued(outside));
+        self.loops.insert(ns.to_owned(), OpenLoop::new(at));
+        false
+    }
+
+    pub(super) fn note_reused(&mut self, ns: &str, tasks: &[TaskDue]) {
+        if let Some(known) = self.loops.get_mut(ns) {
+            let reused = tasks.iter().filter(|task| task.finished);
+            known.ended.extend(reused.map(|task| (task.id, TaskStatus::Cached)));
+        }
+    }
+
+    pub(super) fn note_ended(&mut self, ns: &str, ended: &[TaskEnd]) {
+        if let Some(known) = self.loops.get_mut(ns) {
+            known.ended.extend(ended.iter().map(|end| (end.id, end.status)));
+        }
+    }
+}
+
+impl OpenLoop {
+    fn new(at: (CheckpointId, StepOrigin)) -> Self {
+        Self { first: at, open: at, bounds: None, ended: BTreeMap::new() }
+    }
+
+    /// Returns `true` if the end of a task was reported, in this run or before it.
+    pub(super) fn has(&self, end: &TaskEnd) -> bool {
+        let known = self.ended.get(&end.id);
+        known.is_some_and(|status| *status == end.status || *status == TaskStatus::Cached)
+    }
+}
