@@ -290,7 +290,8 @@ impl Killer {
             } else {
                 let events = self.store.events(&Principal::local(), run, 0, usize::MAX).await;
                 let events = events.expect("reads").into_iter();
-                let events = events.map(|event| RunEvent::durable(event.seq, event.at, event.event));
+                let events =
+                    events.map(|event| RunEvent::durable(event.seq, event.at, event.event));
                 lines.extend(events.map(|event| Line::event(&run.run, &event)));
             }
         }
