@@ -49,7 +49,8 @@ impl Server {
             ),
             ("initialize", "silent") => std::thread::sleep(Duration::from_secs(60)),
             ("initialize", "dies-at-start") => {
-                eprintln!("no licence key \u{1b}[31mred\u{1b}[0m");
+                let said = "no licence key \u{1b}[31mred\u{1b}[0m\n";
+                std::io::stderr().write_all(said.as_bytes()).expect("writes");
                 std::process::exit(3);
             }
             ("initialize", _) => say(
@@ -177,6 +178,7 @@ impl Server {
             (_, "pid") => text(id, &std::process::id().to_string()),
             (_, "exit") => std::process::exit(9),
             (_, "child") => {
+                #[expect(clippy::zombie_processes, reason = "it ends with the server's group")]
                 let child = std::process::Command::new("sleep").arg("600").spawn().expect("starts");
                 text(id, &child.id().to_string());
             }

@@ -137,14 +137,14 @@ impl Shape {
                     return Unfit { value, ..inner };
                 }
             }
-            (Self::List { of, .. }, Value::Array(items)) if !items.is_empty() => {
-                if random.below(3) > 0 {
-                    let index = random.below(items.len());
-                    let inner = of.spoil(&items[index], &format!("{path}/{index}"), random);
-                    let mut value = value.clone();
-                    value[index] = inner.value;
-                    return Unfit { value, ..inner };
-                }
+            (Self::List { of, .. }, Value::Array(items))
+                if !items.is_empty() && random.below(3) > 0 =>
+            {
+                let index = random.below(items.len());
+                let inner = of.spoil(&items[index], &format!("{path}/{index}"), random);
+                let mut value = value.clone();
+                value[index] = inner.value;
+                return Unfit { value, ..inner };
             }
             _ => {}
         }
