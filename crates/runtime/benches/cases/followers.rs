@@ -133,12 +133,13 @@ async fn follow(
     let stream = runtime.stream(&Principal::local(), &run, options).await;
     let (mut stream, mut frames) = (stream.expect("is there"), 0);
     while let Some(frame) = stream.next().await {
-        let bytes = format!("{:?}", frame.expect("reads")).len() as u64;
+        let frame = frame.expect("reads");
         frames += 1;
         if frames == 1 {
             arrived.send(()).expect("waits");
         }
         if follower == Follower::Slow {
+            let bytes = format!("{frame:?}").len() as u64;
             tokio::time::sleep(Duration::from_secs(bytes)).await;
         }
     }

@@ -120,10 +120,12 @@ async fn rest(frames: Frames) -> Vec<Arc<Frame>> {
 /// begin. Returns the frames of each, and the number of loads.
 async fn followed(store: Arc<dyn Store>, modes: &[Modes]) -> (Vec<Vec<Arc<Frame>>>, usize) {
     let world = World::new(store, 20).await;
-    let mut followers = Vec::new();
+    let mut streams = Vec::new();
     for modes in modes {
-        followers.push(tokio::spawn(rest(world.frames(*modes, FramePosition::START).await)));
+        streams.push(world.frames(*modes, FramePosition::START).await);
     }
+    // None of them reads before all are there.
+    let followers: Vec<_> = streams.into_iter().map(|frames| tokio::spawn(rest(frames))).collect();
     world.begins();
     let mut received = Vec::new();
     for follower in followers {
