@@ -30,7 +30,7 @@ const SECRETS: [&str; 12] = [
     "pincode",
 ];
 
-/// What a call waits for while a person is asked. It is recorded with the questions.
+/// The state of a call while a person is asked. It is recorded with the questions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Waiting {

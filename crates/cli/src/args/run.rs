@@ -11,7 +11,7 @@ use weftwork::types::run::{Durability, Multitask, ReuseFrom, RunOptions, Stops};
 const RUN_EXAMPLES: &str = "\
 Examples:
   weft run desk --input 'Where is order A1001?'
-  weft run desk --thread t --input-json '{\"messages\": []}' --before tools --deadline 30s
+  weft run desk --thread t --input-json '{\"messages\": []}' --before tool --deadline 30s
   weft run desk --input 'Where is order A1001?' --mode values,messages";
 
 #[derive(Debug, Args)]

@@ -139,18 +139,22 @@ async fn tools_of_two_servers_with_one_wire_name_are_not_both_allowed() {
 #[tokio::test]
 async fn a_failure_that_a_server_reports_is_the_result_of_the_call() {
     let rig = Rig::with("plain");
-    let servers = rig.allowing(&["plain/fails", "plain/echo"], &reads()).await;
+    let servers = rig.allowing(&["plain/fails", "plain/breaks", "plain/echo"], &reads()).await;
     let said = run(
         &servers,
         &[
             ("plain__fails", json!({})),
+            ("plain__breaks", json!({})),
             ("plain__echo", json!({"text": "a"})),
             ("plain__echo", json!({"text": 1})),
         ],
     )
     .await;
     assert_eq!(said[0].failure(), ("W0406", "no such page"));
-    assert_eq!(said[1].ok(), &json!("a"));
-    assert_eq!(said[2].failure().0, "W0402");
-    assert_eq!(rig.calls(), ["fails", "echo"], "invalid arguments reach no server");
+    let (code, message) = said[1].failure();
+    assert_eq!(code, "W0909");
+    assert!(message.ends_with("with an error: broken (code -32000)"), "{message}");
+    assert_eq!(said[2].ok(), &json!("a"));
+    assert_eq!(said[3].failure().0, "W0402");
+    assert_eq!(rig.calls(), ["fails", "breaks", "echo"], "invalid arguments reach no server");
 }

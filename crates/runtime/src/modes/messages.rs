@@ -28,9 +28,9 @@ pub(super) type OfMessage = (String, StreamEvent);
 pub(super) struct EventMessages<'a> {
     known: &'a Mutex<KnownMessages>,
     seq: u64,
-    /// Those that became known with this event.
+    /// Messages that became known with this event.
     new: BTreeSet<String>,
-    /// Those that are final with this event.
+    /// Messages that are final with this event.
     returned: Vec<MessageId>,
 }
 
