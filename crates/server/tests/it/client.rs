@@ -12,7 +12,7 @@ use weftwork_server::Server;
 /// A server with the reference graphs.
 #[derive(Clone)]
 pub(crate) struct Client {
-    router: Router,
+    pub(crate) router: Router,
     pub(crate) runtime: Runtime,
 }
 
@@ -25,7 +25,11 @@ pub(crate) struct Answer {
 
 impl Client {
     pub(crate) async fn new() -> Self {
-        let runtime = graphs::runtime().await;
+        Self::over(graphs::runtime().await)
+    }
+
+    /// Creates a client of a server over a runtime.
+    pub(crate) fn over(runtime: Runtime) -> Self {
         Self { router: Server::new(runtime.clone()).router(), runtime }
     }
 
