@@ -10,6 +10,7 @@
 //! than a loopback host or one of [`Server::allow_host`] are refused.
 
 mod auth;
+mod awaited;
 mod body;
 mod error;
 mod guard;

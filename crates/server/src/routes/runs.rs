@@ -1,5 +1,6 @@
 //! Runs on threads, and runs with a thread of their own.
 
+use crate::awaited;
 use crate::body::{self, OnCompletion, OnDisconnect, RunBody, flag};
 use crate::error::{ApiError, Result};
 use crate::service::{Bulk, Place, Service};
@@ -11,6 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use futures_util::FutureExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use weftwork_types::run::{CancelAction, RunRef, RunStatus};
@@ -77,15 +79,19 @@ async fn wait(service: Service, thread: OfThread, body: Bytes) -> Result<Respons
     let handle = service.start(name(&thread), &body).await?;
     let run = handle.run;
     let guard = on_leave(&service, &run, body.on_disconnect == OnDisconnect::Cancel);
-    let outcome = handle.outcome.await;
-    if let Some(guard) = guard {
-        guard.disarm();
-    }
-    let values = service.values(&run, outcome).await?;
+    let outcome = handle.outcome.shared();
     if is_temporary(&thread, &body) {
-        service.delete_thread(&run.thread).await?;
+        service.delete_later(run.clone(), Box::pin(outcome.clone()));
     }
-    Ok((headers(&run, Some("join")), Json(values)).into_response())
+    let (headers, waiting) = (headers(&run, Some("join")), service.clone());
+    let values = async move {
+        let outcome = outcome.await;
+        if let Some(guard) = guard {
+            guard.disarm();
+        }
+        waiting.values(&run, outcome).await
+    };
+    Ok(awaited::response(service, headers, Box::pin(values)))
 }
 
 async fn stream(service: Service, thread: OfThread, body: Bytes) -> Result<Response> {
@@ -160,17 +166,13 @@ async fn delete(
 async fn join(service: Service, Path((thread, run)): Path<(String, String)>) -> Result<Response> {
     let run = at(&thread, &run)?;
     service.run_row(&run).await?;
-    let values = service.end(&run).await?;
-    Ok((headers(&run, Some("join")), Json(values)).into_response())
+    let (headers, waiting) = (headers(&run, Some("join")), service.clone());
+    let values = async move { waiting.end(&run).await };
+    Ok(awaited::response(service, headers, Box::pin(values)))
 }
 
-#[derive(Debug, Deserialize)]
-struct Follow {
-    #[serde(default)]
-    stream_mode: Option<String>,
-    #[serde(default)]
-    cancel_on_disconnect: Option<String>,
-}
+/// The parameters of a stream. Clients repeat the parameter of the modes, or separate them by commas.
+type Follow = Vec<(String, String)>;
 
 async fn follow(
     service: Service,
@@ -197,9 +199,14 @@ async fn follow_run(
     query: Follow,
     request: &HeaderMap,
 ) -> Result<Response> {
-    let names = query.stream_mode.as_deref().unwrap_or(FOLLOWED);
-    let modes = body::modes(names.split(',').map(str::trim).filter(|name| !name.is_empty()))?;
-    let cancels = flag(query.cancel_on_disconnect.as_deref())?;
+    let values = |name| query.iter().filter(move |pair| pair.0 == name).map(|pair| &*pair.1);
+    let mut names: Vec<_> = values("stream_mode").collect();
+    if names.iter().all(|names| names.is_empty()) {
+        names = vec![FOLLOWED];
+    }
+    let names = names.iter().flat_map(|names| names.split(',')).map(str::trim);
+    let modes = body::modes(names.filter(|name| !name.is_empty()))?;
+    let cancels = flag(values("cancel_on_disconnect").last())?;
     let place = match request.get("last-event-id").map(|id| id.to_str().unwrap_or_default()) {
         None => Place::Unknown,
         Some("-1" | "0") => Place::Start,

@@ -264,8 +264,9 @@ impl Service {
         let frames = if is_over {
             futures_util::stream::empty().boxed()
         } else {
-            // A translator that accumulates texts needs their beginnings.
-            let from = if requested.accumulated { FramePosition::START } else { after };
+            // A translator of messages needs to know which of their texts the client has.
+            let messages = requested.accumulated || requested.tuples;
+            let from = if messages { FramePosition::START } else { after };
             let options = StreamOptions {
                 modes: requested.modes,
                 subgraphs,
@@ -275,6 +276,11 @@ impl Service {
             self.runtime().stream(self.who(), run, options).await?
         };
         Ok((frames, Translator::new(self.view(&row), requested, after, from_start)))
+    }
+
+    /// Waits for a time.
+    pub(crate) fn pause(&self, time: Duration) -> BoxFuture<'static, ()> {
+        self.runtime().clock().sleep(time)
     }
 
     /// Deletes the thread of a stateless run some time after its end, so that clients that follow

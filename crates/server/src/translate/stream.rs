@@ -133,7 +133,7 @@ impl Translator {
                     let data = json!({id.to_string(): {"metadata": metadata}});
                     events.push(("messages/metadata".to_owned(), data));
                 }
-                (id.clone(), whole, messages::chunk(&id, &text))
+                (id.clone(), whole, Some(messages::chunk(&id, &text)))
             }
             MessagePart::Reset { id } => {
                 self.texts.remove(id.as_str());
@@ -141,11 +141,15 @@ impl Translator {
             }
             MessagePart::Returned(MessageWrite::Put(message)) => {
                 let shown = messages::shown(&message);
-                (message.id, shown.clone(), shown)
+                let chunk = match self.texts.get(message.id.as_str()) {
+                    Some(known) => messages::rest(&message, known),
+                    None => Some(shown.clone()),
+                };
+                (message.id, shown, chunk)
             }
             MessagePart::Returned(MessageWrite::Remove { remove }) => {
                 let shown = json!({"type": "remove", "id": remove, "content": ""});
-                (remove, shown.clone(), shown)
+                (remove, shown.clone(), Some(shown))
             }
         };
         if self.requested.accumulated {
@@ -155,7 +159,7 @@ impl Translator {
             }
             events.push(("messages/partial".to_owned(), json!([whole])));
         }
-        if self.requested.tuples {
+        if let (true, Some(chunk)) = (self.requested.tuples, chunk) {
             events.push(("messages".to_owned(), json!([chunk, metadata])));
         }
         events

@@ -206,7 +206,7 @@ async fn a_run_is_cancelled_and_rolled_back() {
 }
 
 #[tokio::test]
-async fn a_drain_ends_streams_without_an_end_and_waits_with_503() {
+async fn a_drain_cuts_streams_and_waits_and_both_name_where_to_go_on() {
     let client = Client::new().await;
     let stuck = json!({"assistant_id": "stuck", "input": {}});
     let mut ends = Vec::new();
@@ -221,7 +221,8 @@ async fn a_drain_ends_streams_without_an_end_and_waits_with_503() {
     }
     client.runtime.shutdown(Duration::ZERO).await.expect("shuts down");
     let wait = ends.pop().expect("two").await.expect("ends");
-    assert_eq!(wait.status, StatusCode::SERVICE_UNAVAILABLE, "{}", wait.body);
+    assert!(wait.cut, "{}", wait.body);
+    assert!(wait.headers["location"].to_str().expect("text").ends_with("/join"));
     let stream = ends.pop().expect("one").await.expect("ends");
     assert_eq!(stream.status, StatusCode::OK);
     let last = stream.names().pop().expect("events");
