@@ -47,6 +47,11 @@ bench-scale: ## measure a store with a million threads; results in target/bench/
 bench-peers: ## compare with other engines; the first run builds them (15 minutes)
 	python3 bench/peers/run.py
 
+.PHONY: bench-server
+bench-server: ## compare the server with `langgraph dev`; results in target/bench/server.json
+	$(CARGO) build --release --locked -p weftwork-server --example reference_server
+	python3 bench/server/run.py
+
 .PHONY: mutants
 mutants: ## mutate the engine and count the mutants that the tests detect (an hour)
 	python3 scripts/mutate.py

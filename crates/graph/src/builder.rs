@@ -1,6 +1,8 @@
 //! Building graphs.
 
-use crate::compiled::{Checked, CompiledGraph, NodeFn, NodeOptions, Parts, RouteFn, Thread};
+use crate::compiled::{
+    ChannelSchema, Checked, CompiledGraph, NodeFn, NodeOptions, Parts, RouteFn, Thread,
+};
 use crate::error::BuildError;
 use crate::extract::{BuildInfo, Role};
 use crate::node::Handler;
@@ -68,6 +70,7 @@ pub struct Graph<S: StateSpec> {
     before: Stops,
     after: Stops,
     concurrency: Option<usize>,
+    schemas: Vec<ChannelSchema>,
     state: PhantomData<fn() -> S>,
 }
 
@@ -79,7 +82,9 @@ impl<S: StateSpec> Graph<S> {
 
     pub(crate) fn over(name: impl Into<String>, channels: Vec<ChannelDef>) -> Self {
         let mut plan = PlanBuilder::default();
+        let mut schemas = Vec::new();
         for def in channels {
+            schemas.push((def.name.to_string(), def.schema));
             plan.channel(def.name, def.channel);
         }
         Self {
@@ -98,6 +103,7 @@ impl<S: StateSpec> Graph<S> {
             before: Stops::None,
             after: Stops::None,
             concurrency: None,
+            schemas,
             state: PhantomData,
         }
     }
@@ -394,6 +400,7 @@ impl<S: StateSpec> Graph<S> {
             after: self.after,
             concurrency: self.concurrency,
             state: (TypeId::of::<S>(), S::NAME),
+            schemas: self.schemas,
         }))
     }
 }

@@ -35,7 +35,11 @@ struct Inner {
     handlers: Vec<Arc<str>>,
     /// The state's type, and its name.
     state: (TypeId, &'static str),
+    schemas: Vec<ChannelSchema>,
 }
+
+/// Name of a channel, and the JSON Schema of its values if it is known.
+pub(crate) type ChannelSchema = (String, Option<serde_json::Value>);
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -59,6 +63,7 @@ pub(crate) struct Parts {
     pub(crate) after: Stops,
     pub(crate) concurrency: Option<usize>,
     pub(crate) state: (TypeId, &'static str),
+    pub(crate) schemas: Vec<ChannelSchema>,
 }
 
 type ErasedRun = dyn Fn(&TaskInput<'_>) -> BoxFuture<'static, NodeResult<TaskOutput>> + Send + Sync;
@@ -186,6 +191,7 @@ impl CompiledGraph {
             after: parts.after,
             concurrency: parts.concurrency,
             state: parts.state,
+            schemas: parts.schemas,
             handlers: names.iter().map(|n| format!("__error_handler__{n}").into()).collect(),
         }))
     }
@@ -206,6 +212,29 @@ impl CompiledGraph {
     #[must_use]
     pub fn plan(&self) -> &Arc<Plan> {
         &self.0.plan
+    }
+
+    /// Returns the graphs that nodes run, with the names of the nodes.
+    pub fn subgraphs(&self) -> impl Iterator<Item = (&str, &Self)> {
+        let nodes = self.0.plan.nodes().iter().zip(&self.0.nodes);
+        nodes.filter_map(|(node, run)| {
+            run.options.graph.as_ref().map(|(graph, _)| (&*node.name, graph))
+        })
+    }
+
+    /// Returns a JSON Schema of the state; `None` if the schema of no channel is known. Channels
+    /// whose schema is not known may have any value.
+    #[must_use]
+    pub fn state_schema(&self) -> Option<serde_json::Value> {
+        if self.0.schemas.iter().all(|(_, schema)| schema.is_none()) {
+            return None;
+        }
+        let properties = self.0.schemas.iter().map(|(name, schema)| {
+            (name.clone(), schema.clone().unwrap_or_else(|| serde_json::json!({})))
+        });
+        let properties = properties.collect::<serde_json::Map<_, _>>();
+        let title = format!("{}_state", self.0.name);
+        Some(serde_json::json!({"properties": properties, "title": title, "type": "object"}))
     }
 
     /// Returns `true` if a channel of this name holds the messages of a conversation.

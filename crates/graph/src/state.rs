@@ -56,13 +56,22 @@ pub struct ChannelDef {
     pub name: Cow<'static, str>,
     /// Channel that applies the writes.
     pub channel: Arc<dyn Channel>,
+    /// JSON Schema of its values, if it is known.
+    pub schema: Option<serde_json::Value>,
 }
 
 impl ChannelDef {
     /// A channel of a state.
     #[must_use]
     pub fn new(name: impl Into<Cow<'static, str>>, channel: impl Channel + 'static) -> Self {
-        Self { name: name.into(), channel: Arc::new(channel) }
+        Self { name: name.into(), channel: Arc::new(channel), schema: None }
+    }
+
+    /// Adds the JSON Schema of the values, for clients; values are not checked against it.
+    #[must_use]
+    pub fn with_schema(mut self, schema: serde_json::Value) -> Self {
+        self.schema = Some(schema);
+        self
     }
 }
 

@@ -30,7 +30,7 @@ pub use follow::{FollowFrom, ThreadEvent, ThreadEvents, ThreadPosition};
 pub use fork::{copy_thread, fork_thread};
 pub use inspect::{thread_history, thread_state};
 pub use modes::{Frame, FrameContent, FramePosition, NoPosition, StreamOptions, Subgraphs};
-pub use runtime::{Recovery, Runtime, RuntimeBuilder};
+pub use runtime::{Load, Recovery, Runtime, RuntimeBuilder};
 pub use stored::{CheckedRows, StoreCheckpointer, check_names, check_rows};
 pub use thread::{EndedRun, RolledBack, Thread, ThreadRun, ThreadStream};
 pub use threads::Threads;

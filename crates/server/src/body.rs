@@ -1,6 +1,7 @@
 //! Bodies of requests.
 
 use crate::error::{ApiError, Result};
+use crate::translate::assistant::Assistant;
 use crate::translate::stream::Requested;
 use crate::translate::{ids, messages};
 use axum::body::Bytes;
@@ -8,11 +9,16 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use weftwork_graph::CompiledGraph;
+pub(crate) use weftwork_store::thread::contains;
 use weftwork_types::run::{
     Answers, Durability, Multitask, RunCommand, RunInput, RunOptions, Stops, Target, Within,
 };
-use weftwork_types::{CheckpointId, InterruptId, MessageId};
+use weftwork_types::{CheckpointId, InterruptId, MessageId, Timestamp};
+
+/// Longest delay of a run: 30 days.
+const AFTER_SECONDS_MAX: f64 = 2_592_000.0;
 
 /// Reads a JSON body. No body is an object without members.
 pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T> {
@@ -20,6 +26,30 @@ pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T> {
     let value: Value = serde_json::from_slice(body)
         .map_err(|_| ApiError::invalid("Invalid JSON in request body"))?;
     serde_json::from_value(value).map_err(|error| ApiError::invalid(error.to_string()))
+}
+
+/// Reads a flag of a query.
+pub(crate) fn flag(text: Option<&str>) -> Result<bool> {
+    match text.map(str::to_ascii_lowercase).as_deref() {
+        None | Some("" | "0" | "false") => Ok(false),
+        Some("1" | "true") => Ok(true),
+        Some(other) => Err(ApiError::invalid(format!("`{other}` is not true or false"))),
+    }
+}
+
+/// The result of the creation of a thing that exists.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum IfExistsBody {
+    #[default]
+    Raise,
+    DoNothing,
+}
+
+impl IfExistsBody {
+    pub(crate) fn accepts_existing(self) -> bool {
+        self == Self::DoNothing
+    }
 }
 
 /// A value, or a list of values.
@@ -180,15 +210,29 @@ impl RunBody {
         }
     }
 
-    /// Returns the options of the run.
-    pub(crate) fn options(&self) -> Result<RunOptions> {
+    /// Returns the time at which the run begins, if it is later than now.
+    fn not_before(&self, now: Timestamp) -> Result<Option<Timestamp>> {
+        match self.after_seconds {
+            None => Ok(None),
+            Some(seconds) if (0.0..=AFTER_SECONDS_MAX).contains(&seconds) => {
+                let wait = Duration::from_secs_f64(seconds);
+                Ok((!wait.is_zero()).then(|| now.plus(wait)))
+            }
+            Some(seconds) => Err(ApiError::invalid(format!(
+                "`after_seconds` is {seconds}; expected 0 to {AFTER_SECONDS_MAX}"
+            ))),
+        }
+    }
+
+    /// Returns the options of the run, with the settings of its assistant.
+    pub(crate) fn options(&self, assistant: &Assistant, now: Timestamp) -> Result<RunOptions> {
         if self.webhook.is_some() {
             return Err(ApiError::invalid("`webhook` is not supported by this server"));
         }
-        if self.after_seconds.is_some_and(|seconds| seconds > 0.0) {
-            return Err(ApiError::invalid("`after_seconds` is not supported by this server"));
-        }
         let config = self.config.clone().unwrap_or_default();
+        let settings = assistant.current();
+        let usual: ConfigBody = serde_json::from_value(settings.config.clone().into())
+            .map_err(|error| ApiError::invalid(format!("config of the assistant: {error}")))?;
         let place = self.checkpoint.clone().unwrap_or_default();
         let at = place.checkpoint_id.clone().or_else(|| self.checkpoint_id.clone());
         let ns = place.checkpoint_ns.as_deref().unwrap_or_default();
@@ -204,14 +248,13 @@ impl RunBody {
             (None, Some(false)) => Durability::Exit,
             (None, _) => Durability::Async,
         };
-        let configurable = config.configurable.unwrap_or_default();
-        let context = match &self.context {
-            Some(context) => context.clone(),
-            None if configurable.is_empty() => Value::Null,
-            None => Value::Object(configurable.clone()),
-        };
+        let own = config.configurable.unwrap_or_default();
+        let context = merged(&settings.context, self.context.as_ref(), &own);
+        let mut configurable = usual.configurable.unwrap_or_default();
+        configurable.extend(own);
         Ok(RunOptions {
-            step_limit: config.recursion_limit,
+            not_before: self.not_before(now)?,
+            step_limit: config.recursion_limit.or(usual.recursion_limit),
             at: at.as_deref().map(ids::checkpoint).transpose()?,
             within,
             durability,
@@ -221,10 +264,31 @@ impl RunBody {
             context,
             configurable,
             metadata: self.metadata.clone().unwrap_or_default(),
-            tags: config.tags.unwrap_or_default(),
+            tags: config.tags.or(usual.tags).unwrap_or_default(),
             ..RunOptions::default()
         })
     }
+}
+
+/// Returns the context of a run: that of its assistant, with the members of its own. Named settings
+/// are the context of a request that has none.
+fn merged(usual: &Value, own: Option<&Value>, configurable: &Map<String, Value>) -> Value {
+    let mut members = match own {
+        Some(Value::Object(own)) => own.clone(),
+        None | Some(Value::Null) => configurable.clone(),
+        Some(other) => return other.clone(),
+    };
+    match usual {
+        Value::Object(usual) => {
+            for (name, value) in usual {
+                members.entry(name).or_insert_with(|| value.clone());
+            }
+        }
+        Value::Null => {}
+        usual if members.is_empty() => return usual.clone(),
+        _ => {}
+    }
+    if members.is_empty() { Value::Null } else { Value::Object(members) }
 }
 
 impl CheckpointBody {

@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::http::StatusCode;
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use weftwork_graph::RuntimeError;
@@ -61,8 +62,14 @@ impl ApiError {
         Self::missing(format!("Thread with ID {thread} not found"))
     }
 
-    pub(crate) fn run_missing(run: &str) -> Self {
-        Self::missing(format!("Run with ID {run} not found"))
+    /// The request names a thing that does not exist, without its name.
+    pub(crate) fn not_found() -> Self {
+        Self::missing("Not Found")
+    }
+
+    /// The request does not prove who makes it.
+    pub(crate) fn unauthorized(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, detail)
     }
 
     pub(crate) fn detail(&self) -> &str {
@@ -79,7 +86,16 @@ impl IntoResponse for ApiError {
         if self.status.is_server_error() {
             tracing::error!(status = self.status.as_u16(), detail = self.detail, "request failed");
         }
-        (self.status, Json(json!({"detail": self.detail}))).into_response()
+        let body = Json(json!({"detail": self.detail}));
+        match self.status {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                (self.status, [(RETRY_AFTER, "1")], body).into_response()
+            }
+            StatusCode::UNAUTHORIZED => {
+                (self.status, [(WWW_AUTHENTICATE, "Bearer")], body).into_response()
+            }
+            status => (status, body).into_response(),
+        }
     }
 }
 

@@ -1,23 +1,37 @@
-//! Checks of requests before any route: the host and the origin that they name.
+//! Checks of requests before any route: the host and the origin that they name, who makes them, and
+//! the size and the time of their bodies.
 //!
-//! The server has no authentication: it listens on loopback addresses, and a page of a browser must
-//! not reach it under another name (DNS rebinding).
+//! A page of a browser must not reach a server on a loopback address under another name (DNS
+//! rebinding), nor from another origin.
 
+use crate::auth::Tokens;
 use crate::error::ApiError;
+use crate::service::Service;
+use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Headers of responses that scripts of other origins may read.
 const EXPOSED: &str = "location, content-location, x-pagination-total, x-pagination-next";
+/// Maximum size of a body in bytes.
+const BODY_BYTES_MAX: usize = 16 << 20;
+/// Maximum time for a body to arrive.
+const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+/// Maximum length of the path and query of a request in bytes.
+const TARGET_BYTES_MAX: usize = 16 << 10;
+/// Routes that answer anyone: they contain no data of a principal.
+const OPEN: [&str; 5] = ["/", "/ok", "/docs", "/openapi.json", "/favicon.ico"];
 
-/// The hosts that requests and origins may name, besides loopback names.
+/// The hosts that requests and origins may name, besides loopback names, and the tokens.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Allowed {
     pub(crate) hosts: Vec<String>,
+    pub(crate) tokens: Tokens,
 }
 
 impl Allowed {
@@ -42,31 +56,68 @@ fn host(authority: &str) -> &str {
     authority.split(':').next().unwrap_or_default()
 }
 
-/// Refuses requests of other hosts and origins, and answers for those that are allowed.
+/// Refuses requests of other hosts and origins and without a token, and answers for those that are
+/// allowed.
 pub(crate) async fn check(
-    State(allowed): State<Arc<Allowed>>,
+    State((allowed, service)): State<(Arc<Allowed>, Service)>,
     request: Request,
     next: Next,
 ) -> Response {
-    if !allowed.allows(&host_of(&request)) {
-        return refuse("the host of the request is not allowed");
-    }
+    let method = request.method().clone();
     let origin = request.headers().get(header::ORIGIN).cloned();
-    if let Some(origin) = &origin
-        && !origin.to_str().is_ok_and(|origin| allowed.allows_origin(origin))
-    {
-        return refuse("the origin of the request is not allowed");
-    }
-    let preflight = request.method() == Method::OPTIONS && origin.is_some();
-    let mut response = match preflight {
-        true => StatusCode::NO_CONTENT.into_response(),
-        false => next.run(request).await,
+    let shares = origin
+        .as_ref()
+        .is_none_or(|origin| origin.to_str().is_ok_and(|origin| allowed.allows_origin(origin)));
+    let mut response = if !allowed.allows(&host_of(&request)) {
+        refuse(StatusCode::FORBIDDEN, "the host of the request is not allowed")
+    } else if !shares {
+        refuse(StatusCode::FORBIDDEN, "the origin of the request is not allowed")
+    } else if method == Method::OPTIONS && origin.is_some() {
+        StatusCode::NO_CONTENT.into_response()
+    } else {
+        match admit(&allowed, request).await {
+            Ok(request) => next.run(request).await,
+            Err(error) => error.into_response(),
+        }
     };
-    if let Some(origin) = origin {
+    if let Some(origin) = origin.filter(|_| shares) {
         share(response.headers_mut(), origin);
     }
-    response.headers_mut().append(header::VARY, HeaderValue::from_static("Origin"));
+    let headers = response.headers_mut();
+    headers.append(header::VARY, HeaderValue::from_static("Origin"));
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    service.count(&method, response.status().as_u16());
     response
+}
+
+/// Finds out who makes a request, and reads its body.
+async fn admit(allowed: &Allowed, request: Request) -> Result<Request, ApiError> {
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    if target > TARGET_BYTES_MAX {
+        let detail = format!("the path has {target} bytes; expected at most {TARGET_BYTES_MAX}");
+        return Err(ApiError::new(StatusCode::URI_TOO_LONG, detail));
+    }
+    let (mut head, body) = request.into_parts();
+    if !OPEN.contains(&head.uri.path()) {
+        let principal = allowed.tokens.principal(&head.headers)?;
+        head.extensions.insert(principal);
+    }
+    let too_large = || {
+        let detail = format!("the body is too large; expected at most {BODY_BYTES_MAX} bytes");
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    };
+    let length = head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    if length.and_then(|length| length.parse::<usize>().ok()).is_some_and(|n| n > BODY_BYTES_MAX) {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(BODY_TIME_MAX, to_bytes(body, BODY_BYTES_MAX)).await {
+        Ok(Ok(bytes)) => Ok(Request::from_parts(head, Body::from(bytes))),
+        Ok(Err(_)) => Err(too_large()),
+        Err(_) => {
+            let detail = format!("the body did not arrive within {BODY_TIME_MAX:?}");
+            Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, detail))
+        }
+    }
 }
 
 /// Returns the host that a request names.
@@ -77,8 +128,8 @@ fn host_of(request: &Request) -> String {
     }
 }
 
-fn refuse(detail: &str) -> Response {
-    ApiError::new(StatusCode::FORBIDDEN, detail).into_response()
+fn refuse(status: StatusCode, detail: &str) -> Response {
+    ApiError::new(status, detail).into_response()
 }
 
 fn share(headers: &mut HeaderMap, origin: HeaderValue) {
@@ -101,7 +152,8 @@ mod tests {
 
     #[test]
     fn only_loopback_and_named_hosts_are_allowed() {
-        let allowed = Allowed { hosts: vec!["agents.example".to_owned()] };
+        let hosts = vec!["agents.example".to_owned()];
+        let allowed = Allowed { hosts, ..Allowed::default() };
         for host in ["localhost", "LOCALHOST:8123", "127.0.0.1:9", "[::1]:9", "agents.example:443"]
         {
             assert!(allowed.allows(host), "{host}");

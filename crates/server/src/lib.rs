@@ -5,34 +5,47 @@
 //! a client that reconnects continues after the last event it received, also after a restart of the
 //! server.
 //!
-//! The server has no authentication. It answers only requests that name a loopback host or one of
-//! [`Server::allow_host`].
+//! Each request is on behalf of a [`Principal`]: that of its token, or the local one if the server
+//! has no tokens. Such a server listens on loopback addresses only. Requests that name another host
+//! than a loopback host or one of [`Server::allow_host`] are refused.
 
+mod auth;
+mod awaited;
 mod body;
 mod error;
 mod guard;
+mod metrics;
+mod openapi;
 mod routes;
+mod serve;
 mod service;
 mod sse;
 mod translate;
+
+pub use auth::{TokenError, new_token};
 
 use guard::Allowed;
 use service::Service;
 use tokio::net::TcpListener;
 use weftwork_runtime::Runtime;
+use weftwork_types::Principal;
+
+/// Number of runs that wait for a slot beyond which requests for runs are refused.
+const WAITING_MAX: usize = 10_000;
 
 /// A server over the graphs of a runtime.
 #[derive(Debug, Clone)]
 pub struct Server {
     runtime: Runtime,
     allowed: Allowed,
+    waiting_max: usize,
 }
 
 impl Server {
     /// Creates a server over the graphs of a runtime.
     #[must_use]
     pub fn new(runtime: Runtime) -> Self {
-        Self { runtime, allowed: Allowed::default() }
+        Self { runtime, allowed: Allowed::default(), waiting_max: WAITING_MAX }
     }
 
     /// Allows requests that name this host, besides loopback names.
@@ -42,20 +55,51 @@ impl Server {
         self
     }
 
+    /// Sets the number of runs that wait for a slot of this process beyond which requests for runs
+    /// are refused with status 429; 10,000 by default.
+    #[must_use]
+    pub fn waiting_max(mut self, runs: usize) -> Self {
+        self.waiting_max = runs;
+        self
+    }
+
+    /// Accepts requests with this token, on behalf of a principal. Without any token, each request is
+    /// of the local principal.
+    ///
+    /// # Errors
+    /// [`TokenError`] if the token is short or has characters that headers cannot have.
+    pub fn token(
+        mut self,
+        token: impl Into<String>,
+        principal: Principal,
+    ) -> Result<Self, TokenError> {
+        self.allowed.tokens.add(token.into(), principal)?;
+        Ok(self)
+    }
+
     /// Returns the routes, for a program that serves them itself.
     pub fn router(self) -> axum::Router {
-        routes::router(Service::new(self.runtime), self.allowed)
+        routes::router(Service::new(self.runtime, self.waiting_max), self.allowed)
     }
 
     /// Serves requests until `stop` completes, and then those that were accepted. Runs go on.
     ///
     /// # Errors
-    /// The error of the listener.
+    /// The error of the listener; `PermissionDenied` if it listens on an address that other machines
+    /// reach, and the server has no token.
     pub async fn serve(
         self,
         listener: TcpListener,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> std::io::Result<()> {
-        axum::serve(listener, self.router()).with_graceful_shutdown(stop).await
+        let address = listener.local_addr()?;
+        if self.allowed.tokens.is_empty() && !address.ip().is_loopback() {
+            let reason = format!(
+                "{address} is not a loopback address, and the server has no token; add one, or \
+                 listen on 127.0.0.1"
+            );
+            return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, reason));
+        }
+        serve::serve(listener, self.router(), stop).await
     }
 }

@@ -11,21 +11,25 @@ use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
+use weftwork_runtime::FramePosition;
 use weftwork_types::run::{CancelAction, RunRef};
 
 /// Interval of comments that keep an idle connection open.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// Returns the response that streams a run: `metadata`, the frames, and `error` or `end` if the run
-/// has ended.
+/// Returns the response that streams a run: `metadata` if it begins with the first frame, the
+/// frames, and `error` or `end` if the run has ended.
 pub(crate) fn response(
     service: Service,
     run: RunRef,
     (frames, translator): (Frames, Translator),
     on_leave: Option<CancelOnDrop>,
 ) -> Response {
-    let metadata = event("metadata", &json!({"run_id": run.run, "attempt": 1}));
-    let events = stream::iter([metadata]).chain(frames_of(frames, translator, on_leave));
+    // A client that received nothing else continues with the first frame.
+    let id = FramePosition::START.to_string();
+    let metadata = translator.metadata().map(|(name, data)| event(&name, &data).id(&id));
+    let open = service.open_stream();
+    let events = stream::iter(metadata).chain(frames_of(frames, translator, on_leave));
     let end = stream::once(async move {
         match service.ending(&run).await {
             Ok(Some(outcome)) => Some(match rows::failure(&outcome) {
@@ -37,10 +41,16 @@ pub(crate) fn response(
             Err(error) => Some(event("error", &unreadable(&error))),
         }
     });
-    let events = events.chain(end.filter_map(std::future::ready)).map(Ok::<_, Infallible>);
+    let events = events.chain(end.filter_map(std::future::ready)).map(move |event| {
+        // The stream is open as long as its events are read.
+        let _open = &open;
+        Ok::<_, Infallible>(event)
+    });
     let keep_alive = KeepAlive::new().interval(HEARTBEAT).text("heartbeat");
     let mut response = Sse::new(events).keep_alive(keep_alive).into_response();
     let headers = response.headers_mut();
+    let kind = axum::http::HeaderValue::from_static("text/event-stream; charset=utf-8");
+    headers.insert("content-type", kind);
     headers.insert("cache-control", axum::http::HeaderValue::from_static("no-store"));
     headers.insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
     response

@@ -74,6 +74,10 @@ pub struct RunOptions {
     /// Time at which the run is cut off, including its running nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
+    /// Time before which the run does not begin; `None` for at once. Until then it is pending, and
+    /// later runs of its thread wait for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
     /// Maximum number of tasks of a superstep that run concurrently; `None` selects the limit of
     /// the graph.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,9 +104,15 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
+    /// Returns the time at which the run may begin, if that is later than `now`.
+    #[must_use]
+    pub fn begins_later(&self, now: Timestamp) -> Option<Timestamp> {
+        self.not_before.filter(|at| *at > now)
+    }
+
     /// Options of a run that continues the thread of one with these options: without what held for
-    /// that run alone, its checkpoint, its idempotency key, the run that it rolls back and its
-    /// deadline.
+    /// that run alone, its checkpoint, its idempotency key, the run that it rolls back, its beginning
+    /// and its deadline.
     #[must_use]
     pub fn for_continuation(self) -> Self {
         Self {
@@ -110,6 +120,7 @@ impl RunOptions {
             within: None,
             idempotency_key: None,
             roll_back: None,
+            not_before: None,
             deadline: None,
             ..self
         }

@@ -10,6 +10,7 @@ mod outside;
 mod prose;
 mod ratchet;
 mod retired;
+mod routes;
 mod rows;
 mod sizes;
 mod sources;
@@ -111,6 +112,7 @@ const RULES: &[Rule] = &[
     Rule { name: "prose", check: prose::check },
     Rule { name: "readable", check: sources::readable },
     Rule { name: "retired", check: retired::check },
+    Rule { name: "routes", check: routes::check },
     Rule { name: "rows", check: rows::check },
     Rule { name: "sizes", check: sizes::check },
     Rule { name: "test-names", check: sources::test_names },

@@ -10,8 +10,9 @@ const HELP: &str = "\
 Clients of LangGraph connect to the printed URL: langgraph-sdk for Python and JavaScript, RemoteGraph
 and useStream. Each agent is an assistant of its name.
 
-The server has no authentication. It therefore listens on loopback addresses only, and refuses
-requests that name another host or come from a page of another origin.
+Requests need a token, as `authorization: Bearer TOKEN` or `x-api-key: TOKEN`: that of --token, or a
+new one that is printed once. Requests that name another host than localhost or --allow-host, or that
+come from a page of another origin, are refused.
 
 SIGTERM and Ctrl-C stop it: it takes no more runs, lets the active ones finish their superstep, and
 exits with status 0. Runs that have not ended go on with the next server or worker of the store.
@@ -21,9 +22,18 @@ Example: weft serve --listen 127.0.0.1:8123 --store agents.db";
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Serve {
-    /// Loopback address and port; port 0 selects a free one
+    /// Address and port; port 0 selects a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8123")]
     pub(crate) listen: SocketAddr,
+    /// Token of requests, at least 16 characters; without it, a new one is printed
+    #[arg(long, value_name = "TOKEN", conflicts_with = "no_auth")]
+    pub(crate) token: Option<String>,
+    /// Accept requests without a token; for loopback addresses only
+    #[arg(long)]
+    pub(crate) no_auth: bool,
+    /// Name of this server in requests, besides localhost; may be repeated
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_host: Vec<String>,
     /// Maximum number of runs that are executed at a time; further ones wait in the store
     #[arg(long, value_name = "N")]
     pub(crate) concurrency: Option<NonZeroUsize>,

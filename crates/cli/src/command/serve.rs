@@ -16,10 +16,10 @@ use weftwork_server::Server;
 const CONNECTIONS: Duration = Duration::from_secs(1);
 
 pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit, CliError> {
-    if !args.listen.ip().is_loopback() {
+    if args.no_auth && !args.listen.ip().is_loopback() {
         let reason = format!(
-            "the server has no authentication, and {} is not a loopback address; use \
-             127.0.0.1:PORT, and in front of it a proxy that authenticates and names the host localhost",
+            "without authentication the server listens on loopback addresses only, and {} is not \
+             one; leave out --no-auth",
             args.listen
         );
         return Err(CliError::BadInput { reason });
@@ -32,7 +32,6 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
     })?;
     let app = context.open_all(args.concurrency).await?;
     let terminal = &context.terminal;
-    terminal.line(format_args!("listening on http://{address}"))?;
     let agents: Vec<_> = app.agents().iter().map(AgentDef::name).collect();
     terminal.note(format_args!(
         "threads in {}; model {}; assistants: {}",
@@ -43,8 +42,22 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
     if !context.lasting {
         terminal.note("threads are lost when the server stops; keep them with --store FILE");
     }
+    let mut server = Server::new(app.runtime().clone());
+    for host in &args.allow_host {
+        server = server.allow_host(host);
+    }
+    if !args.no_auth {
+        let token = args.token.clone().unwrap_or_else(weftwork_server::new_token);
+        server = server
+            .token(&token, app.principal().clone())
+            .map_err(|error| CliError::BadInput { reason: format!("--token: {error}") })?;
+        if args.token.is_none() {
+            terminal.line(format_args!("token {token}"))?;
+        }
+    }
+    terminal.line(format_args!("listening on http://{address}"))?;
     let (stop, stopped) = oneshot::channel::<()>();
-    let server = Server::new(app.runtime().clone()).serve(listener, async {
+    let server = server.serve(listener, async {
         // The sender is dropped only when the command ends.
         stopped.await.unwrap_or_default();
     });

@@ -28,29 +28,30 @@ impl Topology {
     /// Adds the boxes and lines of a drawing. The ids of nodes in subgraphs begin with those of the
     /// nodes that run them.
     fn add(&mut self, drawing: &Drawing, prefix: &str, depth: usize) -> Ends {
-        let ends: Vec<Ends> = drawing
-            .boxes
-            .iter()
-            .map(|shown| {
-                let id = match shown.kind {
-                    Kind::Start => "__start__".to_owned(),
-                    Kind::End => "__end__".to_owned(),
-                    Kind::Node | Kind::Anywhere => format!("{prefix}{}", shown.name),
-                };
-                match (&shown.inner, shown.kind) {
-                    (Some(inner), _) if depth > 0 => {
-                        return self.add(inner, &format!("{id}:"), depth - 1);
-                    }
-                    (_, Kind::Start | Kind::End) if !prefix.is_empty() => {}
-                    (_, Kind::End) => self.nodes.push(json!({"id": id})),
-                    (_, Kind::Start | Kind::Node | Kind::Anywhere) => {
-                        let data = json!({"name": id});
-                        self.nodes.push(json!({"id": id, "type": "runnable", "data": data}));
-                    }
+        let mut ends = Vec::new();
+        for shown in &drawing.boxes {
+            let id = match shown.kind {
+                Kind::Start => "__start__".to_owned(),
+                Kind::End => "__end__".to_owned(),
+                Kind::Node | Kind::Anywhere => format!("{prefix}{}", shown.name),
+            };
+            match shown.kind {
+                _ if shown.inner.is_some() && depth > 0 => {}
+                Kind::Start | Kind::End if !prefix.is_empty() => {}
+                Kind::End => self.nodes.push(json!({"id": id})),
+                Kind::Start | Kind::Node | Kind::Anywhere => {
+                    let data = json!({"name": id});
+                    self.nodes.push(json!({"id": id, "type": "runnable", "data": data}));
                 }
-                Ends { first: vec![id.clone()], last: vec![id] }
-            })
-            .collect();
+            }
+            ends.push(Ends { first: vec![id.clone()], last: vec![id] });
+        }
+        // The nodes of subgraphs follow those of their graph.
+        for (shown, end) in drawing.boxes.iter().zip(&mut ends) {
+            if let (Some(inner), true) = (&shown.inner, depth > 0) {
+                *end = self.add(inner, &format!("{prefix}{}:", shown.name), depth - 1);
+            }
+        }
         let mut whole = Ends { first: Vec::new(), last: Vec::new() };
         let within = |index: usize, kind: Kind| {
             !prefix.is_empty() && drawing.boxes.get(index).is_some_and(|shown| shown.kind == kind)

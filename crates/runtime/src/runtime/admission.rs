@@ -57,7 +57,8 @@ impl Runtime {
         };
         let given: Vec<_> = answers.keys().copied().collect();
         let who = request.principal;
-        let slot = self.0.slots.take();
+        let at_once = new.options.begins_later(now).is_none();
+        let slot = if at_once { self.0.slots.take() } else { None };
         let here = slot.map(|slot| self.register(&who.org, &new.at, slot)).transpose()?;
         let created = match here {
             Some(here) => {
@@ -100,7 +101,11 @@ impl Runtime {
         if queued && row.new.options.multitask.cancels() {
             self.cancel_others(&who, &row.new.at);
         }
+        let begins = row.new.options.begins_later(self.0.context.clock.now());
         let admitted = Admitted { who, row, graph, asked: true, live };
+        if let Some(begins) = begins {
+            return self.wait_for_time(admitted, begins);
+        }
         if queued { self.wait_for_turn(admitted) } else { self.wait_for_slot(admitted) }
     }
 

@@ -27,8 +27,10 @@ impl Runtime {
         run: &RunRef,
         action: CancelAction,
     ) -> Result<Option<RunHandle>, RuntimeError> {
-        if action == CancelAction::Interrupt {
+        // A run that begins later has done nothing.
+        if action == CancelAction::Interrupt || self.is_delayed(who, run).await? {
             self.request_cancel(who, run).await?;
+            self.end_delayed(who, run).await?;
             return Ok(None);
         }
         if self.store().run(who, run).await?.status == RunStatus::Queued {
@@ -48,6 +50,27 @@ impl Runtime {
         self.roll_back(who, &runs[..=found]).await.map(Some)
     }
 
+    /// Ends a cancelled run that would begin later.
+    async fn end_delayed(&self, who: &Principal, run: &RunRef) -> Result<(), RuntimeError> {
+        if !self.is_delayed(who, run).await? {
+            return Ok(());
+        }
+        match self.take(who, run, true).await {
+            // It began meanwhile.
+            Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
+                Ok(())
+            }
+            taken => taken.map(drop),
+        }
+    }
+
+    /// Returns `true` if a run waits for its time.
+    async fn is_delayed(&self, who: &Principal, run: &RunRef) -> Result<bool, RuntimeError> {
+        let row = self.store().run(who, run).await?;
+        let begins_later = row.new.options.begins_later(self.clock().now()).is_some();
+        Ok(row.status == RunStatus::Pending && begins_later)
+    }
+
     /// Starts a run that rolls back the last of these runs of a thread, and all later ones.
     async fn roll_back(&self, who: &Principal, runs: &[RunRow]) -> Result<RunHandle, RuntimeError> {
         let (last, earlier) = runs.split_last().ok_or(RuntimeError::Stopping)?;
@@ -59,6 +82,7 @@ impl Runtime {
             multitask: Multitask::Rollback,
             roll_back: Some(at.run.clone()),
             idempotency_key: Some(format!("rollback:{}", at.run)),
+            metadata: before.new.options.metadata.clone(),
             ..RunOptions::default()
         };
         let writes = serde_json::Value::Null;

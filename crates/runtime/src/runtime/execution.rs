@@ -25,6 +25,12 @@ impl Runtime {
         asked: bool,
     ) -> Result<RunHandle, RuntimeError> {
         let admitted = self.admit(who, at, asked).await?;
+        let now = self.0.context.clock.now();
+        let row = &admitted.row;
+        if !asked && !row.cancel_requested && row.new.options.begins_later(now).is_some() {
+            // Nobody executes it, and nobody should.
+            return Err(invariants::busy(at).into());
+        }
         match self.0.slots.take() {
             Some(slot) => self.start(admitted, slot).await,
             None if admitted.row.status.is_final() => {

@@ -15,3 +15,4 @@ mod wakes;
 
 pub use builder::{Recovery, RuntimeBuilder};
 pub use core::Runtime;
+pub use slots::Load;

@@ -6,7 +6,7 @@
 
 use super::core::{Admitted, Inner, Runtime};
 use super::execution::stopped;
-use super::slots::{Slot, Ticket};
+use super::slots::{Load, Slot, Ticket};
 use futures_util::{FutureExt, StreamExt, stream};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,8 +15,8 @@ use weftwork_graph::RuntimeError;
 use weftwork_store::{StoreError, invariants};
 use weftwork_types::event::RunEvent;
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{RunOutcome, RunRef};
-use weftwork_types::{BoxFuture, BoxStream, Principal, RunId};
+use weftwork_types::run::{RunOutcome, RunRef, RunStatus};
+use weftwork_types::{BoxFuture, BoxStream, Principal, RunId, Timestamp};
 
 /// Interval of checks for changes by other processes: the end of a run that others wait for, and
 /// requests to cancel runs of this process. In machine time.
@@ -93,6 +93,38 @@ impl Runtime {
                 here.cancel.send_replace(true);
             }
         }
+    }
+
+    /// Begins a run at its time, as long as this process lives, and follows it. Recovery finds a run
+    /// whose time has come without one.
+    pub(super) fn wait_for_time(&self, admitted: Admitted, begins: Timestamp) -> RunHandle {
+        let Admitted { who, row, graph, .. } = &admitted;
+        let handle = self.follow(who.clone(), row.new.at.clone(), graph.clone());
+        let (clock, inner) = (Arc::clone(&self.0.context.clock), Arc::downgrade(&self.0));
+        tokio::spawn(async move {
+            let wait = begins.0.saturating_sub(clock.now().0);
+            clock.sleep(Duration::from_millis(u64::try_from(wait).unwrap_or(0))).await;
+            let Some(inner) = inner.upgrade() else { return };
+            let runtime = Runtime(inner);
+            if admitted.row.status == RunStatus::Queued {
+                // Dropping the handle does not end the run.
+                drop(runtime.wait_for_turn(admitted));
+                return;
+            }
+            let Admitted { who, row, asked, live, .. } = admitted;
+            let ticket = Ticket { who, at: row.new.at, asked, live };
+            match runtime.0.slots.take() {
+                Some(slot) => runtime.begin_ticket(ticket, slot).await,
+                None => runtime.0.slots.wait(ticket),
+            }
+        });
+        handle
+    }
+
+    /// Returns the number of runs that this process executes, and of those that wait.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        self.0.slots.load()
     }
 
     /// Returns a handle for a queued run, which waits even if the handle is dropped.

@@ -38,6 +38,17 @@ pub(super) struct Ticket {
     pub(super) live: Option<Live>,
 }
 
+/// The runs of a process at one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Number of runs that are executed.
+    pub executed: usize,
+    /// Number of runs that wait for a slot.
+    pub waiting: usize,
+    /// Maximum number of runs that are executed at once; `None` without a limit.
+    pub executed_max: Option<usize>,
+}
+
 /// The right to execute one run. Dropping it lets another run begin.
 #[derive(Debug)]
 pub(super) struct Slot(Arc<Slots>);
@@ -81,6 +92,13 @@ impl Slots {
         let ticket = state.next()?;
         state.taken += 1;
         Some((Arc::new(Slot(Arc::clone(self))), ticket))
+    }
+
+    /// Returns the number of slots that are taken, and of runs that wait for one.
+    pub(super) fn load(&self) -> Load {
+        let (state, max) = (self.lock(), self.slots_max);
+        let executed_max = (max != usize::MAX).then_some(max);
+        Load { executed: state.taken, waiting: state.ids.len(), executed_max }
     }
 
     /// Number of waiting runs.

@@ -9,6 +9,7 @@ mod calls;
 mod commits;
 mod cores;
 mod damage;
+mod delayed;
 mod dependencies;
 mod depth;
 mod drawings;

@@ -1,11 +1,12 @@
-//! `/assistants`: the hosted graphs.
+//! `/assistants`.
 
-use super::page;
-use crate::body::{self, OneOrMany};
+use super::page::{self, Page};
+use crate::body::{self, OneOrMany, flag};
 use crate::error::{ApiError, Result};
-use crate::service::Service;
+use crate::service::{Changes, Service};
 use axum::body::Bytes;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -14,54 +15,172 @@ use serde_json::{Map, Value, json};
 
 pub(super) fn routes() -> Router<Service> {
     Router::new()
+        .route("/assistants", post(create))
         .route("/assistants/search", post(search))
         .route("/assistants/count", post(count))
-        .route("/assistants/{id}", get(one))
+        .route("/assistants/{id}", get(one).patch(change).delete(delete))
+        .route("/assistants/{id}/versions", post(versions))
+        .route("/assistants/{id}/latest", post(latest))
         .route("/assistants/{id}/graph", get(graph))
         .route("/assistants/{id}/schemas", get(schemas))
+        .route("/assistants/{id}/subgraphs", get(all_subgraphs))
+        .route("/assistants/{id}/subgraphs/{namespace}", get(subgraphs))
 }
 
+/// The settings of an assistant, all of them optional in changes.
 #[derive(Debug, Deserialize)]
-struct Search {
+struct Settings {
     #[serde(default)]
-    metadata: Map<String, Value>,
+    assistant_id: Option<String>,
     #[serde(default)]
     graph_id: Option<String>,
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
-    limit: Option<usize>,
+    description: Option<String>,
     #[serde(default)]
-    offset: usize,
+    config: Option<Map<String, Value>>,
+    #[serde(default)]
+    context: Option<Value>,
+    #[serde(default)]
+    metadata: Option<Map<String, Value>>,
+    #[serde(default)]
+    if_exists: body::IfExistsBody,
+}
+
+impl Settings {
+    fn changes(self) -> Changes {
+        let Self { graph_id: graph, name, description, config, context, metadata, .. } = self;
+        let metadata = metadata.unwrap_or_default();
+        Changes { graph, name, description, config, context, metadata }
+    }
+}
+
+async fn create(service: Service, body: Bytes) -> Result<Json<Value>> {
+    let settings: Settings = body::read(&body)?;
+    if settings.graph_id.is_none() {
+        return Err(ApiError::invalid("\"graph_id\" is a required property"));
+    }
+    let (id, accepts) = (settings.assistant_id.clone(), settings.if_exists.accepts_existing());
+    let created = service.create_assistant(id.as_deref(), accepts, settings.changes()).await?;
+    Ok(Json(created.shown()))
+}
+
+async fn change(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
+    let settings: Settings = body::read(&body)?;
+    Ok(Json(service.change_assistant(&id, settings.changes()).await?.shown()))
+}
+
+#[derive(Debug, Deserialize)]
+struct Deletion {
+    #[serde(default)]
+    delete_threads: Option<String>,
+}
+
+async fn delete(
+    service: Service,
+    Path(id): Path<String>,
+    Query(Deletion { delete_threads }): Query<Deletion>,
+) -> Result<StatusCode> {
+    service.delete_assistant(&id, flag(delete_threads.as_deref())?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Debug, Deserialize)]
+struct Search {
+    #[serde(default)]
+    metadata: Option<Map<String, Value>>,
+    #[serde(default)]
+    graph_id: Option<String>,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    sort_by: Option<SortBy>,
+    #[serde(default)]
+    sort_order: Option<page::SortOrder>,
     #[serde(default)]
     select: Option<OneOrMany<String>>,
+    #[serde(flatten)]
+    page: Page,
 }
 
-fn found(service: &Service, search: &Search) -> Vec<Value> {
-    let mut found = service.assistants();
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum SortBy {
+    AssistantId,
+    GraphId,
+    Name,
+    CreatedAt,
+    UpdatedAt,
+}
+
+async fn found(service: &Service, search: &Search) -> Result<Vec<Value>> {
+    let wanted = Value::Object(search.metadata.clone().unwrap_or_default());
+    let all = service.assistants().await?;
+    let mut found: Vec<_> = all.iter().map(crate::translate::assistant::Assistant::shown).collect();
+    let text = |assistant: &Value, name: &str| {
+        assistant.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
     found.retain(|assistant| {
-        let text = |name: &str| assistant[name].as_str().unwrap_or_default();
-        let members = search.metadata.iter();
-        members.into_iter().all(|(name, value)| assistant["metadata"].get(name) == Some(value))
-            && search.graph_id.as_deref().is_none_or(|graph| graph == text("graph_id"))
-            && search.name.as_deref().is_none_or(|name| text("name").contains(name))
+        body::contains(&assistant["metadata"], &wanted)
+            && search.graph_id.as_deref().is_none_or(|id| id == text(assistant, "graph_id"))
+            && search.name.as_deref().is_none_or(|name| {
+                text(assistant, "name").to_lowercase().contains(&name.to_lowercase())
+            })
     });
-    found
+    let by = match search.sort_by {
+        Some(SortBy::AssistantId) => "assistant_id",
+        Some(SortBy::GraphId) => "graph_id",
+        Some(SortBy::Name) => "name",
+        Some(SortBy::UpdatedAt) => "updated_at",
+        Some(SortBy::CreatedAt) | None => "created_at",
+    };
+    found.sort_by_key(|assistant| text(assistant, by));
+    if !matches!(search.sort_order, Some(page::SortOrder::Asc)) {
+        found.reverse();
+    }
+    Ok(found)
 }
 
-async fn search(State(service): State<Service>, body: Bytes) -> Result<Response> {
+async fn search(service: Service, body: Bytes) -> Result<Response> {
     let search: Search = body::read(&body)?;
-    let found = found(&service, &search);
-    Ok(page::of(found, search.limit, search.offset, search.select).into_response())
+    let found = found(&service, &search).await?;
+    Ok(page::of(found, &search.page, search.select)?.into_response())
 }
 
-async fn count(State(service): State<Service>, body: Bytes) -> Result<Json<Value>> {
+async fn count(service: Service, body: Bytes) -> Result<Json<Value>> {
     let search: Search = body::read(&body)?;
-    Ok(Json(json!(found(&service, &search).len())))
+    Ok(Json(json!(found(&service, &search).await?.len())))
 }
 
-async fn one(State(service): State<Service>, Path(id): Path<String>) -> Result<Json<Value>> {
-    service.assistant(&id).map(Json)
+async fn one(service: Service, Path(id): Path<String>) -> Result<Json<Value>> {
+    Ok(Json(service.assistant(&id).await?.shown()))
+}
+
+#[derive(Debug, Deserialize)]
+struct Versions {
+    #[serde(default)]
+    metadata: Option<Map<String, Value>>,
+    #[serde(flatten)]
+    page: Page,
+}
+
+async fn versions(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
+    let Versions { metadata, page } = body::read(&body)?;
+    let wanted = Value::Object(metadata.unwrap_or_default());
+    let mut versions = service.assistant(&id).await?.versions();
+    versions.retain(|version| body::contains(&version["metadata"], &wanted));
+    Ok(page::of(versions, &page, None)?.1)
+}
+
+#[derive(Debug, Deserialize)]
+struct Latest {
+    version: u32,
+}
+
+async fn latest(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
+    let Latest { version } = body::read(&body)?;
+    Ok(Json(service.set_version(&id, version).await?.shown()))
 }
 
 #[derive(Debug, Deserialize)]
@@ -71,28 +190,42 @@ struct Xray {
 }
 
 async fn graph(
-    State(service): State<Service>,
+    service: Service,
     Path(id): Path<String>,
     Query(Xray { xray }): Query<Xray>,
 ) -> Result<Json<Value>> {
-    let depth = match xray.as_deref() {
+    let depth = match xray.as_deref().map(str::to_ascii_lowercase).as_deref() {
         None | Some("false") => 0,
         Some("true") => usize::MAX,
         Some(depth) => depth
             .parse()
             .map_err(|_| ApiError::invalid("`xray` is true, false or a number of levels"))?,
     };
-    Ok(Json(service.hosted(&id)?.graph.topology(depth)))
+    Ok(Json(service.graph(&id, depth).await?))
 }
 
-async fn schemas(State(service): State<Service>, Path(id): Path<String>) -> Result<Json<Value>> {
-    let hosted = service.hosted(&id)?;
-    Ok(Json(json!({
-        "graph_id": hosted.name,
-        "input_schema": null,
-        "output_schema": null,
-        "state_schema": null,
-        "config_schema": null,
-        "context_schema": null,
-    })))
+async fn schemas(service: Service, Path(id): Path<String>) -> Result<Json<Value>> {
+    service.schemas(&id).await.map(Json)
+}
+
+#[derive(Debug, Deserialize)]
+struct Recurse {
+    #[serde(default)]
+    recurse: Option<String>,
+}
+
+async fn all_subgraphs(
+    service: Service,
+    Path(id): Path<String>,
+    Query(Recurse { recurse }): Query<Recurse>,
+) -> Result<Json<Value>> {
+    service.subgraphs(&id, None, flag(recurse.as_deref())?).await.map(Json)
+}
+
+async fn subgraphs(
+    service: Service,
+    Path((id, namespace)): Path<(String, String)>,
+    Query(Recurse { recurse }): Query<Recurse>,
+) -> Result<Json<Value>> {
+    service.subgraphs(&id, Some(&namespace), flag(recurse.as_deref())?).await.map(Json)
 }

@@ -5,28 +5,34 @@ mod info;
 mod page;
 mod runs;
 mod state;
+mod store;
 mod threads;
 
+use crate::error::ApiError;
 use crate::guard::{self, Allowed};
 use crate::service::Service;
+use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use axum::{Router, http::StatusCode};
 use std::sync::Arc;
-
-/// Maximum size of a body in bytes.
-const BODY_BYTES_MAX: usize = 16 << 20;
 
 /// Returns the router of a service.
 pub(crate) fn router(service: Service, allowed: Allowed) -> Router {
+    let guard = (Arc::new(allowed), service.clone());
     Router::new()
         .merge(info::routes())
         .merge(assistants::routes())
         .merge(threads::routes())
         .merge(state::routes())
         .merge(runs::routes())
-        .fallback(async || crate::error::ApiError::new(StatusCode::NOT_FOUND, "Not Found"))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(from_fn_with_state(Arc::new(allowed), guard::check))
+        .merge(store::routes())
+        .fallback(async || ApiError::not_found())
+        .method_not_allowed_fallback(async || {
+            ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
+        })
+        // The guard limits bodies.
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(guard, guard::check))
         .with_state(service)
 }

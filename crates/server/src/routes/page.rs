@@ -1,34 +1,71 @@
 //! Pages of results.
 
 use crate::body::OneOrMany;
+use crate::error::{ApiError, Result};
 use axum::Json;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// Number of results of a search without a limit.
 const LIMIT: usize = 10;
+/// Maximum number of results of a search.
+const LIMIT_MAX: usize = 1_000;
 
-/// Returns a page of results, with their total number and the offset of the next page as headers.
+/// The part of the results that a client asks for.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Page {
+    #[serde(default)]
+    limit: Option<usize>,
+    #[serde(default)]
+    offset: Option<usize>,
+}
+
+/// A direction of an order.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum SortOrder {
+    Asc,
+    Desc,
+}
+
+impl Page {
+    /// Returns the results of the page, with their total number and the offset of the next page as
+    /// headers.
+    pub(super) fn of<T>(&self, found: Vec<T>) -> Result<(HeaderMap, Vec<T>)> {
+        let (total, limit) = (found.len(), self.limit.unwrap_or(LIMIT));
+        if limit > LIMIT_MAX {
+            return Err(ApiError::invalid(format!("`limit` is at most {LIMIT_MAX}")));
+        }
+        let offset = self.offset.unwrap_or(0);
+        let mut headers = HeaderMap::from_iter([(
+            HeaderName::from_static("x-pagination-total"),
+            HeaderValue::from(total),
+        )]);
+        let end = offset.saturating_add(limit);
+        if end < total {
+            headers.insert("x-pagination-next", HeaderValue::from(end));
+        }
+        Ok((headers, found.into_iter().skip(offset).take(limit).collect()))
+    }
+}
+
+/// Returns a page of results, with the selected members.
 pub(super) fn of(
     found: Vec<Value>,
-    limit: Option<usize>,
-    offset: usize,
+    page: &Page,
     select: Option<OneOrMany<String>>,
-) -> (HeaderMap, Json<Value>) {
-    let (total, limit) = (found.len(), limit.unwrap_or(LIMIT));
-    let mut headers = HeaderMap::from_iter([(
-        HeaderName::from_static("x-pagination-total"),
-        HeaderValue::from(total),
-    )]);
-    let end = offset.saturating_add(limit);
-    if end < total {
-        headers.insert("x-pagination-next", HeaderValue::from(end));
-    }
-    let mut page: Vec<Value> = found.into_iter().skip(offset).take(limit).collect();
+) -> Result<(HeaderMap, Json<Value>)> {
+    let (headers, mut found) = page.of(found)?;
     if let Some(select) = select.map(OneOrMany::into_vec) {
-        for members in page.iter_mut().filter_map(Value::as_object_mut) {
-            members.retain(|name, _| select.contains(name));
-        }
+        found.iter_mut().for_each(|result| choose(result, &select));
     }
-    (headers, Json(page.into()))
+    Ok((headers, Json(found.into())))
+}
+
+/// Removes the members of a result that were not selected.
+pub(super) fn choose(result: &mut Value, select: &[String]) {
+    if let Some(members) = result.as_object_mut() {
+        members.retain(|name, _| select.contains(name));
+    }
 }

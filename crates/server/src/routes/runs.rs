@@ -1,80 +1,113 @@
 //! Runs on threads, and runs with a thread of their own.
 
-use crate::body::{self, OnCompletion, OnDisconnect, RunBody};
-use crate::error::Result;
-use crate::service::Service;
+use crate::awaited;
+use crate::body::{self, OnCompletion, OnDisconnect, RunBody, flag};
+use crate::error::{ApiError, Result};
+use crate::service::{Bulk, Place, Service};
 use crate::sse::{self, CancelOnDrop};
 use crate::translate::{ids, rows};
 use axum::body::Bytes;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use futures_util::FutureExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use weftwork_runtime::FramePosition;
-use weftwork_types::run::{CancelAction, RunRef};
+use weftwork_types::run::{CancelAction, RunRef, RunStatus};
 
 /// Number of runs in a list without a limit.
 const LIMIT: usize = 10;
+/// Modes of a stream that is followed, if the client names none: those of graphs and models.
+const FOLLOWED: &str = "values,updates,messages-tuple";
+/// Maximum number of runs in a batch.
+const BATCH_MAX: usize = 100;
 
 pub(super) fn routes() -> Router<Service> {
     Router::new()
         .route("/threads/{thread}/runs", post(create).get(list))
         .route("/threads/{thread}/runs/wait", post(wait))
         .route("/threads/{thread}/runs/stream", post(stream))
-        .route("/threads/{thread}/runs/{run}", get(one))
+        .route("/threads/{thread}/runs/{run}", get(one).delete(delete))
         .route("/threads/{thread}/runs/{run}/join", get(join))
         .route("/threads/{thread}/runs/{run}/stream", get(follow))
         .route("/threads/{thread}/runs/{run}/cancel", post(cancel))
         .route("/runs", post(create))
         .route("/runs/wait", post(wait))
         .route("/runs/stream", post(stream))
+        .route("/runs/batch", post(batch))
+        .route("/runs/cancel", post(cancel_all))
+        .route("/runs/{run}/stream", get(follow_stateless))
 }
 
 /// The thread of a run; `None` for a stateless run, which gets one of its own.
 type OfThread = Option<Path<String>>;
 
-async fn create(State(service): State<Service>, thread: OfThread, body: Bytes) -> Result<Response> {
+async fn create(service: Service, thread: OfThread, body: Bytes) -> Result<Response> {
     let body: RunBody = body::read(&body)?;
-    let handle = service.start(name(&thread), &body).await?;
-    let run = handle.run;
-    let row = service.run_row(&run).await?;
-    if is_temporary(&thread, &body) {
-        service.delete_later(run.clone(), handle.outcome);
-    }
-    Ok((headers(&run, None), Json(service.shown(&row))).into_response())
+    let (run, shown) = created(&service, &thread, &body).await?;
+    Ok((headers(&run, None), Json(shown)).into_response())
 }
 
-async fn wait(State(service): State<Service>, thread: OfThread, body: Bytes) -> Result<Response> {
+/// Requests a run, and returns it as it was accepted.
+async fn created(service: &Service, thread: &OfThread, body: &RunBody) -> Result<(RunRef, Value)> {
+    let handle = service.start(name(thread), body).await?;
+    let run = handle.run;
+    let mut row = service.run_row(&run).await?;
+    (row.status, row.ended_at) = (RunStatus::Pending, None);
+    if is_temporary(thread, body) {
+        service.delete_later(run.clone(), handle.outcome);
+    }
+    Ok((run, service.shown(&row)))
+}
+
+async fn batch(service: Service, body: Bytes) -> Result<Json<Value>> {
+    let bodies: Vec<RunBody> = body::read(&body)?;
+    if bodies.len() > BATCH_MAX {
+        return Err(ApiError::invalid(format!("a batch has at most {BATCH_MAX} runs")));
+    }
+    let mut runs = Vec::new();
+    for body in &bodies {
+        runs.push(created(&service, &None, body).await?.1);
+    }
+    Ok(Json(runs.into()))
+}
+
+async fn wait(service: Service, thread: OfThread, body: Bytes) -> Result<Response> {
     let body: RunBody = body::read(&body)?;
     let handle = service.start(name(&thread), &body).await?;
     let run = handle.run;
     let guard = on_leave(&service, &run, body.on_disconnect == OnDisconnect::Cancel);
-    let outcome = handle.outcome.await;
-    if let Some(guard) = guard {
-        guard.disarm();
-    }
-    let values = service.values(&run, outcome).await?;
+    let outcome = handle.outcome.shared();
     if is_temporary(&thread, &body) {
-        service.delete_thread(&run.thread).await?;
+        service.delete_later(run.clone(), Box::pin(outcome.clone()));
     }
-    Ok((headers(&run, Some("join")), Json(values)).into_response())
+    let (headers, waiting) = (headers(&run, Some("join")), service.clone());
+    let values = async move {
+        let outcome = outcome.await;
+        if let Some(guard) = guard {
+            guard.disarm();
+        }
+        waiting.values(&run, outcome).await
+    };
+    Ok(awaited::response(service, headers, Box::pin(values)))
 }
 
-async fn stream(State(service): State<Service>, thread: OfThread, body: Bytes) -> Result<Response> {
+async fn stream(service: Service, thread: OfThread, body: Bytes) -> Result<Response> {
     let body: RunBody = body::read(&body)?;
     let modes = body.modes()?;
     let handle = service.start(name(&thread), &body).await?;
     let run = handle.run;
-    let start = FramePosition::START;
-    let frames = service.frames(&run, modes, body.stream_subgraphs, start).await?;
+    let frames = service.frames(&run, modes, body.stream_subgraphs, Place::Start).await?;
     let guard = on_leave(&service, &run, body.on_disconnect == OnDisconnect::Cancel);
     if is_temporary(&thread, &body) {
         service.delete_later(run.clone(), handle.outcome);
     }
-    let headers = headers(&run, Some("stream"));
+    let headers = match thread {
+        Some(_) => headers(&run, Some("stream")),
+        None => headers_at(&format!("/runs/{}", run.run), Some("stream")),
+    };
     Ok((headers, sse::response(service, run, frames, guard)).into_response())
 }
 
@@ -103,7 +136,7 @@ struct List {
 }
 
 async fn list(
-    State(service): State<Service>,
+    service: Service,
     Path(thread): Path<String>,
     Query(List { limit, offset, status }): Query<List>,
 ) -> Result<Json<Value>> {
@@ -118,48 +151,68 @@ fn at(thread: &str, run: &str) -> Result<RunRef> {
     Ok(RunRef { thread: ids::thread(thread)?, run: ids::run(run)? })
 }
 
-async fn one(
-    State(service): State<Service>,
-    Path((thread, run)): Path<(String, String)>,
-) -> Result<Json<Value>> {
+async fn one(service: Service, Path((thread, run)): Path<(String, String)>) -> Result<Json<Value>> {
     Ok(Json(service.shown(&service.run_row(&at(&thread, &run)?).await?)))
 }
 
-async fn join(
-    State(service): State<Service>,
+async fn delete(
+    service: Service,
     Path((thread, run)): Path<(String, String)>,
-) -> Result<Response> {
+) -> Result<StatusCode> {
+    service.delete_run(&at(&thread, &run)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn join(service: Service, Path((thread, run)): Path<(String, String)>) -> Result<Response> {
     let run = at(&thread, &run)?;
     service.run_row(&run).await?;
-    let values = service.end(&run).await?;
-    Ok((headers(&run, Some("join")), Json(values)).into_response())
+    let (headers, waiting) = (headers(&run, Some("join")), service.clone());
+    let values = async move { waiting.end(&run).await };
+    Ok(awaited::response(service, headers, Box::pin(values)))
 }
 
-#[derive(Debug, Deserialize)]
-struct Follow {
-    #[serde(default)]
-    stream_mode: Option<String>,
-    #[serde(default)]
-    cancel_on_disconnect: Option<String>,
-}
+/// The parameters of a stream. Clients repeat the parameter of the modes, or separate them by commas.
+type Follow = Vec<(String, String)>;
 
 async fn follow(
-    State(service): State<Service>,
+    service: Service,
     Path((thread, run)): Path<(String, String)>,
     Query(query): Query<Follow>,
     request: HeaderMap,
 ) -> Result<Response> {
-    let run = at(&thread, &run)?;
-    let names = query.stream_mode.as_deref().unwrap_or("values,updates,messages-tuple,custom");
-    let modes = body::modes(names.split(',').map(str::trim).filter(|name| !name.is_empty()))?;
-    let after = match request.get("last-event-id").and_then(|id| id.to_str().ok()) {
-        None | Some("-1" | "0") => FramePosition::START,
-        Some(id) => id.parse().map_err(|error: weftwork_runtime::NoPosition| {
-            crate::error::ApiError::invalid(error.to_string())
-        })?,
+    follow_run(service, at(&thread, &run)?, query, &request).await
+}
+
+async fn follow_stateless(
+    service: Service,
+    Path(run): Path<String>,
+    Query(query): Query<Follow>,
+    request: HeaderMap,
+) -> Result<Response> {
+    let run = service.find_run(&ids::run(&run)?).await?;
+    follow_run(service, run, query, &request).await
+}
+
+async fn follow_run(
+    service: Service,
+    run: RunRef,
+    query: Follow,
+    request: &HeaderMap,
+) -> Result<Response> {
+    let values = |name| query.iter().filter(move |pair| pair.0 == name).map(|pair| &*pair.1);
+    let mut names: Vec<_> = values("stream_mode").collect();
+    if names.iter().all(|names| names.is_empty()) {
+        names = vec![FOLLOWED];
+    }
+    let names = names.iter().flat_map(|names| names.split(',')).map(str::trim);
+    let modes = body::modes(names.filter(|name| !name.is_empty()))?;
+    let cancels = flag(values("cancel_on_disconnect").last())?;
+    let place = match request.get("last-event-id").map(|id| id.to_str().unwrap_or_default()) {
+        None => Place::Unknown,
+        Some("-1" | "0") => Place::Start,
+        Some(id) => id.parse().map_or_else(Place::Invalid, Place::After),
     };
-    let frames = service.frames(&run, modes, true, after).await?;
-    let cancels = matches!(query.cancel_on_disconnect.as_deref(), Some("1" | "true"));
+    let frames = service.frames(&run, modes, true, place).await?;
     let guard = on_leave(&service, &run, cancels);
     let headers = headers(&run, Some("stream"));
     Ok((headers, sse::response(service, run, frames, guard)).into_response())
@@ -168,25 +221,70 @@ async fn follow(
 #[derive(Debug, Deserialize)]
 struct Cancel {
     #[serde(default)]
-    wait: bool,
+    wait: Option<String>,
     #[serde(default)]
     action: CancelAction,
 }
 
 async fn cancel(
-    State(service): State<Service>,
+    service: Service,
     Path((thread, run)): Path<(String, String)>,
     Query(Cancel { wait, action }): Query<Cancel>,
 ) -> Result<Response> {
-    let run = at(&thread, &run)?;
+    let (run, wait) = (at(&thread, &run)?, flag(wait.as_deref())?);
     service.cancel(&run, action, wait).await?;
     let status = if wait { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok((status, headers(&run, Some("join")), Json(json!({}))).into_response())
 }
 
+#[derive(Debug, Deserialize)]
+struct CancelAll {
+    #[serde(default)]
+    thread_id: Option<String>,
+    #[serde(default)]
+    run_ids: Option<Vec<String>>,
+    #[serde(default)]
+    status: Option<Unfinished>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Unfinished {
+    Pending,
+    Running,
+    All,
+}
+
+async fn cancel_all(
+    service: Service,
+    Query(Cancel { action, .. }): Query<Cancel>,
+    body: Bytes,
+) -> Result<StatusCode> {
+    let CancelAll { thread_id, run_ids, status } = body::read(&body)?;
+    let bulk = match (thread_id, run_ids, status) {
+        (None, None, Some(status)) => Bulk::Unfinished {
+            pending: status != Unfinished::Running,
+            running: status != Unfinished::Pending,
+        },
+        (Some(thread), Some(runs), None) => Bulk::Runs {
+            thread: ids::thread(&thread)?,
+            runs: runs.iter().map(|run| ids::run(run)).collect::<Result<_>>()?,
+        },
+        _ => {
+            let detail = "expected either `status`, or `thread_id` with `run_ids`";
+            return Err(ApiError::invalid(detail));
+        }
+    };
+    service.cancel_all(bulk, action).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// Headers that name a run, and the place where its end or its events are read.
 fn headers(run: &RunRef, place: Option<&str>) -> HeaderMap {
-    let path = format!("/threads/{}/runs/{}", run.thread, run.run);
+    headers_at(&format!("/threads/{}/runs/{}", run.thread, run.run), place)
+}
+
+fn headers_at(path: &str, place: Option<&str>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut set = |name: &'static str, text: &str| {
         if let Ok(value) = HeaderValue::from_str(text) {
@@ -196,6 +294,6 @@ fn headers(run: &RunRef, place: Option<&str>) -> HeaderMap {
     if let Some(place) = place {
         set("location", &format!("{path}/{place}"));
     }
-    set("content-location", &path);
+    set("content-location", path);
     headers
 }

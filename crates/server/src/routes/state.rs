@@ -5,15 +5,17 @@ use crate::error::{ApiError, Result};
 use crate::service::Service;
 use crate::translate::ids;
 use axum::body::Bytes;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use weftwork_graph::run_loop::{HistoryFilter, Source};
 
-/// Number of checkpoints of a history without a limit.
-const LIMIT: usize = 10;
+/// Number of checkpoints of a history without a limit, in a query and in a body.
+const LIMITS: (usize, usize) = (1, 10);
+/// Maximum number of checkpoints of a history.
+const LIMIT_MAX: usize = 1_000;
 
 pub(super) fn routes() -> Router<Service> {
     Router::new()
@@ -26,42 +28,45 @@ pub(super) fn routes() -> Router<Service> {
 #[derive(Debug, Deserialize)]
 struct Shape {
     #[serde(default)]
-    subgraphs: bool,
+    subgraphs: Option<String>,
 }
 
 async fn newest(
-    State(service): State<Service>,
+    service: Service,
     Path(id): Path<String>,
     Query(shape): Query<Shape>,
 ) -> Result<Json<Value>> {
     let at = CheckpointBody::default();
-    service.state(&ids::thread(&id)?, &at, shape.subgraphs).await.map(Json)
+    service.state(&ids::thread(&id)?, &at, body::flag(shape.subgraphs.as_deref())?).await.map(Json)
 }
 
 async fn at(
-    State(service): State<Service>,
+    service: Service,
     Path((id, checkpoint)): Path<(String, String)>,
     Query(shape): Query<Shape>,
 ) -> Result<Json<Value>> {
     let at = CheckpointBody { checkpoint_id: Some(checkpoint), ..CheckpointBody::default() };
-    service.state(&ids::thread(&id)?, &at, shape.subgraphs).await.map(Json)
+    let subgraphs = body::flag(shape.subgraphs.as_deref())?;
+    let mut state = service.state(&ids::thread(&id)?, &at, subgraphs).await?;
+    // The path names a checkpoint of the outermost graph, and so does the answer.
+    if let Some(place) = state["checkpoint"].as_object_mut() {
+        place.remove("checkpoint_ns");
+    }
+    Ok(Json(state))
 }
 
 #[derive(Debug, Deserialize)]
 struct Place {
     #[serde(default)]
-    checkpoint: CheckpointBody,
+    checkpoint: Option<CheckpointBody>,
     #[serde(default)]
-    subgraphs: bool,
+    subgraphs: Option<bool>,
 }
 
-async fn at_place(
-    State(service): State<Service>,
-    Path(id): Path<String>,
-    body: Bytes,
-) -> Result<Json<Value>> {
+async fn at_place(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
     let Place { checkpoint, subgraphs } = body::read(&body)?;
-    service.state(&ids::thread(&id)?, &checkpoint, subgraphs).await.map(Json)
+    let (at, subgraphs) = (checkpoint.unwrap_or_default(), subgraphs.unwrap_or(false));
+    service.state(&ids::thread(&id)?, &at, subgraphs).await.map(Json)
 }
 
 #[derive(Debug, Deserialize)]
@@ -76,11 +81,7 @@ struct Update {
     checkpoint_id: Option<String>,
 }
 
-async fn update(
-    State(service): State<Service>,
-    Path(id): Path<String>,
-    body: Bytes,
-) -> Result<Json<Value>> {
+async fn update(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
     let Update { values, as_node, checkpoint, checkpoint_id } = body::read(&body)?;
     let mut at = checkpoint.unwrap_or_default();
     at.checkpoint_id = at.checkpoint_id.or(checkpoint_id);
@@ -117,19 +118,15 @@ struct HistoryPage {
 }
 
 async fn history_page(
-    State(service): State<Service>,
+    service: Service,
     Path(id): Path<String>,
     Query(HistoryPage { limit, before }): Query<HistoryPage>,
 ) -> Result<Json<Value>> {
-    let before = before.map(Before::Id);
+    let (before, limit) = (before.map(Before::Id), Some(limit.unwrap_or(LIMITS.0)));
     read_history(&service, &id, History { limit, before, ..History::default() }).await
 }
 
-async fn history(
-    State(service): State<Service>,
-    Path(id): Path<String>,
-    body: Bytes,
-) -> Result<Json<Value>> {
+async fn history(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
     read_history(&service, &id, body::read(&body)?).await
 }
 
@@ -140,9 +137,13 @@ async fn read_history(service: &Service, id: &str, history: History) -> Result<J
         Some(Before::Config { configurable: place } | Before::Place(place)) => place.checkpoint_id,
         None => None,
     };
+    let limit = limit.unwrap_or(LIMITS.1);
+    if limit > LIMIT_MAX {
+        return Err(ApiError::invalid(format!("`limit` is at most {LIMIT_MAX}")));
+    }
     let mut filter = HistoryFilter {
         before: before.as_deref().map(ids::checkpoint).transpose()?,
-        limit: limit.unwrap_or(LIMIT),
+        limit,
         ..HistoryFilter::default()
     };
     for (name, value) in metadata.unwrap_or_default() {

@@ -1,12 +1,12 @@
 //! `/threads`.
 
-use super::page;
-use crate::body::{self, OneOrMany};
+use super::page::{self, Page};
+use crate::body::{self, IfExistsBody, OneOrMany};
 use crate::error::{ApiError, Result};
-use crate::service::Service;
+use crate::service::{Service, Superstep};
 use crate::translate::ids;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -17,9 +17,6 @@ use std::collections::BTreeSet;
 use weftwork_store::thread::{Direction, ThreadKey};
 use weftwork_store::{IfExists, SearchFrom, ThreadOrder, ThreadQuery, ThreadStatus};
 
-/// Maximum number of results of a search.
-const LIMIT_MAX: usize = 1_000;
-
 pub(super) fn routes() -> Router<Service> {
     Router::new()
         .route("/threads", post(create))
@@ -27,6 +24,7 @@ pub(super) fn routes() -> Router<Service> {
         .route("/threads/count", post(count))
         .route("/threads/{id}", get(one).patch(change).delete(delete))
         .route("/threads/{id}/copy", post(copy))
+        .route("/threads/prune", post(prune))
 }
 
 #[derive(Debug, Deserialize)]
@@ -36,27 +34,48 @@ struct Create {
     #[serde(default)]
     metadata: Option<Map<String, Value>>,
     #[serde(default)]
-    if_exists: Option<IfExistsBody>,
+    if_exists: IfExistsBody,
+    #[serde(default)]
+    supersteps: Option<Vec<SuperstepBody>>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum IfExistsBody {
-    Raise,
-    DoNothing,
+#[derive(Debug, Deserialize)]
+struct SuperstepBody {
+    updates: Vec<UpdateBody>,
 }
 
-async fn create(State(service): State<Service>, body: Bytes) -> Result<Json<Value>> {
-    let Create { thread_id, metadata, if_exists } = body::read(&body)?;
-    let if_exists = match if_exists {
-        Some(IfExistsBody::DoNothing) => IfExists::Return,
-        Some(IfExistsBody::Raise) | None => IfExists::Refuse,
-    };
+#[derive(Debug, Deserialize)]
+struct UpdateBody {
+    #[serde(default)]
+    values: Value,
+    #[serde(default)]
+    command: Option<Value>,
+    as_node: String,
+}
+
+impl SuperstepBody {
+    fn read(mut self) -> Result<Superstep> {
+        let count = self.updates.len();
+        match (self.updates.pop(), count) {
+            (Some(UpdateBody { values, command: None | Some(Value::Null), as_node }), 1) => {
+                Ok(Superstep { values, as_node })
+            }
+            (Some(_), 1) => Err(ApiError::invalid("an update in `supersteps` has no `command`")),
+            _ => Err(ApiError::invalid(format!("a superstep has {count} updates; expected one"))),
+        }
+    }
+}
+
+async fn create(service: Service, body: Bytes) -> Result<Json<Value>> {
+    let Create { thread_id, metadata, if_exists, supersteps } = body::read(&body)?;
+    let if_exists = if if_exists.accepts_existing() { IfExists::Return } else { IfExists::Refuse };
     let metadata = metadata.unwrap_or_default();
-    service.create_thread(thread_id.as_deref(), metadata, if_exists).await.map(Json)
+    let supersteps = supersteps.unwrap_or_default().into_iter().map(SuperstepBody::read);
+    let supersteps = supersteps.collect::<Result<_>>()?;
+    service.create_thread(thread_id.as_deref(), metadata, if_exists, supersteps).await.map(Json)
 }
 
-async fn one(State(service): State<Service>, Path(id): Path<String>) -> Result<Json<Value>> {
+async fn one(service: Service, Path(id): Path<String>) -> Result<Json<Value>> {
     service.thread(&ids::thread(&id)?).await.map(Json)
 }
 
@@ -66,22 +85,24 @@ struct Change {
     metadata: Map<String, Value>,
 }
 
-async fn change(
-    State(service): State<Service>,
-    Path(id): Path<String>,
-    body: Bytes,
-) -> Result<Json<Value>> {
+async fn change(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
     let Change { metadata } = body::read(&body)?;
     service.set_metadata(&ids::thread(&id)?, metadata).await.map(Json)
 }
 
-async fn delete(State(service): State<Service>, Path(id): Path<String>) -> Result<StatusCode> {
+async fn delete(service: Service, Path(id): Path<String>) -> Result<StatusCode> {
     service.delete_thread(&ids::thread(&id)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn copy(State(service): State<Service>, Path(id): Path<String>) -> Result<Json<Value>> {
-    service.copy_thread(&ids::thread(&id)?).await.map(Json)
+async fn copy(service: Service, Path(id): Path<String>) -> Result<Json<Value>> {
+    let mut copy = service.copy_thread(&ids::thread(&id)?).await?;
+    // A copy has not run; its values are read like those of any thread.
+    if let Some(members) = copy.as_object_mut() {
+        members.retain(|name, _| !["values", "error", "interrupts"].contains(&name.as_str()));
+        members.insert("config".to_owned(), json!({}));
+    }
+    Ok(Json(copy))
 }
 
 #[derive(Debug, Deserialize)]
@@ -93,13 +114,13 @@ struct Search {
     #[serde(default)]
     status: Option<StatusBody>,
     #[serde(default)]
-    limit: Option<usize>,
-    #[serde(default)]
-    offset: usize,
+    values: Option<Map<String, Value>>,
+    #[serde(flatten)]
+    page: Page,
     #[serde(default)]
     sort_by: Option<SortBy>,
     #[serde(default)]
-    sort_order: Option<SortOrder>,
+    sort_order: Option<page::SortOrder>,
     #[serde(default)]
     select: Option<OneOrMany<String>>,
 }
@@ -122,14 +143,11 @@ enum SortBy {
     StateUpdatedAt,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum SortOrder {
-    Asc,
-    Desc,
-}
-
 impl Search {
+    fn wanted(&self) -> Map<String, Value> {
+        self.values.clone().unwrap_or_default()
+    }
+
     fn query(&self) -> Result<ThreadQuery> {
         let ids = self
             .ids
@@ -147,8 +165,8 @@ impl Search {
             Some(SortBy::UpdatedAt | SortBy::StateUpdatedAt) | None => ThreadKey::UpdatedAt,
         };
         let direction = match self.sort_order {
-            Some(SortOrder::Asc) => Direction::Ascending,
-            Some(SortOrder::Desc) | None => Direction::Descending,
+            Some(page::SortOrder::Asc) => Direction::Ascending,
+            Some(page::SortOrder::Desc) | None => Direction::Descending,
         };
         Ok(ThreadQuery {
             ids: ids.transpose()?,
@@ -160,16 +178,62 @@ impl Search {
     }
 }
 
-async fn search(State(service): State<Service>, body: Bytes) -> Result<Response> {
+async fn search(service: Service, body: Bytes) -> Result<Response> {
     let search: Search = body::read(&body)?;
-    if search.limit.is_some_and(|limit| limit > LIMIT_MAX) {
-        return Err(ApiError::invalid(format!("`limit` is at most {LIMIT_MAX}")));
+    let found = service.search(search.query()?, &search.wanted()).await?;
+    let (headers, found) = search.page.of(found)?;
+    let select = search.select.map(OneOrMany::into_vec);
+    let of_values = ["values", "error", "interrupts"];
+    let whole = select
+        .as_ref()
+        .is_none_or(|names| names.iter().any(|name| of_values.contains(&name.as_str())));
+    let mut page = Vec::new();
+    for thread in &found {
+        let mut shown = match whole {
+            true => service.with_values(thread).await?,
+            false => service.without_values(thread),
+        };
+        if let Some(select) = &select {
+            page::choose(&mut shown, select);
+        }
+        page.push(shown);
     }
-    let found = service.search(search.query()?).await?;
-    Ok(page::of(found, search.limit, search.offset, search.select).into_response())
+    Ok((headers, Json(page)).into_response())
 }
 
-async fn count(State(service): State<Service>, body: Bytes) -> Result<Json<Value>> {
+async fn count(service: Service, body: Bytes) -> Result<Json<Value>> {
     let search: Search = body::read(&body)?;
-    Ok(Json(json!(service.search(search.query()?).await?.len())))
+    Ok(Json(json!(service.search(search.query()?, &search.wanted()).await?.len())))
+}
+
+#[derive(Debug, Deserialize)]
+struct Prune {
+    thread_ids: Vec<String>,
+    #[serde(default)]
+    strategy: Strategy,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Strategy {
+    #[default]
+    Delete,
+    KeepLatest,
+}
+
+async fn prune(service: Service, body: Bytes) -> Result<Json<Value>> {
+    let Prune { thread_ids, strategy } = body::read(&body)?;
+    if strategy == Strategy::KeepLatest {
+        return Err(ApiError::invalid("the strategy `keep_latest` is not supported"));
+    }
+    let threads = thread_ids.iter().map(|id| ids::thread(id)).collect::<Result<Vec<_>>>()?;
+    let mut pruned = 0;
+    for thread in threads {
+        match service.delete_thread(&thread).await {
+            Ok(()) => pruned += 1,
+            Err(error) if error.is_missing() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Json(json!({"pruned_count": pruned})))
 }

@@ -12,6 +12,11 @@ pub(crate) fn assistant_of(graph: &str) -> Uuid {
     Uuid::new_v5(&GRAPHS, graph.as_bytes())
 }
 
+/// Returns a UUID that is derived from a text.
+pub(crate) fn derived(text: &str) -> String {
+    Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes()).to_string()
+}
+
 /// Returns 128 bits as a UUID with hyphens.
 pub(crate) fn hyphenated(bits: u128) -> String {
     Uuid::from_u128(bits).hyphenated().to_string()

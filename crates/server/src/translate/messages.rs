@@ -112,6 +112,26 @@ pub(crate) fn chunk(id: &MessageId, text: &str) -> Value {
     })
 }
 
+/// Returns the chunk that completes an assistant's message of which a client has a text: the rest of
+/// the text and the tool calls. `None` if nothing is missing.
+pub(crate) fn rest(message: &Message, known: &str) -> Option<Value> {
+    let text = message.joined_text();
+    let text = text.strip_prefix(known).unwrap_or_default();
+    let calls: Vec<_> = message.tool_calls().map(call).collect();
+    if text.is_empty() && calls.is_empty() {
+        return None;
+    }
+    let part = |(index, call): (usize, &Value)| {
+        let args = call["args"].to_string();
+        json!({"name": call["name"], "args": args, "id": call["id"], "index": index, "type": "tool_call_chunk"})
+    };
+    let mut chunk = chunk(&message.id, text);
+    chunk["tool_call_chunks"] = calls.iter().enumerate().map(part).collect();
+    chunk["tool_calls"] = calls.into();
+    chunk["chunk_position"] = json!("last");
+    Some(chunk)
+}
+
 /// Reads the messages of a channel: one, or a list, in LangChain's shape or in ours. Ids are made
 /// where they are missing.
 ///

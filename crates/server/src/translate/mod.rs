@@ -1,7 +1,9 @@
 //! Translation between our records and the JSON of the protocol.
 
+pub(crate) mod assistant;
 pub(crate) mod ids;
 pub(crate) mod messages;
+pub(crate) mod names;
 pub(crate) mod rows;
 pub(crate) mod state;
 pub(crate) mod stream;

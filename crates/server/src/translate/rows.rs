@@ -1,69 +1,89 @@
-//! Rows of threads and runs, and assistants.
+//! Rows of threads and runs.
 
-use super::{ids, state, time};
+use super::{ids, names, state, time};
 use serde_json::{Map, Value, json};
 use weftwork_store::{RunRow, ThreadRow, ThreadStatus};
-use weftwork_types::run::{Durability, Multitask, RunInput, RunOutcome, RunStatus};
+use weftwork_types::run::{Durability, Multitask, RunInput, RunOutcome, RunRef, RunStatus, Stops};
 
-/// Returns the assistant that stands for a hosted graph.
-pub(crate) fn assistant(graph: &str, since: &str) -> Value {
-    json!({
-        "assistant_id": ids::assistant_of(graph).to_string(),
-        "graph_id": graph,
-        "config": {},
-        "context": {},
-        "metadata": {"created_by": "system"},
-        "name": graph,
-        "created_at": since,
-        "updated_at": since,
-        "version": 1,
-        "description": null,
-    })
-}
-
-/// Returns a thread, with its state if it has one.
-pub(crate) fn thread(
-    row: &ThreadRow,
-    graph: Option<&str>,
-    status: ThreadStatus,
-    at: Option<Value>,
-) -> Value {
-    let status = match status {
-        ThreadStatus::Idle => "idle",
-        ThreadStatus::Busy => "busy",
-        ThreadStatus::Interrupted => "interrupted",
-        ThreadStatus::Error => "error",
-    };
+/// Returns a thread without its values.
+pub(crate) fn thread(row: &ThreadRow, graph: Option<&str>, status: ThreadStatus) -> Value {
     let updated = time::text(row.updated_at);
     let mut metadata = row.metadata.clone();
+    let mut config = json!({});
     if let (Some(graph), Some(_)) = (graph, row.status) {
         metadata.insert("graph_id".to_owned(), json!(graph));
         let assistant = ids::assistant_of(graph).to_string();
         metadata.entry("assistant_id").or_insert(assistant.into());
+        config = json!({"configurable": {}});
     }
-    let mut thread = json!({
+    json!({
         "thread_id": row.id,
         "created_at": time::text(row.created_at),
         "updated_at": updated,
         "state_updated_at": updated,
         "metadata": metadata,
-        "status": status,
-        "config": {},
+        "status": status.word(),
+        "config": config,
         "values": null,
-    });
-    if let Some(mut at) = at {
-        thread["values"] = at["values"].take();
-        let tasks = at["tasks"].as_array_mut().map(std::mem::take).unwrap_or_default();
-        let mut interrupts = Map::new();
-        for mut task in tasks {
-            let asked = task["interrupts"].as_array().is_some_and(|asked| !asked.is_empty());
-            if let (true, Some(id)) = (asked, task["id"].as_str().map(str::to_owned)) {
-                interrupts.insert(id, task["interrupts"].take());
-            }
+    })
+}
+
+/// Adds the values of a state to a thread, with the open questions by their tasks, and the error of
+/// its last run.
+pub(crate) fn add_values(thread: &mut Value, mut at: Value) {
+    thread["values"] = at["values"].take();
+    let tasks = at["tasks"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    let mut interrupts = Map::new();
+    for mut task in tasks {
+        let asked = task["interrupts"].as_array().is_some_and(|asked| !asked.is_empty());
+        if let (true, Some(id)) = (asked, task["id"].as_str().map(str::to_owned)) {
+            interrupts.insert(id, task["interrupts"].take());
         }
-        thread["interrupts"] = interrupts.into();
     }
-    thread
+    if thread.get("error").is_none() {
+        thread["error"] = Value::Null;
+    }
+    thread["interrupts"] = interrupts.into();
+}
+
+/// The facts about a run that are part of its events.
+#[derive(Debug, Clone)]
+pub(crate) struct RunView {
+    pub(crate) at: RunRef,
+    /// Name of its graph.
+    pub(crate) graph: String,
+    pub(crate) assistant: Value,
+    pub(crate) created_ms: i64,
+    /// Metadata of its request.
+    pub(crate) metadata: Map<String, Value>,
+}
+
+impl RunView {
+    pub(crate) fn of(row: &RunRow, graph: &str) -> Self {
+        let mut metadata = row.new.options.metadata.clone();
+        metadata.entry("graph_id").or_insert_with(|| json!(graph));
+        let assistant = ids::assistant_of(graph).to_string();
+        metadata.entry("assistant_id").or_insert_with(|| json!(assistant));
+        Self {
+            at: row.new.at.clone(),
+            graph: graph.to_owned(),
+            assistant: metadata.get("assistant_id").cloned().unwrap_or_default(),
+            created_ms: row.new.created_at.0,
+            metadata,
+        }
+    }
+
+    /// Returns the named settings of the run as clients see them.
+    pub(crate) fn configurable(&self) -> Map<String, Value> {
+        names::configurable(&self.at, &self.graph, &self.assistant, self.created_ms)
+    }
+
+    /// Returns the metadata of the run with the members about the server.
+    pub(crate) fn with_server(&self) -> Map<String, Value> {
+        let mut metadata = self.metadata.clone();
+        names::add_server(&mut metadata);
+        metadata
+    }
 }
 
 /// Returns the status of a run.
@@ -81,42 +101,73 @@ pub(crate) fn status(status: RunStatus) -> &'static str {
 /// Returns a run.
 pub(crate) fn run(row: &RunRow, graph: &str) -> Value {
     let options = &row.new.options;
+    let view = RunView::of(row, graph);
     let (input, command) = match &row.new.input {
         RunInput::Start { input } => (input.clone(), Value::Null),
         RunInput::Command(command) => (Value::Null, json!(command)),
         RunInput::Continue => (Value::Null, Value::Null),
         RunInput::Update { writes, .. } => (writes.clone(), Value::Null),
     };
-    let assistant = ids::assistant_of(graph).to_string();
-    let mut metadata = options.metadata.clone();
-    metadata.insert("graph_id".to_owned(), json!(graph));
-    metadata.entry("assistant_id").or_insert_with(|| json!(assistant));
+    let begun = !matches!(row.status, RunStatus::Queued | RunStatus::Pending);
+    let mut configurable = options.configurable.clone();
+    configurable.extend(view.configurable());
+    let after_ms = options.not_before.map_or(0, |at| at.0.saturating_sub(row.new.created_at.0));
+    configurable.insert("__after_seconds__".to_owned(), json!(after_ms / 1_000));
+    let metadata = if begun { view.with_server() } else { view.metadata.clone() };
+    if begun {
+        configurable.insert("__pregel_node_finished".to_owned(), Value::Null);
+    }
+    let mut config = json!({"configurable": configurable, "metadata": metadata});
+    if let Some(limit) = options.step_limit {
+        config["recursion_limit"] = json!(limit);
+    }
+    if !options.tags.is_empty() {
+        config["tags"] = json!(options.tags);
+    }
     let durability = match options.durability {
         Durability::Sync => "sync",
         Durability::Async => "async",
         Durability::Exit => "exit",
     };
     let multitask = Multitask::ALL.iter().find(|(kind, _)| *kind == options.multitask);
+    let context = if options.context.is_null() { json!({}) } else { options.context.clone() };
     let created = time::text(row.new.created_at);
     json!({
         "run_id": row.new.at.run,
         "thread_id": row.new.at.thread,
-        "assistant_id": metadata["assistant_id"],
-        "metadata": metadata,
+        "assistant_id": view.assistant,
+        "metadata": view.metadata,
         "status": status(row.status),
         "kwargs": {
             "input": input,
             "command": command,
-            "config": {"configurable": options.configurable, "recursion_limit": options.step_limit},
-            "context": options.context,
-            "interrupt_before": options.interrupt_before,
-            "interrupt_after": options.interrupt_after,
+            "config": config,
+            "context": context,
+            // The modes belong to the request that streams a run, and are not stored with it.
+            "stream_mode": ["values"],
+            "interrupt_before": options.interrupt_before.as_ref().map(stops),
+            "interrupt_after": options.interrupt_after.as_ref().map(stops),
+            "webhook": null,
+            "feedback_keys": null,
+            "temporary": false,
+            "subgraphs": false,
+            "resumable": false,
+            "checkpoint_during": options.durability != Durability::Exit,
             "durability": durability,
         },
         "multitask_strategy": multitask.map(|(_, name)| name),
         "created_at": created,
         "updated_at": row.ended_at.map_or(created, time::text),
+        "langsmith_session_name": null,
     })
+}
+
+fn stops(stops: &Stops) -> Value {
+    match stops {
+        Stops::None => json!([]),
+        Stops::All => json!("*"),
+        Stops::Nodes(nodes) => json!(nodes),
+    }
 }
 
 /// Returns the failure of a run as a value, if it failed or reached its limit.

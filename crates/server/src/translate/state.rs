@@ -1,6 +1,6 @@
 //! States of threads, their tasks and their questions.
 
-use super::{ids, messages, time};
+use super::{ids, messages, names, time};
 use serde_json::{Map, Value, json};
 use weftwork_graph::run_loop::{
     Config, Snapshot, Source, SubState, TaskResult, TaskSnapshot, Written,
@@ -8,6 +8,7 @@ use weftwork_graph::run_loop::{
 use weftwork_types::ThreadId;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::{Ask, Interrupt};
+use weftwork_types::run::RunRef;
 
 /// Returns the state of a thread on which nothing ran.
 pub(crate) fn empty() -> Value {
@@ -23,12 +24,8 @@ pub(crate) fn state(thread: &ThreadId, graph: &str, snapshot: Snapshot) -> Value
     if snapshot.config.as_ref().is_none_or(|config| config.id.is_none()) {
         return empty();
     }
-    let place = |config: &Option<Config>| match config {
-        Some(config) => checkpoint(thread, config),
-        None => Value::Null,
-    };
     let id = |place: &Value| place.get("checkpoint_id").cloned().unwrap_or(Value::Null);
-    let (at, parent) = (place(&snapshot.config), place(&snapshot.parent));
+    let (at, parent) = places(thread, &snapshot);
     let (at_id, parent_id) = (id(&at), id(&parent));
     let committed = snapshot.run.as_ref().and_then(|run| run.committed_at);
     let interrupts: Vec<_> = snapshot.interrupts.iter().map(interrupt).collect();
@@ -49,11 +46,10 @@ pub(crate) fn state(thread: &ThreadId, graph: &str, snapshot: Snapshot) -> Value
 
 /// Returns a place in a thread.
 pub(crate) fn checkpoint(thread: &ThreadId, config: &Config) -> Value {
-    let ns = ids::namespace(config.ns.split('|'));
     let mut place = json!({
         "checkpoint_id": config.id.map(|id| ids::hyphenated(id.0)),
         "thread_id": thread,
-        "checkpoint_ns": ns,
+        "checkpoint_ns": namespace_of(config),
     });
     if !config.map.is_empty() {
         let map = config
@@ -69,14 +65,72 @@ fn metadata(thread: &ThreadId, graph: &str, snapshot: &Snapshot) -> Value {
     let mut metadata = Map::new();
     if let Some(run) = &snapshot.run {
         metadata.extend(run.metadata.clone());
+        let at = RunRef { thread: thread.clone(), run: run.id.clone() };
         metadata.insert("run_id".to_owned(), json!(run.id));
+        metadata.insert("langgraph_request_id".to_owned(), json!(names::request_of(&at)));
+        names::add_server(&mut metadata);
     }
+    metadata.insert("user_id".to_owned(), json!(""));
+    metadata.insert("langgraph_auth_user_id".to_owned(), json!(""));
     metadata.insert("graph_id".to_owned(), json!(graph));
     metadata.insert("thread_id".to_owned(), json!(thread));
     if let Some(origin) = &snapshot.metadata {
         metadata.extend(origin_of(origin));
     }
     metadata.into()
+}
+
+/// Returns a checkpoint as the event of a stream. `names` are the named settings of its run.
+pub(crate) fn event(thread: &ThreadId, names: &Map<String, Value>, snapshot: Snapshot) -> Value {
+    let config = |config: &Option<Config>| match config {
+        Some(config) => {
+            let mut configurable = names.clone();
+            configurable.insert("checkpoint_ns".to_owned(), namespace_of(config).into());
+            let id = config.id.map(|id| ids::hyphenated(id.0));
+            configurable.insert("checkpoint_id".to_owned(), json!(id));
+            json!({"configurable": configurable})
+        }
+        None => Value::Null,
+    };
+    let task = |task: TaskSnapshot| {
+        let mut shown = json!({
+            "id": ids::hyphenated(task.id.0),
+            "name": task.name,
+            "interrupts": task.interrupts.iter().map(interrupt).collect::<Vec<_>>(),
+            "state": match task.state {
+                Some(SubState::Config(at)) => config(&Some(at)),
+                Some(SubState::Snapshot(at)) => event(thread, names, *at),
+                None => Value::Null,
+            },
+        });
+        if let Some(error) = &task.error {
+            shown["error"] = json!(error_text(error));
+        }
+        if let Some(done) = task.result {
+            shown["result"] = result(done);
+        }
+        shown
+    };
+    json!({
+        "config": config(&snapshot.config),
+        "parent_config": config(&snapshot.parent),
+        "values": messages::into_shown(snapshot.values),
+        "metadata": snapshot.metadata.as_ref().map(origin_of),
+        "next": snapshot.next,
+        "tasks": snapshot.tasks.into_iter().map(task).collect::<Vec<_>>(),
+    })
+}
+
+/// Returns the places of a checkpoint and of the one before it.
+pub(crate) fn places(thread: &ThreadId, snapshot: &Snapshot) -> (Value, Value) {
+    let place = |config: &Option<Config>| {
+        config.as_ref().map_or(Value::Null, |config| checkpoint(thread, config))
+    };
+    (place(&snapshot.config), place(&snapshot.parent))
+}
+
+fn namespace_of(config: &Config) -> String {
+    ids::namespace(config.ns.split('|'))
 }
 
 /// Returns the members `source`, `step` and `parents` of a checkpoint.
@@ -137,13 +191,20 @@ pub(crate) fn written(writes: Vec<(String, Written)>) -> Value {
     Value::Object(writes.collect())
 }
 
-/// Returns a question.
+/// Returns a question as part of a task.
 pub(crate) fn interrupt(question: &Interrupt) -> Value {
     let value = match &question.ask {
         Ask::Value { value } => messages::into_shown(value.clone()),
         other => json!(other),
     };
-    json!({"value": value, "id": question.id, "response_schema": question.answer_schema})
+    json!({"id": question.id, "value": value})
+}
+
+/// Returns a question as part of the values of a run.
+pub(crate) fn asked(question: &Interrupt) -> Value {
+    let mut asked = interrupt(question);
+    asked["response_schema"] = json!(question.answer_schema);
+    asked
 }
 
 /// Returns a failure as the reference prints exceptions.

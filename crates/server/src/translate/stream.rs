@@ -1,5 +1,6 @@
 //! Frames of runs as server-sent events.
 
+use super::rows::RunView;
 use super::{ids, messages, state, time};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -7,8 +8,6 @@ use weftwork_graph::run_loop::{
     MessagePart, MessageWrite, Modes, StreamEvent, StreamItem, TaskEnded, TaskStarted,
 };
 use weftwork_runtime::{Frame, FrameContent, FramePosition};
-use weftwork_types::ThreadId;
-use weftwork_types::run::RunRef;
 
 /// An event: its name and its data.
 pub(crate) type Event = (String, Value);
@@ -50,22 +49,28 @@ impl Requested {
 /// Translates the frames of one run. It holds the texts of messages that are not final.
 #[derive(Debug)]
 pub(crate) struct Translator {
-    run: RunRef,
-    graph: String,
+    run: RunView,
     requested: Requested,
     /// Position of the last frame that the client received.
     after: FramePosition,
+    from_start: bool,
     texts: BTreeMap<String, String>,
 }
 
 impl Translator {
     pub(crate) fn new(
-        run: RunRef,
-        graph: String,
+        run: RunView,
         requested: Requested,
         after: FramePosition,
+        from_start: bool,
     ) -> Self {
-        Self { run, graph, requested, after, texts: BTreeMap::new() }
+        Self { run, requested, after, from_start, texts: BTreeMap::new() }
+    }
+
+    /// Returns the event that precedes the frames; `None` if the client received it.
+    pub(crate) fn metadata(&self) -> Option<Event> {
+        self.from_start
+            .then(|| ("metadata".to_owned(), json!({"run_id": self.run.at.run, "attempt": 1})))
     }
 
     /// Returns the events of a frame; none if the client received it.
@@ -93,16 +98,16 @@ impl Translator {
             return events.into_iter().map(|(name, data)| (name + &suffix, data)).collect();
         }
         let at = time::text(frame.at);
-        let (name, data) = event_of(&self.run.thread, &self.graph, event, &at);
+        let (name, data) = event_of(&self.run, event, &at);
         vec![(format!("{name}{suffix}"), data)]
     }
 
     fn message(&mut self, part: MessagePart, node: &str, step: i64, suffix: &str) -> Vec<Event> {
         let ns = suffix.strip_prefix('|').unwrap_or(node);
-        let metadata = json!({
-            "run_id": self.run.run,
-            "thread_id": self.run.thread,
-            "graph_id": self.graph,
+        let mut metadata = self.run.with_server();
+        let of_message = json!({
+            "run_id": self.run.at.run,
+            "thread_id": self.run.at.thread,
             "langgraph_step": step,
             "langgraph_node": node,
             "langgraph_triggers": [format!("branch:to:{node}")],
@@ -110,6 +115,8 @@ impl Translator {
             "langgraph_checkpoint_ns": ns,
             "checkpoint_ns": ns,
         });
+        metadata.extend(of_message.as_object().cloned().unwrap_or_default());
+        let metadata = Value::Object(metadata);
         let mut events = Vec::new();
         let (id, whole, chunk) = match part {
             MessagePart::Chunk { id, text } => {
@@ -126,7 +133,7 @@ impl Translator {
                     let data = json!({id.to_string(): {"metadata": metadata}});
                     events.push(("messages/metadata".to_owned(), data));
                 }
-                (id.clone(), whole, messages::chunk(&id, &text))
+                (id.clone(), whole, Some(messages::chunk(&id, &text)))
             }
             MessagePart::Reset { id } => {
                 self.texts.remove(id.as_str());
@@ -134,11 +141,15 @@ impl Translator {
             }
             MessagePart::Returned(MessageWrite::Put(message)) => {
                 let shown = messages::shown(&message);
-                (message.id, shown.clone(), shown)
+                let chunk = match self.texts.get(message.id.as_str()) {
+                    Some(known) => messages::rest(&message, known),
+                    None => Some(shown.clone()),
+                };
+                (message.id, shown, chunk)
             }
             MessagePart::Returned(MessageWrite::Remove { remove }) => {
                 let shown = json!({"type": "remove", "id": remove, "content": ""});
-                (remove, shown.clone(), shown)
+                (remove, shown.clone(), Some(shown))
             }
         };
         if self.requested.accumulated {
@@ -148,19 +159,19 @@ impl Translator {
             }
             events.push(("messages/partial".to_owned(), json!([whole])));
         }
-        if self.requested.tuples {
+        if let (true, Some(chunk)) = (self.requested.tuples, chunk) {
             events.push(("messages".to_owned(), json!([chunk, metadata])));
         }
         events
     }
 }
 
-fn event_of(thread: &ThreadId, graph: &str, event: StreamEvent, at: &str) -> (&'static str, Value) {
+fn event_of(run: &RunView, event: StreamEvent, at: &str) -> (&'static str, Value) {
     match event {
         StreamEvent::Values { values, interrupts } => {
             let mut values = messages::into_shown(values);
             if let (Some(questions), Some(members)) = (interrupts, values.as_object_mut()) {
-                let questions = questions.iter().map(state::interrupt).collect();
+                let questions = questions.iter().map(state::asked).collect();
                 members.insert("__interrupt__".to_owned(), questions);
             }
             ("values", values)
@@ -176,13 +187,13 @@ fn event_of(thread: &ThreadId, graph: &str, event: StreamEvent, at: &str) -> (&'
             ("updates", json!({node: update}))
         }
         StreamEvent::Interrupts(questions) => {
-            let questions: Vec<_> = questions.iter().map(state::interrupt).collect();
+            let questions: Vec<_> = questions.iter().map(state::asked).collect();
             ("updates", json!({"__interrupt__": questions}))
         }
-        StreamEvent::TaskStarted(task) => ("tasks", started(task)),
+        StreamEvent::TaskStarted(task) => ("tasks", started(run, task)),
         StreamEvent::TaskEnded(task) => ("tasks", ended(task)),
         StreamEvent::Checkpoint(snapshot) => {
-            ("checkpoints", state::state(thread, graph, *snapshot))
+            ("checkpoints", state::event(&run.at.thread, &run.configurable(), *snapshot))
         }
         StreamEvent::Custom(value) => ("custom", messages::into_shown(value)),
         StreamEvent::Debug { step, event } => {
@@ -191,7 +202,14 @@ fn event_of(thread: &ThreadId, graph: &str, event: StreamEvent, at: &str) -> (&'
                 StreamEvent::TaskEnded(_) => "task_result",
                 _ => "checkpoint",
             };
-            let payload = event_of(thread, graph, *event, at).1;
+            let places = match &*event {
+                StreamEvent::Checkpoint(at) => Some(state::places(&run.at.thread, at)),
+                _ => None,
+            };
+            let mut payload = event_of(run, *event, at).1;
+            if let Some((at, before)) = places {
+                (payload["checkpoint"], payload["parent_checkpoint"]) = (at, before);
+            }
             ("debug", json!({"step": step, "timestamp": at, "type": kind, "payload": payload}))
         }
         // Messages are translated with their texts.
@@ -199,12 +217,15 @@ fn event_of(thread: &ThreadId, graph: &str, event: StreamEvent, at: &str) -> (&'
     }
 }
 
-fn started(task: TaskStarted) -> Value {
+fn started(run: &RunView, task: TaskStarted) -> Value {
+    let mut metadata = run.with_server();
+    metadata.insert("run_id".to_owned(), json!(run.at.run));
     json!({
         "id": ids::hyphenated(task.id.0),
         "name": task.name,
         "input": messages::into_shown(task.input),
         "triggers": task.triggers,
+        "metadata": metadata,
     })
 }
 
@@ -221,8 +242,10 @@ fn ended(task: TaskEnded) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Map;
     use weftwork_types::event::Position;
-    use weftwork_types::{MessageId, RunId, Timestamp};
+    use weftwork_types::run::RunRef;
+    use weftwork_types::{MessageId, RunId, ThreadId, Timestamp};
 
     fn chunk(bytes: u64, text: &str) -> Frame {
         let id = MessageId::new("m").expect("valid");
@@ -235,10 +258,12 @@ mod tests {
 
     fn events(mode: &str, after: FramePosition) -> Vec<Event> {
         let thread = ThreadId::new("t").expect("valid");
-        let run = RunRef { thread, run: RunId::new("r").expect("valid") };
+        let at = RunRef { thread, run: RunId::new("r").expect("valid") };
+        let (graph, assistant, metadata) = ("chat".to_owned(), Value::Null, Map::new());
+        let run = RunView { at, graph, assistant, created_ms: 0, metadata };
         let mut requested = Requested::default();
         assert!(requested.add(mode));
-        let mut translator = Translator::new(run, "chat".to_owned(), requested, after);
+        let mut translator = Translator::new(run, requested, after, after == FramePosition::START);
         let frames = [chunk(2, "Go"), chunk(5, "od "), chunk(8, "day")];
         frames.into_iter().flat_map(|frame| translator.events(frame)).collect()
     }

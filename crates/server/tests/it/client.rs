@@ -12,7 +12,7 @@ use weftwork_server::Server;
 /// A server with the reference graphs.
 #[derive(Clone)]
 pub(crate) struct Client {
-    router: Router,
+    pub(crate) router: Router,
     pub(crate) runtime: Runtime,
 }
 
@@ -21,20 +21,27 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
+    /// `true` if the connection was cut before the end of the body.
+    pub(crate) cut: bool,
 }
 
 impl Client {
     pub(crate) async fn new() -> Self {
-        let runtime = graphs::runtime().await;
+        Self::over(graphs::runtime().await)
+    }
+
+    /// Creates a client of a server over a runtime.
+    pub(crate) fn over(runtime: Runtime) -> Self {
         Self { router: Server::new(runtime.clone()).router(), runtime }
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let response = self.router.clone().oneshot(request).await.expect("routes do not fail");
         let (head, body) = response.into_parts();
-        let body = to_bytes(body, usize::MAX).await.expect("a body");
-        let body = String::from_utf8(body.to_vec()).expect("text");
-        Answer { status: head.status, headers: head.headers, body }
+        let body = to_bytes(body, usize::MAX).await;
+        let cut = body.is_err();
+        let body = String::from_utf8(body.unwrap_or_default().to_vec()).expect("text");
+        Answer { status: head.status, headers: head.headers, body, cut }
     }
 
     async fn call(&self, method: &str, path: &str, body: Body) -> Answer {

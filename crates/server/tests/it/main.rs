@@ -3,5 +3,9 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod client;
+mod errors;
 mod graphs;
+mod recorded;
+mod reference;
+mod resources;
 mod routes;

@@ -1,0 +1,53 @@
+//! Runs that clients deleted. Their rows stay with their thread, because their usage was paid for and
+//! later runs continue from them; this API does not return them any more.
+
+use super::Service;
+use crate::error::{ApiError, Result};
+use serde_json::json;
+use std::collections::BTreeSet;
+use weftwork_store::{ItemQuery, ItemRef, Namespace, Prefix, PutOptions, Ttl};
+use weftwork_types::ThreadId;
+use weftwork_types::run::RunRef;
+
+impl Service {
+    /// Deletes a run that has ended.
+    pub(crate) async fn delete_run(&self, run: &RunRef) -> Result<()> {
+        if !self.run_row(run).await?.status.is_final() {
+            return Err(ApiError::conflict(format!(
+                "run {} has not ended; cancel it before it is deleted",
+                run.run
+            )));
+        }
+        let (who, at) = (self.own()?, place(run)?);
+        Ok(self.items().put(&who, &at, json!({}), PutOptions::default()).await?)
+    }
+
+    pub(super) async fn is_deleted(&self, run: &RunRef) -> Result<bool> {
+        Ok(self.items().get(&self.own()?, &place(run)?, Ttl::Keep).await?.is_some())
+    }
+
+    /// Returns the ids of the deleted runs of a thread.
+    pub(super) async fn deleted_runs(&self, thread: &ThreadId) -> Result<BTreeSet<String>> {
+        let query = ItemQuery { limit: usize::MAX, ..ItemQuery::default() };
+        let within = Prefix::from(&namespace(thread)?);
+        let found = self.items().search(&self.own()?, &within, &query).await?;
+        Ok(found.into_iter().map(|item| item.key).collect())
+    }
+
+    /// Removes the marks of a thread that was deleted.
+    pub(super) async fn forget_deleted(&self, thread: &ThreadId) -> Result<()> {
+        let (who, within) = (self.own()?, Prefix::from(&namespace(thread)?));
+        if !self.deleted_runs(thread).await?.is_empty() {
+            self.items().clear(&who, &within).await?;
+        }
+        Ok(())
+    }
+}
+
+fn namespace(thread: &ThreadId) -> Result<Namespace> {
+    Ok(Namespace::new(["deleted_runs", thread.as_str()])?)
+}
+
+fn place(run: &RunRef) -> Result<ItemRef> {
+    Ok(ItemRef::new(namespace(&run.thread)?, run.run.as_str())?)
+}

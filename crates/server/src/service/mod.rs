@@ -1,0 +1,143 @@
+//! The operations behind the routes: hosted graphs, assistants, threads, runs and items of a principal.
+
+mod assistants;
+mod deleted;
+mod graphs;
+mod items;
+mod runs;
+mod states;
+mod threads;
+
+pub(crate) use assistants::{Changes, OWN};
+pub(crate) use runs::{Bulk, Frames, Place};
+pub(crate) use threads::Superstep;
+
+use crate::error::{ApiError, Result};
+use crate::metrics::{Counts, Metrics, OpenStream};
+use crate::translate::rows;
+use axum::extract::FromRequestParts;
+use axum::http::Method;
+use axum::http::request::Parts;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::{Mutex, MutexGuard};
+use weftwork_runtime::Runtime;
+use weftwork_store::{ItemStore, RunRow, Store, StoreError, StoreItems};
+use weftwork_types::{Principal, RunId, Timestamp};
+
+/// The operations of one server on behalf of a principal.
+#[derive(Debug, Clone)]
+pub(crate) struct Service {
+    shared: Arc<Shared>,
+    who: Principal,
+}
+
+#[derive(Debug)]
+struct Shared {
+    runtime: Runtime,
+    items: Arc<dyn ItemStore>,
+    /// Time at which the server started.
+    since: Timestamp,
+    /// Names of the hosted graphs by their ids: the part after the colon where it is unique.
+    names: BTreeMap<String, String>,
+    /// Held while an assistant is read and written.
+    assistants: Mutex<()>,
+    counts: Counts,
+    /// Number of runs that wait for a slot beyond which requests for runs are refused.
+    waiting_max: usize,
+}
+
+impl Service {
+    pub(crate) fn new(runtime: Runtime, waiting_max: usize) -> Self {
+        let since = runtime.clock().now();
+        let names = names(&runtime.graphs().map(|(id, _)| id).collect::<Vec<_>>());
+        let (store, clock) = (Arc::clone(runtime.store()), Arc::clone(runtime.clock()));
+        let items = Arc::new(StoreItems::of(store, clock));
+        let (assistants, counts) = (Mutex::default(), Counts::default());
+        let shared =
+            Arc::new(Shared { runtime, items, since, names, assistants, counts, waiting_max });
+        Self { shared, who: Principal::local() }
+    }
+
+    /// Returns a run as clients see it.
+    pub(crate) fn shown(&self, row: &RunRow) -> Value {
+        rows::run(row, self.name_of(&row.new.graph))
+    }
+
+    /// Counts an answered request.
+    pub(crate) fn count(&self, method: &Method, status: u16) {
+        self.shared.counts.count(method, status);
+    }
+
+    pub(crate) fn open_stream(&self) -> OpenStream {
+        self.shared.counts.open_stream()
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        self.shared.counts.with(self.shared.runtime.load())
+    }
+
+    /// Checks that the store answers.
+    pub(crate) async fn check_store(&self) -> Result<()> {
+        let nobody = RunId::from_uuid(uuid::Uuid::nil());
+        match self.store().find_run(&self.who, &nobody).await {
+            Ok(_) | Err(StoreError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.shared.runtime
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        self.shared.runtime.store()
+    }
+
+    fn items(&self) -> &dyn ItemStore {
+        self.shared.items.as_ref()
+    }
+
+    fn waiting_max(&self) -> usize {
+        self.shared.waiting_max
+    }
+
+    fn who(&self) -> &Principal {
+        &self.who
+    }
+
+    fn now(&self) -> Timestamp {
+        self.shared.runtime.clock().now()
+    }
+
+    fn since(&self) -> Timestamp {
+        self.shared.since
+    }
+
+    async fn lock_assistants(&self) -> MutexGuard<'_, ()> {
+        self.shared.assistants.lock().await
+    }
+}
+
+/// The service on behalf of the principal of a request.
+impl FromRequestParts<Service> for Service {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, all: &Service) -> Result<Self, ApiError> {
+        let who = parts.extensions.get::<Principal>();
+        let who = who.ok_or_else(|| ApiError::unauthorized("the request has no principal"))?;
+        Ok(Self { shared: Arc::clone(&all.shared), who: who.clone() })
+    }
+}
+
+/// Returns the names of graphs by their ids: the part after the colon where it is unique.
+fn names(graphs: &[&str]) -> BTreeMap<String, String> {
+    let plain = |id: &str| id.split_once(':').map_or(id, |(_, name)| name).to_owned();
+    let unique = |name: &str| graphs.iter().filter(|id| plain(id) == name).count() == 1;
+    let name = |id: &str| Some(plain(id)).filter(|name| unique(name));
+    graphs
+        .iter()
+        .map(|id| ((*id).to_owned(), name(id).unwrap_or_else(|| (*id).to_owned())))
+        .collect()
+}

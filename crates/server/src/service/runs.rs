@@ -1,0 +1,312 @@
+//! Runs: their requests, their ends, and their frames.
+
+use super::Service;
+use crate::body::{CheckpointBody, IfNotExists, RunBody};
+use crate::error::{ApiError, Result};
+use crate::translate::assistant::Assistant;
+use crate::translate::stream::{Requested, Translator};
+use crate::translate::{ids, messages, rows, state};
+use axum::http::StatusCode;
+use futures_util::StreamExt;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use weftwork_runtime::{Frame, FramePosition, NoPosition, StreamOptions, Subgraphs};
+use weftwork_store::{RunRow, StoreError, ThreadQuery, ThreadStatus};
+use weftwork_types::caller::Caller;
+use weftwork_types::event::Position;
+use weftwork_types::port::{GraphExecutor, RunHandle};
+use weftwork_types::run::{CancelAction, RunOutcome, RunRef, RunRequest, RunStatus};
+use weftwork_types::{BoxFuture, BoxStream, RunId, ThreadId};
+
+/// Time for which the thread of a stateless run exists after its end.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// Position after all frames.
+const END: FramePosition =
+    FramePosition { event: Position { seq: u64::MAX, bytes: 0 }, part: u64::MAX };
+
+/// The frames of a run.
+pub(crate) type Frames =
+    BoxStream<'static, std::result::Result<Arc<Frame>, weftwork_graph::RuntimeError>>;
+
+/// The place at which a client begins to follow a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Before the first frame, and before the metadata of the stream.
+    Start,
+    /// After a frame.
+    After(FramePosition),
+    /// No place that the client names. A run that has ended has nothing more for it.
+    Unknown,
+    /// A text that is no position, which is refused unless the run has ended.
+    Invalid(NoPosition),
+}
+
+/// The runs that a request cancels.
+#[derive(Debug)]
+pub(crate) enum Bulk {
+    /// Runs of a thread.
+    Runs { thread: ThreadId, runs: Vec<RunId> },
+    /// All unfinished runs: those that wait, those that are executed, or both.
+    Unfinished { pending: bool, running: bool },
+}
+
+impl Service {
+    /// Requests a run. A run without a thread gets one of its own.
+    ///
+    /// # Errors
+    /// Status 429 if more runs wait for a slot of this process than it takes.
+    pub(crate) async fn start(&self, thread: Option<&str>, body: &RunBody) -> Result<RunHandle> {
+        if self.runtime().load().waiting >= self.waiting_max() {
+            let detail = "too many runs wait for this server; try again later";
+            return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, detail));
+        }
+        let assistant = self.chosen(&body.assistant_id).await?;
+        let hosted = self.hosted(assistant.record.graph())?;
+        let mut thread_metadata = Map::new();
+        let thread = match thread {
+            Some(text) => {
+                let thread = ids::thread(text)?;
+                match self.row(&thread).await {
+                    Ok(row) => thread_metadata = row.metadata,
+                    Err(error) if !error.is_missing() => return Err(error),
+                    Err(_) if body.if_not_exists == IfNotExists::Create => {}
+                    Err(_) => return Err(ApiError::missing("Thread or assistant not found.")),
+                }
+                thread
+            }
+            None if body.resumes() => {
+                return Err(ApiError::bad("You must provide a thread_id when resuming."));
+            }
+            None => ThreadId::from_uuid(uuid::Uuid::now_v7()),
+        };
+        let mut options = body.options(&assistant, self.now())?;
+        options.metadata = metadata(&assistant, thread_metadata, options.metadata);
+        let request = RunRequest {
+            principal: self.who().clone(),
+            caller: Caller::local(uuid::Uuid::now_v7().to_string())?,
+            graph: hosted.id.to_owned(),
+            thread,
+            input: body.input(hosted.graph)?,
+            options,
+        };
+        let handle = self.runtime().execute(request).await?;
+        if assistant.id != ids::assistant_of(assistant.record.graph()) {
+            // The thread is found by the assistant that ran on it last.
+            let id = Value::from(assistant.id.to_string());
+            let metadata = Map::from_iter([("assistant_id".to_owned(), id)]);
+            let thread = &handle.run.thread;
+            self.store().update_metadata(self.who(), thread, metadata, self.now()).await?;
+        }
+        Ok(handle)
+    }
+
+    fn view(&self, row: &RunRow) -> rows::RunView {
+        rows::RunView::of(row, self.name_of(&row.new.graph))
+    }
+
+    /// Returns the row of a run.
+    pub(crate) async fn run_row(&self, run: &RunRef) -> Result<RunRow> {
+        let row = match self.store().run(self.who(), run).await {
+            Err(StoreError::NotFound { .. }) => return Err(ApiError::not_found()),
+            row => row?,
+        };
+        if row.rolled_back_by.is_some() || self.is_deleted(run).await? {
+            return Err(ApiError::not_found());
+        }
+        Ok(row)
+    }
+
+    /// Returns the place of a run that is named by its id alone.
+    pub(crate) async fn find_run(&self, run: &RunId) -> Result<RunRef> {
+        match self.store().find_run(self.who(), run).await {
+            Err(StoreError::NotFound { .. }) => Err(ApiError::not_found()),
+            row => Ok(row?.new.at),
+        }
+    }
+
+    /// Returns the runs of a thread, newest first.
+    pub(crate) async fn runs(&self, thread: &ThreadId) -> Result<Vec<RunRow>> {
+        self.row(thread).await?;
+        let mut runs = self.store().runs(self.who(), thread).await?;
+        let deleted = self.deleted_runs(thread).await?;
+        runs.retain(|run| {
+            run.rolled_back_by.is_none() && !deleted.contains(run.new.at.run.as_str())
+        });
+        runs.reverse();
+        Ok(runs)
+    }
+
+    /// Cancels a run, and waits for its end if asked to.
+    pub(crate) async fn cancel(
+        &self,
+        run: &RunRef,
+        action: CancelAction,
+        wait: bool,
+    ) -> Result<()> {
+        let row = self.run_row(run).await;
+        if !row.as_ref().is_ok_and(|row| !row.status.is_final()) {
+            return Err(row.err().filter(|error| !error.is_missing()).unwrap_or_else(|| {
+                ApiError::missing(
+                    "No matching runs to cancel. Please verify the thread ID and run IDs are \
+                     correct, and the runs haven't been deleted or completed.",
+                )
+            }));
+        }
+        let handle = self.runtime().watch(self.who(), run, Position::START).await?;
+        let rollback = self.runtime().cancel_run(self.who(), run, action).await?;
+        if wait {
+            handle.outcome.await;
+            if let Some(rollback) = rollback {
+                rollback.outcome.await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Cancels several runs.
+    pub(crate) async fn cancel_all(&self, bulk: Bulk, action: CancelAction) -> Result<()> {
+        let mut found = Vec::new();
+        match bulk {
+            Bulk::Runs { thread, runs } => {
+                let known = self.store().runs(self.who(), &thread).await?;
+                let wanted =
+                    |row: &&RunRow| runs.contains(&row.new.at.run) && row.rolled_back_by.is_none();
+                let unfinished = known.iter().filter(wanted).filter(|row| !row.status.is_final());
+                found.extend(unfinished.map(|row| row.new.at.clone()));
+            }
+            Bulk::Unfinished { pending, running } => {
+                let status = Some(ThreadStatus::Busy);
+                let query = ThreadQuery { status, ..ThreadQuery::default() };
+                for thread in self.search(query, &Map::new()).await? {
+                    let runs = self.store().runs(self.who(), &thread.row.id).await?;
+                    let wanted = |row: &&RunRow| match row.status {
+                        RunStatus::Running => running,
+                        status => pending && !status.is_final(),
+                    };
+                    found.extend(runs.iter().filter(wanted).map(|row| row.new.at.clone()));
+                }
+            }
+        }
+        if found.is_empty() {
+            return Err(ApiError::missing("No runs found to cancel."));
+        }
+        for run in found {
+            match self.cancel(&run, action, false).await {
+                Err(error) if !error.is_missing() => return Err(error),
+                // It ended meanwhile.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the end of a run, and returns the values that the thread has then.
+    pub(crate) async fn end(&self, run: &RunRef) -> Result<Value> {
+        let handle = self.runtime().watch(self.who(), run, Position::START).await?;
+        let outcome = handle.outcome.await;
+        self.values(run, outcome).await
+    }
+
+    /// Returns the values that the end of a run leaves.
+    ///
+    /// # Errors
+    /// Status 503 if the run has not ended: this process stops, and another one goes on with it.
+    pub(crate) async fn values(&self, run: &RunRef, outcome: RunOutcome) -> Result<Value> {
+        if let Some(failure) = rows::failure(&outcome) {
+            if self.ending(run).await?.is_none() {
+                let detail = "the server stops; the run goes on, join it again";
+                return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, detail));
+            }
+            return Ok(json!({"__error__": failure}));
+        }
+        match outcome {
+            RunOutcome::Completed { output } => Ok(messages::into_shown(output)),
+            outcome => {
+                let mut at = self.state(&run.thread, &CheckpointBody::default(), false).await?;
+                let mut values = at["values"].take();
+                let asked: Vec<_> = outcome.questions().iter().map(state::asked).collect();
+                if let (false, Some(members)) = (asked.is_empty(), values.as_object_mut()) {
+                    members.insert("__interrupt__".to_owned(), asked.into());
+                }
+                Ok(values)
+            }
+        }
+    }
+
+    /// Returns the outcome of a run as it is stored; `None` if the run has not ended.
+    pub(crate) async fn ending(&self, run: &RunRef) -> Result<Option<RunOutcome>> {
+        Ok(self.run_row(run).await?.outcome)
+    }
+
+    /// Follows a run in stream modes.
+    pub(crate) async fn frames(
+        &self,
+        run: &RunRef,
+        requested: Requested,
+        subgraphs: bool,
+        place: Place,
+    ) -> Result<(Frames, Translator)> {
+        let row = self.run_row(run).await?;
+        let subgraphs = if subgraphs { Subgraphs::Include } else { Subgraphs::Omit };
+        let ended = row.status.is_final();
+        let from_start = place == Place::Start || place == Place::Unknown && !ended;
+        let (after, is_over) = match place {
+            Place::After(after) => (after, false),
+            Place::Start => (FramePosition::START, false),
+            Place::Unknown if !ended => (FramePosition::START, false),
+            Place::Invalid(problem) if !ended => {
+                return Err(ApiError::invalid(problem.to_string()));
+            }
+            Place::Unknown | Place::Invalid(_) => (END, true),
+        };
+        let frames = if is_over {
+            futures_util::stream::empty().boxed()
+        } else {
+            // A translator of messages needs to know which of their texts the client has.
+            let messages = requested.accumulated || requested.tuples;
+            let from = if messages { FramePosition::START } else { after };
+            let options = StreamOptions {
+                modes: requested.modes,
+                subgraphs,
+                after: from,
+                ..StreamOptions::default()
+            };
+            self.runtime().stream(self.who(), run, options).await?
+        };
+        Ok((frames, Translator::new(self.view(&row), requested, after, from_start)))
+    }
+
+    /// Waits for a time.
+    pub(crate) fn pause(&self, time: Duration) -> BoxFuture<'static, ()> {
+        self.runtime().clock().sleep(time)
+    }
+
+    /// Deletes the thread of a stateless run some time after its end, so that clients that follow
+    /// the run can read its last events.
+    pub(crate) fn delete_later(&self, run: RunRef, outcome: BoxFuture<'static, RunOutcome>) {
+        let service = self.clone();
+        tokio::spawn(async move {
+            outcome.await;
+            service.runtime().clock().sleep(KEPT).await;
+            if let Err(error) = service.delete_thread(&run.thread).await {
+                tracing::debug!(?error, thread = %run.thread, "a stateless thread is not deleted");
+            }
+        });
+    }
+}
+
+/// Returns the metadata of a run: that of its assistant and of its thread, and its own.
+fn metadata(
+    assistant: &Assistant,
+    thread: Map<String, Value>,
+    own: Map<String, Value>,
+) -> Map<String, Value> {
+    let mut all = assistant.current().metadata.clone();
+    all.extend(thread);
+    all.insert("graph_id".to_owned(), assistant.record.graph().into());
+    all.insert("assistant_id".to_owned(), assistant.id.to_string().into());
+    all.extend(own);
+    all
+}

@@ -1,0 +1,100 @@
+//! States and histories of threads, and changes of them.
+
+use super::Service;
+use crate::body::{self, CheckpointBody};
+use crate::error::{ApiError, Result};
+use crate::translate::{ids, state};
+use serde_json::{Value, json};
+use weftwork_graph::run_loop::{HistoryFilter, Snapshot};
+use weftwork_runtime::{Thread, ThreadView};
+use weftwork_store::ThreadRow;
+use weftwork_types::ThreadId;
+use weftwork_types::run::{RunInput, RunOutcome};
+
+impl Service {
+    /// Opens a thread with the graph that last ran on it, with the graph's name; `None` if none did.
+    pub(super) fn open<'a>(&'a self, row: &'a ThreadRow) -> Result<Option<(Thread, &'a str)>> {
+        let Some(graph) = &row.graph else { return Ok(None) };
+        let opened = self.runtime().thread(graph, row.id.as_str())?;
+        Ok(Some((opened.with_principal(self.who().clone()), self.name_of(graph))))
+    }
+
+    /// Returns the state of a thread at a checkpoint, or its newest state.
+    pub(crate) async fn state(
+        &self,
+        thread: &ThreadId,
+        at: &CheckpointBody,
+        subgraphs: bool,
+    ) -> Result<Value> {
+        self.state_of(&self.row(thread).await?, at, subgraphs).await
+    }
+
+    pub(super) async fn state_of(
+        &self,
+        row: &ThreadRow,
+        at: &CheckpointBody,
+        subgraphs: bool,
+    ) -> Result<Value> {
+        let Some((opened, graph)) = self.open(row)? else { return Ok(state::empty()) };
+        let mut view = place(opened.view(), at)?;
+        if let Some(id) = at.checkpoint()? {
+            view = view.at(id);
+        }
+        if subgraphs {
+            view = view.with_subgraphs();
+        }
+        Ok(state::state(&row.id, graph, view.state().await?))
+    }
+
+    /// Returns the checkpoints of a thread, newest first.
+    pub(crate) async fn history(
+        &self,
+        thread: &ThreadId,
+        at: &CheckpointBody,
+        filter: &HistoryFilter,
+    ) -> Result<Value> {
+        let row = self.row(thread).await?;
+        let Some((opened, graph)) = self.open(&row)? else { return Ok(json!([])) };
+        let found: Vec<Snapshot> = place(opened.view(), at)?.history(filter).await?;
+        Ok(found.into_iter().map(|at| state::state(thread, graph, at)).collect())
+    }
+
+    /// Changes the state of a thread, as a node or as the node that ran last.
+    pub(crate) async fn update(
+        &self,
+        thread: &ThreadId,
+        at: &CheckpointBody,
+        values: Value,
+        as_node: Option<String>,
+    ) -> Result<Value> {
+        let row = self.row(thread).await?;
+        let Some((mut opened, graph)) = self.open(&row)? else {
+            let detail = "the thread has no graph yet; run one on it before its state is changed";
+            return Err(ApiError::bad(detail));
+        };
+        if let Some(id) = at.checkpoint()? {
+            opened = opened.at(id);
+        }
+        let hosted = self.hosted(graph)?;
+        if let Some(node) = as_node.as_deref().filter(|node| !node.starts_with("__"))
+            && hosted.graph.plan().node_idx(node).is_none()
+        {
+            return Err(ApiError::bad(format!("Node {node} does not exist")));
+        }
+        let writes = body::writes(hosted.graph, values)?;
+        let ended = opened.start(RunInput::Update { writes, as_node }).await?;
+        if let RunOutcome::Failed { fault } = ended.outcome() {
+            return Err(ApiError::invalid(fault.message.clone()));
+        }
+        let head = self.row(thread).await?.head.map(|id| ids::hyphenated(id.0));
+        let place = json!({"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": head});
+        Ok(json!({"checkpoint": place, "configurable": place, "checkpoint_id": head}))
+    }
+}
+
+fn place(view: ThreadView, at: &CheckpointBody) -> Result<ThreadView> {
+    match at.checkpoint_ns.as_deref() {
+        None | Some("") => Ok(view),
+        Some(ns) => Ok(view.within(&ids::read_namespace(ns))),
+    }
+}

@@ -1,0 +1,155 @@
+//! Threads.
+
+use super::Service;
+use crate::body::{self, CheckpointBody};
+use crate::error::{ApiError, Result};
+use crate::translate::{ids, rows};
+use serde_json::{Map, Value};
+use weftwork_store::{
+    FoundThread, IfExists, NewThread, SearchFrom, StoreError, ThreadQuery, ThreadRow, ThreadStatus,
+};
+use weftwork_types::ThreadId;
+
+/// A change of the state with which a thread begins.
+#[derive(Debug)]
+pub(crate) struct Superstep {
+    pub(crate) values: Value,
+    pub(crate) as_node: String,
+}
+
+impl Service {
+    /// Creates a thread, with the states of supersteps that its graph has not executed.
+    pub(crate) async fn create_thread(
+        &self,
+        id: Option<&str>,
+        metadata: Map<String, Value>,
+        if_exists: IfExists,
+        supersteps: Vec<Superstep>,
+    ) -> Result<Value> {
+        let id = match id {
+            Some(id) => ids::thread(id)?,
+            None => ThreadId::from_uuid(uuid::Uuid::now_v7()),
+        };
+        if if_exists == IfExists::Refuse && self.row(&id).await.is_ok() {
+            return Err(ApiError::conflict(format!("Thread with ID {id} already exists")));
+        }
+        let graph = match metadata.get("graph_id").and_then(Value::as_str) {
+            Some(name) => Some(self.hosted(self.graph_of(name)?)?.id.to_owned()),
+            None if supersteps.is_empty() => None,
+            None => return Err(ApiError::invalid("`supersteps` need `metadata.graph_id`")),
+        };
+        let new = NewThread { id, graph, metadata, created_at: self.now(), if_exists };
+        let row = self.store().create_thread(self.who(), new).await?;
+        for Superstep { values, as_node } in supersteps {
+            self.update(&row.id, &CheckpointBody::default(), values, Some(as_node)).await?;
+        }
+        self.thread(&row.id).await
+    }
+
+    /// Returns the row of a thread.
+    pub(crate) async fn row(&self, thread: &ThreadId) -> Result<ThreadRow> {
+        match self.store().thread(self.who(), thread).await {
+            Err(StoreError::NotFound { .. }) => Err(ApiError::thread_missing(thread.as_str())),
+            row => Ok(row?),
+        }
+    }
+
+    /// Returns a thread with its values.
+    pub(crate) async fn thread(&self, thread: &ThreadId) -> Result<Value> {
+        let query =
+            ThreadQuery { ids: Some([thread.clone()].into()), limit: 1, ..ThreadQuery::default() };
+        let found = self.store().search_threads(self.who(), query).await?.threads.pop();
+        let found = found.ok_or_else(|| ApiError::thread_missing(thread.as_str()))?;
+        self.with_values(&found).await
+    }
+
+    /// Returns a found thread with its values, which are those of its last run that ended.
+    pub(crate) async fn with_values(&self, found: &FoundThread) -> Result<Value> {
+        let mut shown = self.without_values(found);
+        let row = &found.row;
+        let mut has_values = row.head.is_some();
+        if found.status == ThreadStatus::Busy || found.status == ThreadStatus::Error {
+            let runs = self.store().runs(self.who(), &row.id).await?;
+            has_values &= runs.iter().any(|run| run.status.is_final());
+            let last = runs.iter().rev().find(|run| run.status.is_final());
+            let failure = last.and_then(|run| run.outcome.as_ref()).and_then(rows::failure);
+            if let Some(failure) = failure.filter(|_| found.status == ThreadStatus::Error) {
+                shown["error"] = serde_json::json!(failure);
+            }
+        }
+        if has_values {
+            let at = self.state_of(row, &CheckpointBody::default(), false).await?;
+            rows::add_values(&mut shown, at);
+        }
+        Ok(shown)
+    }
+
+    /// Returns a found thread without its values.
+    pub(crate) fn without_values(&self, found: &FoundThread) -> Value {
+        let graph = found.row.graph.as_deref().map(|graph| self.name_of(graph));
+        rows::thread(&found.row, graph, found.status)
+    }
+
+    /// Returns the threads that match, all of them, in order.
+    pub(crate) async fn search(
+        &self,
+        mut query: ThreadQuery,
+        values: &Map<String, Value>,
+    ) -> Result<Vec<FoundThread>> {
+        // These members follow from the last run, and are not part of the stored metadata.
+        let derived: Map<_, _> = ["graph_id", "assistant_id"]
+            .into_iter()
+            .filter_map(|name| Some((name.to_owned(), query.metadata.shift_remove(name)?)))
+            .collect();
+        let derived = Value::Object(derived);
+        let threads = self.runtime().threads().with_principal(self.who().clone());
+        let mut found = Vec::new();
+        loop {
+            let page = threads.search(query.clone()).await?;
+            for thread in page.threads {
+                if body::contains(&self.without_values(&thread)["metadata"], &derived)
+                    && (values.is_empty() || self.has_values(&thread.row, values).await?)
+                {
+                    found.push(thread);
+                }
+            }
+            match page.next {
+                Some(next) => query.from = SearchFrom::After(next),
+                None => return Ok(found),
+            }
+        }
+    }
+
+    async fn has_values(&self, row: &ThreadRow, values: &Map<String, Value>) -> Result<bool> {
+        let at = self.state_of(row, &CheckpointBody::default(), false).await?;
+        Ok(body::contains(&at["values"], &Value::Object(values.clone())))
+    }
+
+    /// Replaces members of the metadata of a thread.
+    pub(crate) async fn set_metadata(
+        &self,
+        thread: &ThreadId,
+        metadata: Map<String, Value>,
+    ) -> Result<Value> {
+        self.row(thread).await?;
+        self.store().update_metadata(self.who(), thread, metadata, self.now()).await?;
+        self.thread(thread).await
+    }
+
+    pub(crate) async fn delete_thread(&self, thread: &ThreadId) -> Result<()> {
+        self.row(thread).await?;
+        let threads = self.runtime().threads().with_principal(self.who().clone());
+        threads.delete(thread).await?;
+        self.forget_deleted(thread).await
+    }
+
+    /// Copies a thread, with its open questions.
+    pub(crate) async fn copy_thread(&self, thread: &ThreadId) -> Result<Value> {
+        let to = uuid::Uuid::new_v4().to_string();
+        let row = self.row(thread).await?;
+        let Some((of, _)) = self.open(&row)?.filter(|_| row.head.is_some()) else {
+            return self.create_thread(None, row.metadata, IfExists::Refuse, Vec::new()).await;
+        };
+        self.thread(of.copy(&to).await?.id()).await
+    }
+}

@@ -1,0 +1,183 @@
+//! Assistants, items, deleted runs, delayed runs, and principals.
+
+use crate::client::Client;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use serde_json::{Value, json};
+use std::time::Duration;
+use weftwork_runtime::Runtime;
+use weftwork_server::Server;
+use weftwork_types::{OrgId, Principal};
+
+fn id(value: &Value, name: &str) -> String {
+    value[name].as_str().expect("an id").to_owned()
+}
+
+#[tokio::test]
+async fn an_assistant_gives_its_runs_settings_and_its_versions_stay() {
+    let client = Client::new().await;
+    let body = json!({
+        "graph_id": "echo", "name": "first", "metadata": {"team": "a"},
+        "config": {"configurable": {"tone": "dry"}, "recursion_limit": 9},
+    });
+    let made = client.post("/assistants", body).await.json();
+    let assistant = id(&made, "assistant_id");
+    let path = format!("/assistants/{assistant}");
+    let change = json!({"name": "second", "context": {"tone": "warm"}});
+    assert_eq!(client.patch(&path, change).await.json()["version"], 2);
+    let thread = client.thread().await;
+    let run = json!({"assistant_id": assistant, "input": {"msg": "a"}});
+    let run = client.post(&format!("{thread}/runs"), run).await.json();
+    let wait = format!("{thread}/runs/{}/join", id(&run, "run_id"));
+    assert_eq!(client.get(&wait).await.json()["out"], "echo:a");
+    assert_eq!(run["kwargs"]["context"], json!({"tone": "warm"}));
+    assert_eq!(run["kwargs"]["config"]["recursion_limit"], 9);
+    assert_eq!(run["metadata"]["team"], "a");
+    assert_eq!(run["assistant_id"], json!(assistant));
+    let of_it = json!({"metadata": {"assistant_id": assistant}});
+    assert_eq!(client.post("/threads/count", of_it.clone()).await.json(), 1);
+    let of_graph = json!({"metadata": {"graph_id": "echo"}});
+    assert_eq!(client.post("/threads/count", of_graph).await.json(), 1);
+    let latest = client.post(&format!("{path}/latest"), json!({"version": 1})).await.json();
+    assert_eq!((&latest["name"], &latest["version"]), (&json!("first"), &json!(1)));
+    let missing = client.post(&format!("{path}/latest"), json!({"version": 3})).await;
+    assert_eq!(missing.status, StatusCode::NOT_FOUND);
+    let found = json!({"metadata": {"team": "a"}, "sort_by": "name", "limit": 1});
+    let found = client.post("/assistants/search", found).await;
+    assert_eq!(found.headers["x-pagination-total"], "1");
+    assert_eq!(found.json()[0]["assistant_id"], json!(assistant));
+    let gone = client.delete(&format!("{path}?delete_threads=true")).await;
+    assert_eq!(gone.status, StatusCode::NO_CONTENT);
+    assert_eq!(client.get(&path).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(client.post("/threads/count", of_it).await.json(), 0);
+    assert_eq!(client.get(&thread).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn the_assistants_of_hosted_graphs_do_not_change() {
+    let client = Client::new().await;
+    let found = client.post("/assistants/search", json!({"graph_id": "echo"})).await.json();
+    let path = format!("/assistants/{}", id(&found[0], "assistant_id"));
+    assert_eq!(client.patch(&path, json!({"name": "x"})).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(client.delete(&path).await.status, StatusCode::FORBIDDEN);
+    let subgraphs = client.post("/assistants/search", json!({"graph_id": "parent"})).await.json();
+    let path = format!("/assistants/{}/subgraphs", id(&subgraphs[0], "assistant_id"));
+    assert_eq!(client.get(&path).await.json()["sub"]["graph_id"], "echo");
+    assert_eq!(client.get(&format!("{path}/none")).await.json(), json!({}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_run_is_pending_until_its_time() {
+    let client = Client::new().await;
+    let thread = client.thread().await;
+    let body = json!({"assistant_id": "echo", "input": {"msg": "late"}, "after_seconds": 60});
+    let run = client.post(&format!("{thread}/runs"), body).await.json();
+    assert_eq!(run["kwargs"]["config"]["configurable"]["__after_seconds__"], 60);
+    let path = format!("{thread}/runs/{}", id(&run, "run_id"));
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert_eq!(client.get(&path).await.json()["status"], "pending");
+    assert_eq!(client.get(&thread).await.json()["status"], "busy");
+    let end = client.get(&format!("{path}/join")).await.json();
+    assert_eq!(end, json!({"msg": "late", "out": "echo:late", "n": 1}));
+    assert_eq!(client.get(&path).await.json()["status"], "success");
+}
+
+#[tokio::test]
+async fn a_deleted_run_is_not_returned_and_its_effect_stays() {
+    let client = Client::new().await;
+    let thread = client.thread().await;
+    let wait = format!("{thread}/runs/wait");
+    client.post(&wait, json!({"assistant_id": "echo", "input": {"msg": "a"}})).await.json();
+    let runs = client.get(&format!("{thread}/runs")).await.json();
+    let path = format!("{thread}/runs/{}", id(&runs[0], "run_id"));
+    assert_eq!(client.delete(&path).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(client.delete(&path).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(client.get(&path).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(client.get(&format!("{path}/stream")).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(client.get(&format!("{thread}/runs")).await.json(), json!([]));
+    let next = json!({"assistant_id": "echo", "input": {"msg": "b"}});
+    assert_eq!(client.post(&wait, next).await.json()["n"], 2);
+    let stuck = json!({"assistant_id": "stuck", "input": {}});
+    let active = client.post(&format!("{thread}/runs"), stuck).await.json();
+    let path = format!("{thread}/runs/{}", id(&active, "run_id"));
+    assert_eq!(client.delete(&path).await.status, StatusCode::CONFLICT);
+    let all = client.post("/runs/cancel", json!({"status": "all"})).await;
+    assert_eq!(all.status, StatusCode::NO_CONTENT);
+    client.get(&format!("{path}/join")).await.json();
+    assert_eq!(client.get(&path).await.json()["status"], "interrupted");
+}
+
+#[tokio::test]
+async fn a_thread_begins_with_supersteps() {
+    let client = Client::new().await;
+    let step = |values, as_node| json!({"updates": [{"values": values, "as_node": as_node}]});
+    let body = json!({
+        "metadata": {"graph_id": "inter"},
+        "supersteps": [step(json!({"q": "copied?"}), "__start__"), step(json!({"answer": "y"}), "ask")],
+    });
+    let made = client.post("/threads", body).await.json();
+    let thread = format!("/threads/{}", id(&made, "thread_id"));
+    let state = client.get(&format!("{thread}/state")).await.json();
+    assert_eq!(state["values"], json!({"q": "copied?", "answer": "y"}));
+    assert_eq!(state["next"], json!(["done"]));
+    let run = json!({"assistant_id": "inter", "input": null});
+    let end = client.post(&format!("{thread}/runs/wait"), run).await.json();
+    assert_eq!(end["note"], "done:y");
+}
+
+/// A client with a token, over the store of others.
+fn with_token(runtime: &Runtime) -> (Client, [&'static str; 2]) {
+    let tokens = ["token-of-organisation-one", "token-of-organisation-two"];
+    let mut server = Server::new(runtime.clone());
+    for (token, org) in tokens.iter().zip(["one", "two"]) {
+        let org = OrgId::new(org).expect("valid");
+        let principal = Principal { org, subject: "ada".to_owned() };
+        server = server.token(*token, principal).expect("valid");
+    }
+    (Client { router: server.router(), runtime: runtime.clone() }, tokens)
+}
+
+#[tokio::test]
+async fn each_request_is_of_the_principal_of_its_token() {
+    let runtime = Client::new().await.runtime;
+    let (client, [one, two]) = with_token(&runtime);
+    let send = async |token: Option<&str>, method: &str, path: &str, body: Value| {
+        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+        if let Some(token) = token {
+            request = request.header("x-api-key", token);
+        }
+        client.send(request.body(Body::from(body.to_string())).expect("a request")).await
+    };
+    assert_eq!(send(None, "POST", "/threads", json!({})).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(send(Some("x"), "GET", "/info", json!({})).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(send(None, "GET", "/ok", json!({})).await.status, StatusCode::OK);
+    let made = send(Some(one), "POST", "/threads", json!({})).await.json();
+    let thread = format!("/threads/{}", id(&made, "thread_id"));
+    let run = json!({"assistant_id": "echo", "input": {"msg": "secret"}});
+    let run = send(Some(one), "POST", &format!("{thread}/runs/wait"), run).await;
+    assert_eq!(run.json()["out"], "echo:secret");
+    let run = run.headers["content-location"].to_str().expect("text").to_owned();
+    let made = send(Some(one), "POST", "/assistants", json!({"graph_id": "echo"})).await.json();
+    let assistant = format!("/assistants/{}", id(&made, "assistant_id"));
+    let item = json!({"namespace": ["a"], "key": "k", "value": {"secret": 1}});
+    send(Some(one), "PUT", "/store/items", item).await;
+    for path in [thread.clone(), run.clone(), assistant, format!("{thread}/state")] {
+        assert_eq!(send(Some(one), "GET", &path, json!({})).await.status, StatusCode::OK, "{path}");
+        let foreign = send(Some(two), "GET", &path, json!({})).await;
+        assert_eq!(foreign.status, StatusCode::NOT_FOUND, "{path}");
+    }
+    let run = run.rsplit('/').next().expect("an id");
+    let stream = format!("/runs/{run}/stream");
+    assert_eq!(send(Some(two), "GET", &stream, json!({})).await.status, StatusCode::NOT_FOUND);
+    for (path, body) in [
+        ("/threads/search", json!({})),
+        ("/assistants/search", json!({"name": "echo", "metadata": {}})),
+        ("/store/items/search", json!({"namespace_prefix": []})),
+    ] {
+        let mine = send(Some(one), "POST", path, body.clone()).await.body;
+        let theirs = send(Some(two), "POST", path, body).await.body;
+        assert!(mine.len() > theirs.len() && !theirs.contains("secret"), "{path}: {theirs}");
+    }
+    let missing = send(Some(two), "GET", "/store/items?namespace=a&key=k", json!({})).await;
+    assert_eq!(missing.json(), Value::Null);
+}

@@ -1,0 +1,55 @@
+//! The graph `desk`: an order desk on the scripted model, with a tool that needs approval.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::sync::Arc;
+use weftwork::models::ScriptedModel;
+use weftwork::prelude::*;
+use weftwork::tools::{Decision, Rule, ToolPattern};
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Order {
+    order_id: String,
+    item: String,
+    status: String,
+}
+
+/// Finds an order by its number.
+#[tool(example(request = "Where is order A1003?", args = {"order_id": "A1003"}))]
+fn lookup_order(order_id: String) -> Result<Order, ToolError> {
+    let found = |item: &str, status: &str| {
+        let (item, status) = (item.to_owned(), status.to_owned());
+        Ok(Order { order_id: order_id.clone(), item, status })
+    };
+    match order_id.as_str() {
+        "A1001" => found("desk lamp", "delivered"),
+        "A1002" => found("floor lamp", "delivered"),
+        "A1003" => found("wall lamp", "on its way"),
+        other => Err(ToolError::failed(format_args!("there is no order `{other}`"))),
+    }
+}
+
+/// Gives money back for an order.
+#[tool(
+    effect = external_side_effect,
+    on_unknown = idempotent,
+    example(request = "Refund order A1002, amount 40.", args = {"order_id": "A1002", "amount": 40})
+)]
+fn refund_order(order_id: String, amount: f64) -> String {
+    format!("refunded {amount} for {order_id}")
+}
+
+/// Builds the agent.
+///
+/// # Errors
+/// The problem of its tools or of the graph.
+pub(crate) fn desk() -> Result<CompiledGraph, Box<dyn std::error::Error>> {
+    let decision = Decision::AskHuman { reason: "it moves money".to_owned() };
+    let rule = Rule::new(ToolPattern::One("refund_order".to_owned()), decision);
+    let tools = ToolBox::new().with(lookup_order).with(refund_order).with_ask_human();
+    let agent = ReactAgent::new("desk", Arc::new(ScriptedModel::rules()))
+        .instructions("You are the order desk of a small lamp shop.")
+        .tools(tools)
+        .policy(Policy { rules: vec![rule] });
+    Ok(agent.build()?)
+}

@@ -1,0 +1,69 @@
+//! A server with graphs for tests of clients:
+//! `cargo run --release --example reference_server -- --listen 127.0.0.1:0 --store memory`.
+//!
+//! It has no authentication: it is for tests on one machine.
+
+#![expect(clippy::print_stdout, reason = "the address is for the program that started the server")]
+
+mod agent;
+mod desk;
+mod fan;
+mod graphs;
+
+use std::error::Error;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use weftwork::prelude::*;
+use weftwork::runtime::{Recovery, RuntimeBuilder};
+use weftwork_server::Server;
+
+/// Time for active runs to finish their superstep.
+const GRACE: Duration = Duration::from_secs(10);
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let (mut listen, mut place) = ("127.0.0.1:0".to_owned(), "memory".to_owned());
+    let mut args = std::env::args().skip(1);
+    while let Some(name) = args.next() {
+        let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
+        match name.as_str() {
+            "--listen" => listen = value,
+            "--store" => place = value,
+            other => return Err(format!("`{other}` is not known: --listen, --store").into()),
+        }
+    }
+    let builder = graphs::host(store(&place)?)?;
+    let builder = builder.graph("agent", agent::agent()?).graph("desk", desk::desk()?);
+    let builder = builder.graph("fan", fan::fan()?);
+    let runtime = builder.recovery(Recovery::Automatic).open().await?;
+    let listener = TcpListener::bind(&listen).await?;
+    let address = listener.local_addr()?;
+    if !address.ip().is_loopback() {
+        return Err(format!("{address} is not a loopback address").into());
+    }
+    println!("no authentication: for tests only");
+    println!("listening on http://{address}");
+    let (draining, mut terminate) = (runtime.clone(), signal(SignalKind::terminate())?);
+    let stop = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            stopped = tokio::signal::ctrl_c() => drop(stopped),
+        }
+        if let Err(error) = draining.shutdown(GRACE).await {
+            println!("cannot stop in order: {error}");
+        }
+    };
+    Server::new(runtime).serve(listener, stop).await?;
+    Ok(())
+}
+
+fn store(place: &str) -> Result<RuntimeBuilder, Box<dyn Error>> {
+    match place.split_once(':') {
+        None if place == "memory" => Ok(Runtime::in_memory()),
+        Some(("sqlite", file)) => Ok(Runtime::sqlite(file)?),
+        Some(("postgres", rest)) if !rest.starts_with("//") => Ok(Runtime::postgres(rest)?),
+        Some(("postgres" | "postgresql", _)) => Ok(Runtime::postgres(place)?),
+        _ => Err(format!("store `{place}`: memory, sqlite:FILE or postgres:URL").into()),
+    }
+}

@@ -1,0 +1,173 @@
+"""Servers that tests start, stop and kill, and helpers that hide whether a client is synchronous."""
+
+import asyncio
+import inspect
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+FULL = os.environ.get("WEFT_TIER") == "full"
+SEED = int(os.environ.get("WEFT_SEED", random.SystemRandom().randrange(1 << 32)))
+
+
+def randoms(name):
+    """A generator of random numbers that a test has for itself."""
+    return random.Random(f"{SEED}:{name}")
+
+
+class Server:
+    """A process of the reference server over a store, which can be started again at its address."""
+
+    def __init__(self, store=None):
+        self.folder = tempfile.TemporaryDirectory(prefix="clients-")
+        self.store = store or f"sqlite:{self.folder.name}/store.db"
+        self.address = "127.0.0.1:0"
+        self.process = None
+        self.log = open(f"{self.folder.name}/log", "ab")
+
+    @property
+    def url(self):
+        return f"http://{self.address}"
+
+    def start(self):
+        """Starts the server and waits until it accepts connections."""
+        command = [os.environ["WEFT_REFERENCE_SERVER"], "--listen", self.address, "--store", self.store]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        for line in self.process.stdout:
+            if line.startswith("listening on http://"):
+                self.address = line.split("//")[1].strip()
+                return self
+        log = Path(self.log.name).read_text()
+        raise RuntimeError(f"the server did not start: {log}")
+
+    def kill(self):
+        """Kills the server as `kill -9` does."""
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def terminate(self):
+        """Asks the server to stop, and waits for it."""
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(timeout=60)
+        self.process.stdout.close()
+        assert code == 0, f"the server ended with {code}"
+
+    def memory(self):
+        """Resident memory in bytes."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) << 10
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.kill()
+        self.log.close()
+        self.folder.cleanup()
+
+
+class Proxy:
+    """A proxy on loopback that cuts each connection a fixed time after its begin."""
+
+    def __init__(self, target, seconds):
+        self.target = target.split(":")
+        self.seconds = seconds
+        self.cuts = 0
+
+    async def __aenter__(self):
+        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        self.url = "http://{}:{}".format(*self.server.sockets[0].getsockname())
+        return self
+
+    async def __aexit__(self, *_):
+        self.server.close()
+
+    async def serve(self, reader, writer):
+        back, forth = await asyncio.open_connection(*self.target)
+
+        async def pump(source, sink):
+            while data := await source.read(65536):
+                sink.write(data)
+                await sink.drain()
+
+        pumps = [asyncio.ensure_future(pump(reader, forth)), asyncio.ensure_future(pump(back, writer))]
+        done, open_ = await asyncio.wait(pumps, timeout=self.seconds, return_when=asyncio.FIRST_COMPLETED)
+        self.cuts += not done
+        for task in pumps:
+            task.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+        for sink in (forth, writer):
+            sink.transport.abort() if open_ and not done else sink.close()
+
+
+async def result(value):
+    """The result of a call of either client."""
+    return await value if inspect.isawaitable(value) else value
+
+
+async def items(stream):
+    """All items of the stream of either client."""
+    if hasattr(stream, "__aiter__"):
+        return [item async for item in stream]
+    return await asyncio.to_thread(list, stream)
+
+
+async def until(condition, seconds=20):
+    """Waits until a condition holds, and returns its value."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if value := await condition():
+            return value
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"not within {seconds} s: {inspect.getsource(condition)}")
+
+
+def equal(found, expected):
+    """Fails with both values unless they are equal."""
+    assert found == expected, f"\n  found:    {found!r}\n  expected: {expected!r}"
+
+
+async def node(script, *args):
+    """Runs a script with Node; returns its lines."""
+    folder = os.environ["WEFT_CLIENTS"]
+    process = await asyncio.create_subprocess_exec(
+        f"{folder}/venv/bin/node", f"{folder}/{script}", *args,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder,
+    )
+    output, _ = await process.communicate()
+    lines = output.decode().splitlines()
+    assert process.returncode == 0, "\n".join([f"{script} ended with {process.returncode}", *lines[-30:]])
+    return lines
+
+
+class Cases:
+    """Tests by name."""
+
+    def __init__(self):
+        self.all = {}
+
+    def __call__(self, function):
+        self.all[f"{function.__module__}.{function.__name__}"] = function
+        return function
+
+
+case = Cases()
+
+
+def report(name, problem, seconds, said=""):
+    """Prints the result of a test in the form that the suite reads."""
+    if problem is None:
+        print(f"        PASS [{seconds:8.3f}s] {name}{said}")
+    else:
+        print(f"        FAIL [{seconds:8.3f}s] {name}")
+        last = str(problem).strip().replace("\n", " ") or type(problem).__name__
+        print(f"client '{name}' panicked at {type(problem).__name__}:\n{last}")
+    sys.stdout.flush()

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Installs pinned clients of LangGraph and runs their tests against the reference server.
+
+    run.py [NAME...]     all tests, or those whose names contain one of the words
+    run.py --install     installs the clients only, and prints their folder
+
+The clients are in `clients` of the target folder, and are installed again when their pins change.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
+PINS = ("requirements.txt", "package.json")
+
+
+def install() -> Path:
+    """Installs the pinned clients unless they are there; returns their folder."""
+    digest = hashlib.sha256(b"".join((HERE / name).read_bytes() for name in PINS)).hexdigest()
+    folder = TARGET / "clients" / digest[:16]
+    if (folder / "done").exists():
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    tools = folder / "venv" / "bin"
+    pip = [tools / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "-r", HERE / "requirements.txt"], check=True)
+    shutil.copy(HERE / "package.json", folder)
+    npm = [tools / "npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--silent"]
+    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(npm, cwd=folder, check=True, env={**os.environ, "PATH": path})
+    (folder / "done").touch()
+    return folder
+
+
+def main() -> int:
+    folder = install()
+    if sys.argv[1:] == ["--install"]:
+        print(folder)
+        return 0
+    # Modules of Node are found from the folder of the file that imports them.
+    for script in HERE.glob("*.mjs"):
+        shutil.copy(script, folder)
+    server = TARGET / "debug" / "examples" / "reference_server"
+    server = Path(os.environ.get("WEFT_REFERENCE_SERVER", server))
+    if not server.exists():
+        print(f"no server at {server}; build it: cargo build -p weftwork-server --example reference_server")
+        return 2
+    env = {**os.environ, "WEFT_REFERENCE_SERVER": str(server), "WEFT_CLIENTS": str(folder)}
+    for name in ("LANGSMITH_API_KEY", "LANGGRAPH_API_KEY", "LANGCHAIN_API_KEY"):
+        env.pop(name, None)
+    env["LANGSMITH_TRACING"] = "false"
+    command = [folder / "venv" / "bin" / "python", HERE / "suite.py", *sys.argv[1:]]
+    return subprocess.run(command, env=env).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""Runs the tests of the clients; `run.py` starts it with the pinned clients installed."""
+
+import asyncio
+import os
+import sys
+import time
+import traceback
+
+from langgraph_sdk import get_client, get_sync_client
+
+import faults
+import javascript
+import remote
+import sdk
+from harness import SEED, Server, case, report
+
+# Longest time of a test in seconds.
+LIMIT = 60
+
+
+class Total:
+    """Numbers of tests by result."""
+
+    def __init__(self, words):
+        self.words = words
+        self.passed = self.failed = 0
+
+    async def run(self, name, test):
+        """Runs a test if it is wanted, and reports its result."""
+        if self.words and not any(word in name for word in self.words):
+            return
+        begin = time.monotonic()
+        problem, said = None, ""
+        try:
+            said = await asyncio.wait_for(test(), LIMIT)
+        except Exception as error:
+            problem = error
+            traceback.print_exception(error)
+        self.passed += problem is None
+        self.failed += problem is not None
+        report(name, problem, time.monotonic() - begin, f": {said}" if said else "")
+
+
+async def of(module, server, total, store, clients):
+    """Runs the tests of a module with each client."""
+    for name, test in case.all.items():
+        if name.startswith(f"{module.__name__}."):
+            for kind, client in clients.items():
+                await total.run(f"{store} {kind} {name}", lambda: test(client, server))
+
+
+async def main(words):
+    total = Total(words)
+    stores = {"sqlite": None}
+    # Postgres has a smaller dose: one client, and two kills.
+    if "WEFT_TEST_POSTGRES" in os.environ:
+        stores["postgres"] = os.environ["WEFT_TEST_POSTGRES"]
+    print(f"seed {SEED}; repeat with WEFT_SEED={SEED}")
+    for store, place in stores.items():
+        with Server(place) as server:
+            python = {"async": get_client(url=server.url, timeout=LIMIT), "sync": get_sync_client(url=server.url, timeout=LIMIT)}
+            if store == "postgres":
+                del python["sync"]
+            await of(sdk, server, total, store, python)
+            await of(remote, server, total, store, {"remote": python["async"]})
+            await of(javascript, server, total, store, {"js": None})
+            assert server.process.poll() is None, "the server ended"
+        await of(faults, place, total, store, {"faults": None})
+    word = "ok" if total.failed == 0 else "FAILED"
+    print(f"test result: {word}. {total.passed} passed; {total.failed} failed")
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(sys.argv[1:])))
