@@ -145,6 +145,10 @@ pub(crate) async fn outcome(
         Prepared::Ready(ready) => ready,
         Prepared::NeedsApproval(pending) => {
             let question = Question::new(pending.ask()).answer_schema(pending.answer_schema());
+            let question = match pending.expiry() {
+                Some((at, lapse)) => question.expires_at(at, lapse),
+                None => question,
+            };
             let binding = pending.request().binding;
             // A decision about a different call is not an answer, so the question is asked again.
             let fits = |decision: &ApprovalDecision| decision.binding == binding;

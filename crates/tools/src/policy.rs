@@ -11,6 +11,7 @@ use crate::{ToolBoxError, name};
 use file::{PolicyFile, RuleFile};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::time::Duration;
 use weftwork_types::Principal;
 use weftwork_types::tool::{Effect, ToolSpec};
 
@@ -66,6 +67,9 @@ pub struct Rule {
     pub decision: Decision,
     /// Requirements of an allowed call on the earlier calls of the run.
     pub requires: Requirements,
+    /// Time that a person has to decide; after it the call counts as rejected. In a file, whole
+    /// seconds.
+    pub expires_after: Option<Duration>,
 }
 
 /// A call as a policy sees it. Its arguments satisfy the tool's schema and include secret ones.
@@ -86,11 +90,13 @@ pub struct Verdict {
     pub decision: Decision,
     /// The requirements of an allowed call.
     pub requires: Requirements,
+    /// Time that a person has to decide, if one is asked.
+    pub expires_after: Option<Duration>,
 }
 
 impl From<Decision> for Verdict {
     fn from(decision: Decision) -> Self {
-        Self { decision, requires: Requirements::default() }
+        Self { decision, requires: Requirements::default(), expires_after: None }
     }
 }
 
@@ -212,7 +218,8 @@ impl Policy {
                 Ok(false) => {}
                 Ok(true) => {
                     let (decision, requires) = (rule.decision.clone(), rule.requires.clone());
-                    return Verdict { decision, requires };
+                    let expires_after = rule.expires_after;
+                    return Verdict { decision, requires, expires_after };
                 }
                 Err(_) => {
                     let reason = format!(
@@ -250,7 +257,15 @@ impl Rule {
     #[must_use]
     pub fn new(tool: ToolPattern, decision: Decision) -> Self {
         let requires = Requirements::default();
-        Self { tool, effect: None, subject: None, when: None, decision, requires }
+        Self {
+            tool,
+            effect: None,
+            subject: None,
+            when: None,
+            decision,
+            requires,
+            expires_after: None,
+        }
     }
 
     /// Returns `true` if the rule applies to the call, apart from its condition.

@@ -1,10 +1,11 @@
 //! Approvals: a person accepts or refuses one call with its exact arguments.
 
 use crate::canonical::Hash;
+use crate::shown::present;
 use crate::tool::Effect;
 use crate::{ThreadId, Timestamp, ToolCallId};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A call that waits for approval, with everything the person has to see.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,15 +36,122 @@ impl ApprovalRequest {
 }
 
 /// A person's answer to an [`ApprovalRequest`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "DecisionForm", into = "DecisionForm")]
 pub struct ApprovalDecision {
-    /// `true` if the call may be made.
-    pub approved: bool,
     /// Binding that was shown to the person. A decision with another binding is refused.
     pub binding: Hash,
-    /// Comment of the person; the model reads it if the call is refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Decision about the call.
+    pub verdict: Verdict,
+    /// Comment of the person; the model reads it if the call is rejected.
     pub comment: Option<String>,
+}
+
+/// A decision about a call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// The call is made with the arguments that were shown.
+    Approve,
+    /// The call is made with these arguments instead.
+    Edit {
+        /// Arguments of the call, complete.
+        args: Value,
+    },
+    /// The call is not made.
+    Reject,
+    /// The call is not made, and this text is its result.
+    Respond {
+        /// Result of the call.
+        text: String,
+    },
+    /// Nobody decided in time, and the call is not made. No answer of a person has this form.
+    Lapse,
+}
+
+/// The form of a decision in JSON.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DecisionForm {
+    approved: bool,
+    binding: Hash,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    args: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    respond: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    lapsed: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    comment: Option<String>,
+}
+
+impl TryFrom<DecisionForm> for ApprovalDecision {
+    type Error = String;
+
+    fn try_from(form: DecisionForm) -> Result<Self, String> {
+        let DecisionForm { approved, binding, args, respond, lapsed, comment } = form;
+        let verdict = match (approved, args, respond, lapsed) {
+            (true, None, None, false) => Verdict::Approve,
+            (true, Some(args), None, false) => Verdict::Edit { args },
+            (false, None, None, false) => Verdict::Reject,
+            (false, None, Some(text), false) => Verdict::Respond { text },
+            (false, None, None, true) => Verdict::Lapse,
+            _ => return Err("expected `args` only if `approved`, and `respond` only if not".into()),
+        };
+        Ok(Self { binding, verdict, comment })
+    }
+}
+
+impl From<ApprovalDecision> for DecisionForm {
+    fn from(decision: ApprovalDecision) -> Self {
+        let ApprovalDecision { binding, verdict, comment } = decision;
+        let (approved, lapsed) = match &verdict {
+            Verdict::Approve | Verdict::Edit { .. } => (true, false),
+            Verdict::Reject | Verdict::Respond { .. } => (false, false),
+            Verdict::Lapse => (false, true),
+        };
+        let (args, respond) = match verdict {
+            Verdict::Edit { args } => (Some(args), None),
+            Verdict::Respond { text } => (None, Some(text)),
+            Verdict::Approve | Verdict::Reject | Verdict::Lapse => (None, None),
+        };
+        Self { approved, binding, args, respond, lapsed, comment }
+    }
+}
+
+impl ApprovalDecision {
+    /// Creates a decision without a comment.
+    #[must_use]
+    pub fn new(binding: Hash, verdict: Verdict) -> Self {
+        Self { binding, verdict, comment: None }
+    }
+
+    /// Returns the JSON Schema of a person's decision with this binding. `args` is the schema of
+    /// edited arguments; without one, arguments cannot be edited.
+    #[must_use]
+    pub fn schema(binding: Hash, args: Option<Value>) -> Value {
+        let form = |approved: bool, member: Option<(&str, Value)>| {
+            let mut schema = json!({
+                "type": "object",
+                "properties": {
+                    "approved": {"const": approved},
+                    "binding": {"const": binding},
+                    "comment": {"type": ["string", "null"]},
+                },
+                "required": ["approved", "binding"],
+                "additionalProperties": false,
+            });
+            if let Some((name, of)) = member {
+                schema["properties"][name] = of;
+                schema["required"] = json!(["approved", "binding", name]);
+            }
+            schema
+        };
+        let text = json!({"type": "string"});
+        let mut forms = vec![form(true, None), form(false, None)];
+        forms.push(form(false, Some(("respond", text))));
+        forms.extend(args.map(|args| form(true, Some(("args", args)))));
+        json!({"oneOf": forms})
+    }
 }
 
 /// An answered approval as recorded.
@@ -57,4 +165,40 @@ pub struct ApprovalRecord {
     pub decided_by: String,
     /// Time of the decision.
     pub decided_at: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_have_one_form_each() {
+        let binding = Hash([7; 32]);
+        let of = |verdict| ApprovalDecision::new(binding, verdict);
+        for (decision, form) in [
+            (of(Verdict::Approve), json!({"approved": true})),
+            (of(Verdict::Edit { args: Value::Null }), json!({"approved": true, "args": null})),
+            (of(Verdict::Reject), json!({"approved": false})),
+            (
+                of(Verdict::Respond { text: "no".into() }),
+                json!({"approved": false, "respond": "no"}),
+            ),
+            (of(Verdict::Lapse), json!({"approved": false, "lapsed": true})),
+        ] {
+            let mut form = form;
+            form["binding"] = json!(binding);
+            assert_eq!(json!(decision), form);
+            assert_eq!(serde_json::from_value::<ApprovalDecision>(form).expect("reads"), decision);
+        }
+        for wrong in [
+            json!({"approved": false, "args": {}}),
+            json!({"approved": true, "respond": "no"}),
+            json!({"approved": true, "lapsed": true}),
+            json!({"approved": true, "other": 1}),
+        ] {
+            let mut form = wrong.clone();
+            form["binding"] = json!(binding);
+            assert!(serde_json::from_value::<ApprovalDecision>(form).is_err(), "{wrong}");
+        }
+    }
 }

@@ -204,9 +204,15 @@ pub(crate) struct Resume {
     /// Approve the waiting call, with exactly the arguments shown
     #[arg(long, group = "reply")]
     pub(crate) approve: bool,
-    /// Reject the waiting call
-    #[arg(long, group = "reply")]
-    pub(crate) reject: bool,
+    /// Reject the waiting call, with a reason for the agent
+    #[arg(long, value_name = "REASON", num_args = 0..=1, default_missing_value = "", group = "reply")]
+    pub(crate) reject: Option<String>,
+    /// Approve the waiting call with these arguments instead, a JSON object
+    #[arg(long, value_name = "JSON", group = "reply")]
+    pub(crate) edit: Option<String>,
+    /// Make no call; this text is the result that the agent reads
+    #[arg(long, value_name = "TEXT", group = "reply")]
+    pub(crate) respond: Option<String>,
     /// Answer a question by its id with a JSON value; may be repeated
     #[arg(long, value_name = "ID=JSON", group = "reply")]
     pub(crate) answer_json: Vec<String>,

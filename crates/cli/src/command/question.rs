@@ -5,7 +5,7 @@ use crate::terminal::{Style, Terminal, moment, plain};
 use serde_json::{Value, json};
 use weftwork::store::{Store, open_questions};
 use weftwork::tools::{UnknownAnswer, UnknownQuestion};
-use weftwork::types::approval::{ApprovalDecision, ApprovalRequest};
+use weftwork::types::approval::{ApprovalDecision, ApprovalRequest, Verdict};
 use weftwork::types::interrupt::{Ask, Interrupt};
 use weftwork::types::tool::{Effect, Reply};
 use weftwork::types::{Principal, ThreadId};
@@ -98,12 +98,17 @@ pub(crate) fn answer(interrupt: &Interrupt, line: &str) -> Option<Value> {
         Ask::Question { tool: Some(_), .. } => Some(json!(reply(interrupt, line))),
         Ask::Approval(request) => {
             let (word, comment) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            let approved = match word.to_lowercase().trim_end_matches(',') {
-                "y" | "yes" => true,
-                "n" | "no" => false,
+            let comment = Some(comment.trim()).filter(|comment| !comment.is_empty());
+            let verdict = match word.to_lowercase().trim_end_matches(',') {
+                "y" | "yes" => Verdict::Approve,
+                "n" | "no" => Verdict::Reject,
+                "edit" => {
+                    let args = serde_json::from_str(comment?).ok()?;
+                    return Some(decision(request, Verdict::Edit { args }, None));
+                }
                 _ => return None,
             };
-            Some(decision(request, approved, Some(comment.trim()).filter(|c| !c.is_empty())))
+            Some(decision(request, verdict, comment))
         }
         Ask::Value { value } if unknown_outcome(value).is_some() => unknown_answer(line),
         Ask::Value { .. } if line.is_empty() => None,
@@ -144,12 +149,13 @@ fn unknown_answer(line: &str) -> Option<Value> {
 }
 
 /// Creates a decision that is bound to exactly the call shown.
-pub(crate) fn decision(request: &ApprovalRequest, approved: bool, comment: Option<&str>) -> Value {
-    json!(ApprovalDecision {
-        approved,
-        binding: request.binding,
-        comment: comment.map(str::to_owned),
-    })
+pub(crate) fn decision(
+    request: &ApprovalRequest,
+    verdict: Verdict,
+    comment: Option<&str>,
+) -> Value {
+    let comment = comment.map(str::to_owned);
+    json!(ApprovalDecision { binding: request.binding, verdict, comment })
 }
 
 /// Returns the command that answers a question.
@@ -251,6 +257,12 @@ mod tests {
             ),
             ("", None),
             ("sure", None),
+            (
+                "edit {\"a\": 2}",
+                Some(json!({"approved": true, "binding": binding, "args": {"a": 2}})),
+            ),
+            ("edit a", None),
+            ("edit", None),
         ] {
             assert_eq!(answer(&asked, line), expected, "{line}");
         }

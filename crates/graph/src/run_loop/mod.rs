@@ -51,7 +51,7 @@ pub use node_cache::CACHED_MAX;
 pub use options::{Continued, Start, StartCommand};
 pub use panics::out_of_node;
 pub use projection::{LoopBounds, StepOrigin, StoredStep};
-pub use questions::answers_by_id;
+pub use questions::{answers_by_id, check_answer};
 pub use run::{Finished, Run, RunStream};
 pub use schema::Checker;
 pub use task::tasks_due;

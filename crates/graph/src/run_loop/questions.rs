@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use weftwork_engine::ids::interrupt_id;
-use weftwork_types::interrupt::{Answer, Interrupt};
+use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::run::Answers;
 use weftwork_types::{InterruptId, TaskId, Timestamp};
 
@@ -65,7 +65,20 @@ fn lapsed(question: &Interrupt, now: Timestamp) -> bool {
     question.lapses_at().is_some_and(|at| at <= now)
 }
 
-pub(crate) fn check_answer(question: &Interrupt, answer: &Json) -> Result<(), RuntimeError> {
+/// Checks an answer that was given at a time against its question.
+///
+/// # Errors
+/// [`RuntimeError::WrongAnswer`] if it breaks the schema, or is a decision about a call that comes
+/// after the time for it.
+pub fn check_answer(
+    question: &Interrupt,
+    answer: &Json,
+    given_at: Timestamp,
+) -> Result<(), RuntimeError> {
+    if matches!(question.ask, Ask::Approval(_)) && lapsed(question, given_at) {
+        let problem = "the time for the decision is over, and the call counts as rejected";
+        return Err(wrong(question.id, &question.node, problem.to_owned()));
+    }
     let Some(schema) = &question.answer_schema else { return Ok(()) };
     let checked = Checker::new(schema)?.check(answer);
     checked.map_err(|problem| wrong(question.id, &question.node, problem))

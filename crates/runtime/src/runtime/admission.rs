@@ -9,7 +9,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use weftwork_engine::EngineError;
-use weftwork_graph::run_loop::{Checker, Unanswered, answers_by_id, out_of_node};
+use weftwork_graph::run_loop::{Unanswered, answers_by_id, check_answer, out_of_node};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{
     InterruptRow, NewRun, RunRow, StoreError, ThreadRow, invariants, open_questions,
@@ -209,17 +209,13 @@ impl Runtime {
         if rows.iter().any(|row| given(row) && row.is_open()) {
             self.check_loads(request, graph).await?;
         }
-        for row in rows {
-            let asked = row.interrupt;
-            let Some((schema, answer)) = asked.answer_schema.zip(answers.get(&asked.id)) else {
-                continue;
-            };
-            let checked = Checker::new(&schema)?.check(answer);
-            checked.map_err(|problem| RuntimeError::WrongAnswer {
-                question: asked.id,
-                node: asked.node,
-                problem,
-            })?;
+        let now = self.0.context.clock.now();
+        for row in rows.iter().filter(|row| given(row)) {
+            let asked = &row.interrupt;
+            // An answer that was given before is refused as the second one.
+            if let Some(answer) = answers.get(&asked.id).filter(|_| row.answer.is_none()) {
+                check_answer(asked, answer, now)?;
+            }
         }
         Ok(())
     }

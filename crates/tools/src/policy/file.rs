@@ -5,6 +5,7 @@ use super::{Condition, Decision, Policy, Requirements, Rule, ToolPattern};
 use crate::ToolBoxError;
 use crate::error::cut;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use weftwork_types::tool::Effect;
 
 /// The newest version of the format.
@@ -38,6 +39,8 @@ pub(super) struct RuleFile {
     calls_per_run: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     at_once: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_after_s: Option<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -100,7 +103,15 @@ impl RuleFile {
             let detail = "expected `after`, `calls_per_run` and `at_once` only with `allow` or `ask_human`, found `deny`";
             return Err(bad("decision", detail.to_owned()));
         }
+        if self.expires_after_s.is_some() && self.decision != Word::AskHuman {
+            let detail = "expected only with `ask_human`: it is the time to decide";
+            return Err(bad("expires_after_s", detail.to_owned()));
+        }
+        if self.expires_after_s == Some(0) {
+            return Err(bad("expires_after_s", "expected 1 or more, found 0".to_owned()));
+        }
         Ok(Rule {
+            expires_after: self.expires_after_s.map(|s| Duration::from_secs(s.into())),
             when: when.map_err(|detail| bad("when", detail))?,
             tool: ToolPattern::new(&self.tool)?,
             effect: self.effect,
@@ -141,6 +152,9 @@ impl From<Rule> for RuleFile {
             after: rule.requires.after.into_iter().map(AfterFile::from).collect(),
             calls_per_run: rule.requires.calls_per_run,
             at_once: rule.requires.at_once,
+            expires_after_s: rule
+                .expires_after
+                .map(|after| u32::try_from(after.as_secs()).unwrap_or(u32::MAX)),
         }
     }
 }

@@ -1,24 +1,28 @@
 //! The first step of a call: checks without side effects, which can be repeated.
 
 use super::ToolRunner;
+use crate::Policy;
 use crate::check::Quotes;
 use crate::error::{code, cut};
 use crate::policy::{Decision, PolicyCall, Requirements};
 use crate::toolbox::{Entry, Kind};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use weftwork_types::ToolCallId;
-use weftwork_types::approval::{ApprovalDecision, ApprovalRequest};
+use std::time::Duration;
+use weftwork_types::approval::{ApprovalDecision, ApprovalRequest, Verdict};
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::ToolCall;
 use weftwork_types::port::CallContext;
 use weftwork_types::secret;
 use weftwork_types::tool::{ToolErrorKind, ToolFailure};
+use weftwork_types::{Timestamp, ToolCallId};
 
 /// Maximum length in characters of a quotation of model output.
 const QUOTE_CHARS_MAX: usize = 200;
 /// Maximum number of tools listed to a model that named an unknown one.
 const NAMES_MAX: usize = 20;
+/// Maximum length in characters of a person's text that is the result of a call.
+const RESPONSE_CHARS_MAX: usize = 100_000;
 
 /// A checked call.
 #[derive(Debug)]
@@ -68,6 +72,8 @@ pub struct PendingCall {
     head: Head,
     entry: Arc<Entry>,
     request: ApprovalRequest,
+    policy: Arc<Policy>,
+    expires_after: Option<Duration>,
 }
 
 /// A model's question that waits for a person's answer.
@@ -109,7 +115,11 @@ impl ToolRunner {
                 Prepared::AskHuman(HumanCall { head, question })
             }
             (Decision::AskHuman { reason }, Kind::Run(_)) => {
-                Prepared::NeedsApproval(PendingCall::new(head, entry, reason))
+                let pending = PendingCall::new(head, entry, reason, Arc::clone(&self.policy));
+                Prepared::NeedsApproval(PendingCall {
+                    expires_after: verdict.expires_after,
+                    ..pending
+                })
             }
             (Decision::Allow, Kind::Run(_)) => {
                 Prepared::Ready(ReadyCall { head, plan: Plan::Run(entry) })
@@ -224,7 +234,7 @@ impl ReadyCall {
 }
 
 impl PendingCall {
-    fn new(head: Head, entry: Arc<Entry>, reason: String) -> Self {
+    fn new(head: Head, entry: Arc<Entry>, reason: String, policy: Arc<Policy>) -> Self {
         let thread = &head.context.thread;
         let request = ApprovalRequest {
             tool_call_id: head.tool_call_id.clone(),
@@ -239,7 +249,7 @@ impl PendingCall {
             ),
             reason,
         };
-        Self { head, entry, request }
+        Self { head, entry, request, policy, expires_after: None }
     }
 
     /// The data to show to the person.
@@ -254,49 +264,88 @@ impl PendingCall {
         Ask::Approval(self.request.clone())
     }
 
-    /// JSON Schema of the answer, an [`ApprovalDecision`].
+    /// JSON Schema of the answer, an [`ApprovalDecision`]. Arguments of a call with secret ones
+    /// cannot be edited, because the person has not seen them and the answer would show them.
     #[must_use]
     pub fn answer_schema(&self) -> Value {
-        json!({
-            "type": "object",
-            "properties": {
-                "approved": {"type": "boolean"},
-                "binding": {"const": self.request.binding},
-                "comment": {"type": ["string", "null"]},
-            },
-            "required": ["approved", "binding"],
-            "additionalProperties": false,
-        })
+        let args = self.head.shown.is_none().then(|| self.entry.spec.parameters.clone());
+        ApprovalDecision::schema(self.request.binding, args)
+    }
+
+    /// The time at which the question expires, and the answer that it takes then, which rejects the
+    /// call.
+    #[must_use]
+    pub fn expiry(&self) -> Option<(Timestamp, Value)> {
+        let at = self.head.context.clock.now().plus(self.expires_after?);
+        Some((at, json!(ApprovalDecision::new(self.request.binding, Verdict::Lapse))))
     }
 
     /// Applies the person's decision. A decision about a different call, thread, tool or arguments
-    /// refuses the call.
+    /// refuses the call. Edited arguments are checked against the schema and the policy like those
+    /// of the model; what was approved runs.
     pub fn decide(self, decision: &ApprovalDecision) -> ReadyCall {
-        let tool = &self.entry.spec.name;
-        let refusal = if decision.binding != self.request.binding {
-            Some((
-                code::APPROVAL_MISMATCH,
-                format!(
-                    "the approval for `{tool}` was given for another call or other arguments; request a new approval"
-                ),
-            ))
-        } else if !decision.approved {
-            let comment = decision.comment.as_deref().unwrap_or("no reason was given");
-            Some((
-                code::APPROVAL_DENIED,
-                format!("a person refused the call of `{tool}`: {}", cut(comment, 2_000)),
-            ))
-        } else {
-            None
+        let tool = self.entry.spec.name.clone();
+        let refuse = |head, code, message: String| {
+            let failure = ToolFailure::new(ToolErrorKind::PolicyDenied, code, message);
+            ReadyCall { head, plan: Plan::Refuse(failure) }
         };
-        let plan = match refusal {
-            Some((code, message)) => {
-                Plan::Refuse(ToolFailure::new(ToolErrorKind::PolicyDenied, code, message))
+        if decision.binding != self.request.binding {
+            let message = format!(
+                "the approval for `{tool}` was given for another call or other arguments; request a new approval"
+            );
+            return refuse(self.head, code::APPROVAL_MISMATCH, message);
+        }
+        let (head, entry) = (self.head, self.entry);
+        match &decision.verdict {
+            Verdict::Approve => ReadyCall { head, plan: Plan::Run(entry) },
+            Verdict::Edit { args } => edited(head, entry, args, &self.policy),
+            Verdict::Respond { text } => {
+                ReadyCall { head, plan: Plan::Answer(json!(cut(text, RESPONSE_CHARS_MAX))) }
             }
-            None => Plan::Run(self.entry),
-        };
-        ReadyCall { head: self.head, plan }
+            Verdict::Reject => {
+                let comment = decision.comment.as_deref().unwrap_or("no reason was given");
+                let message =
+                    format!("a person refused the call of `{tool}`: {}", cut(comment, 2_000));
+                refuse(head, code::APPROVAL_DENIED, message)
+            }
+            Verdict::Lapse => {
+                let message = format!("nobody approved the call of `{tool}` before it expired");
+                refuse(head, code::APPROVAL_DENIED, message)
+            }
+        }
     }
+}
+
+/// Checks a call with the arguments that a person approved in place of those of the model.
+fn edited(mut head: Head, entry: Arc<Entry>, args: &Value, policy: &Policy) -> ReadyCall {
+    if head.shown.is_some() {
+        let failure = ToolFailure::new(
+            ToolErrorKind::PolicyDenied,
+            code::APPROVAL_MISMATCH,
+            format!(
+                "the arguments of `{}` were edited, which secret arguments do not allow; approve or reject the call as it is",
+                entry.spec.name
+            ),
+        );
+        return ReadyCall { head, plan: Plan::Refuse(failure) };
+    }
+    head.args = args.clone();
+    if let Err(failure) = check_args(&entry, &head) {
+        return ReadyCall { head, plan: Plan::Refuse(failure) };
+    }
+    let principal = &head.context.principal;
+    let verdict = policy.decide(PolicyCall { spec: &entry.spec, args: &head.args, principal });
+    let plan = match verdict.decision {
+        Decision::Deny { reason } => Plan::Refuse(ToolFailure::new(
+            ToolErrorKind::PolicyDenied,
+            code::POLICY_DENIED,
+            format!("policy denies tool `{}`: {reason}", entry.spec.name),
+        )),
+        // The person has approved these arguments.
+        Decision::Allow | Decision::AskHuman { .. } => Plan::Run(entry),
+    };
+    head.requires = verdict.requires;
+    ReadyCall { head, plan }
 }
 
 impl HumanCall {

@@ -2,10 +2,12 @@
 
 use crate::rig::{Count, Rig, call, done, failure, runner, value};
 use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use weftwork_tools::{
-    Deps, Executed, HumanCall, PendingCall, Policy, Prepared, ToolBox, ToolRunner, tool,
+    Deps, Executed, FnTool, HumanCall, PendingCall, Policy, Prepared, ToolBox, ToolRunner, tool,
 };
-use weftwork_types::approval::{ApprovalDecision, ApprovalRequest};
+use weftwork_types::approval::{ApprovalDecision, ApprovalRequest, Verdict};
 use weftwork_types::canonical::Hash;
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::ToolCall;
@@ -42,7 +44,8 @@ fn question(runner: &ToolRunner, rig: &Rig, args: Value) -> HumanCall {
 }
 
 fn decision(approved: bool, binding: Hash, comment: Option<&str>) -> ApprovalDecision {
-    ApprovalDecision { approved, binding, comment: comment.map(str::to_owned) }
+    let verdict = if approved { Verdict::Approve } else { Verdict::Reject };
+    ApprovalDecision { binding, verdict, comment: comment.map(str::to_owned) }
 }
 
 #[test]
@@ -175,4 +178,109 @@ fn a_node_that_runs_again_after_the_answer_pays_nothing_twice() {
     }
     outcomes.dedup();
     assert_eq!((outcomes.len(), count.get(), rig.reused(), rig.pairs().len()), (1, 1, 2, 3));
+}
+
+/// A tool that records the arguments it runs with, and its rules.
+fn recording(rules: Value, ran: &Arc<Mutex<Vec<Value>>>, secret: bool) -> ToolRunner {
+    #[derive(Debug, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
+    struct Pay {
+        to: String,
+        cents: u32,
+    }
+    #[derive(Debug, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
+    struct PayWithPin {
+        to: String,
+        #[schemars(extend("x-secret" = true))]
+        pin: String,
+    }
+    let ran = Arc::clone(ran);
+    let record = move |args: Value| {
+        ran.lock().expect("not poisoned").push(args);
+        async { Ok::<_, String>("paid") }
+    };
+    let tool = match secret {
+        false => FnTool::new("pay", "Pays.", move |args: Pay, _| record(json!(args))),
+        true => FnTool::new("pay", "Pays.", move |args: PayWithPin, _| record(json!(args))),
+    };
+    let tools = ToolBox::new().with(tool.effect(Effect::ExternalSideEffect));
+    runner(tools, serde_json::from_value(json!({"rules": rules})).expect("a policy"))
+}
+
+#[test]
+fn each_decision_has_its_result() {
+    let rules = json!([
+        {"tool": "pay", "decision": "deny", "reason": "too much", "when": "args.cents > 1000"},
+        {"tool": "pay", "decision": "ask_human", "reason": "it pays"},
+    ]);
+    let args = json!({"to": "ada", "cents": 50});
+    let edit = |args: Value| Verdict::Edit { args };
+    let respond = Verdict::Respond { text: "it is paid".to_owned() };
+    let other = json!({"to": "bob", "cents": 7});
+    for (verdict, fits, runs, result) in [
+        (Verdict::Approve, true, Some(&args), "paid"),
+        (edit(other.clone()), true, Some(&other), "paid"),
+        (edit(json!({"to": "bob", "cents": 1001})), true, None, "W0403"),
+        (edit(json!({"to": "bob", "cents": -1})), false, None, "W0402"),
+        (edit(json!({"to": "bob", "cents": 1, "more": 1})), false, None, "W0402"),
+        (edit(json!("bob")), false, None, "W0402"),
+        (respond, true, None, "it is paid"),
+        (Verdict::Reject, true, None, "W0404"),
+        (Verdict::Lapse, false, None, "W0404"),
+    ] {
+        let (rig, ran) = (Rig::new(), Arc::default());
+        let desk = recording(rules.clone(), &ran, false);
+        let pending = pending(&desk, &rig, &call("c-1", "pay", args.clone()));
+        let decision = ApprovalDecision::new(pending.request().binding, verdict.clone());
+        let schema = jsonschema::validator_for(&pending.answer_schema()).expect("a schema");
+        assert_eq!(schema.is_valid(&json!(decision)), fits, "{decision:?}");
+        let executed = rig.drive(desk.execute(pending.decide(&decision))).expect("no error");
+        let found = match done(executed) {
+            ToolOutcome::Ok { value, .. } => value.as_str().expect("a text").to_owned(),
+            ToolOutcome::Failed(failure) => failure.code.expect("a code"),
+        };
+        assert_eq!(found, result, "{verdict:?}");
+        let ran = ran.lock().expect("not poisoned").clone();
+        assert_eq!(ran.iter().collect::<Vec<_>>(), runs.into_iter().collect::<Vec<_>>());
+        let bytes = |value: &Value| serde_json::to_vec(value).expect("json");
+        assert_eq!(ran.first().map(bytes), runs.map(bytes), "what was approved runs");
+        assert_eq!(rig.pairs().len(), 1);
+    }
+}
+
+#[test]
+fn arguments_beside_secret_ones_are_not_edited() {
+    let (rig, ran) = (Rig::new(), Arc::default());
+    let rules = json!([{"tool": "pay", "decision": "ask_human", "reason": "it pays"}]);
+    let desk = recording(rules, &ran, true);
+    let args = json!({"to": "ada", "pin": "4711-0815"});
+    let pending = pending(&desk, &rig, &call("c-1", "pay", args));
+    let verdict = Verdict::Edit { args: json!({"to": "bob", "pin": "4711-0815"}) };
+    let decision = ApprovalDecision::new(pending.request().binding, verdict);
+    let schema = jsonschema::validator_for(&pending.answer_schema()).expect("a schema");
+    assert!(!schema.is_valid(&json!(decision)));
+    let (_, code, _) = failure(rig.drive(desk.execute(pending.decide(&decision))).expect("none"));
+    assert_eq!((code.as_str(), ran.lock().expect("not poisoned").len()), ("W0405", 0));
+    assert!(!format!("{:?}", rig.events.all()).contains("4711-0815"));
+}
+
+#[test]
+fn a_rule_limits_the_time_to_decide() {
+    let (rig, ran) = (Rig::new(), Arc::default());
+    let rule = json!({"tool": "pay", "decision": "ask_human", "reason": "it pays",
+        "expires_after_s": 60});
+    let desk = recording(json!([rule]), &ran, false);
+    let pending = pending(&desk, &rig, &call("c-1", "pay", json!({"to": "ada", "cents": 1})));
+    let (at, lapse) = pending.expiry().expect("it expires");
+    assert_eq!(at, rig.context().clock.now().plus(Duration::from_secs(60)));
+    let lapse = serde_json::from_value::<ApprovalDecision>(lapse).expect("a decision");
+    assert_eq!(lapse.verdict, Verdict::Lapse);
+    let (_, code, text) = failure(rig.drive(desk.execute(pending.decide(&lapse))).expect("none"));
+    assert!(code == "W0404" && text.contains("before it expired"), "{text}");
+    for (decision, seconds) in [("allow", 60), ("ask_human", 0)] {
+        let rule = json!({"tool": "pay", "decision": decision, "expires_after_s": seconds,
+            "reason": (decision == "ask_human").then_some("it pays")});
+        let refused = serde_json::from_value::<Policy>(json!({"rules": [rule]}));
+        let refused = refused.expect_err("refused").to_string();
+        assert!(refused.contains("rules[0].expires_after_s"), "{refused}");
+    }
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
 
 mod app;
+mod asking;
 mod derives;
 mod policies;
 mod redaction;

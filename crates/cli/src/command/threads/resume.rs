@@ -7,6 +7,7 @@ use crate::exit::Exit;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use weftwork::graph::SystemClock;
+use weftwork::types::approval::{ApprovalDecision, Verdict};
 use weftwork::types::interrupt::{Ask, Interrupt};
 use weftwork::types::port::Clock;
 use weftwork::types::run::{Multitask, RunInput};
@@ -62,7 +63,30 @@ pub(crate) async fn resume(args: &Resume, context: &CommandContext) -> Result<Ex
 
 impl Resume {
     fn has_answer(&self) -> bool {
-        self.answer.is_some() || self.approve || self.reject || !self.answer_json.is_empty()
+        self.answer.is_some() || self.decides() || !self.answer_json.is_empty()
+    }
+
+    /// Returns `true` if the answer decides about a call.
+    fn decides(&self) -> bool {
+        self.approve || self.reject.is_some() || self.edit.is_some() || self.respond.is_some()
+    }
+
+    /// Parses the decision about a call, with its comment.
+    fn decision(&self) -> Result<(Verdict, Option<&str>), String> {
+        let comment = self.comment.as_deref();
+        Ok(match (&self.reject, &self.edit, &self.respond) {
+            (Some(reason), ..) => {
+                let reason = Some(reason.as_str()).filter(|reason| !reason.is_empty());
+                (Verdict::Reject, reason.or(comment))
+            }
+            (_, Some(args), _) => {
+                let args = serde_json::from_str(args)
+                    .map_err(|error| format!("the arguments of --edit are not JSON: {error}"))?;
+                (Verdict::Edit { args }, comment)
+            }
+            (.., Some(text)) => (Verdict::Respond { text: text.clone() }, comment),
+            (None, None, None) => (Verdict::Approve, comment),
+        })
     }
 
     /// Returns `true` if an unfinished run was started with this answer, so that the command is a
@@ -87,7 +111,11 @@ impl Resume {
                     || value.get("content").is_some_and(is)
                     || value.get("action").is_some_and(|action| *action != "accept" && is(action))
             }
-            None => value["approved"].as_bool() == Some(self.approve),
+            None => {
+                let given = serde_json::from_value::<ApprovalDecision>(value.clone()).ok();
+                let verdict = self.decision().ok().map(|(verdict, _)| verdict);
+                given.is_some() && given.map(|given| given.verdict) == verdict
+            }
         })
     }
 }
@@ -112,7 +140,8 @@ fn answers(
     let interrupt = which(args, open).map_err(&bad)?;
     let value = match (&interrupt.ask, &args.answer) {
         (Ask::Approval(request), None) => {
-            question::decision(request, args.approve, args.comment.as_deref())
+            let (verdict, comment) = args.decision().map_err(bad)?;
+            question::decision(request, verdict, comment)
         }
         (Ask::Question { .. } | Ask::Value { .. }, Some(text)) => question::answer(interrupt, text)
             .ok_or_else(|| {
@@ -177,7 +206,18 @@ mod tests {
 
     #[test]
     fn a_repeated_answer_is_distinguished_from_another_one() {
-        let (yes, no) = (json!({"approved": true}), json!({"approved": false, "comment": "no"}));
+        let binding = "0".repeat(64);
+        let decided = |mut decision: Value| {
+            decision["binding"] = json!(binding);
+            decision
+        };
+        let yes = decided(json!({"approved": true}));
+        let no = decided(json!({"approved": false, "comment": "no"}));
+        let edited = decided(json!({"approved": true, "args": {"a": 1}}));
+        assert!(given(&["--edit", "{\"a\": 1}"], &edited) && !given(&["--approve"], &edited));
+        assert!(!given(&["--edit", "{\"a\": 2}"], &edited) && !given(&["--edit", "{"], &edited));
+        let said = decided(json!({"approved": false, "respond": "5"}));
+        assert!(given(&["--respond", "5"], &said) && !given(&["--reject"], &said));
         assert!(given(&["--approve"], &yes) && given(&["--reject"], &no));
         assert!(!given(&["--reject"], &yes) && !given(&["--approve"], &no));
         assert!(!given(&["--reject"], &json!("Ada")), "not a decision");

@@ -16,17 +16,22 @@ impl RunLoop {
             return Err(RuntimeError::NoCheckpointer { what: "an answer" });
         }
         let open = self.open_questions();
-        let now = self.scope.shared.host.clock().now();
+        let host = &self.scope.shared.host;
+        let now = host.clock().now();
+        // A run that another process had begun takes answers that were accepted before.
+        let given_at = |question: &Interrupt| {
+            host.environment().answer(question.id).map_or(now, |answer| answer.answered_at)
+        };
         let answers = match answers {
             Answers::One(answer) if open.len() < 2 && !(self.waits() && open.len() == 1) => {
-                open.first().map_or(Ok(()), |only| check_answer(only, &answer))?;
+                open.first().map_or(Ok(()), |only| check_answer(only, &answer, given_at(only)))?;
                 return Ok(Some(answer));
             }
             answers => answers_by_id(&open, answers, now)?,
         };
         for question in open {
             if let Some(answer) = answers.get(&question.id) {
-                check_answer(question, answer)?;
+                check_answer(question, answer, given_at(question))?;
             }
         }
         if self.scope.shared.answers.set(answers).is_err() {
