@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_runtime::Load;
@@ -79,10 +78,9 @@ impl Metrics {
     pub(crate) fn prometheus(&self) -> String {
         let mut text = String::new();
         let mut metric = |name: &str, kind: &str, help: &str, values: &[(String, u64)]| {
-            // Writing to a text does not fail.
-            let _ = writeln!(text, "# HELP weft_{name} {help}\n# TYPE weft_{name} {kind}");
+            text += &format!("# HELP weft_{name} {help}\n# TYPE weft_{name} {kind}\n");
             for (labels, value) in values {
-                let _ = writeln!(text, "weft_{name}{labels} {value}");
+                text += &format!("weft_{name}{labels} {value}\n");
             }
         };
         let requests: Vec<_> = self

@@ -206,7 +206,7 @@ async fn follow_run(
     }
     let names = names.iter().flat_map(|names| names.split(',')).map(str::trim);
     let modes = body::modes(names.filter(|name| !name.is_empty()))?;
-    let cancels = flag(values("cancel_on_disconnect").last())?;
+    let cancels = flag(values("cancel_on_disconnect").next_back())?;
     let place = match request.get("last-event-id").map(|id| id.to_str().unwrap_or_default()) {
         None => Place::Unknown,
         Some("-1" | "0") => Place::Start,

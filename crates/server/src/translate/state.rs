@@ -81,7 +81,7 @@ fn metadata(thread: &ThreadId, graph: &str, snapshot: &Snapshot) -> Value {
 }
 
 /// Returns a checkpoint as the event of a stream. `names` are the named settings of its run.
-pub(crate) fn event(thread: &ThreadId, names: &Map<String, Value>, snapshot: Snapshot) -> Value {
+pub(crate) fn event(names: &Map<String, Value>, snapshot: Snapshot) -> Value {
     let config = |config: &Option<Config>| match config {
         Some(config) => {
             let mut configurable = names.clone();
@@ -99,7 +99,7 @@ pub(crate) fn event(thread: &ThreadId, names: &Map<String, Value>, snapshot: Sna
             "interrupts": task.interrupts.iter().map(interrupt).collect::<Vec<_>>(),
             "state": match task.state {
                 Some(SubState::Config(at)) => config(&Some(at)),
-                Some(SubState::Snapshot(at)) => event(thread, names, *at),
+                Some(SubState::Snapshot(at)) => event(names, *at),
                 None => Value::Null,
             },
         });

@@ -193,7 +193,7 @@ fn event_of(run: &RunView, event: StreamEvent, at: &str) -> (&'static str, Value
         StreamEvent::TaskStarted(task) => ("tasks", started(run, task)),
         StreamEvent::TaskEnded(task) => ("tasks", ended(task)),
         StreamEvent::Checkpoint(snapshot) => {
-            ("checkpoints", state::event(&run.at.thread, &run.configurable(), *snapshot))
+            ("checkpoints", state::event(&run.configurable(), *snapshot))
         }
         StreamEvent::Custom(value) => ("custom", messages::into_shown(value)),
         StreamEvent::Debug { step, event } => {

@@ -140,7 +140,7 @@ async fn asking_in_memory() {
 async fn asking_in_sqlite() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = weftwork::sqlite::Options::default();
-    let store = SqliteStore::open(&folder.path().join("calls"), &options).expect("opens");
+    let store = SqliteStore::open(folder.path().join("calls"), &options).expect("opens");
     each_call_is_made_once(Arc::new(store)).await;
 }
 
