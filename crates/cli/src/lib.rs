@@ -103,7 +103,7 @@ impl Program {
         let command = match command::without_settings(cli.command, cli.store.as_deref(), terminal)?
         {
             command::Next::Done(exit) => return Ok(exit),
-            command::Next::NeedsSettings(command) => command,
+            command::Next::NeedsSettings(command) => *command,
         };
         let flags = Flags {
             model: cli.model,

@@ -134,9 +134,14 @@ fn ident(name: &str) -> String {
     if name == PREFIX { name.to_owned() } else { format!("{PREFIX}_{}", name.replace('-', "_")) }
 }
 
-/// The package of a file. The examples of the repository belong to the facade.
+/// The package of a file. The examples of the repository belong to the facade, and the reference
+/// server to the server.
 fn owner(path: &str) -> Option<&str> {
-    package_of(path).or(path.starts_with("examples/").then_some(PREFIX))
+    let of_example = |rest: &str| match rest.starts_with("reference_server/") {
+        true => "server",
+        false => PREFIX,
+    };
+    package_of(path).or_else(|| path.strip_prefix("examples/").map(of_example))
 }
 
 /// The columns in characters at which a line has a word.

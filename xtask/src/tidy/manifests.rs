@@ -17,11 +17,11 @@ const BANNED: [(&str, &str); 2] = [
     ("aws-lc-sys", "it needs cmake; use the ring provider of rustls"),
     ("openssl-sys", "it needs the system's OpenSSL; use rustls"),
 ];
-/// Dependencies that only the named crates may use: HTTP goes through the guarded client, and only
-/// that client and the database connection use TLS.
+/// Dependencies that only the named crates may use: requests go through the guarded client, the
+/// server accepts connections, and only the client and the database connection use TLS.
 const HOMES: [(&str, &[&str]); 6] = [
-    ("hyper", &["egress"]),
-    ("hyper-util", &["egress"]),
+    ("hyper", &["egress", "server"]),
+    ("hyper-util", &["egress", "server"]),
     ("reqwest", &["egress"]),
     ("rustls", &["egress", "postgres"]),
     ("tokio-rustls", &["postgres"]),

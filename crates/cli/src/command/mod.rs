@@ -31,7 +31,7 @@ pub(crate) enum Next {
     /// The command was executed.
     Done(Exit),
     /// The command needs the configuration.
-    NeedsSettings(Command),
+    NeedsSettings(Box<Command>),
 }
 
 /// Executes a command if it needs no configuration.
@@ -44,7 +44,7 @@ pub(crate) fn without_settings(
         Command::Explain(args) => explain::explain(&args, terminal).map(Next::Done),
         Command::Completions(args) => completions::completions(&args, terminal).map(Next::Done),
         Command::Conformance(args) => conformance::conformance(&args, store).map(Next::Done),
-        other => Ok(Next::NeedsSettings(other)),
+        other => Ok(Next::NeedsSettings(Box::new(other))),
     }
 }
 

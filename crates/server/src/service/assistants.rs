@@ -21,7 +21,7 @@ const ASSISTANTS_MAX: usize = 1_000;
 /// Maximum number of versions of an assistant.
 const VERSIONS_MAX: usize = 100;
 
-/// What a client asks to be in a new version; the rest stays.
+/// Members that a new version replaces; the others stay.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) graph: Option<String>,

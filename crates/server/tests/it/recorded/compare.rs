@@ -90,7 +90,7 @@ impl Differences {
                     let same = |k: &&String| {
                         is_id(&masked_key(k)) && known.as_deref().is_none_or(|id| id == **k)
                     };
-                    let at = unknown.iter().position(|k| same(&k));
+                    let at = unknown.iter().position(same);
                     ("ID", at.and_then(|at| found.get(unknown.swap_remove(at))))
                 }
                 false => (name.as_str(), found.get(name)),
