@@ -9,7 +9,7 @@ TOOL = {
     "description": "Tells the current time in a time zone.",
     "inputSchema": {
         "type": "object",
-        "properties": {"zone": {"type": "string", "description": "A zone such as UTC."}},
+        "properties": {"zone": {"enum": ["UTC", "Europe/Oslo"], "description": "The zone."}},
         "required": ["zone"],
     },
 }

@@ -53,7 +53,7 @@ impl Connection {
         limits: Limits,
     ) -> Result<Self, McpError> {
         let gauge = Arc::new(Gauge::default());
-        let (process, service) = match &config.reached {
+        let (mut process, service) = match &config.reached {
             Reached::Process { command, args, env, folder } => {
                 let (process, input, output) =
                     Process::start(server, (command, args), env, folder)?;
@@ -74,14 +74,18 @@ impl Connection {
                 (None, greet(server, pipes, limits).await)
             }
         };
-        let service = service.map_err(|error| match (gauge.exceeded(server), error) {
-            (Some(limit), _) => limit,
-            (None, McpError::Start { server, problem }) => {
-                let words = process.as_ref().map(Process::last_words).unwrap_or_default();
-                McpError::Start { server, problem: format!("{problem}{words}") }
+        let service = match (service, gauge.exceeded(server)) {
+            (Ok(service), _) => service,
+            (Err(_), Some(limit)) => return Err(limit),
+            (Err(McpError::Start { server, problem }), None) => {
+                let words = match &mut process {
+                    Some(process) => process.last_words().await,
+                    None => String::new(),
+                };
+                return Err(McpError::Start { server, problem: format!("{problem}{words}") });
             }
-            (None, other) => other,
-        })?;
+            (Err(other), None) => return Err(other),
+        };
         let peer = service.peer().clone();
         let caller = Caller { server: server.to_owned(), peer, gauge };
         Ok(Self { caller, service, process, limits })

@@ -10,9 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
 
 /// Length of the kept end of a server's standard error, in bytes.
 const TAIL_BYTES: usize = 2_000;
+/// Time for reading the standard error of a server that did not start.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// A running server. Dropping it kills the server and all processes of its group.
 #[derive(Debug)]
@@ -20,6 +23,8 @@ pub(crate) struct Process {
     child: Child,
     group: Option<Pid>,
     tail: Tail,
+    /// Reads the standard error until its end.
+    errors: Option<JoinHandle<()>>,
 }
 
 /// The end of what a server wrote to its standard error.
@@ -52,10 +57,8 @@ impl Process {
             return Err(bad("its input and output cannot be opened".to_owned()));
         };
         let tail = Tail::default();
-        if let Some(errors) = child.stderr.take() {
-            tokio::spawn(tail.clone().follow(errors));
-        }
-        Ok((Self { child, group, tail }, input, output))
+        let errors = child.stderr.take().map(|errors| tokio::spawn(tail.clone().follow(errors)));
+        Ok((Self { child, group, tail, errors }, input, output))
     }
 
     /// The id of the process, for tests and operators.
@@ -63,8 +66,13 @@ impl Process {
         self.group.map(|group| group.as_raw_nonzero().get().unsigned_abs())
     }
 
-    /// The end of what the server wrote to its standard error, as the end of a message.
-    pub(crate) fn last_words(&self) -> String {
+    /// The end of what the server wrote to its standard error, as the end of a message. Waits a
+    /// moment for the rest of it, as a server that has exited may not have been read to its end.
+    pub(crate) async fn last_words(&mut self) -> String {
+        if let Some(errors) = &mut self.errors {
+            let read = tokio::time::timeout(LAST_WORDS, errors).await;
+            tracing::debug!(whole = read.is_ok(), "the errors of an MCP server were read");
+        }
         let text = self.tail.text();
         if text.is_empty() { text } else { format!("; it wrote: {text}") }
     }

@@ -39,8 +39,9 @@ fn a_tool_is_allowed_called_changed_and_denied() {
     good(&mcp(&home, &allow));
     let called = mcp(&home, &["mcp", "call", "clock/get-time", r#"{"zone": "UTC"}"#]);
     assert!(good(&called).contains("+00:00"), "{called:?}");
-    let said = mcp(&home, &["run", "desk", "--input", "Use get-time with zone UTC."]);
-    assert!(good(&said).contains("clock__get_time"), "{said:?}");
+    let said = mcp(&home, &["run", "desk", "--input", "What is the current time in the zone UTC?"]);
+    assert!(good(&said).contains("clock__get_time {\"zone\":\"UTC\"}"), "{said:?}");
+    assert!(good(&said).contains("+00:00"), "{said:?}");
     let checked = mcp(&home, &["doctor"]);
     assert!(checked.out.contains("clock: protocol 2025-11-25, 1 tools, 1 allowed"), "{checked:?}");
 

@@ -30,7 +30,7 @@ pub(super) fn help(tools: &[ToolSpec]) -> String {
 
 /// A name as words: `refund_order` becomes "refund order".
 pub(super) fn plain(name: &str) -> String {
-    name.replace(['_', '/'], " ")
+    name.replace("__", " ").replace(['_', '/'], " ")
 }
 
 fn capitalised(text: &str) -> String {
