@@ -4,7 +4,6 @@
 mod asking;
 mod hostile;
 mod pool;
-#[cfg(feature = "test-servers")]
 mod published;
 mod rig;
 mod server;

@@ -88,7 +88,6 @@ impl Rig {
     }
 
     /// A server with this entry in the file.
-    #[cfg(feature = "test-servers")]
     pub(crate) fn entry(mut self, name: &str, entry: Value) -> Self {
         self.entries.insert(name.to_owned(), entry);
         self

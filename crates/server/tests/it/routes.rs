@@ -77,9 +77,22 @@ async fn a_run_is_waited_for_and_its_end_is_read() {
     let thread_row = client.get(&thread).await.json();
     assert_eq!(thread_row["status"], "error");
     assert_eq!(thread_row["error"], json!({"error": "ValueError", "message": "boom!"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_thread_of_a_stateless_wait_stays_for_a_minute() {
+    let client = Client::new().await;
     let alone = json!({"assistant_id": "echo", "input": {"msg": "hi"}});
     assert_eq!(client.post("/runs/wait", alone).await.json()["n"], 1);
-    assert_eq!(client.post("/threads/count", json!({})).await.json(), json!(1), "deleted again");
+    assert_eq!(client.post("/threads/count", json!({})).await.json(), json!(1));
+    tokio::time::advance(Duration::from_secs(61)).await;
+    for _ in 0..1_000 {
+        if client.post("/threads/count", json!({})).await.json() == json!(0) {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("the thread is not deleted");
 }
 
 #[tokio::test]
