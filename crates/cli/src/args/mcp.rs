@@ -11,10 +11,6 @@ Examples:
   weft mcp allow web/search --effect read-only --shown 'hits[].url' --shown total";
 
 #[derive(Debug, Subcommand)]
-#[cfg_attr(
-    not(feature = "mcp"),
-    expect(dead_code, reason = "the command names the missing feature")
-)]
 pub(crate) enum Mcp {
     /// List the servers, and start each to see if it can be used
     Servers {
