@@ -48,8 +48,8 @@ use weftwork_types::tool::{ToolFailure, ToolOutcome, wire_name};
 /// let runner = ToolRunner::new(ToolBox::new().with(price), Policy::new())?;
 /// let graph =
 ///     Graph::<Sale>::new("sale").with(runner).node("look_up", look_up).edge(START, "look_up").build()?;
-/// let run = graph.run(&Host::new(), Start::from(json!({"article": "lamp"}))).await?;
-/// let RunOutcome::Completed { output } = run.outcome() else { panic!("{run:?}") };
+/// let run = graph.run(&Host::new(), Start::from(json!({"article": "lamp"}))).finish().await?;
+/// let RunOutcome::Completed { output } = run.outcome() else { panic!("the run did not complete") };
 /// assert_eq!(output["price"], Value::from(400));
 /// # Ok(())
 /// # }
