@@ -5,13 +5,13 @@ use crate::node::Handler;
 use crate::output::NodeResult;
 use crate::policy::{Cache, Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
-use crate::schema::Described;
+use crate::schema::{Described, GraphSchemas, Source};
 use crate::semantics::{Semantics, SubgraphState};
 use crate::state::{Seen, StateSpec};
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_engine::{ChannelIdx, Goto, NodeIdx, Plan, TaskOutput};
+use weftwork_engine::{Goto, NodeIdx, Plan, TaskOutput};
 use weftwork_types::BoxFuture;
 use weftwork_types::port::Dependencies;
 use weftwork_types::run::Stops;
@@ -221,8 +221,11 @@ impl CompiledGraph {
         })
     }
 
-    pub(crate) fn described(&self, channel: ChannelIdx) -> Option<&Described> {
-        self.0.described.get(channel.0)
+    /// Returns the JSON Schemas of the graph, made from the types of its state.
+    #[must_use]
+    pub fn schemas(&self) -> GraphSchemas {
+        let (name, plan) = (self.name(), self.plan());
+        Source { name, plan, described: &self.0.described }.schemas()
     }
 
     /// Returns `true` if a channel of this name holds the messages of a conversation.

@@ -1,11 +1,10 @@
 //! JSON Schemas of a graph: of its state, its input and its output (ADR 0037).
 
-use crate::compiled::CompiledGraph;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value as Json, json};
 use std::marker::PhantomData;
-use weftwork_engine::ChannelIdx;
+use weftwork_engine::{ChannelIdx, Plan};
 
 /// Function that makes the schema of a type with the definitions of a generator.
 pub type TypeSchema = fn(&mut SchemaGenerator) -> Schema;
@@ -68,11 +67,17 @@ pub struct GraphSchemas {
     pub output: Option<Json>,
 }
 
-impl CompiledGraph {
-    /// Returns the JSON Schemas of the graph, made from the types of its state.
-    #[must_use]
-    pub fn schemas(&self) -> GraphSchemas {
-        let plan = self.plan();
+/// The parts of a graph from which its schemas are made.
+pub(crate) struct Source<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) plan: &'a Plan,
+    /// Descriptions of the channels, in their order.
+    pub(crate) described: &'a [Described],
+}
+
+impl Source<'_> {
+    pub(crate) fn schemas(&self) -> GraphSchemas {
+        let plan = self.plan;
         let inputs = plan.state_keys().filter(|index| plan.is_input(*index));
         let written = SchemaSettings::draft2020_12().for_deserialize();
         let read = || SchemaSettings::draft2020_12().for_serialize();
@@ -94,10 +99,10 @@ impl CompiledGraph {
         let mut generator = settings.into_generator();
         let (mut properties, mut is_known) = (Map::new(), false);
         for index in channels {
-            let name = self.plan().channel_name(index);
-            let described = self.described(index);
+            let name = self.plan.channel_name(index);
+            let described = self.described.get(index.0);
             let found = match described.and_then(|described| described.schema.as_ref()) {
-                _ if self.plan().is_conversation(Some(index)) => Some(messages()),
+                _ if self.plan.is_conversation(Some(index)) => Some(messages()),
                 Some(ChannelSchema::Typed(schema)) => Some(schema(&mut generator).to_value()),
                 Some(ChannelSchema::Given(schema)) if takes_given => Some(schema.clone()),
                 Some(ChannelSchema::Given(_)) | None => None,
@@ -113,7 +118,7 @@ impl CompiledGraph {
         if !is_known {
             return None;
         }
-        let title = format!("{}_{of}", self.name());
+        let title = format!("{}_{of}", self.name);
         let mut schema = json!({"properties": properties, "title": title, "type": "object"});
         let definitions = generator.take_definitions(true);
         if !definitions.is_empty() {

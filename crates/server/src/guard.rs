@@ -25,6 +25,9 @@ const BODY_BYTES_MAX: usize = 16 << 20;
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// Maximum length of the path and query of a request in bytes.
 const TARGET_BYTES_MAX: usize = 16 << 10;
+/// Maximum size of the headers of a request in bytes. Connections read up to about twice as much
+/// before they refuse it.
+pub(crate) const HEADERS_BYTES_MAX: usize = 32 << 10;
 /// Routes that answer anyone: they contain no data of a principal.
 const OPEN: [&str; 5] = ["/", "/ok", "/docs", "/openapi.json", "/favicon.ico"];
 
@@ -107,6 +110,13 @@ async fn admit(allowed: &Allowed, request: Request) -> Result<Request, ApiError>
         return Err(ApiError::new(StatusCode::URI_TOO_LONG, detail));
     }
     let (mut head, body) = request.into_parts();
+    let sizes = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len());
+    let bytes: usize = sizes.sum();
+    if bytes > HEADERS_BYTES_MAX {
+        let detail =
+            format!("the headers have {bytes} bytes; expected at most {HEADERS_BYTES_MAX}");
+        return Err(ApiError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail));
+    }
     if !OPEN.contains(&head.uri.path()) {
         let principal = allowed.tokens.principal(&head.headers)?;
         head.extensions.insert(principal);

@@ -84,7 +84,7 @@ impl Server {
         self
     }
 
-    /// Calls a function for each answered request, and for the begin and the end of each run that a
+    /// Calls a function for each answered request, and for the start and the end of each run that a
     /// client requests. The function must not block.
     #[must_use]
     pub fn log(mut self, log: impl Fn(LogEntry) + Send + Sync + 'static) -> Self {

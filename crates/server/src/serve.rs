@@ -1,5 +1,6 @@
 //! Connections of a server, and their limits.
 
+use crate::guard::HEADERS_BYTES_MAX;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -12,8 +13,6 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-/// Maximum size of the headers of a request in bytes.
-const HEADERS_BYTES_MAX: usize = 32 << 10;
 /// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 100;
 /// Maximum time for the headers of a request to arrive.

@@ -14,10 +14,10 @@ are refused.
 
 It restarts at the same address when this program was built again, and when one of its files has
 changed: the configuration, the rules for tools, the MCP servers and their lock file, and those of
---watch. Active runs finish their superstep before, and go on afterwards. A configuration that is not
-valid is reported, and the server stays as it is.
+--watch. Active runs finish their superstep before, and continue afterwards. A configuration that is
+not valid is reported, and the server stays as it is.
 
-A line is printed for each request, and for the begin and the end of each run. SIGTERM and Ctrl-C stop
+A line is printed for each request, and for the start and the end of each run. SIGTERM and Ctrl-C stop
 it as they stop weft serve.
 
 Example: weft dev --model scripted --store memory --watch prompts/desk.md";

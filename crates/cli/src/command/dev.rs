@@ -83,8 +83,9 @@ fn files(args: &Dev, context: &CommandContext) -> Vec<PathBuf> {
     let config = &context.config;
     let mut files = args.watch.clone();
     files.extend(config.file.clone());
-    if config.file.is_none() {
-        files.push(PathBuf::from(weftwork::config::LOCAL_FILE));
+    let local = PathBuf::from(weftwork::config::LOCAL_FILE);
+    if !config.file.as_ref().is_some_and(|file| file.ends_with(&local)) {
+        files.push(local);
     }
     files.extend(config.rules.iter().map(|rules| rules.file.value.clone()));
     if let Some(mcp) = &config.mcp {

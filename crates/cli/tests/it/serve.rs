@@ -64,15 +64,14 @@ impl Served {
         self.child.id()
     }
 
-    /// Sends a request with headers, each with a line break.
+    /// Sends a request with headers, each with a line break. An answer of HTTP 1.0 is not in chunks.
     pub(crate) fn send(&self, request: &str, headers: &str, body: &Value) -> Answer {
         let mut socket = TcpStream::connect(&self.address).expect("it listens");
         let body = body.to_string();
         let length = body.len();
         let host = if headers.contains("host:") { "" } else { "host: localhost\r\n" };
-        let text = format!(
-            "{request} HTTP/1.1\r\n{host}{headers}connection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-        );
+        let text =
+            format!("{request} HTTP/1.0\r\n{host}{headers}content-length: {length}\r\n\r\n{body}");
         socket.write_all(text.as_bytes()).expect("written");
         let mut answer = String::new();
         socket.read_to_string(&mut answer).expect("read");

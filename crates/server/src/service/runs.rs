@@ -106,7 +106,7 @@ impl Service {
         Ok(handle)
     }
 
-    /// Adds the begin of a run to the log, and its end once it has ended.
+    /// Adds the start of a run to the log, and its end once it has ended.
     async fn log_run(&self, log: Log, run: &RunRef, graph: &str) -> Result<()> {
         log.add(LogEntry::RunBegun { run: run.clone(), graph: graph.to_owned() });
         let outcome = self.runtime().watch(self.who(), run, Position::START).await?.outcome;

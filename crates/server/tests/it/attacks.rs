@@ -40,7 +40,7 @@ const ATTACKS: &[Attack] = &[
     ("S12", "GET /threads/..%2F..%2Fetc%2Fpasswd", "", "", 422),
     ("S12", "GET /threads/%2e%2e", "", "", 422),
     ("S12", "GET /threads/../threads/THREAD", "", "", 404),
-    ("S12", "GET /threads//state", "", "", 404),
+    ("S12", "GET /threads//state", "", "", 422),
     ("S12", "GET /threads/THREAD;a=1/state", "", "", 422),
     ("S12", "GET /threads/THREAD%00", "", "", 422),
     ("S12", "GET /threads/THREAD%2Fstate", "", "", 422),

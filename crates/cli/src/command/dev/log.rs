@@ -1,4 +1,4 @@
-//! The log of `weft dev`: a line for each request, and for the begin and the end of each run.
+//! The log of `weft dev`: a line for each request, and for the start and the end of each run.
 
 use crate::command::threads::word;
 use crate::terminal::{Style, Terminal, short};
