@@ -31,7 +31,7 @@ pub enum LogEntry {
     RunEnded {
         /// The run.
         run: RunRef,
-        /// How it ended.
+        /// Its final status.
         status: RunStatus,
         /// Time since it was accepted.
         took: Duration,
