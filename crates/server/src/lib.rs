@@ -14,6 +14,7 @@ mod awaited;
 mod body;
 mod error;
 mod guard;
+mod log;
 mod metrics;
 mod openapi;
 mod routes;
@@ -23,8 +24,10 @@ mod sse;
 mod translate;
 
 pub use auth::{TokenError, new_token};
+pub use log::LogEntry;
 
 use guard::Allowed;
+use log::Log;
 use service::Service;
 use tokio::net::TcpListener;
 use weftwork_runtime::Runtime;
@@ -32,6 +35,8 @@ use weftwork_types::Principal;
 
 /// Number of runs that wait for a slot beyond which requests for runs are refused.
 const WAITING_MAX: usize = 10_000;
+/// Maximum number of connections. Further ones wait until others end.
+const CONNECTIONS_MAX: usize = 4_096;
 
 /// A server over the graphs of a runtime.
 #[derive(Debug, Clone)]
@@ -39,13 +44,21 @@ pub struct Server {
     runtime: Runtime,
     allowed: Allowed,
     waiting_max: usize,
+    connections_max: usize,
+    log: Option<Log>,
 }
 
 impl Server {
     /// Creates a server over the graphs of a runtime.
     #[must_use]
     pub fn new(runtime: Runtime) -> Self {
-        Self { runtime, allowed: Allowed::default(), waiting_max: WAITING_MAX }
+        Self {
+            runtime,
+            allowed: Allowed::default(),
+            waiting_max: WAITING_MAX,
+            connections_max: CONNECTIONS_MAX,
+            log: None,
+        }
     }
 
     /// Allows requests that name this host, besides loopback names.
@@ -60,6 +73,22 @@ impl Server {
     #[must_use]
     pub fn waiting_max(mut self, runs: usize) -> Self {
         self.waiting_max = runs;
+        self
+    }
+
+    /// Sets the maximum number of connections, at least one; 4,096 by default. Further connections
+    /// wait until others end.
+    #[must_use]
+    pub fn connections_max(mut self, connections: usize) -> Self {
+        self.connections_max = connections.max(1);
+        self
+    }
+
+    /// Calls a function for each answered request, and for the start and the end of each run that a
+    /// client requests. The function must not block.
+    #[must_use]
+    pub fn log(mut self, log: impl Fn(LogEntry) + Send + Sync + 'static) -> Self {
+        self.log = Some(Log::new(log));
         self
     }
 
@@ -79,7 +108,8 @@ impl Server {
 
     /// Returns the routes, for a program that serves them itself.
     pub fn router(self) -> axum::Router {
-        routes::router(Service::new(self.runtime, self.waiting_max), self.allowed)
+        let service = Service::new(self.runtime, self.waiting_max, self.log);
+        routes::router(service, self.allowed)
     }
 
     /// Serves requests until `stop` completes, and then those that were accepted. Runs go on.
@@ -100,6 +130,7 @@ impl Server {
             );
             return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, reason));
         }
-        serve::serve(listener, self.router(), stop).await
+        let connections_max = self.connections_max;
+        serve::serve(listener, self.router(), connections_max, stop).await
     }
 }

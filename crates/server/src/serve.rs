@@ -1,5 +1,6 @@
 //! Connections of a server, and their limits.
 
+use crate::guard::HEADERS_BYTES_MAX;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -12,10 +13,6 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-/// Maximum number of connections. Further ones wait until others end.
-const CONNECTIONS_MAX: usize = 4_096;
-/// Maximum size of the headers of a request in bytes.
-const HEADERS_BYTES_MAX: usize = 32 << 10;
 /// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 100;
 /// Maximum time for the headers of a request to arrive.
@@ -27,9 +24,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
+    connections_max: usize,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections = Arc::new(Semaphore::new(connections_max));
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())

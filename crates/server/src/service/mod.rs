@@ -13,6 +13,7 @@ pub(crate) use runs::{Bulk, Frames, Place};
 pub(crate) use threads::Superstep;
 
 use crate::error::{ApiError, Result};
+use crate::log::Log;
 use crate::metrics::{Counts, Metrics, OpenStream};
 use crate::translate::rows;
 use axum::extract::FromRequestParts;
@@ -46,18 +47,18 @@ struct Shared {
     counts: Counts,
     /// Number of runs that wait for a slot beyond which requests for runs are refused.
     waiting_max: usize,
+    log: Option<Log>,
 }
 
 impl Service {
-    pub(crate) fn new(runtime: Runtime, waiting_max: usize) -> Self {
+    pub(crate) fn new(runtime: Runtime, waiting_max: usize, log: Option<Log>) -> Self {
         let since = runtime.clock().now();
         let names = names(&runtime.graphs().map(|(id, _)| id).collect::<Vec<_>>());
         let (store, clock) = (Arc::clone(runtime.store()), Arc::clone(runtime.clock()));
         let items = Arc::new(StoreItems::of(store, clock));
         let (assistants, counts) = (Mutex::default(), Counts::default());
-        let shared =
-            Arc::new(Shared { runtime, items, since, names, assistants, counts, waiting_max });
-        Self { shared, who: Principal::local() }
+        let shared = Shared { runtime, items, since, names, assistants, counts, waiting_max, log };
+        Self { shared: Arc::new(shared), who: Principal::local() }
     }
 
     /// Returns a run as clients see it.
@@ -68,6 +69,10 @@ impl Service {
     /// Counts an answered request.
     pub(crate) fn count(&self, method: &Method, status: u16) {
         self.shared.counts.count(method, status);
+    }
+
+    pub(crate) fn log(&self) -> Option<&Log> {
+        self.shared.log.as_ref()
     }
 
     pub(crate) fn open_stream(&self) -> OpenStream {
@@ -107,7 +112,7 @@ impl Service {
         &self.who
     }
 
-    fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.shared.runtime.clock().now()
     }
 
