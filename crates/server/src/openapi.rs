@@ -82,6 +82,7 @@ const OPERATIONS: &[Operation] = &[
     ("post", "/chat/{agent}", "Say something to an agent, or answer it, and stream its message; bodies of assistant-ui and of `useChat`, formats by `protocol`", &["messages", "threadId", "id", "trigger"]),
     ("get", "/chat/{agent}/{thread_id}", "List the messages of a thread, without one that is being produced", &[]),
     ("get", "/chat/{agent}/{thread_id}/stream", "Stream the message that is being produced from its beginning; 204 if there is none", &[]),
+    ("post", "/chat/{agent}/{thread_id}/cancel", "Cancel the message that is being produced", &[]),
     ("get", "/interrupts", "List the open questions of all threads", &[]),
     ("post", "/interrupts/{interrupt_id}/respond", "Answer a question; the first answer counts", &["type", "args", "message", "answer"]),
     ("get", "/artifacts/{artifact_id}", "Read a value that streams and states have by reference", &[]),
