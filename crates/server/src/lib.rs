@@ -1,4 +1,5 @@
-//! The HTTP server for clients of LangGraph: its Agent Server API over hosted graphs.
+//! The HTTP server: the Agent Server API of LangGraph over hosted graphs, and chats in the formats
+//! of assistant-ui and the AI SDK.
 //!
 //! Each hosted graph is an assistant. Routes translate requests to runs of a
 //! [`Runtime`], and the log of a run to the events of its stream, so that
@@ -12,6 +13,8 @@
 mod auth;
 mod awaited;
 mod body;
+mod chat;
+mod chat_stream;
 mod error;
 mod guard;
 mod log;
@@ -24,11 +27,12 @@ mod sse;
 mod translate;
 
 pub use auth::{TokenError, new_token};
+pub use chat::Protocol as ChatProtocol;
 pub use log::LogEntry;
 
 use guard::Allowed;
 use log::Log;
-use service::Service;
+use service::{Service, Settings};
 use tokio::net::TcpListener;
 use weftwork_runtime::Runtime;
 use weftwork_types::Principal;
@@ -46,6 +50,7 @@ pub struct Server {
     waiting_max: usize,
     connections_max: usize,
     log: Option<Log>,
+    chat: ChatProtocol,
 }
 
 impl Server {
@@ -58,6 +63,7 @@ impl Server {
             waiting_max: WAITING_MAX,
             connections_max: CONNECTIONS_MAX,
             log: None,
+            chat: ChatProtocol::default(),
         }
     }
 
@@ -92,6 +98,13 @@ impl Server {
         self
     }
 
+    /// Sets the format of chats whose clients choose none; the UI message stream by default.
+    #[must_use]
+    pub fn chat_protocol(mut self, protocol: ChatProtocol) -> Self {
+        self.chat = protocol;
+        self
+    }
+
     /// Accepts requests with this token, on behalf of a principal. Without any token, each request is
     /// of the local principal.
     ///
@@ -108,8 +121,8 @@ impl Server {
 
     /// Returns the routes, for a program that serves them itself.
     pub fn router(self) -> axum::Router {
-        let service = Service::new(self.runtime, self.waiting_max, self.log);
-        routes::router(service, self.allowed)
+        let Self { runtime, allowed, waiting_max, log, chat, .. } = self;
+        routes::router(Service::new(runtime, Settings { waiting_max, chat, log }), allowed)
     }
 
     /// Serves requests until `stop` completes, and then those that were accepted. Runs go on.
