@@ -16,6 +16,7 @@ mod error;
 mod guard;
 mod metrics;
 mod openapi;
+mod protocol;
 mod routes;
 mod serve;
 mod service;
@@ -79,7 +80,12 @@ impl Server {
 
     /// Returns the routes, for a program that serves them itself.
     pub fn router(self) -> axum::Router {
-        routes::router(Service::new(self.runtime, self.waiting_max), self.allowed)
+        self.with_service().0
+    }
+
+    fn with_service(self) -> (axum::Router, Service) {
+        let service = Service::new(self.runtime, self.waiting_max);
+        (routes::router(service.clone(), self.allowed), service)
     }
 
     /// Serves requests until `stop` completes, and then those that were accepted. Runs go on.
@@ -100,6 +106,11 @@ impl Server {
             );
             return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, reason));
         }
-        serve::serve(listener, self.router(), stop).await
+        let (router, service) = self.with_service();
+        let stop = async move {
+            stop.await;
+            service.stop();
+        };
+        serve::serve(listener, router, stop).await
     }
 }

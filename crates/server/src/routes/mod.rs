@@ -3,6 +3,7 @@
 mod assistants;
 mod info;
 mod page;
+mod protocol;
 mod runs;
 mod state;
 mod store;
@@ -26,6 +27,7 @@ pub(crate) fn router(service: Service, allowed: Allowed) -> Router {
         .merge(threads::routes())
         .merge(state::routes())
         .merge(runs::routes())
+        .merge(protocol::routes())
         .merge(store::routes())
         .fallback(async || ApiError::not_found())
         .method_not_allowed_fallback(async || {

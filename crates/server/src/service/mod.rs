@@ -4,6 +4,7 @@ mod assistants;
 mod deleted;
 mod graphs;
 mod items;
+mod protocol;
 mod runs;
 mod states;
 mod threads;
@@ -21,10 +22,13 @@ use axum::http::request::Parts;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 use weftwork_runtime::Runtime;
 use weftwork_store::{ItemStore, RunRow, Store, StoreError, StoreItems};
 use weftwork_types::{Principal, RunId, Timestamp};
+
+/// Maximum number of WebSockets. Further ones are refused with status 503.
+const SOCKETS_MAX: usize = 1_024;
 
 /// The operations of one server on behalf of a principal.
 #[derive(Debug, Clone)]
@@ -46,6 +50,10 @@ struct Shared {
     counts: Counts,
     /// Number of runs that wait for a slot beyond which requests for runs are refused.
     waiting_max: usize,
+    /// Permits of WebSockets.
+    sockets: Arc<Semaphore>,
+    /// `true` once the server stops, which ends the streams that do not end by themselves.
+    stopping: watch::Sender<bool>,
 }
 
 impl Service {
@@ -55,8 +63,19 @@ impl Service {
         let (store, clock) = (Arc::clone(runtime.store()), Arc::clone(runtime.clock()));
         let items = Arc::new(StoreItems::of(store, clock));
         let (assistants, counts) = (Mutex::default(), Counts::default());
-        let shared =
-            Arc::new(Shared { runtime, items, since, names, assistants, counts, waiting_max });
+        let (sockets, stopping) = (Arc::new(Semaphore::new(SOCKETS_MAX)), watch::Sender::default());
+        let shared = Shared {
+            runtime,
+            items,
+            since,
+            names,
+            assistants,
+            counts,
+            waiting_max,
+            sockets,
+            stopping,
+        };
+        let shared = Arc::new(shared);
         Self { shared, who: Principal::local() }
     }
 
@@ -72,6 +91,23 @@ impl Service {
 
     pub(crate) fn open_stream(&self) -> OpenStream {
         self.shared.counts.open_stream()
+    }
+
+    /// Returns a permit for a WebSocket; `None` if there are too many.
+    pub(crate) fn socket(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.shared.sockets).try_acquire_owned().ok()
+    }
+
+    /// Ends the streams that do not end by themselves.
+    pub(crate) fn stop(&self) {
+        self.shared.stopping.send_replace(true);
+    }
+
+    /// Waits until the server stops. Cancel safe.
+    pub(crate) fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut stopping = self.shared.stopping.subscribe();
+        // Fails when the server is dropped, which ends it, too.
+        async move { stopping.wait_for(|stopping| *stopping).await.map(drop).unwrap_or_default() }
     }
 
     pub(crate) fn metrics(&self) -> Metrics {

@@ -5,6 +5,7 @@
 mod client;
 mod errors;
 mod graphs;
+mod protocol;
 mod recorded;
 mod reference;
 mod resources;
