@@ -80,7 +80,7 @@ fn two() -> CompiledGraph {
         ctx.emit(json!("unnamed"));
         DynUpdate::new().write("done", json!(true))
     }
-    async fn extra() -> DynUpdate {
+    async fn extra(_: State<Dynamic>) -> DynUpdate {
         DynUpdate::new().write("extra", json!("went there"))
     }
     let channels = ["left", "right", "done", "extra", "more"].map(last);
