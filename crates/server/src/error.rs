@@ -82,6 +82,10 @@ impl ApiError {
         &self.detail
     }
 
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     pub(crate) fn is_missing(&self) -> bool {
         self.status == StatusCode::NOT_FOUND
     }

@@ -20,6 +20,7 @@ mod guard;
 mod log;
 mod metrics;
 mod openapi;
+mod protocol;
 mod routes;
 mod serve;
 mod service;
@@ -121,8 +122,13 @@ impl Server {
 
     /// Returns the routes, for a program that serves them itself.
     pub fn router(self) -> axum::Router {
+        self.with_service().0
+    }
+
+    fn with_service(self) -> (axum::Router, Service) {
         let Self { runtime, allowed, waiting_max, log, chat, .. } = self;
-        routes::router(Service::new(runtime, Settings { waiting_max, chat, log }), allowed)
+        let service = Service::new(runtime, Settings { waiting_max, chat, log });
+        (routes::router(service.clone(), allowed), service)
     }
 
     /// Serves requests until `stop` completes, and then those that were accepted. Runs go on.
@@ -144,6 +150,11 @@ impl Server {
             return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, reason));
         }
         let connections_max = self.connections_max;
-        serve::serve(listener, self.router(), connections_max, stop).await
+        let (router, service) = self.with_service();
+        let stop = async move {
+            stop.await;
+            service.stop();
+        };
+        serve::serve(listener, router, connections_max, stop).await
     }
 }

@@ -8,6 +8,7 @@ mod deleted;
 mod graphs;
 mod inbox;
 mod items;
+mod protocol;
 mod runs;
 mod states;
 mod threads;
@@ -28,13 +29,16 @@ use axum::http::request::Parts;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 use weftwork_runtime::Runtime;
 use weftwork_store::{ItemStore, RunRow, Store, StoreError, StoreItems};
 use weftwork_types::event::Position;
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::RunRef;
 use weftwork_types::{Principal, RunId, Timestamp};
+
+/// Maximum number of WebSockets. Further ones are refused with status 503.
+const SOCKETS_MAX: usize = 1_024;
 
 /// The operations of one server on behalf of a principal.
 #[derive(Debug, Clone)]
@@ -55,6 +59,10 @@ struct Shared {
     assistants: Mutex<()>,
     counts: Counts,
     settings: Settings,
+    /// Permits of WebSockets.
+    sockets: Arc<Semaphore>,
+    /// `true` once the server stops, which ends the streams that do not end by themselves.
+    stopping: watch::Sender<bool>,
 }
 
 /// Settings of the operations.
@@ -74,7 +82,18 @@ impl Service {
         let (store, clock) = (Arc::clone(runtime.store()), Arc::clone(runtime.clock()));
         let items = Arc::new(StoreItems::of(store, clock));
         let (assistants, counts) = (Mutex::default(), Counts::default());
-        let shared = Shared { runtime, items, since, names, assistants, counts, settings };
+        let (sockets, stopping) = (Arc::new(Semaphore::new(SOCKETS_MAX)), watch::Sender::default());
+        let shared = Shared {
+            runtime,
+            items,
+            since,
+            names,
+            assistants,
+            counts,
+            settings,
+            sockets,
+            stopping,
+        };
         Self { shared: Arc::new(shared), who: Principal::local() }
     }
 
@@ -94,6 +113,23 @@ impl Service {
 
     pub(crate) fn open_stream(&self) -> OpenStream {
         self.shared.counts.open_stream()
+    }
+
+    /// Returns a permit for a WebSocket; `None` if there are too many.
+    pub(crate) fn socket(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.shared.sockets).try_acquire_owned().ok()
+    }
+
+    /// Ends the streams that do not end by themselves.
+    pub(crate) fn stop(&self) {
+        self.shared.stopping.send_replace(true);
+    }
+
+    /// Waits until the server stops. Cancel safe.
+    pub(crate) fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut stopping = self.shared.stopping.subscribe();
+        // Fails when the server is dropped, which ends it, too.
+        async move { stopping.wait_for(|stopping| *stopping).await.map(drop).unwrap_or_default() }
     }
 
     pub(crate) fn metrics(&self) -> Metrics {

@@ -7,6 +7,7 @@ mod chat;
 mod client;
 mod errors;
 mod graphs;
+mod protocol;
 mod recorded;
 mod reference;
 mod resources;
