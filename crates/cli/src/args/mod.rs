@@ -1,5 +1,6 @@
 //! Command line arguments.
 
+mod approvals;
 mod artifacts;
 mod frames;
 mod mcp;
@@ -10,6 +11,7 @@ mod serve;
 mod threads;
 mod worker;
 
+pub(crate) use approvals::{ApprovalList, Approvals};
 pub(crate) use artifacts::Artifacts;
 pub(crate) use mcp::Mcp;
 #[cfg(feature = "mcp")]
@@ -66,6 +68,9 @@ pub(crate) enum Command {
     Runs(Runs),
     /// Serve the agents to clients of LangGraph, until it is told to stop
     Serve(Serve),
+    /// List the calls that wait for an approval, and the record of decisions
+    #[command(subcommand)]
+    Approvals(Approvals),
     /// List and print results of tools that were too large for a message
     #[command(subcommand)]
     Artifacts(Artifacts),
