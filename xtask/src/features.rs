@@ -1,4 +1,5 @@
-//! Builds each crate without its features, and with each feature alone.
+//! Builds each crate without its features, and with each feature alone; runs the tests of the binary
+//! without its optional parts.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,21 +10,27 @@ use crate::suite::scrub_cargo;
 use crate::tree::Tree;
 use crate::workspace::Crates;
 
-/// Checks every combination and prints one line for each; returns `false` if one does not build.
+/// Tests of the binary without its features.
+const WITHOUT: &str = "-p weftwork-cli --no-default-features --test it missing_features";
+
+/// Checks every combination and prints one line for each; returns `false` if one does not build, or
+/// if a test without the features fails.
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let tree = Tree::read(root)?;
-    let mut failed = Vec::new();
-    for args in builds(&Crates::of(&tree)) {
+    let builds = builds(&Crates::of(&tree));
+    let mut jobs: Vec<_> = builds.into_iter().map(|args| ("check", args)).collect();
+    jobs.push(("test", WITHOUT.split(' ').map(str::to_owned).collect()));
+    let mut good = true;
+    for (command, args) in jobs {
         let mut cargo = Command::new("cargo");
         scrub_cargo(&mut cargo);
-        cargo.current_dir(root).args(["check", "--quiet", "--locked"]).args(&args);
-        let status = cargo.status().context("cargo could not be started")?;
-        println!("features: {} {}", args.join(" "), if status.success() { "ok" } else { "FAILED" });
-        if !status.success() {
-            failed.push(args);
-        }
+        cargo.current_dir(root).args([command, "--quiet", "--locked"]).args(&args);
+        let done = cargo.status().context("cargo could not be started")?.success();
+        let result = if done { "ok" } else { "FAILED" };
+        println!("features: {command} {} {result}", args.join(" "));
+        good &= done;
     }
-    Ok(failed.is_empty())
+    Ok(good)
 }
 
 /// The cargo arguments of each build. Crates without features are built by every other stage.

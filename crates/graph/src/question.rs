@@ -125,7 +125,7 @@ impl Ctx {
         let expiry = expiry.map(|given| self.first_expiry(id).unwrap_or(given));
         if let Some((at, default)) = &expiry
             && *at <= self.clock().now()
-            && let Some(answer) = self.at().take_default(index, default)
+            && let Some(answer) = self.at().take_default(index, &ask, default)
         {
             return Ok(answer);
         }

@@ -2,6 +2,7 @@
 
 use crate::runtime::Runtime;
 use weftwork_graph::RuntimeError;
+use weftwork_store::approval::{self, ApprovalPage, ApprovalQuery, WaitingApproval};
 use weftwork_store::{IfExists, Metadata, NewThread, ThreadPage, ThreadQuery, ThreadRow};
 use weftwork_types::{Principal, ThreadId};
 
@@ -71,6 +72,28 @@ impl Threads {
     /// [`RuntimeError::Store`].
     pub async fn search(&self, query: ThreadQuery) -> Result<ThreadPage, RuntimeError> {
         Ok(self.runtime.store().search_threads(&self.who, query).await?)
+    }
+
+    /// Returns a page of the record of approvals: decisions about calls, and answers that were
+    /// refused.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`].
+    pub async fn approvals(&self, query: ApprovalQuery) -> Result<ApprovalPage, RuntimeError> {
+        Ok(approval::approvals(self.runtime.store().as_ref(), &self.who, query).await?)
+    }
+
+    /// Returns calls that wait for a decision, of one thread or of all, at most `limit`.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`] with `NotFound` if the thread does not exist.
+    pub async fn waiting_approvals(
+        &self,
+        thread: Option<&ThreadId>,
+        limit: usize,
+    ) -> Result<Vec<WaitingApproval>, RuntimeError> {
+        let store = self.runtime.store().as_ref();
+        Ok(approval::waiting(store, &self.who, thread, limit).await?)
     }
 
     /// Deletes a thread with everything it owns.

@@ -24,7 +24,8 @@ pub const SEQUENCE_BYTES_MAX: usize = 512;
 pub const PAST_CALLS: &str = "thread:past_call";
 /// Kinds of the sequences that belong to a thread and are deleted with it. Their keys begin with
 /// the id of the thread and a slash, which no id contains.
-pub const KINDS_OF_THREADS: [&str; 2] = [crate::artifact::ARTIFACTS, PAST_CALLS];
+pub const KINDS_OF_THREADS: [&str; 3] =
+    [crate::artifact::ARTIFACTS, PAST_CALLS, crate::approval::APPROVALS];
 
 /// Returns the lowest and the highest key of the sequences of a thread.
 #[must_use]

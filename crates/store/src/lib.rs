@@ -10,6 +10,7 @@
 //! Every call takes a [`Principal`](weftwork_types::Principal). Its organisation is the first
 //! column of every key, and data of another organisation is reported as missing.
 
+pub mod approval;
 pub mod artifact;
 pub mod checkpoint;
 pub mod effect;

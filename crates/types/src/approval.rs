@@ -3,7 +3,7 @@
 use crate::canonical::Hash;
 use crate::shown::present;
 use crate::tool::Effect;
-use crate::{ThreadId, Timestamp, ToolCallId};
+use crate::{InterruptId, ThreadId, Timestamp, ToolCallId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -155,17 +155,77 @@ impl ApprovalDecision {
     }
 }
 
-/// An answered approval as recorded.
+/// A decision about a call, or an answer that was refused, as recorded. What the record shows of the
+/// call is what the person was shown: secret arguments never stand in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ApprovalRecord {
-    /// The request.
+    /// Id of the question.
+    pub question: InterruptId,
+    /// The call, as it was shown; its binding is of the exact arguments.
     pub request: ApprovalRequest,
-    /// The decision.
-    pub decision: ApprovalDecision,
-    /// Subject of the principal that decided.
-    pub decided_by: String,
-    /// Time of the decision.
-    pub decided_at: Timestamp,
+    /// The decision that was applied, or the reason for which an answer was refused.
+    pub outcome: ApprovalOutcome,
+    /// Subject of the principal that answered. `None` if nobody did in time, and the question took
+    /// its default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Time at which the answer was given, or the default was taken.
+    pub at: Timestamp,
+}
+
+/// The result of an answer to an [`ApprovalRequest`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalOutcome {
+    /// The decision was applied. Edited arguments stand in it complete; schema and policy may still
+    /// refuse the call with them.
+    Decided(ApprovalDecision),
+    /// The answer was refused and changed nothing. It is not recorded itself, because a refused
+    /// answer may have any content.
+    Refused(RefusedAnswer),
+}
+
+/// The reason for which an answer to an approval was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusedAnswer {
+    /// The question was answered before, with the same answer or another one.
+    AlreadyAnswered,
+    /// The time for the decision was over.
+    Expired,
+    /// The decision was bound to another call or other arguments.
+    OtherCall,
+    /// The thread left the question without an answer.
+    Closed,
+    /// The answer did not fit the schema of the question.
+    Invalid,
+}
+
+impl RefusedAnswer {
+    /// Returns the reason in words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::AlreadyAnswered => "the question was answered before",
+            Self::Expired => "the time for the decision was over",
+            Self::OtherCall => "the decision was about another call or other arguments",
+            Self::Closed => "the thread left the question without an answer",
+            Self::Invalid => "the answer did not fit its schema",
+        }
+    }
+}
+
+impl ApprovalOutcome {
+    /// Reads an answer that a task takes: a decision about the call, or one that does not count.
+    #[must_use]
+    pub fn of(request: &ApprovalRequest, answer: &Value) -> Self {
+        match serde_json::from_value::<ApprovalDecision>(answer.clone()) {
+            Ok(decision) if decision.binding == request.binding => Self::Decided(decision),
+            Ok(_) => Self::Refused(RefusedAnswer::OtherCall),
+            Err(_) => Self::Refused(RefusedAnswer::Invalid),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -200,6 +260,45 @@ mod tests {
             let mut form = wrong.clone();
             form["binding"] = json!(binding);
             assert!(serde_json::from_value::<ApprovalDecision>(form).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn records_are_written_in_the_form_of_format_1() {
+        let binding = Hash([7; 32]);
+        let request = ApprovalRequest {
+            tool_call_id: ToolCallId::new("c").expect("an id"),
+            tool: "pay".to_owned(),
+            args: json!({"cents": 50}),
+            effect: Effect::ExternalSideEffect,
+            binding,
+            reason: "it pays".to_owned(),
+        };
+        let call = json!({
+            "tool_call_id": "c", "tool": "pay", "args": {"cents": 50},
+            "effect": "external_side_effect", "binding": binding, "reason": "it pays",
+        });
+        let edit = json!({"approved": true, "binding": binding, "args": {"cents": 7}});
+        for (answer, outcome) in [
+            (edit.clone(), json!({"decided": edit})),
+            (json!({"approved": true, "binding": Hash([8; 32])}), json!({"refused": "other_call"})),
+            (json!("yes"), json!({"refused": "invalid"})),
+        ] {
+            let record = ApprovalRecord {
+                question: InterruptId(1),
+                outcome: ApprovalOutcome::of(&request, &answer),
+                request: request.clone(),
+                by: Some("ada".to_owned()),
+                at: Timestamp(5),
+            };
+            let mut form = json!({
+                "question": InterruptId(1), "request": call, "outcome": outcome, "by": "ada",
+                "at": 5,
+            });
+            assert_eq!(json!(record), form);
+            assert_eq!(serde_json::from_value::<ApprovalRecord>(form.clone()).ok(), Some(record));
+            form["secret"] = json!(1);
+            assert!(serde_json::from_value::<ApprovalRecord>(form).is_err());
         }
     }
 }

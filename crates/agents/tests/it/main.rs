@@ -5,7 +5,6 @@ mod approvals;
 mod asking;
 mod calls;
 mod desk;
-mod generated;
 mod modes;
 mod react;
 mod scoped;

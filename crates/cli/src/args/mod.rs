@@ -1,5 +1,6 @@
 //! Command line arguments.
 
+mod approvals;
 mod artifacts;
 mod dev;
 mod frames;
@@ -11,6 +12,7 @@ mod serve;
 mod threads;
 mod worker;
 
+pub(crate) use approvals::{ApprovalList, Approvals};
 pub(crate) use artifacts::Artifacts;
 pub(crate) use dev::Dev;
 pub(crate) use mcp::Mcp;
@@ -70,6 +72,9 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Serve the agents on this machine, and restart when the program or its files change
     Dev(Dev),
+    /// List the calls that wait for an approval, and the record of decisions
+    #[command(subcommand)]
+    Approvals(Approvals),
     /// List and print results of tools that were too large for a message
     #[command(subcommand)]
     Artifacts(Artifacts),

@@ -1,6 +1,7 @@
 //! The commands, one file per command.
 
 mod agents;
+mod approvals;
 mod artifacts;
 mod chat;
 mod completions;
@@ -60,6 +61,7 @@ pub(crate) async fn run(command: Command, context: &CommandContext) -> Result<Ex
         Command::Runs(command) => Box::pin(runs::runs(command, context)).await,
         Command::Serve(args) => Box::pin(serve::serve(&args, context)).await,
         Command::Dev(args) => Box::pin(dev::dev(&args, context)).await,
+        Command::Approvals(command) => Box::pin(approvals::run(command, context)).await,
         Command::Artifacts(command) => Box::pin(artifacts::run(command, context)).await,
         Command::Mcp(command) => Box::pin(mcp::mcp(command, context)).await,
         Command::Worker(args) => Box::pin(worker::worker(&args, context)).await,

@@ -27,6 +27,7 @@ fn help_says_what_there_is() {
         &["runs", "watch"],
         &["runs", "requeue"],
         &["runs", "cancel"],
+        &["approvals", "list"],
         &["worker"],
         &["serve"],
         &["dev"],

@@ -1,6 +1,9 @@
 //! Tests of the binary `weft` as a process.
 #![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
 
+mod approvals;
+#[cfg(feature = "mcp")]
+mod asked_and_killed;
 mod bad_input;
 mod commands;
 mod database;
@@ -10,6 +13,8 @@ mod home;
 mod left_behind;
 #[cfg(feature = "mcp")]
 mod mcp;
+#[cfg(not(feature = "mcp"))]
+mod missing_features;
 mod one_program;
 mod options;
 mod policies;

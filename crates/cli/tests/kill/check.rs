@@ -13,6 +13,8 @@ pub(crate) struct Facts {
     pub(crate) runs: Vec<Run>,
     /// Number of refunds of the order.
     pub(crate) refunds: u64,
+    /// Number of decisions about calls on record.
+    pub(crate) decisions: usize,
     /// The roles of the messages in the thread's state, in order.
     pub(crate) roles: Vec<String>,
     /// The journal.
@@ -96,6 +98,8 @@ pub(crate) enum Violation {
     NotOneDone { run: String, done_at: Vec<usize> },
     /// The refund was not applied exactly once.
     Refunds { found: u64 },
+    /// The approval is not on record exactly once.
+    Decisions { found: usize },
     /// The conversation is not the one that was had.
     Conversation { roles: Vec<String> },
     /// A call was made again although its answer was on record.
@@ -144,6 +148,9 @@ pub(crate) fn check(facts: &Facts) -> Findings {
     }
     if facts.refunds != 1 {
         violations.push(Violation::Refunds { found: facts.refunds });
+    }
+    if facts.decisions != 1 {
+        violations.push(Violation::Decisions { found: facts.decisions });
     }
     if facts.roles != CONVERSATION {
         violations.push(Violation::Conversation { roles: facts.roles.clone() });
@@ -281,6 +288,7 @@ mod tests {
         Facts {
             runs: vec![run("r1"), run("r2")],
             refunds: 1,
+            decisions: 1,
             roles: CONVERSATION.map(str::to_owned).to_vec(),
             calls: vec![model("a", 1, 4), tool, model("b", 0, 5)],
             requests: vec![request(3, "A"), request(4, "A"), request(5, "B")],
@@ -334,6 +342,14 @@ mod tests {
     fn the_refund_is_applied_exactly_once() {
         for times in [0, 2] {
             assert_eq!(found(|facts| facts.refunds = times), [Violation::Refunds { found: times }]);
+        }
+    }
+
+    #[test]
+    fn the_approval_is_on_record_exactly_once() {
+        for times in [0, 2] {
+            let expected = [Violation::Decisions { found: times }];
+            assert_eq!(found(|facts| facts.decisions = times), expected);
         }
     }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use weftwork::sqlite::{Options, SqliteStore};
+use weftwork::store::approval::decided;
 use weftwork::store::{JournalRead, ReadEvents, ReadRuns, ReadUsage, RunRow, StoreError};
 use weftwork::types::event::AiEvent;
 use weftwork::types::port::{CallKind, CallRecord, CallState};
@@ -69,6 +70,7 @@ struct Snapshot {
     calls: Vec<CallRecord>,
     events: Vec<Vec<(u64, AiEvent)>>,
     bills: Vec<Bill>,
+    decisions: usize,
 }
 
 impl Story {
@@ -169,6 +171,7 @@ impl Story {
         Facts {
             runs: snapshot.runs.iter().zip(&snapshot.events).map(run_of).collect(),
             refunds: refunds(&self.folder.path().join("desk.db")),
+            decisions: snapshot.decisions,
             roles: self.roles(),
             calls: snapshot.calls.iter().map(call_of).collect(),
             requests: requests
@@ -230,7 +233,8 @@ impl Snapshot {
             answered: row.fact.status == UsageStatus::Ok,
         });
         let bills = bills.collect();
-        Ok(Self { runs, calls: store.calls(&who, thread).await?, events, bills })
+        let decisions = decided(store, &who, thread).await?.len();
+        Ok(Self { runs, calls: store.calls(&who, thread).await?, events, bills, decisions })
     }
 }
 

@@ -4,13 +4,13 @@
 use crate::clock::{SystemClock, millis};
 use crate::journal::TaskJournal;
 use crate::run_loop::context::{
-    Attempt, AttemptSignals, EventSource, Host, LocalCalls, RunEnvironment, TaskContext,
+    Attempt, AttemptSignals, EventSource, Given, Host, LocalCalls, RunEnvironment, TaskContext,
 };
 use crate::run_loop::event::Modes;
 use std::sync::Arc;
 use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::event::AiEvent;
-use weftwork_types::interrupt::Answer;
+use weftwork_types::interrupt::{Answer, Ask};
 use weftwork_types::port::{CallContext, Clock, Emit, Journal, NoJournal, NoLedger, Unlimited};
 use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, Principal, RunId, ThreadId};
 
@@ -97,6 +97,8 @@ impl RunEnvironment for LocalEnvironment {
     fn answer(&self, _: InterruptId) -> Option<Answer> {
         None
     }
+
+    fn takes(&self, _: InterruptId, _: &Ask, _: Given<'_>) {}
 
     fn branch_root(&self) -> CheckpointId {
         CheckpointId(self.clock.unique())

@@ -42,7 +42,7 @@ pub use checkpointer::{
     CheckpointerError, ExternalInput, InMemoryCheckpointer, StoredCheckpoint, TaskDetails,
     TaskFailure, TaskKey, TaskPause, TaskRecord, TaskRecords, TaskWrites, WriteHint, WriteResult,
 };
-pub use context::{Attempt, AttemptSignals, EventSource, Host, RunEnvironment, TaskContext};
+pub use context::{Attempt, AttemptSignals, EventSource, Given, Host, RunEnvironment, TaskContext};
 pub use event::{
     Config, MessagePart, Metadata, Modes, Snapshot, SnapshotRun, Source, StreamEvent, StreamItem,
     SubState, TaskEnded, TaskResult, TaskSnapshot, TaskStarted, Written,

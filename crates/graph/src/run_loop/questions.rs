@@ -2,7 +2,7 @@
 
 use crate::error::RuntimeError;
 use crate::question::Question;
-use crate::run_loop::context::{LoopContext, RunContext, TaskContext};
+use crate::run_loop::context::{Given, LoopContext, RunContext, TaskContext};
 use crate::run_loop::schema::Checker;
 use crate::run_loop::sync::lock;
 use crate::semantics::Unanswered;
@@ -162,16 +162,15 @@ impl TaskContext {
             resume.push(answer);
         }
         self.task_state.resumed.store(true, Ordering::Relaxed);
+        let id = interrupt_id(self.id(), index);
         let answer = resume.get(index as usize);
-        Ok((
-            index,
-            answer.map(|value| self.answered(interrupt_id(self.id(), index), value.clone())),
-        ))
+        let answer = answer.map(|value| self.answered(id, &question.ask, Given::Answer(value)));
+        Ok((index, answer))
     }
 
     /// Takes the default of a question that has expired as its answer; not while a question the
     /// task asked before it is open.
-    pub(crate) fn take_default(&self, index: u32, default: &Json) -> Option<Answer> {
+    pub(crate) fn take_default(&self, index: u32, ask: &Ask, default: &Json) -> Option<Answer> {
         let mut resume = lock(&self.task_state.resume);
         let open = (resume.len()..index as usize).any(|before| !self.task_state.is_taken(before));
         if open || resume.len() > index as usize {
@@ -180,6 +179,6 @@ impl TaskContext {
         resume.resize(index as usize, Json::Null);
         resume.push(default.clone());
         self.task_state.resumed.store(true, Ordering::Relaxed);
-        Some(self.answered(interrupt_id(self.id(), index), default.clone()))
+        Some(self.answered(interrupt_id(self.id(), index), ask, Given::Default(default)))
     }
 }

@@ -1,11 +1,16 @@
 //! Servers as processes: shared, killed, restarted.
 
-use crate::rig::{Rig, reads, run};
+use crate::rig::{Rig, Talk, reads, results, run};
 use crate::server::KIND;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
+use weftwork_graph::SystemClock;
 use weftwork_mcp::{LockFile, Output, Terms};
+use weftwork_models::scripted::Step;
+use weftwork_store::memory::MemoryStore;
+use weftwork_tools::Policy;
 use weftwork_types::tool::{Effect, UnknownOutcome};
 
 fn is_alive(process: &str) -> bool {
@@ -68,6 +73,30 @@ async fn a_server_that_dies_in_a_call_is_started_again_and_not_for_ever() {
     assert_eq!(pids.len(), 3, "each death has a new process");
     assert_eq!(said[6].failure().0, "W0905", "{said:?}");
     assert_eq!(rig.calls().len(), 6, "no call was made twice");
+}
+
+#[tokio::test]
+async fn a_connection_lost_in_a_call_with_an_effect_leaves_its_outcome_unknown() {
+    for idempotent in [false, true] {
+        let rig = Rig::with("plain");
+        let terms = Terms { effect: Effect::ExternalSideEffect, idempotent, ..reads() };
+        let servers = rig.allowing(&["plain/exit"], &terms).await;
+        let policy = Policy::new().allow("plain/*").expect("a pattern");
+        let steps = vec![Step::call("plain__exit", json!({})), Step::text("Done.")];
+        let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(SystemClock::new()));
+        let talk = Talk::open(store, clock, &servers, policy, steps).await;
+        let mut outcome = talk.say().await;
+        if !idempotent {
+            let (id, question) = talk.question(&outcome).await;
+            assert!(question.contains("tool_outcome_unknown"), "a person decides: {question}");
+            outcome = talk.answer(id, json!({"answer": "give_up"})).await;
+        }
+        let said = results(&outcome);
+        let (code, message) = said[0].failure();
+        let expected = if idempotent { "W0906" } else { "W0413" };
+        assert_eq!(code, expected, "{message}");
+        assert_eq!(rig.calls(), ["exit"], "it is not made again");
+    }
 }
 
 #[tokio::test]

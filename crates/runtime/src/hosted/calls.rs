@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_graph::run_loop::{
-    Attempt, AttemptSignals, EventSource, RunEnvironment, TaskContext, TaskJournal, millis,
+    Attempt, AttemptSignals, EventSource, Given, RunEnvironment, TaskContext, TaskJournal, millis,
 };
 use weftwork_store::UsageRow;
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::canonical::{Hash, hash};
 use weftwork_types::event::AiEvent;
-use weftwork_types::interrupt::Answer;
+use weftwork_types::interrupt::{Answer, Ask};
 use weftwork_types::port::{CallContext, Clock, Emit, Journal, Ledger, LedgerError, NoJournal};
 use weftwork_types::usage::UsageFact;
 use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, Principal, Timestamp};
@@ -121,6 +121,11 @@ impl RunEnvironment for Calls {
 
     fn answer(&self, id: InterruptId) -> Option<Answer> {
         self.answers.get(&id).cloned()
+    }
+
+    fn takes(&self, question: InterruptId, ask: &Ask, given: Given<'_>) {
+        let (known, now) = (self.answers.get(&question), self.context.clock.now());
+        self.writer.decisions.taken(question, ask, (given, known), now);
     }
 
     fn branch_root(&self) -> CheckpointId {

@@ -21,7 +21,7 @@ use weftwork_graph::run_loop::{
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{InterruptRow, StoreError};
 use weftwork_types::event::AiEvent;
-use weftwork_types::interrupt::{Answer, Interrupt};
+use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::run::{Durability, RunOutcome};
 use weftwork_types::usage::Usage;
 use weftwork_types::{CheckpointId, InterruptId, Timestamp};
@@ -237,7 +237,12 @@ impl RunDriver {
     ) -> Result<Option<LazyOutcome>, RuntimeError> {
         let (store, thread) = (&self.run.context.store, &self.run.claim.at.thread);
         let began = self.run.context.clock.now();
-        let answers = answers(store.interrupts(&self.run.who, thread).await?);
+        let rows = store.interrupts(&self.run.who, thread).await?;
+        // The first run of a thread that begins has taken no decision.
+        if attempts.begun || rows.iter().any(|row| matches!(row.interrupt.ask, Ask::Approval(_))) {
+            writer.decisions.read(store.as_ref(), &self.run.who).await?;
+        }
+        let answers = answers(rows);
         // What a process before this one committed for the run is at the head.
         let begins_at = if attempts.begun { None } else { self.run.begins_at().await? };
         let first = begin(&self.run, (attempts.begun, begins_at), &answers).await?;

@@ -8,6 +8,7 @@ mod attempts;
 mod begin;
 mod calls;
 mod claimed;
+mod decisions;
 mod driver;
 mod end;
 mod journal;

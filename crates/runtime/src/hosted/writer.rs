@@ -1,6 +1,7 @@
 //! Commits: all records of one moment of a run, in one transaction.
 
 use super::claimed::ClaimedRun;
+use super::decisions::Decisions;
 use super::log::{CallLog, Waiting};
 use super::open_steps::OpenSteps;
 use crate::context::WorkerContext;
@@ -31,6 +32,8 @@ pub(super) struct Writer {
     pub(super) claim: Claim,
     /// Records of calls; each commit includes the waiting ones.
     pub(super) calls: Arc<CallLog>,
+    /// Decisions about calls, which are recorded with them.
+    pub(super) decisions: Decisions,
     who: Principal,
     bus: Arc<EventBus>,
     cancel: watch::Sender<bool>,
@@ -78,11 +81,14 @@ impl Writer {
         let begins = Some(AiEvent::RunStarted { graph: run.row.new.graph.clone() });
         let new = &run.row.new;
         let changes = matches!(new.input, RunInput::Update { .. });
+        let (calls, thread) = (Arc::<CallLog>::default(), run.claim.at.thread.clone());
+        let subject = run.who.subject.clone();
         Arc::new(Self {
+            decisions: Decisions::new(Arc::clone(&calls), thread, subject),
             holds: new.options.durability == Durability::Exit && !changes,
             context: Arc::clone(&run.context),
             claim: run.claim.clone(),
-            calls: Arc::default(),
+            calls,
             who: run.who.clone(),
             bus: Arc::clone(&run.bus),
             cancel: run.cancel.clone(),

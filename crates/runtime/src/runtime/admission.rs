@@ -2,6 +2,7 @@
 
 use super::core::{Admitted, Goes, Runtime};
 use super::execution::{Begun, Requested};
+use super::refusals::Answered;
 use crate::context::begins_from;
 use crate::hosted::Live;
 use futures_util::FutureExt;
@@ -39,11 +40,29 @@ impl Runtime {
         if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
         }
-        let context = &self.0.context;
         check_depth(&request.input)?;
         self.check_thread(&request, &graph).await?;
         self.resolve_answers(&mut request, &graph).await?;
+        let given = Answered::by(&request);
+        let error = match self.create(request, graph, live).await {
+            Ok(goes) => return Ok(goes),
+            Err(error) => error,
+        };
+        if let Some(given) = given {
+            self.record_refusals(given, &error).await;
+        }
+        Err(error)
+    }
+
+    /// Stores the run of a request whose answers have ids, and begins it.
+    async fn create(
+        &self,
+        request: RunRequest,
+        graph: CompiledGraph,
+        live: Option<Live>,
+    ) -> Result<Goes, RuntimeError> {
         self.check_answers(&request, &graph).await?;
+        let context = &self.0.context;
         let now = context.clock.now();
         let answers = answers(&request, now);
         let run = RunId::from_uuid(uuid::Uuid::from_u128(context.clock.unique()));

@@ -7,6 +7,7 @@ mod core;
 mod execution;
 mod queue;
 mod recovery;
+mod refusals;
 mod retention;
 mod shutdown;
 mod slots;

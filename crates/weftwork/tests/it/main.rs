@@ -2,8 +2,10 @@
 #![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
 
 mod app;
+mod approvals;
 mod asking;
 mod derives;
+mod generated;
 mod policies;
 mod redaction;
 mod secrets;

@@ -130,12 +130,12 @@ fn answers(
     if !args.has_answer() {
         return Ok(BTreeMap::new());
     }
+    if !args.answer_json.is_empty() {
+        let pairs = args.answer_json.iter().map(|pair| by_id(pair).map_err(&bad));
+        return pairs.collect();
+    }
     if open.is_empty() {
         return Err(bad("it has no open question".to_owned()));
-    }
-    if !args.answer_json.is_empty() {
-        let pairs = args.answer_json.iter().map(|pair| by_id(pair, open).map_err(&bad));
-        return pairs.collect();
     }
     let interrupt = which(args, open).map_err(&bad)?;
     let value = match (&interrupt.ask, &args.answer) {
@@ -176,13 +176,15 @@ fn which<'a>(args: &Resume, open: &'a [Interrupt]) -> Result<&'a Interrupt, Stri
     }
 }
 
-fn by_id(pair: &str, open: &[Interrupt]) -> Result<(InterruptId, Value), String> {
+/// Parses an answer to a question. One that is not open any more is passed on: the runtime knows
+/// why, and records refused decisions.
+fn by_id(pair: &str) -> Result<(InterruptId, Value), String> {
     let (id, json) = pair.split_once('=').ok_or("expected --answer-json ID=JSON")?;
-    let found = open.iter().find(|interrupt| interrupt.id.to_string() == id.trim());
-    let found = found.ok_or_else(|| format!("no open question has the id `{id}`"))?;
+    let question = id.trim().parse::<InterruptId>();
+    let question = question.map_err(|_| format!("no open question has the id `{id}`"))?;
     let value = serde_json::from_str(json)
         .map_err(|error| format!("the answer to `{id}` is not JSON: {error}"))?;
-    Ok((found.id, value))
+    Ok((question, value))
 }
 
 #[cfg(test)]

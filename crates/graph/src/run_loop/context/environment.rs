@@ -1,10 +1,11 @@
 //! The port between the run loop and the environment it runs in.
 
 use super::TaskContext;
+use serde_json::Value as Json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weftwork_types::event::AiEvent;
-use weftwork_types::interrupt::Answer;
+use weftwork_types::interrupt::{Answer, Ask};
 use weftwork_types::port::CallContext;
 use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, TaskId};
 
@@ -45,10 +46,23 @@ pub trait RunEnvironment: Send + Sync + std::fmt::Debug {
     /// Answer to a question, as it was given.
     fn answer(&self, id: InterruptId) -> Option<Answer>;
 
+    /// Reports that a task takes the answer to a question. A task that runs again reports the answers
+    /// that it took before again.
+    fn takes(&self, question: InterruptId, ask: &Ask, given: Given<'_>);
+
     /// Identity of the first branch of a thread that begins with this run: the same in each process
     /// that executes the run, and in no other thread or store. Keys of calls are made with it and
     /// are sent to others as idempotency keys.
     fn branch_root(&self) -> CheckpointId;
+}
+
+/// An answer that a task takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Given<'a> {
+    /// The answer was given.
+    Answer(&'a Json),
+    /// The question expired and takes its default.
+    Default(&'a Json),
 }
 
 /// Source of an event: a task of the run.

@@ -1,6 +1,6 @@
 //! Context of a task, and data that it retains across its attempts.
 
-use super::{EventSource, LoopContext, TaskRecorder};
+use super::{EventSource, Given, LoopContext, TaskRecorder};
 use crate::run_loop::calls::{Calls, TaskCalls};
 use crate::run_loop::checkpointer::TaskKey;
 use crate::run_loop::sync::lock;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use weftwork_types::event::AiEvent;
-use weftwork_types::interrupt::Answer;
+use weftwork_types::interrupt::{Answer, Ask};
 use weftwork_types::port::Dependencies;
 use weftwork_types::{CheckpointId, InterruptId, MessageId, TaskId};
 
@@ -198,11 +198,13 @@ impl TaskContext {
 
     /// The answer to a question of the task, as the environment recorded it; otherwise an answer
     /// that is given locally, now.
-    pub(crate) fn answered(&self, id: InterruptId, value: serde_json::Value) -> Answer {
+    pub(crate) fn answered(&self, id: InterruptId, ask: &Ask, given: Given<'_>) -> Answer {
         let host = &self.scope.shared.host;
+        host.environment().takes(id, ask, given);
+        let (Given::Answer(value) | Given::Default(value)) = given;
         let known = host.environment().answer(id);
-        known.filter(|known| known.value == value).unwrap_or_else(|| Answer {
-            value,
+        known.filter(|known| known.value == *value).unwrap_or_else(|| Answer {
+            value: value.clone(),
             answered_by: "local".to_owned(),
             answered_at: host.clock().now(),
         })

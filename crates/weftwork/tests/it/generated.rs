@@ -6,28 +6,32 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::future::pending;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use weftwork_agents::ReactAgent;
-use weftwork_graph::CompiledGraph;
-use weftwork_models::ScriptedModel;
-use weftwork_models::scripted::Step;
-use weftwork_runtime::Runtime;
-use weftwork_store::Store;
-use weftwork_store::memory::MemoryStore;
+use weftwork::agents::ReactAgent;
+use weftwork::graph::{CompiledGraph, SystemClock};
+use weftwork::models::ScriptedModel;
+use weftwork::models::scripted::Step;
+use weftwork::runtime::Runtime;
+use weftwork::sqlite::SqliteStore;
+use weftwork::store::approval::ApprovalQuery;
+use weftwork::store::{MemoryStore, Store};
+use weftwork::tools::{FnTool, Policy, ToolBox, ToolContext, ToolError, tool};
+use weftwork::types::caller::Caller;
+use weftwork::types::event::{AiEvent, RunEvent};
+use weftwork::types::message::Message;
+use weftwork::types::port::{Clock, GraphExecutor, RunHandle};
+use weftwork::types::run::{CancelAction, RunInput, RunOptions, RunOutcome, RunRef, RunRequest};
+use weftwork::types::{BoxFuture, InterruptId, Principal, ThreadId, Timestamp};
 use weftwork_testkit::fuzz::Random;
-use weftwork_tools::{FnTool, Policy, ToolBox, ToolContext, ToolError, tool};
-use weftwork_types::caller::Caller;
-use weftwork_types::event::{AiEvent, RunEvent};
-use weftwork_types::port::GraphExecutor;
-use weftwork_types::run::{CancelAction, RunInput, RunOptions, RunOutcome, RunRef, RunRequest};
-use weftwork_types::{InterruptId, Principal, ThreadId};
 
 /// A value that only tools and the model may read.
 const CANARY: &str = "CANARY-4711";
 const RUNS: u64 = 45;
 const CALLS: usize = 45;
 const CANCELLED_RUNS: u64 = 5;
+const RUNS_ON_DISK: u64 = 12;
 
 #[derive(serde::Serialize, schemars::JsonSchema)]
 struct Account {
@@ -81,6 +85,12 @@ fn asked(id: u32, #[arg(secret)] pin: String) -> u32 {
     id
 }
 
+/// Changes something if a person approves within a minute, which nobody does.
+#[tool(effect = state_change)]
+fn lapses(id: u32, #[arg(secret)] pin: String) -> u32 {
+    panic!("{id} was called with {pin}")
+}
+
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Id {
     id: u32,
@@ -104,6 +114,7 @@ fn tools() -> ToolBox {
         .with(never)
         .with(denied)
         .with(asked)
+        .with(lapses)
         .with(FnTool::new("unshown", "Shows nothing.", any))
         .with(FnTool::new("fails", "Hides its card.", breaks).shown(["id"]))
         .with(FnTool::new("large", "Returns much.", large).shown(Vec::<String>::new()))
@@ -112,7 +123,7 @@ fn tools() -> ToolBox {
 /// A call as a model may make it, and whether its result is an error.
 fn generated(random: &mut Random, id: usize) -> (String, Value, bool) {
     let with_pin = json!({"id": id, "pin": CANARY});
-    let (name, args, is_error) = match random.below(12) {
+    let (name, args, is_error) = match random.below(13) {
         0 => ("account", json!({"id": id}), false),
         1 => ("log_in", with_pin, id % 2 == 1),
         2 => ("panics", with_pin, true),
@@ -124,6 +135,7 @@ fn generated(random: &mut Random, id: usize) -> (String, Value, bool) {
         8 => ("account", json!({"id": "x", "surplus": [id]}), true),
         9 => ("log_in", json!({"id": id, "pin": [CANARY], "pim": CANARY}), true),
         10 => ("no_such_tool", json!({"id": id}), true),
+        11 => ("lapses", with_pin, true),
         _ => ("account", json!([id]), true),
     };
     (name.to_owned(), args, is_error)
@@ -131,32 +143,79 @@ fn generated(random: &mut Random, id: usize) -> (String, Value, bool) {
 
 fn agent(calls: Vec<(String, Value)>) -> CompiledGraph {
     let model = ScriptedModel::from_steps(vec![Step::calls(calls), Step::text("Done.")]);
-    let policy = Policy::new().ask_human("asked", "it changes something").expect("a name");
+    let reason = "it changes something";
+    let policy: Policy = serde_json::from_value(json!({"rules": [
+        {"tool": "asked", "decision": "ask_human", "reason": reason},
+        {"tool": "lapses", "decision": "ask_human", "reason": reason, "expires_after_s": 60},
+    ]}))
+    .expect("a policy");
     let agent = ReactAgent::new("desk", Arc::new(model)).tools(tools()).policy(policy);
     agent.build().expect("a sound agent")
+}
+
+/// The clock of the machine, which the test can put forward.
+#[derive(Debug, Clone)]
+struct Ahead(SystemClock, Arc<AtomicU64>);
+
+impl Clock for Ahead {
+    fn now(&self) -> Timestamp {
+        self.0.now().plus(Duration::from_secs(self.1.load(Ordering::SeqCst)))
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.0.sleep(duration)
+    }
+
+    fn unique(&self) -> u128 {
+        self.0.unique()
+    }
 }
 
 /// A thread of its own for a list of calls.
 struct Rig {
     store: Arc<dyn Store>,
+    clock: Ahead,
     runtime: Runtime,
     runs: Vec<RunRef>,
     events: Vec<RunEvent>,
 }
 
 impl Rig {
-    async fn new(calls: Vec<(String, Value)>) -> Self {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    async fn new(store: Arc<dyn Store>, calls: Vec<(String, Value)>) -> Self {
+        let clock = Ahead(SystemClock::new(), Arc::default());
         let builder = Runtime::builder(Arc::clone(&store)).graph("test:desk", agent(calls));
-        let runtime = builder.open().await.expect("opens");
-        Self { store, runtime, runs: Vec::new(), events: Vec::new() }
+        let runtime = builder.clock(Arc::new(clock.clone())).open().await.expect("opens");
+        Self { store, clock, runtime, runs: Vec::new(), events: Vec::new() }
     }
 
     async fn run(&mut self, input: RunInput) -> RunOutcome {
         let handle = self.runtime.execute(request(input, None)).await.expect("accepted");
+        self.ended(handle).await
+    }
+
+    async fn ended(&mut self, handle: RunHandle) -> RunOutcome {
         self.runs.push(handle.run.clone());
         self.events.extend(handle.events.collect::<Vec<_>>().await);
         handle.outcome.await
+    }
+
+    /// Answers the calls that are to be answered, and lets the time of the others pass.
+    async fn answered(&mut self, mut outcome: RunOutcome) -> RunOutcome {
+        if let Some(answers) = answers(&outcome) {
+            outcome = self.run(answers).await;
+            hides(&outcome);
+        }
+        if matches!(outcome, RunOutcome::Interrupted { .. }) {
+            self.clock.1.fetch_add(60, Ordering::SeqCst);
+            for handle in self.runtime.wake().await.expect("wakes") {
+                outcome = self.ended(handle).await;
+            }
+        }
+        outcome
     }
 
     /// Checks that each start has one result with its id, and returns the errors by id.
@@ -184,6 +243,9 @@ impl Rig {
     /// All that others than tools and the model read of these runs: live and stored events.
     async fn seen(&self) -> String {
         let mut seen = json!(self.events).to_string();
+        let query = ApprovalQuery { thread: None, after: None, limit: 1_000 };
+        let records = self.runtime.threads().approvals(query).await.expect("reads");
+        seen.push_str(&json!(records.rows).to_string());
         for run in &self.runs {
             let who = Principal::local();
             for event in self.store.events(&who, run, 0, 10_000).await.expect("reads") {
@@ -206,11 +268,11 @@ fn request(input: RunInput, options: Option<RunOptions>) -> RunRequest {
 }
 
 fn said() -> RunInput {
-    RunInput::Start { input: crate::desk::said("Go.") }
+    RunInput::Start { input: json!({"messages": [crate::redaction::said("u1")]}) }
 }
 
-/// The answers to all open approvals: those of even accounts are approved.
-fn answers(outcome: &RunOutcome) -> RunInput {
+/// The answers to the open approvals that are to be answered: those of even accounts are approved.
+fn answers(outcome: &RunOutcome) -> Option<RunInput> {
     let RunOutcome::Interrupted { questions, .. } = outcome else { panic!("{outcome:?}") };
     let answer = |question: &Value| {
         let ask = &question["ask"];
@@ -219,9 +281,18 @@ fn answers(outcome: &RunOutcome) -> RunInput {
         (id, json!({"approved": approved, "binding": ask["binding"]}))
     };
     let questions = json!(questions);
-    let answers: BTreeMap<_, _> =
-        questions.as_array().expect("questions").iter().map(answer).collect();
-    RunInput::answers(answers)
+    let questions = questions.as_array().expect("questions").iter();
+    let open = questions.filter(|question| question["ask"]["tool"] == "asked");
+    let answers: BTreeMap<_, _> = open.map(answer).collect();
+    (!answers.is_empty()).then(|| RunInput::answers(answers))
+}
+
+fn calls_of(outcome: &RunOutcome) -> Vec<String> {
+    let RunOutcome::Completed { output } = outcome else { panic!("{outcome:?}") };
+    let messages: Vec<Message> =
+        serde_json::from_value(output["messages"].clone()).expect("messages");
+    let calls = messages.iter().flat_map(|message| message.tool_calls());
+    calls.map(|call| call.id.to_string()).collect()
 }
 
 #[track_caller]
@@ -233,37 +304,41 @@ fn hides(seen: &(impl Debug + ?Sized)) {
     }
 }
 
+/// Makes generated calls and checks what is seen of them; returns their number.
+async fn generated_calls(store: Arc<dyn Store>, seed: u64) -> usize {
+    let random = &mut Random::new(seed);
+    let mut wanted: Vec<_> = (0..CALLS).map(|id| generated(random, id)).collect();
+    if seed.is_multiple_of(9) {
+        wanted.push(("large".to_owned(), json!({"id": seed}), false));
+    }
+    let list = wanted.iter().map(|(name, args, _)| (name.clone(), args.clone())).collect();
+    let mut rig = Rig::new(store, list).await;
+    let mut outcome = rig.run(said()).await;
+    hides(&outcome);
+    if matches!(outcome, RunOutcome::Interrupted { .. }) {
+        outcome = rig.answered(outcome).await;
+    }
+    hides(&outcome);
+    let (results, ids) = (rig.results(), calls_of(&outcome));
+    assert_eq!((ids.len(), results.len()), (wanted.len(), wanted.len()), "seed {seed}");
+    for (id, (name, args, is_error)) in ids.iter().zip(&wanted) {
+        assert_eq!(results.get(id), Some(is_error), "seed {seed}: {name} {args}");
+    }
+    let seen = rig.seen().await;
+    assert!(seen.contains("tool_call_result"), "{seen}");
+    hides(&seen);
+    let lapsed = wanted.iter().filter(|(name, ..)| name == "lapses").count();
+    assert_eq!(seen.matches(r#""lapsed":true"#).count(), lapsed, "seed {seed}");
+    wanted.len()
+}
+
 /// Time goes by only while nothing can go on.
 #[tokio::test(start_paused = true)]
 async fn generated_calls_have_one_start_and_one_result_and_hide_their_secrets() {
     let traces = Traces::install();
     let mut calls = 0;
     for seed in 0..RUNS {
-        let random = &mut Random::new(seed);
-        let mut wanted: Vec<_> = (0..CALLS).map(|id| generated(random, id)).collect();
-        if seed % 9 == 0 {
-            wanted.push(("large".to_owned(), json!({"id": seed}), false));
-        }
-        let list = wanted.iter().map(|(name, args, _)| (name.clone(), args.clone())).collect();
-        let mut rig = Rig::new(list).await;
-        let mut outcome = rig.run(said()).await;
-        hides(&outcome);
-        if matches!(outcome, RunOutcome::Interrupted { .. }) {
-            outcome = rig.run(answers(&outcome)).await;
-        }
-        hides(&outcome);
-        let results = rig.results();
-        let made = crate::desk::messages(&outcome);
-        let made = made.iter().flat_map(|message| message.tool_calls());
-        let ids: Vec<String> = made.map(|call| call.id.to_string()).collect();
-        assert_eq!((ids.len(), results.len()), (wanted.len(), wanted.len()), "seed {seed}");
-        for (id, (name, args, is_error)) in ids.iter().zip(&wanted) {
-            assert_eq!(results.get(id), Some(is_error), "seed {seed}: {name} {args}");
-        }
-        let seen = rig.seen().await;
-        assert!(seen.contains("tool_call_result"), "{seen}");
-        hides(&seen);
-        calls += wanted.len();
+        calls += generated_calls(Arc::new(MemoryStore::new()), seed).await;
     }
     for seed in 0..CANCELLED_RUNS {
         calls += interrupted_calls(seed).await;
@@ -274,10 +349,28 @@ async fn generated_calls_have_one_start_and_one_result_and_hide_their_secrets() 
     assert!(traced.contains("a tool panicked"), "traces are read");
 }
 
+/// Recorded calls and checkpoints are whole; all other rows hide what only the model reads.
+#[tokio::test(start_paused = true)]
+async fn generated_calls_hide_their_secrets_in_rows_of_sqlite() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut effects = String::new();
+    for seed in 0..RUNS_ON_DISK {
+        let file = folder.path().join(seed.to_string());
+        let options = weftwork::sqlite::Options::default();
+        let store = Arc::new(SqliteStore::open(&file, &options).expect("opens"));
+        generated_calls(store, seed).await;
+        for table in ["log", "pieces", "interrupts", "runs"] {
+            hides(&crate::redaction::rows(&file, table));
+        }
+        effects.push_str(&crate::redaction::rows(&file, "effects"));
+    }
+    assert!(effects.contains("lapsed"), "{effects}");
+}
+
 /// Makes calls that never end: the run is cancelled, or reaches its deadline.
 async fn interrupted_calls(seed: u64) -> usize {
     let calls: Vec<_> = (0..CALLS).map(|id| ("never".to_owned(), json!({"id": id}))).collect();
-    let mut rig = Rig::new(calls).await;
+    let mut rig = Rig::new(Arc::new(MemoryStore::new()), calls).await;
     let deadline =
         seed.is_multiple_of(2).then(|| rig.runtime.clock().now().plus(Duration::from_secs(60)));
     let options = RunOptions { deadline, ..RunOptions::default() };
