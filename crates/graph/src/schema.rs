@@ -251,6 +251,8 @@ mod tests {
         assert_eq!(schemas.state.expect("known")["properties"], json!({"a": text, "b": {}}));
         assert_eq!((schemas.input, schemas.output), (None, None));
         assert_eq!(build(vec![last("a")]).expect("sound").schemas().state, None);
+        let typed = build(vec![last("a").with_schema_of::<bool>()]).expect("sound").schemas();
+        assert_eq!(typed.input.expect("known")["properties"], json!({"a": {"type": "boolean"}}));
         let talk = build(vec![ChannelDef::new("talk", Messages)]).expect("sound");
         assert!(talk.schemas().input.is_some(), "messages have a type");
     }

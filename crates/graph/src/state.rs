@@ -3,7 +3,8 @@
 use crate::error::NodeError;
 use crate::extract::{BuildInfo, FromTask, TaskInput};
 use crate::output::IntoOutput;
-use crate::schema::{ChannelSchema, Described, TypeSchema};
+use crate::schema::{ChannelSchema, Described, SchemaOf, TypeSchema};
+use schemars::JsonSchema;
 use std::any::TypeId;
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -65,6 +66,14 @@ impl ChannelDef {
     #[must_use]
     pub fn new(name: impl Into<Cow<'static, str>>, channel: impl Channel + 'static) -> Self {
         Self { name: name.into(), channel: Arc::new(channel), described: Described::default() }
+    }
+
+    /// Adds the JSON Schema of a type, that of the value and of the writes, for clients; values are
+    /// not checked against it.
+    #[must_use]
+    pub fn with_schema_of<T: JsonSchema>(mut self) -> Self {
+        self.described.schema = SchemaOf::<T>::VALUE.map(ChannelSchema::Typed);
+        self
     }
 
     /// Adds the JSON Schema of the value that the channel holds, for clients; values are not checked
