@@ -158,20 +158,18 @@ impl Tape {
 }
 
 fn fails(output: &RunOutput) -> bool {
-    let failed = |status: &RunStatus| matches!(status, RunStatus::Failed | RunStatus::LimitReached);
-    let RunOutput::Event(RunEvent { event: AiEvent::Done { outcome }, .. }) = output else {
-        return false;
-    };
-    failed(outcome)
+    let RunOutput::Event(event) = output else { return false };
+    matches!(event.event, AiEvent::Done { outcome: RunStatus::Failed | RunStatus::LimitReached })
 }
 
 /// Splits a text at a position within it; returns the part before the position, if there is one.
 fn split(output: RunOutput, at: Position) -> (Option<RunOutput>, RunOutput) {
     let RunOutput::Event(mut event) = output else { return (None, output) };
-    let before = event.piece.as_ref().and_then(|piece| {
+    let RunEvent { piece, event: body, .. } = &mut *event;
+    let before = piece.as_ref().and_then(|piece| {
         let (AiEvent::TextDelta { delta }
         | AiEvent::ReasoningDelta { delta }
-        | AiEvent::ToolCallDelta { delta, .. }) = &mut event.event
+        | AiEvent::ToolCallDelta { delta, .. }) = body
         else {
             return None;
         };

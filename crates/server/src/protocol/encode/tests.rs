@@ -38,14 +38,19 @@ fn encoder() -> Encoder {
 }
 
 fn log(seq: u64, event: AiEvent) -> RunOutput {
-    RunOutput::Event(RunEvent::durable(seq, Timestamp(1), event))
+    RunOutput::Event(Box::new(RunEvent::durable(seq, Timestamp(1), event)))
 }
 
 fn piece(seq: u64, bytes: u64, (message, node): (&str, &str), event: AiEvent) -> RunOutput {
     let end = Position { seq, bytes };
     let message = Some(MessageId::new(message).expect("valid"));
     let at = PieceAt { message, ..PieceAt::new(end, node, TaskId(1)) };
-    RunOutput::Event(RunEvent { seq: None, piece: Some(at), at: Some(Timestamp(1)), event })
+    RunOutput::Event(Box::new(RunEvent {
+        seq: None,
+        piece: Some(at),
+        at: Some(Timestamp(1)),
+        event,
+    }))
 }
 
 fn text(seq: u64, bytes: u64, message: &str, delta: &str) -> RunOutput {
