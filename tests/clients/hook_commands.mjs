@@ -28,6 +28,7 @@ async function questions(transport) {
   const second = page("inter", asked, transport);
   await until(() => second.now?.interrupt);
   assert.deepEqual(second.now.interrupt.value, { question: "approve?", q: "from a page" });
+  await until(() => second.now.getThread()?.interrupts.length === 1);
   second.now.respond("yes");
   await until(() => second.now.values?.note === "done:yes" && !second.now.isLoading);
   assert.equal(second.now.interrupt, undefined);

@@ -1,6 +1,7 @@
 // `threads.stream` of the JavaScript SDK, over server-sent events and WebSocket: thread_stream.mjs URL
 import assert from "node:assert/strict";
 import { Client } from "@langchain/langgraph-sdk";
+import { until } from "./page.mjs";
 
 const apiUrl = process.argv[2];
 
@@ -26,12 +27,10 @@ async function questions(transport) {
   assert.equal(checkpoints[0].id, state.checkpoint.id);
   // Another client of the thread, after its end.
   const later = client.threads.stream(thread.threadId, { assistantId: "inter", transport });
-  const again = await later.subscribe(["lifecycle"]);
   const statuses = [];
-  for await (const event of again) {
-    statuses.push(event.params.data.event);
-    if (statuses.length === 4) break;
-  }
+  later.onEvent(({ method, params }) => method === "lifecycle" && statuses.push(params.data.event));
+  await later.subscribe(["lifecycle"]);
+  await until(() => statuses.length >= 4);
   assert.deepEqual(statuses, ["running", "interrupted", "running", "completed"]);
   await later.close();
   await thread.close();
@@ -45,9 +44,10 @@ async function messages(transport) {
   const texts = [];
   for await (const message of messages) texts.push(await message.text);
   assert.deepEqual(texts, ["Let me add these", "The answer is 5 as computed by the tool"]);
+  // The SDK yields a call when it begins and when it ends.
   const calls = [];
   for await (const call of toolCalls) calls.push([call.name, await call.output]);
-  assert.deepEqual(calls, [["add", 5]]);
+  assert.deepEqual(calls, [["add", 5], ["add", 5]]);
   const values = await thread.output;
   assert.equal(values.messages.length, 4);
   await thread.close();

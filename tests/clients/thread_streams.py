@@ -32,13 +32,14 @@ async def messages_tools_and_subgraphs_are_streamed(client, _):
     for kind in KINDS:
         async with client.threads.stream(assistant_id="agent", transport=kind) as thread:
             await thread.run.start(input=question)
-            texts = []
-            async for message in thread.messages:
-                texts.append("".join([part async for part in message.text]))
+            # Handles are complete when the run is.
+            handles = [message async for message in thread.messages]
+            texts = ["".join([part async for part in message.text]) for message in handles]
             equal(texts, ["Let me add these", "The answer is 5 as computed by the tool"])
         async with client.threads.stream(assistant_id="agent", transport=kind) as thread:
             await thread.run.start(input=question)
-            calls = [(call.name, await call.output) async for call in thread.tool_calls]
+            handles = [call async for call in thread.tool_calls]
+            calls = [(call.name, await call.output) for call in handles]
             equal(calls, [("add", 5)])
         async with client.threads.stream(assistant_id="parent", transport=kind) as thread:
             await thread.run.start(input={"msg": "a"})

@@ -48,7 +48,7 @@ pub enum Subgraphs {
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunOutput {
     /// An event of the log, or partial text. It precedes the frames that are derived from it.
-    Event(RunEvent),
+    Event(Box<RunEvent>),
     /// A frame.
     Frame(Arc<Frame>),
 }
@@ -130,7 +130,7 @@ impl FrameFollower {
                 continue;
             }
             if event.position().is_some_and(|position| position > self.options.after.event) {
-                self.next.push_back(RunOutput::Event(event.clone()));
+                self.next.push_back(RunOutput::Event(Box::new(event.clone())));
             }
             if let Err(error) = self.read(&event).await {
                 return Some(Err(error));

@@ -112,10 +112,8 @@ fn call(call: &ToolCall) -> Value {
 }
 
 fn of_media(media: &Media) -> Value {
-    let kind = match media.media_type.split('/').next() {
-        Some(kind @ ("image" | "audio" | "video")) => kind,
-        _ => "file",
-    };
+    let kind = media.media_type.split('/').next().unwrap_or_default();
+    let kind = if ["image", "audio", "video"].contains(&kind) { kind } else { "file" };
     let data = media.url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     match data {
         Some((_, data)) => json!({"type": kind, "base64": data, "mime_type": media.media_type}),

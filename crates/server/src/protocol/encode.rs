@@ -82,8 +82,12 @@ impl Encoder {
                 let Some(at) = event.position() else { return Vec::new() };
                 let contents = self.event(event);
                 let time = event.at.unwrap_or_default();
-                let place = |index| Place { run: self.index, at, frame: (0, 0), index };
-                let placed: Vec<_> = contents.into_iter().zip((0..).map(place)).collect();
+                let place = |(content, index): (Content, u64)| {
+                    // The index of an event of partial text does not depend on earlier ones.
+                    let index = if at.bytes > 0 { order_of_text(&content.data) } else { index };
+                    (content, Place { run: self.index, at, frame: (0, 0), index })
+                };
+                let placed: Vec<_> = contents.into_iter().zip(0..).map(place).collect();
                 self.place(time, placed)
             }
             RunOutput::Frame(frame) => self.frame(frame),
@@ -223,6 +227,16 @@ fn name(
         (0, 0) => format!("{seq}.{index}"),
         (0, _) => format!("{seq}.{incident}.{mode}.{index}"),
         _ => format!("{seq}+{bytes}.{index}"),
+    }
+}
+
+/// Returns the order among the events of a partial text.
+fn order_of_text(data: &Value) -> u64 {
+    match data["event"].as_str() {
+        Some("content-block-finish") => 0,
+        Some("message-start") => 1,
+        Some("content-block-start") => 2,
+        _ => 3,
     }
 }
 

@@ -72,6 +72,15 @@ pub(crate) fn of_run(run: u64) -> Option<u64> {
     (run < 1 << RUN_BITS).then_some(run << (LOG_BITS + PLACE_BITS))
 }
 
+/// Returns the position of the partial text of a number.
+pub(crate) fn text_of(number: u64) -> Option<Position> {
+    let place = number & ((1 << PLACE_BITS) - 1);
+    let text = place.checked_sub(1 << (PLACE_BITS - 1))?;
+    let bytes = (text + (1 << TEXT_BITS) - 1) >> TEXT_BITS;
+    let seq = (number >> PLACE_BITS) & ((1 << LOG_BITS) - 1);
+    Some(Position { seq, bytes })
+}
+
 /// Returns the index of the run of a number.
 pub(crate) fn run_of(number: u64) -> u64 {
     number >> (LOG_BITS + PLACE_BITS)
@@ -109,6 +118,7 @@ mod tests {
         assert!(numbers.iter().all(|number| *number < 1 << 53));
         for (place, number) in all.iter().zip(numbers) {
             assert_eq!(run_of(number), place.run);
+            assert_eq!(text_of(number), Some(place.at).filter(|at| at.bytes > 0));
         }
         assert_eq!(of_run(0), Some(0));
     }

@@ -1,13 +1,15 @@
 //! A WebSocket for the commands and the events of a thread.
 //!
-//! Each subscription follows the thread by itself, in a task that ends with the connection. A
-//! client that does not read its events stops the tasks, never a run.
+//! The subscriptions of a connection share one stream of events, in order: clients take the end of a
+//! run as the end of its events in all of them. A subscription that begins earlier than the others
+//! begins the stream again there, and each event is sent if one of them does not have it. A task
+//! reads the stream; it ends with the connection. A client that does not read its events stops the
+//! task, never a run.
 
 use super::command::{self, Command};
-use super::event::Event;
 use super::filter::{Filter, FilterBody};
-use super::reply;
-use super::tape::{self, Begin, Since};
+use super::tape::{self, Numbered, Selection, Since};
+use super::{number, reply};
 use crate::error::{ApiError, Result};
 use crate::service::Service;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
@@ -35,27 +37,30 @@ const SEND_TIME_MAX: Duration = Duration::from_secs(30);
 /// Number of events of a connection that wait to be sent.
 const WAITING_MAX: usize = 64;
 
-/// An event of a subscription, or the error that ended it.
-type Delivery = (String, Result<Event>);
+/// An event, with the number of its stream.
+type Delivery = (u64, Result<Numbered>);
 
 struct Connection {
     socket: WebSocket,
     service: Service,
     thread: ThreadId,
-    subscriptions: BTreeMap<String, Subscription>,
+    subscriptions: BTreeMap<String, Selection>,
     deliveries: mpsc::Sender<Delivery>,
+    /// The task that reads the stream, with the number of the stream.
+    reader: Option<Reader>,
+    streams: u64,
+    /// Number of the last event of the stream.
+    last: Option<u64>,
     /// Begin of subscriptions that name no event, after `subscription.reconnect`.
     resume: Option<Since>,
 }
 
-struct Subscription {
-    filter: Filter,
-    task: AbortHandle,
-}
+/// A task that ends when it is dropped.
+struct Reader(AbortHandle);
 
-impl Drop for Subscription {
+impl Drop for Reader {
     fn drop(&mut self) {
-        self.task.abort();
+        self.0.abort();
     }
 }
 
@@ -66,8 +71,17 @@ type End = Option<(u16, &'static str)>;
 pub(crate) async fn serve(socket: WebSocket, service: Service, thread: ThreadId) {
     let (deliveries, receiver) = mpsc::channel(WAITING_MAX);
     let stopped = service.stopped();
-    let (subscriptions, resume) = (BTreeMap::new(), None);
-    let mut connection = Connection { socket, service, thread, subscriptions, deliveries, resume };
+    let mut connection = Connection {
+        socket,
+        service,
+        thread,
+        subscriptions: BTreeMap::new(),
+        deliveries,
+        reader: None,
+        streams: 0,
+        last: None,
+        resume: None,
+    };
     if let Some((code, reason)) = connection.run(receiver, stopped).await {
         let frame = CloseFrame { code, reason: reason.into() };
         let closed = connection.socket.send(Message::Close(Some(frame)));
@@ -154,20 +168,21 @@ impl Connection {
     }
 
     async fn subscribe(&mut self, command: Command) -> Result<(), End> {
-        match self.begin(&command).await {
-            Ok((filter, begin)) => {
+        match self.select(&command).await {
+            Ok(selection) => {
                 let name = uuid::Uuid::now_v7().to_string();
                 let result = json!({"subscription_id": name});
                 // Clients know a subscription by its id before its first event.
                 self.send_json(&reply::success(&command.id, result, None)).await?;
-                self.follow(name, filter, begin);
-                Ok(())
+                self.note_received();
+                self.subscriptions.insert(name, selection);
+                self.follow().await
             }
             Err(error) => self.send_json(&failed(command.id, &error)).await,
         }
     }
 
-    async fn begin(&mut self, command: &Command) -> Result<(Filter, Begin)> {
+    async fn select(&mut self, command: &Command) -> Result<Selection> {
         if self.subscriptions.len() >= SUBSCRIPTIONS_MAX {
             return Err(ApiError::invalid(format!(
                 "the connection has {SUBSCRIPTIONS_MAX} subscriptions, the maximum; end some"
@@ -177,37 +192,71 @@ impl Connection {
         let since = body.since.as_ref().map(Since::read).transpose()?;
         let filter = Filter::read(body).map_err(ApiError::invalid)?;
         let since = since.as_ref().or(self.resume.as_ref());
-        Ok((filter, self.service.begin(&self.thread, since).await?))
+        let begin = self.service.begin(&self.thread, since).await?;
+        Ok(Selection { filter, begin })
     }
 
-    /// Delivers the events of a subscription from a begin on.
-    fn follow(&mut self, name: String, filter: Filter, begin: Begin) {
-        let mut events = tape::events(self.service.clone(), &self.thread, begin, filter.clone());
-        let (deliveries, id) = (self.deliveries.clone(), name.clone());
+    /// Records that the subscriptions have the events of the stream up to its last one.
+    fn note_received(&mut self) {
+        let Some(last) = self.last.take() else { return };
+        for selection in self.subscriptions.values_mut() {
+            let begin = &mut selection.begin;
+            begin.after = begin.after.max(Some(last));
+            begin.run = number::run_of(begin.after.unwrap_or(last));
+        }
+    }
+
+    /// Begins the stream again, with the earliest run of a subscription.
+    async fn follow(&mut self) -> Result<(), End> {
+        self.reader = None;
+        self.streams += 1;
+        let first = self.subscriptions.values().min_by_key(|selection| selection.begin.run);
+        let Some(begin) = first.map(|first| first.begin.clone()) else { return Ok(()) };
+        let from = match begin.after {
+            None => begin.from,
+            Some(after) => {
+                let since = Since::Number(after);
+                match self.service.begin(&self.thread, Some(&since)).await {
+                    Ok(begin) => begin.from,
+                    Err(error) => return self.cut(&error).await,
+                }
+            }
+        };
+        let selections: Vec<_> = self.subscriptions.values().cloned().collect();
+        let mut events = tape::events(self.service.clone(), &self.thread, from, &selections);
+        let (deliveries, stream) = (self.deliveries.clone(), self.streams);
         let task = tokio::spawn(async move {
             while let Some(event) = events.next().await {
-                if deliveries.send((id.clone(), event)).await.is_err() {
+                if deliveries.send((stream, event)).await.is_err() {
                     return;
                 }
             }
         });
-        self.subscriptions.insert(name, Subscription { filter, task: task.abort_handle() });
+        self.reader = Some(Reader(task.abort_handle()));
+        Ok(())
     }
 
-    async fn deliver(&mut self, (name, event): Delivery) -> Result<(), End> {
-        // Events of a subscription that ended meanwhile are not sent.
-        if !self.subscriptions.contains_key(&name) {
+    async fn deliver(&mut self, (stream, event): Delivery) -> Result<(), End> {
+        // Events of an earlier stream are part of this one.
+        if stream != self.streams {
             return Ok(());
         }
         match event {
-            Ok(event) => self.send_json(&event.to_json()).await,
-            Err(error) => {
-                self.subscriptions.remove(&name);
-                self.send_json(&failed(Value::Null, &error)).await?;
-                // A client that connects again continues after its last event.
-                Err(Some((close_code::ERROR, "the events of the thread cannot be read")))
+            Ok(event) => {
+                if self.subscriptions.values().any(|selection| selection.has(&event)) {
+                    self.send_json(&event.0.to_json()).await?;
+                }
+                self.last = event.1.or(self.last);
+                Ok(())
             }
+            Err(error) => self.cut(&error).await,
         }
+    }
+
+    /// Ends the connection; a client that connects again continues after its last event.
+    async fn cut(&mut self, error: &ApiError) -> Result<(), End> {
+        self.send_json(&failed(Value::Null, error)).await?;
+        Err(Some((close_code::ERROR, "the events of the thread cannot be read")))
     }
 
     fn unsubscribe(&mut self, command: &Command) -> Result<Value> {
@@ -250,16 +299,15 @@ impl Connection {
             }
             Err(error) => return self.send_json(&failed(command.id, &error)).await,
         };
-        let ended: Vec<_> =
-            names.into_iter().filter_map(|name| self.subscriptions.remove_entry(&name)).collect();
         self.resume = since;
         self.send_json(&reply::success(&command.id, result, None)).await?;
-        for (name, subscription) in ended {
-            let filter = subscription.filter.clone();
-            drop(subscription);
-            self.follow(name, filter, begin.clone());
+        self.note_received();
+        for name in names {
+            if let Some(selection) = self.subscriptions.get_mut(&name) {
+                selection.begin = begin.clone();
+            }
         }
-        Ok(())
+        self.follow().await
     }
 
     /// Returns the event, the begin after it and the status of the graphs of a run; `None` if the
@@ -268,7 +316,7 @@ impl Connection {
         &mut self,
         run: &str,
         last: Option<&Value>,
-    ) -> Result<Option<(Option<Since>, Begin, Value)>> {
+    ) -> Result<Option<(Option<Since>, tape::Begin, Value)>> {
         let run = crate::translate::ids::run(run)?;
         let Some(row) = self.service.active_run(&self.thread, Some(&run)).await? else {
             return Ok(None);

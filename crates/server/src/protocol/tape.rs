@@ -11,8 +11,9 @@ use futures_util::stream::unfold;
 use serde_json::Value;
 use std::collections::VecDeque;
 use weftwork_graph::RuntimeError;
-use weftwork_runtime::{FollowFrom, RunOutput, ThreadOutput};
-use weftwork_types::event::{AiEvent, RunEvent};
+use weftwork_graph::run_loop::Modes;
+use weftwork_runtime::{FollowFrom, RunOutput, ThreadOutput, ThreadPosition};
+use weftwork_types::event::{AiEvent, Position, RunEvent};
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{BoxStream, RunId, ThreadId};
 
@@ -50,19 +51,40 @@ impl Since {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Begin {
     pub(crate) from: FollowFrom,
+    /// Index of the first run.
+    pub(crate) run: u64,
     /// Number of the last event that the client received.
     pub(crate) after: Option<u64>,
 }
+
+/// The events that a client receives: those that it selects, after a begin.
+#[derive(Debug, Clone)]
+pub(crate) struct Selection {
+    pub(crate) filter: Filter,
+    pub(crate) begin: Begin,
+}
+
+impl Selection {
+    /// Returns `true` if the client receives an event.
+    pub(crate) fn has(&self, (event, number): &Numbered) -> bool {
+        let is_known = |number: &u64| self.begin.after.is_some_and(|after| *number <= after);
+        !number.as_ref().is_some_and(is_known) && self.filter.selects(event)
+    }
+}
+
+/// An event, and its number if it has one of its own.
+pub(crate) type Numbered = (Event, Option<u64>);
 
 /// Follows the events of a thread.
 struct Tape {
     service: Service,
     output: BoxStream<'static, Result<ThreadOutput, RuntimeError>>,
-    filter: Filter,
-    after: Option<u64>,
+    modes: Modes,
+    /// Positions at which texts are split, because a client received the part before.
+    cuts: Vec<Position>,
     current: Option<Current>,
     /// Events that wait for the client.
-    next: VecDeque<Event>,
+    next: VecDeque<Numbered>,
 }
 
 /// The run that is followed, with its encoder; `None` for a run that clients deleted.
@@ -71,16 +93,20 @@ struct Current {
     encoder: Option<Encoder>,
 }
 
-/// Returns the selected events of a thread from a begin on, in order. They end when the server
-/// stops; an error is the last one.
+/// Returns the events of a thread for some selections, in order: at least those that one of them
+/// has. They end when the server stops; an error is the last one.
 pub(crate) fn events(
     service: Service,
     thread: &ThreadId,
-    Begin { from, after }: Begin,
-    filter: Filter,
-) -> BoxStream<'static, Result<Event>> {
-    let output = service.output(thread, from, filter.modes());
-    let tape = Tape { service, output, filter, after, current: None, next: VecDeque::new() };
+    from: FollowFrom,
+    selections: &[Selection],
+) -> BoxStream<'static, Result<Numbered>> {
+    let modes = selections.iter().fold(Modes::NONE, |all, of| all | of.filter.modes());
+    let cuts = selections.iter().filter_map(|of| number::text_of(of.begin.after?));
+    let mut cuts: Vec<_> = cuts.collect();
+    cuts.sort_unstable();
+    let output = service.output(thread, from, modes);
+    let tape = Tape { service, output, modes, cuts, current: None, next: VecDeque::new() };
     let events = unfold(Some(tape), async |tape| {
         let mut tape = tape?;
         match tape.event().await {
@@ -92,7 +118,7 @@ pub(crate) fn events(
 }
 
 impl Tape {
-    async fn event(&mut self) -> Result<Option<Event>> {
+    async fn event(&mut self) -> Result<Option<Numbered>> {
         loop {
             if let Some(event) = self.next.pop_front() {
                 return Ok(Some(event));
@@ -105,7 +131,7 @@ impl Tape {
     async fn read(&mut self, ThreadOutput { run, output }: ThreadOutput) -> Result<()> {
         if self.current.as_ref().is_none_or(|current| current.run != run) {
             let place = self.service.place_of(&run).await?;
-            let modes = self.filter.modes();
+            let modes = self.modes;
             let encoder =
                 place.map(|(index, graph)| Encoder::new(run.run.clone(), index, graph, modes));
             self.current = Some(Current { run, encoder });
@@ -118,29 +144,59 @@ impl Tape {
         {
             encoder.fail(reason);
         }
-        for (event, number) in encoder.output(&output) {
-            let is_known = number.is_some_and(|number| self.after.is_some_and(|at| number <= at));
-            if !is_known && self.filter.selects(&event) {
-                self.next.push_back(event);
+        let mut rest = output;
+        for at in &self.cuts {
+            let (known, output) = split(rest, *at);
+            rest = output;
+            if let Some(known) = known {
+                self.next.extend(encoder.output(&known));
             }
         }
+        self.next.extend(encoder.output(&rest));
         Ok(())
     }
 }
 
 fn fails(output: &RunOutput) -> bool {
-    let failed = |status: &RunStatus| matches!(status, RunStatus::Failed | RunStatus::LimitReached);
-    let RunOutput::Event(RunEvent { event: AiEvent::Done { outcome }, .. }) = output else {
-        return false;
-    };
-    failed(outcome)
+    let RunOutput::Event(event) = output else { return false };
+    matches!(event.event, AiEvent::Done { outcome: RunStatus::Failed | RunStatus::LimitReached })
+}
+
+/// Splits a text at a position within it; returns the part before the position, if there is one.
+fn split(output: RunOutput, at: Position) -> (Option<RunOutput>, RunOutput) {
+    let RunOutput::Event(mut event) = output else { return (None, output) };
+    let RunEvent { piece, event: body, .. } = &mut *event;
+    let before = piece.as_ref().and_then(|piece| {
+        let (AiEvent::TextDelta { delta }
+        | AiEvent::ReasoningDelta { delta }
+        | AiEvent::ToolCallDelta { delta, .. }) = body
+        else {
+            return None;
+        };
+        let start = piece.end.bytes.checked_sub(delta.len() as u64)?;
+        let is_within = piece.end.seq == at.seq && start < at.bytes && at.bytes < piece.end.bytes;
+        let length = usize::try_from(at.bytes.checked_sub(start)?).ok().filter(|_| is_within)?;
+        let known = delta.get(..length)?.to_owned();
+        delta.drain(..length);
+        Some(known)
+    });
+    let Some(known) = before else { return (None, RunOutput::Event(event)) };
+    let mut before = event.clone();
+    if let Some(piece) = &mut before.piece {
+        piece.end = at;
+    }
+    match &mut before.event {
+        AiEvent::TextDelta { delta }
+        | AiEvent::ReasoningDelta { delta }
+        | AiEvent::ToolCallDelta { delta, .. } => *delta = known,
+        _ => {}
+    }
+    (Some(RunOutput::Event(before)), RunOutput::Event(event))
 }
 
 /// Returns the begin of the events after the one that a client received, among runs with these ids.
 /// `None` if the event is of none of them.
 pub(crate) fn after(since: &Since, runs: &[RunId]) -> Option<Begin> {
-    use weftwork_runtime::ThreadPosition;
-    use weftwork_types::event::Position;
     let (index, number) = match since {
         Since::Number(number) => (usize::try_from(number::run_of(*number)).ok()?, Some(*number)),
         Since::Id(run, name) => {
@@ -151,7 +207,8 @@ pub(crate) fn after(since: &Since, runs: &[RunId]) -> Option<Begin> {
     };
     let (run, at) = (runs.get(index)?.clone(), Position::START);
     // The run is read from its first event on, which its encoder needs.
-    Some(Begin { from: FollowFrom::After(ThreadPosition { run, at }), after: number })
+    let from = FollowFrom::After(ThreadPosition { run, at });
+    Some(Begin { from, run: index as u64, after: number })
 }
 
 #[cfg(test)]

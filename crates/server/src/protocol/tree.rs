@@ -56,10 +56,16 @@ impl Tree {
     /// Follows an event of the log. `failure` is the reason of a run that failed.
     pub(crate) fn follow(&mut self, event: &AiEvent, failure: Option<&str>) -> Vec<Change> {
         let mut changes = Vec::new();
+        let begins = match event {
+            AiEvent::Done { .. } => false,
+            AiEvent::Requeued { .. } => true,
+            // A run that continues reports its tasks before its start.
+            _ => !self.graphs.contains_key(""),
+        };
+        if begins {
+            self.set(String::new(), Status::Running, None, &mut changes);
+        }
         match event {
-            AiEvent::RunStarted { .. } | AiEvent::Requeued { .. } => {
-                self.set(String::new(), Status::Running, None, &mut changes);
-            }
             AiEvent::Checkpoint(stored) => {
                 self.end(&stored.ns, &stored.ended, &mut changes);
                 if stored.source != CheckpointSource::Empty {
@@ -206,6 +212,7 @@ mod tests {
         let started = AiEvent::RunStarted { graph: "x:parent".to_owned() };
         assert_eq!(says(tree.follow(&started, None)), [" running"]);
         let (sub, inner) = (format!("sub:{:032x}", 7), format!("sub:{:032x}|in:{:032x}", 7, 8));
+        assert_eq!(tree.follow(&started, None), []);
         let opened = tree.follow(&checkpoint(&inner, Vec::new()), None);
         assert_eq!(says(opened), [format!("{sub} started"), format!("{inner} started")]);
         assert_eq!(tree.follow(&checkpoint(&sub, Vec::new()), None), []);

@@ -5,7 +5,7 @@ use crate::error::{ApiError, Result};
 use crate::protocol::command;
 use crate::protocol::event::Event;
 use crate::protocol::filter::{Filter, FilterBody};
-use crate::protocol::tape::{self, Since};
+use crate::protocol::tape::{self, Selection, Since};
 use crate::protocol::{reply, socket};
 use crate::service::Service;
 use crate::sse;
@@ -53,11 +53,17 @@ async fn events(
     let begin = service.begin(&thread, since.as_ref()).await?;
     let open = service.open_stream();
     let stopped = service.stopped();
-    let events = tape::events(service, &thread, begin, filter);
-    let events = events.take_until(Box::pin(stopped)).map(move |event| {
+    let selection = Selection { filter, begin };
+    let from = selection.begin.from.clone();
+    let events = tape::events(service, &thread, from, std::slice::from_ref(&selection));
+    let events = events.take_until(Box::pin(stopped)).filter_map(move |event| {
         // The stream is open as long as its events are read.
         let _open = &open;
-        Ok::<_, Infallible>(event.map_or_else(|error| failed(&error), |event| shown(&event)))
+        let event = match event {
+            Ok(event) => selection.has(&event).then(|| shown(&event.0)),
+            Err(error) => Some(failed(&error)),
+        };
+        std::future::ready(event.map(Ok::<_, Infallible>))
     });
     Ok(sse::respond(events))
 }

@@ -16,7 +16,8 @@ use weftwork_types::event::Position;
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{BoxStream, CheckpointId, RunId, ThreadId};
 
-/// Time after the end of a run for which a client that names no event receives its events.
+/// Time after the end of a run for which a client that names no event receives its events. Those of
+/// a run that waits for answers are received at any time.
 const RECENT: Duration = Duration::from_secs(60);
 /// Number of events of a log that are read at once.
 const LOG_PAGE: usize = 256;
@@ -31,7 +32,7 @@ impl Service {
         let runs = self.all_runs(thread).await?;
         let Some(since) = since else { return Ok(self.recent(&runs)) };
         if runs.is_empty() {
-            return Ok(Begin { from: FollowFrom::Start, after: None });
+            return Ok(Begin { from: FollowFrom::Start, run: 0, after: None });
         }
         let known: Vec<_> = runs.iter().map(|run| run.new.at.run.clone()).collect();
         tape::after(since, &known)
@@ -43,7 +44,11 @@ impl Service {
         let is_recent = |run: &&RunRow| {
             !run.status.is_final() || run.ended_at.is_none_or(|at| at.plus(RECENT) >= now)
         };
-        let from = match runs.iter().find(is_recent) {
+        let found = runs.iter().position(|run| is_recent(&run));
+        let waits = |last: &&RunRow| last.status == RunStatus::Interrupted;
+        let waiting = runs.last().filter(waits).map(|_| runs.len() - 1);
+        let index = found.or(waiting).unwrap_or(runs.len());
+        let from = match runs.get(index) {
             Some(run) => {
                 let run = run.new.at.run.clone();
                 FollowFrom::After(ThreadPosition { run, at: Position::START })
@@ -51,7 +56,7 @@ impl Service {
             None if runs.is_empty() => FollowFrom::Start,
             None => FollowFrom::Now,
         };
-        Begin { from, after: None }
+        Begin { from, run: index as u64, after: None }
     }
 
     /// Returns all runs of a thread, oldest first; none if the thread does not exist.
@@ -139,7 +144,7 @@ impl Service {
         let Some(view) = self.view_of(thread, &[]).await? else { return Ok(false) };
         match view.at(id).state().await {
             Err(RuntimeError::UnknownCheckpoint { .. }) => Ok(false),
-            found => found.map(|_| true).map_err(ApiError::from),
+            found => Ok(found?.metadata.is_some()),
         }
     }
 

@@ -27,6 +27,7 @@ pub(super) async fn get(service: &Service, thread: &ThreadId, params: GetParams)
     let found = service.snapshot(thread, &namespace).await;
     let state = found.map_err(|error| of_namespace(&namespace, error.into()))?;
     let state = state.ok_or_else(|| no_such_run("no run was started on this thread"))?;
+    check_namespace(&namespace, state.config.as_ref().is_some_and(|config| config.id.is_some()))?;
     let mut values = blocks::into_shown(state.values);
     if let (Some(keys), Some(members)) = (keys, values.as_object_mut()) {
         members.retain(|name, _| keys.contains(name));
@@ -37,6 +38,15 @@ pub(super) async fn get(service: &Service, thread: &ThreadId, params: GetParams)
     let id = state.config.as_ref().and_then(|config| config.id);
     let checkpoint = id.map(|id| json!({"id": ids::hyphenated(id.0), "ns": namespace.join("|")}));
     Ok(Done::read(object([("values", Some(values)), ("checkpoint", checkpoint)])))
+}
+
+/// Refuses a namespace without checkpoints.
+fn check_namespace(namespace: &[String], has_checkpoints: bool) -> Outcome<()> {
+    if namespace.is_empty() || has_checkpoints {
+        return Ok(());
+    }
+    let message = format!("namespace {} has no checkpoints", namespace.join("|"));
+    Err(CommandError::Refused("no_such_namespace", message))
 }
 
 /// Gives the error of a namespace its code.
@@ -66,6 +76,7 @@ pub(super) async fn list(service: &Service, thread: &ThreadId, params: ListParam
     let found = service.checkpoints(thread, &namespace, &filter).await;
     let found = found.map_err(|error| of_namespace(&namespace, error.into()))?;
     let found = found.ok_or_else(|| no_such_run("no run was started on this thread"))?;
+    check_namespace(&namespace, !found.is_empty())?;
     let checkpoints: Vec<_> = found.iter().filter_map(summary).collect();
     Ok(Done::read(json!({"checkpoints": checkpoints})))
 }

@@ -24,20 +24,33 @@ fn masked(mut event: Value) -> Value {
     event
 }
 
-fn encoder() -> Encoder {
+fn new_encoder() -> Encoder {
     let run = RunId::new("01a1ffc8-1e3c-71ea-aaad-ccf9a8040031").expect("valid");
     Encoder::new(run, 0, "agent".to_owned(), Modes::MESSAGES | Modes::VALUES)
 }
 
+/// An encoder of a run that has begun.
+fn encoder() -> Encoder {
+    let mut encoder = new_encoder();
+    let begun = encoder.output(&log(1, AiEvent::RunStarted { graph: "agent".to_owned() }));
+    assert_eq!(begun[0].0.data["event"], "running");
+    encoder
+}
+
 fn log(seq: u64, event: AiEvent) -> RunOutput {
-    RunOutput::Event(RunEvent::durable(seq, Timestamp(1), event))
+    RunOutput::Event(Box::new(RunEvent::durable(seq, Timestamp(1), event)))
 }
 
 fn piece(seq: u64, bytes: u64, (message, node): (&str, &str), event: AiEvent) -> RunOutput {
     let end = Position { seq, bytes };
     let message = Some(MessageId::new(message).expect("valid"));
     let at = PieceAt { message, ..PieceAt::new(end, node, TaskId(1)) };
-    RunOutput::Event(RunEvent { seq: None, piece: Some(at), at: Some(Timestamp(1)), event })
+    RunOutput::Event(Box::new(RunEvent {
+        seq: None,
+        piece: Some(at),
+        at: Some(Timestamp(1)),
+        event,
+    }))
 }
 
 fn text(seq: u64, bytes: u64, message: &str, delta: &str) -> RunOutput {
@@ -100,7 +113,7 @@ fn live() -> Vec<RunOutput> {
 
 #[test]
 fn the_events_of_a_message_are_the_recorded_ones() {
-    let events = all(&mut encoder(), &live());
+    let events = all(&mut new_encoder(), &live());
     let found: Vec<_> = events.iter().map(|event| masked(event.to_json())).collect();
     let recorded = recorded(include_str!("../../../tests/recorded/protocol/agent.jsonl"));
     assert_eq!(found, recorded);
@@ -113,13 +126,13 @@ fn the_events_of_a_message_are_the_recorded_ones() {
 #[test]
 fn ids_are_the_same_when_a_message_is_received_later() {
     let live = live();
-    let first = all(&mut encoder(), &live);
+    let first = all(&mut new_encoder(), &live);
     // Partial text is void when the message is final.
     let stored: Vec<_> = live
         .into_iter()
         .filter(|output| !matches!(output, RunOutput::Event(event) if event.piece.is_some()))
         .collect();
-    let later = all(&mut encoder(), &stored);
+    let later = all(&mut new_encoder(), &stored);
     let id = |event: &Event| event.id.clone();
     let known: Vec<_> = first.iter().map(id).collect();
     assert!(later.iter().all(|event| known.contains(&event.id)), "{later:?}");
@@ -270,7 +283,7 @@ fn custom_values_are_payloads() {
 #[test]
 fn names_of_events_are_read_back() {
     let events = live();
-    let mut encoder = encoder();
+    let mut encoder = new_encoder();
     let mut places = 0;
     for output in &events {
         for (event, number) in encoder.output(output) {

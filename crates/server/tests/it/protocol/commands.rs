@@ -64,18 +64,25 @@ fn refused(answer: &Value, code: &str, says: &str) {
     assert!(message.contains(says), "{message}");
 }
 
+/// A thread that waits for an answer; returns it with the id of its question.
+async fn asked(client: &Client) -> (String, Value) {
+    let thread = new_thread();
+    let start = json!({"assistant_id": "inter", "input": {"q": "ok"}});
+    result(command(client, &thread, "run.start", start).await);
+    let filter = json!({"channels": ["input", "lifecycle"]});
+    let events = Events::open(client, &thread, filter).await.run().await;
+    (thread, events[1]["params"]["data"]["interrupt_id"].clone())
+}
+
+fn one(id: &Value) -> Value {
+    json!({"interrupt_id": id, "namespace": [], "response": 1})
+}
+
 #[tokio::test]
 async fn commands_that_do_not_fit_are_refused_with_a_code() {
     let client = Client::over(reference::runtime().await);
-    let (asked, fresh) = (new_thread(), new_thread());
-    let start = json!({"assistant_id": "inter", "input": {"q": "ok"}});
-    result(command(&client, &asked, "run.start", start).await);
-    let filter = json!({"channels": ["input", "lifecycle"]});
-    let events = Events::open(&client, &asked, filter).await.run().await;
-    let id = events[1]["params"]["data"]["interrupt_id"].clone();
+    let ((asked, id), fresh) = (asked(&client).await, new_thread());
     let other = "0".repeat(32);
-    let nobody = "00000000-0000-4000-8000-000000000000";
-    let one = |id: &Value| json!({"interrupt_id": id, "namespace": [], "response": 1});
     for (thread, method, params, code, says) in [
         (&fresh, "run.start", json!({"input": {}}), "invalid_argument", "requires an assistant_id"),
         (&fresh, "run.start", json!({"assistant_id": "nope"}), "invalid_argument", "nope"),
@@ -127,6 +134,22 @@ async fn commands_that_do_not_fit_are_refused_with_a_code() {
             "no_such_namespace",
             "outermost",
         ),
+    ] {
+        let answer = command(&client, thread, method, params).await;
+        assert_eq!(answer["id"], 7);
+        refused(&answer, code, says);
+    }
+    result(command(&client, &asked, "input.respond", one(&id)).await);
+    let again = command(&client, &asked, "input.respond", one(&id)).await;
+    refused(&again, "no_such_interrupt", "was answered before");
+}
+
+#[tokio::test]
+async fn commands_that_read_nothing_or_are_none_are_refused_with_a_code() {
+    let client = Client::over(reference::runtime().await);
+    let ((asked, _), fresh) = (asked(&client).await, new_thread());
+    let nobody = "00000000-0000-4000-8000-000000000000";
+    for (thread, method, params, code, says) in [
         (&fresh, "state.get", json!({"namespace": []}), "no_such_run", "no run"),
         (&asked, "state.get", json!({"namespace": ["nope:1"]}), "no_such_namespace", "nope"),
         (
@@ -177,9 +200,6 @@ async fn commands_that_do_not_fit_are_refused_with_a_code() {
     }
     let malformed = client.post_text(&format!("/threads/{asked}/commands"), "{bad").await;
     assert_eq!(malformed.status, StatusCode::UNPROCESSABLE_ENTITY);
-    result(command(&client, &asked, "input.respond", one(&id)).await);
-    let again = command(&client, &asked, "input.respond", one(&id)).await;
-    refused(&again, "no_such_interrupt", "was answered before");
 }
 
 #[tokio::test]

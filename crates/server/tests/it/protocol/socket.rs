@@ -238,7 +238,9 @@ async fn a_client_that_answers_no_ping_is_disconnected() {
     let mut socket = Socket::open(&server, &new_thread()).await.expect("opens");
     // Pings are answered when messages are read.
     tokio::time::sleep(std::time::Duration::from_secs(120)).await;
-    assert_eq!(socket.closed().await, Some(1008));
+    // The answer to a ping that is read too late may fail before the end is read.
+    let code = socket.closed().await;
+    assert!(code.is_none_or(|code| code == 1008), "{code:?}");
 }
 
 #[tokio::test]
