@@ -138,7 +138,7 @@ async function check(kind) {
   // A reload while it speaks.
   thread = `running-${name}`;
   page = await Page.open(kind, "slow_desk", thread);
-  await page.say("Where is order A1003?");
+  await page.say("Where is order A1001? Where is order A1002? Where is order A1003?");
   await page.until((seen) => seen.at(-1)?.role === "assistant" && seen.at(-1).text.length > 3);
   await page.close();
   page = await Page.open(kind, "slow_desk", thread);
