@@ -16,11 +16,26 @@ async def decoders_of_assistant_ui_and_of_the_ai_sdk_read_both_formats(_, server
     await node("chat_decode.mjs", server.url)
 
 
-@case
-async def pages_stream_pause_are_loaded_again_and_answer(_, server):
+async def pages(server, *kind):
+    """Opens pages of a kind: stream, call, pause, reload while the agent waits and speaks, answers."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     assert chromium, "no Chromium; scripts/bootstrap.sh installs it"
-    await node("chat_pages.mjs", server.url, chromium)
+    await node("chat_pages.mjs", server.url, chromium, *kind)
+
+
+@case
+async def pages_of_assistant_ui_read_the_ui_message_stream(_, server):
+    await pages(server, "aui", "ui-message-stream")
+
+
+@case
+async def pages_of_assistant_ui_read_the_data_stream(_, server):
+    await pages(server, "aui", "data-stream")
+
+
+@case
+async def pages_of_the_ai_sdk_read_the_ui_message_stream(_, server):
+    await pages(server, "chat", "ui-message-stream")
 
 
 def said(message):

@@ -64,7 +64,7 @@ const result = (toolCallId, value) => ({
 const stored = async (thread) => (await fetch(`${url}/chat/${AGENT}/${thread}`)).json();
 
 /** Parts without those that readers keep elsewhere. */
-const shape = (parts) => parts.flatMap((part) => {
+const shape = (parts) => JSON.parse(JSON.stringify(parts)).flatMap((part) => {
   if (part.type === "text") return [["text", part.text]];
   if (part.type === "tool-call") return [[part.toolName, part.args, part.result ?? null]];
   if (part.type.startsWith("tool-")) return [[part.type.slice(5), part.input, part.output ?? null]];

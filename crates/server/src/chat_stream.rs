@@ -25,7 +25,7 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 pub(crate) enum Extent {
     /// The message from its beginning.
     Whole,
-    /// What the last run adds to it. The client has the rest.
+    /// The parts that the last run adds. The client has the others.
     LastRun,
 }
 
@@ -121,11 +121,10 @@ impl MessageStream {
         message: MessageRuns,
         (protocol, extent): (Protocol, Extent),
     ) -> Option<Self> {
-        let MessageRuns { runs, is_typed } = message;
-        let (first, last) = (&runs.first()?.0, &runs.last()?.0);
-        let mut message = ChatMessage::new(first);
-        if is_typed && extent == Extent::LastRun {
-            message = message.with_id(last.run.to_string());
+        let MessageRuns { runs, id } = message;
+        let mut message = ChatMessage::new(&runs.first()?.0);
+        if let Some(id) = id.filter(|_| extent == Extent::LastRun) {
+            message = message.with_id(id);
         }
         let (encoder, runs) = (Encoder::new(protocol, message), runs.into());
         let (current, doubt, state) = (None, None, State::Earlier);

@@ -6,7 +6,7 @@
  * Durable events have a number in the log; partial text has a position between them. An event with
  * neither was emitted by a run whose log is not accessible.
  */
-export type RunEvent = {
+export type RunEvent = ({
   type: "run_started";
   /** The graph's id. */
   graph: string;
@@ -124,7 +124,7 @@ export type RunEvent = {
   type: "done";
   /** Final status. */
   outcome: RunStatus;
-} & {
+}) & {
   /** Number in the durable log, from 1 without gaps; `None` for partial text. */
   seq?: number | null;
   /** Position and origin of partial text. */

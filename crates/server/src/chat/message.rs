@@ -11,7 +11,7 @@ use weftwork_types::InterruptId;
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, CheckpointStored, PieceAt, PieceKind, RunEvent, TaskEnd};
 use weftwork_types::interrupt::{Ask, Interrupt};
-use weftwork_types::message::{Media, Message, Part, Role, ToolCall};
+use weftwork_types::message::{Media, Message, Part, Role};
 use weftwork_types::run::{RunOutcome, RunRef};
 use weftwork_types::usage::Tokens;
 
@@ -387,8 +387,8 @@ impl ChatMessage {
         for part in &message.parts {
             match part {
                 Part::Media(media) => self.file(media),
-                Part::ToolCall(ToolCall { id, name, args, .. }) => {
-                    self.call(Origin::Model, (id.as_str(), name, args));
+                Part::ToolCall(call) => {
+                    self.call(Origin::Model, (call.id.as_str(), &call.name, &call.args));
                 }
                 _ => {}
             }

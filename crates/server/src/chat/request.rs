@@ -10,6 +10,7 @@
 use crate::error::{ApiError, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use weftwork_types::MessageId;
 
 /// Maximum length of a user's text in bytes.
 const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -19,6 +20,8 @@ const TEXT_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct ChatRequest {
     /// Id of the thread, which clients may make.
     pub(crate) thread: Option<String>,
+    /// Id of the last message, if it is the assistant's, which the response continues.
+    pub(crate) message: Option<String>,
     /// Text of the last message, if it is the user's.
     pub(crate) text: Option<String>,
     /// Results of calls, the last one of a call.
@@ -47,8 +50,11 @@ impl ChatRequest {
         for message in messages {
             request.results_of(message);
         }
-        let last = messages.last().filter(|message| message["role"] == "user");
-        request.text = last.map(text_of).transpose()?;
+        let of = |role: &str| messages.last().filter(|message| message["role"] == role);
+        // The client gets its own id back, and nothing else depends on it.
+        let id = of("assistant").and_then(|message| message["id"].as_str());
+        request.message = id.filter(|id| MessageId::new(id).is_ok()).map(str::to_owned);
+        request.text = of("user").map(text_of).transpose()?;
         Ok(request)
     }
 

@@ -23,7 +23,7 @@ use weftwork_types::{
 };
 
 const SEED: u64 = 21;
-const SEQUENCES: usize = 6_000;
+const SEQUENCES: usize = 5_000;
 
 /// A run that is generated: speakers that take turns, calls, and an end.
 struct World {
@@ -234,14 +234,14 @@ impl World {
             return;
         }
         let tool_call_id = self.running.remove(self.random.below(self.running.len()));
-        let long = self.random.below(40) == 0;
+        let long = self.random.below(200) == 0;
         let result = if long { json!("x".repeat(70_000)) } else { json!({"n": 1}) };
         let is_error = self.random.below(4) == 0;
         self.log(AiEvent::ToolCallResult { tool_call_id, result, is_error });
     }
 
     fn some_events(&mut self) {
-        for _ in 0..self.random.below(60) {
+        for _ in 0..self.random.below(32) {
             match self.random.below(20) {
                 0 | 1 => self.begin(),
                 2..=9 => self.speak(),

@@ -25,9 +25,9 @@ use weftwork_types::{InterruptId, MessageId, ThreadId};
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MessageRuns {
     pub(crate) runs: Vec<(RunRef, BTreeMap<InterruptId, Value>)>,
-    /// `true` if the client shows the last run as a message of its own, because the user typed
-    /// the answer.
-    pub(crate) is_typed: bool,
+    /// Id under which the client shows what the last run adds, if it is not that of the first run:
+    /// a message of its own if the user typed the answer.
+    pub(crate) id: Option<String>,
 }
 
 /// The input of a run on behalf of a chat.
@@ -74,8 +74,9 @@ impl Service {
             Turn::Answers { answers, is_typed } => (RunInput::answers(answers), is_typed),
         };
         let run = self.begin_run(&hosted, &thread, (input, options)).await?;
+        let id = if is_typed { Some(run.run.to_string()) } else { request.message.clone() };
         let runs = self.message_runs(&run).await?;
-        Ok(MessageRuns { is_typed, ..runs })
+        Ok(MessageRuns { id, ..runs })
     }
 
     /// Refuses requests for runs if too many runs wait for a slot of this process.
@@ -313,5 +314,5 @@ fn of_rows(rows: Vec<&RunRow>) -> MessageRuns {
         let answers = row.new.input.answers_by_id().cloned().unwrap_or_default();
         (row.new.at.clone(), answers)
     });
-    MessageRuns { runs: runs.collect(), is_typed: false }
+    MessageRuns { runs: runs.collect(), id: None }
 }

@@ -248,8 +248,8 @@ async fn a_typed_text_answers_a_question_and_a_forged_history_is_ignored() {
     let (other, _) = approval(&found);
     let replayed = say(&client, "t", json!([result(&other, json!("approve"))])).await;
     assert_eq!(replayed.status, StatusCode::CONFLICT, "{}", replayed.body);
-    let replayed =
-        client.post(&format!("/interrupts/t.{other}/respond"), json!({"type": "approve"})).await;
+    let address = format!("/interrupts/t.{other}/respond");
+    let replayed = client.post(&address, json!({"type": "approve"})).await;
     assert_eq!(replayed.status, StatusCode::NOT_FOUND);
     // A result of a call that is closed, without anything new.
     let closed = say(&client, "t", json!([user("a"), result(&id, json!("99"))])).await;
