@@ -1,0 +1,52 @@
+import { useState, type KeyboardEvent } from "react";
+
+interface Props {
+  label: string;
+  placeholder: string;
+  /** Takes a text; `false` leaves it in the input. */
+  onText: (text: string) => boolean;
+  /** Ends the run; `undefined` if nothing runs. */
+  onStop?: () => void;
+  focus?: boolean;
+}
+
+/** The input for messages. Enter sends, Shift and Enter begin a line. */
+export function TextInput({ label, placeholder, onText, onStop, focus }: Props) {
+  const [text, setText] = useState("");
+  const send = () => {
+    if (text.trim() !== "" && onText(text.trim())) setText("");
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
+    event.preventDefault();
+    send();
+  };
+  return (
+    <form
+      className="composer"
+      onSubmit={(event) => {
+        event.preventDefault();
+        send();
+      }}
+    >
+      <textarea
+        rows={1}
+        autoFocus={focus}
+        aria-label={label}
+        placeholder={placeholder}
+        value={text}
+        onChange={(event) => setText(event.target.value)}
+        onKeyDown={onKeyDown}
+      />
+      {onStop ? (
+        <button type="button" className="stop" onClick={onStop}>
+          Stop
+        </button>
+      ) : (
+        <button className="primary" disabled={text.trim() === ""}>
+          Send
+        </button>
+      )}
+    </form>
+  );
+}
