@@ -1,8 +1,11 @@
-//! The graph `desk`: an order desk on the scripted model, with a tool that needs approval.
+//! The graphs `desk` and `slow_desk`: an order desk on the scripted model, with a tool that needs
+//! approval. The second one speaks slowly, so that clients can leave while it does.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
+use std::time::Duration;
+use weftwork::graph::SystemClock;
 use weftwork::models::ScriptedModel;
 use weftwork::prelude::*;
 use weftwork::tools::{Decision, Rule, ToolPattern};
@@ -39,15 +42,30 @@ fn refund_order(order_id: String, amount: f64) -> String {
     format!("refunded {amount} for {order_id}")
 }
 
+/// Time between two words of the slow desk.
+const PAUSE: Duration = Duration::from_millis(150);
+
 /// Builds the agent.
 ///
 /// # Errors
 /// The problem of its tools or of the graph.
 pub(crate) fn desk() -> Result<CompiledGraph, Box<dyn std::error::Error>> {
+    build("desk", ScriptedModel::rules())
+}
+
+/// Builds the agent that speaks slowly.
+///
+/// # Errors
+/// The problem of its tools or of the graph.
+pub(crate) fn slow_desk() -> Result<CompiledGraph, Box<dyn std::error::Error>> {
+    build("slow_desk", ScriptedModel::rules().paced(Arc::new(SystemClock::new()), PAUSE))
+}
+
+fn build(name: &str, model: ScriptedModel) -> Result<CompiledGraph, Box<dyn std::error::Error>> {
     let decision = Decision::AskHuman { reason: "it moves money".to_owned() };
     let rule = Rule::new(ToolPattern::One("refund_order".to_owned()), decision);
     let tools = ToolBox::new().with(lookup_order).with(refund_order).with_ask_human();
-    let agent = ReactAgent::new("desk", Arc::new(ScriptedModel::rules()))
+    let agent = ReactAgent::new(name, Arc::new(model))
         .instructions("You are the order desk of a small lamp shop.")
         .tools(tools)
         .policy(Policy { rules: vec![rule] });

@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let builder = graphs::host(store(&place)?)?;
     let builder = builder.graph("agent", agent::agent()?).graph("desk", desk::desk()?);
-    let builder = builder.graph("fan", fan::fan()?);
+    let builder = builder.graph("fan", fan::fan()?).graph("slow_desk", desk::slow_desk()?);
     let runtime = builder.recovery(Recovery::Automatic).open().await?;
     let listener = TcpListener::bind(&listen).await?;
     let address = listener.local_addr()?;

@@ -8,6 +8,7 @@ use serde_json::json;
 use weftwork_graph::RuntimeError;
 use weftwork_store::StoreError;
 use weftwork_types::id::InvalidId;
+use weftwork_types::interrupt::Answer;
 use weftwork_types::port::ExecuteError;
 
 /// Code of [`StoreError::Busy`].
@@ -23,11 +24,13 @@ pub(crate) type Result<T, E = ApiError> = std::result::Result<T, E>;
 pub(crate) struct ApiError {
     status: StatusCode,
     detail: String,
+    /// Answer that counts, of a question that was answered before.
+    first: Option<Box<Answer>>,
 }
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into() }
+        Self { status, detail: detail.into(), first: None }
     }
 
     /// The request has a value that does not fit.
@@ -86,7 +89,11 @@ impl IntoResponse for ApiError {
         if self.status.is_server_error() {
             tracing::error!(status = self.status.as_u16(), detail = self.detail, "request failed");
         }
-        let body = Json(json!({"detail": self.detail}));
+        let mut body = json!({"detail": self.detail});
+        if let Some(first) = self.first {
+            body["first"] = json!(first);
+        }
+        let body = Json(body);
         match self.status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                 (self.status, [(RETRY_AFTER, "1")], body).into_response()
@@ -104,9 +111,12 @@ impl From<StoreError> for ApiError {
         let status = match &error {
             StoreError::NotFound { .. } => StatusCode::NOT_FOUND,
             StoreError::Busy { .. } => return Self::busy(),
+            StoreError::Answered { first, .. } => {
+                let first = Some(first.clone());
+                return Self { first, ..Self::conflict(error.to_string()) };
+            }
             StoreError::Fenced { .. }
             | StoreError::NotRequeued { .. }
-            | StoreError::Answered { .. }
             | StoreError::KeyReused { .. } => StatusCode::CONFLICT,
             StoreError::Conflict { .. }
             | StoreError::BadNamespace { .. }

@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Headers of responses that scripts of other origins may read.
-const EXPOSED: &str = "location, content-location, x-pagination-total, x-pagination-next";
+const EXPOSED: &str = "location, content-location, x-pagination-total, x-pagination-next, \
+                       x-vercel-ai-data-stream, x-vercel-ai-ui-message-stream";
 /// Maximum size of a body in bytes.
 const BODY_BYTES_MAX: usize = 16 << 20;
 /// Maximum time for a body to arrive.
@@ -139,7 +140,7 @@ fn share(headers: &mut HeaderMap, origin: HeaderValue) {
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, PATCH, DELETE"),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "content-type, last-event-id, x-api-key, authorization, cache-control",
+            "content-type, last-event-id, x-api-key, authorization, cache-control, user-agent",
         ),
     ] {
         headers.insert(name, HeaderValue::from_static(value));

@@ -1,4 +1,5 @@
-//! The HTTP server for clients of LangGraph: its Agent Server API over hosted graphs.
+//! The HTTP server: the Agent Server API of LangGraph over hosted graphs, and chats in the formats
+//! of assistant-ui and the AI SDK.
 //!
 //! Each hosted graph is an assistant. Routes translate requests to runs of a
 //! [`Runtime`], and the log of a run to the events of its stream, so that
@@ -12,6 +13,8 @@
 mod auth;
 mod awaited;
 mod body;
+mod chat;
+mod chat_stream;
 mod error;
 mod guard;
 mod metrics;
@@ -23,6 +26,7 @@ mod sse;
 mod translate;
 
 pub use auth::{TokenError, new_token};
+pub use chat::Protocol as ChatProtocol;
 
 use guard::Allowed;
 use service::Service;
@@ -39,13 +43,19 @@ pub struct Server {
     runtime: Runtime,
     allowed: Allowed,
     waiting_max: usize,
+    chat: ChatProtocol,
 }
 
 impl Server {
     /// Creates a server over the graphs of a runtime.
     #[must_use]
     pub fn new(runtime: Runtime) -> Self {
-        Self { runtime, allowed: Allowed::default(), waiting_max: WAITING_MAX }
+        Self {
+            runtime,
+            allowed: Allowed::default(),
+            waiting_max: WAITING_MAX,
+            chat: ChatProtocol::default(),
+        }
     }
 
     /// Allows requests that name this host, besides loopback names.
@@ -60,6 +70,13 @@ impl Server {
     #[must_use]
     pub fn waiting_max(mut self, runs: usize) -> Self {
         self.waiting_max = runs;
+        self
+    }
+
+    /// Sets the format of chats whose clients choose none; the UI message stream by default.
+    #[must_use]
+    pub fn chat_protocol(mut self, protocol: ChatProtocol) -> Self {
+        self.chat = protocol;
         self
     }
 
@@ -79,7 +96,7 @@ impl Server {
 
     /// Returns the routes, for a program that serves them itself.
     pub fn router(self) -> axum::Router {
-        routes::router(Service::new(self.runtime, self.waiting_max), self.allowed)
+        routes::router(Service::new(self.runtime, (self.waiting_max, self.chat)), self.allowed)
     }
 
     /// Serves requests until `stop` completes, and then those that were accepted. Runs go on.

@@ -37,6 +37,7 @@ const OPERATIONS: &[Operation] = &[
     ("get", "/ok", "Health of the server, and of its store with `check_db`", &[]),
     ("get", "/info", "Version and abilities", &[]),
     ("get", "/metrics", "Counts, for Prometheus or as JSON with `format=json`", &[]),
+    ("get", "/schemas/events", "Read the JSON Schema of the events of runs", &[]),
     ("post", "/assistants", "Create an assistant", ASSISTANT),
     ("post", "/assistants/search", "Find assistants", ASSISTANTS),
     ("post", "/assistants/count", "Count assistants", ASSISTANTS),
@@ -78,6 +79,12 @@ const OPERATIONS: &[Operation] = &[
     ("post", "/runs/batch", "Start several runs; the body is a list of requests", &[]),
     ("post", "/runs/cancel", "Cancel several runs", &["thread_id", "run_ids", "status"]),
     ("get", "/runs/{run_id}/stream", "Stream the events of a run that is named by its id alone", &[]),
+    ("post", "/chat/{agent}", "Say something to an agent, or answer it, and stream its message; bodies of assistant-ui and of `useChat`, formats by `protocol`", &["messages", "threadId", "id", "trigger"]),
+    ("get", "/chat/{agent}/{thread_id}", "List the messages of a thread, without one that is being produced", &[]),
+    ("get", "/chat/{agent}/{thread_id}/stream", "Stream the message that is being produced from its beginning; 204 if there is none", &[]),
+    ("get", "/interrupts", "List the open questions of all threads", &[]),
+    ("post", "/interrupts/{interrupt_id}/respond", "Answer a question; the first answer counts", &["type", "args", "message", "answer"]),
+    ("get", "/artifacts/{artifact_id}", "Read a value that streams and states have by reference", &[]),
     ("put", "/store/items", "Put an item", &["namespace", "key", "value", "index", "ttl"]),
     ("get", "/store/items", "Read an item, by `namespace` and `key`", &[]),
     ("delete", "/store/items", "Delete an item", &["namespace", "key"]),
@@ -148,7 +155,7 @@ pub(crate) fn page() -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Weftwork</title>\n\
          <style>body{{font:15px sans-serif;margin:2em}}td,th{{padding:.2em .8em;text-align:left;\
-         vertical-align:top}}</style></head>\n<body><h1>Routes</h1>\n<p>For clients of LangGraph. \
+         vertical-align:top}}</style></head>\n<body><h1>Routes</h1>\n<p>For clients of LangGraph, and for chats. \
          The same as <a href=\"openapi.json\">OpenAPI</a>.</p>\n<table>\n<tr><th>Method</th>\
          <th>Path</th><th>Effect</th><th>Members of the body</th></tr>\n{rows}</table></body></html>\n"
     )

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 /// A call that waits for approval, with everything the person has to see.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalRequest {
     /// Id of the call.
     pub tool_call_id: ToolCallId,

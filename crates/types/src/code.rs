@@ -34,6 +34,7 @@ const CAUSE_CHARS_MAX: usize = 1_000;
 /// contain secrets. Causes have the texts of errors of nodes, tools and libraries as they are, so
 /// these errors must not contain any either.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fault {
     /// Stable code, such as `W0301`.
     pub code: String,
@@ -56,6 +57,7 @@ pub struct Fault {
 /// A cause of a [`Fault`], with its own cause. The chain has at most eight causes, whose messages
 /// are cut to 1,000 characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cause {
     /// Stable code, if the error has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,6 +74,7 @@ pub struct Cause {
 
 /// Circumstances of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FaultDetails {
     /// Part of the execution that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,6 +89,7 @@ pub struct FaultDetails {
 
 /// A part of the execution of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Phase {

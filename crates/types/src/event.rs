@@ -28,6 +28,7 @@ use serde_json::Value;
 /// with another one. If a worker shuts down gracefully, its stream ends with `released` and the log
 /// continues on another worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AiEvent {
     /// The run started.
@@ -257,6 +258,7 @@ impl AiEvent {
 /// Durable events have a number in the log; partial text has a position between them. An event with
 /// neither was emitted by a run whose log is not accessible.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunEvent {
     /// Number in the durable log, from 1 without gaps; `None` for partial text.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -51,6 +51,7 @@ impl Interrupt {
 
 /// The content of a question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Ask {
     /// A question to a person, asked by the model or within the call of a tool.

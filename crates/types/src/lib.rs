@@ -16,6 +16,8 @@ pub mod message;
 pub mod port;
 pub mod principal;
 pub mod run;
+#[cfg(feature = "schema")]
+pub mod schema;
 pub mod secret;
 pub mod shown;
 pub mod store_error;

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 /// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// System instructions.
@@ -26,6 +27,7 @@ pub enum Role {
 
 /// A message. Its parts are in the order in which they were produced.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Message {
     /// Id, unique within the thread. A message with an existing id replaces the older one.
     pub id: MessageId,
@@ -38,6 +40,7 @@ pub struct Message {
 
 /// A part of a message.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
     /// Plain text.
@@ -63,6 +66,7 @@ pub enum Part {
 
 /// An image, audio, video or file, by reference or inline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Media {
     /// Media type, such as `image/png`.
     pub media_type: String,
@@ -72,6 +76,7 @@ pub struct Media {
 
 /// A tool call requested by a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolCall {
     /// Id assigned by the model, or generated here if the model assigned none.
     pub id: ToolCallId,
@@ -86,6 +91,7 @@ pub struct ToolCall {
 
 /// The result of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolResult {
     /// The call that this result belongs to.
     pub tool_call_id: ToolCallId,

@@ -7,6 +7,7 @@ use std::ops::{Add, AddAssign};
 
 /// Usage of one attempt of a model call. Failed attempts are recorded too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsageFact {
     /// Id of the attempt, unique.
     pub invocation_id: InvocationId,
@@ -39,6 +40,7 @@ pub struct UsageFact {
 
 /// The result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum UsageStatus {
     /// A complete answer arrived.
@@ -51,6 +53,7 @@ pub enum UsageStatus {
 
 /// Token counts of one or more attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tokens {
     /// Input tokens, those read from a cache included.
     pub input: u64,
@@ -117,6 +120,7 @@ impl Add for Tokens {
 
 /// Amounts that a budget counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Usage {
     /// Attempts of model calls.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -92,10 +92,23 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Explain an error code
     Explain(Explain),
+    /// Print the schemas of records that other programs read
+    #[command(subcommand)]
+    Schema(Schema),
     /// Generate shell completions
     Completions(Completions),
     /// Run a graph and a script from standard input, and print the trace
     Conformance(Conformance),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Schema {
+    /// Print the JSON Schema of the events of runs
+    Events {
+        /// Print TypeScript types instead
+        #[arg(long)]
+        typescript: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -14,6 +14,7 @@ pub(crate) mod models;
 pub(crate) mod question;
 mod run;
 mod runs;
+mod schema;
 mod serve;
 mod staying;
 mod store;
@@ -43,6 +44,7 @@ pub(crate) fn without_settings(
     match command {
         Command::Explain(args) => explain::explain(&args, terminal).map(Next::Done),
         Command::Completions(args) => completions::completions(&args, terminal).map(Next::Done),
+        Command::Schema(command) => schema::schema(&command, terminal).map(Next::Done),
         Command::Conformance(args) => conformance::conformance(&args, store).map(Next::Done),
         other => Ok(Next::NeedsSettings(Box::new(other))),
     }
@@ -67,6 +69,7 @@ pub(crate) async fn run(command: Command, context: &CommandContext) -> Result<Ex
         Command::Demo(args) => Box::pin(demo::demo(&args, context)).await,
         Command::Explain(args) => explain::explain(&args, &context.terminal),
         Command::Completions(args) => completions::completions(&args, &context.terminal),
+        Command::Schema(command) => schema::schema(&command, &context.terminal),
         Command::Conformance(args) => conformance::conformance(&args, None),
     }
 }

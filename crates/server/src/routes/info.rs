@@ -19,6 +19,7 @@ pub(super) fn routes() -> Router<Service> {
         .route("/info", get(info))
         .route("/metrics", get(metrics))
         .route("/openapi.json", get(async || Json(openapi::document())))
+        .route("/schemas/events", get(events))
         .route("/docs", get(async || Html(openapi::page())))
 }
 
@@ -26,6 +27,11 @@ pub(super) fn routes() -> Router<Service> {
 struct Ok {
     #[serde(default)]
     check_db: Option<String>,
+}
+
+/// The JSON Schema of the events of runs.
+async fn events(_: Service) -> Json<Value> {
+    Json(weftwork_types::schema::events())
 }
 
 /// Answers for anyone, so it takes the service of no principal.

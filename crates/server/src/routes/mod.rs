@@ -1,7 +1,9 @@
 //! The routes: one file for each group.
 
 mod assistants;
+mod chat;
 mod info;
+mod interrupts;
 mod page;
 mod runs;
 mod state;
@@ -23,6 +25,8 @@ pub(crate) fn router(service: Service, allowed: Allowed) -> Router {
     Router::new()
         .merge(info::routes())
         .merge(assistants::routes())
+        .merge(chat::routes())
+        .merge(interrupts::routes())
         .merge(threads::routes())
         .merge(state::routes())
         .merge(runs::routes())

@@ -1,17 +1,23 @@
-//! The operations behind the routes: hosted graphs, assistants, threads, runs and items of a principal.
+//! The operations behind the routes: hosted graphs, assistants, threads, runs,
+//! conversations, questions and items of a principal.
 
+mod artifacts;
 mod assistants;
+mod chat;
 mod deleted;
 mod graphs;
+mod inbox;
 mod items;
 mod runs;
 mod states;
 mod threads;
 
 pub(crate) use assistants::{Changes, OWN};
+pub(crate) use chat::MessageRuns;
 pub(crate) use runs::{Bulk, Frames, Place};
 pub(crate) use threads::Superstep;
 
+use crate::chat::Protocol;
 use crate::error::{ApiError, Result};
 use crate::metrics::{Counts, Metrics, OpenStream};
 use crate::translate::rows;
@@ -24,6 +30,9 @@ use std::sync::Arc;
 use tokio::sync::{Mutex, MutexGuard};
 use weftwork_runtime::Runtime;
 use weftwork_store::{ItemStore, RunRow, Store, StoreError, StoreItems};
+use weftwork_types::event::Position;
+use weftwork_types::port::RunHandle;
+use weftwork_types::run::RunRef;
 use weftwork_types::{Principal, RunId, Timestamp};
 
 /// The operations of one server on behalf of a principal.
@@ -46,17 +55,27 @@ struct Shared {
     counts: Counts,
     /// Number of runs that wait for a slot beyond which requests for runs are refused.
     waiting_max: usize,
+    /// Format of chats whose clients choose none.
+    chat: Protocol,
 }
 
 impl Service {
-    pub(crate) fn new(runtime: Runtime, waiting_max: usize) -> Self {
+    pub(crate) fn new(runtime: Runtime, (waiting_max, chat): (usize, Protocol)) -> Self {
         let since = runtime.clock().now();
         let names = names(&runtime.graphs().map(|(id, _)| id).collect::<Vec<_>>());
         let (store, clock) = (Arc::clone(runtime.store()), Arc::clone(runtime.clock()));
         let items = Arc::new(StoreItems::of(store, clock));
         let (assistants, counts) = (Mutex::default(), Counts::default());
-        let shared =
-            Arc::new(Shared { runtime, items, since, names, assistants, counts, waiting_max });
+        let shared = Arc::new(Shared {
+            runtime,
+            items,
+            since,
+            names,
+            assistants,
+            counts,
+            waiting_max,
+            chat,
+        });
         Self { shared, who: Principal::local() }
     }
 
@@ -101,6 +120,15 @@ impl Service {
 
     fn waiting_max(&self) -> usize {
         self.shared.waiting_max
+    }
+
+    pub(crate) fn chat_protocol(&self) -> Protocol {
+        self.shared.chat
+    }
+
+    /// Follows a run from its first event.
+    pub(crate) async fn follow(&self, run: &RunRef) -> Result<RunHandle> {
+        Ok(self.runtime().watch(&self.who, run, Position::START).await?)
     }
 
     fn who(&self) -> &Principal {

@@ -58,10 +58,7 @@ impl Service {
     /// # Errors
     /// Status 429 if more runs wait for a slot of this process than it takes.
     pub(crate) async fn start(&self, thread: Option<&str>, body: &RunBody) -> Result<RunHandle> {
-        if self.runtime().load().waiting >= self.waiting_max() {
-            let detail = "too many runs wait for this server; try again later";
-            return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, detail));
-        }
+        self.check_load()?;
         let assistant = self.chosen(&body.assistant_id).await?;
         let hosted = self.hosted(assistant.record.graph())?;
         let mut thread_metadata = Map::new();
@@ -81,6 +78,7 @@ impl Service {
             }
             None => ThreadId::from_uuid(uuid::Uuid::now_v7()),
         };
+        let input = self.read_decisions(&thread, body.input(hosted.graph)?).await?;
         let mut options = body.options(&assistant, self.now())?;
         options.metadata = metadata(&assistant, thread_metadata, options.metadata);
         let request = RunRequest {
@@ -88,7 +86,7 @@ impl Service {
             caller: Caller::local(uuid::Uuid::now_v7().to_string())?,
             graph: hosted.id.to_owned(),
             thread,
-            input: body.input(hosted.graph)?,
+            input,
             options,
         };
         let handle = self.runtime().execute(request).await?;
@@ -298,7 +296,7 @@ impl Service {
 }
 
 /// Returns the metadata of a run: that of its assistant and of its thread, and its own.
-fn metadata(
+pub(super) fn metadata(
     assistant: &Assistant,
     thread: Map<String, Value>,
     own: Map<String, Value>,

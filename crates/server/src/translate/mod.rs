@@ -1,5 +1,6 @@
 //! Translation between our records and the JSON of the protocol.
 
+pub(crate) mod approval;
 pub(crate) mod assistant;
 pub(crate) mod ids;
 pub(crate) mod messages;

@@ -1,6 +1,6 @@
 //! States of threads, their tasks and their questions.
 
-use super::{ids, messages, names, time};
+use super::{approval, ids, messages, names, time};
 use serde_json::{Map, Value, json};
 use weftwork_graph::run_loop::{
     Config, Snapshot, Source, SubState, TaskResult, TaskSnapshot, Written,
@@ -195,6 +195,7 @@ pub(crate) fn written(writes: Vec<(String, Written)>) -> Value {
 pub(crate) fn interrupt(question: &Interrupt) -> Value {
     let value = match &question.ask {
         Ask::Value { value } => messages::into_shown(value.clone()),
+        Ask::Approval(request) => approval::request(request, question),
         other => json!(other),
     };
     json!({"id": question.id, "value": value})

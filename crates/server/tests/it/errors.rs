@@ -51,6 +51,15 @@ async fn the_description_of_the_routes_is_the_committed_one() {
     }
 }
 
+#[tokio::test]
+async fn the_schema_of_events_is_the_committed_one_and_so_are_its_types() {
+    let client = Client::new().await;
+    let schema = client.get("/schemas/events").await.json();
+    let text = serde_json::to_string_pretty(&schema).expect("JSON") + "\n";
+    check_file("../types/schemas/events.json", &text);
+    check_file("../types/schemas/events.ts", &weftwork_types::schema::typescript(&schema));
+}
+
 async fn send(
     client: &Client,
     method: &str,

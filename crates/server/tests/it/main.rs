@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
+mod chat;
 mod client;
 mod errors;
 mod graphs;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// It closes the superstep whose tasks are in `ended`, and the tasks in `due` start from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckpointStored {
     /// Namespace of the graph, its parts separated by `|`; empty for the outermost graph.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -42,6 +43,7 @@ impl CheckpointStored {
 
 /// Operation that made a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointSource {
     /// None: the empty state before the first input, which some runs with durability `exit` store.
@@ -58,6 +60,7 @@ pub enum CheckpointSource {
 
 /// A task that starts from a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TaskDue {
     /// Id of the task.
     pub id: TaskId,
@@ -74,6 +77,7 @@ pub struct TaskDue {
 /// Numbers of the writes and targets from outside the graph, of commands, that are stored with a
 /// checkpoint when a run continues from it. Later commands add others after them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutsideWrites {
     /// Number of writes to channels.
     #[serde(default)]
@@ -93,6 +97,7 @@ impl OutsideWrites {
 
 /// A task that ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TaskEnd {
     /// Id of the task.
     pub id: TaskId,
@@ -123,6 +128,7 @@ impl TaskEnd {
 
 /// Outcome of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
     /// The task ran and finished.

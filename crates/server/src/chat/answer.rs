@@ -1,0 +1,229 @@
+//! Answers of clients to questions: results of the calls that stand for them, typed text, and
+//! decisions in the words of several front ends.
+
+use super::question::decisions;
+use crate::error::{ApiError, Result};
+use serde_json::{Value, json};
+use weftwork_types::approval::{ApprovalDecision, ApprovalRequest, Verdict};
+use weftwork_types::interrupt::{Ask, Interrupt};
+use weftwork_types::tool::wire_name;
+
+/// Members of a result in which front ends put the answer.
+const ANSWERS: [&str; 4] = ["answer", "text", "content", "message"];
+/// Members of a decision that have the comment of a person.
+const COMMENTS: [&str; 5] = ["message", "comment", "reason", "feedback", "text"];
+
+/// Returns the answer that a result of a question's call means.
+///
+/// # Errors
+/// Status 422 for a value that is no answer, 409 for a decision about another call.
+pub(crate) fn of_result(question: &Interrupt, value: &Value) -> Result<Value> {
+    match &question.ask {
+        Ask::Approval(request) => decision(question, request, value),
+        Ask::Question { tool: None, .. } => text(value),
+        Ask::Question { .. } if value.get("action").is_some() => Ok(value.clone()),
+        Ask::Question { .. } => Ok(json!({"action": "accept", "content": unwrapped(value)})),
+        Ask::Value { .. } => Ok(unwrapped(value)),
+        Ask::Timer { .. } => Err(ApiError::invalid("a timer asks nothing")),
+    }
+}
+
+/// Returns the answer that a typed text means. An approval that is answered by a text other than a
+/// verb is not given: the text is the result of the call, which the model reads.
+///
+/// # Errors
+/// See [`of_result`].
+pub(crate) fn of_text(question: &Interrupt, typed: &str) -> Result<Value> {
+    let typed = typed.trim();
+    match &question.ask {
+        Ask::Approval(request) => {
+            let verdict = match verb(typed) {
+                Some(Verb::Approve) => Verdict::Approve,
+                Some(Verb::Reject) => Verdict::Reject,
+                _ => Verdict::Respond { text: typed.to_owned() },
+            };
+            Ok(json!(ApprovalDecision::new(request.binding, verdict)))
+        }
+        Ask::Question { tool: Some(_), .. } => {
+            let content = question.answer_schema.as_ref().and_then(|schema| {
+                schema["oneOf"]
+                    .as_array()?
+                    .iter()
+                    .find_map(|form| form.pointer("/properties/content"))
+            });
+            Ok(json!({"action": "accept", "content": typed_value(content, typed)}))
+        }
+        Ask::Value { .. } => Ok(typed_value(question.answer_schema.as_ref(), typed)),
+        _ => of_result(question, &json!(typed)),
+    }
+}
+
+/// Returns the value that a text stands for: the text, or its JSON if texts do not fit.
+fn typed_value(schema: Option<&Value>, typed: &str) -> Value {
+    let takes_text = match schema.and_then(|schema| schema.get("type")) {
+        None => true,
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "string"),
+        Some(kind) => kind == "string",
+    };
+    let value = (!takes_text).then(|| serde_json::from_str(typed).ok()).flatten();
+    value.unwrap_or_else(|| json!(typed))
+}
+
+/// Returns the text of an answer to a question of the model.
+fn text(value: &Value) -> Result<Value> {
+    let member = ANSWERS.iter().find_map(|name| value.get(name).filter(|text| text.is_string()));
+    match (value, member) {
+        (Value::String(_), _) => Ok(value.clone()),
+        (_, Some(text)) => Ok(text.clone()),
+        (Value::Number(_) | Value::Bool(_), _) => Ok(json!(value.to_string())),
+        _ => Err(ApiError::invalid(format!(
+            "the answer to the question is `{}`; expected a text, or an object with `answer`",
+            short(value)
+        ))),
+    }
+}
+
+/// Returns the member `answer` of an object that has nothing else.
+fn unwrapped(value: &Value) -> Value {
+    let only = value.as_object().filter(|members| members.len() == 1);
+    only.and_then(|members| members.get("answer")).unwrap_or(value).clone()
+}
+
+/// Reads a decision about a call.
+///
+/// # Errors
+/// Status 422 for a value that is none, 409 for a decision about another call or other arguments.
+pub(crate) fn decision(
+    question: &Interrupt,
+    request: &ApprovalRequest,
+    value: &Value,
+) -> Result<Value> {
+    let verdict = match value {
+        Value::String(word) => verdict_of_word(word),
+        Value::Object(_) => {
+            check_binding(request, value)?;
+            verdict_of_object(request, value)?
+        }
+        _ => None,
+    };
+    let verdict = verdict.ok_or_else(|| {
+        ApiError::invalid(format!(
+            "`{}` is no decision about `{}`; expected `{{\"type\": …}}` with one of {}",
+            short(value),
+            request.tool,
+            decisions(question).join(", ")
+        ))
+    })?;
+    let comment = matches!(verdict, Verdict::Reject | Verdict::Approve | Verdict::Edit { .. })
+        .then(|| member_text(value, &COMMENTS))
+        .flatten();
+    Ok(json!(ApprovalDecision { binding: request.binding, verdict, comment }))
+}
+
+/// Refuses a decision that names another binding.
+fn check_binding(request: &ApprovalRequest, value: &Value) -> Result<()> {
+    match value.get("binding") {
+        Some(found) if *found != json!(request.binding) => Err(other_call(request)),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what a client shows of the call that is approved if it is another one.
+///
+/// # Errors
+/// Status 409.
+pub(crate) fn check_shown(question: &Interrupt, shown: &Value) -> Result<()> {
+    let Ask::Approval(request) = &question.ask else { return Ok(()) };
+    let same = |name: &str, own: &Value| shown.get(name).is_none_or(|found| found == own);
+    let is_cut = shown.get("cut").is_some();
+    let is_same = same("args", &request.args)
+        && same("action", &json!(request.tool))
+        && same("binding", &json!(request.binding));
+    if is_same || is_cut { Ok(()) } else { Err(other_call(request)) }
+}
+
+fn other_call(request: &ApprovalRequest) -> ApiError {
+    ApiError::conflict(format!(
+        "the decision is about another call or other arguments than the call of `{}` that waits; \
+         read the question again",
+        request.tool
+    ))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Approve,
+    Edit,
+    Reject,
+    Respond,
+}
+
+/// Returns the verb of a word: those of LangChain, and those of other front ends.
+fn verb(word: &str) -> Option<Verb> {
+    Some(match word.to_ascii_lowercase().as_str() {
+        "approve" | "accept" | "approved" | "yes" | "y" => Verb::Approve,
+        "edit" => Verb::Edit,
+        "reject" | "ignore" | "rejected" | "deny" | "no" | "n" => Verb::Reject,
+        "respond" | "response" => Verb::Respond,
+        _ => return None,
+    })
+}
+
+fn verdict_of_word(word: &str) -> Option<Verdict> {
+    match verb(word)? {
+        Verb::Approve => Some(Verdict::Approve),
+        Verb::Reject => Some(Verdict::Reject),
+        Verb::Edit | Verb::Respond => None,
+    }
+}
+
+fn verdict_of_object(request: &ApprovalRequest, value: &Value) -> Result<Option<Verdict>> {
+    let word = ["type", "decision", "verdict"].iter().find_map(|name| value.get(name)?.as_str());
+    let verb = match (word.and_then(verb), value.get("approved").and_then(Value::as_bool)) {
+        (Some(verb), _) => verb,
+        (None, Some(true)) if value.get("args").is_some() => Verb::Edit,
+        (None, Some(true)) => Verb::Approve,
+        (None, Some(false)) if value.get("respond").is_some() => Verb::Respond,
+        (None, Some(false)) => Verb::Reject,
+        (None, None) => return Ok(None),
+    };
+    let args = value.get("args").filter(|args| args.is_object());
+    match verb {
+        Verb::Approve if args.is_some_and(|args| *args != request.args) => Err(other_call(request)),
+        Verb::Approve => Ok(Some(Verdict::Approve)),
+        Verb::Reject => Ok(Some(Verdict::Reject)),
+        Verb::Edit => edited(request, value).map(Some),
+        Verb::Respond => {
+            let names = ["respond", "message", "text", "response", "args"];
+            Ok(member_text(value, &names).map(|text| Verdict::Respond { text }))
+        }
+    }
+}
+
+/// Reads edited arguments. The tool stays the same.
+fn edited(request: &ApprovalRequest, value: &Value) -> Result<Verdict> {
+    let action = value.get("edited_action").or_else(|| value.get("action"));
+    let name = action.and_then(|action| action.get("name")).and_then(Value::as_str);
+    if name.is_some_and(|name| name != request.tool && name != wire_name(&request.tool)) {
+        return Err(ApiError::invalid(format!(
+            "the edited call is of `{}`; expected `{}`, whose arguments alone can be edited",
+            short(&json!(name)),
+            request.tool
+        )));
+    }
+    let args = value.get("args").or_else(|| action.and_then(|action| action.get("args")));
+    let args = args.filter(|args| args.is_object()).ok_or_else(|| {
+        ApiError::invalid("an edited call needs `args`, an object with all its arguments")
+    })?;
+    Ok(Verdict::Edit { args: args.clone() })
+}
+
+fn member_text(value: &Value, names: &[&str]) -> Option<String> {
+    let text = names.iter().find_map(|name| value.get(name)?.as_str());
+    text.filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// Returns the beginning of a value, for messages.
+fn short(value: &Value) -> String {
+    value.to_string().chars().take(80).collect()
+}

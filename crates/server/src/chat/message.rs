@@ -1,0 +1,533 @@
+//! An assistant's message, made from the events of the runs that it spans.
+
+use super::calls::{Calls, Origin};
+use super::cut::pieces;
+use super::part::{ChatPart, FinishReason, TextKind};
+use super::question::{Asked, WireCall};
+use super::speech::{Held, Speaker, Speech, speaker};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use weftwork_types::InterruptId;
+use weftwork_types::code::Fault;
+use weftwork_types::event::{AiEvent, CheckpointStored, PieceAt, PieceKind, RunEvent, TaskEnd};
+use weftwork_types::interrupt::{Ask, Interrupt};
+use weftwork_types::message::{Media, Message, Part, Role, ToolCall};
+use weftwork_types::run::{RunOutcome, RunRef};
+use weftwork_types::usage::Tokens;
+
+/// Text between two messages that no other part separates.
+const PARAGRAPH: &str = "\n\n";
+
+/// The state of a message. It spans a run, and those that continue it: answers to the questions at
+/// which it ended, and wakes. Feed each run in order: [`run`](Self::run), its events, and
+/// [`pause`](Self::pause) or [`end`](Self::end).
+#[derive(Debug)]
+pub(crate) struct ChatMessage {
+    id: String,
+    run: RunRef,
+    /// Parts that were not taken yet.
+    parts: Vec<ChatPart>,
+    speech: Speech,
+    calls: Calls,
+    /// Open questions, with the calls that stand for them.
+    asked: BTreeMap<InterruptId, Waiting>,
+    block: Option<Block>,
+    blocks: usize,
+    /// Message whose text was the last part that readers show.
+    last_text: Option<Speaker>,
+    step: Option<Step>,
+    /// Usage of this response, and of the whole message.
+    usage: (Tokens, Tokens),
+}
+
+/// A call that stands for a question: one of its own, or that of the model.
+#[derive(Debug)]
+struct Waiting {
+    call: String,
+    is_own: bool,
+}
+
+#[derive(Debug)]
+struct Block {
+    kind: TextKind,
+    id: String,
+    by: Speaker,
+}
+
+/// The present step.
+#[derive(Debug, Default)]
+struct Step {
+    usage: Tokens,
+    /// Message that the step belongs to, once one speaks.
+    by: Option<Speaker>,
+    /// `true` if the step has parts of something else than that message.
+    is_mixed: bool,
+}
+
+impl ChatMessage {
+    /// Creates the message that begins with a run.
+    pub(crate) fn new(first: &RunRef) -> Self {
+        Self {
+            id: first.run.to_string(),
+            run: first.clone(),
+            parts: Vec::new(),
+            speech: Speech::default(),
+            calls: Calls::default(),
+            asked: BTreeMap::new(),
+            block: None,
+            blocks: 0,
+            last_text: None,
+            step: None,
+            usage: Default::default(),
+        }
+    }
+
+    /// Sets the id of the message.
+    pub(crate) fn with_id(mut self, id: String) -> Self {
+        self.id = id;
+        self
+    }
+
+    /// Takes the parts that were added since the last call.
+    pub(crate) fn take(&mut self) -> Vec<ChatPart> {
+        std::mem::take(&mut self.parts)
+    }
+
+    /// Begins a response with a run: later parts are those of it, and what was opened before
+    /// belongs to an earlier one.
+    pub(crate) fn begin_response(&mut self, first: &RunRef) {
+        self.run = first.clone();
+        self.parts.clear();
+        self.calls.begin_response();
+        self.usage.0 = Tokens::default();
+        self.last_text = None;
+        let metadata = json!({"threadId": self.run.thread, "runId": self.run.run});
+        self.parts.push(ChatPart::Start { message: self.id.clone(), metadata: metadata.clone() });
+        self.fact("run", metadata, false);
+    }
+
+    /// Begins a run of the message, with the answers to questions of the run before it.
+    pub(crate) fn run(&mut self, at: &RunRef, answers: &BTreeMap<InterruptId, Value>) {
+        self.run = at.clone();
+        for (id, answer) in answers {
+            let Some(Waiting { call, is_own }) = self.asked.remove(id) else { continue };
+            // The client that answered has the result of a call of an earlier response.
+            self.calls.answered(&call);
+            if is_own {
+                let reference = self.reference(&call);
+                self.calls.result(&call, (answer.clone(), false), (&reference, &mut self.parts));
+            }
+        }
+    }
+
+    /// Adds an event of the present run.
+    pub(crate) fn event(&mut self, event: &RunEvent) {
+        match (&event.event, &event.piece) {
+            (AiEvent::TextDelta { delta }, Some(at)) => self.piece(at, &PieceKind::Text, delta),
+            (AiEvent::ReasoningDelta { delta }, Some(at)) => {
+                self.piece(at, &PieceKind::Reasoning, delta);
+            }
+            (AiEvent::ToolCallDelta { call, delta }, Some(at)) => {
+                self.piece(at, &PieceKind::ToolCall(call.clone()), delta);
+            }
+            (AiEvent::AttemptReset { node }, _) => self.reset(node),
+            (AiEvent::MessageFinal { message }, _) => self.message(message),
+            (AiEvent::ToolCallStart { tool_call_id, tool_name, args }, _) => {
+                self.open_step();
+                self.call(Origin::Run, (tool_call_id.as_str(), tool_name, args));
+            }
+            (AiEvent::ToolCallResult { tool_call_id, result, is_error }, _) => {
+                self.result(tool_call_id.as_str(), (result.clone(), *is_error));
+            }
+            (AiEvent::UsageReport { fact }, _) => self.add_usage(fact.tokens),
+            (AiEvent::Checkpoint(stored), _) => self.checkpoint(stored),
+            (AiEvent::TasksEnded { ns, ended, .. }, _) => self.ended(ns, ended),
+            (AiEvent::TasksStarted { ns, tasks, .. }, _) => {
+                for task in tasks.iter().filter(|task| !task.finished) {
+                    self.node(ns, &task.node, "started");
+                }
+            }
+            (AiEvent::Custom { ns, node, value }, _) => {
+                self.fact("custom", json!({"node": node, "ns": ns, "value": value}), true);
+            }
+            (AiEvent::StoreUnavailable { fault }, _) => {
+                self.fact("store", json!({"available": false, "code": fault.code}), false);
+            }
+            (AiEvent::StoreAvailable, _) => self.fact("store", json!({"available": true}), false),
+            // Questions are added with the outcome, which has all that a person needs to know.
+            _ => {}
+        }
+    }
+
+    /// Ends a run of the message that another one continues, or may continue.
+    pub(crate) fn pause(&mut self, questions: &[Interrupt]) {
+        self.end_texts();
+        self.calls.pause(&mut self.parts);
+        let new = |asked: &Asked| !self.asked.contains_key(&asked.interrupt);
+        let asked: Vec<_> = questions.iter().filter_map(Asked::of).filter(new).collect();
+        for asked in asked.iter().filter(|asked| !asked.is_own()) {
+            self.open_step();
+            self.ask(asked);
+        }
+        self.close_step(FinishReason::ToolCalls);
+        for asked in asked.iter().filter(|asked| asked.is_own()) {
+            // A step of their own: clients continue once all calls of the last step have results,
+            // and the calls that wait for approval have none.
+            self.open_step();
+            self.ask(asked);
+        }
+        for question in questions {
+            if let Ask::Timer { until } = question.ask {
+                self.fact("timer", json!({"node": question.node, "until": until}), true);
+            }
+        }
+        self.close_step(FinishReason::ToolCalls);
+    }
+
+    fn ask(&mut self, asked: &Asked) {
+        let WireCall { id, name, args } = &asked.call;
+        self.call(Origin::Run, (id, name, args));
+        let waiting = Waiting { call: id.clone(), is_own: asked.is_own() };
+        self.asked.insert(asked.interrupt, waiting);
+        let approved = asked.waiting.as_deref();
+        if let Some(call) = approved.and_then(|call| self.calls.shown_here(call)) {
+            let (id, call) = (asked.id.clone(), call.to_owned());
+            self.parts.push(ChatPart::ApprovalRequest { id, call });
+        }
+        self.fact("question", asked.fact.clone(), true);
+    }
+
+    /// Ends the response with the outcome of its last run.
+    pub(crate) fn end(&mut self, outcome: &RunOutcome) {
+        let reason = match outcome {
+            RunOutcome::Interrupted { questions, .. } => {
+                self.pause(questions);
+                let asks = questions.iter().any(|one| !matches!(one.ask, Ask::Timer { .. }));
+                if asks { FinishReason::ToolCalls } else { FinishReason::Other }
+            }
+            RunOutcome::Completed { .. } => self.ended_with(FinishReason::Stop),
+            RunOutcome::Cancelled { reason } => {
+                let end = self.ended_with(FinishReason::Other);
+                let reason = reason.clone().unwrap_or_else(|| "the run was cancelled".to_owned());
+                self.parts.push(ChatPart::Abort { reason });
+                end
+            }
+            RunOutcome::LimitReached { step_limit } => {
+                let end = self.ended_with(FinishReason::Error);
+                let text = format!("the run reached its limit of {step_limit} supersteps");
+                self.parts.push(ChatPart::Error { text });
+                end
+            }
+            RunOutcome::Failed { fault } => {
+                let end = self.ended_with(FinishReason::Error);
+                self.parts.push(ChatPart::Error { text: error_text(fault) });
+                end
+            }
+        };
+        let (usage, all) = self.usage;
+        let metadata = json!({
+            "threadId": self.run.thread,
+            "runId": self.run.run,
+            "usage": {"inputTokens": all.input, "outputTokens": all.output, "totalTokens": all.total()},
+        });
+        self.parts.push(ChatPart::Finish { reason, usage, metadata });
+    }
+
+    fn ended_with(&mut self, reason: FinishReason) -> FinishReason {
+        self.end_texts();
+        if self.calls.are_open() {
+            self.open_step();
+            self.calls.end(&mut self.parts);
+        }
+        self.close_step(reason);
+        reason
+    }
+
+    fn end_texts(&mut self) {
+        self.speech.end();
+        self.speak_held();
+        while self.speech.has_held() {
+            self.speech.end();
+            self.speak_held();
+        }
+        self.close_block();
+    }
+
+    fn piece(&mut self, at: &PieceAt, kind: &PieceKind, text: &str) {
+        let who = speaker(at);
+        if self.speech.is_final(&who) || text.is_empty() {
+            return;
+        }
+        if self.speech.admits(&who, Some(at)) {
+            self.speak(&who, Some(at), kind, text);
+        } else {
+            let (at, kind, text) = (at.clone(), kind.clone(), text.to_owned());
+            self.speech.hold(Held::Piece { at, kind, text });
+        }
+    }
+
+    /// Emits the text that waited, as far as nobody else speaks.
+    fn speak_held(&mut self) {
+        while let Some(held) = self.speech.next_held() {
+            match held {
+                Held::Piece { at, kind, text } => {
+                    self.speak(&speaker(&at), Some(&at), &kind, &text);
+                }
+                Held::Final(message) => self.complete(&message),
+            }
+        }
+    }
+
+    fn speak(&mut self, who: &Speaker, at: Option<&PieceAt>, kind: &PieceKind, text: &str) {
+        self.begin_step_of(who);
+        let spoken = self.speech.of(who, at);
+        match kind {
+            PieceKind::Text => {
+                spoken.text.push_str(text);
+                self.text(who, TextKind::Text, text);
+            }
+            PieceKind::Reasoning => {
+                spoken.reasoning.push_str(text);
+                self.text(who, TextKind::Reasoning, text);
+            }
+            PieceKind::ToolCall(call) => {
+                self.close_block();
+                self.last_text = None;
+                let named = (call.tool_call_id.as_str(), call.tool_name.as_str());
+                self.calls.delta(named, text, who, &mut self.parts);
+            }
+        }
+    }
+
+    fn text(&mut self, who: &Speaker, kind: TextKind, text: &str) {
+        if self.block.as_ref().is_none_or(|block| block.kind != kind || block.by != *who) {
+            self.close_block();
+            self.blocks += 1;
+            let id = format!("{}-{}", self.run.run, self.blocks);
+            self.parts.push(ChatPart::TextStart { kind, id: id.clone() });
+            let follows = kind == TextKind::Text && self.last_text.is_some();
+            if follows {
+                let (id, delta) = (id.clone(), PARAGRAPH.to_owned());
+                self.parts.push(ChatPart::TextDelta { kind, id, delta });
+            }
+            self.block = Some(Block { kind, id, by: who.clone() });
+        }
+        self.last_text = (kind == TextKind::Text).then(|| who.clone());
+        let Some(Block { id, .. }) = &self.block else { return };
+        let pieces = pieces(text).map(str::to_owned);
+        self.parts.extend(pieces.map(|delta| ChatPart::TextDelta { kind, id: id.clone(), delta }));
+    }
+
+    fn close_block(&mut self) {
+        if let Some(Block { kind, id, .. }) = self.block.take() {
+            self.parts.push(ChatPart::TextEnd { kind, id });
+        }
+    }
+
+    fn reset(&mut self, node: &str) {
+        for who in self.speech.reset(node) {
+            if self.block.as_ref().is_some_and(|block| block.by == who) {
+                self.close_block();
+            }
+            self.calls.reset(&who, &mut self.parts);
+            let alone = |step: &Step| step.by.as_ref() == Some(&who) && !step.is_mixed;
+            if self.step.as_ref().is_some_and(alone) {
+                self.parts.push(ChatPart::StepReset);
+            }
+            if let Some(step) = self.step.as_mut().filter(|step| step.by.as_ref() == Some(&who)) {
+                step.by = None;
+            }
+        }
+        self.fact("retry", json!({"node": node}), true);
+        self.speak_held();
+    }
+
+    fn message(&mut self, message: &Message) {
+        match message.role {
+            Role::Assistant => {
+                let who = message.id.to_string();
+                if self.speech.is_final(&who) {
+                    return;
+                }
+                if self.speech.admits(&who, None) {
+                    self.complete(message);
+                    self.speak_held();
+                } else {
+                    self.speech.hold(Held::Final(Box::new(message.clone())));
+                }
+            }
+            // Results of nodes that call tools by themselves.
+            Role::Tool => {
+                for result in message.tool_results() {
+                    let shown = (result.value.clone(), result.is_error);
+                    self.result(result.tool_call_id.as_str(), shown);
+                }
+            }
+            Role::System | Role::User => {}
+        }
+    }
+
+    /// Adds the parts of a final message that its pieces did not have.
+    fn complete(&mut self, message: &Message) {
+        let who = message.id.to_string();
+        let has_parts = message.parts.iter().any(|part| !matches!(part, Part::ToolResult(_)));
+        if has_parts {
+            self.begin_step_of(&who);
+        }
+        let spoken = self.speech.of(&who, None).clone();
+        let reasoning: String = message.parts.iter().filter_map(reasoning).collect();
+        let text = message.joined_text();
+        match (reasoning.strip_prefix(&spoken.reasoning), text.strip_prefix(&spoken.text)) {
+            (Some(reasoning), Some(text)) => self.speak_whole(&who, reasoning, text),
+            _ => {
+                // The pieces were of an attempt of which the log has no reset.
+                self.fact("retry", json!({"message": message.id}), true);
+                self.speak_whole(&who, &reasoning, &text);
+            }
+        }
+        self.close_block();
+        for part in &message.parts {
+            match part {
+                Part::Media(media) => self.file(media),
+                Part::ToolCall(ToolCall { id, name, args, .. }) => {
+                    self.call(Origin::Model, (id.as_str(), name, args));
+                }
+                _ => {}
+            }
+        }
+        self.speech.finish(&who);
+    }
+
+    fn speak_whole(&mut self, who: &Speaker, reasoning: &str, text: &str) {
+        if !reasoning.is_empty() {
+            self.text(who, TextKind::Reasoning, reasoning);
+        }
+        if !text.is_empty() {
+            self.text(who, TextKind::Text, text);
+        }
+    }
+
+    fn file(&mut self, media: &Media) {
+        let Media { media_type, url } = media;
+        self.last_text = None;
+        // Pages show files by their address, and follow no other kinds of addresses.
+        let is_safe = ["https:", "http:", "data:"].iter().any(|kind| url.starts_with(kind));
+        if is_safe && url.len() <= super::cut::PART_BYTES_MAX {
+            let (media_type, url) = (media_type.clone(), url.clone());
+            self.parts.push(ChatPart::File { media_type, url });
+        } else {
+            let data = json!({"mediaType": media_type, "bytes": url.len(), "omitted": true});
+            self.fact("file", data, true);
+        }
+    }
+
+    fn call(&mut self, origin: Origin, call: (&str, &str, &Value)) {
+        self.close_block();
+        self.last_text = None;
+        self.mix();
+        let reference = self.reference(call.0);
+        self.calls.ready(origin, call, (&reference, &mut self.parts));
+    }
+
+    fn result(&mut self, id: &str, (result, is_error): (Value, bool)) {
+        if !self.calls.awaits_result(id) {
+            return;
+        }
+        self.close_block();
+        self.last_text = None;
+        self.open_step();
+        self.mix();
+        let reference = self.reference(id);
+        self.calls.result(id, (result, is_error), (&reference, &mut self.parts));
+    }
+
+    /// Notes that the step has parts that stay, whatever happens to its message.
+    fn mix(&mut self) {
+        if let Some(step) = &mut self.step {
+            step.is_mixed = true;
+        }
+    }
+
+    /// Returns the place where the whole value of a call is read.
+    fn reference(&self, call: &str) -> String {
+        format!("{}/{}/{call}", self.run.thread, self.run.run)
+    }
+
+    fn checkpoint(&mut self, stored: &CheckpointStored) {
+        self.ended(&stored.ns, &stored.ended);
+        let CheckpointStored { id, ns, step, source, due, .. } = stored;
+        let data = json!({"checkpointId": id, "ns": ns, "step": step, "source": source});
+        self.fact("checkpoint", data, false);
+        for task in due.iter().filter(|task| !task.finished) {
+            self.node(ns, &task.node, "started");
+        }
+    }
+
+    fn ended(&mut self, ns: &str, ended: &[TaskEnd]) {
+        for end in ended {
+            self.speech.end_task(end.id);
+            self.node(ns, &end.node, "ended");
+        }
+        self.speak_held();
+    }
+
+    fn node(&mut self, ns: &str, node: &str, status: &str) {
+        self.fact("node", json!({"node": node, "ns": ns, "status": status}), false);
+    }
+
+    fn fact(&mut self, name: &'static str, data: Value, lasting: bool) {
+        if lasting {
+            self.close_block();
+            self.mix();
+        }
+        let data = super::cut::cut(data, self.run.run.as_str());
+        self.parts.push(ChatPart::Data { name, data, lasting });
+    }
+
+    fn add_usage(&mut self, tokens: Tokens) {
+        self.usage.0 = self.usage.0 + tokens;
+        self.usage.1 = self.usage.1 + tokens;
+        self.open_step();
+        if let Some(step) = &mut self.step {
+            step.usage = step.usage + tokens;
+        }
+    }
+
+    /// Begins the step of a message, unless it is the present one.
+    fn begin_step_of(&mut self, who: &Speaker) {
+        let other = |step: &Step| step.by.as_ref().is_some_and(|by| by != who);
+        if self.step.as_ref().is_some_and(other) {
+            self.close_step(FinishReason::ToolCalls);
+        }
+        self.open_step();
+        if let Some(step) = &mut self.step {
+            step.by.get_or_insert_with(|| who.clone());
+        }
+    }
+
+    fn open_step(&mut self) {
+        if self.step.is_none() {
+            self.step = Some(Step::default());
+            self.parts.push(ChatPart::StepStart { message: self.id.clone() });
+        }
+    }
+
+    fn close_step(&mut self, reason: FinishReason) {
+        self.close_block();
+        if let Some(step) = self.step.take() {
+            self.parts.push(ChatPart::StepFinish { reason, usage: step.usage });
+        }
+    }
+}
+
+fn reasoning(part: &Part) -> Option<&str> {
+    match part {
+        Part::Reasoning { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+/// Returns the text of a failure for a user: its safe message and its code.
+fn error_text(fault: &Fault) -> String {
+    format!("{} ({})", fault.message, fault.code)
+}

@@ -1,0 +1,125 @@
+//! Bodies of chat requests.
+//!
+//! The thread of the server is the truth. Of the conversation in a body, only the text of the last
+//! message is read if it is the user's, and results of calls, which count for calls that are open
+//! on the server. Everything else is ignored.
+//!
+//! Sources: `@assistant-ui/react-data-stream` 0.12 (messages with `content`), `ai` 7.0 (messages with
+//! `parts`).
+
+use crate::error::{ApiError, Result};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Maximum length of a user's text in bytes.
+const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// A request for the next part of a conversation.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct ChatRequest {
+    /// Id of the thread, which clients may make.
+    pub(crate) thread: Option<String>,
+    /// Text of the last message, if it is the user's.
+    pub(crate) text: Option<String>,
+    /// Results of calls, the last one of a call.
+    pub(crate) results: BTreeMap<String, Value>,
+    /// Arguments of calls as the client has them.
+    pub(crate) shown: BTreeMap<String, Value>,
+    /// `true` if the last answer is to be replaced by another one.
+    pub(crate) regenerates: bool,
+}
+
+impl ChatRequest {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// Status 422 for a body without messages, or with a last message that is no text.
+    pub(crate) fn read(body: &Value) -> Result<Self> {
+        let messages = body.get("messages").and_then(Value::as_array).ok_or_else(|| {
+            ApiError::invalid("the body needs `messages`, a list whose last message is the new one")
+        })?;
+        let text = |name: &str| body.get(name).and_then(Value::as_str).filter(|id| !id.is_empty());
+        let mut request = Self {
+            thread: text("threadId").or_else(|| text("id")).map(str::to_owned),
+            regenerates: text("trigger") == Some("regenerate-message"),
+            ..Self::default()
+        };
+        for message in messages {
+            request.results_of(message);
+        }
+        let last = messages.last().filter(|message| message["role"] == "user");
+        request.text = last.map(text_of).transpose()?;
+        Ok(request)
+    }
+
+    fn results_of(&mut self, message: &Value) {
+        for part in parts(message) {
+            let text = |name: &str| part.get(name).and_then(Value::as_str);
+            let Some(kind) = text("type") else { continue };
+            let id = text("toolCallId");
+            match (kind, id, text("state")) {
+                ("tool-call", Some(id), _) => {
+                    self.shown.insert(id.to_owned(), part["input"].clone());
+                }
+                ("tool-result", Some(id), _) => self.result(id, &part["output"]),
+                (_, Some(id), Some("output-available")) => {
+                    self.shown.insert(id.to_owned(), part["input"].clone());
+                    self.results.insert(id.to_owned(), part["output"].clone());
+                }
+                (_, _, Some("approval-responded")) => {
+                    let approval = &part["approval"];
+                    if let Some(id) = approval["id"].as_str() {
+                        self.results.insert(id.to_owned(), approval.clone());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds the result of a call. Clients send an error for a call that the user left unanswered.
+    fn result(&mut self, id: &str, output: &Value) {
+        match output["type"].as_str() {
+            Some("json" | "text" | "content") => {
+                self.results.insert(id.to_owned(), output["value"].clone());
+            }
+            _ => drop(self.results.remove(id)),
+        }
+    }
+}
+
+/// The parts of a message: of either shape.
+fn parts(message: &Value) -> impl Iterator<Item = &Value> {
+    let parts = ["parts", "content"].iter().find_map(|name| message.get(name)?.as_array());
+    parts.into_iter().flatten()
+}
+
+/// Returns the text of a user's message.
+fn text_of(message: &Value) -> Result<String> {
+    let mut all = String::new();
+    if let Some(text) = message.get("content").and_then(Value::as_str) {
+        all.push_str(text);
+    }
+    for part in parts(message) {
+        match (part["type"].as_str(), part["text"].as_str()) {
+            (Some("text"), Some(text)) => all.push_str(text),
+            (kind, _) => {
+                let kind: String = kind.unwrap_or("without type").chars().take(40).collect();
+                return Err(ApiError::invalid(format!(
+                    "the last message has a part `{kind}`; expected text only"
+                )));
+            }
+        }
+    }
+    if all.trim().is_empty() {
+        return Err(ApiError::invalid("the last message has no text"));
+    }
+    if all.len() > TEXT_BYTES_MAX {
+        let detail = format!(
+            "the last message has {} bytes of text; expected at most {TEXT_BYTES_MAX}",
+            all.len()
+        );
+        return Err(ApiError::invalid(detail));
+    }
+    Ok(all)
+}

@@ -1,0 +1,102 @@
+//! Stored messages in the shape of the AI SDK: the parts of a message, put together.
+
+use super::part::{ChatPart, TextKind};
+use super::ui_stream::error_text;
+use serde_json::{Value, json};
+
+/// A message that is put together from its parts.
+#[derive(Debug, Default)]
+pub(crate) struct UiMessage {
+    id: String,
+    parts: Vec<Value>,
+    metadata: Value,
+    /// Place of the first part of the present step.
+    step: usize,
+}
+
+/// Returns a user's message.
+pub(crate) fn of_user(id: &str, text: &str) -> Value {
+    json!({"id": id, "role": "user", "parts": [{"type": "text", "text": text}]})
+}
+
+impl UiMessage {
+    /// Adds parts.
+    pub(crate) fn add(&mut self, parts: impl IntoIterator<Item = ChatPart>) {
+        parts.into_iter().for_each(|part| self.part(part));
+    }
+
+    /// Returns the message.
+    pub(crate) fn into_value(self) -> Value {
+        let Self { id, parts, metadata, .. } = self;
+        json!({"id": id, "role": "assistant", "parts": parts, "metadata": metadata})
+    }
+
+    fn part(&mut self, part: ChatPart) {
+        match part {
+            ChatPart::Start { message, metadata } => (self.id, self.metadata) = (message, metadata),
+            ChatPart::StepStart { .. } => {
+                self.parts.push(json!({"type": "step-start"}));
+                self.step = self.parts.len();
+            }
+            ChatPart::StepReset => self.parts.truncate(self.step),
+            ChatPart::TextStart { kind, .. } => {
+                let kind = if kind == TextKind::Text { "text" } else { "reasoning" };
+                self.parts.push(json!({"type": kind, "text": "", "state": "done"}));
+            }
+            ChatPart::TextDelta { delta, .. } => {
+                // A block is open, and its part is the last one.
+                let Some(Value::String(text)) = self.parts.last_mut().map(|part| &mut part["text"])
+                else {
+                    return;
+                };
+                text.push_str(&delta);
+            }
+            ChatPart::CallReady { id, name, args, .. } => self.parts.push(json!({
+                "type": format!("tool-{name}"), "toolCallId": id, "state": "input-available",
+                "input": args,
+            })),
+            ChatPart::CallResult { id, result, is_error } => {
+                let Some(call) = self.call(&id) else { return };
+                if is_error {
+                    call["state"] = json!("output-error");
+                    call["errorText"] = json!(error_text(&result));
+                } else {
+                    call["state"] = json!("output-available");
+                    call["output"] = result;
+                }
+            }
+            ChatPart::ApprovalRequest { id, call } => {
+                let Some(call) = self.call(&call) else { return };
+                call["state"] = json!("approval-requested");
+                call["approval"] = json!({"id": id});
+            }
+            ChatPart::File { media_type, url } => {
+                self.parts.push(json!({"type": "file", "mediaType": media_type, "url": url}));
+            }
+            ChatPart::Data { name, data, lasting: true } => {
+                self.parts.push(json!({"type": format!("data-{name}"), "data": data}));
+            }
+            ChatPart::Error { text } => self.metadata["error"] = json!(text),
+            ChatPart::Finish { reason, metadata, .. } => {
+                self.metadata = match (self.metadata.take(), metadata) {
+                    (Value::Object(mut own), Value::Object(more)) => {
+                        own.extend(more);
+                        own.into()
+                    }
+                    (_, metadata) => metadata,
+                };
+                self.metadata["finishReason"] = json!(reason);
+            }
+            ChatPart::StepFinish { .. }
+            | ChatPart::TextEnd { .. }
+            | ChatPart::CallStart { .. }
+            | ChatPart::CallDelta { .. }
+            | ChatPart::Data { lasting: false, .. }
+            | ChatPart::Abort { .. } => {}
+        }
+    }
+
+    fn call(&mut self, id: &str) -> Option<&mut Value> {
+        self.parts.iter_mut().rev().find(|part| part["toolCallId"] == id)
+    }
+}

@@ -1,0 +1,217 @@
+//! Responses of a chat: the runs of a message, in a format.
+
+use crate::chat::{ChatMessage, Encoder, Protocol};
+use crate::error::Result;
+use crate::service::{MessageRuns, Service};
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use futures_util::future::{Either, select};
+use futures_util::{StreamExt, stream};
+use serde_json::Value;
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::pin;
+use std::time::Duration;
+use weftwork_types::InterruptId;
+use weftwork_types::event::{AiEvent, RunEvent};
+use weftwork_types::port::RunHandle;
+use weftwork_types::run::{RunOutcome, RunRef};
+
+/// Interval of what keeps an idle connection open.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// The part of a message that a response has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// The message from its beginning.
+    Whole,
+    /// What the last run adds to it. The client has the rest.
+    LastRun,
+}
+
+/// Returns the response that streams a message.
+pub(crate) fn response(
+    service: Service,
+    message: MessageRuns,
+    (protocol, extent): (Protocol, Extent),
+) -> Response {
+    let last = message.runs.last().map(|(run, _)| run.clone());
+    let open = service.open_stream();
+    let stream = MessageStream::new(service, message, (protocol, extent));
+    let frames = stream::unfold(stream, async |stream| {
+        let mut stream = stream?;
+        match stream.next().await? {
+            Ok(frames) => Some((Ok(frames), Some(stream))),
+            Err(cut) => Some((Err(cut), None)),
+        }
+    });
+    let frames = frames.map(move |frames| {
+        // The stream is open as long as its frames are read.
+        let _open = &open;
+        frames
+    });
+    let mut headers = HeaderMap::new();
+    for (name, value) in protocol.headers() {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    headers.insert("cache-control", HeaderValue::from_static("no-store"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    if let Some(RunRef { thread, run }) = last
+        && let Ok(place) = HeaderValue::from_str(&format!("/threads/{thread}/runs/{run}"))
+    {
+        headers.insert("content-location", place);
+    }
+    (headers, Body::from_stream(frames)).into_response()
+}
+
+/// The messages of a thread that are not being produced, in the shape of the AI SDK.
+pub(crate) async fn messages(service: Service, agent: &str, thread: &str) -> Result<Vec<Value>> {
+    let mut found = Vec::new();
+    for (text, message) in service.messages(agent, thread).await? {
+        let first = message.runs.first().map(|(run, _)| run.run.to_string());
+        if let Some(text) = text {
+            let id = first.unwrap_or_else(|| format!("last-{}", found.len()));
+            found.push(crate::chat::ui_message::of_user(&format!("{id}-user"), &text));
+        }
+        let options = (Protocol::default(), Extent::Whole);
+        if let Some(mut stream) = MessageStream::new(service.clone(), message, options) {
+            let mut whole = crate::chat::ui_message::UiMessage::default();
+            while stream.advance().await?.is_some() {
+                whole.add(stream.encoder.message.take());
+            }
+            found.push(whole.into_value());
+        }
+    }
+    Ok(found)
+}
+
+struct MessageStream {
+    service: Service,
+    encoder: Encoder,
+    /// Runs that were not begun.
+    runs: VecDeque<(RunRef, BTreeMap<InterruptId, Value>)>,
+    current: Option<RunHandle>,
+    extent: Extent,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Parts belong to earlier responses.
+    Earlier,
+    /// Parts belong to this response.
+    Response,
+    /// The response has its terminal frame.
+    Over,
+}
+
+/// The next step of a stream.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Advanced,
+    Idle,
+}
+
+impl MessageStream {
+    /// Creates the stream of a message; `None` for one without runs.
+    fn new(
+        service: Service,
+        message: MessageRuns,
+        (protocol, extent): (Protocol, Extent),
+    ) -> Option<Self> {
+        let MessageRuns { runs, is_typed } = message;
+        let (first, last) = (&runs.first()?.0, &runs.last()?.0);
+        let mut message = ChatMessage::new(first);
+        if is_typed && extent == Extent::LastRun {
+            message = message.with_id(last.run.to_string());
+        }
+        let (encoder, runs) = (Encoder::new(protocol, message), runs.into());
+        Some(Self { service, encoder, runs, current: None, extent, state: State::Earlier })
+    }
+
+    /// Returns the next frames; an error cuts the connection, so that clients see that the response
+    /// is not complete.
+    async fn next(&mut self) -> Option<std::io::Result<Bytes>> {
+        loop {
+            let step = match self.advance().await {
+                Ok(step) => step?,
+                Err(error) => return Some(Err(std::io::Error::other(error.detail().to_owned()))),
+            };
+            if self.state == State::Earlier {
+                continue;
+            }
+            let mut frames = self.encoder.frames();
+            if step == Step::Idle {
+                frames.push_str(self.encoder.keep_alive());
+            }
+            if !frames.is_empty() {
+                return Some(Ok(Bytes::from(frames)));
+            }
+        }
+    }
+
+    /// Takes one step: the begin of a run, an event, or the end of a run. `None` after the last.
+    async fn advance(&mut self) -> Result<Option<Step>> {
+        if self.state == State::Over {
+            return Ok(None);
+        }
+        let Some(handle) = &mut self.current else {
+            self.begin().await?;
+            return Ok(Some(Step::Advanced));
+        };
+        let pause = self.service.pause(HEARTBEAT);
+        let event = match select(pin!(handle.events.next()), pause).await {
+            Either::Left((event, _)) => event,
+            Either::Right(_) => return Ok(Some(Step::Idle)),
+        };
+        match event {
+            Some(RunEvent { seq: Some(_), event: AiEvent::Done { .. }, .. }) => {
+                self.end().await?;
+            }
+            Some(event) if goes_on_elsewhere(&event) => return Err(cut()),
+            Some(event) => self.encoder.message.event(&event),
+            None => return Err(cut()),
+        }
+        Ok(Some(Step::Advanced))
+    }
+
+    async fn begin(&mut self) -> Result<()> {
+        let Some((at, answers)) = self.runs.pop_front() else {
+            self.state = State::Over;
+            return Ok(());
+        };
+        let begins = self.extent == Extent::Whole || self.runs.is_empty();
+        if self.state == State::Earlier && begins {
+            self.encoder.message.begin_response(&at);
+            self.state = State::Response;
+        }
+        self.encoder.message.run(&at, &answers);
+        self.current = Some(self.service.follow(&at).await?);
+        Ok(())
+    }
+
+    /// Ends the current run. A failed run that was requeued goes on, and so does its stream.
+    async fn end(&mut self) -> Result<()> {
+        let Some(handle) = self.current.take() else { return Ok(()) };
+        let outcome = handle.outcome.await;
+        if self.runs.is_empty() {
+            self.encoder.message.end(&outcome);
+            self.state = State::Over;
+        } else if let RunOutcome::Interrupted { questions, .. } = &outcome {
+            self.encoder.message.pause(questions);
+        }
+        Ok(())
+    }
+}
+
+/// Returns `true` if the run goes on in another process, or its log cannot be read.
+fn goes_on_elsewhere(event: &RunEvent) -> bool {
+    matches!(event.event, AiEvent::Released { .. } | AiEvent::Done { .. })
+}
+
+fn cut() -> crate::error::ApiError {
+    crate::error::ApiError::new(
+        axum::http::StatusCode::SERVICE_UNAVAILABLE,
+        "the run goes on in another process; follow it again",
+    )
+}

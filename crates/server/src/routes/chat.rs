@@ -1,0 +1,90 @@
+//! `/chat`: conversations, for front ends that are built on assistant-ui or the AI SDK.
+
+use crate::body;
+use crate::chat::Protocol;
+use crate::chat::request::ChatRequest;
+use crate::chat_stream::{self, Extent};
+use crate::error::{ApiError, Result};
+use crate::service::Service;
+use axum::body::Bytes;
+use axum::extract::{Path, Query};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Deserialize;
+use serde_json::Value;
+
+pub(super) fn routes() -> Router<Service> {
+    Router::new()
+        .route("/chat/{agent}", post(say))
+        .route("/chat/{agent}/{thread}", get(messages))
+        .route("/chat/{agent}/{thread}/stream", get(resume))
+}
+
+#[derive(Debug, Deserialize)]
+struct Format {
+    #[serde(default)]
+    protocol: Option<String>,
+}
+
+impl Format {
+    /// Returns the format of the response: the parameter, the header `accept`, or the usual one.
+    fn chosen(&self, service: &Service, headers: &HeaderMap) -> Result<Protocol> {
+        if let Some(name) = self.protocol.as_deref().filter(|name| !name.is_empty()) {
+            let known = Protocol::ALL.iter().find(|(_, known)| *known == name);
+            return known.map(|(protocol, _)| *protocol).ok_or_else(|| {
+                let known: Vec<_> = Protocol::ALL.iter().map(|(_, name)| *name).collect();
+                ApiError::invalid(format!(
+                    "protocol `{name}` is not known; expected {}",
+                    known.join(" or ")
+                ))
+            });
+        }
+        let accept =
+            headers.get("accept").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let kinds = || accept.split(',').filter_map(|kind| kind.split(';').next()).map(str::trim);
+        Ok(if kinds().any(|kind| kind == "text/event-stream") {
+            Protocol::UiMessageStream
+        } else if kinds().any(|kind| kind == "text/plain") {
+            Protocol::DataStream
+        } else {
+            service.chat_protocol()
+        })
+    }
+}
+
+async fn say(
+    service: Service,
+    Path(agent): Path<String>,
+    Query(format): Query<Format>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response> {
+    let protocol = format.chosen(&service, &headers)?;
+    let body: Value = body::read(&body)?;
+    let request = ChatRequest::read(&body)?;
+    let message = service.chat(&agent, &request).await?;
+    Ok(chat_stream::response(service, message, (protocol, Extent::LastRun)))
+}
+
+async fn resume(
+    service: Service,
+    Path((agent, thread)): Path<(String, String)>,
+    Query(format): Query<Format>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let protocol = format.chosen(&service, &headers)?;
+    let Some(message) = service.current_message(&agent, &thread).await? else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    Ok(chat_stream::response(service, message, (protocol, Extent::Whole)))
+}
+
+async fn messages(
+    service: Service,
+    Path((agent, thread)): Path<(String, String)>,
+) -> Result<Json<Value>> {
+    let found = chat_stream::messages(service, &agent, &thread).await?;
+    Ok(Json(found.into()))
+}

@@ -1,0 +1,69 @@
+//! `/interrupts`: what waits for a person, in all threads, and `/artifacts`: values by reference.
+
+use crate::body;
+use crate::error::{ApiError, Result};
+use crate::service::Service;
+use axum::body::Bytes;
+use axum::extract::{Path, Query};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Number of questions of a page without a limit.
+const LIMIT: usize = 50;
+/// Maximum number of questions of a page.
+const LIMIT_MAX: usize = 1_000;
+
+pub(super) fn routes() -> Router<Service> {
+    Router::new()
+        .route("/interrupts", get(list))
+        .route("/interrupts/{id}/respond", post(respond))
+        .route("/artifacts/{*id}", get(artifact))
+}
+
+#[derive(Debug, Deserialize)]
+struct Page {
+    #[serde(default)]
+    limit: Option<usize>,
+    #[serde(default)]
+    offset: usize,
+}
+
+async fn list(
+    service: Service,
+    Query(Page { limit, offset }): Query<Page>,
+) -> Result<(HeaderMap, Json<Value>)> {
+    let limit = limit.unwrap_or(LIMIT);
+    if limit > LIMIT_MAX {
+        return Err(ApiError::invalid(format!("`limit` is at most {LIMIT_MAX}")));
+    }
+    let (page, count) = service.open_questions(offset, limit).await?;
+    let mut headers = HeaderMap::new();
+    headers.insert("x-pagination-total", HeaderValue::from(count));
+    let end = offset.saturating_add(page.len());
+    if end < count && !page.is_empty() {
+        headers.insert("x-pagination-next", HeaderValue::from(end));
+    }
+    Ok((headers, Json(page.into())))
+}
+
+/// Takes an answer: a decision about a call, or the value of `answer`.
+async fn respond(
+    service: Service,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<(StatusCode, Json<Value>)> {
+    let body: Value = body::read(&body)?;
+    if !body.is_object() {
+        return Err(ApiError::invalid("expected an object: a decision, or `answer`"));
+    }
+    let run = service.respond(&id, &body).await?;
+    let shown = json!({"thread_id": run.thread, "run_id": run.run});
+    Ok((StatusCode::ACCEPTED, Json(shown)))
+}
+
+async fn artifact(service: Service, Path(id): Path<String>) -> Result<Json<Value>> {
+    service.artifact(&id).await.map(Json)
+}

@@ -1,0 +1,103 @@
+//! Values that streams and states have by reference.
+
+use super::Service;
+use crate::error::{ApiError, Result};
+use crate::translate::time;
+use serde_json::{Value, json};
+use weftwork_store::artifact::artifact;
+use weftwork_store::{StoreError, StoredEvent};
+use weftwork_types::event::AiEvent;
+use weftwork_types::run::RunRef;
+use weftwork_types::{RunId, ThreadId};
+
+/// Number of events read at once.
+const PAGE: usize = 256;
+
+impl Service {
+    /// Returns the value of a reference: a thread and a key for a stored result, or a thread, a run
+    /// and a call for arguments and a result that were cut for a stream.
+    ///
+    /// # Errors
+    /// Status 404 if there is none, if it has expired, or if it is another principal's.
+    pub(crate) async fn artifact(&self, id: &str) -> Result<Value> {
+        let missing = || ApiError::missing("Artifact not found");
+        let parts: Vec<_> = id.split('/').collect();
+        let found = match parts.as_slice() {
+            [_, _] => self.stored_artifact(id).await,
+            [thread, run, call] => match (ThreadId::new(thread), RunId::new(run)) {
+                (Ok(thread), Ok(run)) => self.call(&RunRef { thread, run }, call).await,
+                _ => return Err(missing()),
+            },
+            _ => return Err(missing()),
+        };
+        match found {
+            Err(error) if error.is_missing() => Err(missing()),
+            found => found,
+        }
+    }
+
+    async fn stored_artifact(&self, id: &str) -> Result<Value> {
+        let found = artifact(self.store().as_ref(), self.who(), id, self.now()).await?;
+        Ok(json!({
+            "id": found.id,
+            "thread_id": found.thread,
+            "run_id": found.run,
+            "tool": found.tool,
+            "bytes": found.bytes,
+            "sha256": found.sha256,
+            "stored_at": time::text(found.stored_at),
+            "expires_at": time::text(found.expires_at),
+            "value": found.value,
+        }))
+    }
+
+    /// Returns the shown arguments and result of a call from the log of its run.
+    async fn call(&self, at: &RunRef, call: &str) -> Result<Value> {
+        let mut found = json!({"thread_id": at.thread, "run_id": at.run, "tool_call_id": call});
+        let (mut after, mut exists) = (0, false);
+        loop {
+            let page: Vec<StoredEvent> =
+                match self.store().events(self.who(), at, after, PAGE).await {
+                    Err(StoreError::Dropped { oldest, .. }) if oldest > after + 1 => {
+                        after = oldest - 1;
+                        continue;
+                    }
+                    page => page?,
+                };
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            for stored in page {
+                exists |= add(&mut found, call, stored.event);
+            }
+        }
+        if exists { Ok(found) } else { Err(ApiError::not_found()) }
+    }
+}
+
+/// Adds what an event has of a call; `false` if it has nothing.
+fn add(found: &mut Value, call: &str, event: AiEvent) -> bool {
+    match event {
+        AiEvent::ToolCallStart { tool_call_id, tool_name, args }
+            if tool_call_id.as_str() == call =>
+        {
+            found["tool"] = json!(tool_name);
+            found["args"] = args;
+        }
+        AiEvent::ToolCallResult { tool_call_id, result, is_error }
+            if tool_call_id.as_str() == call =>
+        {
+            found["result"] = result;
+            found["is_error"] = json!(is_error);
+        }
+        AiEvent::MessageFinal { message } => {
+            let requested = message.tool_calls().find(|one| one.id.as_str() == call);
+            let Some(requested) = requested.filter(|_| found.get("args").is_none()) else {
+                return false;
+            };
+            found["tool"] = json!(requested.name);
+            found["args"] = requested.args.clone();
+        }
+        _ => return false,
+    }
+    true
+}

@@ -1,0 +1,308 @@
+//! Conversations: what a client says is a run on its thread, or an answer to what the thread waits
+//! for.
+
+use super::Service;
+use super::graphs::Hosted;
+use super::runs::metadata;
+use crate::body::RunBody;
+use crate::chat::answer;
+use crate::chat::question::Asked;
+use crate::chat::request::ChatRequest;
+use crate::error::{ApiError, Result};
+use axum::http::StatusCode;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use weftwork_graph::RuntimeError;
+use weftwork_store::{InterruptRow, RunRow, StoreError, ThreadRow};
+use weftwork_types::caller::Caller;
+use weftwork_types::interrupt::{Ask, Interrupt};
+use weftwork_types::message::{Message, Role};
+use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef};
+use weftwork_types::{InterruptId, MessageId, ThreadId};
+
+/// The runs of one assistant's message, in order, with the answers that each begins with.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct MessageRuns {
+    pub(crate) runs: Vec<(RunRef, BTreeMap<InterruptId, Value>)>,
+    /// `true` if the client shows the last run as a message of its own, because the user typed
+    /// the answer.
+    pub(crate) is_typed: bool,
+}
+
+/// The input of a run on behalf of a chat.
+#[derive(Debug)]
+enum Turn {
+    Says(String),
+    Answers { answers: BTreeMap<InterruptId, Value>, is_typed: bool },
+}
+
+impl Service {
+    /// Begins a run for what a client says, and returns the runs of the message that answers it.
+    ///
+    /// # Errors
+    /// Status 409 if a run of the thread has not ended, or if the thread does not wait for the
+    /// answers; 422 for input that does not fit; 429 if too many runs wait.
+    pub(crate) async fn chat(&self, agent: &str, request: &ChatRequest) -> Result<MessageRuns> {
+        self.check_load()?;
+        let assistant = self.chosen(agent).await?;
+        let hosted = self.hosted(assistant.record.graph())?;
+        let thread = match &request.thread {
+            Some(id) => ThreadId::new(id)?,
+            None => ThreadId::from_uuid(uuid::Uuid::now_v7()),
+        };
+        let row = match self.row(&thread).await {
+            Ok(row) => Some(row),
+            Err(error) if error.is_missing() => None,
+            Err(error) => return Err(error),
+        };
+        let turn = match &row {
+            Some(row) => self.turn(row, request).await?,
+            None => Turn::Says(said(request)?),
+        };
+        let body: RunBody = serde_json::from_value(json!({"assistant_id": agent}))
+            .map_err(|error| ApiError::invalid(error.to_string()))?;
+        let mut options = body.options(&assistant, self.now())?;
+        let of_thread = row.map(|row| row.metadata).unwrap_or_default();
+        options.metadata = metadata(&assistant, of_thread, Map::new());
+        options.multitask = Multitask::Reject;
+        if request.regenerates {
+            self.replace_last(&thread, &mut options).await?;
+        }
+        let (input, is_typed) = match turn {
+            Turn::Says(text) => (start(&hosted, text)?, false),
+            Turn::Answers { answers, is_typed } => (RunInput::answers(answers), is_typed),
+        };
+        let run = self.begin(&hosted, &thread, (input, options)).await?;
+        let runs = self.message_runs(&run).await?;
+        Ok(MessageRuns { is_typed, ..runs })
+    }
+
+    /// Refuses requests for runs if too many runs wait for a slot of this process.
+    pub(super) fn check_load(&self) -> Result<()> {
+        if self.runtime().load().waiting >= self.waiting_max() {
+            let detail = "too many runs wait for this server; try again later";
+            return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, detail));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn begin(
+        &self,
+        hosted: &Hosted<'_>,
+        thread: &ThreadId,
+        (input, options): (RunInput, RunOptions),
+    ) -> Result<RunRef> {
+        let caller = Caller::local(uuid::Uuid::now_v7().to_string())?;
+        let opened = self.runtime().thread(hosted.id, thread.as_str())?;
+        let opened = opened.with_principal(self.who().clone());
+        let run = opened.start(input).options(options).caller(caller);
+        // The run goes on if nobody follows it.
+        Ok(run.begin().await?.run)
+    }
+
+    /// Returns the meaning of a request on a thread.
+    async fn turn(&self, row: &ThreadRow, request: &ChatRequest) -> Result<Turn> {
+        let rows = self.store().interrupts(self.who(), &row.id).await?;
+        if row.status.is_some_and(|status| !status.is_final()) {
+            // An answer that was given already says more than that its run is busy.
+            return Err(answered(&rows, request).unwrap_or_else(ApiError::busy));
+        }
+        let asks =
+            |row: &&InterruptRow| row.is_open() && !matches!(row.interrupt.ask, Ask::Timer { .. });
+        let open: Vec<_> = rows.iter().filter(asks).map(|row| &row.interrupt).collect();
+        let answers = results(&open, request)?;
+        let Some(text) = &request.text else {
+            if answers.is_empty() {
+                return Err(answered(&rows, request).unwrap_or_else(nothing_new));
+            }
+            return Ok(Turn::Answers { answers, is_typed: false });
+        };
+        let rest: Vec<_> = open.iter().filter(|asked| !answers.contains_key(&asked.id)).collect();
+        match rest.as_slice() {
+            [] if answers.is_empty() => Ok(Turn::Says(text.clone())),
+            [] => Err(ApiError::invalid(
+                "the body has answers to all open questions and a text; send the text after them",
+            )),
+            [asked] => {
+                let mut answers = answers;
+                answers.insert(asked.id, answer::of_text(asked, text)?);
+                Ok(Turn::Answers { answers, is_typed: true })
+            }
+            several => Err(ApiError::conflict(format!(
+                "{} questions are open, and a text answers one; answer each by the result of its \
+                 call, or by its id",
+                several.len()
+            ))),
+        }
+    }
+
+    /// Makes a run replace the last message of a thread.
+    async fn replace_last(&self, thread: &ThreadId, options: &mut RunOptions) -> Result<()> {
+        let runs = self.live_runs(thread).await?;
+        let Some(last) = runs.last() else { return Ok(()) };
+        options.multitask = Multitask::Rollback;
+        options.roll_back =
+            message_of(&runs, &last.new.at).first().map(|row| row.new.at.run.clone());
+        Ok(())
+    }
+
+    /// Returns the runs of the message to which a run belongs, up to that run.
+    async fn message_runs(&self, last: &RunRef) -> Result<MessageRuns> {
+        let runs = self.live_runs(&last.thread).await?;
+        Ok(of_rows(message_of(&runs, last)))
+    }
+
+    /// Returns the runs of a thread that were not rolled back, oldest first.
+    async fn live_runs(&self, thread: &ThreadId) -> Result<Vec<RunRow>> {
+        let mut runs = self.store().runs(self.who(), thread).await?;
+        runs.retain(|row| row.rolled_back_by.is_none());
+        Ok(runs)
+    }
+
+    /// Returns the runs of the message that a thread is producing; `None` if nothing runs.
+    pub(crate) async fn current_message(
+        &self,
+        agent: &str,
+        thread: &str,
+    ) -> Result<Option<MessageRuns>> {
+        let runs = self.runs_of_agent(agent, &ThreadId::new(thread)?).await?;
+        let last = runs.iter().find(|row| !row.status.is_final());
+        Ok(last.map(|last| of_rows(message_of(&runs, &last.new.at))))
+    }
+
+    /// Returns the messages of a thread that are not being produced: the text of each user's
+    /// message, and the runs of the message that answers it.
+    pub(crate) async fn messages(
+        &self,
+        agent: &str,
+        thread: &str,
+    ) -> Result<Vec<(Option<String>, MessageRuns)>> {
+        let thread = ThreadId::new(thread)?;
+        self.row(&thread).await?;
+        let runs = self.runs_of_agent(agent, &thread).await?;
+        let mut messages: Vec<(Option<String>, Vec<&RunRow>)> = Vec::new();
+        for row in &runs {
+            match messages.last_mut() {
+                Some((_, of)) if continues(row) => of.push(row),
+                _ => messages.push((self.text_of(row), vec![row])),
+            }
+        }
+        if let Some((_, of)) = messages.last_mut()
+            && of.last().is_some_and(|row| !row.status.is_final())
+        {
+            of.clear();
+        }
+        let messages = messages.into_iter().map(|(text, of)| (text, of_rows(of)));
+        Ok(messages.collect())
+    }
+
+    async fn runs_of_agent(&self, agent: &str, thread: &ThreadId) -> Result<Vec<RunRow>> {
+        let assistant = self.chosen(agent).await?;
+        let hosted = self.hosted(assistant.record.graph())?;
+        let mut runs = match self.live_runs(thread).await {
+            Err(error) if error.is_missing() => Vec::new(),
+            runs => runs?,
+        };
+        runs.retain(|row| row.new.graph == hosted.id);
+        Ok(runs)
+    }
+
+    /// Returns the text of the user's messages with which a run begins.
+    fn text_of(&self, row: &RunRow) -> Option<String> {
+        let RunInput::Start { input } = &row.new.input else { return None };
+        let hosted = self.hosted(self.name_of(&row.new.graph)).ok()?;
+        let messages = input.get(messages_channel(&hosted)?)?.as_array()?;
+        let texts = messages.iter().filter_map(|message| {
+            let message: Message = serde_json::from_value(message.clone()).ok()?;
+            (message.role == Role::User).then(|| message.joined_text())
+        });
+        Some(texts.collect::<Vec<_>>().join("\n\n")).filter(|text| !text.is_empty())
+    }
+}
+
+/// Returns the name of the channel of messages of a graph.
+fn messages_channel<'a>(hosted: &Hosted<'a>) -> Option<&'a str> {
+    let graph = hosted.graph;
+    graph.plan().channel_names().find(|name| graph.holds_messages(name))
+}
+
+fn start(hosted: &Hosted<'_>, text: String) -> Result<RunInput> {
+    let channel = messages_channel(hosted).ok_or_else(|| {
+        ApiError::invalid(format!(
+            "graph `{}` has no channel of messages, which a chat needs; start a run of it instead",
+            hosted.id
+        ))
+    })?;
+    // Ids of clients are not used: a message with the id of another one would replace it.
+    let id = MessageId::from_uuid(uuid::Uuid::new_v4());
+    let input = json!({channel: [Message::text(id, Role::User, text)]});
+    Ok(RunInput::Start { input })
+}
+
+fn said(request: &ChatRequest) -> Result<String> {
+    request.text.clone().ok_or_else(nothing_new)
+}
+
+fn nothing_new() -> ApiError {
+    ApiError::conflict(
+        "the body has nothing new: its last message is not the user's, and the thread waits for \
+         none of its results",
+    )
+}
+
+/// Returns the answers to open questions that a request has as results of calls.
+fn results(open: &[&Interrupt], request: &ChatRequest) -> Result<BTreeMap<InterruptId, Value>> {
+    let mut answers = BTreeMap::new();
+    for question in open {
+        let Some(asked) = Asked::of(question) else { continue };
+        let Some(value) = request.results.get(&asked.call.id) else { continue };
+        if let Some(shown) = request.shown.get(&asked.call.id) {
+            answer::check_shown(question, shown)?;
+        }
+        answers.insert(question.id, answer::of_result(question, value)?);
+    }
+    Ok(answers)
+}
+
+/// Returns the refusal of a second answer: to a question that was answered, of which the request has
+/// a result.
+fn answered(rows: &[InterruptRow], request: &ChatRequest) -> Option<ApiError> {
+    if request.text.is_some() {
+        return None;
+    }
+    let given = |row: &&InterruptRow| {
+        let asked = Asked::of(&row.interrupt);
+        asked.is_some_and(|asked| request.results.contains_key(&asked.call.id))
+    };
+    let row = rows.iter().rev().filter(given).find(|row| row.answer.is_some())?;
+    let first = Box::new(row.answer.clone()?);
+    let interrupt = row.interrupt.id.to_string();
+    Some(RuntimeError::Store(StoreError::Answered { interrupt, first }).into())
+}
+
+/// Returns `true` for a run that continues the message of the run before it.
+fn continues(row: &RunRow) -> bool {
+    row.answers.is_some() || row.new.input == RunInput::Continue
+}
+
+/// Returns the runs of the message to which a run belongs, up to that run.
+fn message_of<'a>(runs: &'a [RunRow], last: &RunRef) -> Vec<&'a RunRow> {
+    let end = runs.iter().position(|row| row.new.at == *last).map_or(0, |at| at + 1);
+    let mut of: Vec<_> = Vec::new();
+    for row in runs[..end].iter().rev() {
+        of.push(row);
+        if !continues(row) {
+            break;
+        }
+    }
+    of.reverse();
+    of
+}
+
+fn of_rows(rows: Vec<&RunRow>) -> MessageRuns {
+    let runs = rows.into_iter().map(|row| {
+        let answers = row.new.input.answers_by_id().cloned().unwrap_or_default();
+        (row.new.at.clone(), answers)
+    });
+    MessageRuns { runs: runs.collect(), is_typed: false }
+}

@@ -1,0 +1,196 @@
+//! Questions of all threads of a principal, and answers to them.
+
+use super::Service;
+use crate::chat::answer;
+use crate::chat::question::{Asked, decisions};
+use crate::error::{ApiError, Result};
+use crate::translate::{state, time};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use weftwork_store::{InterruptRow, SearchFrom, StoreError, ThreadQuery, ThreadRow, ThreadStatus};
+use weftwork_types::interrupt::{Ask, Interrupt};
+use weftwork_types::run::{Answers, Multitask, RunInput, RunOptions, RunRef};
+use weftwork_types::{InterruptId, ThreadId};
+
+impl Service {
+    /// Returns a page of the open questions, in the order of their threads, and their number.
+    pub(crate) async fn open_questions(
+        &self,
+        offset: usize,
+        limit: usize,
+    ) -> Result<(Vec<Value>, usize)> {
+        let status = Some(ThreadStatus::Interrupted);
+        let mut query = ThreadQuery { status, ..ThreadQuery::default() };
+        let (mut page, mut count) = (Vec::new(), 0);
+        loop {
+            let found = self.store().search_threads(self.who(), query.clone()).await?;
+            for thread in &found.threads {
+                for row in self.asked_on(&thread.row.id).await? {
+                    if count >= offset && page.len() < limit {
+                        page.push(self.listed(&thread.row, &row).await?);
+                    }
+                    count += 1;
+                }
+            }
+            match found.next {
+                Some(next) => query.from = SearchFrom::After(next),
+                None => return Ok((page, count)),
+            }
+        }
+    }
+
+    /// Returns the open questions of a thread, without timers.
+    async fn asked_on(&self, thread: &ThreadId) -> Result<Vec<InterruptRow>> {
+        let mut rows = self.store().interrupts(self.who(), thread).await?;
+        rows.retain(|row| row.is_open() && !matches!(row.interrupt.ask, Ask::Timer { .. }));
+        Ok(rows)
+    }
+
+    async fn listed(&self, thread: &ThreadRow, row: &InterruptRow) -> Result<Value> {
+        let run = RunRef { thread: thread.id.clone(), run: row.run.clone() };
+        let asked_at =
+            self.store().run(self.who(), &run).await?.ended_at.unwrap_or(thread.updated_at);
+        let interrupt = row.interrupt.clone().into_shown();
+        let graph = thread.graph.as_deref().map(|graph| self.name_of(graph));
+        let asked = Asked::of(&interrupt);
+        let call = asked.as_ref().map(|asked| {
+            json!({
+                "id": asked.call.id, "name": asked.call.name, "args": asked.call.args,
+            })
+        });
+        let (action, allowed) = match &interrupt.ask {
+            Ask::Approval(request) => (
+                json!({"name": request.tool, "args": request.args, "effect": request.effect,
+                    "reason": request.reason}),
+                json!(decisions(&interrupt)),
+            ),
+            _ => (Value::Null, json!(["respond"])),
+        };
+        let age_ms = self.now().0.saturating_sub(asked_at.0);
+        Ok(json!({
+            "id": address(&thread.id, interrupt.id),
+            "interrupt_id": interrupt.id,
+            "thread_id": thread.id,
+            "run_id": row.run,
+            "agent": graph,
+            "node": interrupt.node,
+            "question": state::interrupt(&interrupt)["value"],
+            "call": call,
+            "action": action,
+            "allowed": allowed,
+            "response_schema": interrupt.answer_schema,
+            "created_at": time::text(asked_at),
+            "age_ms": age_ms,
+            "expires_at": interrupt.expires_at.map(time::text),
+        }))
+    }
+
+    /// Answers a question, and returns the run that goes on.
+    ///
+    /// # Errors
+    /// Status 409 with the first answer if the question was answered; 404 if it does not exist; 422
+    /// for an answer that does not fit.
+    pub(crate) async fn respond(&self, id: &str, value: &Value) -> Result<RunRef> {
+        let (thread, id) = read_address(id)?;
+        let missing = || ApiError::missing("Interrupt not found");
+        let row = match self.row(&thread).await {
+            Err(error) if error.is_missing() => return Err(missing()),
+            row => row?,
+        };
+        let rows = self.store().interrupts(self.who(), &thread).await?;
+        let asked = rows.into_iter().find(|row| row.interrupt.id == id).ok_or_else(missing)?;
+        if let Some(first) = asked.answer {
+            let (interrupt, first) = (id.to_string(), Box::new(first));
+            return Err(StoreError::Answered { interrupt, first }.into());
+        }
+        let answer = answer::of_result(&asked.interrupt, value)?;
+        let graph = row.graph.as_deref().ok_or_else(missing)?;
+        let hosted = self.hosted(self.name_of(graph))?;
+        let asking = RunRef { thread: thread.clone(), run: asked.run };
+        // The run goes on with the settings of the one that asked.
+        let options = self.store().run(self.who(), &asking).await?.new.options.for_continuation();
+        let options = RunOptions { multitask: Multitask::Reject, ..options };
+        let input = RunInput::answers(BTreeMap::from([(id, answer)]));
+        self.begin(&hosted, &thread, (input, options)).await
+    }
+
+    /// Replaces decisions in the shape of LangChain by those of approvals, if the thread waits for
+    /// approvals. Other answers stay as they are.
+    pub(super) async fn read_decisions(
+        &self,
+        thread: &ThreadId,
+        input: RunInput,
+    ) -> Result<RunInput> {
+        let RunInput::Command(mut command) = input else { return Ok(input) };
+        let Some(answers) = command.answers.take() else { return Ok(RunInput::Command(command)) };
+        let rows = match self.asked_on(thread).await {
+            Err(error) if error.is_missing() => Vec::new(),
+            rows => rows?,
+        };
+        let open: Vec<_> = rows.iter().map(|row| &row.interrupt).collect();
+        command.answers = Some(decided(&open, answers)?);
+        Ok(RunInput::Command(command))
+    }
+}
+
+/// Returns answers with the decisions that they have.
+fn decided(open: &[&Interrupt], answers: Answers) -> Result<Answers> {
+    let approvals: Vec<_> =
+        open.iter().filter(|asked| matches!(asked.ask, Ask::Approval(_))).collect();
+    match answers {
+        Answers::ById(given) => {
+            let given = given.into_iter().map(|(id, value)| {
+                let asked = approvals.iter().find(|asked| asked.id == id);
+                let value = match (asked, listed_decisions(&value)) {
+                    (Some(asked), Some([one])) => decision(asked, one)?,
+                    (Some(asked), _) if value["type"].is_string() => decision(asked, &value)?,
+                    _ => value,
+                };
+                Ok((id, value))
+            });
+            Ok(Answers::ById(given.collect::<Result<_>>()?))
+        }
+        Answers::One(value) => {
+            let Some(list) = listed_decisions(&value).filter(|_| !approvals.is_empty()) else {
+                return Ok(Answers::One(value));
+            };
+            if list.len() != approvals.len() {
+                return Err(ApiError::invalid(format!(
+                    "`decisions` has {} elements; expected {}, one for each call that waits",
+                    list.len(),
+                    approvals.len()
+                )));
+            }
+            let pairs = approvals.iter().zip(list);
+            let by_id = pairs.map(|(asked, value)| Ok((asked.id, decision(asked, value)?)));
+            Ok(Answers::ById(by_id.collect::<Result<_>>()?))
+        }
+        answers @ Answers::ByKey(_) => Ok(answers),
+    }
+}
+
+fn decision(asked: &Interrupt, value: &Value) -> Result<Value> {
+    answer::of_result(asked, value)
+}
+
+/// Returns the list of decisions of an answer in the shape of LangChain.
+fn listed_decisions(value: &Value) -> Option<&[Value]> {
+    let members = value.as_object().filter(|members| members.len() == 1)?;
+    Some(members.get("decisions")?.as_array()?.as_slice())
+}
+
+/// Returns the id of a question in the interface: its thread, a dot, and its own id.
+pub(crate) fn address(thread: &ThreadId, id: InterruptId) -> String {
+    format!("{thread}.{id}")
+}
+
+fn read_address(text: &str) -> Result<(ThreadId, InterruptId)> {
+    let parts = text
+        .rsplit_once('.')
+        .and_then(|(thread, id)| Some((ThreadId::new(thread).ok()?, id.parse().ok()?)));
+    parts.ok_or_else(|| {
+        ApiError::invalid(
+            "Invalid interrupt ID: expected a thread, a dot and 32 hexadecimal digits",
+        )
+    })
+}

@@ -1,0 +1,26 @@
+//! Approvals in the shape of LangChain's middleware for humans in the loop.
+//!
+//! Source: `HITLRequest` and `HITLResponse` of `langchain` 1.
+
+use crate::chat::question::decisions;
+use serde_json::{Value, json};
+use weftwork_types::approval::ApprovalRequest;
+use weftwork_types::interrupt::Interrupt;
+use weftwork_types::tool::wire_name;
+
+/// Returns the value of the interrupt of an approval. The answer has `decisions`, with one element.
+pub(crate) fn request(request: &ApprovalRequest, question: &Interrupt) -> Value {
+    let name = wire_name(&request.tool);
+    let mut config = json!({"action_name": name, "allowed_decisions": decisions(question)});
+    let forms = question.answer_schema.as_ref().and_then(|schema| schema["oneOf"].as_array());
+    let schema = |form: &Value| form.pointer("/properties/args").cloned();
+    if let Some(schema) = forms.and_then(|forms| forms.iter().find_map(schema)) {
+        config["args_schema"] = schema;
+    }
+    json!({
+        "action_requests": [{
+            "name": name, "args": request.args, "description": request.reason,
+        }],
+        "review_configs": [config],
+    })
+}
