@@ -56,6 +56,8 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
         }
     }
     terminal.line(format_args!("listening on http://{address}"))?;
+    #[cfg(feature = "ui")]
+    note_page(&server, address, terminal);
     let (stop, stopped) = oneshot::channel::<()>();
     let server = server.serve(listener, async {
         // The sender is dropped only when the command ends.
@@ -85,4 +87,11 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
     drop(tokio::time::timeout(CONNECTIONS, server).await);
     terminal.note("stopped");
     Ok(Exit::Done)
+}
+
+/// Prints the address of the page, with a ticket that opens it once in place of the token.
+#[cfg(feature = "ui")]
+fn note_page(server: &Server, address: std::net::SocketAddr, terminal: &crate::terminal::Terminal) {
+    let ticket = server.ticket().map(|ticket| format!("#ticket={ticket}")).unwrap_or_default();
+    terminal.note(format_args!("page: http://{address}/ui/{ticket}"));
 }

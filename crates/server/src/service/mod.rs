@@ -135,7 +135,7 @@ impl Service {
         &self.who
     }
 
-    fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.shared.runtime.clock().now()
     }
 

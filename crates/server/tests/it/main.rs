@@ -10,3 +10,5 @@ mod recorded;
 mod reference;
 mod resources;
 mod routes;
+#[cfg(feature = "ui")]
+mod ui;
