@@ -47,6 +47,8 @@ system() {
   # Published MCP servers, which the tests call.
   have node || missing+=(nodejs)
   have npm || missing+=(npm)
+  # Pages of chats, which the tests open.
+  have chromium || missing+=(chromium)
   have python3 || missing+=(python3)
   python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
   [ "${#missing[@]}" -eq 0 ] || packages "${missing[@]}"

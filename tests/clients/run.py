@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Installs pinned clients of LangGraph and runs their tests against the reference server.
+"""Installs pinned clients and runs their tests against the reference server.
 
-    run.py [NAME...]     all tests, or those whose names contain one of the words
-    run.py --install     installs the clients only, and prints their folder
+    run.py [NAME...]          the tests of LangGraph's clients, or those whose names contain one of
+                              the words
+    run.py --chat [NAME...]   the tests of front ends of chats
+    run.py --install          installs the clients only, and prints their folder
 
 The clients are in `clients` of the target folder, and are installed again when their pins change.
 """

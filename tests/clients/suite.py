@@ -8,6 +8,7 @@ import traceback
 
 from langgraph_sdk import get_client, get_sync_client
 
+import chat
 import faults
 import javascript
 import remote
@@ -50,7 +51,12 @@ async def of(module, server, total, store, clients):
 
 
 async def main(words):
-    total = Total(words)
+    is_chat = words[:1] == ["--chat"]
+    total = Total(words[1:] if is_chat else words)
+    if is_chat:
+        with Server() as server:
+            await of(chat, server, total, "sqlite", {"js": None})
+        return end(total)
     stores = {"sqlite": None}
     # Postgres has a smaller dose: one client, and two kills.
     if "WEFT_TEST_POSTGRES" in os.environ:
@@ -66,6 +72,11 @@ async def main(words):
             await of(javascript, server, total, store, {"js": None})
             assert server.process.poll() is None, "the server ended"
         await of(faults, place, total, store, {"faults": None})
+    return end(total)
+
+
+def end(total):
+    """Prints the numbers of tests; returns the exit status."""
     word = "ok" if total.failed == 0 else "FAILED"
     print(f"test result: {word}. {total.passed} passed; {total.failed} failed")
     return 1 if total.failed else 0

@@ -1,6 +1,6 @@
 //! Responses of a chat: the runs of a message, in a format.
 
-use crate::chat::{ChatMessage, Encoder, Protocol};
+use crate::chat::{ChatMessage, Doubt, Encoder, Protocol};
 use crate::error::Result;
 use crate::service::{MessageRuns, Service};
 use axum::body::{Body, Bytes};
@@ -91,6 +91,8 @@ struct MessageStream {
     /// Runs that were not begun.
     runs: VecDeque<(RunRef, BTreeMap<InterruptId, Value>)>,
     current: Option<RunHandle>,
+    /// Text of the current run that may be void.
+    doubt: Option<Doubt>,
     extent: Extent,
     state: State,
 }
@@ -126,7 +128,8 @@ impl MessageStream {
             message = message.with_id(last.run.to_string());
         }
         let (encoder, runs) = (Encoder::new(protocol, message), runs.into());
-        Some(Self { service, encoder, runs, current: None, extent, state: State::Earlier })
+        let (current, doubt, state) = (None, None, State::Earlier);
+        Some(Self { service, encoder, runs, current, doubt, extent, state })
     }
 
     /// Returns the next frames; an error cuts the connection, so that clients see that the response
@@ -164,13 +167,23 @@ impl MessageStream {
             Either::Left((event, _)) => event,
             Either::Right(_) => return Ok(Some(Step::Idle)),
         };
-        match event {
-            Some(RunEvent { seq: Some(_), event: AiEvent::Done { .. }, .. }) => {
-                self.end().await?;
+        let Some(event) = event else { return Err(cut()) };
+        let events = match &mut self.doubt {
+            None => vec![event],
+            Some(doubt) => {
+                let (events, is_over) = doubt.add(event);
+                if is_over {
+                    self.doubt = None;
+                }
+                events
             }
-            Some(event) if goes_on_elsewhere(&event) => return Err(cut()),
-            Some(event) => self.encoder.message.event(&event),
-            None => return Err(cut()),
+        };
+        for event in events {
+            match event {
+                RunEvent { seq: Some(_), event: AiEvent::Done { .. }, .. } => self.end().await?,
+                event if goes_on_elsewhere(&event) => return Err(cut()),
+                event => self.encoder.message.event(&event),
+            }
         }
         Ok(Some(Step::Advanced))
     }
@@ -186,6 +199,7 @@ impl MessageStream {
             self.state = State::Response;
         }
         self.encoder.message.run(&at, &answers);
+        self.doubt = self.service.doubt(&at).await?;
         self.current = Some(self.service.follow(&at).await?);
         Ok(())
     }

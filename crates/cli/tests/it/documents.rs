@@ -66,3 +66,15 @@ fn every_code_of_the_command_line_has_its_page() {
         assert!(came.out.starts_with(&format!("{code}: ")), "{came:?}");
     }
 }
+
+#[test]
+fn the_schema_of_events_is_printed_as_committed() {
+    let home = crate::home::Home::new();
+    for (args, file) in [
+        (&["schema", "events"][..], "crates/types/schemas/events.json"),
+        (&["schema", "events", "--typescript"], "crates/types/schemas/events.ts"),
+    ] {
+        let came = home.weft(args);
+        assert_eq!(came.out, read(file), "{file}");
+    }
+}

@@ -326,9 +326,7 @@ impl ChatMessage {
 
     fn reset(&mut self, node: &str) {
         for who in self.speech.reset(node) {
-            if self.block.as_ref().is_some_and(|block| block.by == who) {
-                self.close_block();
-            }
+            self.close_block();
             self.calls.reset(&who, &mut self.parts);
             let alone = |step: &Step| step.by.as_ref() == Some(&who) && !step.is_mixed;
             if self.step.as_ref().is_some_and(alone) {

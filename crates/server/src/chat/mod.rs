@@ -12,6 +12,7 @@ pub(crate) mod answer;
 mod calls;
 mod cut;
 pub(crate) mod data_stream;
+mod doubt;
 mod encoder;
 mod message;
 mod part;
@@ -23,6 +24,7 @@ mod tests;
 pub(crate) mod ui_message;
 pub(crate) mod ui_stream;
 
+pub(crate) use doubt::Doubt;
 pub(crate) use encoder::Encoder;
 pub use encoder::Protocol;
 pub(crate) use message::ChatMessage;

@@ -5,6 +5,7 @@ use super::Service;
 use super::graphs::Hosted;
 use super::runs::metadata;
 use crate::body::RunBody;
+use crate::chat::Doubt;
 use crate::chat::answer;
 use crate::chat::question::Asked;
 use crate::chat::request::ChatRequest;
@@ -194,6 +195,14 @@ impl Service {
         }
         let messages = messages.into_iter().map(|(text, of)| (text, of_rows(of)));
         Ok(messages.collect())
+    }
+
+    /// Returns the doubt about text of a run that another process executes, or has executed before
+    /// it was killed.
+    pub(crate) async fn doubt(&self, run: &RunRef) -> Result<Option<Doubt>> {
+        let row = self.store().run(self.who(), run).await?;
+        let is_other = row.worker.as_ref().is_some_and(|worker| worker != self.runtime().worker());
+        Ok((is_other && !row.status.is_final()).then(|| Doubt::new(self.now())))
     }
 
     async fn runs_of_agent(&self, agent: &str, thread: &ThreadId) -> Result<Vec<RunRow>> {

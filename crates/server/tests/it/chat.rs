@@ -5,12 +5,13 @@ mod desk;
 
 use crate::client::{Answer, Client};
 use axum::body::Body;
-use axum::http::{Request, StatusCode};
+use axum::http::{HeaderValue, Request, StatusCode};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
-use weftwork::models::{ScriptedModel, Step};
+use weftwork::models::ScriptedModel;
+use weftwork::models::scripted::Step;
 use weftwork::prelude::*;
 use weftwork_runtime::Runtime;
 use weftwork_server::{ChatProtocol, Server};
@@ -230,7 +231,7 @@ async fn questions_of_all_threads_are_listed_and_answered() {
     let page = client.get("/interrupts?limit=2").await;
     assert_eq!(
         (&page.headers["x-pagination-total"], &page.headers["x-pagination-next"]),
-        (&"3", &"2")
+        (&HeaderValue::from_static("3"), &HeaderValue::from_static("2"))
     );
     let rest = client.get("/interrupts?limit=2&offset=2").await;
     assert!(!rest.headers.contains_key("x-pagination-next"));

@@ -125,7 +125,7 @@ struct Known {
 
 impl Known {
     fn new() -> Self {
-        let ids = ["x", NOBODY, "", "%00", "..", "echo", "1-0", "%F0%9F%98%80", "null"];
+        let ids = ["x", NOBODY, "", "%00", "..", "echo", "agent", "1-0", "%F0%9F%98%80", "null"];
         let bodies = [
             json!({"assistant_id": "echo", "input": {"msg": "a"}, "if_not_exists": "create"}),
             json!({"assistant_id": "inter", "input": {"q": 1}, "stream_mode": ["values", "debug"]}),
@@ -139,6 +139,10 @@ impl Known {
             json!({"graph_id": "echo", "metadata": {"a": 1}, "config": {"configurable": {"x": 1}}}),
             json!({"values": {"msg": "x"}, "as_node": "echo", "version": 2}),
             json!({"namespace": ["a", "b"], "key": "k", "value": {"n": 1}, "ttl": 0.5}),
+            json!({"threadId": NOBODY, "messages": [{"role": "user", "content": "2+3?"}]}),
+            json!({"id": NOBODY, "messages": [{"role": "user", "parts": [{"type": "text", "text": "x"}]},
+                {"role": "assistant", "parts": [{"type": "tool-add", "toolCallId": "call_1",
+                    "state": "output-available", "input": {}, "output": 7}]}]}),
             json!({"namespace_prefix": ["a"], "filter": {"n": {"$gt": 0}}, "query": "x"}),
             json!({"limit": 3, "offset": 1, "status": "idle", "sort_by": "created_at"}),
             json!({"limit": -1, "metadata": 7, "before": {"configurable": {}}}),

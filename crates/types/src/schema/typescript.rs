@@ -59,45 +59,40 @@ fn expression(schema: &Value, depth: usize) -> String {
     let Some(members) = schema.as_object() else { return "unknown".to_owned() };
     let mut all = Vec::new();
     if let Some(name) = members.get("$ref").and_then(Value::as_str) {
-        all.push(name.rsplit('/').next().unwrap_or(name).to_owned());
+        all.push(vec![name.rsplit('/').next().unwrap_or(name).to_owned()]);
     }
     if let Some(value) = members.get("const") {
-        all.push(value.to_string());
+        all.push(vec![value.to_string()]);
     }
     if let Some(values) = members.get("enum").and_then(Value::as_array) {
-        all.push(union(values.iter().map(Value::to_string)));
+        all.push(values.iter().map(Value::to_string).collect());
     }
     for name in ["oneOf", "anyOf"] {
         if let Some(of) = members.get(name).and_then(Value::as_array) {
-            all.push(union(of.iter().map(|of| expression(of, depth))));
+            all.push(of.iter().map(|of| expression(of, depth)).collect());
         }
     }
     if let Some(of) = members.get("allOf").and_then(Value::as_array) {
-        all.extend(of.iter().map(|of| expression(of, depth)));
+        all.extend(of.iter().map(|of| vec![expression(of, depth)]));
     }
     let is_listed = members.contains_key("const") || members.contains_key("enum");
     if members.contains_key("properties") {
-        all.push(object(members, depth));
+        all.push(vec![object(members, depth)]);
     } else if let Some(of) = members.get("type").filter(|_| !is_listed) {
         all.extend(basic(of, members, depth));
     }
-    match all.as_slice() {
-        [] => "unknown".to_owned(),
-        [one] => one.clone(),
-        several => several.iter().map(|one| grouped(one)).collect::<Vec<_>>().join(" & "),
-    }
+    let alone = all.len() == 1;
+    let unions = all.into_iter().map(|union| match union.len() {
+        0 | 1 => union.concat(),
+        _ if alone => union.join(" | "),
+        _ => format!("({})", union.join(" | ")),
+    });
+    let text = unions.collect::<Vec<_>>().join(" & ");
+    if text.is_empty() { "unknown".to_owned() } else { text }
 }
 
-fn union(types: impl Iterator<Item = String>) -> String {
-    types.collect::<Vec<_>>().join(" | ")
-}
-
-/// Returns a type in parentheses if it is a union.
-fn grouped(of: &str) -> String {
-    if of.contains(" | ") && !of.starts_with('{') { format!("({of})") } else { of.to_owned() }
-}
-
-fn basic(of: &Value, members: &Map<String, Value>, depth: usize) -> Option<String> {
+/// Returns the alternatives of the keyword `type`.
+fn basic(of: &Value, members: &Map<String, Value>, depth: usize) -> Option<Vec<String>> {
     let name = |name: &str| {
         Some(match name {
             "string" => "string".to_owned(),
@@ -120,9 +115,9 @@ fn basic(of: &Value, members: &Map<String, Value>, depth: usize) -> Option<Strin
     };
     match of {
         Value::Array(names) => {
-            Some(union(names.iter().filter_map(|one| one.as_str()).filter_map(name)))
+            Some(names.iter().filter_map(|one| one.as_str()).filter_map(name).collect())
         }
-        one => name(one.as_str()?),
+        one => Some(vec![name(one.as_str()?)?]),
     }
 }
 

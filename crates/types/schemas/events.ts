@@ -1,0 +1,485 @@
+// Generated from the schema beside it. Do not edit.
+
+/**
+ * An event with its position in the run.
+ *
+ * Durable events have a number in the log; partial text has a position between them. An event with
+ * neither was emitted by a run whose log is not accessible.
+ */
+export type RunEvent = {
+  type: "run_started";
+  /** The graph's id. */
+  graph: string;
+} | {
+  type: "taken_over";
+  /** Number of the claim, from 2. */
+  claim: number;
+} | {
+  type: "released";
+  /** Number of the claim that was released. */
+  claim: number;
+} | {
+  type: "requeued";
+  /** Subject of the principal that requeued it. */
+  by: string;
+} | {
+  type: "text_delta";
+  /** The partial text. */
+  delta: string;
+} | {
+  type: "reasoning_delta";
+  /** The partial text. */
+  delta: string;
+} | {
+  type: "tool_call_delta";
+  /** Id of the call. */
+  tool_call_id: ToolCallId;
+  /** Wire name of the tool. */
+  tool_name: string;
+  /** Position of the call in the message, from 0. */
+  index: number;
+  /** The part of the arguments' JSON text. */
+  delta: string;
+} | {
+  type: "attempt_reset";
+  /** Node whose attempt failed. */
+  node: string;
+} | {
+  type: "message_final";
+  /** The message. */
+  message: Message;
+} | {
+  type: "tool_call_start";
+  /** Id of the call. */
+  tool_call_id: ToolCallId;
+  /** Wire name of the tool. */
+  tool_name: string;
+  /** Arguments of the call. */
+  args: unknown;
+} | {
+  type: "tool_call_result";
+  /** Id of the call. */
+  tool_call_id: ToolCallId;
+  /** The members of the result that may be shown, or an error object. */
+  result: unknown;
+  /** `true` if the call failed. */
+  is_error?: boolean;
+} | {
+  type: "usage_report";
+  /** The usage fact. */
+  fact: UsageFact;
+} | {
+  type: "call_reused";
+  /** `model` or `tool`. */
+  kind: string;
+  /** Name of the model or tool. */
+  name: string;
+} | {
+  type: "human_input_required";
+  /** Id of the question. */
+  interrupt_id: InterruptId;
+  /** Content of the question. */
+  ask: Ask;
+} | CheckpointStored & {
+  type: "checkpoint";
+} | {
+  type: "tasks_started";
+  /** Namespace of their graph; empty for the outermost graph. */
+  ns?: string;
+  /** Checkpoint that the superstep starts from. */
+  checkpoint: CheckpointId;
+  /** The tasks, those included that had finished before. */
+  tasks: Array<TaskDue>;
+  /** Part of the writes stored with the checkpoint that applies to its state in this run. */
+  outside?: OutsideWrites;
+} | {
+  type: "tasks_ended";
+  /** Namespace of their graph; empty for the outermost graph. */
+  ns?: string;
+  /** Checkpoint that the superstep starts from. */
+  checkpoint: CheckpointId;
+  /** The tasks. */
+  ended: Array<TaskEnd>;
+} | {
+  type: "step";
+  /** Number of the superstep within the thread. */
+  step: number;
+  /** Nodes that ran in the superstep, in task order. */
+  nodes: Array<string>;
+} | {
+  type: "custom";
+  /** Namespace of the graph that emitted it; empty for the outermost graph. */
+  ns?: string;
+  /** The node; empty in logs of earlier versions. */
+  node?: string;
+  /** The value. */
+  value: unknown;
+} | {
+  type: "store_unavailable";
+  /** Reason, with its code: `W0207` for a store that is full. */
+  fault: Fault;
+} | {
+  type: "store_available";
+} | {
+  type: "done";
+  /** Final status. */
+  outcome: RunStatus;
+} & {
+  /** Number in the durable log, from 1 without gaps; `None` for partial text. */
+  seq?: number | null;
+  /** Position and origin of partial text. */
+  piece?: PieceAt | null;
+  /**
+   * Time of the commit of a durable event, or time at which partial text was emitted; `None` for
+   * events without a position.
+   */
+  at?: Timestamp | null;
+};
+
+/** Position and origin of partial text. */
+export type PieceAt = {
+  /** Position after the text. */
+  end: Position;
+  /** Node that emitted the text. */
+  node: string;
+  /** Task of the node. It distinguishes tasks that emit text at the same time. */
+  task: TaskId;
+  /** Namespace of the graph that emitted the text; empty for the outermost graph. */
+  ns?: string;
+  /** Superstep of that graph; 0 in pieces of earlier versions. */
+  step?: number;
+  /**
+   * Message that the text is part of, if its source names one. The final message has the same
+   * id.
+   */
+  message?: MessageId | null;
+};
+
+/**
+ * A position in the output of a run. Positions of one run sort in the order of emission. They are
+ * the same in a live stream and in the store, and in every process.
+ */
+export type Position = {
+  /** Number of the last durable event that was read; 0 if there was none. */
+  seq: number;
+  /** Bytes of partial text read since that event. */
+  bytes?: number;
+};
+
+/** Id of a task of one superstep. */
+export type TaskId = string;
+
+/** Id of a message in a thread. */
+export type MessageId = string;
+
+/** Milliseconds since the Unix epoch, UTC. */
+export type Timestamp = number;
+
+/** Id of a tool call. */
+export type ToolCallId = string;
+
+/** A message. Its parts are in the order in which they were produced. */
+export type Message = {
+  /** Id, unique within the thread. A message with an existing id replaces the older one. */
+  id: MessageId;
+  /** Author of the message. */
+  role: Role;
+  /** Content, in order. */
+  parts: Array<Part>;
+};
+
+/** The author of a message. */
+export type Role = "system" | "user" | "assistant" | "tool";
+
+/** A part of a message. */
+export type Part = {
+  type: "text";
+  /** The text. */
+  text: string;
+} | {
+  type: "reasoning";
+  /** The text. */
+  text: string;
+  /** Signature with which the provider accepts the reasoning back, if it issued one. */
+  signature?: string | null;
+} | Media & {
+  type: "media";
+} | ToolCall & {
+  type: "tool_call";
+} | ToolResult & {
+  type: "tool_result";
+};
+
+/** An image, audio, video or file, by reference or inline. */
+export type Media = {
+  /** Media type, such as `image/png`. */
+  media_type: string;
+  /** Location: an `https:`, `data:` or `blob:` URL. It is never fetched automatically. */
+  url: string;
+};
+
+/** A tool call requested by a model. */
+export type ToolCall = {
+  /** Id assigned by the model, or generated here if the model assigned none. */
+  id: ToolCallId;
+  /** Wire name of the tool. */
+  name: string;
+  /** Arguments, not yet validated. A JSON string if the model produced invalid JSON. */
+  args: unknown;
+  /** Arguments without secret ones. `None` if all arguments may be shown. */
+  shown?: unknown;
+};
+
+/** The result of a tool call. */
+export type ToolResult = {
+  /** The call that this result belongs to. */
+  tool_call_id: ToolCallId;
+  /** Wire name of the tool. */
+  name: string;
+  /** The validated value, as the model reads it, or an error object. */
+  value: unknown;
+  /**
+   * The members of the value that may be shown. `None` if the whole value may be shown, as in
+   * messages that older programs stored.
+   */
+  shown?: unknown;
+  /** `true` if the call failed. */
+  is_error?: boolean;
+};
+
+/** Usage of one attempt of a model call. Failed attempts are recorded too. */
+export type UsageFact = {
+  /** Id of the attempt, unique. */
+  invocation_id: InvocationId;
+  /** Number of the attempt within its call, from 1. */
+  attempt: number;
+  /** Provider, such as `openai` or `local`. */
+  provider: string;
+  /** Model name on the wire. */
+  model: string;
+  /** Result of the attempt. */
+  status: UsageStatus;
+  /** Error code of a failed attempt. */
+  error_code?: string | null;
+  /** Token counts. */
+  tokens: Tokens;
+  /** Cost in millionths of a US dollar, if known. */
+  cost_micro_usd?: number | null;
+  /** Call id assigned by the provider. */
+  provider_call_id?: string | null;
+  /** Hash of model, messages, temperature, maximum tokens and tools. */
+  prompt_hash: Hash;
+  /** Start of the attempt. */
+  started_at: Timestamp;
+  /** Duration in milliseconds. */
+  latency_ms: number;
+};
+
+/** Id of an attempt of a model call. */
+export type InvocationId = string;
+
+/** The result of an attempt. */
+export type UsageStatus = "ok" | "error" | "cancelled";
+
+/** Token counts of one or more attempts. */
+export type Tokens = {
+  /** Input tokens, those read from a cache included. */
+  input: number;
+  /** Output tokens, those spent on reasoning included. */
+  output: number;
+  /** `true` if the counts were estimated locally because the provider reported none. */
+  estimated?: boolean;
+  /** The part of `input` that the provider read from its cache. */
+  cached?: number;
+  /** The part of `output` that the model spent on reasoning. */
+  reasoning?: number;
+};
+
+/** SHA-256 of a canonical JSON text. */
+export type Hash = string;
+
+/** Id of an open question. */
+export type InterruptId = string;
+
+/** The content of a question. */
+export type Ask = {
+  kind: "question";
+  /** Text of the question. */
+  question: string;
+  /** Call that waits for the answer. */
+  tool_call_id: ToolCallId;
+  /**
+   * Canonical name of the tool that asks; `None` if the model asks through `ask_human`, and
+   * the answer is the result of the call.
+   */
+  tool?: string | null;
+} | ApprovalRequest & {
+  kind: "approval";
+} | {
+  kind: "value";
+  /** The value. */
+  value: unknown;
+} | {
+  kind: "timer";
+  /** Time at which the node resumes. */
+  until: Timestamp;
+};
+
+/** The effect of a tool. */
+export type Effect = "read_only" | "state_change" | "external_side_effect";
+
+/** A call that waits for approval, with everything the person has to see. */
+export type ApprovalRequest = {
+  /** Id of the call. */
+  tool_call_id: ToolCallId;
+  /** Canonical name of the tool. */
+  tool: string;
+  /** Arguments of the call; secret ones are replaced by a text. The binding is of the exact ones. */
+  args: unknown;
+  /** Effect of the tool. */
+  effect: Effect;
+  /**
+   * Hash of tool, arguments, call and thread. A call with other arguments needs its own
+   * approval.
+   */
+  binding: Hash;
+  /** Reason for which the policy requires an approval. */
+  reason: string;
+};
+
+/** Id of a checkpoint. */
+export type CheckpointId = string;
+
+/** Operation that made a checkpoint. */
+export type CheckpointSource = "empty" | "input" | "loop" | "update" | "fork";
+
+/** A task that ended. */
+export type TaskEnd = {
+  /** Id of the task. */
+  id: TaskId;
+  /** Name of its node, or of the task of a flow. */
+  node: string;
+  /** Outcome of the task. */
+  status?: TaskStatus;
+  /** Task whose code called this one, for tasks of flows. */
+  caller?: TaskId | null;
+  /** Failure of a task that failed. Its record has that of its last attempt only. */
+  fault?: Fault | null;
+  /** Open questions of a task that did not finish, in order. */
+  questions?: Array<InterruptId>;
+};
+
+/** Outcome of a task. */
+export type TaskStatus = "ok" | "cached" | "failed" | "asks" | "stopped";
+
+/**
+ * An error as stored and shown: a code, a message, and whether a retry can succeed.
+ *
+ * The message is safe to show to the user who started the run; messages of this project never
+ * contain secrets. Causes have the texts of errors of nodes, tools and libraries as they are, so
+ * these errors must not contain any either.
+ */
+export type Fault = {
+  /** Stable code, such as `W0301`. */
+  code: string;
+  /** Description of the error, with the names of the things involved. */
+  message: string;
+  /** `true` if the same call may succeed later without a change. */
+  retriable?: boolean;
+  /** Kind of the failure in the terms of its origin, such as `ValueError`. */
+  kind?: string | null;
+  /** Error that led to this one. */
+  cause?: Cause | null;
+  /** Circumstances of the failure. */
+  details?: FaultDetails | null;
+};
+
+/**
+ * A cause of a [`Fault`], with its own cause. The chain has at most eight causes, whose messages
+ * are cut to 1,000 characters.
+ */
+export type Cause = {
+  /** Stable code, if the error has one. */
+  code?: string | null;
+  /** Kind of the failure in the terms of its origin. */
+  kind?: string | null;
+  /** Description of the error. */
+  message: string;
+  /** Error that led to this one. */
+  cause?: Cause | null;
+};
+
+/** Circumstances of a failure. */
+export type FaultDetails = {
+  /** Part of the execution that failed. */
+  phase?: Phase | null;
+  /** Number of the attempt that failed last, from 1. */
+  attempt?: number | null;
+  /** Usage of the failed call, all its attempts together. */
+  usage?: Usage | null;
+};
+
+/** A part of the execution of a run. */
+export type Phase = "dependencies" | "node" | "model" | "tool" | "other";
+
+/** Amounts that a budget counts. */
+export type Usage = {
+  /** Attempts of model calls. */
+  model_calls?: number;
+  /** Tool calls. */
+  tool_calls?: number;
+  /** Tokens of the model calls. */
+  tokens?: Tokens;
+};
+
+/** A task that starts from a checkpoint. */
+export type TaskDue = {
+  /** Id of the task. */
+  id: TaskId;
+  /** Name of its node. */
+  node: string;
+  /** Names of its triggers. */
+  triggers?: Array<string>;
+  /** `true` if the task had finished before the run, and does not run again. */
+  finished?: boolean;
+};
+
+/**
+ * A checkpoint that a run stored, of one of its graphs.
+ *
+ * It closes the superstep whose tasks are in `ended`, and the tasks in `due` start from it.
+ */
+export type CheckpointStored = {
+  /** Namespace of the graph, its parts separated by `|`; empty for the outermost graph. */
+  ns?: string;
+  /** Id of the checkpoint. */
+  id: CheckpointId;
+  /** Id of the checkpoint before it. */
+  parent?: CheckpointId | null;
+  /** Operation that made it. */
+  source: CheckpointSource;
+  /** Number of its superstep; the first input has -1. */
+  step: number;
+  /**
+   * All tasks of the superstep that it closes, in the order in which they were planned: also
+   * those whose end a [`TasksEnded`](super::AiEvent::TasksEnded) has reported before, and those
+   * that had finished before the run.
+   */
+  ended?: Array<TaskEnd>;
+  /** Tasks of the superstep that starts from it, in order. */
+  due?: Array<TaskDue>;
+};
+
+/**
+ * Numbers of the writes and targets from outside the graph, of commands, that are stored with a
+ * checkpoint when a run continues from it. Later commands add others after them.
+ */
+export type OutsideWrites = {
+  /** Number of writes to channels. */
+  writes?: number;
+  /** Number of targets. */
+  targets?: number;
+};
+
+/** The status of a run. */
+export type RunStatus = "queued" | "pending" | "running" | "completed" | "interrupted" | "limit_reached" | "cancelled" | "failed";
