@@ -8,6 +8,13 @@ import { createInterface } from "node:readline";
 /** Longest time for a server to start, in milliseconds. */
 const START_MS = 20_000;
 
+const REFUNDS = `
+import json, sqlite3, sys
+store = sqlite3.connect(sys.argv[1])
+made = store.execute("SELECT 1 FROM sqlite_master WHERE name = 'refunds'").fetchone()
+print(json.dumps(store.execute("SELECT order_id, amount_cents FROM refunds ORDER BY refund_id").fetchall() if made else []))
+`;
+
 export class Server {
   folder = mkdtempSync(join(tmpdir(), "web-"));
   address = "127.0.0.1:0";
@@ -59,9 +66,8 @@ export class Server {
     return response.json();
   }
 
-  /** The refunds in the database of the order desk: order and amount in cents. */
+  /** The refunds in the database of the order desk, which it creates on first use: order and amount in cents. */
   refunds() {
-    const script = "import sqlite3, sys, json; print(json.dumps(sqlite3.connect(sys.argv[1]).execute('SELECT order_id, amount_cents FROM refunds ORDER BY refund_id').fetchall()))";
-    return JSON.parse(execFileSync("python3", ["-c", script, join(this.folder, "desk.db")], { encoding: "utf8" }));
+    return JSON.parse(execFileSync("python3", ["-c", REFUNDS, join(this.folder, "desk.db")], { encoding: "utf8" }));
   }
 }

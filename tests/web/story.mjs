@@ -12,7 +12,7 @@ async function begin(browser, server, text) {
   return page;
 }
 
-export async function a_ticket_opens_the_page_once_and_leaves_the_address(browser, server) {
+async function a_ticket_opens_the_page_once_and_leaves_the_address(browser, server) {
   const first = await Page.open(browser, server);
   await first.page.getByRole("heading", { name: "What can an agent do for you?" }).waitFor();
   assert(!first.page.url().includes("ticket"), first.page.url());
@@ -24,7 +24,7 @@ export async function a_ticket_opens_the_page_once_and_leaves_the_address(browse
   await second.close();
 }
 
-export async function a_refund_is_asked_for_kept_over_a_reload_and_made_once(browser, server) {
+async function a_refund_is_asked_for_kept_over_a_reload_and_made_once(browser, server) {
   const page = await begin(browser, server, "Refund order A1002, amount 40.");
   const card = page.page.getByRole("region", { name: "Approval of refund_order" });
   await card.getByText("A1002").waitFor();
@@ -48,7 +48,7 @@ export async function a_refund_is_asked_for_kept_over_a_reload_and_made_once(bro
   await page.close();
 }
 
-export async function an_answer_continues_the_message_that_asked(browser, server) {
+async function an_answer_continues_the_message_that_asked(browser, server) {
   const page = await begin(browser, server, "Refund order A1001");
   await page.page.getByRole("region", { name: "Question" }).waitFor();
   await page.accessible("question");
@@ -69,7 +69,7 @@ export async function an_answer_continues_the_message_that_asked(browser, server
   await page.close();
 }
 
-export async function the_inbox_is_worked_through_by_keyboard(browser, server) {
+async function the_inbox_is_worked_through_by_keyboard(browser, server) {
   const made = server.refunds();
   for (const amount of [1, 2]) {
     const page = await begin(browser, server, `Refund order A1003, amount ${amount}.`);
@@ -95,7 +95,7 @@ export async function the_inbox_is_worked_through_by_keyboard(browser, server) {
   assert.deepEqual(server.refunds().slice(made.length), [["A1003", 100]]);
 }
 
-export async function a_question_outlives_the_server_and_threads_are_found_and_deleted(browser, server) {
+async function a_question_outlives_the_server_and_threads_are_found_and_deleted(browser, server) {
   const page = await begin(browser, server, "Refund order A1005, amount 3.");
   const card = page.page.getByRole("region", { name: "Approval of refund_order" });
   await card.waitFor();
@@ -117,7 +117,7 @@ export async function a_question_outlives_the_server_and_threads_are_found_and_d
   await page.close();
 }
 
-export async function what_people_and_models_write_is_inert(browser, server) {
+async function what_people_and_models_write_is_inert(browser, server) {
   const attack = '<img src=https://evil.example/x onerror=alert(1)> [link](javascript:alert(1)) ![pixel](https://evil.example/p.png) <script>alert(2)</script>';
   const page = await begin(browser, server, attack);
   await page.answer.waitFor();
@@ -126,7 +126,7 @@ export async function what_people_and_models_write_is_inert(browser, server) {
   await page.close();
 }
 
-export async function it_fits_a_phone(browser, server) {
+async function it_fits_a_phone(browser, server) {
   const viewport = { width: 390, height: 844 };
   const page = await Page.open(browser, server, { address: `${server.url}/ui/`, viewport });
   await page.page.getByLabel("Token").fill(server.token);
@@ -140,3 +140,14 @@ export async function it_fits_a_phone(browser, server) {
   assert(width <= viewport.width, `${width} pixels wide`);
   await page.close();
 }
+
+/** All tests, in order. */
+export const tests = [
+  a_ticket_opens_the_page_once_and_leaves_the_address,
+  a_refund_is_asked_for_kept_over_a_reload_and_made_once,
+  an_answer_continues_the_message_that_asked,
+  the_inbox_is_worked_through_by_keyboard,
+  a_question_outlives_the_server_and_threads_are_found_and_deleted,
+  what_people_and_models_write_is_inert,
+  it_fits_a_phone,
+];

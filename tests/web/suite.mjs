@@ -1,14 +1,15 @@
 // The tests of the page, in order, on one server: suite.mjs [WORD...]
 import { launch } from "./browser.mjs";
 import { Server } from "./server.mjs";
-import * as story from "./story.mjs";
+import { tests } from "./story.mjs";
 
 const words = process.argv.slice(2);
 const server = await new Server().start();
 const browser = await launch();
 let passed = 0;
 let failed = 0;
-for (const [name, test] of Object.entries(story)) {
+for (const test of tests) {
+  const { name } = test;
   if (words.length > 0 && !words.some((word) => name.includes(word))) continue;
   const begin = performance.now();
   let problem;

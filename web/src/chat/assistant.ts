@@ -40,6 +40,10 @@ export interface ChatPlace {
   thread: string;
 }
 
+function pathOf({ agent, thread }: ChatPlace) {
+  return { agent, thread_id: thread };
+}
+
 interface Follower extends ChatEvents {
   /** Run that the stream is of, for its cancellation. */
   run?: string;
@@ -66,8 +70,8 @@ class History implements ThreadHistoryAdapter {
   ) {}
 
   async load() {
-    const path = { ...this.place };
-    const stored = await json<StoredMessage[]>("GET /chat/{agent}/{thread}", { path }).catch((error: Error) => {
+    const path = pathOf(this.place);
+    const stored = await json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path }).catch((error: Error) => {
       this.follower.onError(error);
       throw error;
     });
@@ -82,7 +86,7 @@ class History implements ThreadHistoryAdapter {
     };
     abortSignal.addEventListener("abort", stop, { once: true });
     try {
-      const url = address("GET /chat/{agent}/{thread}/stream", { path: { ...place } });
+      const url = address("GET /chat/{agent}/{thread_id}/stream", { path: pathOf(place) });
       const response = await accepted(await fetch(url, { signal: abortSignal }));
       follower.onOpen();
       if (response.status === 204 || response.body === null) return;

@@ -19,5 +19,5 @@ export function useInbox() {
 }
 
 export async function respond(id: string, answer: Answer): Promise<void> {
-  await request("POST /interrupts/{id}/respond", { path: { id }, body: bodyOf(answer) });
+  await request("POST /interrupts/{interrupt_id}/respond", { path: { interrupt_id: id }, body: bodyOf(answer) });
 }

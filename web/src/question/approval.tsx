@@ -24,9 +24,9 @@ export function ApprovalCard({ approval, onAnswer }: Props) {
   const back = () => setMode("approve");
   return (
     <>
-      <h3>
+      <h2>
         May the agent call <code>{action}</code>?
-      </h3>
+      </h2>
       <p className="why">
         {[reason && `Asked because ${reason}.`, effect && `Effect: ${effect.replaceAll("_", " ")}.`].filter(Boolean).join(" ")}
       </p>

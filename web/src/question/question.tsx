@@ -18,7 +18,7 @@ export function QuestionCard({ question, onAnswer }: Props) {
   );
   return (
     <>
-      <h3>{question.text}</h3>
+      <h2>{question.text}</h2>
       {choices ? (
         <div className="actions">
           {choices.map(({ value, label }) => (

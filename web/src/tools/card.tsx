@@ -51,11 +51,11 @@ export function ToolCard(call: ToolCallMessagePartProps) {
   const args = call.args as unknown as Json;
   return (
     <CallFrame call={call} summary={line(args)}>
-      <h3>Arguments</h3>
+      <h2>Arguments</h2>
       <JsonView value={args} label="Arguments" />
       {result !== undefined && (
         <>
-          <h3>Result</h3>
+          <h2>Result</h2>
           <Result value={result} />
         </>
       )}

@@ -19,7 +19,7 @@ export function Result({ value }: { value: Json }) {
   if (!isCut(value)) return <JsonView value={value} label="Result" />;
   const { cut, beginning } = value as unknown as Cut;
   const open = () =>
-    json<{ result?: Json; value?: Json }>("GET /artifacts/{id}", { path: { id: cut.reference } }).then(
+    json<{ result?: Json; value?: Json }>("GET /artifacts/{artifact_id}", { path: { artifact_id: cut.reference } }).then(
       (found) => setWhole({ value: found.result ?? found.value ?? null }),
       (error: Error) => setWhole({ problem: error.message }),
     );
