@@ -40,7 +40,7 @@ export class Page {
 
   /** Sends a text by mouse. */
   async say(text) {
-    await this.page.getByRole("textbox", { name: /^Your (message|answer)$/ }).fill(text);
+    await this.page.getByRole("textbox", { name: /^Your (message|reply)$/ }).fill(text);
     await this.page.getByRole("button", { name: "Send" }).click();
   }
 

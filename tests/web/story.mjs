@@ -66,7 +66,39 @@ async function an_answer_continues_the_message_that_asked(browser, server) {
   await page.page.locator(".head .status", { hasText: "Done" }).waitFor();
   assert.deepEqual(await page.messages(), before);
   assert.deepEqual(server.refunds().at(-1), ["A1001", 2000]);
+  await page.answer.locator("summary", { hasText: "Approved with changes" }).click();
+  // The card has the arguments with which the call was made.
+  await page.answer.getByLabel("Arguments").getByText("20", { exact: true }).waitFor();
+  await page.accessible("edited");
   await page.close();
+}
+
+async function an_answer_of_another_tab_is_shown_and_counts_once(browser, server) {
+  const made = server.refunds().length;
+  const first = await begin(browser, server, "Refund order A1004, amount 7.");
+  const card = (page) => page.page.getByRole("region", { name: "Approval of refund_order" });
+  await card(first).waitFor();
+  const second = await begin(browser, server, "Where is order A1003?");
+  await second.until("A1003");
+  await second.page.goto(first.page.url());
+  await card(second).waitFor();
+  // By keyboard alone: the input has the focus, and the decision is before it.
+  const approve = card(first).getByRole("button", { name: "Approve" });
+  while (!(await approve.evaluate((button) => button === document.activeElement))) {
+    await first.page.keyboard.press("Shift+Tab");
+  }
+  await first.page.keyboard.press("Enter");
+  await card(second).getByRole("button", { name: "Approve" }).click();
+  for (const page of [first, second]) {
+    await page.page.locator(".head .status", { hasText: "Done" }).waitFor();
+    await page.answer.getByText("Approved").waitFor();
+    assert.equal(await card(page).count(), 0);
+  }
+  const focused = () => first.page.evaluate(() => document.activeElement.tagName);
+  assert.equal(await focused(), "TEXTAREA", "the focus is in the input after the answer");
+  assert.deepEqual(server.refunds().slice(made), [["A1004", 700]]);
+  await first.close();
+  await second.close();
 }
 
 async function the_inbox_is_worked_through_by_keyboard(browser, server) {
@@ -146,6 +178,7 @@ export const tests = [
   a_ticket_opens_the_page_once_and_leaves_the_address,
   a_refund_is_asked_for_kept_over_a_reload_and_made_once,
   an_answer_continues_the_message_that_asked,
+  an_answer_of_another_tab_is_shown_and_counts_once,
   the_inbox_is_worked_through_by_keyboard,
   a_question_outlives_the_server_and_threads_are_found_and_deleted,
   what_people_and_models_write_is_inert,

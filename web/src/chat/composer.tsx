@@ -32,7 +32,7 @@ export function Composer({ runtime }: { runtime: AssistantRuntime }) {
   const placeholder = isApproval ? "Waits for your decision: “yes”, “no”, or what to do instead" : "Waits for your answer";
   return (
     <TextInput
-      label={call ? "Your answer" : "Your message"}
+      label={call ? "Your reply" : "Your message"}
       placeholder={call ? placeholder : isRunning ? "The agent is working…" : "Write a message"}
       onText={take}
       onStop={isRunning ? () => runtime.thread.cancelRun() : undefined}

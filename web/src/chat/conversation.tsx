@@ -19,10 +19,6 @@ interface Props {
 export function Conversation({ place, status, connected, onChange }: Props) {
   const [history] = useState(() => chatHistory(place, connected.events));
   const runtime = useChatRuntime(history);
-  useEffect(() => {
-    const text = takeFirstText(place.thread);
-    if (text !== undefined) runtime.thread.append(text);
-  }, [runtime, place.thread]);
   return (
     <AssistantRuntimeProvider runtime={runtime}>
       <ThreadPrimitive.Root className="conversation">
@@ -35,17 +31,30 @@ export function Conversation({ place, status, connected, onChange }: Props) {
           </p>
         )}
         <Composer runtime={runtime} />
-        <Watch runtime={runtime} status={status} onChange={onChange} reload={connected.reload} />
+        <FirstText runtime={runtime} thread={place.thread} />
+        <Watch status={status} onChange={onChange} reload={connected.reload} />
       </ThreadPrimitive.Root>
     </AssistantRuntimeProvider>
   );
+}
+
+/** Sends the text with which a thread begins, once its history was read, which replaces all messages. */
+function FirstText({ runtime, thread }: { runtime: AssistantRuntime; thread: string }) {
+  const isLoading = useAuiState((state) => state.thread.isLoading);
+  const hasBegun = useRef(false);
+  useEffect(() => {
+    if (isLoading) hasBegun.current = true;
+    if (isLoading || !hasBegun.current) return;
+    const text = takeFirstText(thread);
+    if (text !== undefined) runtime.thread.append(text);
+  }, [isLoading, runtime, thread]);
+  return null;
 }
 
 /** Time for which the page and the server may differ, such as between an answer and its run. */
 const PATIENCE_MS = 3000;
 
 interface WatchProps {
-  runtime: AssistantRuntime;
   status: Thread["status"];
   onChange: () => void;
   reload: () => void;

@@ -1,4 +1,4 @@
-import { useState, type KeyboardEvent } from "react";
+import { useEffect, useRef, useState, type KeyboardEvent } from "react";
 
 interface Props {
   label: string;
@@ -13,6 +13,11 @@ interface Props {
 /** The input for messages. Enter sends, Shift and Enter begin a line. */
 export function TextInput({ label, placeholder, onText, onStop, focus }: Props) {
   const [text, setText] = useState("");
+  const input = useRef<HTMLTextAreaElement>(null);
+  // The button of an answer is gone with its question, and the focus would be nowhere.
+  useEffect(() => {
+    if (focus && document.activeElement === document.body) input.current?.focus();
+  }, [focus, label]);
   const send = () => {
     if (text.trim() !== "" && onText(text.trim())) setText("");
   };
@@ -30,6 +35,7 @@ export function TextInput({ label, placeholder, onText, onStop, focus }: Props) 
       }}
     >
       <textarea
+        ref={input}
         rows={1}
         autoFocus={focus}
         aria-label={label}

@@ -31,8 +31,19 @@ export function Inbox({ inbox, onAnswered }: Props) {
         </a>
         <div>
           <h1 id="inbox-title">Inbox</h1>
-          <p className="facts">
-            <kbd>j</kbd> <kbd>k</kbd> choose · <kbd>a</kbd> approve · <kbd>e</kbd> edit · <kbd>r</kbd> reject
+          <p className="facts keys">
+            <span>
+              <kbd>j</kbd> <kbd>k</kbd> choose
+            </span>
+            <span>
+              <kbd>a</kbd> approve
+            </span>
+            <span>
+              <kbd>e</kbd> edit
+            </span>
+            <span>
+              <kbd>r</kbd> reject
+            </span>
           </p>
         </div>
       </header>

@@ -1,7 +1,7 @@
 import type { ToolCallMessagePartProps } from "@assistant-ui/react";
 import type { Call, Json, JsonObject } from "../api/types";
 import { useCallState } from "../tools/state";
-import { approvalOf, wordsOf } from "./answer";
+import { approvalOf, questionOf, wordsOf } from "./answer";
 import { Ask } from "./ask";
 
 /** A question in the place of its call. Its answer continues the message. */
@@ -15,13 +15,12 @@ export function QuestionPart(part: ToolCallMessagePartProps) {
   return <Answered call={call} answer={result} />;
 }
 
-/** A question that was answered. */
+/** A question that was answered. The decision about a call is in the card of the call. */
 function Answered({ call, answer }: { call: Call; answer: Json | undefined }) {
-  const approval = approvalOf(call);
-  const asked = approval ? approval.action : String(call.args.question ?? "");
+  if (approvalOf(call)) return null;
   return (
     <p className="answered" data-call={call.id}>
-      <span>{approval ? <code>{asked}</code> : asked}</span>
+      <span>{questionOf(call).text}</span>
       <strong>{answer === undefined ? "Not answered" : wordsOf(call, answer)}</strong>
     </p>
   );

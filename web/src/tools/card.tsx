@@ -4,7 +4,7 @@ import type { Json } from "../api/types";
 import { JsonView, plain } from "../shared/json";
 import { span } from "../shared/time";
 import { Result } from "./result";
-import { useCallState, useIsAsked, type CallStatus } from "./state";
+import { useApproval, useCallState, type CallStatus } from "./state";
 
 const WORDS: Record<CallStatus, string> = {
   running: "Running",
@@ -17,6 +17,7 @@ const WORDS: Record<CallStatus, string> = {
 /** The frame of a call: name, status and duration in one line, and what is in it below. */
 export function CallFrame({ call, summary, children }: { call: ToolCallMessagePartProps; summary: ReactNode; children: ReactNode }) {
   const { status } = useCallState(call);
+  const approval = useApproval(call.toolCallId);
   const { timing, toolName } = call;
   const ms = timing?.completedAt === undefined ? undefined : timing.completedAt - timing.startedAt;
   return (
@@ -26,6 +27,7 @@ export function CallFrame({ call, summary, children }: { call: ToolCallMessagePa
         <code>{toolName}</code>
         <span className="summary">{summary}</span>
         <span className="state">
+          {approval?.words !== undefined && `${approval.words} · `}
           {WORDS[status]}
           {ms !== undefined && <span className="duration"> · {ms < 1000 ? `${ms} ms` : span(ms)}</span>}
         </span>
@@ -46,9 +48,10 @@ function line(args: Json): string {
 /** The card of a tool without one of its own: arguments and result as they are. */
 export function ToolCard(call: ToolCallMessagePartProps) {
   const { result } = useCallState(call);
+  const approval = useApproval(call.toolCallId);
   // The question has the call with all its arguments.
-  if (useIsAsked(call.toolCallId)) return null;
-  const args = call.args as unknown as Json;
+  if (approval?.isOpen) return null;
+  const args = approval?.args ?? (call.args as unknown as Json);
   return (
     <CallFrame call={call} summary={line(args)}>
       <h2>Arguments</h2>

@@ -1,6 +1,7 @@
 import { useAuiState, type ToolCallMessagePartProps } from "@assistant-ui/react";
-import type { Json } from "../api/types";
+import type { Json, JsonObject } from "../api/types";
 import { useFacts } from "../chat/assistant";
+import { wordsOf } from "../question/answer";
 
 export type CallStatus = "running" | "waiting" | "done" | "failed" | "unmade";
 
@@ -32,15 +33,26 @@ export function useCallState({ toolCallId, result, isError }: ToolCallMessagePar
   return { status: message === "requires-action" ? "waiting" : "unmade", result: undefined };
 }
 
-/** Returns `true` if a question about a call is in its place. */
-export function useIsAsked(toolCallId: string): boolean {
-  return useAuiState((state) =>
-    state.message.content.some(
-      (part) =>
-        part.type === "tool-call" &&
-        part.toolName === "request_approval" &&
-        part.result === undefined &&
-        (part.args as { toolCallId?: unknown }).toolCallId === toolCallId,
+/** The approval of a call. */
+export interface Approved {
+  /** `true` while the question is in the place of the call. */
+  isOpen: boolean;
+  /** The decision in words. */
+  words: string | undefined;
+  /** The arguments that a person wrote in place of those of the call. */
+  args: Json | undefined;
+}
+
+/** Returns the approval of a call; `undefined` for a call that needs none. */
+export function useApproval(toolCallId: string): Approved | undefined {
+  const part = useAuiState((state) =>
+    state.message.content.find(
+      (part) => part.type === "tool-call" && part.toolName === "request_approval" && part.args.toolCallId === toolCallId,
     ),
   );
+  if (part?.type !== "tool-call") return undefined;
+  const answer = part.result as Json | undefined;
+  if (answer === undefined) return { isOpen: true, words: undefined, args: undefined };
+  const words = wordsOf({ id: part.toolCallId, name: part.toolName, args: part.args as JsonObject }, answer);
+  return { isOpen: false, words, args: (answer as JsonObject | null)?.args };
 }
