@@ -44,7 +44,7 @@ function Views() {
       <a className="skip" href="#content" onClick={focusContent}>
         Skip to content
       </a>
-      <Sidebar place={place} threads={threads} waiting={inbox.data?.length ?? 0} onChange={refresh} />
+      <Sidebar place={place} threads={threads} waiting={inbox.data?.length ?? 0} />
       <main id="content" tabIndex={-1}>
         {place.view === "inbox" && <Inbox inbox={inbox} onAnswered={refresh} />}
         {place.view === "thread" && <Chat key={place.thread} thread={place.thread} onChange={refresh} />}

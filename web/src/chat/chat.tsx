@@ -7,7 +7,7 @@ import { Head } from "./head";
 /** A thread: its head, and the conversation with its agent. */
 export function Chat({ thread: id, onChange }: { thread: string; onChange: () => void }) {
   const { data: thread, error, refresh } = useThread(id);
-  const connected = useConnection();
+  const connected = useConnection(id);
   const agent = thread?.metadata.assistant_id ?? thread?.metadata.graph_id;
   useEffect(() => {
     if (thread) document.title = `${titleOf(thread)} · Weftwork`;

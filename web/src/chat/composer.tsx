@@ -1,11 +1,15 @@
 import { useAuiState } from "@assistant-ui/react";
+import { useState } from "react";
 import { answerOfText } from "../question/answer";
 import type { JsonObject } from "../api/types";
 import { HUMAN_CALLS, type AssistantRuntime } from "./assistant";
 import { TextInput } from "./input";
+import { take, unsentTexts } from "./texts";
 
 /** The input. While a question waits, a text answers it, and the message that asked continues. */
-export function Composer({ runtime }: { runtime: AssistantRuntime }) {
+export function Composer({ runtime, thread }: { runtime: AssistantRuntime; thread: string }) {
+  // A text that did not arrive is in the input again.
+  const [unsent] = useState(() => take(unsentTexts, thread));
   const isRunning = useAuiState((state) => state.thread.isRunning);
   const waiting = useAuiState((state) => {
     const last = state.thread.messages.at(-1);
@@ -17,9 +21,10 @@ export function Composer({ runtime }: { runtime: AssistantRuntime }) {
     return open.length === 1 ? open[0] : undefined;
   });
   const call = waiting?.type === "tool-call" ? waiting : undefined;
-  const take = (text: string) => {
+  const send = (text: string) => {
     if (isRunning) return false;
     if (call === undefined) {
+      unsentTexts.set(thread, text);
       runtime.thread.append(text);
       return true;
     }
@@ -34,7 +39,8 @@ export function Composer({ runtime }: { runtime: AssistantRuntime }) {
     <TextInput
       label={call ? "Your reply" : "Your message"}
       placeholder={call ? placeholder : isRunning ? "The agent is working…" : "Write a message"}
-      onText={take}
+      initial={unsent}
+      onText={send}
       onStop={isRunning ? () => runtime.thread.cancelRun() : undefined}
       focus
     />

@@ -1,6 +1,7 @@
 import { useCallback, useEffect, useMemo, useState } from "react";
 import { HttpError, request } from "../api/http";
 import type { ChatEvents } from "./assistant";
+import { unsentTexts } from "./texts";
 
 /** The state of the connection to the server. */
 export type Connection = "live" | "reconnected" | "cut";
@@ -26,14 +27,17 @@ function refusal(error: Error): string | undefined {
 }
 
 /** Follows the connection of a chat. After a cut it waits for the server, and reads the thread again. */
-export function useConnection(): Connected {
+export function useConnection(thread: string): Connected {
   const [connection, setConnection] = useState<Connection>("live");
   const [refused, setRefused] = useState<string>();
   const [epoch, setEpoch] = useState(0);
   const reload = useCallback(() => setEpoch((epoch) => epoch + 1), []);
   const events = useMemo<ChatEvents>(
     () => ({
-      onOpen: () => setRefused(undefined),
+      onOpen: () => {
+        unsentTexts.delete(thread);
+        setRefused(undefined);
+      },
       onEnd: () => setConnection("live"),
       onError: (error) => {
         const reason = refusal(error);
@@ -43,7 +47,7 @@ export function useConnection(): Connected {
         if ((error as HttpError).status === 409) reload();
       },
     }),
-    [reload],
+    [reload, thread],
   );
   useEffect(() => {
     if (connection !== "cut") return;

@@ -5,7 +5,7 @@ import { chatHistory, useChatRuntime, type AssistantRuntime, type ChatPlace } fr
 import { Composer } from "./composer";
 import type { Connected } from "./connection";
 import { AssistantMessage, UserMessage } from "./message";
-import { takeFirstText } from "./first-text";
+import { firstTexts, take } from "./texts";
 
 interface Props {
   place: ChatPlace;
@@ -21,7 +21,7 @@ export function Conversation({ place, status, connected, onChange }: Props) {
   const runtime = useChatRuntime(history);
   return (
     <AssistantRuntimeProvider runtime={runtime}>
-      <ThreadPrimitive.Root className="conversation">
+      <ThreadPrimitive.Root className="conversation" data-connection={connected.refused ? "refused" : connected.connection}>
         <ThreadPrimitive.Viewport className="viewport" tabIndex={0} role="log" aria-label="Messages">
           <ThreadPrimitive.Messages components={{ UserMessage, AssistantMessage }} />
         </ThreadPrimitive.Viewport>
@@ -30,7 +30,7 @@ export function Conversation({ place, status, connected, onChange }: Props) {
             {connected.refused}
           </p>
         )}
-        <Composer runtime={runtime} />
+        <Composer runtime={runtime} thread={place.thread} />
         <FirstText runtime={runtime} thread={place.thread} />
         <Watch status={status} onChange={onChange} reload={connected.reload} />
       </ThreadPrimitive.Root>
@@ -45,7 +45,7 @@ function FirstText({ runtime, thread }: { runtime: AssistantRuntime; thread: str
   useEffect(() => {
     if (isLoading) hasBegun.current = true;
     if (isLoading || !hasBegun.current) return;
-    const text = takeFirstText(thread);
+    const text = take(firstTexts, thread);
     if (text !== undefined) runtime.thread.append(text);
   }, [isLoading, runtime, thread]);
   return null;

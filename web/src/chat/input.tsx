@@ -8,11 +8,13 @@ interface Props {
   /** Ends the run; `undefined` if nothing runs. */
   onStop?: () => void;
   focus?: boolean;
+  /** The text before anything is typed. */
+  initial?: string;
 }
 
 /** The input for messages. Enter sends, Shift and Enter begin a line. */
-export function TextInput({ label, placeholder, onText, onStop, focus }: Props) {
-  const [text, setText] = useState("");
+export function TextInput({ label, placeholder, onText, onStop, focus, initial = "" }: Props) {
+  const [text, setText] = useState(initial);
   const input = useRef<HTMLTextAreaElement>(null);
   // The button of an answer is gone with its question, and the focus would be nowhere.
   useEffect(() => {

@@ -3,7 +3,7 @@ import type { Assistant } from "../api/types";
 import { go, link } from "../shared/route";
 import { newUuid } from "../shared/uuid";
 import { createThread, useAssistants } from "../threads/data";
-import { keepFirstText } from "./first-text";
+import { firstTexts } from "./texts";
 import { TextInput } from "./input";
 
 /** Begins a thread with an agent. */
@@ -14,7 +14,7 @@ export function NewChat({ agent }: { agent: string | undefined }) {
   const begin = (text: string) => {
     if (!chosen) return false;
     const id = newUuid();
-    keepFirstText(id, text);
+    firstTexts.set(id, text);
     createThread(id, chosen, text.slice(0, 80)).then(
       () => go({ view: "thread", thread: id }),
       (error: Error) => setProblem(error.message),

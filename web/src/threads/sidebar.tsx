@@ -11,7 +11,6 @@ interface Props {
   threads: Polled<Thread[]>;
   /** Number of questions that wait for a person. */
   waiting: number;
-  onChange: () => void;
 }
 
 /** The list of threads, with the ways to a new one and to the inbox. */
