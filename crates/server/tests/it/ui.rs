@@ -46,8 +46,7 @@ async fn files_of_the_page_are_served_to_anyone_compressed_with_tags_and_a_polic
     let (client, _) = locked().await;
     let table = include_str!("../../ui/assets.rs");
     let script = table.split('"').find(|text| text.ends_with(".js")).expect("a script");
-    for (path, caching) in
-        [("/ui/".to_owned(), "no-cache"), (format!("/ui/{script}"), "immutable")]
+    for (path, caching) in [("/ui/".to_owned(), "no-cache"), (format!("/ui/{script}"), "immutable")]
     {
         let (status, headers, body) = send(&client, ("GET", &path), &[GZIP], json!({})).await;
         assert_eq!(status, StatusCode::OK, "{path}");
@@ -67,7 +66,10 @@ async fn files_of_the_page_are_served_to_anyone_compressed_with_tags_and_a_polic
     let (status, ..) = send(&client, ("GET", "/ui/other.js"), &[GZIP], json!({})).await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     let (status, headers, _) = send(&client, ("GET", "/ui"), &[], json!({})).await;
-    assert_eq!((status, &headers[header::LOCATION].as_bytes()[..]), (StatusCode::PERMANENT_REDIRECT, &b"/ui/"[..]));
+    assert_eq!(
+        (status, &headers[header::LOCATION].as_bytes()[..]),
+        (StatusCode::PERMANENT_REDIRECT, &b"/ui/"[..])
+    );
 }
 
 #[tokio::test]
@@ -141,5 +143,8 @@ fn the_committed_page_is_built_from_the_committed_sources() {
     lines.sort();
     let built = include_str!("../../ui/sources.sha256").trim();
     let found = hash(lines.concat().as_bytes());
-    assert_eq!(found, built, "the sources of the page were changed; build it with `make web-check`");
+    assert_eq!(
+        found, built,
+        "the sources of the page were changed; build it with `make web-check`"
+    );
 }
