@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+import uuid
 
 import httpx
 from langgraph_sdk import get_client, get_sync_client
@@ -80,6 +81,51 @@ async def a_client_that_streams_while_the_server_is_killed_gets_each_event_once(
     if FULL and store is None:
         assert waits[-1] <= 1, waits
     return f"{len(waits)} kills; went on after {waits[len(waits) // 2]:.2f} s (median), {waits[-1]:.2f} s (longest)"
+
+
+CHANNELS = ["values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom"]
+
+
+async def thread_events(url, thread, since, count=None):
+    """Reads events of a thread after a number, until the server is gone or the run has ended."""
+    events, body = [], {"channels": CHANNELS} | ({} if since is None else {"since": since})
+    try:
+        async with httpx.AsyncClient(base_url=url) as http:
+            async with http.stream("POST", f"/threads/{thread}/stream/events", json=body) as response:
+                async for line in response.aiter_lines():
+                    if line.startswith("data: "):
+                        events.append(json.loads(line[6:]))
+                        ended = events[-1]["params"]["data"].get("event") == "completed"
+                        if len(events) == count or ended:
+                            return events
+    except httpx.TransportError:
+        pass
+    return events
+
+
+@case
+async def the_events_of_a_thread_continue_exactly_over_kills(_, store):
+    if store is not None:
+        return "sqlite only"
+    random, kills = randoms("events"), 0
+    with Server(store) as server:
+        thread = str(uuid.UUID(int=random.getrandbits(128), version=4))
+        start = {"assistant_id": "slow", "input": {"steps": STEPS, "delay": 0.1}}
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            await http.post(f"/threads/{thread}/commands", json={"id": 1, "method": "run.start", "params": start})
+        tape = []
+        while not (tape and tape[-1]["params"]["data"].get("event") == "completed"):
+            since = tape[-1]["seq"] if tape else None
+            count = random.randint(2, 12) if kills < 5 else None
+            tape += await thread_events(server.url, thread, since, count)
+            if kills < 5:
+                server.kill()
+                await asyncio.to_thread(server.start)
+                kills += 1
+        whole = await thread_events(server.url, thread, 0)
+        equal([event["event_id"] for event in tape], [event["event_id"] for event in whole])
+        equal(tape, whole)
+    return f"{len(tape)} events, {kills} kills"
 
 
 @case

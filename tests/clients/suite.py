@@ -13,6 +13,7 @@ import faults
 import javascript
 import remote
 import sdk
+import thread_streams
 from harness import SEED, Server, case, report
 
 # Longest time of a test in seconds.
@@ -69,6 +70,7 @@ async def main(words):
                 del python["sync"]
             await of(sdk, server, total, store, python)
             await of(remote, server, total, store, {"remote": python["async"]})
+            await of(thread_streams, server, total, store, {"python": python["async"]})
             await of(javascript, server, total, store, {"js": None})
             assert server.process.poll() is None, "the server ended"
         await of(faults, place, total, store, {"faults": None})

@@ -5,7 +5,7 @@ use crate::terminal::Terminal;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
-use weftwork::config::{Origin, Setting, StorePlace};
+use weftwork::config::{Flags, Origin, Setting, StorePlace};
 use weftwork::graph::CompiledGraph;
 use weftwork::models::ScriptedModel;
 use weftwork::runtime::Runtime;
@@ -24,6 +24,8 @@ pub(crate) type Make = dyn Fn(&Config) -> AgentDef;
 
 pub(crate) struct CommandContext {
     pub(crate) config: Config,
+    /// Flags from which the configuration was loaded.
+    pub(crate) flags: Flags,
     makers: Rc<[Box<Make>]>,
     pub(crate) agents: Vec<AgentDef>,
     pub(crate) terminal: Terminal,
@@ -63,17 +65,22 @@ impl Found {
 
 impl CommandContext {
     /// Creates the agents from the configuration.
-    pub(crate) fn new(config: Config, makers: Rc<[Box<Make>]>, terminal: Terminal) -> Self {
+    pub(crate) fn new(
+        (config, flags): (Config, Flags),
+        makers: Rc<[Box<Make>]>,
+        terminal: Terminal,
+    ) -> Self {
         let agents = makers.iter().map(|make| make(&config)).collect();
         let lasting = config.store.value != StorePlace::Memory;
-        Self { config, makers, agents, terminal, lasting }
+        Self { config, flags, makers, agents, terminal, lasting }
     }
 
     /// Returns a copy with another store, which outlives the command if it is `lasting`.
     pub(crate) fn moved(&self, store: StorePlace, lasting: bool) -> Self {
         let store = Setting { value: store, origin: Origin::Program };
         let config = Config { store, ..self.config.clone() };
-        Self { lasting, ..Self::new(config, Rc::clone(&self.makers), self.terminal.clone()) }
+        let settings = (config, self.flags.clone());
+        Self { lasting, ..Self::new(settings, Rc::clone(&self.makers), self.terminal.clone()) }
     }
 
     /// Finds an agent by name or id.

@@ -113,7 +113,8 @@ impl Program {
             mcp: cli.mcp,
         };
         let config = Config::with_flags(&flags)?;
-        let context = CommandContext::new(config, self.agents.into(), terminal.clone());
+        let settings = (config, flags);
+        let context = CommandContext::new(settings, self.agents.into(), terminal.clone());
         let done = command::run(command, &context).await;
         if let Some(mcp) = &context.config.mcp {
             mcp.shutdown().await;

@@ -1,13 +1,12 @@
 //! Building graphs.
 
-use crate::compiled::{
-    ChannelSchema, Checked, CompiledGraph, NodeFn, NodeOptions, Parts, RouteFn, Thread,
-};
+use crate::compiled::{Checked, CompiledGraph, NodeFn, NodeOptions, Parts, RouteFn, Thread};
 use crate::error::BuildError;
 use crate::extract::{BuildInfo, Role};
 use crate::node::Handler;
 use crate::policy::{Cache, Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
+use crate::schema::Described;
 use crate::semantics::{Semantics, SubgraphState};
 use crate::state::{ChannelDef, StateSpec};
 use std::any::TypeId;
@@ -70,7 +69,7 @@ pub struct Graph<S: StateSpec> {
     before: Stops,
     after: Stops,
     concurrency: Option<usize>,
-    schemas: Vec<ChannelSchema>,
+    described: Vec<Described>,
     state: PhantomData<fn() -> S>,
 }
 
@@ -82,9 +81,9 @@ impl<S: StateSpec> Graph<S> {
 
     pub(crate) fn over(name: impl Into<String>, channels: Vec<ChannelDef>) -> Self {
         let mut plan = PlanBuilder::default();
-        let mut schemas = Vec::new();
+        let mut described = Vec::new();
         for def in channels {
-            schemas.push((def.name.to_string(), def.schema));
+            described.push(def.described);
             plan.channel(def.name, def.channel);
         }
         Self {
@@ -103,7 +102,7 @@ impl<S: StateSpec> Graph<S> {
             before: Stops::None,
             after: Stops::None,
             concurrency: None,
-            schemas,
+            described,
             state: PhantomData,
         }
     }
@@ -400,7 +399,7 @@ impl<S: StateSpec> Graph<S> {
             after: self.after,
             concurrency: self.concurrency,
             state: (TypeId::of::<S>(), S::NAME),
-            schemas: self.schemas,
+            described: self.described,
         }))
     }
 }

@@ -5,6 +5,7 @@ use crate::node::Handler;
 use crate::output::NodeResult;
 use crate::policy::{Cache, Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
+use crate::schema::{Described, GraphSchemas, Source};
 use crate::semantics::{Semantics, SubgraphState};
 use crate::state::{Seen, StateSpec};
 use std::any::TypeId;
@@ -35,11 +36,9 @@ struct Inner {
     handlers: Vec<Arc<str>>,
     /// The state's type, and its name.
     state: (TypeId, &'static str),
-    schemas: Vec<ChannelSchema>,
+    /// Descriptions of the channels, in their order.
+    described: Vec<Described>,
 }
-
-/// Name of a channel, and the JSON Schema of its values if it is known.
-pub(crate) type ChannelSchema = (String, Option<serde_json::Value>);
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -63,7 +62,7 @@ pub(crate) struct Parts {
     pub(crate) after: Stops,
     pub(crate) concurrency: Option<usize>,
     pub(crate) state: (TypeId, &'static str),
-    pub(crate) schemas: Vec<ChannelSchema>,
+    pub(crate) described: Vec<Described>,
 }
 
 type ErasedRun = dyn Fn(&TaskInput<'_>) -> BoxFuture<'static, NodeResult<TaskOutput>> + Send + Sync;
@@ -191,7 +190,7 @@ impl CompiledGraph {
             after: parts.after,
             concurrency: parts.concurrency,
             state: parts.state,
-            schemas: parts.schemas,
+            described: parts.described,
             handlers: names.iter().map(|n| format!("__error_handler__{n}").into()).collect(),
         }))
     }
@@ -222,19 +221,11 @@ impl CompiledGraph {
         })
     }
 
-    /// Returns a JSON Schema of the state; `None` if the schema of no channel is known. Channels
-    /// whose schema is not known may have any value.
+    /// Returns the JSON Schemas of the graph, made from the types of its state.
     #[must_use]
-    pub fn state_schema(&self) -> Option<serde_json::Value> {
-        if self.0.schemas.iter().all(|(_, schema)| schema.is_none()) {
-            return None;
-        }
-        let properties = self.0.schemas.iter().map(|(name, schema)| {
-            (name.clone(), schema.clone().unwrap_or_else(|| serde_json::json!({})))
-        });
-        let properties = properties.collect::<serde_json::Map<_, _>>();
-        let title = format!("{}_state", self.0.name);
-        Some(serde_json::json!({"properties": properties, "title": title, "type": "object"}))
+    pub fn schemas(&self) -> GraphSchemas {
+        let (name, plan) = (self.name(), self.plan());
+        Source { name, plan, described: &self.0.described }.schemas()
     }
 
     /// Returns `true` if a channel of this name holds the messages of a conversation.

@@ -30,6 +30,7 @@ mod policy;
 mod question;
 mod route;
 pub mod run_loop;
+mod schema;
 mod semantics;
 mod state;
 mod subgraph;
@@ -54,6 +55,7 @@ pub use run_loop::{
     Answers, Durability, HistoryFilter, MessagePart, Modes, RunOutcome, Snapshot, Stops,
     StreamEvent,
 };
+pub use schema::GraphSchemas;
 pub use semantics::{Semantics, SubgraphState};
 pub use state::{ChannelDef, State, StateSpec};
 pub use weftwork_engine::plan::{END, START};
@@ -64,6 +66,7 @@ pub use weftwork_macros::{Routes, State};
 /// Items that the derive macros expand to. Not part of this crate's public API.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::schema::{NoSchema, SchemaOf, TypeSchema};
     pub use weftwork_engine::channel::{
         Append, Ephemeral, Items, LastValue, MessageWrite, Messages, Reduce, Topic, Untracked,
     };

@@ -3,6 +3,7 @@
 use crate::error::NodeError;
 use crate::extract::{BuildInfo, FromTask, TaskInput};
 use crate::output::IntoOutput;
+use crate::schema::{ChannelSchema, Described, TypeSchema};
 use std::any::TypeId;
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -56,21 +57,29 @@ pub struct ChannelDef {
     pub name: Cow<'static, str>,
     /// Channel that applies the writes.
     pub channel: Arc<dyn Channel>,
-    /// JSON Schema of its values, if it is known.
-    pub schema: Option<serde_json::Value>,
+    pub(crate) described: Described,
 }
 
 impl ChannelDef {
     /// A channel of a state.
     #[must_use]
     pub fn new(name: impl Into<Cow<'static, str>>, channel: impl Channel + 'static) -> Self {
-        Self { name: name.into(), channel: Arc::new(channel), schema: None }
+        Self { name: name.into(), channel: Arc::new(channel), described: Described::default() }
     }
 
-    /// Adds the JSON Schema of the values, for clients; values are not checked against it.
+    /// Adds the JSON Schema of the value that the channel holds, for clients; values are not checked
+    /// against it.
     #[must_use]
     pub fn with_schema(mut self, schema: serde_json::Value) -> Self {
-        self.schema = Some(schema);
+        self.described.schema = Some(ChannelSchema::Given(schema));
+        self
+    }
+
+    /// Adds the schema of the type of the values, if it has one, and the documentation of the field.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn described(mut self, schema: Option<TypeSchema>, docs: Option<&'static str>) -> Self {
+        self.described = Described { schema: schema.map(ChannelSchema::Typed), docs };
         self
     }
 }

@@ -70,6 +70,9 @@ fn derive(input: &DeriveInput, default_path: Path) -> Result<TokenStream> {
             type View = #view;
             type Update = #update;
             fn channels() -> ::std::vec::Vec<#krate::ChannelDef> {
+                // Not used if all types have a schema.
+                #[allow(unused_imports)]
+                use #krate::__private::NoSchema as _;
                 ::std::vec![#(#defs),*]
             }
             fn view(
@@ -251,7 +254,41 @@ fn definition(channel: &Channel, krate: &Path) -> TokenStream {
             quote!(Reduce::<#ty>::new(<#ty as ::core::default::Default>::default, #with))
         }
     };
-    quote!(#krate::ChannelDef::new(#name, #krate::__private::#made))
+    let (schema, docs) = (schema(channel, krate), description(channel));
+    quote!(#krate::ChannelDef::new(#name, #krate::__private::#made).described(#schema, #docs))
+}
+
+/// The schema of the values of a channel, which their type may not have.
+fn schema(channel: &Channel, krate: &Path) -> TokenStream {
+    let of = |ty: &Type, form: TokenStream| quote!(#krate::__private::SchemaOf::<#ty>::#form);
+    match &channel.kind {
+        // The graph knows it.
+        Kind::Messages => quote!(::core::option::Option::None),
+        Kind::Append { item } | Kind::Topic { item } => of(item, quote!(LIST)),
+        Kind::LastValue { .. } | Kind::Passing(_) | Kind::Reduce { .. } => {
+            match list_item(&channel.ty) {
+                Ok(item) => of(&item, quote!(LIST)),
+                Err(_) => of(&channel.ty, quote!(VALUE)),
+            }
+        }
+    }
+}
+
+/// The documentation of a field as one text.
+fn description(channel: &Channel) -> TokenStream {
+    let line = |attribute: &syn::Attribute| match &attribute.meta {
+        syn::Meta::NameValue(syn::MetaNameValue {
+            value: Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }),
+            ..
+        }) => Some(text.value().trim().to_owned()),
+        _ => None,
+    };
+    let lines: Vec<String> = channel.docs.iter().filter_map(line).collect();
+    if lines.is_empty() {
+        return quote!(::core::option::Option::None);
+    }
+    let text = lines.join("\n");
+    quote!(::core::option::Option::Some(#text))
 }
 
 fn reader(index: usize, channel: &Channel, krate: &Path) -> TokenStream {

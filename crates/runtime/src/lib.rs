@@ -29,8 +29,10 @@ pub use dependencies::DependencyError;
 pub use follow::{FollowFrom, ThreadEvent, ThreadEvents, ThreadPosition};
 pub use fork::{copy_thread, fork_thread};
 pub use inspect::{thread_history, thread_state};
-pub use modes::{Frame, FrameContent, FramePosition, NoPosition, StreamOptions, Subgraphs};
-pub use runtime::{Load, Recovery, Runtime, RuntimeBuilder};
+pub use modes::{
+    Frame, FrameContent, FramePosition, NoPosition, RunOutput, StreamOptions, Subgraphs,
+};
+pub use runtime::{Load, Recovery, Runtime, RuntimeBuilder, ThreadOutput};
 pub use stored::{CheckedRows, StoreCheckpointer, check_names, check_rows};
 pub use thread::{EndedRun, RolledBack, Thread, ThreadRun, ThreadStream};
 pub use threads::Threads;

@@ -56,6 +56,11 @@ impl Shutdown {
         self.reached(Stage::Closed).await;
     }
 
+    /// Returns `true` if followers must end.
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.stage.borrow() == Stage::Closed
+    }
+
     /// Returns `true` if the process is shutting down.
     pub(crate) fn drains(&self) -> bool {
         self.drains.load(Ordering::Acquire)

@@ -16,6 +16,9 @@ const BUSY: &str = "W0202";
 /// Code of [`RuntimeError::NothingToContinue`].
 const NOTHING_TO_CONTINUE: &str = "W0114";
 
+/// Code of [`RuntimeError::Stopping`].
+const STOPPING: &str = "W0131";
+
 /// The result of a request.
 pub(crate) type Result<T, E = ApiError> = std::result::Result<T, E>;
 
@@ -77,6 +80,10 @@ impl ApiError {
 
     pub(crate) fn detail(&self) -> &str {
         &self.detail
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
     }
 
     pub(crate) fn is_missing(&self) -> bool {
@@ -161,6 +168,7 @@ impl From<ExecuteError> for ApiError {
         match fault.code.as_str() {
             BUSY => Self::busy(),
             NOTHING_TO_CONTINUE => Self::bad(fault.message),
+            STOPPING => Self::new(StatusCode::SERVICE_UNAVAILABLE, fault.message),
             _ if fault.retriable => Self::new(StatusCode::SERVICE_UNAVAILABLE, fault.message),
             _ => Self::invalid(fault.message),
         }
@@ -179,6 +187,7 @@ mod tests {
         for (fault, code, status) in [
             (busy.fault(), BUSY, StatusCode::CONFLICT),
             (nothing.fault(), NOTHING_TO_CONTINUE, StatusCode::BAD_REQUEST),
+            (RuntimeError::Stopping.fault(), STOPPING, StatusCode::SERVICE_UNAVAILABLE),
             (
                 Fault::new(weftwork_graph::NODE_FAILED, "x"),
                 "W0109",

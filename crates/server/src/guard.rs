@@ -6,6 +6,7 @@
 
 use crate::auth::{Tickets, Tokens};
 use crate::error::ApiError;
+use crate::log::LogEntry;
 use crate::service::Service;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -25,6 +26,9 @@ const BODY_BYTES_MAX: usize = 16 << 20;
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// Maximum length of the path and query of a request in bytes.
 const TARGET_BYTES_MAX: usize = 16 << 10;
+/// Maximum size of the headers of a request in bytes. Connections read up to about twice as much
+/// before they refuse it.
+pub(crate) const HEADERS_BYTES_MAX: usize = 32 << 10;
 /// Routes that answer anyone: they contain no data of a principal.
 const OPEN: [&str; 6] = ["/", "/ui", "/ok", "/docs", "/openapi.json", "/favicon.ico"];
 
@@ -58,12 +62,14 @@ impl Allowed {
     }
 }
 
-/// Returns the host of an authority, without port and brackets.
+/// Returns the host of an authority, without port and brackets; an empty text if it has other parts.
 fn host(authority: &str) -> &str {
-    if let Some(rest) = authority.strip_prefix('[') {
-        return rest.split(']').next().unwrap_or_default();
-    }
-    authority.split(':').next().unwrap_or_default()
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').unwrap_or_default(),
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    if port.is_empty() || port.strip_prefix(':').is_some_and(is_port) { host } else { "" }
 }
 
 /// Refuses requests of other hosts and origins and without a token, and answers for those that are
@@ -73,7 +79,8 @@ pub(crate) async fn check(
     request: Request,
     next: Next,
 ) -> Response {
-    let method = request.method().clone();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let begun = service.now();
     let origin = request.headers().get(header::ORIGIN).cloned();
     let shares = origin
         .as_ref()
@@ -96,7 +103,12 @@ pub(crate) async fn check(
     let headers = response.headers_mut();
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
     headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    service.count(&method, response.status().as_u16());
+    let status = response.status().as_u16();
+    service.count(&method, status);
+    if let Some(log) = service.log() {
+        let (method, took) = (method.to_string(), service.now().since(begun));
+        log.add(LogEntry::Answered { method, path, status, took });
+    }
     response
 }
 
@@ -112,9 +124,20 @@ async fn admit(
         return Err(ApiError::new(StatusCode::URI_TOO_LONG, detail));
     }
     let (mut head, body) = request.into_parts();
+    let sizes = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len());
+    let bytes: usize = sizes.sum();
+    if bytes > HEADERS_BYTES_MAX {
+        let detail =
+            format!("the headers have {bytes} bytes; expected at most {HEADERS_BYTES_MAX}");
+        return Err(ApiError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail));
+    }
     if !is_open(head.uri.path()) {
         let principal = allowed.tokens.principal(&head.headers, service.now())?;
         head.extensions.insert(principal);
+    }
+    if let Some(kind) = foreign_form(&head.headers) {
+        let detail = format!("the body has the type `{kind}`; expected application/json");
+        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
     let too_large = || {
         let detail = format!("the body is too large; expected at most {BODY_BYTES_MAX} bytes");
@@ -132,6 +155,15 @@ async fn admit(
             Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, detail))
         }
     }
+}
+
+/// Returns the type of a body if a page of another origin can send it without asking: that of a
+/// form, or plain text.
+fn foreign_form(headers: &HeaderMap) -> Option<&str> {
+    let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let forms = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
+    forms.iter().any(|form| kind.eq_ignore_ascii_case(form)).then_some(kind)
 }
 
 /// Returns the host that a request names.
@@ -173,7 +205,16 @@ mod tests {
             assert!(allowed.allows(host), "{host}");
             assert!(allowed.allows_origin(&format!("http://{host}")), "{host}");
         }
-        for host in ["", "evil.example", "127.0.0.1.evil.example", "10.0.0.1", "localhost.evil"] {
+        for host in [
+            "",
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "10.0.0.1",
+            "localhost.evil",
+            "localhost:80@evil.example",
+            "[::1]evil",
+            "[::1",
+        ] {
             assert!(!allowed.allows(host), "{host}");
         }
         assert!(!allowed.allows_origin("null"));

@@ -17,8 +17,10 @@ mod chat;
 mod chat_stream;
 mod error;
 mod guard;
+mod log;
 mod metrics;
 mod openapi;
+mod protocol;
 mod routes;
 mod serve;
 mod service;
@@ -27,15 +29,19 @@ mod translate;
 
 pub use auth::{TokenError, new_token};
 pub use chat::Protocol as ChatProtocol;
+pub use log::LogEntry;
 
 use guard::Allowed;
-use service::Service;
+use log::Log;
+use service::{Service, Settings};
 use tokio::net::TcpListener;
 use weftwork_runtime::Runtime;
 use weftwork_types::Principal;
 
 /// Number of runs that wait for a slot beyond which requests for runs are refused.
 const WAITING_MAX: usize = 10_000;
+/// Maximum number of connections. Further ones wait until others end.
+const CONNECTIONS_MAX: usize = 4_096;
 
 /// A server over the graphs of a runtime.
 #[derive(Debug, Clone)]
@@ -43,6 +49,8 @@ pub struct Server {
     runtime: Runtime,
     allowed: Allowed,
     waiting_max: usize,
+    connections_max: usize,
+    log: Option<Log>,
     chat: ChatProtocol,
 }
 
@@ -54,6 +62,8 @@ impl Server {
             runtime,
             allowed: Allowed::default(),
             waiting_max: WAITING_MAX,
+            connections_max: CONNECTIONS_MAX,
+            log: None,
             chat: ChatProtocol::default(),
         }
     }
@@ -70,6 +80,22 @@ impl Server {
     #[must_use]
     pub fn waiting_max(mut self, runs: usize) -> Self {
         self.waiting_max = runs;
+        self
+    }
+
+    /// Sets the maximum number of connections, at least one; 4,096 by default. Further connections
+    /// wait until others end.
+    #[must_use]
+    pub fn connections_max(mut self, connections: usize) -> Self {
+        self.connections_max = connections.max(1);
+        self
+    }
+
+    /// Calls a function for each answered request, and for the start and the end of each run that a
+    /// client requests. The function must not block.
+    #[must_use]
+    pub fn log(mut self, log: impl Fn(LogEntry) + Send + Sync + 'static) -> Self {
+        self.log = Some(Log::new(log));
         self
     }
 
@@ -105,7 +131,13 @@ impl Server {
 
     /// Returns the routes, for a program that serves them itself.
     pub fn router(self) -> axum::Router {
-        routes::router(Service::new(self.runtime, (self.waiting_max, self.chat)), self.allowed)
+        self.with_service().0
+    }
+
+    fn with_service(self) -> (axum::Router, Service) {
+        let Self { runtime, allowed, waiting_max, log, chat, .. } = self;
+        let service = Service::new(runtime, Settings { waiting_max, chat, log });
+        (routes::router(service.clone(), allowed), service)
     }
 
     /// Serves requests until `stop` completes, and then those that were accepted. Runs go on.
@@ -126,6 +158,12 @@ impl Server {
             );
             return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, reason));
         }
-        serve::serve(listener, self.router(), stop).await
+        let connections_max = self.connections_max;
+        let (router, service) = self.with_service();
+        let stop = async move {
+            stop.await;
+            service.stop();
+        };
+        serve::serve(listener, router, connections_max, stop).await
     }
 }

@@ -46,6 +46,13 @@ pub(crate) fn response(
         let _open = &open;
         Ok::<_, Infallible>(event)
     });
+    respond(events)
+}
+
+/// Returns the response that streams events.
+pub(crate) fn respond(
+    events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static,
+) -> Response {
     let keep_alive = KeepAlive::new().interval(HEARTBEAT).text("heartbeat");
     let mut response = Sse::new(events).keep_alive(keep_alive).into_response();
     let headers = response.headers_mut();

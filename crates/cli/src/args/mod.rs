@@ -1,6 +1,7 @@
 //! Command line arguments.
 
 mod artifacts;
+mod dev;
 mod frames;
 mod mcp;
 mod parse;
@@ -11,6 +12,7 @@ mod threads;
 mod worker;
 
 pub(crate) use artifacts::Artifacts;
+pub(crate) use dev::Dev;
 pub(crate) use mcp::Mcp;
 #[cfg(feature = "mcp")]
 pub(crate) use mcp::{EffectName, OutputName};
@@ -66,6 +68,8 @@ pub(crate) enum Command {
     Runs(Runs),
     /// Serve the agents to clients of LangGraph, until it is told to stop
     Serve(Serve),
+    /// Serve the agents on this machine, and restart when the program or its files change
+    Dev(Dev),
     /// List and print results of tools that were too large for a message
     #[command(subcommand)]
     Artifacts(Artifacts),

@@ -6,6 +6,7 @@ mod chat;
 mod completions;
 mod conformance;
 mod demo;
+mod dev;
 mod doctor;
 mod explain;
 mod graph;
@@ -58,6 +59,7 @@ pub(crate) async fn run(command: Command, context: &CommandContext) -> Result<Ex
         Command::Threads(command) => Box::pin(threads::threads(command, context)).await,
         Command::Runs(command) => Box::pin(runs::runs(command, context)).await,
         Command::Serve(args) => Box::pin(serve::serve(&args, context)).await,
+        Command::Dev(args) => Box::pin(dev::dev(&args, context)).await,
         Command::Artifacts(command) => Box::pin(artifacts::run(command, context)).await,
         Command::Mcp(command) => Box::pin(mcp::mcp(command, context)).await,
         Command::Worker(args) => Box::pin(worker::worker(&args, context)).await,

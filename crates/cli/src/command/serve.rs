@@ -6,10 +6,14 @@ use crate::args::Serve;
 use crate::context::CommandContext;
 use crate::exit::Exit;
 use crate::input::Interrupts;
+use futures_util::FutureExt;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::pin::pin;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-use weftwork::AgentDef;
+use weftwork::{AgentDef, App};
 use weftwork_server::Server;
 
 /// Time limit for open connections after the runs were drained.
@@ -24,13 +28,66 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
         );
         return Err(CliError::BadInput { reason });
     }
+    let hosting = Hosting { listen: args.listen, runs_max: args.concurrency, grace: args.grace };
+    let prepare = |Prepared { mut server, app, .. }: Prepared<'_>| {
+        for host in &args.allow_host {
+            server = server.allow_host(host);
+        }
+        if args.no_auth {
+            return Ok(server);
+        }
+        let token = args.token.clone().unwrap_or_else(weftwork_server::new_token);
+        server = server
+            .token(&token, app.principal().clone())
+            .map_err(|error| CliError::BadInput { reason: format!("--token: {error}") })?;
+        if args.token.is_none() {
+            context.terminal.line(format_args!("token {token}"))?;
+        }
+        Ok(server)
+    };
+    match host(hosting, context, prepare, std::future::pending()).await? {
+        Ended::Signalled | Ended::Stopped(()) => Ok(Exit::Done),
+    }
+}
+
+/// Address and limits of a service.
+pub(super) struct Hosting {
+    pub(super) listen: SocketAddr,
+    /// Maximum number of runs that are executed at a time.
+    pub(super) runs_max: Option<NonZeroUsize>,
+    /// Maximum time for active runs to finish their superstep at the end.
+    pub(super) grace: Duration,
+}
+
+/// A server before it accepts requests.
+pub(super) struct Prepared<'a> {
+    pub(super) server: Server,
+    pub(super) app: &'a App,
+    /// Address on which it listens.
+    pub(super) address: SocketAddr,
+}
+
+/// The reason why a service ended.
+pub(super) enum Ended<T> {
+    Signalled,
+    /// `stop` completed.
+    Stopped(T),
+}
+
+/// Serves the agents until a signal, or until `stop` completes, and then drains the runs.
+pub(super) async fn host<T>(
+    hosting: Hosting,
+    context: &CommandContext,
+    prepare: impl FnOnce(Prepared<'_>) -> Result<Server, CliError>,
+    stop: impl Future<Output = T>,
+) -> Result<Ended<T>, CliError> {
     let mut signals = Interrupts::listen_with_terminate()?;
-    let listener = TcpListener::bind(args.listen).await;
+    let listener = TcpListener::bind(hosting.listen).await;
     let listener = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
     let (address, listener) = listener.map_err(|error| CliError::BadInput {
-        reason: format!("cannot listen on {}: {error}; choose another port", args.listen),
+        reason: format!("cannot listen on {}: {error}; choose another port", hosting.listen),
     })?;
-    let app = context.open_all(args.concurrency).await?;
+    let app = context.open_all(hosting.runs_max).await?;
     let terminal = &context.terminal;
     let agents: Vec<_> = app.agents().iter().map(AgentDef::name).collect();
     terminal.note(format_args!(
@@ -42,33 +99,22 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
     if !context.lasting {
         terminal.note("threads are lost when the server stops; keep them with --store FILE");
     }
-    let mut server = Server::new(app.runtime().clone());
-    for host in &args.allow_host {
-        server = server.allow_host(host);
-    }
-    if !args.no_auth {
-        let token = args.token.clone().unwrap_or_else(weftwork_server::new_token);
-        server = server
-            .token(&token, app.principal().clone())
-            .map_err(|error| CliError::BadInput { reason: format!("--token: {error}") })?;
-        if args.token.is_none() {
-            terminal.line(format_args!("token {token}"))?;
-        }
-    }
+    let server = Server::new(app.runtime().clone());
+    let server = prepare(Prepared { server, app: &app, address })?;
     terminal.line(format_args!("listening on http://{address}"))?;
-    #[cfg(feature = "ui")]
-    note_page(&server, address, terminal);
-    let (stop, stopped) = oneshot::channel::<()>();
+    terminal.note(format_args!("page: {}", page(&server, address)));
+    let (close, closed) = oneshot::channel::<()>();
     let server = server.serve(listener, async {
         // The sender is dropped only when the command ends.
-        stopped.await.unwrap_or_default();
+        closed.await.unwrap_or_default();
     });
     let mut server = tokio::spawn(server);
-    let mut search = Search::new(&app, terminal);
-    loop {
+    let (mut search, mut stop) = (Search::new(&app, terminal), pin!(stop));
+    let ended = loop {
         tokio::select! {
             biased;
-            () = signals.next() => break,
+            () = signals.next() => break Ended::Signalled,
+            stopped = &mut stop => break Ended::Stopped(stopped),
             ended = &mut server => {
                 let reason = match ended {
                     Ok(Err(error)) => error.to_string(),
@@ -79,19 +125,31 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
             // The runs are executed whether or not their handles exist.
             () = search.due() => drop(search.look().await),
         }
-    }
-    terminal.note("draining: active runs finish their superstep; signal again to exit at once");
-    drain(&app, args.grace, &mut signals, terminal).await?;
-    drop(stop);
+    };
+    let again = if matches!(ended, Ended::Signalled) { " again" } else { "" };
+    terminal.note(format_args!(
+        "draining: active runs finish their superstep; signal{again} to exit at once"
+    ));
+    drain(&app, hosting.grace, &mut signals, terminal).await?;
+    drop(close);
     // Streams of runs that go on elsewhere are cut; clients connect again.
     drop(tokio::time::timeout(CONNECTIONS, server).await);
     terminal.note("stopped");
-    Ok(Exit::Done)
+    match signals.next().now_or_never() {
+        Some(()) => Ok(Ended::Signalled),
+        None => Ok(ended),
+    }
 }
 
-/// Prints the address of the page, with a ticket that opens it once in place of the token.
+/// Returns the address of the page, with a ticket that opens it once in place of the token.
 #[cfg(feature = "ui")]
-fn note_page(server: &Server, address: std::net::SocketAddr, terminal: &crate::terminal::Terminal) {
+pub(super) fn page(server: &Server, address: SocketAddr) -> String {
     let ticket = server.ticket().map(|ticket| format!("#ticket={ticket}")).unwrap_or_default();
-    terminal.note(format_args!("page: http://{address}/ui/{ticket}"));
+    format!("http://{address}/ui/{ticket}")
+}
+
+/// Returns the address of the page with the routes.
+#[cfg(not(feature = "ui"))]
+pub(super) fn page(_: &Server, address: SocketAddr) -> String {
+    format!("http://{address}/docs")
 }

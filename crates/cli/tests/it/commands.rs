@@ -28,6 +28,8 @@ fn help_says_what_there_is() {
         &["runs", "requeue"],
         &["runs", "cancel"],
         &["worker"],
+        &["serve"],
+        &["dev"],
         &["store"],
         &["store", "export"],
         &["graph", "show"],

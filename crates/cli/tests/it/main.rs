@@ -4,6 +4,7 @@
 mod bad_input;
 mod commands;
 mod database;
+mod dev;
 mod documents;
 mod home;
 mod left_behind;
@@ -14,6 +15,7 @@ mod options;
 mod policies;
 mod prune;
 mod runs;
+mod serve;
 mod stores;
 mod trial;
 mod watch;

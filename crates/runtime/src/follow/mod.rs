@@ -8,6 +8,7 @@ mod thread;
 
 pub(crate) use follower::Follower;
 pub(crate) use log::RunLog;
+pub(crate) use thread::ThreadRuns;
 pub use thread::{FollowFrom, ThreadEvent, ThreadEvents, ThreadPosition};
 
 use std::collections::BTreeMap;

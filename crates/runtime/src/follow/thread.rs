@@ -65,7 +65,7 @@ pub struct ThreadEvents {
 
 impl std::fmt::Debug for ThreadEvents {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ThreadEvents").field("thread", &self.thread.id).finish_non_exhaustive()
+        f.debug_struct("ThreadEvents").field("thread", &self.thread.runs.id).finish_non_exhaustive()
     }
 }
 
@@ -76,13 +76,8 @@ impl ThreadEvents {
         id: ThreadId,
         from: FollowFrom,
     ) -> Self {
-        let live = context.live.thread(&who.org, &id);
-        let interval = Interval::new();
-        let place = Place::Begin(from);
-        let (current, seen, until_rest) = (None, None, false);
-        let thread =
-            ThreadFollower { context, who, id, place, current, live, seen, interval, until_rest };
-        Self { thread }
+        let runs = ThreadRuns::new(context, who, id, from);
+        Self { thread: ThreadFollower { runs, current: None, until_rest: false } }
     }
 
     /// Ends the stream when no run of the thread is unfinished. By default it goes on with runs
@@ -109,17 +104,22 @@ impl ThreadEvents {
 }
 
 struct ThreadFollower {
+    runs: ThreadRuns,
+    /// Follower of the current run.
+    current: Option<Follower>,
+    until_rest: bool,
+}
+
+/// The runs of a thread in order, as they begin.
+pub(crate) struct ThreadRuns {
     context: Arc<WorkerContext>,
     who: Principal,
     id: ThreadId,
     place: Place,
-    /// Follower of the current run.
-    current: Option<Follower>,
     live: LiveThread,
     /// The thread when its runs were read, if a later change is distinguishable from it.
     seen: Option<ThreadRow>,
     interval: Interval,
-    until_rest: bool,
 }
 
 /// Place of a follower between runs.
@@ -138,24 +138,48 @@ impl ThreadFollower {
                 if let Some(event) = follower.event().await? {
                     return Ok(Some(ThreadEvent { run, event }));
                 }
-                self.place = Place::After(ThreadPosition { run: run.run, at: follower.at() });
+                let at = follower.at();
+                self.runs.leave(run, at);
                 self.current = None;
-                self.interval = Interval::new();
             }
-            let Some((run, after)) = self.next_run().await? else {
+            let Some((run, after)) = self.runs.next_run().await? else {
                 if self.until_rest {
                     return Ok(None);
                 }
-                self.interval.wait(self.context.clock.as_ref(), self.live.changed()).await;
+                self.runs.wait().await;
                 continue;
             };
-            let log = RunLog { context: Arc::clone(&self.context), who: self.who.clone(), at: run };
-            self.current = Some(Follower::of_run(log, after));
+            let (context, who) = (Arc::clone(&self.runs.context), self.runs.who.clone());
+            self.current = Some(Follower::of_run(RunLog { context, who, at: run }, after));
         }
+    }
+}
+
+impl ThreadRuns {
+    pub(crate) fn new(
+        context: Arc<WorkerContext>,
+        who: Principal,
+        id: ThreadId,
+        from: FollowFrom,
+    ) -> Self {
+        let live = context.live.thread(&who.org, &id);
+        let (place, interval) = (Place::Begin(from), Interval::new());
+        Self { context, who, id, place, live, seen: None, interval }
+    }
+
+    /// Records that the stored events of a run were received up to a position.
+    pub(crate) fn leave(&mut self, run: RunRef, at: Position) {
+        self.place = Place::After(ThreadPosition { run: run.run, at });
+        self.interval = Interval::new();
+    }
+
+    /// Waits until the runs of the thread may have changed.
+    pub(crate) async fn wait(&mut self) {
+        self.interval.wait(self.context.clock.as_ref(), self.live.changed()).await;
     }
 
     /// Finds the next run with events, and the position after which they are.
-    async fn next_run(&mut self) -> Result<Option<(RunRef, Position)>, RuntimeError> {
+    pub(crate) async fn next_run(&mut self) -> Result<Option<(RunRef, Position)>, RuntimeError> {
         let (store, now) = (&self.context.store, self.context.clock.now());
         let thread = match store.thread(&self.who, &self.id).await {
             // Its first run creates it.

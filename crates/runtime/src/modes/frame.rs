@@ -53,12 +53,25 @@ pub struct FramePosition {
     pub part: u64,
 }
 
+/// Parts of an event that belong to one incident, and to one mode of it.
+pub(super) const PARTS_OF_INCIDENT: u64 = 1 << 20;
+pub(super) const PARTS_OF_MODE: u64 = 1 << 16;
+
 /// Part in the text form of positions after partial text: it is followed by the bytes of text.
 const TEXT: u64 = 1 << 52;
 
 impl FramePosition {
     /// Position before the first frame.
     pub const START: Self = Self { event: Position::START, part: 0 };
+
+    /// Returns the place of the part within its event: the numbers of the incident, of the mode
+    /// within it, and of the frame within that, all from 0.
+    #[must_use]
+    pub fn place(self) -> (u64, u64, u64) {
+        let part = self.part.saturating_sub(1);
+        let of_incident = part % PARTS_OF_INCIDENT;
+        (part / PARTS_OF_INCIDENT, of_incident / PARTS_OF_MODE, of_incident % PARTS_OF_MODE)
+    }
 }
 
 /// The number of the event and its part, as in `12-3`.
@@ -122,6 +135,8 @@ mod tests {
             assert_eq!(position.to_string().parse(), Ok(position));
         }
         assert_eq!(at(12, 0, 3).to_string(), "12-3");
+        assert_eq!(at(12, 0, 1).place(), (0, 0, 0));
+        assert_eq!(at(12, 0, (2 << 20) + (3 << 16) + 5).place(), (2, 3, 4));
     }
 
     #[test]

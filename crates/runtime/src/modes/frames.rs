@@ -1,6 +1,6 @@
 //! Frames of one event.
 
-use super::frame::{Frame, FrameContent, FramePosition};
+use super::frame::{Frame, FrameContent, FramePosition, PARTS_OF_INCIDENT, PARTS_OF_MODE};
 use super::incident::Incident;
 use super::messages::{EventMessages, OfMessage, PartialText};
 use super::progress::Progress;
@@ -11,10 +11,6 @@ use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Modes, StateForm, StoredStep, StreamEvent, StreamItem};
 use weftwork_types::event::RunEvent;
 use weftwork_types::{MessageId, Timestamp};
-
-/// Parts of an event that belong to one incident, and to one mode of it.
-const PARTS_OF_INCIDENT: u64 = 1 << 20;
-const PARTS_OF_MODE: u64 = 1 << 16;
 
 /// A frame and its mode; `None` for frames that replace those of all modes.
 pub(super) type OfMode = (Option<Modes>, Arc<Frame>);

@@ -23,5 +23,5 @@ mod values;
 pub use frame::{Frame, FrameContent, FramePosition, NoPosition};
 pub(crate) use projection::Projections;
 pub(crate) use reader::Source;
-pub(crate) use stream::{Followed, frames};
-pub use stream::{StreamOptions, Subgraphs};
+pub(crate) use stream::{Followed, frames, output};
+pub use stream::{RunOutput, StreamOptions, Subgraphs};

@@ -44,6 +44,15 @@ pub enum Subgraphs {
     Include,
 }
 
+/// Output of a run: an event of its log, or a frame that is derived from it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RunOutput {
+    /// An event of the log, or partial text. It precedes the frames that are derived from it.
+    Event(RunEvent),
+    /// A frame.
+    Frame(Arc<Frame>),
+}
+
 /// A run whose frames are wanted.
 pub(crate) struct Followed {
     pub(crate) source: Source,
@@ -58,6 +67,22 @@ pub(crate) fn frames(
     followed: Followed,
     options: StreamOptions,
 ) -> BoxStream<'static, Result<Arc<Frame>, RuntimeError>> {
+    let frames = output(projections, followed, options).filter_map(|output| {
+        std::future::ready(match output {
+            Ok(RunOutput::Frame(frame)) => Some(Ok(frame)),
+            Ok(RunOutput::Event(_)) => None,
+            Err(error) => Some(Err(error)),
+        })
+    });
+    frames.boxed()
+}
+
+/// The events of a run with their frames, until its last event.
+pub(crate) fn output(
+    projections: &Arc<Projections>,
+    followed: Followed,
+    options: StreamOptions,
+) -> BoxStream<'static, Result<RunOutput, RuntimeError>> {
     let Followed { source, run, events } = followed;
     let projection = projections.join((source, &run), options.modes, options.form);
     let follower = FrameFollower {
@@ -69,14 +94,14 @@ pub(crate) fn frames(
         next: VecDeque::new(),
         options,
     };
-    let frames = futures_util::stream::unfold(Some(follower), async |follower| {
+    let output = futures_util::stream::unfold(Some(follower), async |follower| {
         let mut follower = follower?;
         match follower.next().await? {
-            Ok(frame) => Some((Ok(frame), Some(follower))),
+            Ok(output) => Some((Ok(output), Some(follower))),
             Err(error) => Some((Err(error), None)),
         }
     });
-    frames.boxed()
+    output.boxed()
 }
 
 /// A follower of the frames of a run.
@@ -88,21 +113,24 @@ struct FrameFollower {
     /// Progress after the last event.
     progress: Arc<Progress>,
     text: PartialText,
-    /// Frames that wait for the client.
-    next: VecDeque<Arc<Frame>>,
+    /// Events and frames that wait for the client.
+    next: VecDeque<RunOutput>,
     options: StreamOptions,
 }
 
 impl FrameFollower {
-    async fn next(&mut self) -> Option<Result<Arc<Frame>, RuntimeError>> {
+    async fn next(&mut self) -> Option<Result<RunOutput, RuntimeError>> {
         loop {
-            if let Some(frame) = self.next.pop_front() {
-                return Some(Ok(frame));
+            if let Some(output) = self.next.pop_front() {
+                return Some(Ok(output));
             }
             let event = self.events.next().await?;
             let reconnects = self.options.after != FramePosition::START;
             if fault_injection::has(Bug::MissesEvent) && reconnects && event.seq == Some(MISSED) {
                 continue;
+            }
+            if event.position().is_some_and(|position| position > self.options.after.event) {
+                self.next.push_back(RunOutput::Event(event.clone()));
             }
             if let Err(error) = self.read(&event).await {
                 return Some(Err(error));
@@ -161,6 +189,7 @@ impl FrameFollower {
                 && (!nested || subgraphs == Subgraphs::Include)
                 && frame.position > after
         };
-        self.next.extend(frames.iter().filter(is_shown).map(|(_, frame)| Arc::clone(frame)));
+        let shown = frames.iter().filter(is_shown);
+        self.next.extend(shown.map(|(_, frame)| RunOutput::Frame(Arc::clone(frame))));
     }
 }

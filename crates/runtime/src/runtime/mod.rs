@@ -16,3 +16,4 @@ mod wakes;
 pub use builder::{Recovery, RuntimeBuilder};
 pub use core::Runtime;
 pub use slots::Load;
+pub use streams::ThreadOutput;

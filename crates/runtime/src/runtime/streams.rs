@@ -1,12 +1,42 @@
-//! Streams of the frames of runs.
+//! Streams of the frames of runs and threads.
 
 use super::core::Runtime;
-use crate::modes::{Followed, Frame, Source, StreamOptions, frames};
+use crate::follow::{FollowFrom, ThreadRuns};
+use crate::modes::{Followed, Frame, FramePosition, RunOutput, Source, StreamOptions};
+use crate::modes::{frames, output};
+use futures_util::StreamExt;
+use futures_util::stream::unfold;
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_types::event::Position;
 use weftwork_types::run::RunRef;
-use weftwork_types::{BoxStream, Principal};
+use weftwork_types::{BoxStream, Principal, ThreadId};
+
+/// Output of one of the runs of a thread.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ThreadOutput {
+    /// The run.
+    pub run: RunRef,
+    /// Its output.
+    pub output: RunOutput,
+}
+
+/// Follows the output of the runs of a thread.
+struct OutputFollower {
+    runtime: Runtime,
+    who: Principal,
+    options: StreamOptions,
+    runs: ThreadRuns,
+    current: Option<Current>,
+}
+
+/// The run that is followed, and the position in its log: at first, and of the last event.
+struct Current {
+    run: RunRef,
+    from: Position,
+    at: Position,
+    output: BoxStream<'static, Result<RunOutput, RuntimeError>>,
+}
 
 impl Runtime {
     /// Follows a run in stream modes: a run that is executed here or in another process, or one
@@ -37,13 +67,86 @@ impl Runtime {
         run: &RunRef,
         options: StreamOptions,
     ) -> Result<BoxStream<'static, Result<Arc<Frame>, RuntimeError>>, RuntimeError> {
+        let followed = self.followed(who, run).await?;
+        Ok(frames(self.projections(), followed, options))
+    }
+
+    /// Follows all runs of a thread, one after another: the events of their logs, each followed by
+    /// its frames in stream modes, as in [`stream`](Self::stream). Runs that begin later or that
+    /// other processes execute are included, and the thread need not exist yet. The stream ends
+    /// when this process shuts down; `after` of the options is not used.
+    ///
+    /// An error, such as [`RuntimeError::UnknownGraph`], is the last element of the stream.
+    #[must_use]
+    pub fn stream_thread(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+        from: FollowFrom,
+        options: StreamOptions,
+    ) -> BoxStream<'static, Result<ThreadOutput, RuntimeError>> {
+        let context = Arc::clone(&self.0.context);
+        let shutdown = Arc::clone(&context.shutdown);
+        let runs = ThreadRuns::new(context, who.clone(), thread.clone(), from);
+        let (runtime, who) = (self.clone(), who.clone());
+        let follower = OutputFollower { runtime, who, options, runs, current: None };
+        let output = unfold(Some(follower), async |follower| {
+            let mut follower = follower?;
+            match follower.next().await {
+                Ok(output) => Some((Ok(output?), Some(follower))),
+                Err(error) => Some((Err(error), None)),
+            }
+        });
+        output.take_until(Box::pin(async move { shutdown.closed().await })).boxed()
+    }
+
+    async fn followed(&self, who: &Principal, run: &RunRef) -> Result<Followed, RuntimeError> {
         let row = self.store().run(who, run).await?;
         let graph = self.find_graph(&row.new.graph)?.1.clone();
         let events = self.watch(who, run, Position::START).await?.events;
         let (host, store) = (self.looking(who), Arc::clone(self.store()));
         let (who, thread) = (who.clone(), run.thread.clone());
         let source = Source { graph, host, store, who, thread, options: row.new.options };
-        let followed = Followed { source, run: run.run.clone(), events };
-        Ok(frames(self.projections(), followed, options))
+        Ok(Followed { source, run: run.run.clone(), events })
+    }
+}
+
+impl OutputFollower {
+    /// Waits for the next output; `None` if the process shuts down.
+    async fn next(&mut self) -> Result<Option<ThreadOutput>, RuntimeError> {
+        loop {
+            if let Some(current) = &mut self.current {
+                if let Some(output) = current.output.next().await {
+                    let output = output?;
+                    if let RunOutput::Event(event) = &output {
+                        current.at = event.position().unwrap_or(current.at);
+                    }
+                    return Ok(Some(ThreadOutput { run: current.run.clone(), output }));
+                }
+                let is_stuck = current.at == current.from;
+                self.runs.leave(current.run.clone(), current.at);
+                self.current = None;
+                // A log that cannot be read for now is not read without pause.
+                if is_stuck && !self.runtime.0.context.shutdown.is_closed() {
+                    self.runs.wait().await;
+                }
+            }
+            // The output of an unfinished run ends when the process shuts down.
+            if self.runtime.0.context.shutdown.is_closed() {
+                return Ok(None);
+            }
+            match self.runs.next_run().await? {
+                Some(next) => self.current = Some(self.open(next).await?),
+                None => self.runs.wait().await,
+            }
+        }
+    }
+
+    async fn open(&mut self, (run, at): (RunRef, Position)) -> Result<Current, RuntimeError> {
+        let followed = self.runtime.followed(&self.who, &run).await?;
+        let part = if at == Position::START { 0 } else { u64::MAX };
+        let options = StreamOptions { after: FramePosition { event: at, part }, ..self.options };
+        let output = output(self.runtime.projections(), followed, options);
+        Ok(Current { run, from: at, at, output })
     }
 }

@@ -20,8 +20,10 @@ async fn ended(store: &dyn weftwork_store::Store, runs: &[RunRef], status: RunSt
 
 async fn all_at_once(name: &str, place: Place, folder: &Path) {
     let who = Principal::local();
-    let (timers, ahead_ms, pace_ms) =
-        if full() { (10_000, 150_000, 2_000) } else { (300, 6_000, 150) };
+    // Each look at the threads reads all of them, on the cores that the workers use.
+    let (timers, ahead_ms, pace_ms, look_ms) =
+        if full() { (10_000, 150_000, 2_000, 1_000) } else { (300, 6_000, 150, 10) };
+    let look = Duration::from_millis(look_ms);
     let site = Site { place, folder: folder.to_owned(), pace_ms, step_ms: 0, attempts_max: 50 };
     let (store, clock) = (site.place.open(), SystemClock::new());
     let first = Worker::start(&site);
@@ -33,16 +35,16 @@ async fn all_at_once(name: &str, place: Place, folder: &Path) {
         runs.push(accept_as(&store, NAPS, (&thread, &tag), Durability::Sync).await);
     }
     while ended(store.as_ref(), &runs, RunStatus::Interrupted).await < timers {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(look).await;
         assert!(clock.now() < due, "the workers take too long before the timers");
     }
     clock.sleep(Duration::from_millis(u64::try_from(due.0 - clock.now().0).unwrap_or(0))).await;
     while ended(store.as_ref(), &runs, RunStatus::Completed).await < timers / 4 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(look).await;
     }
     first.kill();
     while ended(store.as_ref(), &runs, RunStatus::Completed).await < timers {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(look).await;
     }
     let mut late = Vec::new();
     for run in &runs {

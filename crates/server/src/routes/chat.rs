@@ -14,12 +14,14 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::Value;
+use weftwork_types::run::CancelAction;
 
 pub(super) fn routes() -> Router<Service> {
     Router::new()
         .route("/chat/{agent}", post(say))
         .route("/chat/{agent}/{thread}", get(messages))
         .route("/chat/{agent}/{thread}/stream", get(resume))
+        .route("/chat/{agent}/{thread}/cancel", post(cancel))
 }
 
 #[derive(Debug, Deserialize)]
@@ -79,6 +81,17 @@ async fn resume(
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     Ok(chat_stream::response(service, message, (protocol, Extent::Whole)))
+}
+
+async fn cancel(
+    service: Service,
+    Path((agent, thread)): Path<(String, String)>,
+) -> Result<StatusCode> {
+    let message = service.current_message(&agent, &thread).await?;
+    let run = message.as_ref().and_then(|message| message.runs.last());
+    let (run, _) = run.ok_or_else(|| ApiError::missing("no message is being produced"))?;
+    service.cancel(run, CancelAction::Interrupt, false).await?;
+    Ok(StatusCode::ACCEPTED)
 }
 
 async fn messages(

@@ -5,6 +5,7 @@ mod chat;
 mod info;
 mod interrupts;
 mod page;
+mod protocol;
 mod runs;
 mod state;
 mod store;
@@ -35,6 +36,7 @@ pub(crate) fn router(service: Service, allowed: Allowed) -> Router {
         .merge(threads::routes())
         .merge(state::routes())
         .merge(runs::routes())
+        .merge(protocol::routes())
         .merge(store::routes())
         .fallback(async || ApiError::not_found())
         .method_not_allowed_fallback(async || {

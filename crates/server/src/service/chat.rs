@@ -73,7 +73,7 @@ impl Service {
             Turn::Says(text) => (start(&hosted, text)?, false),
             Turn::Answers { answers, is_typed } => (RunInput::answers(answers), is_typed),
         };
-        let run = self.begin(&hosted, &thread, (input, options)).await?;
+        let run = self.begin_run(&hosted, &thread, (input, options)).await?;
         let runs = self.message_runs(&run).await?;
         Ok(MessageRuns { is_typed, ..runs })
     }
@@ -87,7 +87,7 @@ impl Service {
         Ok(())
     }
 
-    pub(super) async fn begin(
+    pub(super) async fn begin_run(
         &self,
         hosted: &Hosted<'_>,
         thread: &ThreadId,

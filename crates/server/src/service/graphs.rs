@@ -3,7 +3,8 @@
 use super::Service;
 use crate::error::{ApiError, Result};
 use crate::translate::assistant::Assistant;
-use serde_json::{Map, Value, json};
+use crate::translate::schema;
+use serde_json::{Map, Value};
 use weftwork_graph::CompiledGraph;
 
 /// A hosted graph.
@@ -71,7 +72,7 @@ impl Service {
     pub(crate) async fn schemas(&self, assistant: &str) -> Result<Value> {
         let assistant = self.chosen(assistant).await?;
         let name = assistant.record.graph();
-        Ok(schemas_of(name, self.hosted(name)?.graph))
+        Ok(schema::shown(name, self.hosted(name)?.graph))
     }
 
     /// Returns the schemas of the subgraphs of an assistant by their namespaces: of one, or of all
@@ -97,21 +98,9 @@ impl Service {
 fn add_subgraphs(graph: &CompiledGraph, prefix: &str, recurse: bool, to: &mut Map<String, Value>) {
     for (node, subgraph) in graph.subgraphs() {
         let namespace = format!("{prefix}{node}");
-        to.insert(namespace.clone(), schemas_of(subgraph.name(), subgraph));
+        to.insert(namespace.clone(), schema::shown(subgraph.name(), subgraph));
         if recurse {
             add_subgraphs(subgraph, &format!("{namespace}|"), recurse, to);
         }
     }
-}
-
-/// The schemas of a graph; `null` where its types have none.
-fn schemas_of(name: &str, graph: &CompiledGraph) -> Value {
-    json!({
-        "graph_id": name,
-        "input_schema": null,
-        "output_schema": null,
-        "state_schema": graph.state_schema(),
-        "config_schema": {},
-        "context_schema": null,
-    })
 }

@@ -111,7 +111,7 @@ impl Service {
         let options = self.store().run(self.who(), &asking).await?.new.options.for_continuation();
         let options = RunOptions { multitask: Multitask::Reject, ..options };
         let input = RunInput::answers(BTreeMap::from([(id, answer)]));
-        self.begin(&hosted, &thread, (input, options)).await
+        self.begin_run(&hosted, &thread, (input, options)).await
     }
 
     /// Replaces decisions in the shape of LangChain by those of approvals, if the thread waits for

@@ -8,6 +8,7 @@ mod deleted;
 mod graphs;
 mod inbox;
 mod items;
+mod protocol;
 mod runs;
 mod states;
 mod threads;
@@ -19,6 +20,7 @@ pub(crate) use threads::Superstep;
 
 use crate::chat::Protocol;
 use crate::error::{ApiError, Result};
+use crate::log::Log;
 use crate::metrics::{Counts, Metrics, OpenStream};
 use crate::translate::rows;
 use axum::extract::FromRequestParts;
@@ -27,13 +29,16 @@ use axum::http::request::Parts;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 use weftwork_runtime::Runtime;
 use weftwork_store::{ItemStore, RunRow, Store, StoreError, StoreItems};
 use weftwork_types::event::Position;
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::RunRef;
 use weftwork_types::{Principal, RunId, Timestamp};
+
+/// Maximum number of WebSockets. Further ones are refused with status 503.
+const SOCKETS_MAX: usize = 1_024;
 
 /// The operations of one server on behalf of a principal.
 #[derive(Debug, Clone)]
@@ -53,30 +58,43 @@ struct Shared {
     /// Held while an assistant is read and written.
     assistants: Mutex<()>,
     counts: Counts,
+    settings: Settings,
+    /// Permits of WebSockets.
+    sockets: Arc<Semaphore>,
+    /// `true` once the server stops, which ends the streams that do not end by themselves.
+    stopping: watch::Sender<bool>,
+}
+
+/// Settings of the operations.
+#[derive(Debug)]
+pub(crate) struct Settings {
     /// Number of runs that wait for a slot beyond which requests for runs are refused.
-    waiting_max: usize,
+    pub(crate) waiting_max: usize,
     /// Format of chats whose clients choose none.
-    chat: Protocol,
+    pub(crate) chat: Protocol,
+    pub(crate) log: Option<Log>,
 }
 
 impl Service {
-    pub(crate) fn new(runtime: Runtime, (waiting_max, chat): (usize, Protocol)) -> Self {
+    pub(crate) fn new(runtime: Runtime, settings: Settings) -> Self {
         let since = runtime.clock().now();
         let names = names(&runtime.graphs().map(|(id, _)| id).collect::<Vec<_>>());
         let (store, clock) = (Arc::clone(runtime.store()), Arc::clone(runtime.clock()));
         let items = Arc::new(StoreItems::of(store, clock));
         let (assistants, counts) = (Mutex::default(), Counts::default());
-        let shared = Arc::new(Shared {
+        let (sockets, stopping) = (Arc::new(Semaphore::new(SOCKETS_MAX)), watch::Sender::default());
+        let shared = Shared {
             runtime,
             items,
             since,
             names,
             assistants,
             counts,
-            waiting_max,
-            chat,
-        });
-        Self { shared, who: Principal::local() }
+            settings,
+            sockets,
+            stopping,
+        };
+        Self { shared: Arc::new(shared), who: Principal::local() }
     }
 
     /// Returns a run as clients see it.
@@ -89,8 +107,29 @@ impl Service {
         self.shared.counts.count(method, status);
     }
 
+    pub(crate) fn log(&self) -> Option<&Log> {
+        self.shared.settings.log.as_ref()
+    }
+
     pub(crate) fn open_stream(&self) -> OpenStream {
         self.shared.counts.open_stream()
+    }
+
+    /// Returns a permit for a WebSocket; `None` if there are too many.
+    pub(crate) fn socket(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.shared.sockets).try_acquire_owned().ok()
+    }
+
+    /// Ends the streams that do not end by themselves.
+    pub(crate) fn stop(&self) {
+        self.shared.stopping.send_replace(true);
+    }
+
+    /// Waits until the server stops. Cancel safe.
+    pub(crate) fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut stopping = self.shared.stopping.subscribe();
+        // Fails when the server is dropped, which ends it, too.
+        async move { stopping.wait_for(|stopping| *stopping).await.map(drop).unwrap_or_default() }
     }
 
     pub(crate) fn metrics(&self) -> Metrics {
@@ -119,11 +158,11 @@ impl Service {
     }
 
     fn waiting_max(&self) -> usize {
-        self.shared.waiting_max
+        self.shared.settings.waiting_max
     }
 
     pub(crate) fn chat_protocol(&self) -> Protocol {
-        self.shared.chat
+        self.shared.settings.chat
     }
 
     /// Follows a run from its first event.

@@ -3,6 +3,7 @@
 use super::Service;
 use crate::body::{CheckpointBody, IfNotExists, RunBody};
 use crate::error::{ApiError, Result};
+use crate::log::{Log, LogEntry};
 use crate::translate::assistant::Assistant;
 use crate::translate::stream::{Requested, Translator};
 use crate::translate::{ids, messages, rows, state};
@@ -90,6 +91,9 @@ impl Service {
             options,
         };
         let handle = self.runtime().execute(request).await?;
+        if let Some(log) = self.log() {
+            self.log_run(log.clone(), &handle.run, assistant.record.graph()).await?;
+        }
         if assistant.id != ids::assistant_of(assistant.record.graph()) {
             // The thread is found by the assistant that ran on it last.
             let id = Value::from(assistant.id.to_string());
@@ -98,6 +102,24 @@ impl Service {
             self.store().update_metadata(self.who(), thread, metadata, self.now()).await?;
         }
         Ok(handle)
+    }
+
+    /// Adds the start of a run to the log, and its end once it has ended.
+    async fn log_run(&self, log: Log, run: &RunRef, graph: &str) -> Result<()> {
+        log.add(LogEntry::RunBegun { run: run.clone(), graph: graph.to_owned() });
+        let outcome = self.runtime().watch(self.who(), run, Position::START).await?.outcome;
+        let (service, run, begun) = (self.clone(), run.clone(), self.now());
+        tokio::spawn(async move {
+            outcome.await;
+            // A run without an end goes on in another process.
+            if let Ok(row) = service.store().run(service.who(), &run).await
+                && row.status.is_final()
+            {
+                let took = service.now().since(begun);
+                log.add(LogEntry::RunEnded { run, status: row.status, took });
+            }
+        });
+        Ok(())
     }
 
     fn view(&self, row: &RunRow) -> rows::RunView {

@@ -55,6 +55,14 @@ pub(crate) fn namespace<'a>(parts: impl Iterator<Item = &'a str>) -> String {
     parts.map(part).collect::<Vec<_>>().join("|")
 }
 
+/// Returns the parts of a namespace of the log, with the ids of its tasks as UUIDs.
+pub(crate) fn segments(ns: &str) -> Vec<String> {
+    if ns.is_empty() {
+        return Vec::new();
+    }
+    ns.split('|').map(|part| namespace(std::iter::once(part))).collect()
+}
+
 /// Reads a namespace that [`namespace`] wrote.
 pub(crate) fn read_namespace(text: &str) -> String {
     let part = |part: &str| match part.rsplit_once(':') {

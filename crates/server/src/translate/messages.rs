@@ -26,7 +26,7 @@ pub(crate) fn into_shown(mut value: Value) -> Value {
     value
 }
 
-fn message_of(members: &Map<String, Value>) -> Option<Message> {
+pub(crate) fn message_of(members: &Map<String, Value>) -> Option<Message> {
     let is_message = members.len() == 3
         && ["id", "role", "parts"].iter().all(|name| members.contains_key(*name));
     if !is_message {

@@ -6,6 +6,7 @@ pub(crate) mod ids;
 pub(crate) mod messages;
 pub(crate) mod names;
 pub(crate) mod rows;
+pub(crate) mod schema;
 pub(crate) mod state;
 pub(crate) mod stream;
 pub(crate) mod time;

@@ -2,6 +2,7 @@
 
 use super::{ids, names, state, time};
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 use weftwork_store::{RunRow, ThreadRow, ThreadStatus};
 use weftwork_types::run::{Durability, Multitask, RunInput, RunOutcome, RunRef, RunStatus, Stops};
 
@@ -111,8 +112,10 @@ pub(crate) fn run(row: &RunRow, graph: &str) -> Value {
     let begun = !matches!(row.status, RunStatus::Queued | RunStatus::Pending);
     let mut configurable = options.configurable.clone();
     configurable.extend(view.configurable());
-    let after_ms = options.not_before.map_or(0, |at| at.0.saturating_sub(row.new.created_at.0));
-    configurable.insert("__after_seconds__".to_owned(), json!(after_ms / 1_000));
+    // The run is stored shortly after its time was computed.
+    let after = options.not_before.map_or(Duration::ZERO, |at| at.since(row.new.created_at));
+    let after_seconds = after.as_millis().div_ceil(1_000);
+    configurable.insert("__after_seconds__".to_owned(), json!(after_seconds));
     let metadata = if begun { view.with_server() } else { view.metadata.clone() };
     if begun {
         configurable.insert("__pregel_node_finished".to_owned(), Value::Null);

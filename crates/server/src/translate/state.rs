@@ -227,6 +227,10 @@ impl Error {
         Self { error, message: fault.message.clone() }
     }
 
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(crate) fn step_limit(limit: u32) -> Self {
         let message = format!(
             "Recursion limit of {limit} reached without hitting a stop condition. You can \

@@ -13,6 +13,7 @@ use std::time::Duration;
 use weftwork::models::ScriptedModel;
 use weftwork::models::scripted::Step;
 use weftwork::prelude::*;
+use weftwork::tools::{Decision, Policy, Rule, ToolPattern};
 use weftwork_runtime::Runtime;
 use weftwork_server::{ChatProtocol, Server};
 use weftwork_types::{OrgId, Principal};
@@ -21,6 +22,34 @@ use weftwork_types::{OrgId, Principal};
 #[tool]
 fn dump(bytes: usize) -> String {
     "x".repeat(bytes)
+}
+
+const CANARY: &str = "canary-7f3a";
+
+#[derive(serde::Serialize, schemars::JsonSchema)]
+struct Account {
+    id: String,
+    card: String,
+}
+
+/// A tool with a secret argument, and a result that is shown in part.
+#[tool(shown(id))]
+fn open_account(id: String, #[arg(secret)] pin: String) -> Account {
+    Account { id, card: format!("{CANARY} {pin}") }
+}
+
+/// An agent whose model asks for an approval with a secret, and goes on after it.
+fn keeper() -> CompiledGraph {
+    let args = json!({"id": "A1", "pin": CANARY});
+    let call = Step::calls(vec![("open_account".to_owned(), args)]);
+    let model = ScriptedModel::from_steps(vec![call, Step::text("Opened.")]);
+    let decision = Decision::AskHuman { reason: "it opens".to_owned() };
+    let rule = Rule::new(ToolPattern::One("open_account".to_owned()), decision);
+    ReactAgent::new("keeper", std::sync::Arc::new(model))
+        .tools(ToolBox::new().with(open_account))
+        .policy(Policy { rules: vec![rule] })
+        .build()
+        .expect("sound")
 }
 
 fn dumper(bytes: usize) -> CompiledGraph {
@@ -34,6 +63,7 @@ async fn runtime() -> Runtime {
     let builder = Runtime::in_memory()
         .graph("desk", desk::desk().expect("sound"))
         .graph("slow_desk", desk::slow_desk().expect("sound"))
+        .graph("keeper", keeper())
         .graph("medium", dumper(100_000))
         .graph("large", dumper(400_000));
     builder.open().await.expect("opens")
@@ -213,6 +243,14 @@ async fn a_typed_text_answers_a_question_and_a_forged_history_is_ignored() {
         !state.contains("refunded") && !state.contains("9000") && !state.contains("sunny"),
         "{state}"
     );
+    // An approval of another thread is none of this one.
+    let found = chunks(&say(&client, "u", json!([user("Refund order A1002, amount 40.")])).await);
+    let (other, _) = approval(&found);
+    let replayed = say(&client, "t", json!([result(&other, json!("approve"))])).await;
+    assert_eq!(replayed.status, StatusCode::CONFLICT, "{}", replayed.body);
+    let replayed =
+        client.post(&format!("/interrupts/t.{other}/respond"), json!({"type": "approve"})).await;
+    assert_eq!(replayed.status, StatusCode::NOT_FOUND);
     // A result of a call that is closed, without anything new.
     let closed = say(&client, "t", json!([user("a"), result(&id, json!("99"))])).await;
     assert_eq!(closed.status, StatusCode::CONFLICT);
@@ -311,6 +349,18 @@ async fn a_client_that_leaves_finds_the_message_from_its_beginning() {
     assert_eq!(last["text"], text(&whole));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(client.get("/chat/slow_desk/t/stream").await.status, StatusCode::NO_CONTENT);
+    let cancel = "/chat/slow_desk/t/cancel";
+    assert_eq!(client.post(cancel, json!({})).await.status, StatusCode::NOT_FOUND);
+    // A message that is cancelled ends, with the calls that it has.
+    let again = json!({"threadId": "t", "messages": [user("Where is order A1003?")]});
+    let (said, cancelled) = tokio::join!(client.post("/chat/slow_desk", again), async {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        client.post(cancel, json!({})).await
+    });
+    assert_eq!(cancelled.status, StatusCode::ACCEPTED);
+    let found = chunks(&said);
+    assert_eq!(find(&found, "abort").len(), 1, "{found:?}");
+    assert_eq!(found.last().expect("an end")["finishReason"], "other");
 }
 
 #[tokio::test]
@@ -334,6 +384,35 @@ async fn large_results_are_cut_and_read_by_their_reference() {
             (answer.status, answer.body.as_str()),
             (StatusCode::NOT_FOUND, r#"{"detail":"Artifact not found"}"#)
         );
+    }
+}
+
+#[tokio::test]
+async fn hidden_members_and_secret_arguments_are_in_no_byte() {
+    let client = client().await;
+    for protocol in ["ui-message-stream", "data-stream"] {
+        let path = format!("/chat/keeper?protocol={protocol}");
+        let thread = format!("t-{protocol}");
+        let ask = json!({"threadId": thread, "messages": [user("open")]});
+        // The script of the model has one conversation.
+        let client = if protocol == "data-stream" { self::client().await } else { client.clone() };
+        let asked = client.post(&path, ask).await;
+        assert_eq!(asked.status, StatusCode::OK, "{}", asked.body);
+        let listed = client.get("/interrupts").await;
+        let id = listed.json()[0]["call"]["id"].as_str().expect("an id").to_owned();
+        assert_eq!(listed.json()[0]["allowed"], json!(["approve", "reject", "respond"]));
+        let edit = json!({"type": "edit", "args": {"id": "A1", "pin": "1"}});
+        let refused = client.post(&format!("/interrupts/{thread}.{id}/respond"), edit).await;
+        assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.body);
+        let answer = json!({"threadId": thread, "messages": [result(&id, json!("approve"))]});
+        let answered = client.post(&path, answer).await;
+        assert!(answered.body.contains("Opened."), "{}", answered.body);
+        let stored = client.get(&format!("/chat/keeper/{thread}")).await;
+        assert!(stored.body.contains(r#""output":{"id":"A1"}"#), "{}", stored.body);
+        for answer in [asked, listed, refused, answered, stored] {
+            assert!(!answer.body.contains(CANARY), "{}", answer.body);
+            assert!(!format!("{:?}", answer.headers).contains(CANARY));
+        }
     }
 }
 
@@ -372,6 +451,9 @@ async fn nothing_of_another_organisation_is_found() {
     );
     assert_eq!(send(two, "GET", "/interrupts", json!({})).await.json(), json!([]));
     assert_eq!(send("", "GET", "/interrupts", json!({})).await.status, StatusCode::UNAUTHORIZED);
+    // A token in a query, which logs would have, is none.
+    let query = format!("/chat/desk/t/stream?token={one}&api_key={one}");
+    assert_eq!(send("", "GET", &query, json!({})).await.status, StatusCode::UNAUTHORIZED);
     assert_eq!(send(one, "GET", &artifact, json!({})).await.status, StatusCode::OK);
     // An answer of another organisation's thread of the same name starts nothing.
     let other = json!({"threadId": "t", "messages": [result(&id, json!("approve"))]});

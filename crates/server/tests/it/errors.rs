@@ -4,6 +4,7 @@
 
 use crate::client::Client;
 use crate::reference;
+use crate::resources::with_token;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use serde_json::{Value, json};
@@ -87,6 +88,7 @@ fn with_ids(path: &str, id: &str) -> String {
 #[tokio::test]
 async fn refused_requests_of_all_routes_have_the_listed_status_and_body() {
     let client = Client::new().await;
+    let foreign = Foreign::new().await;
     let mut table = String::from("# Refused requests: status and body of each route.\n");
     let usual = json!({"assistant_id": "echo", "input": {}, "version": 1}).to_string();
     let huge = (17 << 20).to_string();
@@ -103,6 +105,9 @@ async fn refused_requests_of_all_routes_have_the_listed_status_and_body() {
             cases.push(("wrong type", path.clone(), "[1]", vec![]));
             cases.push(("too large", path, "{}", vec![("content-length", huge.as_str())]));
         }
+        if let Some(path) = foreign.path(&path) {
+            foreign.check(&method, &path, &usual, &mut table).await;
+        }
         for (case, path, body, headers) in cases {
             let (status, body) = send(&client, &method, &path, body, &headers).await;
             assert!(status != StatusCode::INTERNAL_SERVER_ERROR, "{method} {path}: {body}");
@@ -115,6 +120,66 @@ async fn refused_requests_of_all_routes_have_the_listed_status_and_body() {
         }
     }
     check_file("tests/errors.txt", &table);
+}
+
+/// Things of an organisation, and a client of another one.
+struct Foreign {
+    client: Client,
+    /// The names of parameters of paths, with the ids of the things.
+    ids: Vec<(&'static str, String)>,
+}
+
+impl Foreign {
+    async fn new() -> Self {
+        let runtime = Client::new().await.runtime;
+        let (client, [one, _]) = with_token(&runtime);
+        let send = async |path: &str, body: Value| {
+            let headers = [("x-api-key", one)];
+            let (status, found) = send(&client, "POST", path, &body.to_string(), &headers).await;
+            assert_eq!(status, StatusCode::OK, "{path}: {found}");
+            serde_json::from_str::<Value>(&found).expect("JSON")
+        };
+        let text = |value: &Value, name: &str| value[name].as_str().expect("an id").to_owned();
+        let assistant =
+            text(&send("/assistants", json!({"graph_id": "echo"})).await, "assistant_id");
+        let thread = text(&send("/threads", json!({})).await, "thread_id");
+        let run = json!({"assistant_id": "echo", "input": {"msg": "secret"}});
+        let runs = format!("/threads/{thread}/runs");
+        send(&format!("{runs}/wait"), run.clone()).await;
+        let run = text(&send(&runs, run).await, "run_id");
+        let states = send(&format!("/threads/{thread}/history"), json!({})).await;
+        let checkpoint = text(&states[0], "checkpoint_id");
+        let ids = vec![
+            ("{assistant_id}", assistant),
+            ("{thread_id}", thread),
+            ("{run_id}", run),
+            ("{checkpoint_id}", checkpoint),
+        ];
+        Self { client, ids }
+    }
+
+    /// A path with the ids of the things; `None` if it names none.
+    fn path(&self, path: &str) -> Option<String> {
+        self.ids.iter().any(|(name, _)| path.contains(name)).then(|| {
+            let known = |path: &str, (name, id): &(&str, String)| path.replace(name, id);
+            let path = self.ids.iter().fold(path.to_owned(), |path, one| known(&path, one));
+            with_ids(&path, "x")
+        })
+    }
+
+    /// Adds the answer to the client of the other organisation, which is that for a thing that does
+    /// not exist.
+    async fn check(&self, method: &str, path: &str, body: &str, table: &mut String) {
+        let headers = [("x-api-key", "token-of-organisation-two")];
+        let (status, found) = send(&self.client, method, path, body, &headers).await;
+        let unknown = |text: &str| {
+            self.ids.iter().fold(text.to_owned(), |text, (_, id)| text.replace(id, NOBODY))
+        };
+        let missing = send(&self.client, method, &unknown(path), body, &headers).await;
+        assert_eq!((status, unknown(&found)), missing, "{method} {path}");
+        let found: String = unknown(&found).chars().take(160).collect();
+        writeln!(table, "  foreign: {} {found}", status.as_u16()).expect("a text");
+    }
 }
 
 /// Ids and names that occur in requests.

@@ -7,7 +7,7 @@ use weftwork_graph::{
     ChannelDef, CompiledGraph, Ctx, DynUpdate, Dynamic, END, Graph, Next, NodeError, NodeResult,
     START, State,
 };
-use weftwork_runtime::Runtime;
+use weftwork_runtime::{Runtime, RuntimeBuilder};
 
 fn last(name: &'static str) -> ChannelDef {
     ChannelDef::new(name, LastValue::<Value>::new())
@@ -99,14 +99,18 @@ fn stuck() -> CompiledGraph {
     graph("stuck", echo_channels()).node("wait", wait).edge(START, "wait").build().expect("sound")
 }
 
-/// A runtime in memory that hosts them.
-pub(crate) async fn runtime() -> Runtime {
-    let builder = Runtime::in_memory()
+/// Hosts them.
+pub(crate) fn host(builder: RuntimeBuilder) -> RuntimeBuilder {
+    builder
         .graph("echo", echo())
         .graph("slow", slow())
         .graph("inter", inter())
         .graph("parent", parent())
         .graph("failing", failing())
-        .graph("stuck", stuck());
-    builder.open().await.expect("opens")
+        .graph("stuck", stuck())
+}
+
+/// A runtime in memory that hosts them.
+pub(crate) async fn runtime() -> Runtime {
+    host(Runtime::in_memory()).open().await.expect("opens")
 }

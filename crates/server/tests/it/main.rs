@@ -2,10 +2,12 @@
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
+mod attacks;
 mod chat;
 mod client;
 mod errors;
 mod graphs;
+mod protocol;
 mod recorded;
 mod reference;
 mod resources;

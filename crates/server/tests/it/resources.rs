@@ -5,8 +5,9 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use serde_json::{Value, json};
 use std::time::Duration;
+use weftwork_graph::run_loop::Checker;
 use weftwork_runtime::Runtime;
-use weftwork_server::Server;
+use weftwork_server::{LogEntry, Server};
 use weftwork_types::{OrgId, Principal};
 
 fn id(value: &Value, name: &str) -> String {
@@ -126,7 +127,7 @@ async fn a_thread_begins_with_supersteps() {
 }
 
 /// A client with a token, over the store of others.
-fn with_token(runtime: &Runtime) -> (Client, [&'static str; 2]) {
+pub(crate) fn with_token(runtime: &Runtime) -> (Client, [&'static str; 2]) {
     let tokens = ["token-of-organisation-one", "token-of-organisation-two"];
     let mut server = Server::new(runtime.clone());
     for (token, org) in tokens.iter().zip(["one", "two"]) {
@@ -180,4 +181,58 @@ async fn each_request_is_of_the_principal_of_its_token() {
     }
     let missing = send(Some(two), "GET", "/store/items?namespace=a&key=k", json!({})).await;
     assert_eq!(missing.json(), Value::Null);
+}
+
+#[tokio::test]
+async fn the_schemas_of_a_typed_graph_fit_its_states() {
+    let client = Client::over(crate::reference::runtime().await);
+    let schemas = client.get("/assistants/agent/schemas").await.json();
+    assert_eq!(schemas["graph_id"], "agent");
+    let thread = client.thread().await;
+    let input = json!({"messages": [{"type": "human", "content": "2+3?", "id": "q"}]});
+    let run = json!({"assistant_id": "agent", "input": input});
+    client.post(&format!("{thread}/runs/wait"), run).await.json();
+    let state = client.get(&format!("{thread}/state")).await.json();
+    assert_eq!(state["values"]["messages"].as_array().map(Vec::len), Some(4));
+    for (name, value) in [
+        ("state_schema", &state["values"]),
+        ("output_schema", &state["values"]),
+        ("input_schema", &input),
+    ] {
+        let checker = Checker::new(&schemas[name]).expect("a schema");
+        assert_eq!(checker.check(value), Ok(()), "{name}");
+        for wrong in [json!({"messages": "hi"}), json!({"messages": [{"type": "robot"}]})] {
+            assert!(checker.check(&wrong).is_err(), "{name}: {wrong}");
+        }
+    }
+    assert_eq!(schemas["context_schema"], Value::Null);
+}
+
+#[tokio::test]
+async fn answered_requests_and_runs_are_logged() {
+    let (send, mut entries) = tokio::sync::mpsc::unbounded_channel();
+    let runtime = Client::new().await.runtime;
+    let server = Server::new(runtime.clone()).log(move |entry| drop(send.send(entry)));
+    let client = Client { router: server.router(), runtime };
+    let thread = client.thread().await;
+    let run = json!({"assistant_id": "echo", "input": {"msg": "a"}});
+    client.post(&format!("{thread}/runs/wait?token=secret"), run).await.json();
+    let mut found = Vec::new();
+    while found.len() < 4 {
+        found.push(match entries.recv().await.expect("entries") {
+            LogEntry::Answered { method, path, status, .. } => format!("{method} {path} {status}"),
+            LogEntry::RunBegun { run, graph } => format!("begun {graph} {}", run.thread),
+            LogEntry::RunEnded { run, status, .. } => format!("{status:?} {}", run.thread),
+            other => format!("{other:?}"),
+        });
+    }
+    found.sort();
+    let id = thread.rsplit('/').next().expect("an id");
+    let expected = [
+        format!("Completed {id}"),
+        "POST /threads 200".to_owned(),
+        format!("POST {thread}/runs/wait 200"),
+        format!("begun echo {id}"),
+    ];
+    assert_eq!(found, expected);
 }

@@ -37,7 +37,7 @@ pub const WEIGHTS_VARIABLE: &str = "WEFT_MODEL_FILE";
 /// The user's data directory below `HOME` if `XDG_DATA_HOME` is not set.
 const DATA_BELOW_HOME: &str = ".local/share";
 /// The configuration file in the working directory.
-const LOCAL_FILE: &str = "weft.toml";
+pub const LOCAL_FILE: &str = "weft.toml";
 
 /// A value with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,139 @@
+//! `weft dev`: the agents as a service for development, which restarts when its files change.
+
+mod changes;
+mod log;
+
+use super::serve::{Ended, Hosting, Prepared, host, page};
+use crate::CliError;
+use crate::args::Dev;
+use crate::context::CommandContext;
+use crate::exit::Exit;
+use crate::input::Interrupts;
+use crate::terminal::{Style, Terminal};
+use changes::Changes;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use weftwork::Config;
+
+/// Number of arguments that a restart adds.
+const RESTART_ARGS: usize = 3;
+
+pub(crate) async fn dev(args: &Dev, context: &CommandContext) -> Result<Exit, CliError> {
+    if !args.listen.ip().is_loopback() {
+        let reason = format!(
+            "weft dev serves the programs of this machine, and {} is not a loopback address; use \
+             weft serve",
+            args.listen
+        );
+        return Err(CliError::BadInput { reason });
+    }
+    // The path is that of the program as it was started: a program that is built again replaces it.
+    let program = std::env::current_exe().map_err(|error| CliError::Input(error.to_string()))?;
+    let mut changes = Changes::of(&program, files(args, context));
+    let terminal = &context.terminal;
+    let mut listens = args.listen;
+    let hosting = Hosting { listen: args.listen, runs_max: args.concurrency, grace: args.grace };
+    let ended = host(
+        hosting,
+        context,
+        |Prepared { server, app, address }| {
+            listens = address;
+            let mut server = server.log({
+                let terminal = terminal.clone();
+                move |entry| log::print(&terminal, entry)
+            });
+            if let Some(token) = &args.token {
+                let added = server.token(token, app.principal().clone());
+                server = added
+                    .map_err(|error| CliError::BadInput { reason: format!("--token: {error}") })?;
+            }
+            open_page(args, &page(&server, address), terminal);
+            Ok(server)
+        },
+        valid_change(&mut changes, context),
+    )
+    .await;
+    let changed = match ended {
+        Ok(Ended::Signalled) => return Ok(Exit::Done),
+        Ok(Ended::Stopped(changed)) => changed,
+        // The program that was built is wrong, and the next one may be right.
+        Err(error) if args.restarted => {
+            terminal.note(format_args!("{}: {error}", terminal.paint_error(Style::Bad, "error")));
+            terminal.note("waiting for a change");
+            let mut signals = Interrupts::listen_with_terminate()?;
+            tokio::select! {
+                biased;
+                () = signals.next() => return Ok(Exit::Done),
+                changed = valid_change(&mut changes, context) => changed,
+            }
+        }
+        Err(error) => return Err(error),
+    };
+    terminal.note(format_args!("{} changed: restarting", changed.display()));
+    if let Some(mcp) = &context.config.mcp {
+        mcp.shutdown().await;
+    }
+    Err(restart(&program, args, listens))
+}
+
+/// The files that the command reads, or would read if they existed.
+fn files(args: &Dev, context: &CommandContext) -> Vec<PathBuf> {
+    let config = &context.config;
+    let mut files = args.watch.clone();
+    files.extend(config.file.clone());
+    let local = PathBuf::from(weftwork::config::LOCAL_FILE);
+    if !config.file.as_ref().is_some_and(|file| file.ends_with(&local)) {
+        files.push(local);
+    }
+    files.extend(config.rules.iter().map(|rules| rules.file.value.clone()));
+    if let Some(mcp) = &config.mcp {
+        files.push(mcp.file.value.clone());
+        files.push(mcp.file.value.with_extension("lock"));
+    }
+    files
+}
+
+/// Waits for a change after which the configuration is valid; others are reported.
+async fn valid_change(changes: &mut Changes, context: &CommandContext) -> PathBuf {
+    loop {
+        let changed = changes.next().await;
+        match Config::with_flags(&context.flags) {
+            Ok(_) => return changed,
+            Err(error) => context.terminal.note(format_args!(
+                "{} changed, and the server stays as it is: {error}",
+                changed.display()
+            )),
+        }
+    }
+}
+
+/// Opens the page in the browser of a person at a terminal.
+fn open_page(args: &Dev, url: &str, terminal: &Terminal) {
+    if args.no_open || args.restarted || !terminal.read || !terminal.typed {
+        return;
+    }
+    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let mut command = Command::new(opener);
+    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if let Err(error) = command.spawn() {
+        terminal.note(format_args!("cannot open {url} with {opener}: {error}"));
+    }
+}
+
+/// Replaces this process by a new one of the program, which listens on the same address. Returns only
+/// with an error.
+fn restart(program: &Path, args: &Dev, listens: SocketAddr) -> CliError {
+    let mut before: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if args.restarted {
+        before.truncate(before.len().saturating_sub(RESTART_ARGS));
+    }
+    let mut command = Command::new(program);
+    command.args(before).arg("--restarted").arg("--listen").arg(listens.to_string());
+    #[cfg(unix)]
+    let error = std::os::unix::process::CommandExt::exec(&mut command);
+    #[cfg(not(unix))]
+    let error = std::io::Error::from(std::io::ErrorKind::Unsupported);
+    CliError::BadInput { reason: format!("cannot start {}: {error}", program.display()) }
+}

@@ -1,0 +1,349 @@
+//! Events of one run, from its log and its frames. No I/O.
+
+use super::blocks;
+use super::event::{Channel, Event};
+use super::message::{MessageEvent, Messages};
+use super::number::Place;
+use super::tree::{Change, Status, Tree};
+use crate::translate::{ids, state};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use weftwork_graph::run_loop::{
+    MessagePart, MessageWrite, Modes, StreamEvent, StreamItem, TaskEnded, TaskStarted, Written,
+};
+use weftwork_runtime::{Frame, FrameContent, RunOutput};
+use weftwork_types::event::{AiEvent, CheckpointSource, CheckpointStored, Position, RunEvent};
+use weftwork_types::interrupt::{Ask, Interrupt};
+use weftwork_types::{InterruptId, RunId, Timestamp};
+
+/// Turns the output of a run into events.
+#[derive(Debug)]
+pub(crate) struct Encoder {
+    run: RunId,
+    /// Index of the run in its thread.
+    index: u64,
+    tree: Tree,
+    /// `None` if messages are not selected.
+    messages: Option<Messages>,
+    /// Values when the run stopped at a question. They follow the event that says so.
+    held: Option<Value>,
+    /// Namespaces of questions.
+    asked: BTreeMap<InterruptId, String>,
+    /// Reason of a run that failed.
+    failure: Option<String>,
+    /// Place of the last event, and number of the last event that has one.
+    last: Option<Place>,
+    number: u64,
+}
+
+/// An event without its place.
+struct Content {
+    channel: Channel,
+    ns: String,
+    node: Option<String>,
+    /// Name within the run; `None` for an event that is named by its place.
+    key: Option<String>,
+    data: Value,
+}
+
+impl Content {
+    fn new(channel: Channel, ns: &str, data: Value) -> Self {
+        Self { channel, ns: ns.to_owned(), node: None, key: None, data }
+    }
+}
+
+impl Encoder {
+    /// Creates an encoder for the run with this index in its thread, whose frames are in these
+    /// modes.
+    pub(crate) fn new(run: RunId, index: u64, graph: String, modes: Modes) -> Self {
+        let messages = modes.any_of(Modes::MESSAGES).then(Messages::default);
+        Self {
+            run,
+            index,
+            tree: Tree::new(graph),
+            messages,
+            held: None,
+            asked: BTreeMap::new(),
+            failure: None,
+            last: None,
+            number: 0,
+        }
+    }
+
+    /// Sets the reason for which the run failed, before its last event.
+    pub(crate) fn fail(&mut self, reason: String) {
+        self.failure = Some(reason);
+    }
+
+    /// Returns the events of the next output. Each has its number, if it has one.
+    pub(crate) fn output(&mut self, output: &RunOutput) -> Vec<(Event, Option<u64>)> {
+        match output {
+            RunOutput::Event(event) => {
+                let Some(at) = event.position() else { return Vec::new() };
+                let contents = self.event(event);
+                let time = event.at.unwrap_or_default();
+                let place = |index| Place { run: self.index, at, frame: (0, 0), index };
+                let placed: Vec<_> = contents.into_iter().zip((0..).map(place)).collect();
+                self.place(time, placed)
+            }
+            RunOutput::Frame(frame) => self.frame(frame),
+        }
+    }
+
+    fn event(&mut self, event: &RunEvent) -> Vec<Content> {
+        let changes = self.tree.follow(&event.event, self.failure.as_deref());
+        let mut contents: Vec<_> = changes.into_iter().map(|at| self.lifecycle(at)).collect();
+        match &event.event {
+            AiEvent::Checkpoint(stored) => contents.extend(checkpoint(stored)),
+            AiEvent::TasksEnded { ns, ended, .. } => {
+                for question in ended.iter().flat_map(|end| &end.questions) {
+                    let known = self.asked.entry(*question).or_default();
+                    // Tasks around that of the question report it, too.
+                    if known.len() < ns.len() {
+                        *known = ns.clone();
+                    }
+                }
+            }
+            AiEvent::HumanInputRequired { interrupt_id, ask } => {
+                contents.push(self.asked(*interrupt_id, ask));
+            }
+            AiEvent::Done { .. } => {
+                let held = self.held.take();
+                contents.extend(held.map(|values| Content::new(Channel::Values, "", values)));
+            }
+            event => contents.extend(tool(event)),
+        }
+        let Some(messages) = &mut self.messages else { return contents };
+        let mut events = messages.follow(&event.event, event.piece.as_ref());
+        if matches!(event.event, AiEvent::Done { .. }) {
+            events = messages.end();
+        }
+        contents.extend(events.into_iter().map(|event| of_message(event).0));
+        contents
+    }
+
+    fn lifecycle(&self, Change { ns, status, error }: Change) -> Content {
+        let mut data = json!({"event": status.name(), "graph_name": self.tree.name(&ns)});
+        if let (Some(error), Status::Failed) = (error, status) {
+            data["error"] = json!(error);
+        }
+        Content::new(Channel::Lifecycle, &ns, data)
+    }
+
+    fn asked(&self, id: InterruptId, ask: &Ask) -> Content {
+        let payload = match ask {
+            Ask::Value { value } => blocks::into_shown(value.clone()),
+            other => json!(other),
+        };
+        let ns = self.asked.get(&id).map_or("", String::as_str);
+        let data = json!({"interrupt_id": id, "payload": payload});
+        Content::new(Channel::Input, ns, data)
+    }
+
+    fn frame(&mut self, frame: &Frame) -> Vec<(Event, Option<u64>)> {
+        let FrameContent::Item(StreamItem { ns, event }) = &frame.content else {
+            let FrameContent::Dropped { ns, reason } = &frame.content else { return Vec::new() };
+            let data = json!({"name": "dropped", "payload": {"reason": reason}});
+            return self.at_frame(frame, Content::new(Channel::Custom, ns, data));
+        };
+        let ns = ns.join("|");
+        let content = match event {
+            StreamEvent::Message { part, node, .. } => {
+                let MessagePart::Returned(MessageWrite::Put(message)) = part else {
+                    // Partial text is part of the log.
+                    return Vec::new();
+                };
+                let Some(messages) = &mut self.messages else { return Vec::new() };
+                let events = messages.returned(message, &ns, node).into_iter();
+                let placed = events.map(|event| {
+                    let (content, order) = of_message(event);
+                    (content, Place::of_message(self.index, frame.position, order))
+                });
+                let placed = placed.collect();
+                return self.place(frame.at, placed);
+            }
+            StreamEvent::Values { values, interrupts } => {
+                let values = blocks::into_shown(values.clone());
+                if interrupts.is_some() && ns.is_empty() {
+                    self.held = Some(values);
+                    return Vec::new();
+                }
+                Content::new(Channel::Values, &ns, values)
+            }
+            StreamEvent::Updates { node, updates, returned, .. } => {
+                let values = updated(updates, returned.as_ref());
+                Content::new(Channel::Updates, &ns, json!({"node": node, "values": values}))
+            }
+            StreamEvent::TaskStarted(task) => Content::new(Channel::Tasks, &ns, started(task)),
+            StreamEvent::TaskEnded(task) => Content::new(Channel::Tasks, &ns, ended(task)),
+            StreamEvent::Custom(value) => Content::new(Channel::Custom, &ns, custom(value)),
+            // Questions are events of the log, and so are checkpoints.
+            StreamEvent::Interrupts(_) | StreamEvent::Checkpoint(_) | StreamEvent::Debug { .. } => {
+                return Vec::new();
+            }
+        };
+        self.at_frame(frame, content)
+    }
+
+    fn at_frame(&mut self, frame: &Frame, content: Content) -> Vec<(Event, Option<u64>)> {
+        let mut place = Place::of_frame(self.index, frame.position, 0);
+        if let Some(last) =
+            self.last.filter(|last| (last.at, last.frame) == (place.at, place.frame))
+        {
+            place.index = last.index + 1;
+        }
+        self.place(frame.at, vec![(content, place)])
+    }
+
+    fn place(
+        &mut self,
+        at: Timestamp,
+        contents: Vec<(Content, Place)>,
+    ) -> Vec<(Event, Option<u64>)> {
+        let mut events = Vec::new();
+        for (Content { channel, ns, node, key, data }, place) in contents {
+            let number = place.number();
+            self.number = number.unwrap_or(self.number);
+            self.last = Some(place);
+            let name = key.unwrap_or_else(|| name(place));
+            let id = format!("{}:{name}", self.run);
+            let namespace = ids::segments(&ns);
+            let event = Event { seq: self.number, id, channel, namespace, at, node, data };
+            events.push((event, number));
+        }
+        events
+    }
+}
+
+/// Returns the name of an event that follows from its place.
+fn name(
+    Place { at: Position { seq, bytes }, frame: (incident, mode), index, .. }: Place,
+) -> String {
+    match (bytes, mode) {
+        (0, 0) => format!("{seq}.{index}"),
+        (0, _) => format!("{seq}.{incident}.{mode}.{index}"),
+        _ => format!("{seq}+{bytes}.{index}"),
+    }
+}
+
+fn of_message(event: MessageEvent) -> (Content, u64) {
+    let MessageEvent { ns, node, key, order, data } = event;
+    (Content { channel: Channel::Messages, ns, node, key, data }, order)
+}
+
+fn checkpoint(stored: &CheckpointStored) -> Option<Content> {
+    let source = match stored.source {
+        CheckpointSource::Empty => return None,
+        CheckpointSource::Input => "input",
+        CheckpointSource::Loop => "loop",
+        CheckpointSource::Update => "update",
+        CheckpointSource::Fork => "fork",
+    };
+    let mut data = json!({"id": ids::hyphenated(stored.id.0)});
+    if let Some(parent) = stored.parent {
+        data["parent_id"] = json!(ids::hyphenated(parent.0));
+    }
+    (data["step"], data["source"]) = (json!(stored.step), json!(source));
+    Some(Content::new(Channel::Checkpoints, &stored.ns, data))
+}
+
+fn tool(event: &AiEvent) -> Option<Content> {
+    let data = match event {
+        AiEvent::ToolCallStart { tool_call_id, tool_name, args } => json!({
+            "event": "tool-started",
+            "tool_call_id": tool_call_id,
+            "tool_name": tool_name,
+            "input": args,
+        }),
+        AiEvent::ToolCallResult { tool_call_id, result, is_error: false } => {
+            json!({"event": "tool-finished", "tool_call_id": tool_call_id, "output": result})
+        }
+        AiEvent::ToolCallResult { tool_call_id, result, is_error: true } => {
+            let text = result.get("message").and_then(Value::as_str).or(result.as_str());
+            let message = text.map_or_else(|| result.to_string(), str::to_owned);
+            json!({"event": "tool-error", "tool_call_id": tool_call_id, "message": message})
+        }
+        _ => return None,
+    };
+    Some(Content::new(Channel::Tools, "", data))
+}
+
+fn updated(updates: &[Vec<(String, Written)>], returned: Option<&Value>) -> Value {
+    let mut all: Vec<_> = updates.iter().cloned().map(written).collect();
+    match (all.len(), returned) {
+        (0, Some(returned)) => blocks::into_shown(returned.clone()),
+        (0, None) => json!({}),
+        (1, _) => all.pop().unwrap_or_default(),
+        _ => all.into(),
+    }
+}
+
+fn written(writes: Vec<(String, Written)>) -> Value {
+    let write = |(channel, write)| match write {
+        Written::Put(value) | Written::Overwrite(value) => (channel, blocks::into_shown(value)),
+    };
+    writes.into_iter().map(write).collect::<Map<_, _>>().into()
+}
+
+fn started(task: &TaskStarted) -> Value {
+    json!({
+        "id": ids::hyphenated(task.id.0),
+        "name": task.name,
+        "input": blocks::into_shown(task.input.clone()),
+        "triggers": task.triggers,
+    })
+}
+
+fn ended(task: &TaskEnded) -> Value {
+    let interrupt = |question: &Interrupt| {
+        let shown = state::interrupt(question);
+        json!({"id": shown["id"], "value": shown["value"]})
+    };
+    json!({
+        "id": ids::hyphenated(task.id.0),
+        "name": task.name,
+        "error": task.error.as_ref().map(|fault| &fault.message),
+        "result": written(task.result.clone()),
+        "interrupts": task.interrupts.iter().map(interrupt).collect::<Vec<_>>(),
+    })
+}
+
+/// Returns a custom value as `payload`. The members of an object with a text `name` are also members
+/// of the event, because clients in Python read them there.
+fn custom(value: &Value) -> Value {
+    let value = blocks::into_shown(value.clone());
+    match &value {
+        Value::Object(members) if members.get("name").is_some_and(Value::is_string) => {
+            let mut data = members.clone();
+            data.entry("payload").or_insert_with(|| value.clone());
+            data.into()
+        }
+        _ => json!({"payload": value}),
+    }
+}
+
+/// Reads the place of an event from the part of its id after the run. An event that is named by a
+/// message has none.
+pub(crate) fn read_name(name: &str, run: u64) -> Option<Place> {
+    let numbers = |text: &str| -> Option<Vec<u64>> {
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        let parse = |part: &str| part.parse().ok().filter(|_| is_number(part));
+        text.split(['.', '+']).map(parse).collect()
+    };
+    let has_bytes = name.contains('+');
+    match (numbers(name)?.as_slice(), has_bytes) {
+        (&[seq, index], false) => {
+            Some(Place { run, at: Position::after(seq), frame: (0, 0), index })
+        }
+        (&[seq, incident, mode, index], false) if mode > 0 => {
+            Some(Place { run, at: Position::after(seq), frame: (incident, mode), index })
+        }
+        (&[seq, bytes, index], true) => {
+            Some(Place { run, at: Position { seq, bytes }, frame: (0, 0), index })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,343 @@
+//! Messages as events of content blocks: each block starts, grows, and is finished before the next
+//! one starts.
+//!
+//! Partial text opens a message. The message that its node returns finishes it, under the same id,
+//! and decides the content: a client that missed partial text gets all of it with the end of the
+//! block.
+
+use super::blocks;
+use super::number::MESSAGE_FINISH;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use weftwork_types::event::{AiEvent, PieceAt};
+use weftwork_types::message::{Message, Part, Role};
+
+/// Maximum size of the arguments of a call that is sent while they grow, in bytes. Larger ones are
+/// sent when the call is complete, because each part repeats those before it.
+const ARGS_BYTES_MAX: usize = 16 << 10;
+
+/// An event of a message.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct MessageEvent {
+    /// Namespace of the graph in the form of the log.
+    pub(crate) ns: String,
+    /// Node of a message that overlaps with another one of its graph.
+    pub(crate) node: Option<String>,
+    /// Name of the event within the run; `None` for partial text, which its position names.
+    pub(crate) key: Option<String>,
+    /// Order among the events of the message: 0 for its start, two for each block.
+    pub(crate) order: u64,
+    pub(crate) data: Value,
+}
+
+/// The kind of a block that grows.
+#[derive(Debug, Clone, PartialEq)]
+enum Kind {
+    Text,
+    Reasoning,
+    Call { id: String, name: String },
+}
+
+/// A block that is not finished.
+#[derive(Debug)]
+struct Block {
+    index: usize,
+    kind: Kind,
+    content: String,
+}
+
+/// A message that is not finished.
+#[derive(Debug)]
+struct Open {
+    id: String,
+    ns: String,
+    node: String,
+    /// `true` if another message of its graph was open when it began.
+    overlaps: bool,
+    block: Option<Block>,
+    /// Number of blocks so far.
+    blocks: usize,
+    /// Text and reasoning of the finished blocks.
+    text: String,
+    reasoning: String,
+    /// Calls whose blocks were started.
+    calls: Vec<String>,
+}
+
+/// The messages of a run that are not finished.
+#[derive(Debug, Default)]
+pub(crate) struct Messages {
+    open: Vec<Open>,
+    /// Number of void beginnings of messages, by message.
+    void: BTreeMap<String, usize>,
+}
+
+impl Messages {
+    /// Returns the events of partial text, or of the end of the attempt that emitted some.
+    pub(crate) fn follow(&mut self, event: &AiEvent, piece: Option<&PieceAt>) -> Vec<MessageEvent> {
+        let (kind, delta) = match event {
+            AiEvent::TextDelta { delta } => (Kind::Text, delta),
+            AiEvent::ReasoningDelta { delta } => (Kind::Reasoning, delta),
+            AiEvent::ToolCallDelta { call, delta } => {
+                let (id, name) = (call.tool_call_id.to_string(), call.tool_name.clone());
+                (Kind::Call { id, name }, delta)
+            }
+            AiEvent::AttemptReset { node } => {
+                let reason = "the attempt failed; its text is void";
+                return self.abandon(|open| open.node == *node, ("attempt_reset", reason));
+            }
+            _ => return Vec::new(),
+        };
+        let Some(at) = piece else { return Vec::new() };
+        let Some(id) = &at.message else { return Vec::new() };
+        let mut events = Vec::new();
+        let index = match self.open.iter().position(|open| open.id == id.as_str()) {
+            Some(index) => index,
+            None => {
+                self.begin((id.as_str(), &at.ns, &at.node), "ai", &mut events);
+                self.open.len() - 1
+            }
+        };
+        let void = self.void.get(id.as_str()).copied().unwrap_or(0);
+        if let Some(open) = self.open.get_mut(index) {
+            open.grow(kind, delta, void, &mut events);
+        }
+        events
+    }
+
+    fn begin(
+        &mut self,
+        (id, ns, node): (&str, &str, &str),
+        role: &str,
+        events: &mut Vec<MessageEvent>,
+    ) {
+        let overlaps = self.open.iter().any(|other| other.ns == ns);
+        let open = Open {
+            id: id.to_owned(),
+            ns: ns.to_owned(),
+            node: node.to_owned(),
+            overlaps,
+            block: None,
+            blocks: 0,
+            text: String::new(),
+            reasoning: String::new(),
+            calls: Vec::new(),
+        };
+        let void = self.void.get(id).copied().unwrap_or(0);
+        let data = json!({"event": "message-start", "role": role, "id": id});
+        events.push(open.event("start", (void, 0), data));
+        self.open.push(open);
+    }
+
+    /// Returns the events that finish a message that a node returned. Results of tools are not part
+    /// of this channel.
+    pub(crate) fn returned(
+        &mut self,
+        message: &Message,
+        ns: &str,
+        node: &str,
+    ) -> Vec<MessageEvent> {
+        let role = match message.role {
+            Role::Assistant => "ai",
+            Role::User => "human",
+            Role::System => "system",
+            Role::Tool => return Vec::new(),
+        };
+        let mut events = Vec::new();
+        let id = message.id.as_str();
+        if self.open.iter().all(|open| open.id != id) {
+            self.begin((id, ns, node), role, &mut events);
+        }
+        let void = self.void.get(id).copied().unwrap_or(0);
+        if let Some(index) = self.open.iter().position(|open| open.id == id) {
+            let mut open = self.open.remove(index);
+            open.complete(message, void, &mut events);
+            let data = json!({"event": "message-finish"});
+            events.push(open.event("finish", (void, MESSAGE_FINISH), data));
+        }
+        events
+    }
+
+    /// Ends the messages that the end of the run leaves unfinished.
+    pub(crate) fn end(&mut self) -> Vec<MessageEvent> {
+        self.abandon(|_| true, ("aborted", "the run ended before the message"))
+    }
+
+    fn abandon(
+        &mut self,
+        ends: impl Fn(&Open) -> bool,
+        (code, reason): (&str, &str),
+    ) -> Vec<MessageEvent> {
+        let (void, rest): (Vec<_>, _) = std::mem::take(&mut self.open).into_iter().partition(ends);
+        self.open = rest;
+        let event = |open: Open| {
+            let count = self.void.entry(open.id.clone()).or_default();
+            let data = json!({"event": "error", "message": reason, "code": code});
+            let event = open.event("error", (*count, MESSAGE_FINISH), data);
+            *count += 1;
+            event
+        };
+        void.into_iter().map(event).collect()
+    }
+}
+
+impl Open {
+    /// Returns an event that is named by the message.
+    fn event(&self, what: &str, (void, order): (usize, u64), data: Value) -> MessageEvent {
+        let again = if void == 0 { String::new() } else { format!("~{void}") };
+        let key = Some(format!("{}{again}/{what}", self.id));
+        MessageEvent { key, ..self.unnamed(order, data) }
+    }
+
+    fn unnamed(&self, order: u64, mut data: Value) -> MessageEvent {
+        if self.overlaps {
+            // Clients tell messages of one graph apart by these members.
+            data["message_id"] = json!(self.id);
+            data["run_id"] = json!(self.id);
+        }
+        let node = self.overlaps.then(|| self.node.clone());
+        MessageEvent { ns: self.ns.clone(), node, key: None, order, data }
+    }
+
+    fn grow(&mut self, kind: Kind, delta: &str, void: usize, events: &mut Vec<MessageEvent>) {
+        if self.block.as_ref().is_some_and(|block| block.kind != kind) {
+            self.finish_block(None, void, events);
+        }
+        if self.block.is_none() {
+            self.start_block(kind, void, events);
+        }
+        let Some(block) = &mut self.block else { return };
+        block.content.push_str(delta);
+        let change = match &block.kind {
+            Kind::Text => json!({"type": "text-delta", "text": delta}),
+            Kind::Reasoning => json!({"type": "reasoning-delta", "reasoning": delta}),
+            Kind::Call { .. } if block.content.len() > ARGS_BYTES_MAX => return,
+            Kind::Call { .. } => json!({"type": "block-delta",
+                "fields": {"type": "tool_call_chunk", "args": block.content}}),
+        };
+        let index = block.index;
+        let data = json!({"event": "content-block-delta", "index": index, "delta": change});
+        events.push(self.unnamed(start_order(index), data));
+    }
+
+    fn start_block(&mut self, kind: Kind, void: usize, events: &mut Vec<MessageEvent>) {
+        let content = match &kind {
+            Kind::Text => json!({"type": "text", "text": ""}),
+            Kind::Reasoning => json!({"type": "reasoning", "reasoning": ""}),
+            Kind::Call { id, name } => {
+                self.calls.push(id.clone());
+                json!({"type": "tool_call_chunk", "id": id, "name": name, "args": ""})
+            }
+        };
+        self.block = Some(Block { index: self.blocks, kind, content: String::new() });
+        self.started(content, void, events);
+    }
+
+    fn started(&mut self, content: Value, void: usize, events: &mut Vec<MessageEvent>) {
+        let index = self.blocks;
+        self.blocks += 1;
+        let data = json!({"event": "content-block-start", "index": index, "content": content});
+        events.push(self.event(&format!("{index}/start"), (void, start_order(index)), data));
+    }
+
+    fn finished(&self, index: usize, content: Value, void: usize, events: &mut Vec<MessageEvent>) {
+        let data = json!({"event": "content-block-finish", "index": index, "content": content});
+        let order = start_order(index) + 1;
+        events.push(self.event(&format!("{index}/finish"), (void, order), data));
+    }
+
+    /// Finishes the block that grows, with the call of the final message if it is one.
+    fn finish_block(
+        &mut self,
+        last: Option<&Message>,
+        void: usize,
+        events: &mut Vec<MessageEvent>,
+    ) {
+        let Some(Block { index, kind, content }) = self.block.take() else { return };
+        let part = match kind {
+            Kind::Text => {
+                self.text.push_str(&content);
+                json!({"type": "text", "text": content})
+            }
+            Kind::Reasoning => {
+                self.reasoning.push_str(&content);
+                json!({"type": "reasoning", "reasoning": content})
+            }
+            Kind::Call { id, name } => {
+                let known = last
+                    .into_iter()
+                    .flat_map(|last| &last.parts)
+                    .find(|part| matches!(part, Part::ToolCall(call) if call.id.as_str() == id));
+                match (known, serde_json::from_str::<Value>(&content)) {
+                    (Some(part), _) => blocks::block(part),
+                    (None, Ok(args)) if args.is_object() => {
+                        json!({"type": "tool_call", "id": id, "name": name, "args": args})
+                    }
+                    (None, _) => json!({"type": "invalid_tool_call", "id": id, "name": name,
+                        "args": content, "error": "the arguments are not a JSON object"}),
+                }
+            }
+        };
+        self.finished(index, part, void, events);
+    }
+
+    /// Completes the content with the parts of the final message that were not sent.
+    fn complete(&mut self, message: &Message, void: usize, events: &mut Vec<MessageEvent>) {
+        self.rest(message, void, events);
+        self.finish_block(Some(message), void, events);
+        let (mut text, mut reasoning) = (self.text.clone(), self.reasoning.clone());
+        for part in &message.parts {
+            let is_sent = match part {
+                Part::Text { text: whole } => consume(&mut text, whole),
+                Part::Reasoning { text: whole, .. } => consume(&mut reasoning, whole),
+                Part::ToolCall(call) => self.calls.iter().any(|known| *known == call.id.as_str()),
+                _ => false,
+            };
+            if !is_sent {
+                self.add(part, void, events);
+            }
+        }
+    }
+
+    /// Sends the rest of the text that grows, if the final message continues it.
+    fn rest(&mut self, message: &Message, void: usize, events: &mut Vec<MessageEvent>) {
+        let Some(block) = self.block.as_ref().filter(|block| block.kind == Kind::Text) else {
+            return;
+        };
+        let whole = message.joined_text();
+        let known = format!("{}{}", self.text, block.content);
+        let rest = whole.strip_prefix(known.as_str()).unwrap_or_default().to_owned();
+        if !rest.is_empty() {
+            self.grow(Kind::Text, &rest, void, events);
+        }
+    }
+
+    /// Adds a part as a block of its own, which starts with all its text.
+    fn add(&mut self, part: &Part, void: usize, events: &mut Vec<MessageEvent>) {
+        let whole = blocks::block(part);
+        let begin = match part {
+            Part::ToolCall(call) => json!({"type": "tool_call_chunk", "id": call.id,
+                "name": call.name, "args": ""}),
+            _ => whole.clone(),
+        };
+        let index = self.blocks;
+        self.started(begin, void, events);
+        self.finished(index, whole, void, events);
+    }
+}
+
+/// Returns the order of the start of a block. That of its end follows.
+fn start_order(index: usize) -> u64 {
+    (index as u64).saturating_mul(2).saturating_add(1)
+}
+
+/// Removes a text from the beginning of those that were sent; `false` if it was not sent.
+fn consume(sent: &mut String, whole: &str) -> bool {
+    match sent.strip_prefix(whole) {
+        Some(rest) if !whole.is_empty() => {
+            *sent = rest.to_owned();
+            true
+        }
+        _ => whole.is_empty(),
+    }
+}

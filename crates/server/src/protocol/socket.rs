@@ -1,0 +1,304 @@
+//! A WebSocket for the commands and the events of a thread.
+//!
+//! Each subscription follows the thread by itself, in a task that ends with the connection. A
+//! client that does not read its events stops the tasks, never a run.
+
+use super::command::{self, Command};
+use super::event::Event;
+use super::filter::{Filter, FilterBody};
+use super::reply;
+use super::tape::{self, Begin, Since};
+use crate::error::{ApiError, Result};
+use crate::service::Service;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
+use futures_util::StreamExt;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use weftwork_types::ThreadId;
+
+/// Maximum size of a message of a client in bytes.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 20;
+/// Maximum number of subscriptions of a connection.
+pub(crate) const SUBSCRIPTIONS_MAX: usize = 32;
+/// Interval of pings.
+const PING: Duration = Duration::from_secs(20);
+/// Time without any message of the client, such as the answer to a ping, after which the connection
+/// is closed.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+/// Maximum time for which a client does not accept a message.
+const SEND_TIME_MAX: Duration = Duration::from_secs(30);
+/// Number of events of a connection that wait to be sent.
+const WAITING_MAX: usize = 64;
+
+/// An event of a subscription, or the error that ended it.
+type Delivery = (String, Result<Event>);
+
+struct Connection {
+    socket: WebSocket,
+    service: Service,
+    thread: ThreadId,
+    subscriptions: BTreeMap<String, Subscription>,
+    deliveries: mpsc::Sender<Delivery>,
+    /// Begin of subscriptions that name no event, after `subscription.reconnect`.
+    resume: Option<Since>,
+}
+
+struct Subscription {
+    filter: Filter,
+    task: AbortHandle,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The reason for which a connection ends, as a code and a text; `None` if the client is gone.
+type End = Option<(u16, &'static str)>;
+
+/// Serves a connection until the client leaves or the server stops.
+pub(crate) async fn serve(socket: WebSocket, service: Service, thread: ThreadId) {
+    let (deliveries, receiver) = mpsc::channel(WAITING_MAX);
+    let stopped = service.stopped();
+    let (subscriptions, resume) = (BTreeMap::new(), None);
+    let mut connection = Connection { socket, service, thread, subscriptions, deliveries, resume };
+    if let Some((code, reason)) = connection.run(receiver, stopped).await {
+        let frame = CloseFrame { code, reason: reason.into() };
+        let closed = connection.socket.send(Message::Close(Some(frame)));
+        if let Err(error) = timeout(SEND_TIME_MAX, closed).await.unwrap_or(Ok(())) {
+            tracing::debug!(%error, "a WebSocket ended early");
+        }
+    }
+}
+
+impl Connection {
+    async fn run(
+        &mut self,
+        mut receiver: mpsc::Receiver<Delivery>,
+        stopped: impl Future<Output = ()>,
+    ) -> End {
+        let mut stopped = std::pin::pin!(stopped);
+        let mut pings = interval(PING);
+        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heard = Instant::now();
+        loop {
+            // All of these are cancel safe.
+            let ended = tokio::select! {
+                () = &mut stopped => return Some((close_code::RESTART, "the server stops")),
+                message = self.socket.recv() => {
+                    heard = Instant::now();
+                    match message {
+                        None => return None,
+                        Some(Err(error)) => return refused(&error),
+                        Some(Ok(message)) => self.receive(message).await,
+                    }
+                }
+                delivery = receiver.recv() => match delivery {
+                    None => return None,
+                    Some(delivery) => self.deliver(delivery).await,
+                },
+                _ = pings.tick() => {
+                    if heard.elapsed() > IDLE_MAX {
+                        return Some((close_code::POLICY, "no answer to pings"));
+                    }
+                    self.send(Message::Ping(Default::default())).await
+                }
+            };
+            if let Err(end) = ended {
+                return end;
+            }
+        }
+    }
+
+    async fn send(&mut self, message: Message) -> Result<(), End> {
+        match timeout(SEND_TIME_MAX, self.socket.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(None),
+        }
+    }
+
+    async fn send_json(&mut self, json: &Value) -> Result<(), End> {
+        self.send(Message::Text(json.to_string().into())).await
+    }
+
+    async fn receive(&mut self, message: Message) -> Result<(), End> {
+        let text = match &message {
+            Message::Text(text) => text.as_bytes(),
+            Message::Binary(bytes) => bytes.as_ref(),
+            Message::Ping(_) | Message::Pong(_) => return Ok(()),
+            Message::Close(_) => return Err(None),
+        };
+        let Ok(command) = serde_json::from_slice(text) else {
+            let message = "Protocol commands must be valid JSON.";
+            return self.send_json(&reply::error(Value::Null, "invalid_argument", message)).await;
+        };
+        let command = match Command::read(command) {
+            Ok(command) => command,
+            Err(refused) => return self.send_json(&refused).await,
+        };
+        let id = command.id.clone();
+        let answer = match command.method.as_str() {
+            "subscription.subscribe" => return self.subscribe(command).await,
+            "subscription.unsubscribe" => self.unsubscribe(&command),
+            "subscription.reconnect" => return self.reconnect(command).await,
+            _ => command::carry_out(&self.service, &self.thread, command).await,
+        };
+        let answer = answer.unwrap_or_else(|error| failed(id, &error));
+        self.send_json(&answer).await
+    }
+
+    async fn subscribe(&mut self, command: Command) -> Result<(), End> {
+        match self.begin(&command).await {
+            Ok((filter, begin)) => {
+                let name = uuid::Uuid::now_v7().to_string();
+                let result = json!({"subscription_id": name});
+                // Clients know a subscription by its id before its first event.
+                self.send_json(&reply::success(&command.id, result, None)).await?;
+                self.follow(name, filter, begin);
+                Ok(())
+            }
+            Err(error) => self.send_json(&failed(command.id, &error)).await,
+        }
+    }
+
+    async fn begin(&mut self, command: &Command) -> Result<(Filter, Begin)> {
+        if self.subscriptions.len() >= SUBSCRIPTIONS_MAX {
+            return Err(ApiError::invalid(format!(
+                "the connection has {SUBSCRIPTIONS_MAX} subscriptions, the maximum; end some"
+            )));
+        }
+        let body: FilterBody = params(command)?;
+        let since = body.since.as_ref().map(Since::read).transpose()?;
+        let filter = Filter::read(body).map_err(ApiError::invalid)?;
+        let since = since.as_ref().or(self.resume.as_ref());
+        Ok((filter, self.service.begin(&self.thread, since).await?))
+    }
+
+    /// Delivers the events of a subscription from a begin on.
+    fn follow(&mut self, name: String, filter: Filter, begin: Begin) {
+        let mut events = tape::events(self.service.clone(), &self.thread, begin, filter.clone());
+        let (deliveries, id) = (self.deliveries.clone(), name.clone());
+        let task = tokio::spawn(async move {
+            while let Some(event) = events.next().await {
+                if deliveries.send((id.clone(), event)).await.is_err() {
+                    return;
+                }
+            }
+        });
+        self.subscriptions.insert(name, Subscription { filter, task: task.abort_handle() });
+    }
+
+    async fn deliver(&mut self, (name, event): Delivery) -> Result<(), End> {
+        // Events of a subscription that ended meanwhile are not sent.
+        if !self.subscriptions.contains_key(&name) {
+            return Ok(());
+        }
+        match event {
+            Ok(event) => self.send_json(&event.to_json()).await,
+            Err(error) => {
+                self.subscriptions.remove(&name);
+                self.send_json(&failed(Value::Null, &error)).await?;
+                // A client that connects again continues after its last event.
+                Err(Some((close_code::ERROR, "the events of the thread cannot be read")))
+            }
+        }
+    }
+
+    fn unsubscribe(&mut self, command: &Command) -> Result<Value> {
+        #[derive(Deserialize)]
+        struct Params {
+            subscription_id: String,
+        }
+        let Params { subscription_id } = params(command)?;
+        Ok(match self.subscriptions.remove(&subscription_id) {
+            Some(_) => reply::success(&command.id, json!({}), None),
+            None => no_such_subscription(&command.id, &subscription_id),
+        })
+    }
+
+    /// Continues the subscriptions of this connection, and those that it makes later, after an
+    /// event that the client received on an earlier connection.
+    async fn reconnect(&mut self, command: Command) -> Result<(), End> {
+        #[derive(Deserialize)]
+        struct Params {
+            run_id: String,
+            #[serde(default)]
+            last_event_id: Option<Value>,
+            #[serde(default)]
+            subscriptions: Option<Vec<String>>,
+        }
+        let Params { run_id, last_event_id, subscriptions } = match params(&command) {
+            Ok(params) => params,
+            Err(error) => return self.send_json(&failed(command.id, &error)).await,
+        };
+        let names = subscriptions.unwrap_or_else(|| self.subscriptions.keys().cloned().collect());
+        if let Some(missing) = names.iter().find(|name| !self.subscriptions.contains_key(*name)) {
+            return self.send_json(&no_such_subscription(&command.id, missing)).await;
+        }
+        let place = self.place(&run_id, last_event_id.as_ref()).await;
+        let (since, begin, result) = match place {
+            Ok(Some(place)) => place,
+            Ok(None) => {
+                let message = format!("run {run_id} is not one of this thread");
+                return self.send_json(&reply::error(command.id, "no_such_run", &message)).await;
+            }
+            Err(error) => return self.send_json(&failed(command.id, &error)).await,
+        };
+        let ended: Vec<_> =
+            names.into_iter().filter_map(|name| self.subscriptions.remove_entry(&name)).collect();
+        self.resume = since;
+        self.send_json(&reply::success(&command.id, result, None)).await?;
+        for (name, subscription) in ended {
+            let filter = subscription.filter.clone();
+            drop(subscription);
+            self.follow(name, filter, begin.clone());
+        }
+        Ok(())
+    }
+
+    /// Returns the event, the begin after it and the status of the graphs of a run; `None` if the
+    /// run is not one of the thread.
+    async fn place(
+        &mut self,
+        run: &str,
+        last: Option<&Value>,
+    ) -> Result<Option<(Option<Since>, Begin, Value)>> {
+        let run = crate::translate::ids::run(run)?;
+        let Some(row) = self.service.active_run(&self.thread, Some(&run)).await? else {
+            return Ok(None);
+        };
+        let since = last.map(Since::read).transpose()?;
+        let begin = self.service.begin(&self.thread, since.as_ref()).await?;
+        let graphs = self.service.tree(&row).await?.entries();
+        Ok(Some((since, begin, json!({"restored": true, "current_namespaces": graphs}))))
+    }
+}
+
+fn params<T: serde::de::DeserializeOwned>(command: &Command) -> Result<T> {
+    serde_json::from_value(command.params.clone())
+        .map_err(|error| ApiError::invalid(format!("`params` of {}: {error}", command.method)))
+}
+
+fn no_such_subscription(id: &Value, name: &str) -> Value {
+    reply::error(id.clone(), "no_such_subscription", &format!("Unknown subscription: {name}"))
+}
+
+fn failed(id: Value, error: &ApiError) -> Value {
+    let is_refusal = error.status().is_client_error();
+    let code = if is_refusal { "invalid_argument" } else { "unknown_error" };
+    reply::error(id, code, error.detail())
+}
+
+/// Returns the end of a connection whose client broke the protocol or is gone.
+fn refused(error: &axum::Error) -> End {
+    let text = error.to_string();
+    tracing::debug!(error = text, "a WebSocket ended early");
+    // The library has no kind for this error.
+    text.contains("too long").then_some((close_code::SIZE, "the message is too large"))
+}

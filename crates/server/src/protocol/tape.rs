@@ -1,0 +1,187 @@
+//! The events of a thread over all its runs.
+
+use super::encode::Encoder;
+use super::event::Event;
+use super::filter::Filter;
+use super::number;
+use crate::error::{ApiError, Result};
+use crate::service::Service;
+use futures_util::StreamExt;
+use futures_util::stream::unfold;
+use serde_json::Value;
+use std::collections::VecDeque;
+use weftwork_graph::RuntimeError;
+use weftwork_runtime::{FollowFrom, RunOutput, ThreadOutput};
+use weftwork_types::event::{AiEvent, RunEvent};
+use weftwork_types::run::{RunRef, RunStatus};
+use weftwork_types::{BoxStream, RunId, ThreadId};
+
+/// The last event that a client received.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Since {
+    /// Its number.
+    Number(u64),
+    /// Its id: the run, and its name within the run.
+    Id(RunId, String),
+}
+
+impl Since {
+    /// Reads the number or the id of an event.
+    pub(crate) fn read(value: &Value) -> Result<Self> {
+        let number = match value {
+            Value::Number(number) => number.as_u64(),
+            Value::String(text) => text.parse().ok(),
+            _ => None,
+        };
+        if let Some(number) = number {
+            return Ok(Self::Number(number));
+        }
+        let id = value.as_str().and_then(|text| {
+            let (run, name) = text.split_once(':')?;
+            Some(Self::Id(RunId::new(run).ok()?, name.to_owned()))
+        });
+        id.ok_or_else(|| {
+            ApiError::invalid(format!("`since` is `{value}`; expected the `seq` of an event"))
+        })
+    }
+}
+
+/// The begin of the events of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Begin {
+    pub(crate) from: FollowFrom,
+    /// Number of the last event that the client received.
+    pub(crate) after: Option<u64>,
+}
+
+/// Follows the events of a thread.
+struct Tape {
+    service: Service,
+    output: BoxStream<'static, Result<ThreadOutput, RuntimeError>>,
+    filter: Filter,
+    after: Option<u64>,
+    current: Option<Current>,
+    /// Events that wait for the client.
+    next: VecDeque<Event>,
+}
+
+/// The run that is followed, with its encoder; `None` for a run that clients deleted.
+struct Current {
+    run: RunRef,
+    encoder: Option<Encoder>,
+}
+
+/// Returns the selected events of a thread from a begin on, in order. They end when the server
+/// stops; an error is the last one.
+pub(crate) fn events(
+    service: Service,
+    thread: &ThreadId,
+    Begin { from, after }: Begin,
+    filter: Filter,
+) -> BoxStream<'static, Result<Event>> {
+    let output = service.output(thread, from, filter.modes());
+    let tape = Tape { service, output, filter, after, current: None, next: VecDeque::new() };
+    let events = unfold(Some(tape), async |tape| {
+        let mut tape = tape?;
+        match tape.event().await {
+            Ok(event) => Some((Ok(event?), Some(tape))),
+            Err(error) => Some((Err(error), None)),
+        }
+    });
+    events.boxed()
+}
+
+impl Tape {
+    async fn event(&mut self) -> Result<Option<Event>> {
+        loop {
+            if let Some(event) = self.next.pop_front() {
+                return Ok(Some(event));
+            }
+            let Some(output) = self.output.next().await else { return Ok(None) };
+            self.read(output?).await?;
+        }
+    }
+
+    async fn read(&mut self, ThreadOutput { run, output }: ThreadOutput) -> Result<()> {
+        if self.current.as_ref().is_none_or(|current| current.run != run) {
+            let place = self.service.place_of(&run).await?;
+            let modes = self.filter.modes();
+            let encoder =
+                place.map(|(index, graph)| Encoder::new(run.run.clone(), index, graph, modes));
+            self.current = Some(Current { run, encoder });
+        }
+        let Some(Current { run, encoder: Some(encoder) }) = &mut self.current else {
+            return Ok(());
+        };
+        if fails(&output)
+            && let Some(reason) = self.service.failure(run).await?
+        {
+            encoder.fail(reason);
+        }
+        for (event, number) in encoder.output(&output) {
+            let is_known = number.is_some_and(|number| self.after.is_some_and(|at| number <= at));
+            if !is_known && self.filter.selects(&event) {
+                self.next.push_back(event);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fails(output: &RunOutput) -> bool {
+    let failed = |status: &RunStatus| matches!(status, RunStatus::Failed | RunStatus::LimitReached);
+    let RunOutput::Event(RunEvent { event: AiEvent::Done { outcome }, .. }) = output else {
+        return false;
+    };
+    failed(outcome)
+}
+
+/// Returns the begin of the events after the one that a client received, among runs with these ids.
+/// `None` if the event is of none of them.
+pub(crate) fn after(since: &Since, runs: &[RunId]) -> Option<Begin> {
+    use weftwork_runtime::ThreadPosition;
+    use weftwork_types::event::Position;
+    let (index, number) = match since {
+        Since::Number(number) => (usize::try_from(number::run_of(*number)).ok()?, Some(*number)),
+        Since::Id(run, name) => {
+            let index = runs.iter().position(|known| known == run)?;
+            let place = super::encode::read_name(name, index as u64);
+            (index, place.map_or_else(|| number::of_run(index as u64), |at| at.number()))
+        }
+    };
+    let (run, at) = (runs.get(index)?.clone(), Position::START);
+    // The run is read from its first event on, which its encoder needs.
+    Some(Begin { from: FollowFrom::After(ThreadPosition { run, at }), after: number })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn events_are_found_by_number_and_by_id() {
+        let runs = ["r0", "r1"].map(|run| RunId::new(run).expect("valid"));
+        let find = |since: Value| after(&Since::read(&since).expect("valid"), &runs);
+        let of = |begin: Option<Begin>| {
+            begin.map(|begin| match begin.from {
+                FollowFrom::After(at) => (at.run.to_string(), begin.after),
+                other => panic!("{other:?}"),
+            })
+        };
+        let first = number::of_run(1).expect("in limits");
+        assert_eq!(of(find(json!(0))), Some(("r0".to_owned(), Some(0))));
+        assert_eq!(of(find(json!(first + 5))), Some(("r1".to_owned(), Some(first + 5))));
+        assert_eq!(of(find(json!((first + 5).to_string()))), of(find(json!(first + 5))));
+        assert_eq!(find(json!(first * 2)), None, "there is no third run");
+        let by_id = |name: &str| of(find(json!(name))).and_then(|found| found.1);
+        assert_eq!(by_id("r1:3.1"), Some(first + (3 << 24) + 1));
+        assert_eq!(by_id("r0:3.2.1.4"), Some((3 << 24) + (2 << 12) + (1 << 9) + 4));
+        assert_eq!(by_id("r0:3+2.3"), Some((3 << 24) + (1 << 23) + 8));
+        assert_eq!(by_id("r1:message/start"), Some(first), "the run is sent again");
+        assert_eq!(find(json!("r9:3.1")), None);
+        for bad in [json!(-1), json!({}), json!("x"), json!(null)] {
+            assert!(Since::read(&bad).is_err(), "{bad}");
+        }
+    }
+}

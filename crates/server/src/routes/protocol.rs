@@ -1,0 +1,112 @@
+//! The protocol of commands and events of threads.
+
+use crate::body;
+use crate::error::{ApiError, Result};
+use crate::protocol::command;
+use crate::protocol::event::Event;
+use crate::protocol::filter::{Filter, FilterBody};
+use crate::protocol::tape::{self, Since};
+use crate::protocol::{reply, socket};
+use crate::service::Service;
+use crate::sse;
+use crate::translate::ids;
+use axum::body::Bytes;
+use axum::extract::Path;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response, sse as stream};
+use axum::routing::post;
+use axum::{Json, Router};
+use futures_util::StreamExt;
+use serde_json::Value;
+use std::convert::Infallible;
+
+pub(super) fn routes() -> Router<Service> {
+    Router::new()
+        .route("/threads/{id}/commands", post(commands))
+        .route("/threads/{id}/stream/events", post(events).get(upgrade))
+}
+
+async fn commands(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
+    let thread = ids::thread(&id)?;
+    let command: Value = serde_json::from_slice(&body)
+        .map_err(|_| ApiError::invalid("Invalid JSON in request body"))?;
+    let command = match command::Command::read(command) {
+        Ok(command) => command,
+        Err(refused) => return Ok(Json(refused)),
+    };
+    Ok(Json(command::carry_out(&service, &thread, command).await?))
+}
+
+async fn events(
+    service: Service,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response> {
+    let thread = ids::thread(&id)?;
+    let body: FilterBody = body::read(&body)?;
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(Value::from);
+    let since = body.since.clone().or(last).as_ref().map(Since::read).transpose()?;
+    let filter = Filter::read(body).map_err(ApiError::invalid)?;
+    let begin = service.begin(&thread, since.as_ref()).await?;
+    let open = service.open_stream();
+    let stopped = service.stopped();
+    let events = tape::events(service, &thread, begin, filter);
+    let events = events.take_until(Box::pin(stopped)).map(move |event| {
+        // The stream is open as long as its events are read.
+        let _open = &open;
+        Ok::<_, Infallible>(event.map_or_else(|error| failed(&error), |event| shown(&event)))
+    });
+    Ok(sse::respond(events))
+}
+
+fn shown(event: &Event) -> stream::Event {
+    let data = event.to_json().to_string();
+    stream::Event::default().event(event.channel.method()).data(data).id(event.seq.to_string())
+}
+
+fn failed(error: &ApiError) -> stream::Event {
+    let data = reply::error(Value::Null, "unknown_error", error.detail());
+    stream::Event::default().event("error").data(data.to_string())
+}
+
+async fn upgrade(
+    service: Service,
+    Path(id): Path<String>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response> {
+    let thread = ids::thread(&id)?;
+    let upgrade = upgrade.map_err(|refused| {
+        let detail = format!("expected a request for a WebSocket: {}", refused.body_text());
+        ApiError::new(StatusCode::UPGRADE_REQUIRED, detail)
+    })?;
+    let Some(permit) = service.socket() else {
+        let detail = "too many WebSockets are open; try again later";
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, detail));
+    };
+    let upgrade = upgrade
+        .max_message_size(socket::MESSAGE_BYTES_MAX)
+        .max_frame_size(socket::MESSAGE_BYTES_MAX);
+    let open = service.open_stream();
+    let response = upgrade.on_upgrade(move |connection| async move {
+        socket::serve(connection, service, thread).await;
+        drop((open, permit));
+    });
+    Ok(response.into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn errors_have_the_shape_of_refused_commands() {
+        let data = reply::error(Value::Null, "unknown_error", "x");
+        let expected =
+            json!({"type": "error", "id": null, "error": "unknown_error", "message": "x"});
+        assert_eq!(data, expected);
+    }
+}

@@ -1,0 +1,78 @@
+// `useStream` of `@langchain/react`, over server-sent events and over WebSocket, with a reload while
+// a run streams and one while it asks: hook_commands.mjs URL
+import assert from "node:assert/strict";
+import { mount, until } from "./page.mjs";
+import { useStream } from "@langchain/react";
+
+const apiUrl = process.argv[2];
+
+function page(assistantId, thread, transport) {
+  return mount(() => useStream({
+    apiUrl,
+    apiKey: null,
+    assistantId,
+    threadId: thread.id ?? null,
+    onThreadId: (id) => { thread.id = id; },
+    transport,
+  }));
+}
+
+async function questions(transport) {
+  const asked = {};
+  const first = page("inter", asked, transport);
+  await until(() => first.now);
+  first.now.submit({ q: "from a page" });
+  await until(() => first.now.interrupt);
+  assert.deepEqual(first.now.interrupt.value, { question: "approve?", q: "from a page" });
+  first.unmount();
+  const second = page("inter", asked, transport);
+  await until(() => second.now?.interrupt);
+  assert.deepEqual(second.now.interrupt.value, { question: "approve?", q: "from a page" });
+  second.now.respond("yes");
+  await until(() => second.now.values?.note === "done:yes" && !second.now.isLoading);
+  assert.equal(second.now.interrupt, undefined);
+  second.unmount();
+}
+
+async function messages(transport) {
+  const talk = page("agent", {}, transport);
+  await until(() => talk.now);
+  talk.now.submit({ messages: [{ type: "human", content: "2+3?" }] });
+  await until(() => talk.now.messages.length === 4 && !talk.now.isLoading);
+  assert.deepEqual(talk.now.messages.map((message) => message.type), ["human", "ai", "tool", "ai"]);
+  assert.equal(talk.now.messages.at(-1).text, "The answer is 5 as computed by the tool");
+  assert.equal(talk.now.messages[1].tool_calls[0].name, "add");
+  // A second turn on the same page.
+  talk.now.submit({ messages: [{ type: "human", content: "again?" }] });
+  await until(() => talk.now.messages.length === 8 && !talk.now.isLoading);
+  talk.unmount();
+}
+
+async function reload(transport) {
+  const steps = 10;
+  const long = {};
+  const first = page("slow", long, transport);
+  await until(() => first.now);
+  first.now.submit({ steps, delay: 0.1 });
+  await until(() => first.now.values?.log?.length >= 3);
+  const seen = first.now.values.log.length;
+  assert.ok(seen < steps, `${seen} steps before the reload`);
+  first.unmount();
+  const second = page("slow", long, transport);
+  await until(() => second.now?.isLoading);
+  await until(() => second.now.values?.log?.length > seen && second.now.isLoading);
+  await until(() => second.now.values?.log?.length === steps && !second.now.isLoading);
+  assert.deepEqual(second.now.values.log, Array.from({ length: steps }, (_, n) => `step${n}`));
+  second.unmount();
+}
+
+const transports = ["sse", "websocket"];
+await Promise.all(transports.flatMap((transport) => [questions, messages, reload].map(async (test) => {
+  try {
+    await test(transport);
+    console.log(`${test.name} passed over ${transport}`);
+  } catch (error) {
+    throw new Error(`${test.name} over ${transport}`, { cause: error });
+  }
+})));
+process.exit(0);
