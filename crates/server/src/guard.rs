@@ -131,6 +131,11 @@ async fn admit(
             format!("the headers have {bytes} bytes; expected at most {HEADERS_BYTES_MAX}");
         return Err(ApiError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail));
     }
+    let authority = head.uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
+    if let Some(authority) = authority {
+        // Requests of HTTP/2 name their host there.
+        head.headers.entry(header::HOST).or_insert(authority);
+    }
     if !is_open(head.uri.path()) {
         let principal = allowed.tokens.principal(&head.headers, service.now())?;
         head.extensions.insert(principal);

@@ -78,17 +78,16 @@ fn sign(token: &str, end: i64) -> String {
     })
 }
 
-/// Returns `true` for a request of a page of this server: browsers name the origin of each request
-/// that is not a read, and the relation of origins of each request to a host that they trust.
+/// Returns `true` for a request of a page of this server. Browsers name the relation of origins in
+/// each request to this machine or over HTTPS, and the origin in each request that is not a read;
+/// scripts cannot set either.
 pub(crate) fn is_same_origin(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let site = headers.get("sec-fetch-site").and_then(|value| value.to_str().ok());
-    let origin = text(ORIGIN).and_then(|origin| origin.split_once("://"));
-    match (origin, site) {
-        (Some((_, authority)), _) => text(HOST) == Some(authority),
-        (None, Some(site)) => site == "same-origin",
-        (None, None) => false,
+    if let Some(site) = headers.get("sec-fetch-site") {
+        return site == "same-origin";
     }
+    let origin = text(ORIGIN).and_then(|origin| origin.split_once("://"));
+    origin.is_some_and(|(_, authority)| text(HOST) == Some(authority))
 }
 
 /// Tickets that are exchanged for a session once, with the token and the end of each.
