@@ -26,7 +26,7 @@ struct Asset {
     packed: &'static [u8],
 }
 
-const ASSETS: &[Asset] = include!("../../ui/assets.rs");
+const ASSETS: &[Asset] = include!("../../ui/assets.in");
 /// The page loads nothing of other hosts, and no scripts but its own files.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; \
@@ -76,7 +76,7 @@ fn accepts(headers: &HeaderMap, name: header::HeaderName, value: &str) -> bool {
     values.any(|found| found == value || found == "*")
 }
 
-/// What is exchanged for a session.
+/// A secret that is exchanged for a session.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Secret {

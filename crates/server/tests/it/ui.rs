@@ -44,7 +44,7 @@ async fn locked() -> (Client, String) {
 #[tokio::test]
 async fn files_of_the_page_are_served_to_anyone_compressed_with_tags_and_a_policy() {
     let (client, _) = locked().await;
-    let table = include_str!("../../ui/assets.rs");
+    let table = include_str!("../../ui/assets.in");
     let script = table.split('"').find(|text| text.ends_with(".js")).expect("a script");
     for (path, caching) in [("/ui/".to_owned(), "no-cache"), (format!("/ui/{script}"), "immutable")]
     {
