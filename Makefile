@@ -56,6 +56,11 @@ bench-server: ## compare the server with `langgraph dev`; results in target/benc
 mutants: ## mutate the engine and count the mutants that the tests detect (an hour)
 	python3 scripts/mutate.py
 
+.PHONY: web-check
+web-check: ## build the page of the server anew, and check that the committed one is the same
+	cd web && npm ci --no-audit --no-fund && npm run types && npm run build
+	git diff --exit-code -- crates/server/ui web/src/api/routes.ts
+
 .PHONY: lint
 lint: ## check formatting, project rules and lints, without the tests
 	$(CARGO) xtask suite --only format,tidy,clippy

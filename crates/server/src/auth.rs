@@ -1,10 +1,19 @@
 //! Authentication: tokens, and the principals that they stand for.
+//!
+//! The page has a cookie in place of a token; see [`session`].
+
+#[cfg_attr(not(feature = "ui"), expect(dead_code, reason = "the page begins sessions"))]
+mod session;
+
+pub(crate) use session::Tickets;
+#[cfg(feature = "ui")]
+pub(crate) use session::{Session, is_same_origin};
 
 use crate::error::ApiError;
 use crate::service::OWN;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
-use weftwork_types::Principal;
+use weftwork_types::{Principal, Timestamp};
 
 /// Minimum length of a token in bytes.
 const TOKEN_BYTES_MIN: usize = 16;
@@ -66,8 +75,12 @@ impl Tokens {
         self.0.is_empty()
     }
 
-    /// Returns the principal of a request: of its bearer token, or of its key.
-    pub(crate) fn principal(&self, headers: &HeaderMap) -> Result<Principal, ApiError> {
+    /// Returns the principal of a request: of its bearer token, its key, or its session.
+    pub(crate) fn principal(
+        &self,
+        headers: &HeaderMap,
+        now: Timestamp,
+    ) -> Result<Principal, ApiError> {
         if self.is_empty() {
             return Ok(Principal::local());
         }
@@ -77,19 +90,39 @@ impl Tokens {
             scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
         });
         let key = headers.get("x-api-key").and_then(|value| value.to_str().ok());
-        let given = bearer.or(key).unwrap_or_default();
-        // All tokens are compared, each in a time that depends on its length alone.
-        let mut found = None;
-        for (token, principal) in &self.0 {
-            if same(token.as_bytes(), given.as_bytes()) {
-                found = Some(principal);
-            }
-        }
-        found.cloned().ok_or_else(|| {
+        let found = match (bearer.or(key), session::Session::of(headers)) {
+            (None, Some(session)) => self
+                .find(|token| session.is_of(token, now))
+                .filter(|_| session::is_same_origin(headers)),
+            (given, _) => self.of_token(given.unwrap_or_default()),
+        };
+        found.map(|(_, principal)| principal.clone()).ok_or_else(|| {
             ApiError::unauthorized(
                 "expected the token of the server in `authorization: Bearer TOKEN` or `x-api-key`",
             )
         })
+    }
+
+    /// Returns a token that was given, with its principal, if the server has it.
+    pub(crate) fn of_token(&self, given: &str) -> Option<&(String, Principal)> {
+        self.find(|token| same(token.as_bytes(), given.as_bytes()))
+    }
+
+    /// Returns the first token, which the program that serves added first.
+    #[cfg(feature = "ui")]
+    pub(crate) fn first(&self) -> Option<&str> {
+        self.0.first().map(|(token, _)| token.as_str())
+    }
+
+    /// Compares all tokens, each in a time that depends on its length alone.
+    fn find(&self, is_given: impl Fn(&str) -> bool) -> Option<&(String, Principal)> {
+        let mut found = None;
+        for entry in &self.0 {
+            if is_given(&entry.0) {
+                found = Some(entry);
+            }
+        }
+        found
     }
 }
 
@@ -132,7 +165,8 @@ mod tests {
                 name.parse().expect("a name"),
                 HeaderValue::from_static(value),
             )]);
-            let found = tokens().principal(&headers).map(|who| who.org.to_string()).ok();
+            let found =
+                tokens().principal(&headers, Timestamp(0)).map(|who| who.org.to_string()).ok();
             assert_eq!(found.as_deref(), org, "{name}: {value}");
         }
     }

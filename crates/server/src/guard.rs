@@ -4,7 +4,7 @@
 //! A page of a browser must not reach a server on a loopback address under another name (DNS
 //! rebinding), nor from another origin.
 
-use crate::auth::Tokens;
+use crate::auth::{Tickets, Tokens};
 use crate::error::ApiError;
 use crate::log::LogEntry;
 use crate::service::Service;
@@ -30,13 +30,22 @@ const TARGET_BYTES_MAX: usize = 16 << 10;
 /// before they refuse it.
 pub(crate) const HEADERS_BYTES_MAX: usize = 32 << 10;
 /// Routes that answer anyone: they contain no data of a principal.
-const OPEN: [&str; 5] = ["/", "/ok", "/docs", "/openapi.json", "/favicon.ico"];
+const OPEN: [&str; 6] = ["/", "/ui", "/ok", "/docs", "/openapi.json", "/favicon.ico"];
+
+/// Folder of the page, which has no data either. Its session route checks tokens itself.
+const PAGE: &str = "/ui/";
+
+fn is_open(path: &str) -> bool {
+    OPEN.contains(&path) || path.starts_with(PAGE)
+}
 
 /// The hosts that requests and origins may name, besides loopback names, and the tokens.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Allowed {
     pub(crate) hosts: Vec<String>,
     pub(crate) tokens: Tokens,
+    /// Tickets that were made and not used.
+    pub(crate) tickets: Arc<Tickets>,
 }
 
 impl Allowed {
@@ -83,7 +92,7 @@ pub(crate) async fn check(
     } else if method == Method::OPTIONS && origin.is_some() {
         StatusCode::NO_CONTENT.into_response()
     } else {
-        match admit(&allowed, request).await {
+        match admit(&allowed, &service, request).await {
             Ok(request) => next.run(request).await,
             Err(error) => error.into_response(),
         }
@@ -104,7 +113,11 @@ pub(crate) async fn check(
 }
 
 /// Finds out who makes a request, and reads its body.
-async fn admit(allowed: &Allowed, request: Request) -> Result<Request, ApiError> {
+async fn admit(
+    allowed: &Allowed,
+    service: &Service,
+    request: Request,
+) -> Result<Request, ApiError> {
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     if target > TARGET_BYTES_MAX {
         let detail = format!("the path has {target} bytes; expected at most {TARGET_BYTES_MAX}");
@@ -118,8 +131,13 @@ async fn admit(allowed: &Allowed, request: Request) -> Result<Request, ApiError>
             format!("the headers have {bytes} bytes; expected at most {HEADERS_BYTES_MAX}");
         return Err(ApiError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail));
     }
-    if !OPEN.contains(&head.uri.path()) {
-        let principal = allowed.tokens.principal(&head.headers)?;
+    let authority = head.uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
+    if let Some(authority) = authority {
+        // Requests of HTTP/2 name their host there.
+        head.headers.entry(header::HOST).or_insert(authority);
+    }
+    if !is_open(head.uri.path()) {
+        let principal = allowed.tokens.principal(&head.headers, service.now())?;
         head.extensions.insert(principal);
     }
     if let Some(kind) = foreign_form(&head.headers) {

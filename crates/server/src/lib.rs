@@ -120,6 +120,15 @@ impl Server {
         Ok(self)
     }
 
+    /// Returns a ticket that opens the page at `/ui/#ticket=TICKET` once, within five minutes, on
+    /// behalf of the principal of the first token; `None` if the server has no tokens.
+    #[cfg(feature = "ui")]
+    #[must_use]
+    pub fn ticket(&self) -> Option<String> {
+        let token = self.allowed.tokens.first()?;
+        Some(self.allowed.tickets.add(token, self.runtime.clock().now()))
+    }
+
     /// Returns the routes, for a program that serves them itself.
     pub fn router(self) -> axum::Router {
         self.with_service().0

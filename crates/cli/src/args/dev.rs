@@ -39,7 +39,7 @@ pub(crate) struct Dev {
     /// Restart when this file changes too; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) watch: Vec<PathBuf>,
-    /// Do not open the page with the routes in a browser
+    /// Do not open the page in a browser
     #[arg(long)]
     pub(crate) no_open: bool,
     /// Maximum number of runs that are executed at a time; further ones wait in the store

@@ -3,7 +3,7 @@
 mod changes;
 mod log;
 
-use super::serve::{Ended, Hosting, Prepared, host};
+use super::serve::{Ended, Hosting, Prepared, host, page};
 use crate::CliError;
 use crate::args::Dev;
 use crate::context::CommandContext;
@@ -49,7 +49,7 @@ pub(crate) async fn dev(args: &Dev, context: &CommandContext) -> Result<Exit, Cl
                 server = added
                     .map_err(|error| CliError::BadInput { reason: format!("--token: {error}") })?;
             }
-            open_page(args, address, terminal);
+            open_page(args, &page(&server, address), terminal);
             Ok(server)
         },
         valid_change(&mut changes, context),
@@ -109,15 +109,14 @@ async fn valid_change(changes: &mut Changes, context: &CommandContext) -> PathBu
     }
 }
 
-/// Opens the page with the routes in the browser of a person at a terminal.
-fn open_page(args: &Dev, address: SocketAddr, terminal: &Terminal) {
+/// Opens the page in the browser of a person at a terminal.
+fn open_page(args: &Dev, url: &str, terminal: &Terminal) {
     if args.no_open || args.restarted || !terminal.read || !terminal.typed {
         return;
     }
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-    let url = format!("http://{address}/docs");
     let mut command = Command::new(opener);
-    command.arg(&url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Err(error) = command.spawn() {
         terminal.note(format_args!("cannot open {url} with {opener}: {error}"));
     }

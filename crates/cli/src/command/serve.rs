@@ -102,6 +102,7 @@ pub(super) async fn host<T>(
     let server = Server::new(app.runtime().clone());
     let server = prepare(Prepared { server, app: &app, address })?;
     terminal.line(format_args!("listening on http://{address}"))?;
+    terminal.note(format_args!("page: {}", page(&server, address)));
     let (close, closed) = oneshot::channel::<()>();
     let server = server.serve(listener, async {
         // The sender is dropped only when the command ends.
@@ -138,4 +139,17 @@ pub(super) async fn host<T>(
         Some(()) => Ok(Ended::Signalled),
         None => Ok(ended),
     }
+}
+
+/// Returns the address of the page, with a ticket that opens it once in place of the token.
+#[cfg(feature = "ui")]
+pub(super) fn page(server: &Server, address: SocketAddr) -> String {
+    let ticket = server.ticket().map(|ticket| format!("#ticket={ticket}")).unwrap_or_default();
+    format!("http://{address}/ui/{ticket}")
+}
+
+/// Returns the address of the page with the routes.
+#[cfg(not(feature = "ui"))]
+pub(super) fn page(_: &Server, address: SocketAddr) -> String {
+    format!("http://{address}/docs")
 }

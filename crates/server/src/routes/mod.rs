@@ -10,6 +10,8 @@ mod runs;
 mod state;
 mod store;
 mod threads;
+#[cfg(feature = "ui")]
+mod ui;
 
 use crate::error::ApiError;
 use crate::guard::{self, Allowed};
@@ -23,7 +25,10 @@ use std::sync::Arc;
 /// Returns the router of a service.
 pub(crate) fn router(service: Service, allowed: Allowed) -> Router {
     let guard = (Arc::new(allowed), service.clone());
-    Router::new()
+    let router = Router::new();
+    #[cfg(feature = "ui")]
+    let router = router.merge(ui::routes(guard.clone()));
+    router
         .merge(info::routes())
         .merge(assistants::routes())
         .merge(chat::routes())

@@ -12,3 +12,5 @@ mod recorded;
 mod reference;
 mod resources;
 mod routes;
+#[cfg(feature = "ui")]
+mod ui;

@@ -1,0 +1,197 @@
+//! Sessions of the page: a cookie that scripts cannot read, in place of a token.
+//!
+//! The value of a cookie is the time of its end, signed with the token, so that it outlives a restart
+//! of the server and ends with the token. Cookies are sent by pages of other ports of the host too,
+//! so that a request with one must come from the page itself.
+
+use super::new_token;
+use axum::http::header::{COOKIE, HOST, HeaderMap, ORIGIN};
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use weftwork_types::Timestamp;
+
+/// Name of the cookie.
+const NAME: &str = "weft_session";
+/// Time for which a session is valid.
+const SESSION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Time for which a ticket is valid.
+const TICKET: Duration = Duration::from_secs(5 * 60);
+/// Maximum number of tickets; the first ones to end give way.
+const TICKETS_MAX: usize = 64;
+
+/// The session of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Session<'a> {
+    /// End, in milliseconds since the Unix epoch.
+    end: i64,
+    /// Signature in hexadecimal digits.
+    signature: &'a str,
+}
+
+impl<'a> Session<'a> {
+    /// Reads the session of a request.
+    pub(crate) fn of(headers: &'a HeaderMap) -> Option<Self> {
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut pairs = cookies.flat_map(|value| value.split(';')).map(str::trim);
+        let value = pairs.find_map(|pair| pair.strip_prefix(NAME)?.strip_prefix('='))?;
+        let (end, signature) = value.split_once('.')?;
+        Some(Self { end: end.parse().ok()?, signature })
+    }
+
+    /// Returns `true` if the session was made with a token and has not ended.
+    pub(crate) fn is_of(&self, token: &str, now: Timestamp) -> bool {
+        let is_signed = super::same(sign(token, self.end).as_bytes(), self.signature.as_bytes());
+        is_signed && now < Timestamp(self.end)
+    }
+
+    /// Returns the header that begins a session. `secure` for pages with HTTPS.
+    pub(crate) fn begin(token: &str, now: Timestamp, secure: bool) -> String {
+        let end = now.plus(SESSION).0;
+        let value = format!("{end}.{}", sign(token, end));
+        cookie(&value, SESSION.as_secs(), secure)
+    }
+
+    /// Returns the header that ends a session.
+    pub(crate) fn end() -> String {
+        cookie("", 0, false)
+    }
+}
+
+fn cookie(value: &str, age_s: u64, secure: bool) -> String {
+    let secure = if secure { "; Secure" } else { "" };
+    format!("{NAME}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={age_s}{secure}")
+}
+
+/// Returns the signature of the end of a session.
+fn sign(token: &str, end: i64) -> String {
+    #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
+    let mut mac = Hmac::<Sha256>::new_from_slice(token.as_bytes()).expect("any length");
+    mac.update(format!("weft session {end}").as_bytes());
+    mac.finalize().into_bytes().iter().fold(String::new(), |mut digits, byte| {
+        // Writing to a string does not fail.
+        write!(digits, "{byte:02x}").unwrap_or_default();
+        digits
+    })
+}
+
+/// Returns `true` for a request of a page of this server. Browsers name the relation of origins in
+/// each request to this machine or over HTTPS, and the origin in each request that is not a read;
+/// scripts cannot set either.
+pub(crate) fn is_same_origin(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    if let Some(site) = headers.get("sec-fetch-site") {
+        return site == "same-origin";
+    }
+    let origin = text(ORIGIN).and_then(|origin| origin.split_once("://"));
+    origin.is_some_and(|(_, authority)| text(HOST) == Some(authority))
+}
+
+/// Tickets that are exchanged for a session once, with the token and the end of each.
+#[derive(Default)]
+pub(crate) struct Tickets(Mutex<BTreeMap<String, (String, Timestamp)>>);
+
+impl std::fmt::Debug for Tickets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tickets").finish_non_exhaustive()
+    }
+}
+
+impl Tickets {
+    /// Makes a ticket for a token.
+    pub(crate) fn add(&self, token: &str, now: Timestamp) -> String {
+        let mut tickets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if tickets.len() >= TICKETS_MAX {
+            let first = tickets.iter().min_by_key(|(_, (_, end))| *end);
+            if let Some(ticket) = first.map(|(ticket, _)| ticket.clone()) {
+                tickets.remove(&ticket);
+            }
+        }
+        let ticket = new_token();
+        tickets.insert(ticket.clone(), (token.to_owned(), now.plus(TICKET)));
+        ticket
+    }
+
+    /// Takes a ticket, and returns its token unless the ticket has ended.
+    pub(crate) fn take(&self, ticket: &str, now: Timestamp) -> Option<String> {
+        let mut tickets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (token, end) = tickets.remove(ticket)?;
+        (now < end).then_some(token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::{HeaderName, HeaderValue};
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+        let pairs = pairs.iter().map(|(name, value)| {
+            let name: HeaderName = name.parse().expect("a name");
+            (name, HeaderValue::from_str(value).expect("a value"))
+        });
+        pairs.collect()
+    }
+
+    #[test]
+    fn a_session_is_of_its_token_until_its_end() {
+        let begun = Session::begin(TOKEN, Timestamp(1_000), true);
+        assert!(begun.contains("; HttpOnly; SameSite=Strict; ") && begun.ends_with("; Secure"));
+        assert!(!begun.contains(TOKEN));
+        let pair = begun.split(';').next().expect("a pair");
+        let sent = headers(&[("cookie", &format!("theme=dark; {pair}"))]);
+        let session = Session::of(&sent).expect("a session");
+        let end = Timestamp(1_000).plus(SESSION);
+        assert!(session.is_of(TOKEN, Timestamp(end.0 - 1)));
+        assert!(!session.is_of(TOKEN, end));
+        assert!(!session.is_of("fedcba9876543210", Timestamp(1_000)));
+        // A later end needs another signature.
+        let later = Session { end: session.end + 1, ..session };
+        assert!(!later.is_of(TOKEN, Timestamp(1_000)));
+        for value in ["", "x", "1", "x.00", ".", "99999999999999999999.00"] {
+            assert_eq!(Session::of(&headers(&[("cookie", &format!("{NAME}={value}"))])), None);
+        }
+    }
+
+    #[test]
+    fn requests_with_a_session_come_from_the_page() {
+        let host = ("host", "127.0.0.1:8123");
+        for (name, value, is_same) in [
+            ("origin", "http://127.0.0.1:8123", true),
+            ("origin", "http://127.0.0.1:3000", false),
+            ("origin", "http://localhost:8123", false),
+            ("origin", "null", false),
+            ("sec-fetch-site", "same-origin", true),
+            ("sec-fetch-site", "same-site", false),
+            ("sec-fetch-site", "cross-site", false),
+            ("sec-fetch-site", "none", false),
+            ("accept", "*/*", false),
+        ] {
+            assert_eq!(
+                is_same_origin(&headers(&[host, (name, value)])),
+                is_same,
+                "{name}: {value}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_ticket_is_taken_once_and_in_time() {
+        let tickets = Tickets::default();
+        let ticket = tickets.add(TOKEN, Timestamp(0));
+        assert_eq!(tickets.take("another", Timestamp(0)), None);
+        assert_eq!(tickets.take(&ticket, Timestamp(1)).as_deref(), Some(TOKEN));
+        assert_eq!(tickets.take(&ticket, Timestamp(1)), None);
+        let late = tickets.add(TOKEN, Timestamp(0));
+        assert_eq!(tickets.take(&late, Timestamp(0).plus(TICKET)), None);
+        let first = tickets.add(TOKEN, Timestamp(0));
+        let more: Vec<_> = (1..=64).map(|at| tickets.add(TOKEN, Timestamp(at))).collect();
+        assert_eq!(tickets.take(&first, Timestamp(1)), None);
+        assert!(tickets.take(&more[63], Timestamp(1)).is_some());
+    }
+}

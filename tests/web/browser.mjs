@@ -1,0 +1,85 @@
+// A page in Chromium that notes what must not happen: errors, breaches of its policy, requests elsewhere.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { chromium } from "playwright-core";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+/** Longest wait for the page, in milliseconds. */
+const PATIENCE_MS = 15_000;
+
+export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM, args: ARGS });
+
+/** A page with a new session of the browser. */
+export class Page {
+  problems = [];
+
+  static async open(browser, server, options = {}) {
+    const opened = new Page();
+    opened.server = server;
+    const context = await browser.newContext({ reducedMotion: "reduce", ...options });
+    opened.page = await context.newPage();
+    opened.page.setDefaultTimeout(PATIENCE_MS);
+    opened.watch();
+    await opened.page.goto(options.address ?? server.page);
+    return opened;
+  }
+
+  watch() {
+    const { page, problems, server } = this;
+    page.on("pageerror", (error) => problems.push(`error: ${error}`));
+    page.on("request", (request) => {
+      const url = new URL(request.url());
+      if (url.host !== server.address) problems.push(`request to ${url}`);
+    });
+    page.on("console", (message) => {
+      if (/Content Security Policy/.test(message.text())) problems.push(message.text());
+    });
+  }
+
+  /** Sends a text by mouse. */
+  async say(text) {
+    await this.page.getByRole("textbox", { name: /^Your (message|reply)$/ }).fill(text);
+    await this.page.getByRole("button", { name: "Send" }).click();
+  }
+
+  /** The answer of the agent, and the waits for its text. */
+  get answer() {
+    return this.page.locator(".message.assistant").last();
+  }
+
+  async until(text) {
+    await this.answer.filter({ hasText: text }).waitFor();
+  }
+
+  /** The messages: role, id, and number of calls and questions. */
+  messages() {
+    return this.page.$$eval(".message", (all) =>
+      all.map(({ dataset }) => (dataset.message === undefined ? dataset.role : [dataset.role, dataset.message])),
+    );
+  }
+
+  /** Fails if axe finds anything, in either theme. */
+  async accessible(name) {
+    await this.page.evaluate(AXE);
+    for (const theme of ["light", "dark"]) {
+      await this.page.evaluate((theme) => (document.documentElement.dataset.theme = theme), theme);
+      await this.shot(`${name}-${theme}`);
+      const { violations } = await this.page.evaluate(() => window.axe.run());
+      const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join("\n")}`);
+      assert.deepEqual(found, [], `${name} in ${theme}`);
+    }
+    await this.page.evaluate(() => delete document.documentElement.dataset.theme);
+  }
+
+  async shot(name) {
+    if (process.env.WEFT_SHOTS) await this.page.screenshot({ path: `${process.env.WEFT_SHOTS}/${name}.png` });
+  }
+
+  /** Closes the page; only problems of the given kind are allowed. */
+  async close(allowed) {
+    assert.deepEqual(this.problems.filter((problem) => !allowed?.test(problem)), []);
+    await this.page.context().close();
+  }
+}

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Runs the tests of the page in Debian's Chromium against `weft serve`.
+
+    run.py [WORD...]     all tests, or those whose names contain one of the words
+
+The pinned tools are in `web` of the target folder. WEFT_SHOTS names a folder for screenshots.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
+
+
+def install() -> Path:
+    """Installs the pinned tools unless they are there; returns their folder."""
+    digest = hashlib.sha256((HERE / "package.json").read_bytes()).hexdigest()
+    folder = TARGET / "web" / digest[:16]
+    if not (folder / "done").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        shutil.copy(HERE / "package.json", folder)
+        npm = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--silent"]
+        subprocess.run(npm, cwd=folder, check=True)
+        (folder / "done").touch()
+    return folder
+
+
+def main() -> int:
+    weft = Path(os.environ.get("WEFT", TARGET / "debug" / "weft"))
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    for found, fix in ((weft.exists(), "cargo build -p weftwork-cli"), (chromium, "scripts/bootstrap.sh")):
+        if not found:
+            print(f"the tests need {weft} and Chromium; run: {fix}")
+            return 2
+    folder = install()
+    # Modules of Node are found from the folder of the file that imports them.
+    for script in HERE.glob("*.mjs"):
+        shutil.copy(script, folder)
+    env = {**os.environ, "WEFT": str(weft), "CHROMIUM": chromium}
+    return subprocess.run(["node", folder / "suite.mjs", *sys.argv[1:]], env=env).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

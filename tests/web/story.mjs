@@ -1,0 +1,197 @@
+// The order desk by mouse: what a person does, and what is on the screen and in the store after it.
+import assert from "node:assert/strict";
+import { Page } from "./browser.mjs";
+
+/** Begins a thread with the order desk. */
+async function begin(browser, server, text) {
+  const page = await Page.open(browser, server, { address: `${server.url}/ui/` });
+  await page.page.getByLabel("Token").fill(server.token);
+  await page.page.getByRole("button", { name: "Open" }).click();
+  await page.page.getByRole("link", { name: /^desk/ }).click();
+  await page.say(text);
+  return page;
+}
+
+async function a_ticket_opens_the_page_once_and_leaves_the_address(browser, server) {
+  const first = await Page.open(browser, server);
+  await first.page.getByRole("heading", { name: "What can an agent do for you?" }).waitFor();
+  assert(!first.page.url().includes("ticket"), first.page.url());
+  await first.accessible("new");
+  await first.close();
+  const second = await Page.open(browser, server);
+  await second.page.getByLabel("Token").waitFor();
+  await second.accessible("login");
+  await second.close();
+}
+
+async function a_refund_is_asked_for_kept_over_a_reload_and_made_once(browser, server) {
+  const page = await begin(browser, server, "Refund order A1002, amount 40.");
+  const card = page.page.getByRole("region", { name: "Approval of refund_order" });
+  await card.getByText("A1002").waitFor();
+  const before = await page.messages();
+  assert.deepEqual(before.map((message) => [message].flat()[0]), ["user", "assistant"]);
+  assert.equal(await page.page.getByText("Working…").count(), 0, "nothing runs");
+  await page.accessible("approval");
+  await page.page.reload();
+  await card.getByText("A1002").waitFor();
+  const loaded = await page.messages();
+  assert.equal(loaded.length, 2);
+  assert.deepEqual(server.refunds(), []);
+  await card.getByRole("button", { name: "Approve" }).click();
+  await page.until(/refunded|40/);
+  await page.page.locator('[data-status="done"]').first().waitFor();
+  // The answer continues the message that asked.
+  assert.deepEqual(await page.messages(), loaded);
+  assert.deepEqual(server.refunds(), [["A1002", 4000]]);
+  await page.page.locator(".head .status", { hasText: "Done" }).waitFor();
+  await page.accessible("approved");
+  await page.close();
+}
+
+async function an_answer_continues_the_message_that_asked(browser, server) {
+  const page = await begin(browser, server, "Refund order A1001");
+  await page.page.getByRole("region", { name: "Question" }).waitFor();
+  await page.accessible("question");
+  const before = await page.messages();
+  // A text that is typed is the answer.
+  await page.say("25 euros");
+  const card = page.page.getByRole("region", { name: "Approval of refund_order" });
+  await card.waitFor();
+  assert.deepEqual(await page.messages(), before);
+  await card.getByRole("button", { name: "Edit" }).click();
+  await card.getByLabel("amount").fill("20");
+  await card.getByText("20", { exact: true }).waitFor();
+  await page.accessible("edit");
+  await card.getByRole("button", { name: "Approve with changes" }).click();
+  await page.page.locator(".head .status", { hasText: "Done" }).waitFor();
+  assert.deepEqual(await page.messages(), before);
+  assert.deepEqual(server.refunds().at(-1), ["A1001", 2000]);
+  await page.answer.locator("summary", { hasText: "Approved with changes" }).click();
+  // The card has the arguments with which the call was made.
+  await page.answer.getByLabel("Arguments").getByText("20", { exact: true }).waitFor();
+  await page.accessible("edited");
+  await page.close();
+}
+
+async function an_answer_of_another_tab_is_shown_and_counts_once(browser, server) {
+  const made = server.refunds().length;
+  const first = await begin(browser, server, "Refund order A1004, amount 7.");
+  const card = (page) => page.page.getByRole("region", { name: "Approval of refund_order" });
+  await card(first).waitFor();
+  const second = await begin(browser, server, "Where is order A1003?");
+  await second.until("A1003");
+  await second.page.goto(first.page.url());
+  await card(second).waitFor();
+  // By keyboard alone: the input has the focus, and the decision is before it.
+  const approve = card(first).getByRole("button", { name: "Approve" });
+  while (!(await approve.evaluate((button) => button === document.activeElement))) {
+    await first.page.keyboard.press("Shift+Tab");
+  }
+  await first.page.keyboard.press("Enter");
+  await card(second).getByRole("button", { name: "Approve" }).click();
+  for (const page of [first, second]) {
+    await page.page.locator(".head .status", { hasText: "Done" }).waitFor();
+    await page.answer.getByText("Approved").waitFor();
+    assert.equal(await card(page).count(), 0);
+  }
+  const focused = () => first.page.evaluate(() => document.activeElement.tagName);
+  assert.equal(await focused(), "TEXTAREA", "the focus is in the input after the answer");
+  assert.deepEqual(server.refunds().slice(made), [["A1004", 700]]);
+  await first.close();
+  await second.close();
+}
+
+async function the_inbox_is_worked_through_by_keyboard(browser, server) {
+  const made = server.refunds();
+  for (const amount of [1, 2]) {
+    const page = await begin(browser, server, `Refund order A1003, amount ${amount}.`);
+    await page.page.getByRole("region", { name: "Approval of refund_order" }).waitFor();
+    if (amount === 1) {
+      await page.close();
+      continue;
+    }
+    await page.page.getByRole("link", { name: /^Inbox/ }).click();
+    const rows = page.page.locator(".waiting button");
+    await rows.nth(1).waitFor();
+    await page.accessible("inbox");
+    await page.page.keyboard.press("j");
+    await page.page.locator('.waiting li:nth-child(2) button[aria-pressed="true"]').waitFor();
+    await page.page.keyboard.press("r");
+    await page.page.keyboard.type("too little");
+    await page.page.getByRole("button", { name: "Reject" }).click();
+    await rows.nth(1).waitFor({ state: "detached" });
+    await page.page.keyboard.press("a");
+    await page.page.getByText("Nothing waits for you.").waitFor();
+    await page.close();
+  }
+  assert.deepEqual(server.refunds().slice(made.length), [["A1003", 100]]);
+}
+
+async function a_question_outlives_the_server_and_threads_are_found_and_deleted(browser, server) {
+  const page = await begin(browser, server, "Refund order A1005, amount 3.");
+  const card = page.page.getByRole("region", { name: "Approval of refund_order" });
+  await card.waitFor();
+  const before = server.refunds();
+  await server.kill();
+  await card.getByRole("button", { name: "Approve" }).click();
+  await page.page.getByText("Connection cut").waitFor();
+  await page.shot("cut");
+  await server.start();
+  await page.page.getByText("Reconnected").waitFor();
+  await card.getByRole("button", { name: "Approve" }).click();
+  await page.page.locator(".head .status", { hasText: "Done" }).waitFor();
+  assert.deepEqual(server.refunds().slice(before.length), [["A1005", 300]]);
+  await server.kill();
+  await page.say("Where is order A1001?");
+  await page.page.getByText("Connection cut").waitFor();
+  await server.start();
+  await page.page.getByText("Reconnected").waitFor();
+  assert.equal(await page.page.getByRole("textbox", { name: "Your message" }).inputValue(), "Where is order A1001?");
+  await page.page.getByRole("button", { name: "Send" }).click();
+  await page.page.locator(".call code", { hasText: "lookup_order" }).waitFor();
+  await page.until("A1001: ");
+  await page.accessible("card");
+  await page.page.getByRole("searchbox").fill("A1005");
+  assert.equal(await page.page.locator(".threads li").count(), 1);
+  await page.page.getByRole("button", { name: "Delete" }).click();
+  await page.page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await page.page.getByText("No thread has these words.").waitFor();
+  // The runtime of the page reports the text that could not be sent.
+  await page.close(/Failed to fetch/);
+}
+
+async function what_people_and_models_write_is_inert(browser, server) {
+  const attack = '<img src=https://evil.example/x onerror=alert(1)> [link](javascript:alert(1)) ![pixel](https://evil.example/p.png) <script>alert(2)</script>';
+  const page = await begin(browser, server, attack);
+  await page.answer.waitFor();
+  await page.page.locator(".head .status", { hasText: "Done" }).waitFor();
+  assert.equal(await page.page.locator('main img, main script, a[href^="javascript"]').count(), 0);
+  await page.close();
+}
+
+async function it_fits_a_phone(browser, server) {
+  const viewport = { width: 390, height: 844 };
+  const page = await Page.open(browser, server, { address: `${server.url}/ui/`, viewport });
+  await page.page.getByLabel("Token").fill(server.token);
+  await page.page.getByRole("button", { name: "Open" }).click();
+  await page.page.locator(".threads a").first().waitFor();
+  await page.accessible("phone-threads");
+  await page.page.locator(".threads a").first().click();
+  await page.answer.waitFor();
+  await page.accessible("phone-thread");
+  const width = await page.page.evaluate(() => document.documentElement.scrollWidth);
+  assert(width <= viewport.width, `${width} pixels wide`);
+  await page.close();
+}
+
+/** All tests, in order. */
+export const tests = [
+  a_ticket_opens_the_page_once_and_leaves_the_address,
+  a_refund_is_asked_for_kept_over_a_reload_and_made_once,
+  an_answer_continues_the_message_that_asked,
+  an_answer_of_another_tab_is_shown_and_counts_once,
+  the_inbox_is_worked_through_by_keyboard,
+  a_question_outlives_the_server_and_threads_are_found_and_deleted,
+  what_people_and_models_write_is_inert,
+  it_fits_a_phone,
+];

@@ -1,0 +1,92 @@
+// Requests to the server that serves this page.
+import type { Route } from "./routes";
+
+/** The names in the path of a route: `"GET /threads/{thread_id}"` has `thread_id`. */
+type Names<R extends string> = R extends `${string}{${infer Name}}${infer Rest}` ? Name | Names<Rest> : never;
+type Path<R extends string> = [Names<R>] extends [never] ? { path?: undefined } : { path: Record<Names<R>, string> };
+type Options<R extends string> = Path<R> & { body?: unknown; query?: Record<string, string | number>; signal?: AbortSignal };
+
+/** A response with an error status, or no response (status 0). */
+export class HttpError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly body?: unknown,
+  ) {
+    super(message);
+  }
+}
+
+/** The root of the server: the page is in a folder of it. */
+const ROOT = new URL("../", document.baseURI);
+
+/** Returns the address of a route, for readers that make the request themselves. */
+export function address<R extends Route>(route: R, { path, query }: Options<R>): URL {
+  const [, template = ""] = route.split(" ");
+  const names = path as Record<string, string> | undefined;
+  const filled = template.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(names?.[name] ?? ""));
+  const url = new URL(filled.slice(1), ROOT);
+  for (const [name, value] of Object.entries(query ?? {})) url.searchParams.set(name, String(value));
+  return url;
+}
+
+const locked = new Set<() => void>();
+
+/** Calls a function when the server asks for a token. Returns the end of it. */
+export function onLocked(listener: () => void): () => void {
+  locked.add(listener);
+  return () => void locked.delete(listener);
+}
+
+/** Returns the response if its status is a success. */
+export async function accepted(response: Response): Promise<Response> {
+  if (response.ok) return response;
+  if (response.status === 401) locked.forEach((listener) => listener());
+  const text = await response.text();
+  let body: unknown = text;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    // The text is shown as it is.
+  }
+  const detail = (body as { detail?: unknown } | null)?.detail;
+  throw new HttpError(response.status, typeof detail === "string" ? detail : text || response.statusText, body);
+}
+
+async function send(url: URL, init: RequestInit): Promise<Response> {
+  try {
+    return await fetch(url, init);
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new HttpError(0, "the server cannot be reached");
+  }
+}
+
+/** Makes a request, and returns its response. */
+export async function request<R extends Route>(route: R, options: Options<R>): Promise<Response> {
+  const { body, signal } = options;
+  const init: RequestInit = { method: route.split(" ")[0], signal };
+  if (body !== undefined) {
+    init.headers = { "content-type": "application/json" };
+    init.body = JSON.stringify(body);
+  }
+  return accepted(await send(address(route, options), init));
+}
+
+/** Makes a request, and returns the JSON of its response; `undefined` if it has none. */
+export async function json<T>(route: Route, options: { path?: Record<string, string> } & Omit<Options<"GET /ok">, "path">): Promise<T> {
+  const response = await request(route, options as Options<Route>);
+  const text = await response.text();
+  return (text === "" ? undefined : JSON.parse(text)) as T;
+}
+
+/** Exchanges a token or a ticket for a cookie that scripts cannot read. */
+export async function logIn(secret: { token: string } | { ticket: string }): Promise<void> {
+  const headers = { "content-type": "application/json" };
+  await accepted(await send(new URL("ui/session", ROOT), { method: "POST", headers, body: JSON.stringify(secret) }));
+}
+
+/** Removes the cookie. */
+export async function logOut(): Promise<void> {
+  await accepted(await send(new URL("ui/session", ROOT), { method: "DELETE" }));
+}

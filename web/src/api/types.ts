@@ -1,0 +1,92 @@
+// Values of the server, as far as the page reads them.
+
+/** A value of JSON. */
+export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
+export type JsonObject = { [name: string]: Json };
+
+/** A JSON schema, as far as forms use it. */
+export interface Schema {
+  type?: string | string[];
+  title?: string;
+  description?: string;
+  enum?: Json[];
+  const?: Json;
+  default?: Json;
+  oneOf?: Schema[];
+  anyOf?: Schema[];
+  properties?: Record<string, Schema>;
+  required?: string[];
+  minimum?: number;
+  maximum?: number;
+  maxLength?: number;
+}
+
+/** A message of a thread in the shape of LangChain. */
+export interface StateMessage {
+  type: string;
+  content: string | { type: string; text?: string }[];
+}
+
+export interface Thread {
+  thread_id: string;
+  created_at: string;
+  updated_at: string;
+  metadata: { title?: string; graph_id?: string; assistant_id?: string };
+  status: "idle" | "busy" | "interrupted" | "error";
+  values?: { messages?: StateMessage[] } | null;
+  interrupts?: Record<string, unknown[]>;
+}
+
+export interface Assistant {
+  assistant_id: string;
+  graph_id: string;
+  name: string;
+  description: string | null;
+}
+
+/** A call that stands for a question: `ask_human` or `request_approval`. */
+export interface Call {
+  id: string;
+  name: string;
+  args: JsonObject;
+}
+
+/** What waits for a person. */
+export interface Waiting {
+  id: string;
+  interrupt_id: string;
+  thread_id: string;
+  agent: string | null;
+  node: string;
+  call: Call | null;
+  allowed: string[];
+  created_at: string;
+  age_ms: number;
+  expires_at: string | null;
+}
+
+/** A part of a stored message, in the shape of the AI SDK. */
+export interface StoredPart {
+  type: string;
+  text?: string;
+  toolCallId?: string;
+  state?: string;
+  input?: Json;
+  output?: Json;
+  errorText?: string;
+  mediaType?: string;
+  url?: string;
+  data?: Json;
+}
+
+/** A stored message, in the shape of the AI SDK. */
+export interface StoredMessage {
+  id: string;
+  role: "user" | "assistant";
+  parts: StoredPart[];
+  metadata?: {
+    error?: string;
+    finishReason?: string;
+    usage?: { inputTokens: number; outputTokens: number };
+  } | null;
+}

@@ -1,0 +1,62 @@
+import { useCallback, useEffect, useState } from "react";
+import { logIn, onLocked } from "./api/http";
+import { Chat } from "./chat/chat";
+import { NewChat } from "./chat/new-chat";
+import { Inbox } from "./inbox/inbox";
+import { useInbox } from "./inbox/data";
+import { Login } from "./login/login";
+import { go, usePlace } from "./shared/route";
+import { Sidebar } from "./threads/sidebar";
+import { useThreads } from "./threads/data";
+
+const TICKET = /^#ticket=([\w-]+)$/;
+
+/** The page. A ticket in the address is exchanged for a cookie first. */
+export function App() {
+  const [state, setState] = useState<"opening" | "locked" | "open">(
+    TICKET.test(window.location.hash) ? "opening" : "open",
+  );
+  useEffect(() => onLocked(() => setState("locked")), []);
+  useEffect(() => {
+    const ticket = TICKET.exec(window.location.hash)?.[1];
+    if (ticket === undefined) return;
+    go({ view: "threads" }, true);
+    logIn({ ticket }).then(
+      () => setState("open"),
+      () => setState("locked"),
+    );
+  }, []);
+  const open = useCallback(() => setState("open"), []);
+  if (state === "opening") return null;
+  return state === "locked" ? <Login onDone={open} /> : <Views />;
+}
+
+function Views() {
+  const place = usePlace();
+  const threads = useThreads();
+  const inbox = useInbox();
+  const refresh = useCallback(() => {
+    threads.refresh();
+    inbox.refresh();
+  }, [threads.refresh, inbox.refresh]);
+  return (
+    <div className="shell" data-view={place.view}>
+      <a className="skip" href="#content" onClick={focusContent}>
+        Skip to content
+      </a>
+      <Sidebar place={place} threads={threads} waiting={inbox.data?.length ?? 0} />
+      <main id="content" tabIndex={-1}>
+        {place.view === "inbox" && <Inbox inbox={inbox} onAnswered={refresh} />}
+        {place.view === "thread" && <Chat key={place.thread} thread={place.thread} onChange={refresh} />}
+        {(place.view === "threads" || place.view === "new") && (
+          <NewChat agent={place.view === "new" ? place.agent : undefined} />
+        )}
+      </main>
+    </div>
+  );
+}
+
+function focusContent(event: React.MouseEvent) {
+  event.preventDefault();
+  document.getElementById("content")?.focus();
+}

@@ -1,0 +1,138 @@
+// The runtime of assistant-ui over the chat route. All names of it that may change are in this file.
+import {
+  ExportedMessageRepository,
+  useAuiState,
+  type AssistantRuntime,
+  type ChatModelRunOptions,
+  type ChatModelRunResult,
+  type ThreadHistoryAdapter,
+} from "@assistant-ui/react";
+import { useDataStreamRuntime } from "@assistant-ui/react-data-stream";
+import { AssistantMessageAccumulator, UIMessageStreamDecoder } from "assistant-stream";
+import { asAsyncIterableStream } from "assistant-stream/utils";
+import { accepted, address, json, request } from "../api/http";
+import type { Json, StoredMessage } from "../api/types";
+import { fromStored } from "./stored";
+
+/** Calls that people answer. */
+export const HUMAN_CALLS = ["ask_human", "request_approval"];
+
+export type { AssistantRuntime };
+
+/** A fact of the server beside the message. */
+interface Fact {
+  name: string;
+  data: Json;
+}
+
+export interface ChatEvents {
+  /** The server answers. */
+  onOpen: () => void;
+  /** The stream has its last part. */
+  onEnd: () => void;
+  /** The connection broke, or the request was refused. */
+  onError: (error: Error) => void;
+}
+
+/** Where the messages of a runtime are. */
+export interface ChatPlace {
+  agent: string;
+  thread: string;
+}
+
+function pathOf({ agent, thread }: ChatPlace) {
+  return { agent, thread_id: thread };
+}
+
+interface Follower extends ChatEvents {
+  /** Run that the stream is of, for its cancellation. */
+  run?: string;
+}
+
+function noteRun(follower: Follower, fact: Fact): void {
+  if (fact.name !== "run") return;
+  const id = (fact.data as { runId?: unknown } | null)?.runId;
+  if (typeof id === "string") follower.run = id;
+}
+
+function cancel(thread: string, follower: Follower): void {
+  const run = follower.run;
+  if (run === undefined) return;
+  const path = { thread_id: thread, run_id: run };
+  request("POST /threads/{thread_id}/runs/{run_id}/cancel", { path, body: {} }).catch(follower.onError);
+}
+
+/** Reads the messages of a thread, and follows the one that is being produced. */
+class History implements ThreadHistoryAdapter {
+  constructor(
+    readonly place: ChatPlace,
+    readonly follower: Follower,
+  ) {}
+
+  async load() {
+    const path = pathOf(this.place);
+    const stored = await json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path }).catch((error: Error) => {
+      this.follower.onError(error);
+      throw error;
+    });
+    const messages = ExportedMessageRepository.fromArray(stored.map(fromStored));
+    return { ...messages, unstable_resume: stored.at(-1)?.role === "user" };
+  }
+
+  async *resume({ abortSignal }: ChatModelRunOptions): AsyncGenerator<ChatModelRunResult, void, unknown> {
+    const { place, follower } = this;
+    const stop = () => {
+      if (!(abortSignal.reason as { detach?: boolean } | undefined)?.detach) cancel(place.thread, follower);
+    };
+    abortSignal.addEventListener("abort", stop, { once: true });
+    try {
+      const url = address("GET /chat/{agent}/{thread_id}/stream", { path: pathOf(place) });
+      const response = await accepted(await fetch(url, { signal: abortSignal }));
+      follower.onOpen();
+      if (response.status === 204 || response.body === null) return;
+      const decoder = new UIMessageStreamDecoder({ onData: (fact) => noteRun(follower, fact as Fact) });
+      const stream = response.body.pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
+      yield* asAsyncIterableStream(stream) as AsyncIterable<ChatModelRunResult>;
+      follower.onEnd();
+    } catch (error) {
+      if (!(error instanceof Error && error.name === "AbortError")) follower.onError(error as Error);
+      throw error;
+    } finally {
+      abortSignal.removeEventListener("abort", stop);
+    }
+  }
+
+  // The server has all messages.
+  async append() {}
+}
+
+/** Returns the runtime of a thread. `follower` and `history` stay the same for its whole life. */
+export function useChatRuntime(history: History): AssistantRuntime {
+  const { place, follower } = history;
+  return useDataStreamRuntime({
+    api: address("POST /chat/{agent}", { path: { agent: place.agent } }).href,
+    protocol: "ui-message-stream",
+    body: { threadId: place.thread },
+    // Each model call is a step; the server limits them.
+    maxSteps: Number.MAX_SAFE_INTEGER,
+    unstable_humanToolNames: HUMAN_CALLS,
+    adapters: { history },
+    onData: (fact) => noteRun(follower, fact as Fact),
+    onResponse: async (response) => {
+      await accepted(response);
+      follower.onOpen();
+    },
+    onFinish: () => follower.onEnd(),
+    onCancel: () => cancel(place.thread, follower),
+    onError: (error) => follower.onError(error),
+  });
+}
+
+export function chatHistory(place: ChatPlace, events: ChatEvents): History {
+  return new History(place, { ...events });
+}
+
+/** Returns the facts that the current message has. */
+export function useFacts(): readonly Fact[] {
+  return useAuiState((state) => state.message.metadata.unstable_data as unknown as Fact[]);
+}

@@ -1,0 +1,60 @@
+import { useEffect, useRef, useState, type KeyboardEvent } from "react";
+
+interface Props {
+  label: string;
+  placeholder: string;
+  /** Takes a text; `false` leaves it in the input. */
+  onText: (text: string) => boolean;
+  /** Ends the run; `undefined` if nothing runs. */
+  onStop?: () => void;
+  focus?: boolean;
+  /** The text before anything is typed. */
+  initial?: string;
+}
+
+/** The input for messages. Enter sends, Shift and Enter begin a line. */
+export function TextInput({ label, placeholder, onText, onStop, focus, initial = "" }: Props) {
+  const [text, setText] = useState(initial);
+  const input = useRef<HTMLTextAreaElement>(null);
+  // The button of an answer is gone with its question, and the focus would be nowhere.
+  useEffect(() => {
+    if (focus && document.activeElement === document.body) input.current?.focus();
+  }, [focus, label]);
+  const send = () => {
+    if (text.trim() !== "" && onText(text.trim())) setText("");
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
+    event.preventDefault();
+    send();
+  };
+  return (
+    <form
+      className="composer"
+      onSubmit={(event) => {
+        event.preventDefault();
+        send();
+      }}
+    >
+      <textarea
+        ref={input}
+        rows={1}
+        autoFocus={focus}
+        aria-label={label}
+        placeholder={placeholder}
+        value={text}
+        onChange={(event) => setText(event.target.value)}
+        onKeyDown={onKeyDown}
+      />
+      {onStop ? (
+        <button type="button" className="stop" onClick={onStop}>
+          Stop
+        </button>
+      ) : (
+        <button className="primary" disabled={text.trim() === ""}>
+          Send
+        </button>
+      )}
+    </form>
+  );
+}

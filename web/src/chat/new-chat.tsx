@@ -1,0 +1,55 @@
+import { useState } from "react";
+import type { Assistant } from "../api/types";
+import { go, link } from "../shared/route";
+import { newUuid } from "../shared/uuid";
+import { createThread, useAssistants } from "../threads/data";
+import { firstTexts } from "./texts";
+import { TextInput } from "./input";
+
+/** Begins a thread with an agent. */
+export function NewChat({ agent }: { agent: string | undefined }) {
+  const { data: assistants, error } = useAssistants();
+  const [problem, setProblem] = useState<string>();
+  const chosen = assistants?.find(({ name, assistant_id }) => name === agent || assistant_id === agent) ?? assistants?.[0];
+  const begin = (text: string) => {
+    if (!chosen) return false;
+    const id = newUuid();
+    firstTexts.set(id, text);
+    createThread(id, chosen, text.slice(0, 80)).then(
+      () => go({ view: "thread", thread: id }),
+      (error: Error) => setProblem(error.message),
+    );
+    return true;
+  };
+  return (
+    <section className="new" aria-labelledby="new-title">
+      <h1 id="new-title">What can an agent do for you?</h1>
+      {error && !assistants && <p className="problem">{error.message}</p>}
+      {problem && (
+        <p role="alert" className="problem">
+          {problem}
+        </p>
+      )}
+      <TextInput label="Your message" placeholder={`Write to ${chosen?.name ?? "an agent"}`} onText={begin} focus />
+      <Agents assistants={assistants ?? []} chosen={chosen} />
+    </section>
+  );
+}
+
+function Agents({ assistants, chosen }: { assistants: Assistant[]; chosen: Assistant | undefined }) {
+  return (
+    <ul className="agents" aria-label="Agents">
+      {assistants.map((assistant) => (
+        <li key={assistant.assistant_id}>
+          <a
+            href={link({ view: "new", agent: assistant.name })}
+            aria-current={assistant === chosen ? "true" : undefined}
+          >
+            <strong>{assistant.name}</strong>
+            {assistant.description && <span>{assistant.description}</span>}
+          </a>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,49 @@
+import type { ThreadMessageLike } from "@assistant-ui/react";
+import type { Json, JsonObject, StoredMessage, StoredPart } from "../api/types";
+
+type Part = Exclude<ThreadMessageLike["content"], string>[number];
+type Status = NonNullable<ThreadMessageLike["status"]>;
+
+function call(part: StoredPart): Part {
+  const { toolCallId, input, output, errorText, state } = part;
+  const known: { result?: Json; isError?: boolean } =
+    state === "output-error"
+      ? { result: errorText ?? "failed", isError: true }
+      : state === "output-available"
+        ? { result: output ?? null }
+        : {};
+  const args = (input ?? {}) as JsonObject;
+  return { type: "tool-call", toolCallId, toolName: part.type.slice("tool-".length), args, ...known };
+}
+
+function content(part: StoredPart): Part[] {
+  if (part.type === "text" || part.type === "reasoning") {
+    return part.text ? [{ type: part.type, text: part.text }] : [];
+  }
+  if (part.type.startsWith("tool-")) return [call(part)];
+  if (part.type === "file") {
+    return [{ type: "file", data: part.url ?? "", mimeType: part.mediaType ?? "application/octet-stream" }];
+  }
+  return [];
+}
+
+function status({ metadata }: StoredMessage): Status {
+  switch (metadata?.finishReason) {
+    case "tool-calls":
+      return { type: "requires-action", reason: "tool-calls" };
+    case "error":
+      return { type: "incomplete", reason: "error", error: metadata.error ?? "the run failed" };
+    case "other":
+      return { type: "incomplete", reason: "cancelled" };
+    default:
+      return { type: "complete", reason: "stop" };
+  }
+}
+
+/** Returns a stored message in the shape of assistant-ui. */
+export function fromStored(message: StoredMessage): ThreadMessageLike {
+  const { id, role, parts, metadata } = message;
+  const shown = { id, role, content: parts.flatMap(content) };
+  if (role === "user") return shown;
+  return { ...shown, status: status(message), metadata: { custom: { usage: metadata?.usage } } };
+}

@@ -1,0 +1,12 @@
+/** Texts that begin threads which were created, by thread. */
+export const firstTexts = new Map<string, string>();
+
+/** Texts that the server may not have, by thread: it did not answer yet. */
+export const unsentTexts = new Map<string, string>();
+
+/** Takes the text of a thread out of a map. */
+export function take(texts: Map<string, string>, thread: string): string | undefined {
+  const text = texts.get(thread);
+  texts.delete(thread);
+  return text;
+}

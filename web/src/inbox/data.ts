@@ -1,0 +1,23 @@
+import { json, request } from "../api/http";
+import type { Waiting } from "../api/types";
+import { usePolled } from "../shared/polled";
+import { bodyOf, type Answer } from "../question/answer";
+
+/** Number of questions in the inbox. */
+const LIMIT = 100;
+
+/** Returns what waits for a person, oldest first. */
+export function useInbox() {
+  return usePolled(
+    "inbox",
+    async (signal) => {
+      const found = await json<Waiting[]>("GET /interrupts", { query: { limit: LIMIT }, signal });
+      return found.sort((a, b) => b.age_ms - a.age_ms);
+    },
+    2500,
+  );
+}
+
+export async function respond(id: string, answer: Answer): Promise<void> {
+  await request("POST /interrupts/{interrupt_id}/respond", { path: { interrupt_id: id }, body: bodyOf(answer) });
+}

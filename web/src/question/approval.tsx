@@ -1,0 +1,108 @@
+import { useState, type FormEvent } from "react";
+import type { JsonObject } from "../api/types";
+import { JsonView } from "../shared/json";
+import { changesOf, Changes } from "./changes";
+import type { Answer, Approval, Decision } from "./answer";
+import { Fields, valueOfForm } from "./fields";
+
+const LABELS: Record<Decision, string> = {
+  approve: "Approve",
+  edit: "Edit",
+  reject: "Reject",
+  respond: "Answer instead",
+};
+
+interface Props {
+  approval: Approval;
+  onAnswer: (answer: Answer) => void;
+}
+
+/** A call that waits for a decision, with exactly the arguments that it will be made with. */
+export function ApprovalCard({ approval, onAnswer }: Props) {
+  const [mode, setMode] = useState<Decision>("approve");
+  const { action, args, effect, reason, binding, allowed } = approval;
+  const back = () => setMode("approve");
+  return (
+    <>
+      <h2>
+        May the agent call <code>{action}</code>?
+      </h2>
+      <p className="why">
+        {[reason && `Asked because ${reason}.`, effect && `Effect: ${effect.replaceAll("_", " ")}.`].filter(Boolean).join(" ")}
+      </p>
+      {mode !== "edit" && <JsonView value={args} label="Arguments" />}
+      {mode === "edit" && <Edit approval={approval} onAnswer={onAnswer} onBack={back} />}
+      {(mode === "reject" || mode === "respond") && (
+        <Comment mode={mode} onBack={back} onText={(message) => onAnswer({ type: mode, message, binding })} />
+      )}
+      {mode === "approve" && (
+        <div className="actions">
+          {allowed.map((decision) => (
+            <button
+              key={decision}
+              data-decision={decision}
+              className={decision === "approve" ? "primary" : undefined}
+              onClick={() => (decision === "approve" ? onAnswer({ type: "approve", args, binding }) : setMode(decision))}
+            >
+              {LABELS[decision]}
+            </button>
+          ))}
+        </div>
+      )}
+    </>
+  );
+}
+
+/** A form for the arguments, and what it changes. */
+function Edit({ approval, onAnswer, onBack }: Props & { onBack: () => void }) {
+  const { args, schema, binding } = approval;
+  const [edited, setEdited] = useState<JsonObject>(args);
+  const changes = changesOf(args, edited);
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    onAnswer({ type: "edit", args: edited, binding });
+  };
+  return (
+    <form onSubmit={submit} onChange={(event) => setEdited(valueOfForm(event.currentTarget, schema, args))}>
+      <Fields schema={schema} value={args} />
+      <Changes changes={changes} />
+      <div className="actions">
+        <button className="primary" disabled={changes.length === 0}>
+          Approve with changes
+        </button>
+        <button type="button" onClick={onBack}>
+          Back
+        </button>
+      </div>
+    </form>
+  );
+}
+
+interface CommentProps {
+  mode: "reject" | "respond";
+  onText: (text: string) => void;
+  onBack: () => void;
+}
+
+/** The reason of a rejection, or the text that the agent gets in place of the result. */
+function Comment({ mode, onText, onBack }: CommentProps) {
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    onText(String(new FormData(event.currentTarget).get("text")).trim());
+  };
+  const label = mode === "reject" ? "Reason, which the agent reads (may be empty)" : "What the agent reads in place of the result";
+  return (
+    <form onSubmit={submit}>
+      <label>
+        {label}
+        <textarea name="text" rows={2} autoFocus required={mode === "respond"} />
+      </label>
+      <div className="actions">
+        <button className={mode === "reject" ? "danger" : "primary"}>{LABELS[mode]}</button>
+        <button type="button" onClick={onBack}>
+          Back
+        </button>
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,42 @@
+import { useState } from "react";
+import type { Call, Json } from "../api/types";
+import { span, useNow } from "../shared/time";
+import { approvalOf, questionOf, type Answer } from "./answer";
+import { ApprovalCard } from "./approval";
+import { QuestionCard } from "./question";
+
+interface Props {
+  call: Call;
+  onAnswer: (answer: Answer) => Promise<void>;
+}
+
+/** A question or an approval that waits, with the ways to answer it. */
+export function Ask({ call, onAnswer }: Props) {
+  const [state, setState] = useState<{ sent?: boolean; problem?: string }>({});
+  const approval = approvalOf(call);
+  const send = (answer: Answer) => {
+    setState({ sent: true });
+    onAnswer(answer).catch((error: Error) => setState({ problem: error.message }));
+  };
+  return (
+    <section className="ask" data-call={call.id} aria-label={approval ? `Approval of ${approval.action}` : "Question"}>
+      <fieldset disabled={state.sent}>
+        {approval ? <ApprovalCard approval={approval} onAnswer={send} /> : <QuestionCard question={questionOf(call)} onAnswer={send} />}
+      </fieldset>
+      <Expiry at={call.args.expiresAt} />
+      {state.problem && (
+        <p role="alert" className="problem">
+          {state.problem}
+        </p>
+      )}
+    </section>
+  );
+}
+
+/** The time that is left for an answer. */
+function Expiry({ at }: { at: Json | undefined }) {
+  const now = useNow(1000);
+  const end = typeof at === "number" ? at : typeof at === "string" ? Date.parse(at) : NaN;
+  if (Number.isNaN(end)) return null;
+  return <p className="expiry">{end > now ? `Expires in ${span(end - now)}` : "Expired"}</p>;
+}

@@ -1,0 +1,40 @@
+import { useCallback, useEffect, useRef, useState } from "react";
+
+export interface Polled<T> {
+  data: T | undefined;
+  error: Error | undefined;
+  /** Reads again at once. */
+  refresh: () => void;
+}
+
+/** Reads a value again and again, while the page is visible. `key` names what is read. */
+export function usePolled<T>(key: string, read: (signal: AbortSignal) => Promise<T>, interval: number): Polled<T> {
+  const [state, setState] = useState<{ key: string; data?: T; error?: Error }>({ key });
+  const [round, setRound] = useState(0);
+  const reader = useRef(read);
+  reader.current = read;
+  useEffect(() => {
+    const controller = new AbortController();
+    let timer: number | undefined;
+    const next = async () => {
+      if (!document.hidden) {
+        try {
+          const data = await reader.current(controller.signal);
+          if (!controller.signal.aborted) setState({ key, data });
+        } catch (error) {
+          if (!controller.signal.aborted)
+            setState((before) => ({ key, data: before.key === key ? before.data : undefined, error: error as Error }));
+        }
+      }
+      if (!controller.signal.aborted) timer = window.setTimeout(next, interval);
+    };
+    void next();
+    return () => {
+      controller.abort();
+      window.clearTimeout(timer);
+    };
+  }, [key, interval, round]);
+  const refresh = useCallback(() => setRound((round) => round + 1), []);
+  const current = state.key === key ? state : undefined;
+  return { data: current?.data, error: current?.error, refresh };
+}

@@ -1,0 +1,38 @@
+// The view and its subject are in the fragment of the address, so that each has a link.
+import { useSyncExternalStore } from "react";
+
+export type Place =
+  | { view: "threads" }
+  | { view: "new"; agent: string }
+  | { view: "thread"; thread: string }
+  | { view: "inbox" };
+
+function read(hash: string): Place {
+  const [, view, subject] = hash.slice(1).split("/").map(decodeURIComponent);
+  if (view === "thread" && subject) return { view, thread: subject };
+  if (view === "new" && subject) return { view, agent: subject };
+  return view === "inbox" ? { view } : { view: "threads" };
+}
+
+/** Returns the link of a place. */
+export function link(place: Place): string {
+  const subject = place.view === "thread" ? place.thread : place.view === "new" ? place.agent : undefined;
+  if (place.view === "threads") return "#/";
+  return `#/${place.view}${subject === undefined ? "" : `/${encodeURIComponent(subject)}`}`;
+}
+
+/** Opens a place; `replace` leaves no entry in the history. */
+export function go(place: Place, replace = false): void {
+  if (replace) window.location.replace(link(place));
+  else window.location.hash = link(place);
+}
+
+function subscribe(listener: () => void): () => void {
+  window.addEventListener("hashchange", listener);
+  return () => window.removeEventListener("hashchange", listener);
+}
+
+/** Returns the current place. */
+export function usePlace(): Place {
+  return read(useSyncExternalStore(subscribe, () => window.location.hash));
+}

@@ -1,0 +1,67 @@
+import type { ToolCallMessagePartProps } from "@assistant-ui/react";
+import type { ReactNode } from "react";
+import type { Json } from "../api/types";
+import { JsonView, plain } from "../shared/json";
+import { span } from "../shared/time";
+import { Result } from "./result";
+import { useApproval, useCallState, type CallStatus } from "./state";
+
+const WORDS: Record<CallStatus, string> = {
+  running: "Running",
+  waiting: "Waits",
+  done: "Done",
+  failed: "Failed",
+  unmade: "Not made",
+};
+
+/** The frame of a call: name, status and duration in one line, and what is in it below. */
+export function CallFrame({ call, summary, children }: { call: ToolCallMessagePartProps; summary: ReactNode; children: ReactNode }) {
+  const { status } = useCallState(call);
+  const approval = useApproval(call.toolCallId);
+  const { timing, toolName } = call;
+  const ms = timing?.completedAt === undefined ? undefined : timing.completedAt - timing.startedAt;
+  return (
+    <details className="call" data-call={call.toolCallId} data-status={status} open={status === "failed" || undefined}>
+      <summary>
+        <span className="mark" aria-hidden="true" />
+        <code>{toolName}</code>
+        <span className="summary">{summary}</span>
+        <span className="state">
+          {approval?.words !== undefined && `${approval.words} · `}
+          {WORDS[status]}
+          {ms !== undefined && <span className="duration"> · {ms < 1000 ? `${ms} ms` : span(ms)}</span>}
+        </span>
+      </summary>
+      <div className="inside">{children}</div>
+    </details>
+  );
+}
+
+/** Returns arguments in one line: `order_id A1002 · amount 40`. */
+function line(args: Json): string {
+  if (typeof args !== "object" || args === null) return plain(args);
+  return Object.entries(args)
+    .map(([name, value]) => `${name} ${plain(value)}`)
+    .join(" · ");
+}
+
+/** The card of a tool without one of its own: arguments and result as they are. */
+export function ToolCard(call: ToolCallMessagePartProps) {
+  const { result } = useCallState(call);
+  const approval = useApproval(call.toolCallId);
+  // The question has the call with all its arguments.
+  if (approval?.isOpen) return null;
+  const args = approval?.args ?? (call.args as unknown as Json);
+  return (
+    <CallFrame call={call} summary={line(args)}>
+      <h2>Arguments</h2>
+      <JsonView value={args} label="Arguments" />
+      {result !== undefined && (
+        <>
+          <h2>Result</h2>
+          <Result value={result} />
+        </>
+      )}
+    </CallFrame>
+  );
+}

@@ -1,0 +1,58 @@
+import { useAuiState, type ToolCallMessagePartProps } from "@assistant-ui/react";
+import type { Json, JsonObject } from "../api/types";
+import { useFacts } from "../chat/assistant";
+import { wordsOf } from "../question/answer";
+
+export type CallStatus = "running" | "waiting" | "done" | "failed" | "unmade";
+
+export interface CallState {
+  status: CallStatus;
+  result: Json | undefined;
+}
+
+/** A result that came in a later response than its call. */
+interface LateResult {
+  toolCallId: string;
+  result: Json;
+  isError: boolean;
+}
+
+/** Returns the state of a call; its result is in the call, or beside the message if it came later. */
+export function useCallState({ toolCallId, result, isError }: ToolCallMessagePartProps): CallState {
+  const facts = useFacts();
+  const message = useAuiState((state) => state.message.status?.type);
+  const fact = facts.find(
+    ({ name, data }) => name === "tool-result" && (data as unknown as LateResult).toolCallId === toolCallId,
+  );
+  const late = fact?.data as unknown as LateResult | undefined;
+  const found = result === undefined ? late?.result : (result as Json);
+  if (found !== undefined) {
+    return { status: (result === undefined ? late?.isError : isError) ? "failed" : "done", result: found };
+  }
+  if (message === "running") return { status: "running", result: undefined };
+  return { status: message === "requires-action" ? "waiting" : "unmade", result: undefined };
+}
+
+/** The approval of a call. */
+export interface Approved {
+  /** `true` while the question is in the place of the call. */
+  isOpen: boolean;
+  /** The decision in words. */
+  words: string | undefined;
+  /** The arguments that a person wrote in place of those of the call. */
+  args: Json | undefined;
+}
+
+/** Returns the approval of a call; `undefined` for a call that needs none. */
+export function useApproval(toolCallId: string): Approved | undefined {
+  const part = useAuiState((state) =>
+    state.message.content.find(
+      (part) => part.type === "tool-call" && part.toolName === "request_approval" && part.args.toolCallId === toolCallId,
+    ),
+  );
+  if (part?.type !== "tool-call") return undefined;
+  const answer = part.result as Json | undefined;
+  if (answer === undefined) return { isOpen: true, words: undefined, args: undefined };
+  const words = wordsOf({ id: part.toolCallId, name: part.toolName, args: part.args as JsonObject }, answer);
+  return { isOpen: false, words, args: (answer as JsonObject | null)?.args };
+}
