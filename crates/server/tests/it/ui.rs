@@ -67,7 +67,7 @@ async fn files_of_the_page_are_served_to_anyone_compressed_with_tags_and_a_polic
     assert_eq!(status, StatusCode::NOT_FOUND);
     let (status, headers, _) = send(&client, ("GET", "/ui"), &[], json!({})).await;
     assert_eq!(
-        (status, &headers[header::LOCATION].as_bytes()[..]),
+        (status, headers[header::LOCATION].as_bytes()),
         (StatusCode::PERMANENT_REDIRECT, &b"/ui/"[..])
     );
 }

@@ -76,8 +76,7 @@ struct Shop {
 }
 
 /// A thread of the shop.
-struct Talk<'a> {
-    shop: &'a Shop,
+struct Talk {
     id: ThreadId,
     runtime: Runtime,
 }
@@ -87,22 +86,22 @@ impl Shop {
         Self { store, clock: ManualClock::new(), world: World::default() }
     }
 
-    /// Opens a thread, as a new process does, whose model makes one call.
-    async fn open(&self, id: &str, (tool, args): (&str, Value)) -> Talk<'_> {
+    /// Opens a thread, as a new process does, whose model takes these steps.
+    async fn open(&self, id: &str, steps: Vec<Step>) -> Talk {
         let policy: Policy = serde_json::from_value(json!({"rules": [
             {"tool": "*", "decision": "ask_human", "reason": "it acts", "expires_after_s": 86_400},
         ]}))
         .expect("a policy");
-        let model = ScriptedModel::from_steps(vec![Step::call(tool, args), Step::text("Done.")]);
+        let model = ScriptedModel::from_steps(steps);
         let agent = ReactAgent::new("desk", Arc::new(model)).tools(tools(&self.world));
         let agent = agent.policy(policy).build().expect("a sound agent");
         let builder = Runtime::builder(Arc::clone(&self.store)).graph("test:desk", agent);
         let runtime = builder.clock(Arc::new(self.clock.clone())).open().await.expect("opens");
-        Talk { shop: self, id: ThreadId::new(id).expect("an id"), runtime }
+        Talk { id: ThreadId::new(id).expect("an id"), runtime }
     }
 
-    async fn asks(&self, id: &str, call: (&str, Value)) -> (Talk<'_>, WaitingApproval) {
-        let talk = self.open(id, call).await;
+    async fn asks(&self, id: &str, (tool, args): (&str, Value)) -> (Talk, WaitingApproval) {
+        let talk = self.open(id, vec![Step::call(tool, args), Step::text("Done.")]).await;
         let part = json!({"type": "text", "text": "Do it."});
         let said = json!({"messages": [{"id": "u1", "role": "user", "parts": [part]}]});
         talk.run(RunInput::Start { input: said }).await.expect("runs");
@@ -113,7 +112,7 @@ impl Shop {
     }
 }
 
-impl Talk<'_> {
+impl Talk {
     async fn run(&self, input: RunInput) -> Result<RunOutcome, String> {
         let request = RunRequest {
             principal: carol(),
@@ -240,13 +239,13 @@ async fn an_expired_decision_is_refused(shop: &Shop) {
 /// A task that runs again, in another process, takes the same decision again.
 async fn a_decision_is_recorded_once(shop: &Shop) {
     let call = ("book", json!({"day": "monday"}));
-    let (talk, waiting) = shop.asks("twice", call.clone()).await;
+    let (talk, waiting) = shop.asks("twice", call).await;
     let yes = json!({"approved": true, "binding": waiting.request.binding});
     let outcome = talk.answer(waiting.question, &yes).await.expect("accepted");
     let RunOutcome::Interrupted { questions, .. } = outcome else { panic!("the tool asks") };
     assert!(matches!(questions[0].ask, Ask::Question { .. }), "{questions:?}");
     let id = questions[0].id;
-    let talk = shop.open("twice", call).await;
+    let talk = shop.open("twice", vec![Step::text("Done.")]).await;
     talk.answer(id, &json!({"action": "accept", "content": 4})).await.expect("accepted");
     assert_eq!(told(&talk.records().await), [(Some("carol"), "approved".to_owned())]);
 }
