@@ -4,7 +4,9 @@
 //! A page of a browser must not reach a server on a loopback address under another name (DNS
 //! rebinding), nor from another origin.
 
-use crate::auth::{Tickets, Tokens};
+#[cfg(feature = "ui")]
+use crate::auth::Tickets;
+use crate::auth::Tokens;
 use crate::error::ApiError;
 use crate::log::LogEntry;
 use crate::service::Service;
@@ -45,6 +47,7 @@ pub(crate) struct Allowed {
     pub(crate) hosts: Vec<String>,
     pub(crate) tokens: Tokens,
     /// Tickets that were made and not used.
+    #[cfg(feature = "ui")]
     pub(crate) tickets: Arc<Tickets>,
 }
 

@@ -202,8 +202,10 @@ impl Service {
     /// it was killed.
     pub(crate) async fn doubt(&self, run: &RunRef) -> Result<Option<Doubt>> {
         let row = self.store().run(self.who(), run).await?;
-        let is_other = row.worker.as_ref().is_some_and(|worker| worker != self.runtime().worker());
-        Ok((is_other && !row.status.is_final()).then(|| Doubt::new(self.now())))
+        let is_own = row.worker.as_ref() == Some(self.runtime().worker());
+        let is_first = row.worker.is_none() || is_own && row.fence <= 1;
+        let doubt = Doubt::new(self.now(), is_own.then_some(row.fence));
+        Ok((!is_first).then_some(doubt))
     }
 
     async fn runs_of_agent(&self, agent: &str, thread: &ThreadId) -> Result<Vec<RunRow>> {
