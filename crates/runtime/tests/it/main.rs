@@ -42,6 +42,5 @@ mod support;
 mod texts;
 mod threads;
 mod travel;
-mod ui;
 mod wakes;
 mod wrong;

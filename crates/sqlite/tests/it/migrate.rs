@@ -153,7 +153,10 @@ fn ends(log: &[u8]) -> Vec<usize> {
     let points: &[usize] = if is_full() { &[0, 10, 24, 2_000, 4_000] } else { &[0, 2_000] };
     let within = |start: usize| points.iter().map(move |point| start + point);
     let ends = [0, 20].into_iter().chain(frames.flat_map(within));
-    ends.filter(|end| *end < log.len()).chain([log.len()]).collect()
+    let ends: Vec<_> = ends.filter(|end| *end < log.len()).chain([log.len()]).collect();
+    let share = if is_full() { 1 } else { ends.len().div_ceil(8) };
+    let last = ends.len() - 1;
+    (0..=last).filter(|at| at % share == 0 || *at == last).map(|at| ends[at]).collect()
 }
 
 /// A migration writes only to the log, which only grows: if the process is killed at any point,

@@ -1,0 +1,3 @@
+//! Graphs as their authors write them.
+
+mod ui;
