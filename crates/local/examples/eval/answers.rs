@@ -10,6 +10,11 @@ const SKIES: [&str; 6] = ["cloudy", "sunny", "light rain", "snow", "fog", "storm
 /// States of an order, one of which a result has.
 const STATES: [&str; 5] = ["packed", "shipped", "delivered", "lost", "on hold"];
 
+/// States of a refund.
+const REFUNDS: [&str; 2] = ["refunded", "waiting for the bank"];
+/// States of an email.
+const MAILS: [&str; 2] = ["sent", "queued"];
+
 /// Beginnings of words that state a sky or a temperature.
 const SKY_WORDS: &str = "cloud sun rain umbrella snow fog mist storm wind clear dry wet hot warm \
     cold chilly freezing";
@@ -60,7 +65,7 @@ pub(crate) fn result(number: usize, name: &str, args: &Value) -> Value {
         }),
         "refund_order" => json!({
             "refund_id": format!("R{}", 500 + number), "order_id": args["order_id"],
-            "amount": args["amount"], "status": ["refunded", "waiting for the bank"][number % 2],
+            "amount": args["amount"], "status": REFUNDS[number % 2],
         }),
         "get_weather" => json!({
             "city": args["city"], "sky": SKIES[number % 6], "celsius": number % 17 + 2,
@@ -71,7 +76,7 @@ pub(crate) fn result(number: usize, name: &str, args: &Value) -> Value {
         }),
         "add" => json!(float("a") + float("b")),
         "multiply" => json!(float("a") * float("b")),
-        _ => json!({"to": args["to"], "status": ["sent", "queued"][number % 2]}),
+        _ => json!({"to": args["to"], "status": MAILS[number % 2]}),
     }
 }
 
@@ -144,7 +149,8 @@ pub(crate) fn rambles(text: &str) -> Option<&'static str> {
     let text = text.trim();
     let words: Vec<&str> = text.split_whitespace().map(trimmed).collect();
     let ends = |word: &&str| word.ends_with(['.', '!', '?']);
-    let sentences = text.split_whitespace().filter(ends).count();
+    // A greeting such as `Hello!` is part of the sentence after it.
+    let sentences = text.split_whitespace().skip(1).filter(ends).count();
     let phrases: Vec<&[&str]> = words.windows(3).collect();
     let again = (1..phrases.len()).any(|at| phrases[..at].contains(&phrases[at]));
     let problems = [
