@@ -5,6 +5,7 @@ use crate::error::report;
 use crate::exit::Exit;
 use crate::frames::frame;
 use crate::input::Interrupts;
+use crate::spent::Spent;
 use crate::terminal::{Answer, Terminal};
 use futures_util::StreamExt;
 use serde::Serialize;
@@ -15,6 +16,7 @@ use weftwork::types::Principal;
 use weftwork::types::event::RunEvent;
 use weftwork::types::port::RunHandle;
 use weftwork::types::run::{RunOutcome, RunRef};
+use weftwork::types::usage::Usage;
 
 /// The output format of a run.
 pub(crate) enum View<'a> {
@@ -43,6 +45,9 @@ pub(crate) struct Last<'a> {
     label: Option<&'a str>,
     #[serde(flatten)]
     outcome: &'a RunOutcome,
+    /// Usage of a run with limits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used: Option<Usage>,
 }
 
 impl<'a> Last<'a> {
@@ -54,7 +59,12 @@ impl<'a> Last<'a> {
         outcome: &'a RunOutcome,
     ) -> Self {
         let (thread, run) = (run.thread.as_str(), run.run.as_str());
-        Self { r#type: "outcome", thread, run, model, label, outcome }
+        Self { r#type: "outcome", thread, run, model, label, outcome, used: None }
+    }
+
+    /// Adds the usage of the run.
+    fn used(self, used: Option<Usage>) -> Self {
+        Self { used, ..self }
     }
 }
 
@@ -99,7 +109,8 @@ pub(crate) async fn follow(
         }
     }
     let outcome = outcome.await;
-    view.end(app, &run, &outcome)?;
+    let spent = Spent::of(app, &run).await?;
+    view.end(app, &run, (&outcome, spent))?;
     Ok(outcome)
 }
 
@@ -126,13 +137,23 @@ impl View<'_> {
         }
     }
 
-    fn end(&mut self, app: &App, run: &RunRef, outcome: &RunOutcome) -> Result<(), CliError> {
+    fn end(
+        &mut self,
+        app: &App,
+        run: &RunRef,
+        (outcome, spent): (&RunOutcome, Option<Spent>),
+    ) -> Result<(), CliError> {
         match self {
-            Self::Text(answer) => answer.end_line(),
+            Self::Text(answer) => {
+                answer.end_line()?;
+                spent.iter().for_each(|spent| answer.note(spent));
+                Ok(())
+            }
             Self::Json { outcome: false, .. } => Ok(()),
             Self::Json { terminal, .. } => {
                 let (model, label) = (app.model().id(), app.model().label.as_deref());
-                terminal.line(json(&Last::new(run, Some(model), label, outcome))?)
+                let used = spent.map(|spent| spent.used);
+                terminal.line(json(&Last::new(run, Some(model), label, outcome).used(used))?)
             }
         }
     }

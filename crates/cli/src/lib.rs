@@ -29,6 +29,7 @@ mod input;
 mod pages;
 mod position;
 mod snapshot;
+mod spent;
 mod terminal;
 
 pub use args::Cli;

@@ -1,4 +1,4 @@
-//! Detection of repetitions in answers.
+//! Sentences of answers, and their repetitions.
 
 /// Minimum length in bytes of a repeated sentence.
 const SENTENCE_MIN: usize = 8;
@@ -20,6 +20,15 @@ pub(crate) fn cut(bytes: &[u8]) -> Option<usize> {
         return Some(bytes[..last.start].trim_ascii_end().len());
     }
     phrase(bytes)
+}
+
+/// The end of the first sentence of an answer, once another one follows.
+pub(crate) fn first_sentence(bytes: &[u8]) -> Option<usize> {
+    let sentences = sentences(bytes);
+    let (_, before) = sentences.split_last()?;
+    // A greeting such as `Hello!` is part of the sentence after it.
+    let first = before.iter().find(|at| bytes[..at.end].trim_ascii().len() >= SENTENCE_MIN)?;
+    Some(first.end)
 }
 
 /// Number of bytes at the end of an answer that may still become a repetition.
@@ -88,6 +97,15 @@ mod tests {
         assert_eq!(kept("the sun and the sun and the sun and the sun and"), Some("the sun and"));
         assert_eq!(kept("no, no, no"), None);
         assert_eq!(kept("ja ja ja ja"), Some("ja"));
+    }
+
+    #[test]
+    fn the_first_sentence_ends_where_another_begins() {
+        let first = |text: &str| first_sentence(text.as_bytes()).map(|at| text[..at].to_owned());
+        assert_eq!(first("I am well. How are you"), Some("I am well.".to_owned()));
+        assert_eq!(first("Hello! I am well. Are you?"), Some("Hello! I am well.".to_owned()));
+        assert_eq!(first("I am well."), None);
+        assert_eq!(first("Hello! I am"), None);
     }
 
     #[test]

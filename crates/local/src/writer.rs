@@ -24,13 +24,22 @@ pub struct Plan<'a> {
     pub temperature: f32,
     /// The allowed words of an answer in words; `None` allows all.
     pub vocabulary: Option<Vocabulary<'a>>,
+    /// Ends an answer in words after its first sentence.
+    pub one_sentence: bool,
 }
 
 impl<'a> Plan<'a> {
     /// Settings for an answer in words with a limit of tokens, always the likeliest.
     #[must_use]
     pub fn words(tokens_max: usize) -> Self {
-        Self { grammar: None, tokens_max, stop: &[], temperature: 0.0, vocabulary: None }
+        Self {
+            grammar: None,
+            tokens_max,
+            stop: &[],
+            temperature: 0.0,
+            vocabulary: None,
+            one_sentence: false,
+        }
     }
 
     /// Settings for a constrained answer, always the likeliest.
@@ -158,7 +167,7 @@ impl Writer<'_> {
                 };
             }
             let done = self.step()?;
-            let stopped = self.cut_at_stop() || self.cut_at_repeat();
+            let stopped = self.cut_at_stop() || self.cut_at_sentence() || self.cut_at_repeat();
             self.tell(listener, done || stopped);
             if done || stopped {
                 return Ok(End::Complete);
@@ -232,6 +241,15 @@ impl Writer<'_> {
             self.bytes.truncate(at);
         }
         found.is_some()
+    }
+
+    /// Ends an answer of one sentence.
+    fn cut_at_sentence(&mut self) -> bool {
+        let cut = self.plan.one_sentence.then(|| repeat::first_sentence(&self.bytes)).flatten();
+        if let Some(at) = cut {
+            self.bytes.truncate(at);
+        }
+        cut.is_some()
     }
 
     /// Ends an answer in words that repeats itself.

@@ -5,6 +5,8 @@ use crate::call::ChatResponse;
 use crate::chat::{ChatEvent, ChatModel, ChatRequest, ModelInfo};
 use crate::collect::{Collector, message_id};
 use crate::fingerprint;
+use crate::price::{Price, PriceTable};
+use crate::prompt_hash::prompt_hash;
 use crate::secrets::Secrets;
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
@@ -27,19 +29,29 @@ pub(crate) struct CallInfo {
     prompt_hash: Hash,
     /// The size of the request in bytes, for the usage estimate.
     asked_bytes: u64,
+    /// The price of the model, if it is known.
+    price: Option<Price>,
 }
 
 impl CallInfo {
-    pub(crate) fn new(key: CallKey, prompt_hash: Hash, request: &ChatRequest) -> Self {
+    pub(crate) fn new(key: CallKey, model: &str, request: &ChatRequest) -> Self {
         let asked = canonical::to_string(&fingerprint::request(request));
-        Self { key, prompt_hash, asked_bytes: asked.len() as u64 }
+        let price = PriceTable::built_in().get(model);
+        let prompt_hash = prompt_hash(model, request);
+        Self { key, prompt_hash, asked_bytes: asked.len() as u64, price }
+    }
+
+    /// Returns the cost of tokens; `None` if the price is unknown or the model is free.
+    fn cost(&self, tokens: Tokens) -> Option<u64> {
+        self.price.filter(|price| *price != Price::default()).map(|price| price.of(tokens))
     }
 
     /// Returns the demand of an attempt for a budget.
     pub(crate) fn demand(&self, info: &ModelInfo, request: &ChatRequest) -> Demand {
         let input = self.asked_bytes.div_ceil(BYTES_PER_TOKEN);
         let tokens = Tokens::estimated(input, request.max_tokens.map_or(0, u64::from));
-        Demand::ModelCall { model: info.id(), tokens }
+        let cost_micro_usd = self.price.map(|price| price.of(tokens));
+        Demand::ModelCall { model: info.id(), tokens, cost_micro_usd }
     }
 }
 
@@ -118,7 +130,8 @@ impl<'a> Attempt<'a> {
         };
         self.fact.error_code = error.map(|error| error.fault().code);
         if let Some(reservation) = self.reservation.take() {
-            reservation.settle(Usage::model_call(tokens)).await;
+            let cost = self.call.cost(tokens);
+            reservation.settle(Usage::model_call(tokens).costing(cost)).await;
         }
         self.report(tokens, provider_call_id);
         (self.fact.clone(), outcome)
@@ -138,18 +151,18 @@ impl<'a> Attempt<'a> {
             None => Box::pin(std::future::pending()),
         };
         while !self.collector.is_whole() {
-            // The stream is polled first, so that events that arrived by the deadline count.
-            match select(stream.next(), &mut late).await {
-                Either::Left((Some(event), _)) => self.take(event?, request, secrets),
-                Either::Left((None, _)) => {
+            // The deadline is polled first, so that the stream is not polled once it has passed.
+            match select(&mut late, stream.next()).await {
+                Either::Left(((), _)) => {
+                    return Err(ModelError::Deadline { provider: provider() });
+                }
+                Either::Right((Some(event), _)) => self.take(event?, request, secrets),
+                Either::Right((None, _)) => {
                     return Err(ModelError::Truncated {
                         provider: provider(),
                         events: self.collector.events(),
                         reason: "the stream ended before its last event".to_owned(),
                     });
-                }
-                Either::Right(((), _)) => {
-                    return Err(ModelError::Deadline { provider: provider() });
                 }
             }
         }
@@ -204,6 +217,7 @@ impl<'a> Attempt<'a> {
         self.reported = true;
         let took = self.ctx.clock.elapsed().saturating_sub(self.began);
         self.fact.tokens = tokens;
+        self.fact.cost_micro_usd = self.call.cost(tokens);
         self.fact.provider_call_id = provider_call_id;
         self.fact.latency_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         self.ctx.emit.emit(AiEvent::UsageReport { fact: self.fact.clone() });
@@ -215,7 +229,8 @@ impl Drop for Attempt<'_> {
         if !self.reported {
             let (tokens, id) = (self.tokens(None), self.collector.provider_call_id());
             if let Some(mut reservation) = self.reservation.take() {
-                reservation.spend(Usage { tokens, ..Usage::default() });
+                let used = Usage { tokens, ..Usage::default() };
+                reservation.spend(used.costing(self.call.cost(tokens)));
             }
             self.report(tokens, id);
         }

@@ -2,7 +2,6 @@
 
 use crate::attempt::{Attempt, CallInfo};
 use crate::chat::{ChatModel, ChatRequest, FinishReason};
-use crate::prompt_hash::prompt_hash;
 use crate::secrets::Secrets;
 use crate::{CallError, ModelError, RetryPolicy, fingerprint};
 use serde::{Deserialize, Serialize};
@@ -139,7 +138,7 @@ impl ModelCaller {
         ctx: &CallContext,
     ) -> Result<ChatResponse, ModelError> {
         let name = model.info().id();
-        let call = CallInfo::new(key, prompt_hash(&name, request), request);
+        let call = CallInfo::new(key, &name, request);
         let demand = call.demand(model.info(), request);
         loop {
             let number = tried.attempts + 1;
@@ -151,7 +150,7 @@ impl ModelCaller {
             let attempt = Attempt::begin(model.info(), (&call, number), reservation, ctx);
             let (fact, outcome) = attempt.run(model, request, secrets).await;
             tried.attempts = number;
-            tried.used += Usage::model_call(fact.tokens);
+            tried.used += Usage::from(&fact);
             let error = match outcome {
                 Ok(response) => return self.keep(response, fact, key, ctx).await,
                 Err(error) => error,

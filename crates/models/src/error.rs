@@ -1,5 +1,6 @@
 //! Errors of model calls.
 
+use crate::RefusalKind;
 use std::fmt;
 use std::time::Duration;
 use weftwork_types::ErrorCode;
@@ -28,17 +29,22 @@ pub enum ModelError {
         variable: String,
     },
     /// The provider refused the key.
-    #[error("provider `{provider}` refused the key (status {status}); check `{variable}`")]
+    #[error(
+        "provider `{provider}` refused the key (status {status}): {message}; check `{variable}`"
+    )]
     KeyRefused {
         /// The provider.
         provider: String,
         /// The HTTP status.
         status: u16,
+        /// The provider's message, shortened.
+        message: String,
         /// The environment variable that holds the key.
         variable: String,
     },
-    /// The provider limits the request rate, or a quota is used up.
-    #[error("provider `{provider}` limits requests: {message}")]
+    /// The provider limits the request rate, a quota is used up, or the provider did not finish in
+    /// time.
+    #[error("provider `{provider}` {}: {message}", throttled(*kind))]
     Throttled {
         /// The provider.
         provider: String,
@@ -46,11 +52,12 @@ pub enum ModelError {
         message: String,
         /// The delay that the provider asks for.
         retry_after: Option<Duration>,
-        /// `true` if a quota is used up, so that waiting does not help.
-        quota_exhausted: bool,
+        /// [`RefusalKind::RateLimit`], [`RefusalKind::QuotaExhausted`] or
+        /// [`RefusalKind::Timeout`].
+        kind: RefusalKind,
     },
     /// The provider answered with an error of its own.
-    #[error("provider `{provider}` failed with status {status}: {message}")]
+    #[error("provider `{provider}` {}: {message}", failed(*kind, *status))]
     Provider {
         /// The provider.
         provider: String,
@@ -60,9 +67,11 @@ pub enum ModelError {
         message: String,
         /// The delay that the provider asks for.
         retry_after: Option<Duration>,
+        /// [`RefusalKind::Overloaded`] or [`RefusalKind::Unavailable`].
+        kind: RefusalKind,
     },
     /// The provider rejected the request itself.
-    #[error("provider `{provider}` refused the request (status {status}): {message}")]
+    #[error("provider `{provider}` refused the request (status {status}): {message}{}", advice(*kind))]
     BadRequest {
         /// The provider.
         provider: String,
@@ -70,6 +79,9 @@ pub enum ModelError {
         status: u16,
         /// The provider's message, shortened.
         message: String,
+        /// [`RefusalKind::ContextLength`], [`RefusalKind::ContentFilter`],
+        /// [`RefusalKind::NotFound`] or [`RefusalKind::InvalidRequest`].
+        kind: RefusalKind,
     },
     /// The answer ended before it was complete.
     #[error("the answer of `{provider}` was cut off after {events} events: {reason}")]
@@ -182,12 +194,24 @@ impl ModelError {
     #[must_use]
     pub fn is_retriable(&self) -> bool {
         match self {
-            Self::Throttled { quota_exhausted, .. } => !quota_exhausted,
-            Self::Provider { .. } | Self::Truncated { .. } => true,
+            Self::Throttled { kind, .. } | Self::Provider { kind, .. } => kind.is_retriable(),
+            Self::Truncated { .. } => true,
             Self::Transport { source, .. } => source.is_retriable(),
             Self::Engine { source } => source.retriable,
             Self::Budget(error) => error.is_retriable(),
             _ => false,
+        }
+    }
+
+    /// The meaning of the provider's refusal, if it refused the request.
+    #[must_use]
+    pub fn refusal(&self) -> Option<RefusalKind> {
+        match self {
+            Self::KeyRefused { .. } => Some(RefusalKind::Auth),
+            Self::Throttled { kind, .. }
+            | Self::Provider { kind, .. }
+            | Self::BadRequest { kind, .. } => Some(*kind),
+            _ => None,
         }
     }
 
@@ -202,17 +226,45 @@ impl ModelError {
         }
     }
 
-    /// The error in the form that is stored and shown.
+    /// The error in the form that is stored and shown. The kind of the fault is that of the
+    /// refusal.
     #[must_use]
     pub fn fault(&self) -> Fault {
         let code = match self {
             Self::Engine { source } => return source.clone(),
             other => other.code(),
         };
-        Fault::new(code, self.to_string())
+        let fault = Fault::new(code, self.to_string())
             .retriable(self.is_retriable())
             .with_sources_of(self)
-            .in_phase(Phase::Model)
+            .in_phase(Phase::Model);
+        match self.refusal() {
+            Some(kind) => fault.of_kind(kind.name()),
+            None => fault,
+        }
+    }
+}
+
+fn throttled(kind: RefusalKind) -> &'static str {
+    match kind {
+        RefusalKind::QuotaExhausted => "has no quota left for the account",
+        RefusalKind::Timeout => "did not finish in time",
+        _ => "limits requests",
+    }
+}
+
+fn failed(kind: RefusalKind, status: u16) -> String {
+    match kind {
+        RefusalKind::Overloaded => format!("is overloaded (status {status})"),
+        _ => format!("failed with status {status}"),
+    }
+}
+
+fn advice(kind: RefusalKind) -> &'static str {
+    match kind {
+        RefusalKind::ContextLength => "; the request is too long: send fewer or shorter messages",
+        RefusalKind::ContentFilter => "; its content filter objects to the request or the answer",
+        _ => "",
     }
 }
 

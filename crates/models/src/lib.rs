@@ -12,8 +12,10 @@ mod collect;
 pub mod error;
 pub mod fingerprint;
 pub mod form;
+pub mod price;
 pub mod prompt_hash;
 pub mod protocol;
+pub mod refusal;
 pub mod registry;
 pub mod replay;
 pub mod retry;
@@ -27,6 +29,8 @@ pub use chat::{
     ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo, ToolChoice,
 };
 pub use error::{CallError, ModelError};
+pub use price::{Price, PriceTable};
+pub use refusal::RefusalKind;
 pub use registry::{ModelProvider, ModelRegistry, ProviderOverride, ProviderTable};
 pub use replay::{Recorder, ReplayModel};
 pub use retry::RetryPolicy;

@@ -64,6 +64,7 @@ mod tests {
             status: 500,
             message: "oops".to_owned(),
             retry_after: retry_after.map(Duration::from_secs),
+            kind: crate::RefusalKind::Unavailable,
         }
     }
 

@@ -430,6 +430,8 @@ export type Usage = {
   tool_calls?: number;
   /** Tokens of the model calls. */
   tokens?: Tokens;
+  /** Cost of the model calls in millionths of a US dollar, without those whose price is unknown. */
+  cost_micro_usd?: number;
 };
 
 /** A task that starts from a checkpoint. */

@@ -9,6 +9,7 @@ use crate::code::Fault;
 use crate::interrupt::Interrupt;
 use crate::port::Limits;
 use crate::shown::StateForm;
+use crate::usage::Usage;
 use crate::{CheckpointId, InterruptId, Principal, RunId, ThreadId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -89,6 +90,9 @@ pub struct RunOptions {
     /// Limits of the calls of this run, in addition to those of the runtime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Limits>,
+    /// Usage of the runs that this run continues, which counts against [`budget`](Self::budget).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Usage>,
     /// Value that nodes read besides the state.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub context: Value,

@@ -1,6 +1,7 @@
 //! Usage facts: tokens, cost and status of each attempt of a model call.
 
 use crate::canonical::Hash;
+use crate::event::AiEvent;
 use crate::{InvocationId, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::ops::{Add, AddAssign};
@@ -131,13 +132,22 @@ pub struct Usage {
     /// Tokens of the model calls.
     #[serde(default)]
     pub tokens: Tokens,
+    /// Cost of the model calls in millionths of a US dollar, without those whose price is unknown.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cost_micro_usd: u64,
 }
 
 impl Usage {
     /// Returns the usage of one attempt of a model call.
     #[must_use]
     pub fn model_call(tokens: Tokens) -> Self {
-        Self { model_calls: 1, tool_calls: 0, tokens }
+        Self { model_calls: 1, tokens, ..Self::default() }
+    }
+
+    /// Returns the usage with a cost in millionths of a US dollar.
+    #[must_use]
+    pub fn costing(self, cost_micro_usd: Option<u64>) -> Self {
+        Self { cost_micro_usd: cost_micro_usd.unwrap_or_default(), ..self }
     }
 
     /// Returns the usage of one tool call.
@@ -159,6 +169,7 @@ impl Usage {
                 cached: self.tokens.cached.saturating_sub(other.tokens.cached),
                 reasoning: self.tokens.reasoning.saturating_sub(other.tokens.reasoning),
             },
+            cost_micro_usd: self.cost_micro_usd.saturating_sub(other.cost_micro_usd),
         }
     }
 }
@@ -171,6 +182,7 @@ impl Add for Usage {
             model_calls: self.model_calls.saturating_add(other.model_calls),
             tool_calls: self.tool_calls.saturating_add(other.tool_calls),
             tokens: self.tokens + other.tokens,
+            cost_micro_usd: self.cost_micro_usd.saturating_add(other.cost_micro_usd),
         }
     }
 }
@@ -178,6 +190,38 @@ impl Add for Usage {
 impl AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
+    }
+}
+
+impl From<&UsageFact> for Usage {
+    fn from(fact: &UsageFact) -> Self {
+        Self::model_call(fact.tokens).costing(fact.cost_micro_usd)
+    }
+}
+
+/// Usage of a run, counted from its events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UsageCount {
+    used: Usage,
+    /// Tool calls that were announced and had a recorded result.
+    reused: u64,
+}
+
+impl UsageCount {
+    /// Counts an event.
+    pub fn read(&mut self, event: &AiEvent) {
+        match event {
+            AiEvent::UsageReport { fact } => self.used += Usage::from(fact),
+            AiEvent::ToolCallStart { .. } => self.used += Usage::tool_call(),
+            AiEvent::CallReused { kind, .. } if kind == "tool" => self.reused += 1,
+            _ => {}
+        }
+    }
+
+    /// Returns the usage so far. Tool calls that were refused count too.
+    #[must_use]
+    pub fn used(&self) -> Usage {
+        Usage { tool_calls: self.used.tool_calls.saturating_sub(self.reused), ..self.used }
     }
 }
 
@@ -210,5 +254,7 @@ mod tests {
         let tokens = Tokens { estimated: true, ..Tokens::reported(8, 4).cached(5).reasoning(2) };
         assert_eq!((two.model_calls, two.tokens), (2, tokens));
         assert_eq!(two.saturating_sub(one).tokens, Tokens::estimated(1, 1));
+        let paid = one.costing(Some(7)) + two.costing(None) + two.costing(Some(5));
+        assert_eq!((paid.cost_micro_usd, paid.saturating_sub(paid).cost_micro_usd), (12, 0));
     }
 }

@@ -129,6 +129,7 @@ pub mod prelude {
 /// The programs of the guide, compiled and run as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/graphs.md")]
+#[doc = include_str!("../../../docs/guide/models.md")]
 #[doc = include_str!("../../../docs/guide/running.md")]
 #[doc = include_str!("../../../docs/guide/tools.md")]
 #[cfg_attr(feature = "mcp", doc = include_str!("../../../docs/guide/mcp.md"))]

@@ -5,13 +5,16 @@ use super::parse;
 use clap::Args;
 use serde_json::{Map, Value};
 use std::time::Duration;
+use weftwork::App;
 use weftwork::types::CheckpointId;
+use weftwork::types::port::Limits;
 use weftwork::types::run::{Durability, Multitask, ReuseFrom, RunOptions, Stops};
 
 const RUN_EXAMPLES: &str = "\
 Examples:
   weft run desk --input 'Where is order A1001?'
   weft run desk --thread t --input-json '{\"messages\": []}' --before tool --deadline 30s
+  weft run desk --input 'Where is order A1001?' --budget calls=4,tokens=5000,usd=0.05
   weft run desk --input 'Where is order A1001?' --mode values,messages";
 
 #[derive(Debug, Args)]
@@ -25,6 +28,37 @@ pub(crate) struct Chat {
     pub(crate) keeping: Keeping,
     #[command(flatten)]
     pub(crate) busy: Busy,
+    #[command(flatten)]
+    pub(crate) limits: LimitFlags,
+}
+
+/// Limits of each run.
+#[derive(Debug, Default, Args)]
+pub(crate) struct LimitFlags {
+    /// Cut each run off after this time, such as `30s` or `5m`
+    #[arg(long, value_name = "TIME", value_parser = parse::duration)]
+    pub(crate) deadline: Option<Duration>,
+    /// Limit what each run uses: `tokens=N,usd=X,calls=N,tools=N`, or some of them
+    #[arg(long, value_name = "LIMITS", value_parser = parse::budget)]
+    pub(crate) budget: Option<Limits>,
+}
+
+impl LimitFlags {
+    /// Returns `true` if there is a limit.
+    pub(crate) fn is_set(&self) -> bool {
+        self.deadline.is_some() || self.budget.is_some()
+    }
+
+    /// Returns the app with these limits for the runs it starts.
+    pub(crate) fn limit(&self, mut app: App) -> App {
+        if let Some(limit) = self.deadline {
+            app = app.with_deadline(limit);
+        }
+        if let Some(limits) = self.budget {
+            app = app.with_budget(limits);
+        }
+        app
+    }
 }
 
 #[derive(Debug, Args)]
@@ -75,9 +109,8 @@ pub(crate) struct RunFlags {
     /// Label to store with the run; may be repeated
     #[arg(long, value_name = "TEXT")]
     tag: Vec<String>,
-    /// Cut the run off after this time, such as `30s` or `5m`
-    #[arg(long, value_name = "TIME", value_parser = parse::duration)]
-    pub(crate) deadline: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) limits: LimitFlags,
     /// Maximum number of supersteps
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     step_limit: Option<u32>,
@@ -111,6 +144,7 @@ impl RunFlags {
             at: self.at,
             reuse_from: if self.reuse_calls { ReuseFrom::Origin } else { ReuseFrom::Own },
             idempotency_key: self.idempotency_key.clone(),
+            budget: self.limits.budget,
             ..options
         }
     }

@@ -1,7 +1,7 @@
 //! Arguments of `weft threads`.
 
 use super::parse;
-use super::run::Keeping;
+use super::run::{Keeping, LimitFlags};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use std::num::NonZeroUsize;
@@ -224,6 +224,8 @@ pub(crate) struct Resume {
     pub(crate) question: Option<String>,
     #[command(flatten)]
     pub(crate) keeping: Keeping,
+    #[command(flatten)]
+    pub(crate) limits: LimitFlags,
     /// Print every event as a line of JSON, followed by the outcome
     #[arg(long)]
     pub(crate) json: bool,

@@ -35,6 +35,7 @@ pub(crate) async fn chat(args: &Chat, context: &CommandContext) -> Result<Exit, 
     let app = context
         .open(agent, store, recorded, (args.keeping.durability(), args.busy.multitask()))
         .await?;
+    let app = args.limits.limit(app);
     let thread = named.unwrap_or_else(|| app.new_thread());
     Talk {
         context,

@@ -2,7 +2,7 @@
 
 use super::{chat, models};
 use crate::CliError;
-use crate::args::{Busy, Chat, Demo, Keeping};
+use crate::args::{Busy, Chat, Demo, Keeping, LimitFlags};
 use crate::context::{CommandContext, default_model};
 use crate::demo::Story;
 use crate::exit::Exit;
@@ -85,6 +85,7 @@ async fn invite(story: &Story<'_>, context: &CommandContext) -> Result<(), CliEr
             thread: Some(story.thread.clone()),
             keeping: Keeping::default(),
             busy: Busy::default(),
+            limits: LimitFlags::default(),
         };
         Box::pin(chat::chat(&args, context)).await?;
     }

@@ -40,7 +40,7 @@ pub(crate) async fn run(args: &Run, context: &CommandContext) -> Result<Exit, Cl
     });
     let run = app.runtime().thread(agent.id(), thread.as_str())?.start(RunInput::Start { input });
     let run = run.options(options);
-    let run = match args.options.deadline {
+    let run = match args.options.limits.deadline {
         Some(limit) => run.deadline(limit),
         None => run,
     };

@@ -114,6 +114,11 @@ impl<'a> Answer<'a> {
         self.mark_line(text)
     }
 
+    /// Writes a note to standard error.
+    pub(crate) fn note(&self, text: impl std::fmt::Display) {
+        self.terminal.note(text);
+    }
+
     fn mark_line(&self, text: impl std::fmt::Display) -> Result<(), CliError> {
         self.terminal.line(format_args!("{}{text}", self.mark))
     }

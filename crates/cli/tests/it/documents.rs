@@ -28,11 +28,17 @@ fn the_readme_shows_the_examples_as_they_are() {
 }
 
 #[test]
-fn the_commands_of_the_guide_run() {
-    let guide = read("docs/guide/running.md");
+fn the_commands_of_the_guides_run() {
+    commands_run("docs/guide/running.md");
+    commands_run("docs/guide/models.md");
+}
+
+/// Runs the blocks of a guide in one home.
+fn commands_run(path: &str) {
+    let guide = read(path);
     let blocks = guide.split("```sh run\n").skip(1).filter_map(|rest| rest.split("```").next());
     let blocks: Vec<&str> = blocks.collect();
-    assert!(!blocks.is_empty());
+    assert!(!blocks.is_empty(), "{path}");
     let home = crate::home::Home::new();
     let folder = Path::new(crate::home::PROGRAM).parent().expect("a folder");
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").expect("a path"));

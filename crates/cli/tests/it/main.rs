@@ -11,6 +11,7 @@ mod dev;
 mod documents;
 mod home;
 mod left_behind;
+mod limits;
 #[cfg(feature = "mcp")]
 mod mcp;
 #[cfg(not(feature = "mcp"))]

@@ -1,14 +1,16 @@
 //! Measures the embedded model on small sets of requests.
 //!
-//! `cargo run --release -p weftwork-local --example eval` prints one JSON object: calls, what
-//! happens when an argument is left out, and requests for several calls. The README beside the
-//! sets says where each comes from. Weights come from `WEFT_TEST_MODEL` or the cache directory;
+//! `cargo run --release -p weftwork-local --example eval` prints one JSON object: calls and the
+//! answers after their results, what happens when an argument is left out, requests for several
+//! calls, and requests that no tool is for. The README beside the sets says where each comes from. Weights come from `WEFT_TEST_MODEL` or the cache directory;
 //! without them it ends with status 1.
 
+mod answers;
 mod said;
 mod several;
 mod talk;
 
+use answers::Answers;
 use said::Invented;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -41,6 +43,7 @@ struct Score {
     spent: Vec<Duration>,
     cpu: Option<Duration>,
     misses: Vec<Value>,
+    answers: Answers,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -73,6 +76,7 @@ async fn report() -> Result<Value, Box<dyn Error>> {
     }
     let left_out = said::left_out(&model, &mut invented).await?;
     let several = several::several(&model, &mut invented).await?;
+    let no_tool = no_tool(&model, &tools).await?;
     Ok(json!({
         "model": model.info().id(),
         "label": model.info().label,
@@ -85,6 +89,7 @@ async fn report() -> Result<Value, Box<dyn Error>> {
         "sets": sets,
         "left_out": left_out,
         "several": several,
+        "no_tool": no_tool,
         "invented": invented.report(),
     }))
 }
@@ -96,8 +101,9 @@ async fn run(
     invented: &mut Invented,
 ) -> Result<Score, Box<dyn Error>> {
     let mut score = Score::default();
+    let mut calls = Vec::new();
     let before = cpu_time();
-    for case in cases {
+    for (number, case) in cases.iter().enumerate() {
         let case = Case::deserialize(case)?;
         let started = now();
         let mut talk = Talk::new(model, tools, &case.request)?;
@@ -105,9 +111,40 @@ async fn run(
         let spent = started.elapsed();
         invented.check(tools, &made, &case.request);
         score.add(&case, tools, &made, spent);
+        calls.push((talk, made, number, case.request));
     }
     score.cpu = cpu_time().zip(before).map(|(after, before)| after.saturating_sub(before));
+    for (mut talk, made, number, request) in calls {
+        if made.name.is_empty() {
+            score.answers.add_missing(&request, &made.text);
+            continue;
+        }
+        let args: Value = serde_json::from_str(&made.args)?;
+        let result = answers::result(number, &made.name, &args);
+        talk.result(&made, result.clone())?;
+        let answer = talk.turn().await?;
+        score.answers.add(&request, (&args, &result), &answer.text);
+    }
     Ok(score)
+}
+
+/// Requests that no tool is for: each is answered in one sentence, without a call.
+async fn no_tool(model: &LocalModel, tools: &[ToolSpec]) -> Result<Value, Box<dyn Error>> {
+    let cases = lines("no_tool.jsonl")?;
+    let (mut one_sentence, mut answers) = (0, Vec::new());
+    for request in cases.iter().filter_map(Value::as_str) {
+        let made = Talk::new(model, tools, request)?.turn().await?;
+        let problem = match made.name.as_str() {
+            "" => answers::rambles(&made.text),
+            _ => Some("it calls a tool"),
+        };
+        one_sentence += usize::from(problem.is_none());
+        answers.push(json!({
+            "request": request, "call": [made.name, made.args], "answer": made.text,
+            "problem": problem,
+        }));
+    }
+    Ok(json!({"requests": cases.len(), "one_sentence": one_sentence, "answers": answers}))
 }
 
 /// The tools of a folder of sets.
@@ -160,6 +197,7 @@ impl Score {
             "seconds_per_call_max": spent.last().map(|d| seconds(*d)),
             "cpu_seconds_per_call_mean": self.cpu.map(|cpu| seconds(cpu / self.prompts.max(1) as u32)),
             "misses": self.misses,
+            "answers": self.answers.report(),
         })
     }
 }

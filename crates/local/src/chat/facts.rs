@@ -1,43 +1,68 @@
-//! Tool results as short lines that a small model can read.
+//! Tool results as named values: short lines that a small model can read.
 
 use serde_json::Value;
 use weftwork_types::message::ToolResult;
 
-const LINES_MAX: usize = 12;
+const FACTS_MAX: usize = 12;
 const VALUE_CHARS_MAX: usize = 160;
 
-/// A result as `name: value`, joined by semicolons.
-pub(super) fn of(result: &ToolResult) -> String {
-    let mut lines = Vec::new();
-    match result.value.get("safe_message").filter(|_| result.is_error) {
-        Some(message) => flatten("error", message, &mut lines),
-        None if result.is_error => flatten("error", &result.value, &mut lines),
-        None => flatten("result", &result.value, &mut lines),
-    }
-    lines.truncate(LINES_MAX);
-    lines.join("; ")
+/// A value of a result, as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fact {
+    /// The name of the member, in words.
+    pub(super) name: String,
+    /// The value; `yes` or `no` for booleans.
+    pub(super) text: String,
+    /// The value of a boolean.
+    pub(super) flag: Option<bool>,
 }
 
-fn flatten(name: &str, value: &Value, lines: &mut Vec<String>) {
+/// The values of a result, the first ones of long results.
+pub(super) fn of(result: &ToolResult) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    match result.value.get("safe_message").filter(|_| result.is_error) {
+        Some(message) => flatten("error", message, &mut facts),
+        None if result.is_error => flatten("error", &result.value, &mut facts),
+        None => flatten("result", &result.value, &mut facts),
+    }
+    facts.truncate(FACTS_MAX);
+    facts
+}
+
+/// Facts as `name: value`, joined by semicolons.
+pub(super) fn line(facts: &[Fact]) -> String {
+    let facts: Vec<String> =
+        facts.iter().map(|fact| format!("{}: {}", fact.name, fact.text)).collect();
+    facts.join("; ")
+}
+
+fn flatten(name: &str, value: &Value, facts: &mut Vec<Fact>) {
     match value {
         Value::Null => {}
         Value::Object(map) => {
             for (key, value) in map {
-                flatten(&key.replace('_', " "), value, lines);
+                flatten(&key.replace('_', " "), value, facts);
             }
         }
         Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
-            items.iter().for_each(|item| flatten(name, item, lines));
+            items.iter().for_each(|item| flatten(name, item, facts));
         }
         Value::Array(items) => {
             let items: Vec<String> = items.iter().map(plain).collect();
-            lines.push(format!("{name}: {}", cut(&items.join(", "))));
+            facts.extend(fact(name, &items.join(", "), None));
         }
-        scalar => lines.push(format!("{name}: {}", cut(&plain(scalar)))),
+        scalar => facts.extend(fact(name, &plain(scalar), scalar.as_bool())),
     }
 }
 
-fn plain(value: &Value) -> String {
+/// A fact; `None` for an empty text.
+fn fact(name: &str, text: &str, flag: Option<bool>) -> Option<Fact> {
+    let text: String = text.chars().take(VALUE_CHARS_MAX).collect();
+    (!text.is_empty()).then(|| Fact { name: name.to_owned(), text, flag })
+}
+
+/// A scalar as text.
+pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.split_whitespace().collect::<Vec<_>>().join(" "),
         Value::Bool(true) => "yes".to_owned(),
@@ -45,10 +70,6 @@ fn plain(value: &Value) -> String {
         Value::Number(number) => super::copy::plain(number).to_string(),
         other => other.to_string(),
     }
-}
-
-fn cut(text: &str) -> String {
-    text.chars().take(VALUE_CHARS_MAX).collect()
 }
 
 #[cfg(test)]
@@ -59,12 +80,12 @@ mod tests {
 
     fn facts(value: Value, is_error: bool) -> String {
         let tool_call_id = ToolCallId::new("c").expect("id");
-        of(&ToolResult { tool_call_id, name: "t".to_owned(), value, shown: None, is_error })
+        line(&of(&ToolResult { tool_call_id, name: "t".to_owned(), value, shown: None, is_error }))
     }
 
     #[test]
     fn objects_become_named_lines() {
-        let value = json!({"order_id": "A1", "paid": true, "total": 25.0, "items": [{"name": "cup"}], "tags": ["a", 2], "note": null});
+        let value = json!({"order_id": "A1", "paid": true, "total": 25.0, "items": [{"name": "cup"}], "tags": ["a", 2], "note": null, "remark": ""});
         assert_eq!(
             facts(value, false),
             "order id: A1; paid: yes; total: 25; name: cup; tags: a, 2"

@@ -31,7 +31,6 @@ const REPLY: (&str, &str, [&str; 3]) = (
 pub(super) enum Kind {
     Found,
     Done,
-    Failed,
 }
 
 /// A request, the facts, and the answer for them.
@@ -59,12 +58,6 @@ const FOUND: [Summary; 4] = [
     ),
 ];
 
-/// Words that an answer may contain in addition to those of the request and the facts, so that it
-/// adds no statements.
-pub(super) const GLUE: &str = "The the A a An an It it Its its They they There there This this \
-    That that is are was were has have had be been and or but with without in on at of for to \
-    from by as no not yes degrees degree called";
-
 /// Answers for tools that perform an action.
 const DONE: [Summary; 3] = [
     ("Book 2 seats for Eva.", "name: Eva; booked: 2; show: Hamlet", "I booked 2 seats for Eva."),
@@ -78,29 +71,6 @@ const DONE: [Summary; 3] = [
         "job id: J7; plant: P4; watered: 3",
         "I watered plant P4 with 3 litres.",
     ),
-];
-
-/// The opening of an answer about a failed call.
-pub(super) const FAILURE: &str = "That did not work:";
-
-/// Answers for failed calls.
-const FAILED: [Summary; 4] = [
-    (
-        "When does train T31 leave?",
-        "error: there is no train `T31`",
-        "That did not work: there is no train `T31`.",
-    ),
-    (
-        "Lend book B12 for 30 days.",
-        "error: the librarian said no",
-        "That did not work: the librarian said no.",
-    ),
-    (
-        "How tall is the oak in the yard?",
-        "error: the scale did not answer in time",
-        "That did not work: the scale did not answer in time.",
-    ),
-    ("Book 2 seats for Eva.", "error: closed since May", "That did not work: closed since May."),
 ];
 
 /// The prompts that are processed before a request is known.
@@ -156,7 +126,7 @@ impl Kit {
         tools: &[ToolSpec],
         snapshots: Option<&PathBuf>,
     ) -> Result<Self, Error> {
-        let mut prompts = Vec::with_capacity(2 * tools.len() + 4);
+        let mut prompts = Vec::with_capacity(2 * tools.len() + 3);
         let mut leads = Vec::with_capacity(tools.len() + 1);
         let words = (REPLY.0.to_owned(), REPLY.1.to_owned(), REPLY.2.to_vec());
         for (name, description, requests) in tools.iter().map(introduction).chain([words]) {
@@ -172,7 +142,7 @@ impl Kit {
         for tool in tools {
             prompts.push(examples(engine, tool)?);
         }
-        for answers in [&FOUND[..], &DONE, &FAILED] {
+        for answers in [&FOUND[..], &DONE] {
             prompts.push(summaries(engine, answers)?);
         }
         let prefixes = match snapshots {
@@ -194,7 +164,7 @@ impl Kit {
 
     /// The session and tokens of the prompt for summaries of that kind.
     pub(super) fn summary(&self, engine: &Engine, kind: Kind) -> (Session, Vec<u32>) {
-        self.at(engine, self.prefixes.prompts.len() - 3 + kind as usize)
+        self.at(engine, self.prefixes.prompts.len() - 2 + kind as usize)
     }
 
     fn at(&self, engine: &Engine, index: usize) -> (Session, Vec<u32>) {

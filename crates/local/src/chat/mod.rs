@@ -11,15 +11,19 @@
 //!    asked for missing values.
 //! 3. **Further calls.** After a result the request is examined again: a value that no call used,
 //!    or words of a tool that was not called, lead to the next call.
-//! 4. **Answer.** After the results: a sentence for each, from the facts in it.
+//! 4. **Answer.** After the results: a sentence for each, from the values in it. A sentence that
+//!    does not follow from the result is replaced by the values in a fixed form. A request that no
+//!    tool is for is answered in one sentence.
 
 mod copy;
 mod facts;
+mod ground;
 mod kit;
 mod model;
 mod plan;
 mod prompt;
 mod shape;
+mod tell;
 mod turn;
 mod words;
 
@@ -27,16 +31,15 @@ pub use model::{LocalModel, Settings, WAITING_MAX};
 
 use crate::Error;
 use crate::engine::{Engine, Session};
-use crate::writer::{Answer, End, Listener, Plan, Vocabulary};
+use crate::writer::{Answer, End, Listener, Plan};
 use copy::{Copier, Form};
-use kit::{Kind, Kits};
+use kit::Kits;
 use plan::{Desk, Rest};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use turn::Turn;
 use weftwork_models::{ChatRequest, FinishReason, ToolChoice};
-use weftwork_types::message::ToolResult;
-use weftwork_types::tool::{Effect, ToolSpec};
+use weftwork_types::tool::ToolSpec;
 
 /// Default limit of tokens of an answer in words.
 const WORDS_MAX: usize = 120;
@@ -105,7 +108,7 @@ impl Chat {
                 Ok(tokens.ending(FinishReason::ToolCalls))
             }
             Next::Lack(text) => self.tell(request, &turn, Some(&text), audience),
-            Next::Words if turn.results.is_empty() => self.converse(request, audience),
+            Next::Words if turn.results.is_empty() => self.reply(request, &turn, audience),
             Next::Words => self.tell(request, &turn, None, audience),
             Next::Nobody => Ok(Outcome { input: 0, output: 0, reason: None }),
         }
@@ -281,91 +284,6 @@ impl Chat {
         }
     }
 
-    /// Reports the result of each call in a sentence, and then what is missing.
-    fn tell(
-        &mut self,
-        request: &ChatRequest,
-        turn: &Turn<'_>,
-        lack: Option<&str>,
-        audience: &mut dyn Audience,
-    ) -> Result<Outcome, Error> {
-        let mut tokens = Spent::default();
-        let mut reason = FinishReason::Stop;
-        for (number, result) in turn.results.iter().enumerate() {
-            if number > 0 {
-                audience.words(" ");
-            }
-            let asked = self.asked(&request.tools, turn, result);
-            let answer = self.sentence(request, &asked, result, audience)?;
-            tokens.add(answer.0, answer.1.tokens);
-            match answer.1.end {
-                End::Complete => {}
-                End::Limit => reason = FinishReason::Length,
-                End::Cancelled => return Ok(Outcome { reason: None, ..tokens.ending(reason) }),
-            }
-        }
-        if let Some(lack) = lack {
-            let space = if turn.results.is_empty() { "" } else { " " };
-            audience.words(&format!("{space}{lack}"));
-            let (read, written) = (self.engine.encode(&turn.request), self.engine.encode(lack));
-            tokens.add(read.len(), written.len());
-        }
-        Ok(tokens.ending(reason))
-    }
-
-    /// The request that a result answers: the call as a request, if its example can be restated
-    /// with other values, otherwise the whole request.
-    fn asked(&self, tools: &[ToolSpec], turn: &Turn<'_>, result: &ToolResult) -> String {
-        let call = turn.made.iter().find(|call| call.id == result.tool_call_id);
-        let tool = tools.iter().find(|tool| tool.wire_name() == result.name);
-        call.zip(tool)
-            .and_then(|(call, tool)| plan::restated(&self.copier, tool, &call.args))
-            .unwrap_or_else(|| turn.request.clone())
-    }
-
-    /// Reports the result of a call in a sentence.
-    fn sentence(
-        &mut self,
-        request: &ChatRequest,
-        asked: &str,
-        result: &ToolResult,
-        audience: &mut dyn Audience,
-    ) -> Result<(usize, Answer), Error> {
-        let kind = kind(&request.tools, result);
-        let kit = self.kits.get(&self.engine, &request.tools)?;
-        let (mut session, mut prompt) = kit.summary(&self.engine, kind);
-        let question = prompt::question(asked, &facts::of(result));
-        prompt::turn(&self.engine, &mut prompt, "user", &question)?;
-        prompt::open(&self.engine, &mut prompt)?;
-        self.engine.prefill(&mut session, &prompt, &Waiting(audience))?;
-        let known = match kind {
-            Kind::Failed => format!("{question} {}", kit::FAILURE),
-            Kind::Found => format!("{question} {}", kit::GLUE),
-            Kind::Done => question,
-        };
-        let vocabulary = match kind {
-            Kind::Failed | Kind::Found => Vocabulary::Words(&known),
-            Kind::Done => Vocabulary::Numbers(&known),
-        };
-        let plan = Plan { stop: &["\n"], vocabulary: Some(vocabulary), ..self.words_plan(request) };
-        let answer = self.engine.generate(&mut session, &plan, &mut Words(audience))?;
-        Ok((prompt.len(), answer))
-    }
-
-    /// Continues the conversation in plain words. With tools, all numbers are from them or from the
-    /// person.
-    fn converse(
-        &mut self,
-        request: &ChatRequest,
-        audience: &mut dyn Audience,
-    ) -> Result<Outcome, Error> {
-        let said: Vec<String> = request.messages.iter().map(prompt::said).collect();
-        let said = said.join(" ");
-        let vocabulary = (!request.tools.is_empty()).then_some(Vocabulary::Numbers(&said));
-        let plan = Plan { stop: &["\n\n"], vocabulary, ..self.words_plan(request) };
-        self.say(request, &plan, audience)
-    }
-
     /// Generates an answer that satisfies a schema.
     fn structured(
         &mut self,
@@ -375,27 +293,8 @@ impl Chat {
     ) -> Result<Outcome, Error> {
         let grammar = self.engine.grammar("the response", schema)?;
         let tokens_max = request.max_tokens.map_or(ARGS_MAX, |n| n as usize);
-        let plan = Plan { grammar: Some(&grammar), tokens_max, ..self.words_plan(request) };
+        let plan = Plan { grammar: Some(&grammar), tokens_max, ..tell::words_plan(request) };
         self.say(request, &plan, audience)
-    }
-
-    fn say(
-        &mut self,
-        request: &ChatRequest,
-        plan: &Plan<'_>,
-        audience: &mut dyn Audience,
-    ) -> Result<Outcome, Error> {
-        let prompt = prompt::conversation(&self.engine, &request.messages)?;
-        self.engine.prefill(&mut self.talk, &prompt, &Waiting(audience))?;
-        let answer = self.engine.generate(&mut self.talk, plan, &mut Words(audience))?;
-        Ok(outcome(prompt.len(), &answer, FinishReason::Stop))
-    }
-
-    fn words_plan<'p>(&self, request: &ChatRequest) -> Plan<'p> {
-        Plan {
-            temperature: request.temperature.unwrap_or(0.0),
-            ..Plan::words(request.max_tokens.map_or(WORDS_MAX, |n| n as usize))
-        }
     }
 }
 
@@ -436,16 +335,6 @@ fn outcome(input: usize, answer: &Answer, complete: FinishReason) -> Outcome {
         End::Cancelled => None,
     };
     Outcome { input, output: answer.tokens, reason }
-}
-
-/// The kind of a call's result.
-fn kind(tools: &[ToolSpec], result: &ToolResult) -> Kind {
-    let tool = tools.iter().find(|tool| tool.wire_name() == result.name);
-    match tool.map(|tool| tool.effect) {
-        _ if result.is_error => Kind::Failed,
-        Some(Effect::StateChange | Effect::ExternalSideEffect) => Kind::Done,
-        Some(Effect::ReadOnly) | None => Kind::Found,
-    }
 }
 
 /// A receiver that ignores events and only reports cancellation.

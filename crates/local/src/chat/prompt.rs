@@ -1,5 +1,6 @@
 //! Prompts in the ChatML form these models were trained on.
 
+use super::facts;
 use crate::Error;
 use crate::engine::Engine;
 use weftwork_types::message::{Message, Role};
@@ -47,7 +48,10 @@ pub(super) fn question(request: &str, facts: &str) -> String {
 /// The text of a message.
 pub(super) fn said(message: &Message) -> String {
     match message.role {
-        Role::Tool => message.tool_results().map(super::facts::of).collect::<Vec<_>>().join("; "),
+        Role::Tool => {
+            let facts: Vec<_> = message.tool_results().flat_map(facts::of).collect();
+            facts::line(&facts)
+        }
         _ => message.joined_text(),
     }
 }

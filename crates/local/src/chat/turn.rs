@@ -10,6 +10,8 @@ use weftwork_types::tool::ToolSpec;
 const ASK: &str = "ask_human";
 /// Number of times that a question may be asked before the answer names the missing value.
 const ASKED_MAX: usize = 2;
+/// Number of tools that an answer names.
+const TOOLS_NAMED_MAX: usize = 8;
 
 /// A request, with its calls and results so far.
 #[derive(Debug)]
@@ -95,6 +97,26 @@ pub(super) fn question(tool: &ToolSpec, argument: &str) -> String {
 pub(super) fn lack<'a>(tool: &ToolSpec, missing: impl Iterator<Item = &'a str>) -> String {
     let missing: Vec<String> = missing.map(plain).collect();
     format!("To use {} I need: {}.", plain(&tool.wire_name()), missing.join(", "))
+}
+
+/// The sentence for a request that no tool is for.
+pub(super) fn no_tool(tools: &[ToolSpec]) -> String {
+    let names: Vec<String> = tools
+        .iter()
+        .filter(|tool| !asks(tool))
+        .map(|tool| tool.wire_name())
+        .map(words_of)
+        .collect();
+    let shown = names.iter().take(TOOLS_NAMED_MAX).map(String::as_str).collect::<Vec<_>>();
+    let more = if names.len() > shown.len() { " and others" } else { "" };
+    match shown.is_empty() {
+        true => "I have no tool for that.".to_owned(),
+        false => format!("I have no tool for that; I have {}{more}.", shown.join(", ")),
+    }
+}
+
+fn words_of(name: String) -> String {
+    name.split('_').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 fn plain(name: &str) -> String {

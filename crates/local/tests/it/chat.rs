@@ -164,6 +164,53 @@ async fn without_tools_and_after_results_it_speaks() {
     assert!(heard.name.is_empty() && !heard.text.contains('\n'));
 }
 
+/// The weights are random: whatever they write, the answer is that of the result.
+#[tokio::test]
+async fn an_answer_after_a_result_has_its_values_whatever_the_model_writes() {
+    for seed in 1..=6 {
+        let model = model(&Recipe { seed, ..Recipe::default() });
+        for effect in [Effect::ReadOnly, Effect::ExternalSideEffect] {
+            let asked = || {
+                let mut asked = request("Does it rain in Oslo?", ToolChoice::Auto);
+                asked.max_tokens = None;
+                asked.tools.iter_mut().for_each(|tool| tool.effect = effect);
+                asked
+            };
+            let call = || ("demo__weather", json!({"city": "Oslo"}));
+            let clear = json!({"city": "Oslo", "sky": "clear", "source": "a book"});
+            let heard = hear(&model, with_result(asked(), call(), clear)).await.expect("words");
+            assert!(heard.text.contains("clear"), "{}", heard.text);
+            assert!(!heard.text.to_lowercase().contains("yes"), "{}", heard.text);
+            assert_eq!(heard.reason, Some(FinishReason::Stop));
+            let empty = hear(&model, with_result(asked(), call(), json!({}))).await;
+            assert_eq!(empty.expect("words").text, "The result has no values.");
+            let mut failed = with_result(asked(), call(), json!({"safe_message": "no such city"}));
+            if let Some(Part::ToolResult(result)) = failed.messages[2].parts.first_mut() {
+                result.is_error = true;
+            }
+            let heard = hear(&model, failed.clone()).await.expect("words");
+            assert_eq!(heard.text, "That did not work: no such city.");
+            failed.max_tokens = Some(3);
+            let cut = hear(&model, failed).await.expect("words");
+            assert_eq!(cut.reason, Some(FinishReason::Length));
+            assert!(heard.text.starts_with(&cut.text) && cut.tokens.1 == 3, "{}", cut.text);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_no_tool_is_for_is_answered_in_one_sentence() {
+    let model = model(&Recipe::default());
+    let mut asked = request("how do I bake bread?", ToolChoice::Auto);
+    asked.max_tokens = None;
+    let heard = hear(&model, asked.clone()).await.expect("words");
+    let said = "I have no tool for that; I have demo weather, multiply.";
+    assert_eq!((heard.name.as_str(), heard.text.as_str()), ("", said));
+    asked.tools = vec![ask_human()];
+    let heard = hear(&model, asked).await.expect("words");
+    assert_eq!(heard.text, "I have no tool for that.");
+}
+
 /// The weights are random: whatever they want, no value can come that nobody said.
 #[tokio::test]
 async fn a_copied_argument_that_nobody_said_is_asked_for_or_told() {

@@ -1,15 +1,20 @@
 //! Tests of `ModelCaller`: records, their order, and calls that must not be repeated.
 
 use crate::desk::{Desk, request};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use futures_util::{FutureExt as _, StreamExt as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 use weftwork_models::scripted::Step;
-use weftwork_models::{CallError, ChatResponse, ModelCaller, ModelError, ScriptedModel};
+use weftwork_models::{
+    CallError, ChatEvent, ChatModel, ChatRequest, ChatResponse, ChatStream, ModelCaller,
+    ModelError, ModelInfo, RefusalKind, ScriptedModel,
+};
 use weftwork_testkit::ManualClock;
 use weftwork_types::event::AiEvent;
-use weftwork_types::port::{CallContext, Clock as _};
-use weftwork_types::usage::{Tokens, UsageStatus};
+use weftwork_types::port::{CallContext, Clock as _, LimitedBudget, Limits};
+use weftwork_types::usage::{Tokens, Usage, UsageStatus};
 
 const USED: Tokens = Tokens::reported(5, 3);
 
@@ -19,6 +24,7 @@ fn busy() -> ModelError {
         status: 500,
         message: "busy".to_owned(),
         retry_after: None,
+        kind: RefusalKind::Unavailable,
     }
 }
 
@@ -189,4 +195,118 @@ async fn a_stream_without_an_end_is_tried_again_and_what_it_showed_is_void() {
     let reset = log.iter().position(|entry| entry == "emit attempt_reset").expect("a reset");
     let shown = log.iter().rposition(|entry| entry == "emit text_delta").expect("words");
     assert!(reset < shown, "{log:?}");
+}
+
+/// A model that sends a letter a second, for ever, and records when it was polled.
+#[derive(Debug)]
+struct Trickle {
+    info: ModelInfo,
+    clock: ManualClock,
+    polls: Arc<Mutex<Vec<Duration>>>,
+    dropped: Arc<AtomicBool>,
+}
+
+struct SetOnDrop(Arc<AtomicBool>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl ChatModel for Trickle {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream(&self, _request: Arc<ChatRequest>) -> ChatStream {
+        let (clock, polls) = (self.clock.clone(), Arc::clone(&self.polls));
+        let alive = SetOnDrop(Arc::clone(&self.dropped));
+        let mut second = clock.sleep(Duration::from_secs(1));
+        futures_util::stream::poll_fn(move |cx| {
+            let _ = &alive;
+            polls.lock().expect("a lock").push(clock.elapsed());
+            if second.poll_unpin(cx).is_pending() {
+                return Poll::Pending;
+            }
+            second = clock.sleep(Duration::from_secs(1));
+            Poll::Ready(Some(Ok(ChatEvent::TextDelta("abcd".to_owned()))))
+        })
+        .boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_model_is_not_polled_after_the_deadline() {
+    for jump_ms in [1_000, 1_400] {
+        let (desk, clock) = (Desk::new(), ManualClock::new());
+        let mut ctx = desk.context(&clock);
+        let limit = Duration::from_secs(2);
+        ctx.deadline = Some(ctx.clock.now().plus(limit));
+        let model = Trickle {
+            info: ModelInfo { provider: "trickle".to_owned(), model: "m".to_owned(), label: None },
+            clock: clock.clone(),
+            polls: Arc::default(),
+            dropped: Arc::default(),
+        };
+        let caller = ModelCaller::default();
+        let mut call = Box::pin(caller.call(&model, request("hi"), &ctx));
+        let mut ended = None;
+        for _ in 0..10 {
+            if ended.is_none() {
+                ended = (&mut call).now_or_never();
+            }
+            clock.advance(Duration::from_millis(jump_ms));
+        }
+        let error = ended.expect("it ended").expect_err("late");
+        assert_eq!(error.code().0, "W0313");
+        let polls = model.polls.lock().expect("a lock").clone();
+        assert!(!polls.is_empty() && polls.iter().all(|at| *at < limit), "{polls:?}");
+        assert!(model.dropped.load(Ordering::SeqCst), "the request is dropped");
+        let facts = desk.facts();
+        assert_eq!((facts.len(), facts[0].status), (1, UsageStatus::Cancelled));
+        assert!(facts[0].tokens.estimated && facts[0].tokens.input > 0, "{facts:?}");
+        assert_eq!((facts[0].tokens.output, error.used.model_calls), (1, 1));
+    }
+}
+
+/// A scripted model under another name.
+#[derive(Debug)]
+struct Named(ModelInfo, ScriptedModel);
+
+impl ChatModel for Named {
+    fn info(&self) -> &ModelInfo {
+        &self.0
+    }
+
+    fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
+        self.1.stream(request)
+    }
+}
+
+#[tokio::test]
+async fn a_priced_call_has_a_cost_and_an_unpriced_one_is_refused_under_a_limit() {
+    let named = |id: &str| {
+        let (provider, model) = id.split_once(':').expect("an id");
+        let (provider, model) = (provider.to_owned(), model.to_owned());
+        let script = ScriptedModel::from_steps(vec![Step::text("one").using(USED)]);
+        Named(ModelInfo { provider, model, label: None }, script)
+    };
+    let limits = Limits { cost_micro_usd: Some(1_000), ..Limits::default() };
+    for (id, cost) in [("openai:gpt-4.1", Some(34)), ("ollama:qwen3", None)] {
+        let (desk, clock) = (Desk::new(), ManualClock::new());
+        let budget = LimitedBudget::new(limits, Usage::default());
+        let ctx = CallContext { budget: Arc::new(budget.clone()), ..desk.context(&clock) };
+        ModelCaller::default().call(&named(id), request("hi"), &ctx).await.expect("an answer");
+        assert_eq!(desk.facts()[0].cost_micro_usd, cost, "{id}");
+        assert_eq!(budget.used().cost_micro_usd, cost.unwrap_or_default(), "{id}");
+    }
+    let (desk, clock) = (Desk::new(), ManualClock::new());
+    let budget = LimitedBudget::new(limits, Usage::default());
+    let ctx = CallContext { budget: Arc::new(budget), ..desk.context(&clock) };
+    let model = named("lab:tiny");
+    let error =
+        ModelCaller::default().call(&model, request("hi"), &ctx).await.expect_err("no price");
+    assert_eq!((error.code().0, model.1.calls()), ("W0609", 0));
+    assert!(error.to_string().contains("price of model `lab:tiny` is unknown"), "{error}");
 }

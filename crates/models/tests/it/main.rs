@@ -5,5 +5,6 @@
 mod call;
 mod desk;
 mod openai;
+mod refusals;
 mod server;
 mod wire;

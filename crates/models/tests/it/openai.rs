@@ -203,7 +203,10 @@ async fn a_refused_key_is_not_tried_again() {
     let caller = ModelCaller::default();
     let answer = caller.call(&*model(&server, ""), request("hi"), &desk.context(&clock)).await;
     let error = answer.expect_err("refused");
-    assert_eq!(error.to_string(), "provider `lab` refused the key (status 401); check `LAB_KEY`");
+    assert_eq!(
+        error.to_string(),
+        "provider `lab` refused the key (status 401): no; check `LAB_KEY`"
+    );
     assert_eq!((server.received().len(), desk.facts().len()), (1, 1));
 }
 

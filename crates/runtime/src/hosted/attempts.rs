@@ -4,7 +4,7 @@ use super::open_steps::OpenSteps;
 use weftwork_graph::run_loop::Continued;
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::{Durability, RunInput};
-use weftwork_types::usage::Usage;
+use weftwork_types::usage::{Usage, UsageCount};
 
 /// History of earlier claims, read from the log.
 #[derive(Debug, Default)]
@@ -23,9 +23,7 @@ pub(super) struct AttemptHistory {
     died_before: u32,
     died_ever: u32,
     /// Reported attempts of model calls, and announced tool calls.
-    used: Usage,
-    /// Tool calls that were announced and had a recorded result.
-    reused: u64,
+    usage: UsageCount,
     /// Supersteps since the run was accepted or requeued.
     steps: u32,
     /// Nodes of the last superstep.
@@ -38,6 +36,7 @@ pub(super) struct AttemptHistory {
 impl AttemptHistory {
     pub(super) fn read(&mut self, told: &AiEvent) {
         self.open_steps.read(told);
+        self.usage.read(told);
         match told {
             AiEvent::RunStarted { .. } => self.begun = true,
             AiEvent::TakenOver { .. } => {
@@ -59,9 +58,6 @@ impl AttemptHistory {
                 // Unless it gave up on a run that ends its workers: then it had not begun the run.
                 self.ended += u32::from(self.begun_again == 0);
             }
-            AiEvent::UsageReport { fact } => self.used += Usage::model_call(fact.tokens),
-            AiEvent::ToolCallStart { .. } => self.used += Usage::tool_call(),
-            AiEvent::CallReused { kind, .. } if kind == "tool" => self.reused += 1,
             _ => {}
         }
     }
@@ -78,7 +74,7 @@ impl AttemptHistory {
 
     /// Returns the usage of the run before this claim. Tool calls that were refused count too.
     pub(super) fn used(&self) -> Usage {
-        Usage { tool_calls: self.used.tool_calls.saturating_sub(self.reused), ..self.used }
+        self.usage.used()
     }
 
     /// Returns the number of workers it ended since then, the previous one included.

@@ -39,7 +39,9 @@ impl RunScope {
             used,
         };
         let mut budget = run.context.budgets.open(&scope).await?;
-        if let Some(limits) = run.row.new.options.budget {
+        let options = &run.row.new.options;
+        if let Some(limits) = options.budget {
+            let used = used + options.spent.unwrap_or_default();
             budget = Arc::new(BudgetWithin::new(budget, LimitedBudget::new(limits, used)));
         }
         Ok(Self { caller, budget, dependencies: dependencies(run, graph).await? })

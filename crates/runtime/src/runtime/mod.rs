@@ -11,6 +11,7 @@ mod refusals;
 mod retention;
 mod shutdown;
 mod slots;
+mod spent;
 mod streams;
 mod wakes;
 

@@ -29,7 +29,7 @@ impl Runtime {
     /// - Starts a new run if it failed later, was cancelled, reached its limit, or was an update
     ///   from outside that left a node due, or if it ended at a question that has expired since. The
     ///   new run has the options of the last one, except for
-    ///   its checkpoint, idempotency key and deadline.
+    ///   its checkpoint, idempotency key and deadline, and what is left of its budget.
     ///
     /// # Errors
     /// [`RuntimeError::NothingToResume`] if the last run completed or waits for an answer,
@@ -101,6 +101,7 @@ impl Runtime {
     ) -> Result<RunHandle, RuntimeError> {
         let NewRun { at, graph, caller, options: before, .. } = last.new.clone();
         let options = options.unwrap_or_else(|| before.for_continuation());
+        let options = self.continued_budget(who, last, options).await?;
         let (principal, thread) = (who.clone(), at.thread);
         self.accepted(RunRequest { principal, caller, graph, thread, input, options }, None).await
     }

@@ -78,13 +78,15 @@ impl Runtime {
 
     /// Resumes a thread after its last run.
     async fn wake_one(&self, who: Principal, last: RunRow) -> Result<Goes, RuntimeError> {
-        let NewRun { at, graph, caller, options, .. } = last.new;
+        let options = last.new.options.clone().for_continuation();
+        let options = self.continued_budget(&who, &last, options).await?;
+        let NewRun { at, graph, caller, .. } = last.new;
         let key = format!("wake:{}", at.run);
         let options = RunOptions {
             idempotency_key: Some(key),
             // The first worker resumes the thread; the others are refused.
             multitask: Multitask::Reject,
-            ..options.for_continuation()
+            ..options
         };
         let (thread, input) = (at.thread, RunInput::Continue);
         let request = RunRequest { principal: who, caller, graph, thread, input, options };

@@ -4,6 +4,7 @@ use crate::recovery::{created, dies};
 use crate::support::{completed, failed, on_each_store, store, thread};
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 use weftwork_graph::{CompiledGraph, Ctx, Graph, List, NodeResult, START, State};
 use weftwork_runtime::{Runtime, RuntimeBuilder};
 use weftwork_types::code::Fault;
@@ -11,7 +12,7 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::port::{
     Budget, BudgetError, BudgetExceeded, BudgetScope, Budgets, Demand, LimitedBudget, Limits,
 };
-use weftwork_types::run::RunOutcome;
+use weftwork_types::run::{RunOptions, RunOutcome};
 use weftwork_types::usage::Usage;
 use weftwork_types::{BoxFuture, ErrorCode, Principal, ToolCallId};
 
@@ -68,6 +69,81 @@ async fn two_runs_of_one_process_have_separate_budgets() {
     let (first, second) = tokio::join!(spent(&runtime, "t"), spent(&runtime, "u"));
     assert_eq!((first, second), (json!([2]), json!([2])));
     assert_eq!(spent(&runtime, "t").await, json!([2, 2]), "the next run of a thread too");
+}
+
+/// Calls as long as the budget allows, with a pause within each call.
+async fn crowd(ctx: Ctx) -> NodeResult<LogUpdate> {
+    let mut made: u64 = 0;
+    while let Ok(reservation) = ctx.calls().budget.reserve(&demand()).await {
+        tokio::task::yield_now().await;
+        reservation.settle(Usage::tool_call()).await;
+        made += 1;
+    }
+    Ok(LogUpdate::new().log([made]))
+}
+
+#[tokio::test]
+async fn three_tasks_at_once_make_as_many_calls_as_one_budget_allows() {
+    let graph = Graph::<Log>::new("three")
+        .node("a", crowd)
+        .node("b", crowd)
+        .node("c", crowd)
+        .edge(START, "a")
+        .edge(START, "b")
+        .edge(START, "c");
+    let builder = Runtime::builder(store()).budgets(limits(10));
+    let builder = builder.graph("test:graph", graph.build().expect("sound"));
+    let runtime = builder.open().await.expect("opens");
+    let made = spent(&runtime, "t").await;
+    let made: Vec<u64> = serde_json::from_value(made).expect("numbers");
+    assert_eq!(made.iter().sum::<u64>(), 10, "{made:?}");
+    assert!(made.iter().all(|made| *made > 0), "they ran at once: {made:?}");
+}
+
+/// Makes three calls, and fails if the budget does not allow them.
+async fn three(ctx: Ctx) -> NodeResult<LogUpdate> {
+    for call in 0..3 {
+        let reservation = ctx.calls().budget.reserve(&demand()).await;
+        let reservation = reservation.map_err(|error| error.fault())?;
+        let tool_call_id = ToolCallId::new(format!("c{call}")).expect("an id");
+        let (tool_name, args) = ("t".to_owned(), json!({}));
+        ctx.calls().emit.emit(AiEvent::ToolCallStart { tool_call_id, tool_name, args });
+        reservation.settle(Usage::tool_call()).await;
+    }
+    Ok(LogUpdate::new().log([3u64]))
+}
+
+#[tokio::test]
+async fn a_run_that_continues_another_has_what_it_left_of_the_budget() {
+    let store = store();
+    let runtime = || async {
+        let graph = Graph::<Log>::new("three").node("three", three).edge(START, "three");
+        let builder = Runtime::builder(Arc::clone(&store));
+        let builder = builder.graph("test:graph", graph.build().expect("sound"));
+        builder.open().await.expect("opens")
+    };
+    let who = Principal::local();
+    let budget =
+        |tool_calls| RunOptions { budget: Some(limits(tool_calls)), ..RunOptions::default() };
+    let first = runtime().await;
+    let thread = first.thread("test:graph", "t").expect("valid names");
+    let ended = thread.start(json!({})).options(budget(2)).await.expect("accepted");
+    assert_eq!(failed(ended.outcome().clone()).0, "W0601");
+    assert_eq!(first.used(&who, ended.run()).await.expect("a log").tool_calls, 2);
+    let id = ended.run().thread.clone();
+    drop((ended, thread));
+    first.shutdown(Duration::ZERO).await.expect("ends");
+
+    // Another runtime over the store makes no further call, until the limit is raised.
+    let second = runtime().await;
+    let handle = second.resume(&who, &id).await.expect("resumed");
+    let run = handle.run.clone();
+    assert_eq!(failed(handle.outcome.await).0, "W0601");
+    assert_eq!(second.used(&who, &run).await.expect("a log"), Usage::default());
+    let handle = second.resume_with(&who, &id, budget(5)).await.expect("resumed");
+    let run = handle.run.clone();
+    assert_eq!(completed(handle.outcome.await)["log"], json!([3]));
+    assert_eq!(second.used(&who, &run).await.expect("a log").tool_calls, 3);
 }
 
 /// A source that gives all runs of a subject the same budget.
@@ -158,5 +234,7 @@ async fn a_run_without_a_budget_fails() {
 on_each_store![
     two_runs_of_one_process_have_separate_budgets,
     concurrent_calls_cannot_both_take_the_last_unit,
+    three_tasks_at_once_make_as_many_calls_as_one_budget_allows,
+    a_run_that_continues_another_has_what_it_left_of_the_budget,
     a_takeover_counts_what_the_log_reports,
 ];

@@ -108,7 +108,9 @@ impl Service {
         let hosted = self.hosted(self.name_of(graph))?;
         let asking = RunRef { thread: thread.clone(), run: asked.run };
         // The run goes on with the settings of the one that asked.
-        let options = self.store().run(self.who(), &asking).await?.new.options.for_continuation();
+        let asking = self.store().run(self.who(), &asking).await?;
+        let options = asking.new.options.clone().for_continuation();
+        let options = self.runtime().continued_budget(self.who(), &asking, options).await?;
         let options = RunOptions { multitask: Multitask::Reject, ..options };
         let input = RunInput::answers(BTreeMap::from([(id, answer)]));
         self.begin_run(&hosted, &thread, (input, options)).await

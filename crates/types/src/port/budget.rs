@@ -7,6 +7,9 @@ use crate::{BoxFuture, ErrorCode, Principal, ThreadId};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Unit of costs.
+const MICRO_USD: &str = "millionths of a US dollar";
+
 /// Source of budgets. It is asked once for each run that a process executes.
 pub trait Budgets: Send + Sync + std::fmt::Debug {
     /// Returns the budget of a run. Runs of one session or one principal share a budget if the
@@ -68,6 +71,8 @@ pub enum Demand {
         model: String,
         /// Estimate of the tokens: the request, and the maximum of the answer if it has one.
         tokens: Tokens,
+        /// Estimate of the cost in millionths of a US dollar; `None` if the price is unknown.
+        cost_micro_usd: Option<u64>,
     },
     /// A tool call.
     ToolCall {
@@ -81,7 +86,9 @@ impl Demand {
     #[must_use]
     pub fn usage(&self) -> Usage {
         match self {
-            Self::ModelCall { tokens, .. } => Usage::model_call(*tokens),
+            Self::ModelCall { tokens, cost_micro_usd, .. } => {
+                Usage::model_call(*tokens).costing(*cost_micro_usd)
+            }
             Self::ToolCall { .. } => Usage::tool_call(),
         }
     }
@@ -155,6 +162,14 @@ pub enum BudgetError {
     /// A limit was reached.
     #[error(transparent)]
     Exceeded(#[from] BudgetExceeded),
+    /// The budget limits the cost, and the price of the model is unknown.
+    #[error(
+        "the budget limits the cost, and the price of model `{model}` is unknown; limit tokens or calls instead"
+    )]
+    NoPrice {
+        /// The model, `provider:model`.
+        model: String,
+    },
     /// The budget cannot be read or written.
     #[error("the budget of the run cannot be checked: {source}")]
     Unavailable {
@@ -169,6 +184,7 @@ impl BudgetError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Exceeded(exceeded) => exceeded.code(),
+            Self::NoPrice { .. } => ErrorCode("W0609"),
             Self::Unavailable { .. } => ErrorCode("W0603"),
         }
     }
@@ -241,6 +257,10 @@ pub struct Limits {
     /// fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
+    /// Maximum cost of model calls in millionths of a US dollar. Calls of models without a known
+    /// price are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_micro_usd: Option<u64>,
 }
 
 impl Budgets for Limits {
@@ -285,11 +305,12 @@ impl LimitedBudget {
     }
 
     fn check(&self, taken: Usage, demand: Usage) -> Result<(), BudgetExceeded> {
-        let Limits { model_calls, tool_calls, tokens } = self.limits;
+        let Limits { model_calls, tool_calls, tokens, cost_micro_usd } = self.limits;
         let units = [
             ("model calls", taken.model_calls, demand.model_calls, model_calls),
             ("tool calls", taken.tool_calls, demand.tool_calls, tool_calls),
             ("tokens", taken.tokens.total(), demand.tokens.total(), tokens),
+            (MICRO_USD, taken.cost_micro_usd, demand.cost_micro_usd, cost_micro_usd),
         ];
         for (unit, used, demand, limit) in units {
             let Some(limit) = limit.filter(|_| demand > 0) else { continue };
@@ -307,6 +328,11 @@ impl Budget for LimitedBudget {
         demand: &'a Demand,
     ) -> BoxFuture<'a, Result<Reservation, BudgetError>> {
         Box::pin(async move {
+            if let Demand::ModelCall { model, cost_micro_usd: None, .. } = demand
+                && self.limits.cost_micro_usd.is_some()
+            {
+                return Err(BudgetError::NoPrice { model: model.clone() });
+            }
             let demand = demand.usage();
             let mut counts = self.counts();
             self.check(counts.used + counts.reserved, demand)?;

@@ -1,9 +1,9 @@
 //! Maps errors of the protocol to [`ModelError`].
 
 use super::OpenAiConfig;
-use crate::{ModelError, Secret};
+use crate::refusal::Refusal;
+use crate::{ModelError, RefusalKind, Secret};
 use serde_json::Value;
-use std::time::Duration;
 use weftwork_types::port::EgressResponse;
 
 /// Maximum length in characters of a quoted provider message.
@@ -55,105 +55,37 @@ impl Source {
 
 /// The error for a response with an error status.
 pub(super) fn from_response(source: &Source, response: &EgressResponse, body: &[u8]) -> ModelError {
-    let text = String::from_utf8_lossy(body);
-    let json: Option<Value> = serde_json::from_slice(body).ok();
-    let failure = Failure {
-        status: response.status,
-        words: source.quote(&json.as_ref().and_then(words).unwrap_or(text.into_owned())),
-        quota: json.as_ref().is_some_and(is_quota),
-        retry_after: retry_after(response),
-    };
-    failure.named(source)
+    named(source, response.status, Refusal::of_response(response, body))
 }
 
 /// The error for an error object in a stream or in a body with a success status.
 pub(super) fn from_object(source: &Source, status: u16, object: &Value) -> ModelError {
-    let said = object.get("code").or_else(|| object.get("status"));
-    let said = said.and_then(|code| code.as_u64().or_else(|| code.as_str()?.parse().ok()));
-    let kind = object.get("type").and_then(Value::as_str).unwrap_or_default();
-    let code = object.get("code").and_then(Value::as_str).unwrap_or_default();
-    let limited = kind.contains("rate_limit") || code.contains("rate_limit");
-    let status = match said.and_then(|code| u16::try_from(code).ok()) {
-        Some(code) if (400..600).contains(&code) => code,
-        _ if limited || is_quota(object) => 429,
-        _ => status,
-    };
-    let failure = Failure {
-        status,
-        words: source.quote(&words(object).unwrap_or_else(|| object.to_string())),
-        quota: is_quota(object),
-        retry_after: None,
-    };
-    failure.named(source)
+    named(source, status, Refusal::of_object(status, object))
 }
 
-struct Failure {
-    status: u16,
-    words: String,
-    quota: bool,
-    retry_after: Option<Duration>,
-}
-
-impl Failure {
-    fn named(self, source: &Source) -> ModelError {
-        let Self { status, words: message, quota, retry_after } = self;
-        let provider = source.provider.clone();
-        match status {
-            401 | 403 => {
-                ModelError::KeyRefused { provider, status, variable: source.key_variable.clone() }
-            }
-            // Some providers send "payment required" for an empty account.
-            402 | 429 => ModelError::Throttled {
-                provider,
-                message,
-                retry_after,
-                quota_exhausted: quota || status == 402,
-            },
-            // Timeouts and conflicts on the provider's side are its errors, and so is an error
-            // object with a success status.
-            408 | 409 | 425 | 500.. | 200..300 => {
-                ModelError::Provider { provider, status, message, retry_after }
-            }
-            400.. => ModelError::BadRequest { provider, status, message },
-            _ => source.malformed(format!("status {status} is not an answer")),
+fn named(source: &Source, status: u16, refusal: Option<Refusal>) -> ModelError {
+    let Some(Refusal { kind, status, message, retry_after }) = refusal else {
+        return source.malformed(format!("status {status} is not an answer"));
+    };
+    let (provider, message) = (source.provider.clone(), source.quote(&message));
+    match kind {
+        RefusalKind::Auth => ModelError::KeyRefused {
+            provider,
+            status,
+            message,
+            variable: source.key_variable.clone(),
+        },
+        RefusalKind::RateLimit | RefusalKind::QuotaExhausted | RefusalKind::Timeout => {
+            ModelError::Throttled { provider, message, retry_after, kind }
         }
+        RefusalKind::Overloaded | RefusalKind::Unavailable => {
+            ModelError::Provider { provider, status, message, retry_after, kind }
+        }
+        RefusalKind::ContextLength
+        | RefusalKind::ContentFilter
+        | RefusalKind::NotFound
+        | RefusalKind::InvalidRequest => ModelError::BadRequest { provider, status, message, kind },
     }
-}
-
-/// The error message, in any of the places where servers put it.
-fn words(json: &Value) -> Option<String> {
-    let inner = json.get("error").filter(|error| !error.is_null()).unwrap_or(json);
-    let found = match inner {
-        Value::String(text) => return Some(text.clone()),
-        other => ["message", "detail", "error"].iter().find_map(|name| other.get(name))?,
-    };
-    Some(found.as_str().map_or_else(|| found.to_string(), str::to_owned))
-}
-
-fn is_quota(json: &Value) -> bool {
-    let inner = json.get("error").unwrap_or(json);
-    let named = |name| inner.get(name).and_then(Value::as_str).unwrap_or_default();
-    [named("code"), named("type")].iter().any(|word| {
-        matches!(
-            *word,
-            "insufficient_quota" | "billing_hard_limit_reached" | "insufficient_balance"
-        )
-    })
-}
-
-/// The delay that the provider asks for. A date is relative to the response's own date, so that the
-/// clocks need not agree.
-fn retry_after(response: &EgressResponse) -> Option<Duration> {
-    if let Some(ms) = response.header("retry-after-ms").and_then(|text| text.parse::<f64>().ok()) {
-        return Duration::try_from_secs_f64(ms / 1000.0).ok();
-    }
-    let text = response.header("retry-after")?.trim();
-    if let Ok(seconds) = text.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
-    }
-    let until = httpdate::parse_http_date(text).ok()?;
-    let from = httpdate::parse_http_date(response.header("date")?).ok()?;
-    Some(until.duration_since(from).unwrap_or(Duration::ZERO))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@ use super::*;
 use futures_util::FutureExt;
 
 fn limits(tool_calls: u64, tokens: u64) -> LimitedBudget {
-    let limits = Limits { tool_calls: Some(tool_calls), tokens: Some(tokens), model_calls: None };
+    let limits = Limits { tool_calls: Some(tool_calls), tokens: Some(tokens), ..Limits::default() };
     LimitedBudget::new(limits, Usage::default())
 }
 
@@ -12,7 +12,7 @@ fn tool() -> Demand {
 
 fn model(tokens: u64) -> Demand {
     let tokens = Tokens { input: tokens, ..Tokens::default() };
-    Demand::ModelCall { model: "p:m".to_owned(), tokens }
+    Demand::ModelCall { model: "p:m".to_owned(), tokens, cost_micro_usd: None }
 }
 
 fn reserve(budget: &LimitedBudget, demand: &Demand) -> Result<Reservation, BudgetError> {
@@ -65,4 +65,28 @@ fn usage_from_before_counts() {
     let budget = LimitedBudget::new(limits, Usage::model_call(Tokens::default()));
     let _held = reserve(&budget, &model(0)).expect("one is left");
     assert!(reserve(&budget, &model(0)).is_err());
+}
+
+#[test]
+fn a_cost_is_reserved_and_a_model_without_a_price_is_refused() {
+    let limits = Limits { cost_micro_usd: Some(100), ..Limits::default() };
+    let budget = LimitedBudget::new(limits, Usage::default());
+    let call = |cost_micro_usd| Demand::ModelCall {
+        model: "p:m".to_owned(),
+        tokens: Tokens::estimated(10, 0),
+        cost_micro_usd,
+    };
+    let held = reserve(&budget, &call(Some(60))).expect("it fits");
+    let refused = reserve(&budget, &call(Some(60))).expect_err("60 are reserved");
+    assert_eq!(
+        refused.to_string(),
+        "budget is used up: 60 of 100 millionths of a US dollar; raise the limit to go on"
+    );
+    let used = Usage::model_call(Tokens::reported(10, 5)).costing(Some(110));
+    held.settle(used).now_or_never().expect("it does not wait");
+    assert!(reserve(&budget, &call(Some(1))).is_err(), "usage beyond the limit is charged");
+    drop(reserve(&budget, &call(Some(0))).expect("a model that costs nothing"));
+    let refused = reserve(&budget, &call(None)).expect_err("no price");
+    assert_eq!((refused.code().0, refused.is_retriable()), ("W0609", false));
+    assert_eq!(budget.used().cost_micro_usd, 110);
 }

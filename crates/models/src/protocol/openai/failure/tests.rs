@@ -1,6 +1,7 @@
 use super::*;
 use crate::protocol::openai::Quirks;
 use futures_util::{StreamExt as _, stream};
+use std::time::Duration;
 
 fn source() -> Source {
     Source::of(&OpenAiConfig {
@@ -29,7 +30,7 @@ fn each_status_means_what_the_caller_can_do_about_it() {
         (402, "W0304", false),
         (403, "W0303", false),
         (404, "W0306", false),
-        (408, "W0305", true),
+        (408, "W0304", true),
         (409, "W0305", true),
         (413, "W0306", false),
         (422, "W0306", false),
@@ -44,7 +45,7 @@ fn each_status_means_what_the_caller_can_do_about_it() {
         assert_eq!((error.code().0, error.is_retriable()), (code, retriable), "{status}");
     }
     let refused = failed(401, &[], "{}").to_string();
-    assert_eq!(refused, "provider `p` refused the key (status 401); check `P_KEY`");
+    assert_eq!(refused, "provider `p` refused the key (status 401): {}; check `P_KEY`");
 }
 
 #[test]
@@ -91,6 +92,6 @@ fn waiting_times_are_read_in_seconds_milliseconds_and_as_dates() {
 fn a_used_up_quota_is_not_worth_waiting_for() {
     let body = r#"{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}"#;
     let error = failed(429, &[("retry-after", "1")], body);
-    assert!(matches!(error, ModelError::Throttled { quota_exhausted: true, .. }));
+    assert_eq!(error.refusal(), Some(RefusalKind::QuotaExhausted));
     assert!(!error.is_retriable());
 }

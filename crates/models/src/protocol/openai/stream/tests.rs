@@ -284,7 +284,7 @@ fn errors_inside_an_answer_are_named() {
     let error = said(r#"{"error":{"message":"busy","code":503}}"#);
     assert!(matches!(error, ModelError::Provider { status: 503, .. }), "{error}");
     let error = said(r#"{"error":{"message":"slow","type":"rate_limit_exceeded"}}"#);
-    assert!(matches!(error, ModelError::Throttled { quota_exhausted: false, .. }), "{error}");
+    assert!(matches!(error, ModelError::Throttled { .. }), "{error}");
     let error = said(r#"{"error":{"message":"empty","code":"insufficient_quota"}}"#);
     assert!(!error.is_retriable(), "{error}");
     let error = said(r#"{"message":"bad field","detail":"x"}"#);

@@ -1,0 +1,238 @@
+//! Meanings of providers' refusals.
+//!
+//! Providers report the same problem with different statuses, codes and texts. The rules that read
+//! them are data (`refusals.toml`), and so are the documented bodies that the tests check them with.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fmt;
+use std::sync::LazyLock;
+use std::time::Duration;
+use weftwork_types::port::EgressResponse;
+
+const RULES: &str = include_str!("../refusals.toml");
+
+/// Maximum depth at which the members of an error are read.
+const DEPTH_MAX: u8 = 6;
+
+/// The meaning of a provider's refusal: what the caller can do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RefusalKind {
+    /// The rate of requests or tokens is limited: wait.
+    RateLimit,
+    /// The quota or the credit of the account is used up: waiting does not help.
+    QuotaExhausted,
+    /// The provider did not finish in time: try again.
+    Timeout,
+    /// The provider has more requests than it can serve: wait.
+    Overloaded,
+    /// The provider or a server before it failed: try again.
+    Unavailable,
+    /// The key is missing, invalid or lacks a permission.
+    Auth,
+    /// The request is longer than the model or the account allows: shorten it.
+    ContextLength,
+    /// The content filter refused the request: change its content.
+    ContentFilter,
+    /// The model does not exist for this account.
+    NotFound,
+    /// The request is invalid.
+    InvalidRequest,
+}
+
+impl RefusalKind {
+    /// Returns the name of the kind, as in stored faults.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RateLimit => "rate_limit",
+            Self::QuotaExhausted => "quota_exhausted",
+            Self::Timeout => "timeout",
+            Self::Overloaded => "overloaded",
+            Self::Unavailable => "unavailable",
+            Self::Auth => "auth",
+            Self::ContextLength => "context_length",
+            Self::ContentFilter => "content_filter",
+            Self::NotFound => "not_found",
+            Self::InvalidRequest => "invalid_request",
+        }
+    }
+
+    /// Returns `true` if the same request may succeed later.
+    #[must_use]
+    pub fn is_retriable(self) -> bool {
+        matches!(self, Self::RateLimit | Self::Timeout | Self::Overloaded | Self::Unavailable)
+    }
+}
+
+impl fmt::Display for RefusalKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A provider's refusal as it was read.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) kind: RefusalKind,
+    pub(crate) status: u16,
+    /// The provider's message, as sent.
+    pub(crate) message: String,
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl Refusal {
+    /// Reads a response with an error status. `None` if the status is neither an error nor a
+    /// success.
+    pub(crate) fn of_response(response: &EgressResponse, body: &[u8]) -> Option<Self> {
+        let json: Option<Value> = serde_json::from_slice(body).ok();
+        let object = json.as_ref().map(unwrapped);
+        let mut signs = object.map(Signs::of).unwrap_or_default();
+        if let Some(kind) = response.header("x-amzn-errortype") {
+            signs.add_word(kind);
+        }
+        let text = || String::from_utf8_lossy(body).into_owned();
+        let message = object.and_then(message).unwrap_or_else(text);
+        let kind = kind(response.status, &signs, &message)?;
+        let retry_after = asked_wait(response).or(signs.wait);
+        Some(Self { kind, status: response.status, message, retry_after })
+    }
+
+    /// Reads an error object in a stream, or in a body with a success status.
+    pub(crate) fn of_object(status: u16, object: &Value) -> Option<Self> {
+        let object = unwrapped(object);
+        let signs = Signs::of(object);
+        let message = message(object).unwrap_or_else(|| object.to_string());
+        let status = signs.status.unwrap_or(status);
+        let kind = kind(status, &signs, &message)?;
+        Some(Self { kind, status, message, retry_after: signs.wait })
+    }
+}
+
+/// The parts of an error object that rules read.
+#[derive(Debug, Default)]
+struct Signs {
+    words: Vec<String>,
+    status: Option<u16>,
+    wait: Option<Duration>,
+}
+
+impl Signs {
+    fn of(object: &Value) -> Self {
+        let mut signs = Self::default();
+        signs.read(object, DEPTH_MAX);
+        signs
+    }
+
+    fn read(&mut self, value: &Value, depth: u8) {
+        let Some(depth) = depth.checked_sub(1) else { return };
+        match value {
+            Value::Object(map) => {
+                map.iter().for_each(|(name, value)| self.member(name, value, depth))
+            }
+            Value::Array(items) => items.iter().for_each(|item| self.read(item, depth)),
+            _ => {}
+        }
+    }
+
+    fn member(&mut self, name: &str, value: &Value, depth: u8) {
+        match (name, value) {
+            ("code" | "type" | "status" | "reason" | "quotaId" | "__type", Value::String(text)) => {
+                self.add_word(text);
+                self.add_status(text.parse().ok());
+            }
+            ("code" | "status", Value::Number(number)) => self.add_status(number.as_u64()),
+            ("retryDelay", Value::String(text)) => {
+                let seconds = text.strip_suffix('s').and_then(|text| text.parse().ok());
+                self.wait = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            }
+            (_, value) => self.read(value, depth),
+        }
+    }
+
+    fn add_word(&mut self, text: &str) {
+        let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+        self.words.push(text.chars().map(letter).collect());
+    }
+
+    fn add_status(&mut self, code: Option<u64>) {
+        let code = code.and_then(|code| u16::try_from(code).ok());
+        self.status = self.status.or(code.filter(|code| (400..600).contains(code)));
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    kind: RefusalKind,
+    #[serde(default)]
+    words: Vec<String>,
+    #[serde(default)]
+    phrases: Vec<String>,
+    #[serde(default)]
+    statuses: Vec<u16>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Rules {
+    rule: Vec<Rule>,
+}
+
+#[expect(clippy::expect_used, reason = "the table is part of the program, and a test reads it")]
+static TABLE: LazyLock<Rules> =
+    LazyLock::new(|| toml::from_str(RULES).expect("the built-in table is valid"));
+
+/// The meaning of a status with its error object. `None` for a status that is no answer.
+fn kind(status: u16, signs: &Signs, message: &str) -> Option<RefusalKind> {
+    let rules = &TABLE.rule;
+    let text = message.to_lowercase();
+    let begins = |word: &String| signs.words.iter().any(|sign| sign.starts_with(word.as_str()));
+    let is_said = |phrase: &String| {
+        text.contains(phrase.as_str())
+            || signs.words.iter().any(|sign| sign.contains(phrase.as_str()))
+    };
+    let by_sign =
+        rules.iter().find(|rule| rule.words.iter().any(begins) || rule.phrases.iter().any(is_said));
+    let by_status = || rules.iter().find(|rule| rule.statuses.contains(&status));
+    match (by_sign.or_else(by_status), status) {
+        (Some(rule), 200..300 | 400..) => Some(rule.kind),
+        (None, 400..500) => Some(RefusalKind::InvalidRequest),
+        (None, 200..300 | 500..) => Some(RefusalKind::Unavailable),
+        _ => None,
+    }
+}
+
+/// The error object: some servers send a list with one.
+fn unwrapped(json: &Value) -> &Value {
+    match json {
+        Value::Array(items) => items.first().unwrap_or(json),
+        json => json,
+    }
+}
+
+/// The error message, in any of the places where servers put it.
+fn message(json: &Value) -> Option<String> {
+    let inner = json.get("error").filter(|error| !error.is_null()).unwrap_or(json);
+    let found = match inner {
+        Value::String(text) => return Some(text.clone()),
+        other => ["message", "detail", "error"].iter().find_map(|name| other.get(name))?,
+    };
+    Some(found.as_str().map_or_else(|| found.to_string(), str::to_owned))
+}
+
+/// The delay that the provider asks for. A date is relative to the response's own date, so that the
+/// clocks need not agree.
+fn asked_wait(response: &EgressResponse) -> Option<Duration> {
+    if let Some(ms) = response.header("retry-after-ms").and_then(|text| text.parse::<f64>().ok()) {
+        return Duration::try_from_secs_f64(ms / 1000.0).ok();
+    }
+    let text = response.header("retry-after")?.trim();
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let until = httpdate::parse_http_date(text).ok()?;
+    let from = httpdate::parse_http_date(response.header("date")?).ok()?;
+    Some(until.duration_since(from).unwrap_or(Duration::ZERO))
+}
