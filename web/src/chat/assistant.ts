@@ -20,14 +20,16 @@ export const HUMAN_CALLS = ["ask_human", "request_approval"];
 export type { AssistantRuntime };
 
 /** A fact of the server beside the message. */
-interface Fact {
+export interface Fact {
   name: string;
   data: Json;
 }
 
 export interface ChatEvents {
-  /** The server answers. */
-  onOpen: () => void;
+  /** The server took what was sent. */
+  onSent: () => void;
+  /** The server reports a fact of the run. */
+  onFact: (fact: Fact) => void;
   /** The stream has its last part. */
   onEnd: () => void;
   /** The connection broke, or the request was refused. */
@@ -47,9 +49,12 @@ function pathOf({ agent, thread }: ChatPlace) {
 interface Follower extends ChatEvents {
   /** Run that the stream is of, for its cancellation. */
   run?: string;
+  /** `true` if the next request replaces the last answer. */
+  replaces?: boolean;
 }
 
-function noteRun(follower: Follower, fact: Fact): void {
+function note(follower: Follower, fact: Fact): void {
+  follower.onFact(fact);
   if (fact.name !== "run") return;
   const id = (fact.data as { runId?: unknown } | null)?.runId;
   if (typeof id === "string") follower.run = id;
@@ -88,9 +93,8 @@ class History implements ThreadHistoryAdapter {
     try {
       const url = address("GET /chat/{agent}/{thread_id}/stream", { path: pathOf(place) });
       const response = await accepted(await fetch(url, { signal: abortSignal }));
-      follower.onOpen();
       if (response.status === 204 || response.body === null) return;
-      const decoder = new UIMessageStreamDecoder({ onData: (fact) => noteRun(follower, fact as Fact) });
+      const decoder = new UIMessageStreamDecoder({ onData: (fact) => note(follower, fact as Fact) });
       const stream = response.body.pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
       yield* asAsyncIterableStream(stream) as AsyncIterable<ChatModelRunResult>;
       follower.onEnd();
@@ -112,21 +116,33 @@ export function useChatRuntime(history: History): AssistantRuntime {
   return useDataStreamRuntime({
     api: address("POST /chat/{agent}", { path: { agent: place.agent } }).href,
     protocol: "ui-message-stream",
-    body: { threadId: place.thread },
+    body: () => {
+      const { replaces } = follower;
+      follower.replaces = false;
+      return { threadId: place.thread, ...(replaces ? { trigger: "regenerate-message" } : {}) };
+    },
     // Each model call is a step; the server limits them.
     maxSteps: Number.MAX_SAFE_INTEGER,
     unstable_humanToolNames: HUMAN_CALLS,
     adapters: { history },
-    onData: (fact) => noteRun(follower, fact as Fact),
+    onData: (fact) => note(follower, fact as Fact),
     onResponse: async (response) => {
       await accepted(response);
-      follower.onOpen();
+      follower.onSent();
     },
     onFinish: () => follower.onEnd(),
     onCancel: () => cancel(place.thread, follower),
     onError: (error) => follower.onError(error),
   });
 }
+
+/** Makes the agent answer the last message of the user again. */
+export function retry(runtime: AssistantRuntime, { follower }: History, message: string): void {
+  follower.replaces = true;
+  runtime.thread.getMessageById(message).reload();
+}
+
+export type { History as ChatHistory };
 
 export function chatHistory(place: ChatPlace, events: ChatEvents): History {
   return new History(place, { ...events });

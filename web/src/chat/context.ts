@@ -1,0 +1,18 @@
+import { createContext, useContext } from "react";
+
+/** What messages of a conversation can do. */
+export interface Actions {
+  agent: string;
+  /** Makes the agent answer again in place of an answer. */
+  retry: (message: string) => void;
+  /** Says something else in place of the message of the user at a place among those of the user, in a thread of its own. */
+  branch: (place: number, text: string) => Promise<void>;
+}
+
+export const ActionsContext = createContext<Actions | undefined>(undefined);
+
+export function useActions(): Actions {
+  const actions = useContext(ActionsContext);
+  if (!actions) throw new Error("a message is outside of a conversation");
+  return actions;
+}
