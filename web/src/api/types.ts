@@ -43,7 +43,7 @@ export interface Call {
   args: JsonObject;
 }
 
-/** What waits for a person. */
+/** A question that waits for a person. */
 export interface Waiting {
   id: string;
   interrupt_id: string;

@@ -6,6 +6,7 @@ import {
   type ChatModelRunOptions,
   type ChatModelRunResult,
   type ThreadHistoryAdapter,
+  type ThreadMessage,
 } from "@assistant-ui/react";
 import { useDataStreamRuntime } from "@assistant-ui/react-data-stream";
 import { AssistantMessageAccumulator, UIMessageStreamDecoder } from "assistant-stream";
@@ -67,8 +68,25 @@ function cancel(thread: string, follower: Follower): void {
   request("POST /threads/{thread_id}/runs/{run_id}/cancel", { path, body: {} }).catch(follower.onError);
 }
 
+/** Number of messages at the end of a thread that the runtime has: each change of one costs time for all of them. */
+const TAIL = 24;
+
+/** Returns the number of messages before the last ones, which begin with one of the user. */
+function cutOf(stored: StoredMessage[]): number {
+  if (stored.length <= 2 * TAIL) return 0;
+  return Math.max(0, stored.findLastIndex(({ role }, at) => role === "user" && at <= stored.length - TAIL));
+}
+
+/** Returns stored messages as those of a thread that does not change. */
+export function readOnly(stored: StoredMessage[]): readonly ThreadMessage[] {
+  return ExportedMessageRepository.fromArray(stored.map(fromStored)).messages.map(({ message }) => message);
+}
+
 /** Reads the messages of a thread, and follows the one that is being produced. */
 class History implements ThreadHistoryAdapter {
+  /** Takes the messages that the runtime does not get. */
+  onEarlier: (messages: StoredMessage[]) => void = () => {};
+
   constructor(
     readonly place: ChatPlace,
     readonly follower: Follower,
@@ -80,7 +98,9 @@ class History implements ThreadHistoryAdapter {
       this.follower.onError(error);
       throw error;
     });
-    const messages = ExportedMessageRepository.fromArray(stored.map(fromStored));
+    const cut = cutOf(stored);
+    this.onEarlier(stored.slice(0, cut));
+    const messages = ExportedMessageRepository.fromArray(stored.slice(cut).map(fromStored));
     return { ...messages, unstable_resume: stored.at(-1)?.role === "user" };
   }
 
@@ -127,7 +147,13 @@ export function useChatRuntime(history: History): AssistantRuntime {
     adapters: { history },
     onData: (fact) => note(follower, fact as Fact),
     onResponse: async (response) => {
-      await accepted(response);
+      try {
+        await accepted(response);
+      } catch (error) {
+        // The runtime reports only that a connection broke.
+        follower.onError(error as Error);
+        throw error;
+      }
       follower.onSent();
     },
     onFinish: () => follower.onEnd(),

@@ -1,6 +1,6 @@
 import { createContext, useContext } from "react";
 
-/** What messages of a conversation can do. */
+/** Actions of the messages of a conversation. */
 export interface Actions {
   agent: string;
   /** Makes the agent answer again in place of an answer. */
@@ -10,6 +10,9 @@ export interface Actions {
 }
 
 export const ActionsContext = createContext<Actions | undefined>(undefined);
+
+/** Number of messages of the user before those of a runtime. */
+export const PlaceContext = createContext(0);
 
 export function useActions(): Actions {
   const actions = useContext(ActionsContext);

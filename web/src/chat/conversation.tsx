@@ -1,6 +1,6 @@
 import { AssistantRuntimeProvider, ThreadPrimitive, useAuiState } from "@assistant-ui/react";
 import { useEffect, useMemo, useRef, useState } from "react";
-import type { Thread } from "../api/types";
+import type { StoredMessage, Thread } from "../api/types";
 import { answeredLast } from "../inbox/data";
 import { sentenceOf } from "../question/first";
 import { chatHistory, retry, useChatRuntime, type AssistantRuntime, type ChatPlace } from "./assistant";
@@ -22,6 +22,8 @@ interface Props {
 /** The messages of a thread, and the input. It reads the thread once, and follows what it starts. */
 export function Conversation({ place, thread, connected, onChange }: Props) {
   const [history] = useState(() => chatHistory(place, connected.events));
+  const [earlier, setEarlier] = useState<StoredMessage[]>([]);
+  history.onEarlier = setEarlier;
   const runtime = useChatRuntime(history);
   const at = useRef(thread);
   at.current = thread;
@@ -38,7 +40,7 @@ export function Conversation({ place, thread, connected, onChange }: Props) {
       <ActionsContext value={actions}>
         <ThreadPrimitive.Root className="conversation" data-connection={connected.refused ? "refused" : connected.connection}>
           <ThreadPrimitive.Viewport className="viewport" tabIndex={0} role="log" aria-label="Messages">
-            <Messages />
+            <Messages earlier={earlier} />
           </ThreadPrimitive.Viewport>
           {connected.refused && (
             <p className="problem refused" role="alert">
@@ -46,7 +48,7 @@ export function Conversation({ place, thread, connected, onChange }: Props) {
             </p>
           )}
           <Composer runtime={runtime} thread={place.thread} />
-          <ThreadTokens />
+          <ThreadTokens earlier={earlier} />
           <FirstText runtime={runtime} thread={place.thread} />
           <Watch thread={thread} onChange={onChange} connected={connected} />
         </ThreadPrimitive.Root>

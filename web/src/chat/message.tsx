@@ -5,11 +5,11 @@ import {
   type ReasoningMessagePartProps,
   type TextMessagePartProps,
 } from "@assistant-ui/react";
-import { useState, type FormEvent, type KeyboardEvent } from "react";
+import { useContext, useState, type FormEvent, type KeyboardEvent } from "react";
 import { toast } from "../shared/toast";
 import { CARDS } from "../tools";
 import { ToolCard } from "../tools/card";
-import { useActions } from "./context";
+import { PlaceContext, useActions } from "./context";
 import { LONG, LongText } from "./long-text";
 import { Markdown } from "./markdown";
 import { tokensOf } from "./tokens";
@@ -46,12 +46,13 @@ function Edit({ onEnd }: { onEnd: () => void }) {
   const { branch } = useActions();
   const text = useAuiState((state) => textOf(state.message.content));
   const id = useAuiState((state) => state.message.id);
+  const before = useContext(PlaceContext);
   const place = useAuiState((state) => state.thread.messages.filter(({ role }) => role === "user").findIndex((one) => one.id === id));
   const [problem, setProblem] = useState<string>();
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const said = String(new FormData(event.currentTarget).get("text")).trim();
-    if (said !== "") branch(place, said).catch((error: Error) => setProblem(error.message));
+    if (said !== "") branch(before + place, said).catch((error: Error) => setProblem(error.message));
   };
   const onKeyDown = (event: KeyboardEvent) => event.key === "Escape" && onEnd();
   return (
@@ -145,13 +146,13 @@ function Foot() {
       {status?.type === "incomplete" && status.reason === "cancelled" && <p className="stopped">Stopped</p>}
       {status?.type !== "running" && (
         <div className="doings">
+          {tokens > 0 && <span className="tokens">{tokens.toLocaleString("en")} tokens</span>}
           <Copy />
           {message.isLast && hasEnded && !isBusy && (
             <button className="quiet" onClick={() => retry(message.id)}>
               Retry
             </button>
           )}
-          {tokens > 0 && <span className="tokens">{tokens.toLocaleString("en")} tokens</span>}
         </div>
       )}
     </footer>

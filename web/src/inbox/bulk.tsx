@@ -10,7 +10,7 @@ interface Props {
   onClear: () => void;
 }
 
-/** One decision about several calls of one tool, with the exact arguments of each. */
+/** A single decision about several calls of one tool, with the exact arguments of each. */
 export function Bulk({ chosen, onAnswered, onClear }: Props) {
   const [isSent, setIsSent] = useState(false);
   const [problems, setProblems] = useState<string[]>([]);

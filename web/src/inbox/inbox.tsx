@@ -16,7 +16,7 @@ interface Props {
   onAnswered: () => void;
 }
 
-/** What waits for a person, over all threads, and what was answered. */
+/** Questions of all threads: those that wait for a person, and those that were answered. */
 export function Inbox({ tab, inbox, onAnswered }: Props) {
   const count = inbox.data?.length ?? 0;
   useEffect(() => void (document.title = `Inbox (${count}) · Weftwork`), [count]);

@@ -59,6 +59,7 @@ function nameOf({ metadata, next, tasks }: Checkpoint): string {
   const step = `Step ${metadata?.step ?? "?"}`;
   const source = SOURCES[metadata?.source ?? ""];
   const waits = tasks.some(({ interrupts }) => interrupts.length > 0);
+  if (next.includes("__start__")) return [step, source].filter(Boolean).join(" · ");
   const due = next.length > 0 ? `${waits ? "waits in" : "next"} ${next.join(", ")}` : tasks.length > 0 ? tasks.map(({ name }) => name).join(", ") : "end";
   return [step, source, due].filter(Boolean).join(" · ");
 }

@@ -1,4 +1,4 @@
-// What a stream reports about its run: the nodes that run, and that a checkpoint was stored.
+// Facts that a stream reports about its run: nodes that started and ended, and stored checkpoints.
 import { useSyncExternalStore } from "react";
 
 export type Live = "running" | "done";

@@ -22,11 +22,14 @@ export interface Layout {
   lines: Line[];
 }
 
+type Edge = Topology["edges"][number];
+type Side = "left" | "right";
+
 export const BOX_HEIGHT = 32;
 const ROW = 70;
 const GAP = 18;
 const MARGIN = 10;
-/** Room for lines that lead back, at the right side. */
+/** Room for a line at a side. */
 const LANE = 16;
 
 function widthOf(id: string): number {
@@ -34,8 +37,8 @@ function widthOf(id: string): number {
 }
 
 /** Returns the lines that lead back to a node on the way from the start. */
-function backLines(nodes: string[], edges: Topology["edges"]): Set<Topology["edges"][number]> {
-  const back = new Set<Topology["edges"][number]>();
+function backLines(nodes: string[], edges: Edge[]): Set<Edge> {
+  const back = new Set<Edge>();
   const state = new Map<string, "open" | "done">();
   const visit = (node: string) => {
     state.set(node, "open");
@@ -49,7 +52,7 @@ function backLines(nodes: string[], edges: Topology["edges"]): Set<Topology["edg
   return back;
 }
 
-function layersOf(nodes: string[], forward: Topology["edges"]): Map<string, number> {
+function layersOf(nodes: string[], forward: Edge[]): Map<string, number> {
   const layers = new Map(nodes.map((node) => [node, 0]));
   // Lines lead down, so each round fixes at least one more layer.
   for (let round = 0; round < nodes.length; round += 1) {
@@ -67,7 +70,7 @@ function layersOf(nodes: string[], forward: Topology["edges"]): Map<string, numb
 }
 
 /** Returns the boxes of a row side by side, in the order of the middles of the boxes that lead to them. */
-function place(row: string[], y: number, above: Map<string, Box>, forward: Topology["edges"]): Box[] {
+function place(row: string[], y: number, above: Map<string, Box>, forward: Edge[]): Box[] {
   const middle = (id: string) => {
     const from = forward.filter(({ target }) => target === id).flatMap(({ source }) => above.get(source) ?? []);
     return from.reduce((sum, box) => sum + box.x + box.width / 2, 0) / (from.length || 1);
@@ -96,22 +99,38 @@ export function layoutOf({ nodes, edges }: Topology): Layout {
   }
   const lengthOf = (row: Box[]) => row.reduce((sum, { width }) => sum + width + GAP, -GAP);
   const inner = Math.max(...rows.map(lengthOf));
+  const isDirect = ({ source, target }: Edge) => layers.get(target)! - layers.get(source)! === 1;
+  const sides = new Map(known.filter((edge) => !isDirect(edge)).map((edge) => [edge, sideOf(edge, rows)]));
+  const lanes = { left: [...sides.values()].filter((side) => side === "left").length, right: sides.size };
+  lanes.right -= lanes.left;
+  const left = MARGIN + LANE * lanes.left;
   for (const row of rows) {
-    const shift = MARGIN + (inner - lengthOf(row)) / 2;
+    const shift = left + (inner - lengthOf(row)) / 2;
     row.forEach((box) => (box.x += shift));
   }
-  // Lines that lead back, or pass a layer, are at the sides.
-  let lane = 0;
-  const right = MARGIN + inner;
+  const next = { left, right: left + inner };
   const lines = known.map((edge): Line => {
-    const { source, target, conditional } = edge;
-    const from = boxes.get(source)!;
-    const to = boxes.get(target)!;
-    const isDirect = layers.get(target)! - layers.get(source)! === 1;
-    const path = isDirect ? down(from, to) : around(from, to, right + LANE * (lane += 1));
-    return { key: `${source}>${target}`, path, isConditional: conditional === true };
+    const from = boxes.get(edge.source)!;
+    const to = boxes.get(edge.target)!;
+    const side = sides.get(edge);
+    if (side) next[side] += side === "left" ? -LANE : LANE;
+    const path = side ? around(from, to, { side, x: next[side] }) : down(from, to);
+    return { key: `${edge.source}>${edge.target}`, path, isConditional: edge.conditional === true };
   });
-  return { width: right + LANE * lane + MARGIN, height: MARGIN * 2 + (rows.length - 1) * ROW + BOX_HEIGHT, boxes: [...boxes.values()], lines };
+  const height = MARGIN * 2 + (rows.length - 1) * ROW + BOX_HEIGHT;
+  return { width: left + inner + LANE * lanes.right + MARGIN, height, boxes: [...boxes.values()], lines };
+}
+
+/** Returns the side at which a line that leads back, or passes a layer, crosses fewer boxes. */
+function sideOf({ source, target }: Edge, rows: Box[][]): Side {
+  const crossed = { left: 0, right: 0 };
+  for (const id of [source, target]) {
+    const row = rows.find((row) => row.some((box) => box.id === id)) ?? [];
+    const at = row.findIndex((box) => box.id === id);
+    crossed.left += at;
+    crossed.right += row.length - 1 - at;
+  }
+  return crossed.left < crossed.right ? "left" : "right";
 }
 
 function down(from: Box, to: Box): string {
@@ -121,9 +140,11 @@ function down(from: Box, to: Box): string {
   return `M${x1} ${y1}C${x1} ${middle} ${x2} ${middle} ${x2} ${y2 - 5}`;
 }
 
-function around(from: Box, to: Box, x: number): string {
-  const [x1, y1] = [from.x + from.width, from.y + BOX_HEIGHT / 2];
-  const [x2, y2] = [to.x + to.width, to.y + BOX_HEIGHT / 2];
+function around(from: Box, to: Box, { side, x }: { side: Side; x: number }): string {
+  const out = side === "left" ? -1 : 1;
+  const edge = (box: Box) => (side === "left" ? box.x : box.x + box.width);
+  const [y1, y2] = [from.y + BOX_HEIGHT / 2, to.y + BOX_HEIGHT / 2];
   const bend = y2 > y1 ? 8 : -8;
-  return `M${x1} ${y1}H${x - 8}Q${x} ${y1} ${x} ${y1 + bend}V${y2 - bend}Q${x} ${y2} ${x - 8} ${y2}H${x2 + 5}`;
+  const corner = x - 8 * out;
+  return `M${edge(from)} ${y1}H${corner}Q${x} ${y1} ${x} ${y1 + bend}V${y2 - bend}Q${x} ${y2} ${corner} ${y2}H${edge(to) + 5 * out}`;
 }

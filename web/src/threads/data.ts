@@ -34,7 +34,7 @@ export function agentOf(thread: Thread): string | undefined {
 /** Members of threads without their values, which may be large. */
 const SELECT = ["thread_id", "created_at", "updated_at", "metadata", "status"];
 
-/** What the list shows. */
+/** The selection of the threads that are listed. */
 export interface ListQuery {
   words: string;
   status: Status | undefined;

@@ -36,7 +36,7 @@ export function Sidebar({ place, threads, query, onQuery, waiting }: Props) {
           New chat
         </a>
         <a href={link({ view: "inbox", tab: "open" })} aria-current={place.view === "inbox" ? "page" : undefined}>
-          Inbox{waiting > 0 && <span className="count">{waiting}</span>}
+          Inbox {waiting > 0 && <span className="count">{waiting}</span>}
         </a>
       </div>
       <Filter query={query} onQuery={onQuery} />
@@ -68,7 +68,7 @@ function Filter({ query, onQuery }: Pick<Props, "query" | "onQuery">) {
         type="search"
         id="search"
         aria-label="Search threads"
-        placeholder="Search titles and agents"
+        placeholder="Search"
         value={query.words}
         onChange={(event) => onQuery({ ...query, words: event.target.value, limit: PAGE })}
       />

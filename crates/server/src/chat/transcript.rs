@@ -4,9 +4,10 @@ use super::message::ChatMessage;
 use super::ui_message::{self, UiMessage};
 use serde_json::Value;
 use weftwork_types::event::{AiEvent, RunEvent};
+use weftwork_types::id::InvalidId;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::run::RunRef;
-use weftwork_types::{InvalidId, RunId, ThreadId};
+use weftwork_types::{RunId, ThreadId};
 
 /// Returns messages of a state in the shape of the AI SDK. An answer with its calls, their results
 /// and what follows up to the next message of the user is one message.
