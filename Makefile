@@ -61,6 +61,11 @@ web-check: ## build the page of the server anew, and check that the committed on
 	cd web && npm ci --no-audit --no-fund && npm run types && npm run build
 	git diff --exit-code -- crates/server/ui web/src/api/routes.ts
 
+.PHONY: screenshots
+screenshots: ## take screenshots of each view of the page, for docs/images
+	$(CARGO) build --locked --workspace --bin weft
+	python3 tests/web/run.py --shots docs/images
+
 .PHONY: lint
 lint: ## check formatting, project rules and lints, without the tests
 	$(CARGO) xtask suite --only format,tidy,clippy

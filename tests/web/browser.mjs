@@ -26,6 +26,45 @@ export class Page {
     return opened;
   }
 
+  /** Opens the page of somebody who is logged in. */
+  static async enter(browser, server, { hash = "", ...options } = {}) {
+    const opened = new Page();
+    opened.server = server;
+    const context = await browser.newContext({ reducedMotion: "reduce", ...options });
+    await context.addCookies([await server.cookie()]);
+    opened.page = await context.newPage();
+    opened.page.setDefaultTimeout(PATIENCE_MS);
+    opened.watch();
+    await opened.page.goto(`${server.url}/ui/${hash}`);
+    return opened;
+  }
+
+  /** Begins a thread with an agent. */
+  static async begin(browser, server, text, { agent = "desk", ...options } = {}) {
+    const opened = await Page.enter(browser, server, { hash: `#/new/${agent}`, ...options });
+    await opened.page.getByRole("textbox", { name: "Your message" }).waitFor();
+    await opened.page.locator(`.agents a[aria-current]`).waitFor();
+    await opened.say(text);
+    await opened.page.waitForURL(/#\/thread\//);
+    return opened;
+  }
+
+  /** The thread that is open. */
+  get thread() {
+    return /#\/thread\/([^/]+)/.exec(this.page.url())[1];
+  }
+
+  /** Waits for the status in the head. */
+  async status(words) {
+    await this.page.locator(".head .status", { hasText: words }).waitFor();
+  }
+
+  /** Opens the menu of the thread, and presses a button of it. */
+  async choose(name) {
+    await this.page.locator(".menu summary").click();
+    await this.page.locator(".menu").getByRole("button", { name }).click();
+  }
+
   watch() {
     const { page, problems, server } = this;
     page.on("pageerror", (error) => problems.push(`error: ${error}`));
@@ -66,7 +105,9 @@ export class Page {
     for (const theme of ["light", "dark"]) {
       await this.page.evaluate((theme) => (document.documentElement.dataset.theme = theme), theme);
       await this.shot(`${name}-${theme}`);
-      const { violations } = await this.page.evaluate(() => window.axe.run());
+      // Only colours depend on the theme.
+      const options = theme === "light" ? {} : { runOnly: ["color-contrast"] };
+      const { violations } = await this.page.evaluate((options) => window.axe.run(options), options);
       const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join("\n")}`);
       assert.deepEqual(found, [], `${name} in ${theme}`);
     }

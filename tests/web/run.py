@@ -2,6 +2,7 @@
 """Runs the tests of the page in Debian's Chromium against `weft serve`.
 
     run.py [WORD...]     all tests, or those whose names contain one of the words
+    run.py --shots DIR   screenshots of each view in place of tests
 
 The pinned tools are in `web` of the target folder. WEFT_SHOTS names a folder for screenshots.
 """
@@ -41,10 +42,14 @@ def main() -> int:
             return 2
     folder = install()
     # Modules of Node are found from the folder of the file that imports them.
-    for script in HERE.glob("*.mjs"):
+    for script in [*HERE.glob("*.mjs"), HERE / "tools_server.py"]:
         shutil.copy(script, folder)
     env = {**os.environ, "WEFT": str(weft), "CHROMIUM": chromium}
-    return subprocess.run(["node", folder / "suite.mjs", *sys.argv[1:]], env=env).returncode
+    if sys.argv[1:2] == ["--shots"]:
+        command = ["shots.mjs", Path(sys.argv[2]).resolve()]
+    else:
+        command = ["suite.mjs", *sys.argv[1:]]
+    return subprocess.run(["node", folder / command[0], *command[1:]], env=env).returncode
 
 
 if __name__ == "__main__":

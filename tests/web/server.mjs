@@ -1,6 +1,7 @@
-// `weft serve` on the scripted model, over a SQLite store of its own, which is killed and started again.
+// `weft serve` over a SQLite store of its own, which is killed and started again: on the scripted model, or on
+// one of the tests, with tools of the tests.
 import { execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -20,11 +21,39 @@ export class Server {
   address = "127.0.0.1:0";
   token = "token-of-the-web-tests";
 
+  /** `model` is that of a laboratory; without it, the scripted model answers. */
+  constructor(model) {
+    this.model = model;
+  }
+
+  /** Names the tools of the laboratory, and allows them. */
+  allowTools() {
+    copyFileSync(join(import.meta.dirname, "tools_server.py"), join(this.folder, "tools_server.py"));
+    const servers = { mcpServers: { lab: { command: "python3", args: ["tools_server.py"] } } };
+    writeFileSync(join(this.folder, "mcp.json"), JSON.stringify(servers));
+    const allow = (tools, shown) => {
+      const args = ["mcp", "allow", ...tools, "--effect", "read-only", "--idempotent", ...shown.flatMap((name) => ["--shown", name])];
+      execFileSync(process.env.WEFT, [...this.options(), ...args], { cwd: this.folder, env: this.env(), stdio: "ignore" });
+    };
+    allow(["lab/slow", "lab/large", "lab/broken"], ["."]);
+    allow(["lab/account"], ["number", "owner"]);
+    return this;
+  }
+
+  env() {
+    return { ...process.env, ...(this.model && { OPENAI_BASE_URL: this.model.url, OPENAI_API_KEY: "none" }) };
+  }
+
+  options() {
+    const store = `sqlite:${join(this.folder, "store.db")}`;
+    const model = this.model ? ["--model", "openai:test", "--mcp", join(this.folder, "mcp.json")] : ["--model", "scripted"];
+    return [...model, "--store", store];
+  }
+
   /** Starts the server, and waits for its address and the address of its page. */
   async start() {
-    const store = `sqlite:${join(this.folder, "store.db")}`;
-    const args = ["--model", "scripted", "--store", store, "serve", "--listen", this.address, "--token", this.token];
-    this.process = spawn(process.env.WEFT, args, { cwd: this.folder, stdio: ["ignore", "pipe", "pipe"] });
+    const args = [...this.options(), "serve", "--listen", this.address, "--token", this.token];
+    this.process = spawn(process.env.WEFT, args, { cwd: this.folder, env: this.env(), stdio: ["ignore", "pipe", "pipe"] });
     this.log = "";
     await new Promise((resolve, reject) => {
       const timer = setTimeout(() => reject(new Error(`the server did not start: ${this.log}`)), START_MS);
@@ -56,6 +85,22 @@ export class Server {
   async close() {
     if (this.process.exitCode === null && this.process.signalCode === null) await this.kill();
     rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  /** The cookie of a session of the page. */
+  async cookie() {
+    if (!this.session) {
+      const headers = { origin: this.url, "content-type": "application/json" };
+      const response = await fetch(`${this.url}/ui/session`, { method: "POST", headers, body: JSON.stringify({ token: this.token }) });
+      const [name, value] = response.headers.get("set-cookie").split(";")[0].split("=");
+      this.session = { name, value, domain: "127.0.0.1", path: "/", httpOnly: true, sameSite: "Strict" };
+    }
+    return this.session;
+  }
+
+  /** The stored messages of a thread of the order desk. */
+  messages(thread, agent = "desk") {
+    return this.json("GET", `/chat/${agent}/${thread}`);
   }
 
   /** Makes a request with the token of the server, and returns its JSON. */

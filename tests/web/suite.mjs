@@ -1,30 +1,56 @@
-// The tests of the page, in order, on one server: suite.mjs [WORD...]
+// The tests of the page in one browser, on two servers side by side, each with its tests in order:
+// suite.mjs [WORD...]
 import { launch } from "./browser.mjs";
+import { tests as long } from "./long.mjs";
+import { Model } from "./model.mjs";
+import { tests as safety } from "./safety.mjs";
 import { Server } from "./server.mjs";
-import { tests } from "./story.mjs";
+import { tests as states } from "./states.mjs";
+import { tests as story } from "./story.mjs";
+import { deskTests, labTests } from "./views.mjs";
+import { tests as walks } from "./walks.mjs";
 
 const words = process.argv.slice(2);
-const server = await new Server().start();
 const browser = await launch();
 let passed = 0;
 let failed = 0;
-for (const test of tests) {
-  const { name } = test;
-  if (words.length > 0 && !words.some((word) => name.includes(word))) continue;
-  const begin = performance.now();
-  let problem;
-  try {
-    await test(browser, server);
-    passed += 1;
-  } catch (error) {
-    problem = error;
-    failed += 1;
+
+async function run(tests, place) {
+  for (const test of tests) {
+    const { name } = test;
+    if (words.length > 0 && !words.some((word) => name.includes(word))) continue;
+    const begin = performance.now();
+    let problem;
+    try {
+      await test(browser, place);
+      passed += 1;
+    } catch (error) {
+      problem = error;
+      failed += 1;
+    }
+    const seconds = ((performance.now() - begin) / 1000).toFixed(3).padStart(8);
+    console.log(`        ${problem ? "FAIL" : "PASS"} [${seconds}s] ${name}`);
+    if (problem) console.log(`page '${name}' panicked at ${problem.name}:\n${problem.stack}`);
   }
-  const seconds = ((performance.now() - begin) / 1000).toFixed(3).padStart(8);
-  console.log(`        ${problem ? "FAIL" : "PASS"} [${seconds}s] ${name}`);
-  if (problem) console.log(`page '${name}' panicked at ${problem.name}:\n${problem.stack}`);
 }
+
+/** The order desk on the scripted model. */
+async function desk() {
+  const server = await new Server().start();
+  await run([...story, ...deskTests, ...walks], server);
+  await server.close();
+}
+
+/** An agent whose model and tools are those of the tests. */
+async function laboratory() {
+  const model = await new Model().start();
+  const server = await new Server(model).allowTools().start();
+  await run([...states, ...labTests, ...safety, ...long], { server, model });
+  await server.close();
+  model.close();
+}
+
+await Promise.all([desk(), laboratory()]);
 await browser.close();
-await server.close();
 console.log(`test result: ${failed === 0 ? "ok" : "FAILED"}. ${passed} passed; ${failed} failed`);
 process.exit(failed === 0 ? 0 : 1);

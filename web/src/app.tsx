@@ -5,9 +5,12 @@ import { NewChat } from "./chat/new-chat";
 import { Inbox } from "./inbox/inbox";
 import { useInbox } from "./inbox/data";
 import { Login } from "./login/login";
+import { Help } from "./shared/help";
+import { useKept } from "./shared/polled";
 import { go, usePlace } from "./shared/route";
+import { Toasts } from "./shared/toast";
 import { Sidebar } from "./threads/sidebar";
-import { useThreads } from "./threads/data";
+import { PAGE, useThreads, type ListQuery } from "./threads/data";
 
 const TICKET = /^#ticket=([\w-]+)$/;
 
@@ -33,7 +36,8 @@ export function App() {
 
 function Views() {
   const place = usePlace();
-  const threads = useThreads();
+  const [query, setQuery] = useState<ListQuery>({ words: "", status: undefined, limit: PAGE });
+  const threads = useKept(useThreads(query));
   const inbox = useInbox();
   const refresh = useCallback(() => {
     threads.refresh();
@@ -44,14 +48,16 @@ function Views() {
       <a className="skip" href="#content" onClick={focusContent}>
         Skip to content
       </a>
-      <Sidebar place={place} threads={threads} waiting={inbox.data?.length ?? 0} />
+      <Sidebar place={place} threads={threads} query={query} onQuery={setQuery} waiting={inbox.data?.length ?? 0} />
       <main id="content" tabIndex={-1}>
-        {place.view === "inbox" && <Inbox inbox={inbox} onAnswered={refresh} />}
+        {place.view === "inbox" && <Inbox tab={place.tab} inbox={inbox} onAnswered={refresh} />}
         {place.view === "thread" && <Chat key={place.thread} thread={place.thread} onChange={refresh} />}
         {(place.view === "threads" || place.view === "new") && (
           <NewChat agent={place.view === "new" ? place.agent : undefined} />
         )}
       </main>
+      <Toasts />
+      <Help />
     </div>
   );
 }

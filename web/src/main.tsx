@@ -5,6 +5,7 @@ import "./style/base.css";
 import "./style/shell.css";
 import "./style/chat.css";
 import "./style/cards.css";
+import "./style/run.css";
 
 const root = document.getElementById("root");
 if (root) {

@@ -1,18 +1,20 @@
 //! Responses of a chat: the runs of a message, in a format.
 
-use crate::chat::{ChatMessage, Doubt, Encoder, Protocol};
+use crate::chat::{self, ChatMessage, Doubt, Encoder, Protocol, ui_message};
 use crate::error::Result;
-use crate::service::{MessageRuns, Service};
+use crate::service::{MessageRuns, Service, StoredTurn};
+use crate::translate::ids;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::{Either, select};
 use futures_util::{StreamExt, stream};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
 use std::time::Duration;
-use weftwork_types::InterruptId;
+use weftwork_store::Base;
+use weftwork_types::{InterruptId, ThreadId};
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunOutcome, RunRef};
@@ -66,16 +68,22 @@ pub(crate) fn response(
 
 /// The messages of a thread that are not being produced, in the shape of the AI SDK.
 pub(crate) async fn messages(service: Service, agent: &str, thread: &str) -> Result<Vec<Value>> {
-    let mut found = Vec::new();
-    for (text, message) in service.messages(agent, thread).await? {
-        let first = message.runs.first().map(|(run, _)| run.run.to_string());
+    let earlier = service.earlier_messages(agent, thread).await?;
+    let mut found = chat::of_state(&ThreadId::new(thread)?, earlier)?;
+    for StoredTurn { text, base, runs } in service.messages(agent, thread).await? {
+        let first = runs.runs.first().map(|(run, _)| run.run.to_string());
         if let Some(text) = text {
             let id = first.unwrap_or_else(|| format!("last-{}", found.len()));
-            found.push(crate::chat::ui_message::of_user(&format!("{id}-user"), &text));
+            let mut said = ui_message::of_user(&format!("{id}-user"), &text);
+            if let Some(base) = base {
+                // A client that says something else here begins a branch at this checkpoint.
+                said["metadata"] = json!({"checkpointId": checkpoint_of(base)});
+            }
+            found.push(said);
         }
         let options = (Protocol::default(), Extent::Whole);
-        if let Some(mut stream) = MessageStream::new(service.clone(), message, options) {
-            let mut whole = crate::chat::ui_message::UiMessage::default();
+        if let Some(mut stream) = MessageStream::new(service.clone(), runs, options) {
+            let mut whole = ui_message::UiMessage::default();
             while stream.advance().await?.is_some() {
                 whole.add(stream.encoder.message.take());
             }
@@ -83,6 +91,13 @@ pub(crate) async fn messages(service: Service, agent: &str, thread: &str) -> Res
         }
     }
     Ok(found)
+}
+
+fn checkpoint_of(base: Base) -> Option<String> {
+    match base {
+        Base::Nothing => None,
+        Base::At(checkpoint) => Some(ids::hyphenated(checkpoint.0)),
+    }
 }
 
 struct MessageStream {

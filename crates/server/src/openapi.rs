@@ -29,7 +29,7 @@ const ASSISTANT: &[&str] =
 const ASSISTANTS: &[&str] =
     &["metadata", "graph_id", "name", "limit", "offset", "sort_by", "sort_order", "select"];
 const THREADS: &[&str] =
-    &["ids", "metadata", "values", "status", "limit", "offset", "sort_by", "sort_order", "select"];
+    &["ids", "metadata", "values", "query", "status", "limit", "offset", "sort_by", "sort_order", "select", "extract"];
 
 /// All operations.
 #[rustfmt::skip]
@@ -57,13 +57,13 @@ const OPERATIONS: &[Operation] = &[
     ("get", "/threads/{thread_id}", "Read a thread", &[]),
     ("patch", "/threads/{thread_id}", "Replace members of the metadata of a thread", &["metadata"]),
     ("delete", "/threads/{thread_id}", "Delete a thread", &[]),
-    ("post", "/threads/{thread_id}/copy", "Copy a thread", &[]),
+    ("post", "/threads/{thread_id}/copy", "Copy a thread; up to a checkpoint, without its runs", &["checkpoint_id"]),
     ("get", "/threads/{thread_id}/state", "Read the newest state", &[]),
     ("post", "/threads/{thread_id}/state", "Change the state", &["values", "as_node", "checkpoint", "checkpoint_id"]),
     ("post", "/threads/{thread_id}/state/checkpoint", "Read the state at a place", &["checkpoint", "subgraphs"]),
     ("get", "/threads/{thread_id}/state/{checkpoint_id}", "Read the state at a checkpoint", &[]),
     ("get", "/threads/{thread_id}/history", "List the newest states", &[]),
-    ("post", "/threads/{thread_id}/history", "List states", &["limit", "before", "metadata", "checkpoint"]),
+    ("post", "/threads/{thread_id}/history", "List states", &["limit", "before", "metadata", "checkpoint", "select"]),
     ("post", "/threads/{thread_id}/runs", "Start a run", RUN),
     ("get", "/threads/{thread_id}/runs", "List the runs of a thread", &[]),
     ("post", "/threads/{thread_id}/runs/wait", "Start a run and wait for its values", RUN),
@@ -86,7 +86,7 @@ const OPERATIONS: &[Operation] = &[
     ("get", "/chat/{agent}/{thread_id}", "List the messages of a thread, without one that is being produced", &[]),
     ("get", "/chat/{agent}/{thread_id}/stream", "Stream the message that is being produced from its beginning; 204 if there is none", &[]),
     ("post", "/chat/{agent}/{thread_id}/cancel", "Cancel the message that is being produced", &[]),
-    ("get", "/interrupts", "List the open questions of all threads", &[]),
+    ("get", "/interrupts", "List the open questions of all threads; those that people answered with `answered=true`", &[]),
     ("post", "/interrupts/{interrupt_id}/respond", "Answer a question; the first answer counts", &["type", "args", "message", "answer"]),
     ("get", "/artifacts/{artifact_id}", "Read a value that streams and states have by reference", &[]),
     ("put", "/store/items", "Put an item", &["namespace", "key", "value", "index", "ttl"]),

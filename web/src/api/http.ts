@@ -4,7 +4,7 @@ import type { Route } from "./routes";
 /** The names in the path of a route: `"GET /threads/{thread_id}"` has `thread_id`. */
 type Names<R extends string> = R extends `${string}{${infer Name}}${infer Rest}` ? Name | Names<Rest> : never;
 type Path<R extends string> = [Names<R>] extends [never] ? { path?: undefined } : { path: Record<Names<R>, string> };
-type Options<R extends string> = Path<R> & { body?: unknown; query?: Record<string, string | number>; signal?: AbortSignal };
+type Options<R extends string> = Path<R> & { body?: unknown; query?: Record<string, string | number>; signal?: AbortSignal; keepalive?: boolean };
 
 /** A response with an error status, or no response (status 0). */
 export class HttpError extends Error {
@@ -64,8 +64,8 @@ async function send(url: URL, init: RequestInit): Promise<Response> {
 
 /** Makes a request, and returns its response. */
 export async function request<R extends Route>(route: R, options: Options<R>): Promise<Response> {
-  const { body, signal } = options;
-  const init: RequestInit = { method: route.split(" ")[0], signal };
+  const { body, signal, keepalive } = options;
+  const init: RequestInit = { method: route.split(" ")[0], signal, keepalive };
   if (body !== undefined) {
     init.headers = { "content-type": "application/json" };
     init.body = JSON.stringify(body);

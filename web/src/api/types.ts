@@ -21,20 +21,12 @@ export interface Schema {
   maxLength?: number;
 }
 
-/** A message of a thread in the shape of LangChain. */
-export interface StateMessage {
-  type: string;
-  content: string | { type: string; text?: string }[];
-}
-
 export interface Thread {
   thread_id: string;
   created_at: string;
   updated_at: string;
   metadata: { title?: string; graph_id?: string; assistant_id?: string };
   status: "idle" | "busy" | "interrupted" | "error";
-  values?: { messages?: StateMessage[] } | null;
-  interrupts?: Record<string, unknown[]>;
 }
 
 export interface Assistant {
@@ -51,7 +43,7 @@ export interface Call {
   args: JsonObject;
 }
 
-/** What waits for a person. */
+/** A question that waits for a person. */
 export interface Waiting {
   id: string;
   interrupt_id: string;
@@ -63,6 +55,35 @@ export interface Waiting {
   created_at: string;
   age_ms: number;
   expires_at: string | null;
+}
+
+/** A question that was answered. */
+export interface Answered {
+  id: string;
+  thread_id: string;
+  agent: string | null;
+  node: string;
+  call: Call | null;
+  answer: Json;
+  answered_by: string;
+  answered_at: string;
+}
+
+/** A checkpoint of a thread. */
+export interface Checkpoint {
+  checkpoint_id: string;
+  parent_checkpoint_id: string | null;
+  created_at: string | null;
+  next: string[];
+  tasks: { name: string; error?: Json; interrupts: Json[]; result?: Json }[];
+  metadata: { source?: string; step?: number; run_id?: string } | null;
+  values?: Json;
+}
+
+/** A graph as nodes and lines. */
+export interface Topology {
+  nodes: { id: string }[];
+  edges: { source: string; target: string; conditional?: boolean; data?: string }[];
 }
 
 /** A part of a stored message, in the shape of the AI SDK. */
@@ -88,5 +109,7 @@ export interface StoredMessage {
     error?: string;
     finishReason?: string;
     usage?: { inputTokens: number; outputTokens: number };
+    /** Checkpoint before a message of the user; `null` for the first one. */
+    checkpointId?: string | null;
   } | null;
 }

@@ -6,6 +6,7 @@ import {
   type ChatModelRunOptions,
   type ChatModelRunResult,
   type ThreadHistoryAdapter,
+  type ThreadMessage,
 } from "@assistant-ui/react";
 import { useDataStreamRuntime } from "@assistant-ui/react-data-stream";
 import { AssistantMessageAccumulator, UIMessageStreamDecoder } from "assistant-stream";
@@ -20,14 +21,16 @@ export const HUMAN_CALLS = ["ask_human", "request_approval"];
 export type { AssistantRuntime };
 
 /** A fact of the server beside the message. */
-interface Fact {
+export interface Fact {
   name: string;
   data: Json;
 }
 
 export interface ChatEvents {
-  /** The server answers. */
-  onOpen: () => void;
+  /** The server took what was sent. */
+  onSent: () => void;
+  /** The server reports a fact of the run. */
+  onFact: (fact: Fact) => void;
   /** The stream has its last part. */
   onEnd: () => void;
   /** The connection broke, or the request was refused. */
@@ -47,9 +50,12 @@ function pathOf({ agent, thread }: ChatPlace) {
 interface Follower extends ChatEvents {
   /** Run that the stream is of, for its cancellation. */
   run?: string;
+  /** `true` if the next request replaces the last answer. */
+  replaces?: boolean;
 }
 
-function noteRun(follower: Follower, fact: Fact): void {
+function note(follower: Follower, fact: Fact): void {
+  follower.onFact(fact);
   if (fact.name !== "run") return;
   const id = (fact.data as { runId?: unknown } | null)?.runId;
   if (typeof id === "string") follower.run = id;
@@ -62,8 +68,25 @@ function cancel(thread: string, follower: Follower): void {
   request("POST /threads/{thread_id}/runs/{run_id}/cancel", { path, body: {} }).catch(follower.onError);
 }
 
+/** Number of messages at the end of a thread that the runtime has: each change of one costs time for all of them. */
+const TAIL = 24;
+
+/** Returns the number of messages before the last ones, which begin with one of the user. */
+function cutOf(stored: StoredMessage[]): number {
+  if (stored.length <= 2 * TAIL) return 0;
+  return Math.max(0, stored.findLastIndex(({ role }, at) => role === "user" && at <= stored.length - TAIL));
+}
+
+/** Returns stored messages as those of a thread that does not change. */
+export function readOnly(stored: StoredMessage[]): readonly ThreadMessage[] {
+  return ExportedMessageRepository.fromArray(stored.map(fromStored)).messages.map(({ message }) => message);
+}
+
 /** Reads the messages of a thread, and follows the one that is being produced. */
 class History implements ThreadHistoryAdapter {
+  /** Takes the messages that the runtime does not get. */
+  onEarlier: (messages: StoredMessage[]) => void = () => {};
+
   constructor(
     readonly place: ChatPlace,
     readonly follower: Follower,
@@ -75,7 +98,9 @@ class History implements ThreadHistoryAdapter {
       this.follower.onError(error);
       throw error;
     });
-    const messages = ExportedMessageRepository.fromArray(stored.map(fromStored));
+    const cut = cutOf(stored);
+    this.onEarlier(stored.slice(0, cut));
+    const messages = ExportedMessageRepository.fromArray(stored.slice(cut).map(fromStored));
     return { ...messages, unstable_resume: stored.at(-1)?.role === "user" };
   }
 
@@ -88,9 +113,8 @@ class History implements ThreadHistoryAdapter {
     try {
       const url = address("GET /chat/{agent}/{thread_id}/stream", { path: pathOf(place) });
       const response = await accepted(await fetch(url, { signal: abortSignal }));
-      follower.onOpen();
       if (response.status === 204 || response.body === null) return;
-      const decoder = new UIMessageStreamDecoder({ onData: (fact) => noteRun(follower, fact as Fact) });
+      const decoder = new UIMessageStreamDecoder({ onData: (fact) => note(follower, fact as Fact) });
       const stream = response.body.pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
       yield* asAsyncIterableStream(stream) as AsyncIterable<ChatModelRunResult>;
       follower.onEnd();
@@ -112,21 +136,39 @@ export function useChatRuntime(history: History): AssistantRuntime {
   return useDataStreamRuntime({
     api: address("POST /chat/{agent}", { path: { agent: place.agent } }).href,
     protocol: "ui-message-stream",
-    body: { threadId: place.thread },
+    body: () => {
+      const { replaces } = follower;
+      follower.replaces = false;
+      return { threadId: place.thread, ...(replaces ? { trigger: "regenerate-message" } : {}) };
+    },
     // Each model call is a step; the server limits them.
     maxSteps: Number.MAX_SAFE_INTEGER,
     unstable_humanToolNames: HUMAN_CALLS,
     adapters: { history },
-    onData: (fact) => noteRun(follower, fact as Fact),
+    onData: (fact) => note(follower, fact as Fact),
     onResponse: async (response) => {
-      await accepted(response);
-      follower.onOpen();
+      try {
+        await accepted(response);
+      } catch (error) {
+        // The runtime reports only that a connection broke.
+        follower.onError(error as Error);
+        throw error;
+      }
+      follower.onSent();
     },
     onFinish: () => follower.onEnd(),
     onCancel: () => cancel(place.thread, follower),
     onError: (error) => follower.onError(error),
   });
 }
+
+/** Makes the agent answer the last message of the user again. */
+export function retry(runtime: AssistantRuntime, { follower }: History, message: string): void {
+  follower.replaces = true;
+  runtime.thread.getMessageById(message).reload();
+}
+
+export type { History as ChatHistory };
 
 export function chatHistory(place: ChatPlace, events: ChatEvents): History {
   return new History(place, { ...events });

@@ -1,35 +1,46 @@
-import { useEffect } from "react";
+import { useEffect, useState } from "react";
+import { RunPanel } from "../run/panel";
 import { titleOf, useThread } from "../threads/data";
 import { useConnection } from "./connection";
 import { Conversation } from "./conversation";
 import { Head } from "./head";
 
-/** A thread: its head, and the conversation with its agent. */
+/** Width from which the run is shown beside the chat unless somebody closes it. */
+const WIDE = "(min-width: 1200px)";
+/** `undefined` until somebody chooses. */
+let choice: boolean | undefined;
+
+/** A thread: its head, the conversation with its agent, and its run. */
 export function Chat({ thread: id, onChange }: { thread: string; onChange: () => void }) {
   const { data: thread, error, refresh } = useThread(id);
   const connected = useConnection(id);
+  const [showsRun, setShowsRun] = useState(() => choice ?? window.matchMedia(WIDE).matches);
   const agent = thread?.metadata.assistant_id ?? thread?.metadata.graph_id;
+  const title = thread ? titleOf(thread) : undefined;
   useEffect(() => {
-    if (thread) document.title = `${titleOf(thread)} · Weftwork`;
+    if (title !== undefined) document.title = `${title} · Weftwork`;
     return () => void (document.title = "Weftwork");
-  }, [thread]);
+  }, [title]);
+  if (thread === null) return <p className="empty">There is no such thread.</p>;
   if (!thread) return error ? <p className="empty problem">{error.message}</p> : <p className="empty">Loading…</p>;
+  const changed = () => {
+    refresh();
+    onChange();
+  };
+  const toggle = () => {
+    choice = !showsRun;
+    setShowsRun(choice);
+  };
   return (
-    <section className="chat" aria-label={titleOf(thread)}>
-      <Head thread={thread} connection={connected.connection} onChange={onChange} />
+    <section className="chat" aria-label={title} data-run={showsRun || undefined}>
+      <Head thread={thread} agent={agent} connection={connected.connection} onChange={changed} showsRun={showsRun} onRun={toggle} />
       {agent === undefined ? (
         <p className="empty">No agent has run on this thread.</p>
       ) : (
-        <Conversation
-          key={connected.epoch}
-          place={{ agent, thread: id }}
-          status={thread.status}
-          connected={connected}
-          onChange={() => {
-            refresh();
-            onChange();
-          }}
-        />
+        <div className="sides">
+          <Conversation key={connected.epoch} place={{ agent, thread: id }} thread={thread} connected={connected} onChange={changed} />
+          {showsRun && <RunPanel thread={thread} agent={agent} facts={connected.facts} />}
+        </div>
       )}
     </section>
   );

@@ -1,5 +1,7 @@
 import { useCallback, useEffect, useMemo, useState } from "react";
 import { HttpError, request } from "../api/http";
+import { reasonOf } from "../question/first";
+import { RunFacts } from "../run/facts";
 import type { ChatEvents } from "./assistant";
 import { unsentTexts } from "./texts";
 
@@ -17,27 +19,33 @@ export interface Connected {
   epoch: number;
   events: ChatEvents;
   reload: () => void;
+  /** Shows why the messages changed without an action here. */
+  note: (reason: string) => void;
+  /** Facts of the run beside its message. */
+  facts: RunFacts;
 }
 
 /** Returns why the server refused a request; `undefined` if it was not reached. */
 function refusal(error: Error): string | undefined {
   if (!(error instanceof HttpError) || error.status === 0 || error.status >= 502) return undefined;
-  if (error.status === 409 && /answer/.test(error.message)) return "This was answered elsewhere.";
-  return error.message;
+  return reasonOf(error);
 }
 
 /** Follows the connection of a chat. After a cut it waits for the server, and reads the thread again. */
 export function useConnection(thread: string): Connected {
+  const facts = useMemo(() => new RunFacts(), []);
   const [connection, setConnection] = useState<Connection>("live");
   const [refused, setRefused] = useState<string>();
   const [epoch, setEpoch] = useState(0);
   const reload = useCallback(() => setEpoch((epoch) => epoch + 1), []);
   const events = useMemo<ChatEvents>(
     () => ({
-      onOpen: () => {
+      onSent: () => {
         unsentTexts.delete(thread);
         setRefused(undefined);
+        facts.begin();
       },
+      onFact: (fact) => facts.add(fact),
       onEnd: () => setConnection("live"),
       onError: (error) => {
         const reason = refusal(error);
@@ -47,7 +55,7 @@ export function useConnection(thread: string): Connected {
         if ((error as HttpError).status === 409) reload();
       },
     }),
-    [reload, thread],
+    [facts, reload, thread],
   );
   useEffect(() => {
     if (connection !== "cut") return;
@@ -63,5 +71,5 @@ export function useConnection(thread: string): Connected {
     timer = window.setTimeout(attempt, PAUSE_MS);
     return () => window.clearTimeout(timer);
   }, [connection, reload]);
-  return { connection, refused, epoch, events, reload };
+  return { connection, refused, epoch, events, reload, note: setRefused, facts };
 }

@@ -1,39 +1,58 @@
 import { AssistantRuntimeProvider, ThreadPrimitive, useAuiState } from "@assistant-ui/react";
-import { useEffect, useRef, useState } from "react";
-import type { Thread } from "../api/types";
-import { chatHistory, useChatRuntime, type AssistantRuntime, type ChatPlace } from "./assistant";
+import { useEffect, useMemo, useRef, useState } from "react";
+import type { StoredMessage, Thread } from "../api/types";
+import { answeredLast } from "../inbox/data";
+import { sentenceOf } from "../question/first";
+import { chatHistory, retry, useChatRuntime, type AssistantRuntime, type ChatPlace } from "./assistant";
+import { branchOf } from "./branch";
 import { Composer } from "./composer";
 import type { Connected } from "./connection";
-import { AssistantMessage, UserMessage } from "./message";
+import { ActionsContext, type Actions } from "./context";
+import { Messages } from "./messages";
 import { firstTexts, take } from "./texts";
+import { ThreadTokens } from "./tokens";
 
 interface Props {
   place: ChatPlace;
-  /** Status of the thread on the server. */
-  status: Thread["status"];
+  thread: Thread;
   connected: Connected;
   onChange: () => void;
 }
 
 /** The messages of a thread, and the input. It reads the thread once, and follows what it starts. */
-export function Conversation({ place, status, connected, onChange }: Props) {
+export function Conversation({ place, thread, connected, onChange }: Props) {
   const [history] = useState(() => chatHistory(place, connected.events));
+  const [earlier, setEarlier] = useState<StoredMessage[]>([]);
+  history.onEarlier = setEarlier;
   const runtime = useChatRuntime(history);
+  const at = useRef(thread);
+  at.current = thread;
+  const actions = useMemo<Actions>(
+    () => ({
+      agent: history.place.agent,
+      retry: (message) => retry(runtime, history, message),
+      branch: (message, text) => branchOf(at.current, history.place.agent, message, text),
+    }),
+    [history, runtime],
+  );
   return (
     <AssistantRuntimeProvider runtime={runtime}>
-      <ThreadPrimitive.Root className="conversation" data-connection={connected.refused ? "refused" : connected.connection}>
-        <ThreadPrimitive.Viewport className="viewport" tabIndex={0} role="log" aria-label="Messages">
-          <ThreadPrimitive.Messages components={{ UserMessage, AssistantMessage }} />
-        </ThreadPrimitive.Viewport>
-        {connected.refused && (
-          <p className="problem refused" role="alert">
-            {connected.refused}
-          </p>
-        )}
-        <Composer runtime={runtime} thread={place.thread} />
-        <FirstText runtime={runtime} thread={place.thread} />
-        <Watch status={status} onChange={onChange} reload={connected.reload} />
-      </ThreadPrimitive.Root>
+      <ActionsContext value={actions}>
+        <ThreadPrimitive.Root className="conversation" data-connection={connected.refused ? "refused" : connected.connection}>
+          <ThreadPrimitive.Viewport className="viewport" tabIndex={0} role="log" aria-label="Messages">
+            <Messages earlier={earlier} />
+          </ThreadPrimitive.Viewport>
+          {connected.refused && (
+            <p className="problem refused" role="alert">
+              {connected.refused}
+            </p>
+          )}
+          <Composer runtime={runtime} thread={place.thread} />
+          <ThreadTokens earlier={earlier} />
+          <FirstText runtime={runtime} thread={place.thread} />
+          <Watch thread={thread} onChange={onChange} connected={connected} />
+        </ThreadPrimitive.Root>
+      </ActionsContext>
     </AssistantRuntimeProvider>
   );
 }
@@ -55,13 +74,13 @@ function FirstText({ runtime, thread }: { runtime: AssistantRuntime; thread: str
 const PATIENCE_MS = 3000;
 
 interface WatchProps {
-  status: Thread["status"];
+  thread: Thread;
   onChange: () => void;
-  reload: () => void;
+  connected: Connected;
 }
 
 /** Reads the thread again if it has changed elsewhere: it runs or waits, and the page shows neither. */
-function Watch({ status, onChange, reload }: WatchProps) {
+function Watch({ thread: { thread_id, status }, onChange, connected: { reload, note } }: WatchProps) {
   const isRunning = useAuiState((state) => state.thread.isRunning);
   const isWaiting = useAuiState((state) => state.thread.messages.at(-1)?.status?.type === "requires-action");
   const isLoading = useAuiState((state) => state.thread.isLoading);
@@ -74,8 +93,18 @@ function Watch({ status, onChange, reload }: WatchProps) {
   }, [here, onChange]);
   useEffect(() => {
     if (here === "busy" || here === there || isLoading) return;
-    const timer = window.setTimeout(reload, PATIENCE_MS);
+    const differ = async () => {
+      if (here === "interrupted") await noteAnswer(thread_id, note).catch(() => {});
+      reload();
+    };
+    const timer = window.setTimeout(differ, PATIENCE_MS);
     return () => window.clearTimeout(timer);
-  }, [here, there, isLoading, reload]);
+  }, [thread_id, here, there, isLoading, note, reload]);
   return null;
+}
+
+/** Notes who answered the question of a thread elsewhere, and how. */
+async function noteAnswer(thread: string, note: (text: string) => void): Promise<void> {
+  const answered = (await answeredLast(20)).find(({ thread_id }) => thread_id === thread);
+  if (answered) note(sentenceOf({ value: answered.answer, answered_by: answered.answered_by }));
 }

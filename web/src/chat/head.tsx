@@ -1,8 +1,12 @@
-import { useRef, useState } from "react";
+import { useState, type FormEvent, type KeyboardEvent } from "react";
 import type { Thread } from "../api/types";
+import { Menu } from "../shared/menu";
 import { go, link } from "../shared/route";
-import { agentOf, deleteThread, STATUS, statusOf, titleOf } from "../threads/data";
+import { toast } from "../shared/toast";
+import { agentOf, copyThread, renameThread, STATUS, statusOf, titleOf } from "../threads/data";
+import { deleteWithUndo } from "../threads/deleted";
 import type { Connection } from "./connection";
+import { exportThread } from "./export";
 
 const CONNECTION: Record<Connection, string> = {
   live: "Live",
@@ -12,12 +16,17 @@ const CONNECTION: Record<Connection, string> = {
 
 interface Props {
   thread: Thread;
+  agent: string | undefined;
   connection: Connection;
   onChange: () => void;
+  /** `true` if the run is shown beside the chat. */
+  showsRun: boolean;
+  onRun: () => void;
 }
 
 /** The title and the state of a thread. */
-export function Head({ thread, connection, onChange }: Props) {
+export function Head({ thread, agent, connection, onChange, showsRun, onRun }: Props) {
+  const [isRenamed, setIsRenamed] = useState(false);
   const status = statusOf(thread);
   return (
     <header className="head">
@@ -25,7 +34,11 @@ export function Head({ thread, connection, onChange }: Props) {
         ‹
       </a>
       <div>
-        <h1>{titleOf(thread)}</h1>
+        {isRenamed ? (
+          <Rename thread={thread} onChange={onChange} onEnd={() => setIsRenamed(false)} />
+        ) : (
+          <h1>{titleOf(thread)}</h1>
+        )}
         <p className="facts">
           <span className="agent">{agentOf(thread)}</span>
           <span className="status" data-status={status} role="status">
@@ -36,44 +49,66 @@ export function Head({ thread, connection, onChange }: Props) {
           </span>
         </p>
       </div>
-      <Delete thread={thread} onChange={onChange} />
+      <button aria-pressed={showsRun} onClick={onRun}>
+        Run
+      </button>
+      <Doings thread={thread} agent={agent} onRename={() => setIsRenamed(true)} onChange={onChange} />
     </header>
   );
 }
 
-function Delete({ thread, onChange }: { thread: Thread; onChange: () => void }) {
-  const dialog = useRef<HTMLDialogElement>(null);
-  const [problem, setProblem] = useState<string>();
-  const confirm = async () => {
-    try {
-      await deleteThread(thread.thread_id);
-      dialog.current?.close();
-      go({ view: "threads" });
+interface DoingsProps {
+  thread: Thread;
+  agent: string | undefined;
+  onRename: () => void;
+  onChange: () => void;
+}
+
+function Doings({ thread, agent, onRename, onChange }: DoingsProps) {
+  const report = (error: Error) => toast({ text: error.message });
+  const copy = () =>
+    copyThread(thread, "copy").then((id) => {
+      go({ view: "thread", thread: id });
       onChange();
-    } catch (error) {
-      setProblem((error as Error).message);
-    }
+    }, report);
+  const remove = () => {
+    deleteWithUndo(thread);
+    go({ view: "threads" });
   };
   return (
-    <>
-      <button className="quiet" onClick={() => dialog.current?.showModal()}>
+    <Menu label="Thread">
+      <button onClick={onRename}>Rename</button>
+      <button onClick={copy}>Copy the thread</button>
+      {agent !== undefined && (
+        <>
+          <button onClick={() => exportThread(thread, agent, "md").catch(report)}>Export as Markdown</button>
+          <button onClick={() => exportThread(thread, agent, "json").catch(report)}>Export as JSON</button>
+        </>
+      )}
+      <button className="danger" onClick={remove}>
         Delete
       </button>
-      <dialog ref={dialog} aria-labelledby="delete-title">
-        <h2 id="delete-title">Delete this thread?</h2>
-        <p>“{titleOf(thread)}”, its messages and its checkpoints are removed for good.</p>
-        {problem && (
-          <p role="alert" className="problem">
-            {problem}
-          </p>
-        )}
-        <div className="actions">
-          <button onClick={() => dialog.current?.close()}>Keep it</button>
-          <button className="danger" onClick={confirm}>
-            Delete
-          </button>
-        </div>
-      </dialog>
-    </>
+    </Menu>
+  );
+}
+
+function Rename({ thread, onChange, onEnd }: { thread: Thread; onChange: () => void; onEnd: () => void }) {
+  const submit = async (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const title = String(new FormData(event.currentTarget).get("title")).trim();
+    try {
+      if (title !== "") await renameThread(thread.thread_id, title);
+      onChange();
+      onEnd();
+    } catch (error) {
+      toast({ text: (error as Error).message });
+    }
+  };
+  const onKeyDown = (event: KeyboardEvent) => event.key === "Escape" && onEnd();
+  return (
+    <form className="rename" onSubmit={submit} onKeyDown={onKeyDown}>
+      <input name="title" aria-label="Title" defaultValue={titleOf(thread)} maxLength={200} autoFocus onFocus={(event) => event.target.select()} />
+      <button className="primary">Save</button>
+    </form>
   );
 }

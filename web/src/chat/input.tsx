@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState, type KeyboardEvent } from "react";
+import { Attach } from "./attach";
 
 interface Props {
   label: string;
@@ -36,6 +37,7 @@ export function TextInput({ label, placeholder, onText, onStop, focus, initial =
         send();
       }}
     >
+      <Attach onText={(added) => setText((before) => [before.trimEnd(), added].filter(Boolean).join("\n\n"))} />
       <textarea
         ref={input}
         rows={1}

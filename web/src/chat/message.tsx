@@ -1,28 +1,111 @@
-import { MessagePrimitive, useAuiState, type FileMessagePartProps, type ReasoningMessagePartProps } from "@assistant-ui/react";
+import {
+  MessagePrimitive,
+  useAuiState,
+  type FileMessagePartProps,
+  type ReasoningMessagePartProps,
+  type TextMessagePartProps,
+} from "@assistant-ui/react";
+import { useContext, useState, type FormEvent, type KeyboardEvent } from "react";
+import { toast } from "../shared/toast";
 import { CARDS } from "../tools";
 import { ToolCard } from "../tools/card";
+import { PlaceContext, useActions } from "./context";
+import { LONG, LongText } from "./long-text";
 import { Markdown } from "./markdown";
+import { tokensOf } from "./tokens";
 
-/** A message of the user: text as it was written. */
+function textOf(content: readonly { type: string; text?: string }[]): string {
+  return content.flatMap((part) => (part.type === "text" ? (part.text ?? "") : [])).join("\n\n");
+}
+
+/** A message of the user: text as it was written. It can be said otherwise, in a branch. */
 export function UserMessage() {
+  const [isEdited, setIsEdited] = useState(false);
+  const isBusy = useAuiState((state) => state.thread.isRunning);
+  if (isEdited) return <Edit onEnd={() => setIsEdited(false)} />;
   return (
     <MessagePrimitive.Root className="message user" data-role="user">
-      <MessagePrimitive.Parts components={{ Text: ({ text }) => <p>{text}</p> }} />
+      <MessagePrimitive.Parts components={{ Text: Said }} />
+      <div className="doings">
+        <Copy />
+        {!isBusy && (
+          <button className="quiet" onClick={() => setIsEdited(true)}>
+            Edit
+          </button>
+        )}
+      </div>
     </MessagePrimitive.Root>
   );
 }
+
+function Said({ text }: TextMessagePartProps) {
+  return text.length > LONG ? <LongText text={text} /> : <p>{text}</p>;
+}
+
+function Edit({ onEnd }: { onEnd: () => void }) {
+  const { branch } = useActions();
+  const text = useAuiState((state) => textOf(state.message.content));
+  const id = useAuiState((state) => state.message.id);
+  const before = useContext(PlaceContext);
+  const place = useAuiState((state) => state.thread.messages.filter(({ role }) => role === "user").findIndex((one) => one.id === id));
+  const [problem, setProblem] = useState<string>();
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const said = String(new FormData(event.currentTarget).get("text")).trim();
+    if (said !== "") branch(before + place, said).catch((error: Error) => setProblem(error.message));
+  };
+  const onKeyDown = (event: KeyboardEvent) => event.key === "Escape" && onEnd();
+  return (
+    <form className="message edited" onSubmit={submit} onKeyDown={onKeyDown}>
+      <label>
+        Say this instead, in a new branch
+        <textarea name="text" rows={3} defaultValue={text} autoFocus />
+      </label>
+      {problem && (
+        <p role="alert" className="problem">
+          {problem}
+        </p>
+      )}
+      <div className="actions">
+        <button className="primary">Send in a branch</button>
+        <button type="button" onClick={onEnd}>
+          Cancel
+        </button>
+      </div>
+    </form>
+  );
+}
+
+function Copy() {
+  const text = useAuiState((state) => textOf(state.message.content));
+  if (text === "") return null;
+  const copy = () =>
+    navigator.clipboard.writeText(text).then(
+      () => toast({ text: "Copied." }),
+      () => toast({ text: "The browser does not allow copying here." }),
+    );
+  return (
+    <button className="quiet" onClick={copy}>
+      Copy
+    </button>
+  );
+}
+
+const PARTS = { Text: Answer, Reasoning, File, tools: { by_name: CARDS, Fallback: ToolCard } };
 
 /** A message of the agent: text, and its calls of tools in their places. */
 export function AssistantMessage() {
   const id = useAuiState((state) => state.message.id);
   return (
     <MessagePrimitive.Root className="message assistant" data-role="assistant" data-message={id}>
-      <MessagePrimitive.Parts
-        components={{ Text: Markdown, Reasoning, File, tools: { by_name: CARDS, Fallback: ToolCard } }}
-      />
+      <MessagePrimitive.Parts components={PARTS} />
       <Foot />
     </MessagePrimitive.Root>
   );
+}
+
+function Answer({ text }: TextMessagePartProps) {
+  return text.length > LONG ? <LongText text={text} /> : <Markdown />;
 }
 
 function Reasoning({ text }: ReasoningMessagePartProps) {
@@ -39,20 +122,15 @@ function File({ mimeType }: FileMessagePartProps) {
   return <p className="file">File ({mimeType})</p>;
 }
 
-interface Usage {
-  inputTokens: number;
-  outputTokens: number;
-}
-
-/** The state of a message, and its tokens. */
+/** The state of a message, its tokens, and what can be done with it. */
 function Foot() {
   const message = useAuiState((state) => state.message);
-  const { status, metadata } = message;
-  const steps = metadata.steps ?? [];
-  const live = steps.map((step) => ("usage" in step ? step.usage : undefined));
-  const stored = metadata.custom["usage"] as Usage | undefined;
-  const tokens = [stored, ...live].reduce((all, usage) => all + (usage ? usage.inputTokens + usage.outputTokens : 0), 0);
+  const isBusy = useAuiState((state) => state.thread.isRunning);
+  const { retry } = useActions();
+  const { status } = message;
+  const tokens = tokensOf(message);
   const error = status?.type === "incomplete" && status.reason === "error" ? errorText(status.error) : undefined;
+  const hasEnded = status?.type === "complete" || status?.type === "incomplete";
   return (
     <footer>
       {error !== undefined && (
@@ -66,7 +144,17 @@ function Foot() {
         </p>
       )}
       {status?.type === "incomplete" && status.reason === "cancelled" && <p className="stopped">Stopped</p>}
-      {tokens > 0 && status?.type !== "running" && <p className="tokens">{tokens.toLocaleString("en")} tokens</p>}
+      {status?.type !== "running" && (
+        <div className="doings">
+          {tokens > 0 && <span className="tokens">{tokens.toLocaleString("en")} tokens</span>}
+          <Copy />
+          {message.isLast && hasEnded && !isBusy && (
+            <button className="quiet" onClick={() => retry(message.id)}>
+              Retry
+            </button>
+          )}
+        </div>
+      )}
     </footer>
   );
 }

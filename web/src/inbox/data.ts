@@ -1,5 +1,5 @@
 import { json, request } from "../api/http";
-import type { Waiting } from "../api/types";
+import type { Answered, Waiting } from "../api/types";
 import { usePolled } from "../shared/polled";
 import { bodyOf, type Answer } from "../question/answer";
 
@@ -16,6 +16,15 @@ export function useInbox() {
     },
     2500,
   );
+}
+
+/** Reads what people answered last, newest first. */
+export async function answeredLast(limit = LIMIT, signal?: AbortSignal): Promise<Answered[]> {
+  return json<Answered[]>("GET /interrupts", { query: { answered: "true", limit }, signal });
+}
+
+export function useAnswered() {
+  return usePolled("answered", (signal) => answeredLast(LIMIT, signal), 5000);
 }
 
 export async function respond(id: string, answer: Answer): Promise<void> {

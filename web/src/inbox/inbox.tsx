@@ -1,28 +1,25 @@
 import { useEffect, useRef, useState } from "react";
 import type { Waiting } from "../api/types";
-import { plain } from "../shared/json";
 import type { Polled } from "../shared/polled";
-import { link } from "../shared/route";
+import { link, type InboxTab } from "../shared/route";
 import { age, useNow } from "../shared/time";
 import { Ask } from "../question/ask";
+import { Answered } from "./answered";
+import { Bulk } from "./bulk";
 import { respond } from "./data";
 import { useKeys } from "./keys";
+import { subjectOf } from "./subject";
 
 interface Props {
+  tab: InboxTab;
   inbox: Polled<Waiting[]>;
   onAnswered: () => void;
 }
 
-/** What waits for a person, over all threads. */
-export function Inbox({ inbox, onAnswered }: Props) {
-  const waiting = inbox.data ?? [];
-  const [chosen, setChosen] = useState<string>();
-  const at = Math.max(0, waiting.findIndex(({ id }) => id === chosen));
-  const detail = useRef<HTMLDivElement>(null);
-  const current = waiting[at];
-  useEffect(() => void (document.title = `Inbox (${waiting.length}) · Weftwork`), [waiting.length]);
-  useKeys(detail, (step) => setChosen(waiting[Math.min(waiting.length - 1, Math.max(0, at + step))]?.id));
-  if (!inbox.data) return <p className="empty">{inbox.error?.message ?? "Loading…"}</p>;
+/** Questions of all threads: those that wait for a person, and those that were answered. */
+export function Inbox({ tab, inbox, onAnswered }: Props) {
+  const count = inbox.data?.length ?? 0;
+  useEffect(() => void (document.title = `Inbox (${count}) · Weftwork`), [count]);
   return (
     <section className="inbox" aria-labelledby="inbox-title">
       <header className="head">
@@ -32,41 +29,74 @@ export function Inbox({ inbox, onAnswered }: Props) {
         <div>
           <h1 id="inbox-title">Inbox</h1>
           <p className="facts keys">
-            <span>
-              <kbd>j</kbd> <kbd>k</kbd> choose
-            </span>
-            <span>
-              <kbd>a</kbd> approve
-            </span>
-            <span>
-              <kbd>e</kbd> edit
-            </span>
-            <span>
-              <kbd>r</kbd> reject
-            </span>
+            <kbd>?</kbd> shows all keys
           </p>
         </div>
+        <nav className="tabs" aria-label="Inbox">
+          <a href={link({ view: "inbox", tab: "open" })} aria-current={tab === "open" ? "page" : undefined}>
+            Open ({count})
+          </a>
+          <a href={link({ view: "inbox", tab: "answered" })} aria-current={tab === "answered" ? "page" : undefined}>
+            Answered
+          </a>
+        </nav>
       </header>
-      {current === undefined ? (
-        <p className="empty">Nothing waits for you.</p>
-      ) : (
-        <div className="triage">
-          <List waiting={waiting} current={current} onChoose={setChosen} />
-          <Detail key={current.id} waiting={current} detail={detail} onAnswered={onAnswered} />
-        </div>
-      )}
+      {tab === "open" ? <Open inbox={inbox} onAnswered={onAnswered} /> : <Answered />}
     </section>
   );
 }
 
-function List({ waiting, current, onChoose }: { waiting: Waiting[]; current: Waiting; onChoose: (id: string) => void }) {
+function Open({ inbox, onAnswered }: Omit<Props, "tab">) {
+  const waiting = inbox.data ?? [];
+  const [chosen, setChosen] = useState<string>();
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const at = Math.max(0, waiting.findIndex(({ id }) => id === chosen));
+  const detail = useRef<HTMLDivElement>(null);
+  const current = waiting[at];
+  const toggle = (id: string) => setSelected((before) => new Set(before.has(id) ? [...before].filter((one) => one !== id) : [...before, id]));
+  useKeys(detail, {
+    onStep: (step) => setChosen(waiting[Math.min(waiting.length - 1, Math.max(0, at + step))]?.id),
+    onSelect: () => current && toggle(current.id),
+  });
+  if (!inbox.data) return <p className="empty">{inbox.error?.message ?? "Loading…"}</p>;
+  if (current === undefined) return <p className="empty">Nothing waits for you.</p>;
+  const several = waiting.filter(({ id }) => selected.has(id));
+  return (
+    <div className="triage">
+      <List waiting={waiting} current={current} selected={selected} onChoose={setChosen} onToggle={toggle} />
+      <div className="detail" ref={detail}>
+        {several.length > 1 ? (
+          <Bulk chosen={several} onAnswered={onAnswered} onClear={() => setSelected(new Set())} />
+        ) : (
+          <Detail key={current.id} waiting={current} onAnswered={onAnswered} />
+        )}
+      </div>
+    </div>
+  );
+}
+
+interface ListProps {
+  waiting: Waiting[];
+  current: Waiting;
+  selected: ReadonlySet<string>;
+  onChoose: (id: string) => void;
+  onToggle: (id: string) => void;
+}
+
+function List({ waiting, current, selected, onChoose, onToggle }: ListProps) {
   const now = useNow(10_000);
   return (
     <ul className="waiting" aria-label="Questions">
       {waiting.map((one) => (
         <li key={one.id}>
+          <input
+            type="checkbox"
+            aria-label={`Select ${subjectOf(one.call)}`}
+            checked={selected.has(one.id)}
+            onChange={() => onToggle(one.id)}
+          />
           <button aria-pressed={one === current} onClick={() => onChoose(one.id)}>
-            <span className="title">{subject(one)}</span>
+            <span className="title">{subjectOf(one.call)}</span>
             <time dateTime={one.created_at}>{age(one.created_at, now)}</time>
             <span className="facts">{one.agent ?? "unknown agent"}</span>
           </button>
@@ -76,16 +106,10 @@ function List({ waiting, current, onChoose }: { waiting: Waiting[]; current: Wai
   );
 }
 
-interface DetailProps {
-  waiting: Waiting;
-  detail: React.RefObject<HTMLDivElement | null>;
-  onAnswered: () => void;
-}
-
-function Detail({ waiting, detail, onAnswered }: DetailProps) {
+function Detail({ waiting, onAnswered }: { waiting: Waiting; onAnswered: () => void }) {
   const { id, call, agent, node, thread_id } = waiting;
   return (
-    <div className="detail" ref={detail}>
+    <>
       {call && (
         <Ask
           call={call}
@@ -98,15 +122,6 @@ function Detail({ waiting, detail, onAnswered }: DetailProps) {
       <p className="facts">
         Asked by {agent ?? "an agent"} in node {node}. <a href={link({ view: "thread", thread: thread_id })}>Open the thread</a>
       </p>
-    </div>
+    </>
   );
-}
-
-/** Returns one line for a question: the exact action, or the text. */
-function subject({ call }: Waiting): string {
-  if (call === null) return "Waits";
-  const { action, args, question } = call.args;
-  if (call.name !== "request_approval") return plain(question ?? call.name);
-  const values = typeof args === "object" && args !== null ? Object.values(args).map(plain) : [];
-  return `${plain(action ?? "")} ${values.join(" ")}`;
 }

@@ -3,6 +3,7 @@ import type { Call, Json } from "../api/types";
 import { span, useNow } from "../shared/time";
 import { approvalOf, questionOf, type Answer } from "./answer";
 import { ApprovalCard } from "./approval";
+import { reasonOf } from "./first";
 import { QuestionCard } from "./question";
 
 interface Props {
@@ -16,7 +17,7 @@ export function Ask({ call, onAnswer }: Props) {
   const approval = approvalOf(call);
   const send = (answer: Answer) => {
     setState({ sent: true });
-    onAnswer(answer).catch((error: Error) => setState({ problem: error.message }));
+    onAnswer(answer).catch((error: Error) => setState({ problem: reasonOf(error) }));
   };
   return (
     <section className="ask" data-call={call.id} aria-label={approval ? `Approval of ${approval.action}` : "Question"}>

@@ -16,8 +16,8 @@ export function changesOf(before: JsonObject, after: JsonObject): Change[] {
 }
 
 /** Shows changes: the old value struck out, and the new one. */
-export function Changes({ changes }: { changes: Change[] }) {
-  if (changes.length === 0) return <p className="none">No changes yet.</p>;
+export function Changes({ changes, none = "No changes yet." }: { changes: Change[]; none?: string }) {
+  if (changes.length === 0) return <p className="none">{none}</p>;
   return (
     <ul className="changes" aria-label="Changes">
       {changes.map(({ name, before, after }) => (

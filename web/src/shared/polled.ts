@@ -7,6 +7,13 @@ export interface Polled<T> {
   refresh: () => void;
 }
 
+/** Returns the last value that was read, as long as another one is being read for the first time. */
+export function useKept<T>(polled: Polled<T>): Polled<T> {
+  const kept = useRef(polled.data);
+  if (polled.data !== undefined) kept.current = polled.data;
+  return { ...polled, data: kept.current };
+}
+
 /** Reads a value again and again, while the page is visible. `key` names what is read. */
 export function usePolled<T>(key: string, read: (signal: AbortSignal) => Promise<T>, interval: number): Polled<T> {
   const [state, setState] = useState<{ key: string; data?: T; error?: Error }>({ key });

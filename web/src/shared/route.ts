@@ -5,20 +5,28 @@ export type Place =
   | { view: "threads" }
   | { view: "new"; agent: string }
   | { view: "thread"; thread: string }
-  | { view: "inbox" };
+  | { view: "inbox"; tab: InboxTab };
+
+export type InboxTab = "open" | "answered";
 
 function read(hash: string): Place {
   const [, view, subject] = hash.slice(1).split("/").map(decodeURIComponent);
   if (view === "thread" && subject) return { view, thread: subject };
   if (view === "new" && subject) return { view, agent: subject };
-  return view === "inbox" ? { view } : { view: "threads" };
+  if (view === "inbox") return { view, tab: subject === "answered" ? "answered" : "open" };
+  return { view: "threads" };
 }
 
 /** Returns the link of a place. */
 export function link(place: Place): string {
-  const subject = place.view === "thread" ? place.thread : place.view === "new" ? place.agent : undefined;
-  if (place.view === "threads") return "#/";
-  return `#/${place.view}${subject === undefined ? "" : `/${encodeURIComponent(subject)}`}`;
+  switch (place.view) {
+    case "threads":
+      return "#/";
+    case "inbox":
+      return place.tab === "open" ? "#/inbox" : "#/inbox/answered";
+    default:
+      return `#/${place.view}/${encodeURIComponent(place.view === "thread" ? place.thread : place.agent)}`;
+  }
 }
 
 /** Opens a place; `replace` leaves no entry in the history. */

@@ -1,9 +1,10 @@
+import { useRef } from "react";
 import { json, request } from "../api/http";
-import type { Assistant, StateMessage, Thread } from "../api/types";
+import type { Assistant, Json, Thread } from "../api/types";
 import { usePolled } from "../shared/polled";
 
-/** Number of threads in the list. */
-const LIMIT = 50;
+/** Number of threads that the list grows by. */
+export const PAGE = 50;
 
 export type Status = "running" | "waiting" | "failed" | "done";
 
@@ -15,36 +16,82 @@ export const STATUS: Record<Status, string> = {
   done: "Done",
 };
 
+const WORDS = { busy: "running", interrupted: "waiting", error: "failed", idle: "done" } as const;
+const NAMES = { running: "busy", waiting: "interrupted", failed: "error", done: "idle" } as const;
+
 export function statusOf(thread: Thread): Status {
-  const words = { busy: "running", interrupted: "waiting", error: "failed", idle: "done" } as const;
-  return words[thread.status];
+  return WORDS[thread.status];
 }
 
-function textOf(message: StateMessage): string {
-  const { content } = message;
-  if (typeof content === "string") return content;
-  return content.map((part) => (part.type === "text" ? (part.text ?? "") : "")).join("");
-}
-
-/** Returns the title of a thread: its own, or the first words of its user. */
 export function titleOf(thread: Thread): string {
-  const first = thread.values?.messages?.find((message) => message.type === "human");
-  return thread.metadata.title ?? ((first && textOf(first).slice(0, 80)) || "Untitled thread");
-}
-
-/** Returns the last words of a thread. */
-export function lastWordsOf(thread: Thread): string {
-  const texts = (thread.values?.messages ?? []).map((message) => (message.type === "tool" ? "" : textOf(message)));
-  return texts.findLast((text) => text !== "")?.slice(0, 160) ?? "";
+  return thread.metadata.title || "Untitled thread";
 }
 
 export function agentOf(thread: Thread): string | undefined {
   return thread.metadata.graph_id;
 }
 
-export function useThreads() {
-  const body = { limit: LIMIT, sort_by: "updated_at", sort_order: "desc" };
-  return usePolled("threads", (signal) => json<Thread[]>("POST /threads/search", { body, signal }), 2500);
+/** Members of threads without their values, which may be large. */
+const SELECT = ["thread_id", "created_at", "updated_at", "metadata", "status"];
+
+/** The selection of the threads that are listed. */
+export interface ListQuery {
+  words: string;
+  status: Status | undefined;
+  limit: number;
+}
+
+export interface ThreadList {
+  threads: Thread[];
+  /** Last words by thread. */
+  words: Map<string, string>;
+  /** `true` if there are further threads. */
+  hasMore: boolean;
+}
+
+/** Text of a message that was extracted; empty for calls and their results. */
+function textOf(content: Json | undefined, type: Json | undefined): string {
+  if (type === "tool") return "";
+  if (typeof content === "string") return content.trim();
+  if (!Array.isArray(content)) return "";
+  const texts = content.map((part) => (part as { text?: Json } | null)?.text);
+  return texts.filter((text) => typeof text === "string").join("").trim();
+}
+
+const LAST = Object.fromEntries(
+  [1, 2, 3].flatMap((back) => ["content", "type"].map((name) => [`${name}${back}`, `values.messages[-${back}].${name}`])),
+);
+
+/** Reads the last words of threads. */
+async function lastWords(ids: string[], signal: AbortSignal): Promise<[string, string][]> {
+  const body = { ids, limit: ids.length, select: ["thread_id"], extract: LAST };
+  const found = await json<{ thread_id: string; extracted: Record<string, Json> }[]>("POST /threads/search", { body, signal });
+  return found.map(({ thread_id, extracted }) => {
+    const texts = [1, 2, 3].map((back) => textOf(extracted[`content${back}`], extracted[`type${back}`]));
+    return [thread_id, texts.find((text) => text !== "")?.slice(0, 160) ?? ""];
+  });
+}
+
+/** Reads the list of threads, newest first. The last words are read again only of threads that changed. */
+export function useThreads({ words, status, limit }: ListQuery) {
+  const known = useRef(new Map<string, { at: string; words: string }>());
+  const read = async (signal: AbortSignal): Promise<ThreadList> => {
+    const query = words.trim() === "" ? undefined : words;
+    const wanted = status && NAMES[status];
+    const order = { sort_by: "updated_at", sort_order: "desc" };
+    const body = { limit: limit + 1, ...order, select: SELECT, query, status: wanted };
+    const found = await json<Thread[]>("POST /threads/search", { body, signal });
+    const threads = found.slice(0, limit);
+    const changed = threads.filter(({ thread_id, updated_at }) => known.current.get(thread_id)?.at !== updated_at);
+    if (changed.length > 0) {
+      const at = new Map(changed.map(({ thread_id, updated_at }) => [thread_id, updated_at]));
+      const ids = [...at.keys()];
+      for (const [id, words] of await lastWords(ids, signal)) known.current.set(id, { at: at.get(id)!, words });
+    }
+    const shown = new Map(threads.map(({ thread_id: id }) => [id, known.current.get(id)?.words ?? ""]));
+    return { threads, words: shown, hasMore: found.length > limit };
+  };
+  return usePolled(JSON.stringify(["threads", words, status, limit]), read, 2500);
 }
 
 export function useAssistants() {
@@ -52,17 +99,38 @@ export function useAssistants() {
   return usePolled("assistants", (signal) => json<Assistant[]>("POST /assistants/search", { body, signal }), 30_000);
 }
 
+/** Reads a thread without its values; `null` if it does not exist. */
 export function useThread(id: string) {
-  const path = { thread_id: id };
-  return usePolled(id, (signal) => json<Thread>("GET /threads/{thread_id}", { path, signal }), 1500);
+  const body = { ids: [id], limit: 1, select: SELECT };
+  return usePolled(
+    id,
+    async (signal) => {
+      if (!/^[0-9a-f-]{36}$/i.test(id)) return null;
+      return (await json<Thread[]>("POST /threads/search", { body, signal }))[0] ?? null;
+    },
+    1500,
+  );
 }
 
 /** Creates a thread for an agent. */
-export async function createThread(id: string, assistant: Assistant, title: string): Promise<void> {
+export async function createThread(id: string, assistant: Pick<Assistant, "assistant_id" | "graph_id">, title: string): Promise<void> {
   const { assistant_id, graph_id } = assistant;
   await request("POST /threads", { body: { thread_id: id, metadata: { assistant_id, graph_id, title } } });
 }
 
-export async function deleteThread(id: string): Promise<void> {
-  await request("DELETE /threads/{thread_id}", { path: { thread_id: id } });
+export async function deleteThread(id: string, keepalive = false): Promise<void> {
+  await request("DELETE /threads/{thread_id}", { path: { thread_id: id }, keepalive });
+}
+
+export async function renameThread(id: string, title: string): Promise<void> {
+  await request("PATCH /threads/{thread_id}", { path: { thread_id: id }, body: { metadata: { title } } });
+}
+
+/** Copies a thread, or the part of it up to a checkpoint, and returns the id of the copy. */
+export async function copyThread(thread: Thread, suffix: string, checkpoint?: string): Promise<string> {
+  const path = { thread_id: thread.thread_id };
+  const body = checkpoint === undefined ? {} : { checkpoint_id: checkpoint };
+  const copy = await json<Thread>("POST /threads/{thread_id}/copy", { path, body });
+  await renameThread(copy.thread_id, `${titleOf(thread)} (${suffix})`);
+  return copy.thread_id;
 }

@@ -1,24 +1,28 @@
-import { useMemo, useState } from "react";
 import type { Thread } from "../api/types";
 import type { Polled } from "../shared/polled";
 import { link, type Place } from "../shared/route";
 import { ThemeChoice } from "../shared/theme";
 import { age, useNow } from "../shared/time";
-import { agentOf, lastWordsOf, STATUS, statusOf, titleOf } from "./data";
+import { agentOf, PAGE, STATUS, statusOf, titleOf, type ListQuery, type Status, type ThreadList } from "./data";
+import { useDeleted } from "./deleted";
 
 interface Props {
   place: Place;
-  threads: Polled<Thread[]>;
+  threads: Polled<ThreadList>;
+  query: ListQuery;
+  onQuery: (query: ListQuery) => void;
   /** Number of questions that wait for a person. */
   waiting: number;
 }
 
 /** The list of threads, with the ways to a new one and to the inbox. */
-export function Sidebar({ place, threads, waiting }: Props) {
-  const [words, setWords] = useState("");
-  const shown = useMemo(() => matching(threads.data ?? [], words), [threads.data, words]);
+export function Sidebar({ place, threads, query, onQuery, waiting }: Props) {
+  const deleted = useDeleted();
+  const list = threads.data;
+  const shown = list?.threads.filter(({ thread_id }) => !deleted.has(thread_id));
   const now = useNow(10_000);
   const open = place.view === "thread" ? place.thread : undefined;
+  const isFiltered = query.words.trim() !== "" || query.status !== undefined;
   return (
     <nav className="sidebar" aria-label="Threads">
       <header>
@@ -31,39 +35,66 @@ export function Sidebar({ place, threads, waiting }: Props) {
         <a className="primary" href={link({ view: "threads" })} aria-current={place.view === "threads" ? "page" : undefined}>
           New chat
         </a>
-        <a href={link({ view: "inbox" })} aria-current={place.view === "inbox" ? "page" : undefined}>
-          Inbox{waiting > 0 && <span className="count">{waiting}</span>}
+        <a href={link({ view: "inbox", tab: "open" })} aria-current={place.view === "inbox" ? "page" : undefined}>
+          Inbox {waiting > 0 && <span className="count">{waiting}</span>}
         </a>
       </div>
-      <input
-        type="search"
-        aria-label="Search threads"
-        placeholder="Search threads"
-        value={words}
-        onChange={(event) => setWords(event.target.value)}
-      />
-      {threads.error && !threads.data && <p className="problem">{threads.error.message}</p>}
-      {threads.data && shown.length === 0 && (
-        <p className="none">{words === "" ? "No threads yet." : "No thread has these words."}</p>
-      )}
+      <Filter query={query} onQuery={onQuery} />
+      {threads.error && !list && <p className="problem">{threads.error.message}</p>}
+      {shown?.length === 0 && <p className="none">{isFiltered ? "No thread fits." : "No threads yet."}</p>}
       <ul className="threads">
-        {shown.map((thread) => (
+        {shown?.map((thread) => (
           <li key={thread.thread_id}>
-            <Row thread={thread} now={now} isOpen={thread.thread_id === open} />
+            <Row thread={thread} words={list?.words.get(thread.thread_id) ?? ""} now={now} isOpen={thread.thread_id === open} />
           </li>
         ))}
+        {list?.hasMore && (
+          <li>
+            <button className="quiet more" onClick={() => onQuery({ ...query, limit: query.limit + PAGE })}>
+              Show more
+            </button>
+          </li>
+        )}
       </ul>
     </nav>
   );
 }
 
-function Row({ thread, now, isOpen }: { thread: Thread; now: number; isOpen: boolean }) {
+/** The words and the status of the threads that are listed. The server finds them among all threads. */
+function Filter({ query, onQuery }: Pick<Props, "query" | "onQuery">) {
+  return (
+    <div className="filter">
+      <input
+        type="search"
+        id="search"
+        aria-label="Search threads"
+        placeholder="Search"
+        value={query.words}
+        onChange={(event) => onQuery({ ...query, words: event.target.value, limit: PAGE })}
+      />
+      <select
+        aria-label="Status"
+        value={query.status ?? ""}
+        onChange={(event) => onQuery({ ...query, status: (event.target.value || undefined) as Status | undefined, limit: PAGE })}
+      >
+        <option value="">All</option>
+        {Object.entries(STATUS).map(([status, words]) => (
+          <option key={status} value={status}>
+            {words}
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+}
+
+function Row({ thread, words, now, isOpen }: { thread: Thread; words: string; now: number; isOpen: boolean }) {
   const status = statusOf(thread);
   return (
     <a href={link({ view: "thread", thread: thread.thread_id })} aria-current={isOpen ? "page" : undefined}>
       <span className="title">{titleOf(thread)}</span>
       <time dateTime={thread.updated_at}>{age(thread.updated_at, now)}</time>
-      <span className="words">{lastWordsOf(thread)}</span>
+      <span className="words">{words}</span>
       <span className="facts">
         <span className="status" data-status={status}>
           {STATUS[status]}
@@ -72,14 +103,4 @@ function Row({ thread, now, isOpen }: { thread: Thread; now: number; isOpen: boo
       </span>
     </a>
   );
-}
-
-/** Returns the threads that have all words in their title, agent, status or messages. */
-function matching(threads: Thread[], words: string): Thread[] {
-  const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
-  if (wanted.length === 0) return threads;
-  return threads.filter((thread) => {
-    const text = [titleOf(thread), agentOf(thread), STATUS[statusOf(thread)], lastWordsOf(thread)].join(" ").toLowerCase();
-    return wanted.every((word) => text.includes(word));
-  });
 }

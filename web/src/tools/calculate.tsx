@@ -1,6 +1,5 @@
 import type { ToolCallMessagePartProps } from "@assistant-ui/react";
-import { ToolCard, CallFrame } from "./card";
-import { Result } from "./result";
+import { CallDetails, CallFrame, ToolCard } from "./card";
 import { useCallState } from "./state";
 
 /** The built-in tool `calculate`: the expression and its value in one line. */
@@ -11,7 +10,7 @@ export function Calculate(call: ToolCallMessagePartProps) {
   if (typeof expression !== "string") return <ToolCard {...call} />;
   return (
     <CallFrame call={call} summary={status === "done" ? `${expression} = ${String(value)}` : expression}>
-      {result !== undefined && <Result value={result} />}
+      <CallDetails call={call} />
     </CallFrame>
   );
 }

@@ -37,6 +37,24 @@ export function CallFrame({ call, summary, children }: { call: ToolCallMessagePa
   );
 }
 
+/** The arguments with which a call is made, and its result. */
+export function CallDetails({ call }: { call: ToolCallMessagePartProps }) {
+  const { result } = useCallState(call);
+  const approval = useApproval(call.toolCallId);
+  return (
+    <>
+      <h2>Arguments</h2>
+      <JsonView value={approval?.args ?? (call.args as unknown as Json)} label="Arguments" />
+      {result !== undefined && (
+        <>
+          <h2>Result</h2>
+          <Result value={result} />
+        </>
+      )}
+    </>
+  );
+}
+
 /** Returns arguments in one line: `order_id A1002 · amount 40`. */
 function line(args: Json): string {
   if (typeof args !== "object" || args === null) return plain(args);
@@ -47,21 +65,13 @@ function line(args: Json): string {
 
 /** The card of a tool without one of its own: arguments and result as they are. */
 export function ToolCard(call: ToolCallMessagePartProps) {
-  const { result } = useCallState(call);
   const approval = useApproval(call.toolCallId);
   // The question has the call with all its arguments.
   if (approval?.isOpen) return null;
   const args = approval?.args ?? (call.args as unknown as Json);
   return (
     <CallFrame call={call} summary={line(args)}>
-      <h2>Arguments</h2>
-      <JsonView value={args} label="Arguments" />
-      {result !== undefined && (
-        <>
-          <h2>Result</h2>
-          <Result value={result} />
-        </>
-      )}
+      <CallDetails call={call} />
     </CallFrame>
   );
 }

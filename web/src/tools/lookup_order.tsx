@@ -1,6 +1,5 @@
 import type { ToolCallMessagePartProps } from "@assistant-ui/react";
-import { ToolCard, CallFrame } from "./card";
-import { Result } from "./result";
+import { CallDetails, CallFrame, ToolCard } from "./card";
 import { useCallState } from "./state";
 
 /** The tool `lookup_order` of the order desk: the order, and its status beside it. */
@@ -11,7 +10,7 @@ export function LookupOrder(call: ToolCallMessagePartProps) {
   const { order_id } = call.args as { order_id?: unknown };
   return (
     <CallFrame call={call} summary={`${String(order_id)}: ${order.item}, ${order.status}`}>
-      <Result value={result!} />
+      <CallDetails call={call} />
     </CallFrame>
   );
 }

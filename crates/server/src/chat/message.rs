@@ -224,6 +224,16 @@ impl ChatMessage {
                 end
             }
         };
+        self.finish_with(reason);
+    }
+
+    /// Ends a message that no run made.
+    pub(crate) fn finish(&mut self) {
+        let reason = self.ended_with(FinishReason::Stop);
+        self.finish_with(reason);
+    }
+
+    fn finish_with(&mut self, reason: FinishReason) {
         let (usage, all) = self.usage;
         let metadata = json!({
             "threadId": self.run.thread,

@@ -21,6 +21,7 @@ pub(crate) mod request;
 mod speech;
 #[cfg(test)]
 mod tests;
+mod transcript;
 pub(crate) mod ui_message;
 pub(crate) mod ui_stream;
 
@@ -28,3 +29,4 @@ pub(crate) use doubt::Doubt;
 pub(crate) use encoder::Encoder;
 pub use encoder::Protocol;
 pub(crate) use message::ChatMessage;
+pub(crate) use transcript::of_state;

@@ -29,15 +29,23 @@ struct Page {
     limit: Option<usize>,
     #[serde(default)]
     offset: usize,
+    #[serde(default)]
+    answered: Option<String>,
 }
 
 async fn list(
     service: Service,
-    Query(Page { limit, offset }): Query<Page>,
+    Query(Page { limit, offset, answered }): Query<Page>,
 ) -> Result<(HeaderMap, Json<Value>)> {
     let limit = limit.unwrap_or(LIMIT);
     if limit > LIMIT_MAX {
         return Err(ApiError::invalid(format!("`limit` is at most {LIMIT_MAX}")));
+    }
+    if body::flag(answered.as_deref())? {
+        if offset > 0 {
+            return Err(ApiError::invalid("answered questions have no `offset`; raise `limit`"));
+        }
+        return Ok((HeaderMap::new(), Json(service.answered_questions(limit).await?.into())));
     }
     let (page, count) = service.open_questions(offset, limit).await?;
     let mut headers = HeaderMap::new();

@@ -2,6 +2,7 @@
 
 mod assistants;
 mod chat;
+mod extract;
 mod info;
 mod interrupts;
 mod page;

@@ -1,6 +1,7 @@
 //! States and histories of threads.
 
-use crate::body::{self, CheckpointBody};
+use super::page;
+use crate::body::{self, CheckpointBody, OneOrMany};
 use crate::error::{ApiError, Result};
 use crate::service::Service;
 use crate::translate::ids;
@@ -98,6 +99,8 @@ struct History {
     metadata: Option<Map<String, Value>>,
     #[serde(default)]
     checkpoint: Option<CheckpointBody>,
+    #[serde(default)]
+    select: Option<OneOrMany<String>>,
 }
 
 /// The checkpoint before which a history begins: its id, or a configuration with it.
@@ -131,7 +134,7 @@ async fn history(service: Service, Path(id): Path<String>, body: Bytes) -> Resul
 }
 
 async fn read_history(service: &Service, id: &str, history: History) -> Result<Json<Value>> {
-    let History { limit, before, metadata, checkpoint } = history;
+    let History { limit, before, metadata, checkpoint, select } = history;
     let before = match before {
         Some(Before::Id(id)) => Some(id),
         Some(Before::Config { configurable: place } | Before::Place(place)) => place.checkpoint_id,
@@ -169,5 +172,9 @@ async fn read_history(service: &Service, id: &str, history: History) -> Result<J
         }
     }
     let at = checkpoint.unwrap_or_default();
-    service.history(&ids::thread(id)?, &at, &filter).await.map(Json)
+    let mut found = service.history(&ids::thread(id)?, &at, &filter).await?;
+    if let (Some(select), Some(states)) = (select.map(OneOrMany::into_vec), found.as_array_mut()) {
+        states.iter_mut().for_each(|state| page::choose(state, &select));
+    }
+    Ok(Json(found))
 }

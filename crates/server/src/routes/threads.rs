@@ -1,9 +1,10 @@
 //! `/threads`.
 
+use super::extract::Extract;
 use super::page::{self, Page};
 use crate::body::{self, IfExistsBody, OneOrMany};
 use crate::error::{ApiError, Result};
-use crate::service::{Service, Superstep};
+use crate::service::{Service, Superstep, Wanted};
 use crate::translate::ids;
 use axum::body::Bytes;
 use axum::extract::Path;
@@ -95,8 +96,20 @@ async fn delete(service: Service, Path(id): Path<String>) -> Result<StatusCode> 
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn copy(service: Service, Path(id): Path<String>) -> Result<Json<Value>> {
-    let mut copy = service.copy_thread(&ids::thread(&id)?).await?;
+#[derive(Debug, Default, Deserialize)]
+struct Copy {
+    /// The checkpoint up to which the thread is copied, without its runs.
+    #[serde(default)]
+    checkpoint_id: Option<String>,
+}
+
+async fn copy(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
+    let Copy { checkpoint_id } = match body.is_empty() {
+        true => Copy::default(),
+        false => body::read(&body)?,
+    };
+    let at = checkpoint_id.as_deref().map(ids::checkpoint).transpose()?;
+    let mut copy = service.copy_thread(&ids::thread(&id)?, at).await?;
     // A copy has not run; its values are read like those of any thread.
     if let Some(members) = copy.as_object_mut() {
         members.retain(|name, _| !["values", "error", "interrupts"].contains(&name.as_str()));
@@ -115,6 +128,11 @@ struct Search {
     status: Option<StatusBody>,
     #[serde(default)]
     values: Option<Map<String, Value>>,
+    /// Words that texts of the metadata have.
+    #[serde(default)]
+    query: Option<String>,
+    #[serde(default)]
+    extract: Option<Map<String, Value>>,
     #[serde(flatten)]
     page: Page,
     #[serde(default)]
@@ -144,8 +162,12 @@ enum SortBy {
 }
 
 impl Search {
-    fn wanted(&self) -> Map<String, Value> {
-        self.values.clone().unwrap_or_default()
+    fn wanted(&self) -> Wanted {
+        let words = self.query.as_deref().unwrap_or_default().to_lowercase();
+        Wanted {
+            values: self.values.clone().unwrap_or_default(),
+            words: words.split_whitespace().map(str::to_owned).collect(),
+        }
     }
 
     fn query(&self) -> Result<ThreadQuery> {
@@ -180,21 +202,27 @@ impl Search {
 
 async fn search(service: Service, body: Bytes) -> Result<Response> {
     let search: Search = body::read(&body)?;
+    let extract = search.extract.clone().map(Extract::read).transpose()?;
     let found = service.search(search.query()?, &search.wanted()).await?;
     let (headers, found) = search.page.of(found)?;
     let select = search.select.map(OneOrMany::into_vec);
     let of_values = ["values", "error", "interrupts"];
     let whole = select
         .as_ref()
-        .is_none_or(|names| names.iter().any(|name| of_values.contains(&name.as_str())));
+        .is_none_or(|names| names.iter().any(|name| of_values.contains(&name.as_str())))
+        || extract.as_ref().is_some_and(|extract| extract.needs(&of_values));
     let mut page = Vec::new();
     for thread in &found {
         let mut shown = match whole {
             true => service.with_values(thread).await?,
             false => service.without_values(thread),
         };
+        let extracted = extract.as_ref().map(|extract| extract.of(&shown));
         if let Some(select) = &select {
             page::choose(&mut shown, select);
+        }
+        if let Some(extracted) = extracted {
+            shown["extracted"] = extracted;
         }
         page.push(shown);
     }

@@ -14,7 +14,7 @@ use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use weftwork_graph::RuntimeError;
-use weftwork_store::{InterruptRow, RunRow, StoreError, ThreadRow};
+use weftwork_store::{Base, InterruptRow, RunRow, StoreError, ThreadRow};
 use weftwork_types::caller::Caller;
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::message::{Message, Role};
@@ -28,6 +28,16 @@ pub(crate) struct MessageRuns {
     /// Id under which the client shows what the last run adds, if it is not that of the first run:
     /// a message of its own if the user typed the answer.
     pub(crate) id: Option<String>,
+}
+
+/// A user's message, and the message that answers it.
+#[derive(Debug)]
+pub(crate) struct StoredTurn {
+    /// Text of the user's message.
+    pub(crate) text: Option<String>,
+    /// Position of the thread before it; `None` before a process has executed it.
+    pub(crate) base: Option<Base>,
+    pub(crate) runs: MessageRuns,
 }
 
 /// The input of a run on behalf of a chat.
@@ -172,30 +182,32 @@ impl Service {
         Ok(last.map(|last| of_rows(message_of(&runs, &last.new.at))))
     }
 
-    /// Returns the messages of a thread that are not being produced: the text of each user's
-    /// message, and the runs of the message that answers it.
+    /// Returns the turns of a thread. The last one has no runs while its message is being produced.
     pub(crate) async fn messages(
         &self,
         agent: &str,
         thread: &str,
-    ) -> Result<Vec<(Option<String>, MessageRuns)>> {
+    ) -> Result<Vec<StoredTurn>> {
         let thread = ThreadId::new(thread)?;
         self.row(&thread).await?;
         let runs = self.runs_of_agent(agent, &thread).await?;
-        let mut messages: Vec<(Option<String>, Vec<&RunRow>)> = Vec::new();
-        for row in &runs {
-            match messages.last_mut() {
+        let mut turns: Vec<(StoredTurn, Vec<&RunRow>)> = Vec::new();
+        for row in runs.iter().filter(|row| !is_update(row)) {
+            match turns.last_mut() {
                 Some((_, of)) if continues(row) => of.push(row),
-                _ => messages.push((self.text_of(row), vec![row])),
+                _ => {
+                    let (text, base) = (self.text_of(row), row.base);
+                    turns.push((StoredTurn { text, base, runs: of_rows(Vec::new()) }, vec![row]));
+                }
             }
         }
-        if let Some((_, of)) = messages.last_mut()
+        if let Some((_, of)) = turns.last_mut()
             && of.last().is_some_and(|row| !row.status.is_final())
         {
             of.clear();
         }
-        let messages = messages.into_iter().map(|(text, of)| (text, of_rows(of)));
-        Ok(messages.collect())
+        let turns = turns.into_iter().map(|(turn, of)| StoredTurn { runs: of_rows(of), ..turn });
+        Ok(turns.collect())
     }
 
     /// Returns the doubt about text of a run that another process executes, or has executed before
@@ -208,7 +220,7 @@ impl Service {
         Ok((!is_first).then_some(doubt))
     }
 
-    async fn runs_of_agent(&self, agent: &str, thread: &ThreadId) -> Result<Vec<RunRow>> {
+    pub(super) async fn runs_of_agent(&self, agent: &str, thread: &ThreadId) -> Result<Vec<RunRow>> {
         let assistant = self.chosen(agent).await?;
         let hosted = self.hosted(assistant.record.graph())?;
         let mut runs = match self.live_runs(thread).await {
@@ -233,7 +245,7 @@ impl Service {
 }
 
 /// Returns the name of the channel of messages of a graph.
-fn messages_channel<'a>(hosted: &Hosted<'a>) -> Option<&'a str> {
+pub(super) fn messages_channel<'a>(hosted: &Hosted<'a>) -> Option<&'a str> {
     let graph = hosted.graph;
     graph.plan().channel_names().find(|name| graph.holds_messages(name))
 }
@@ -290,6 +302,11 @@ fn answered(rows: &[InterruptRow], request: &ChatRequest) -> Option<ApiError> {
     let first = Box::new(row.answer.clone()?);
     let interrupt = row.interrupt.id.to_string();
     Some(RuntimeError::Store(StoreError::Answered { interrupt, first }).into())
+}
+
+/// Returns `true` for a change of the state from outside, which is no message.
+pub(super) fn is_update(row: &RunRow) -> bool {
+    matches!(row.new.input, RunInput::Update { .. })
 }
 
 /// Returns `true` for a run that continues the message of the run before it.

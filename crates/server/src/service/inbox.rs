@@ -52,12 +52,6 @@ impl Service {
             self.store().run(self.who(), &run).await?.ended_at.unwrap_or(thread.updated_at);
         let interrupt = row.interrupt.clone().into_shown();
         let graph = thread.graph.as_deref().map(|graph| self.name_of(graph));
-        let asked = Asked::of(&interrupt);
-        let call = asked.as_ref().map(|asked| {
-            json!({
-                "id": asked.call.id, "name": asked.call.name, "args": asked.call.args,
-            })
-        });
         let (action, allowed) = match &interrupt.ask {
             Ask::Approval(request) => (
                 json!({"name": request.tool, "args": request.args, "effect": request.effect,
@@ -75,7 +69,7 @@ impl Service {
             "agent": graph,
             "node": interrupt.node,
             "question": state::interrupt(&interrupt)["value"],
-            "call": call,
+            "call": call(&interrupt),
             "action": action,
             "allowed": allowed,
             "response_schema": interrupt.answer_schema,
@@ -184,6 +178,12 @@ fn listed_decisions(value: &Value) -> Option<&[Value]> {
 /// Returns the id of a question in the interface: its thread, a dot, and its own id.
 pub(crate) fn address(thread: &ThreadId, id: InterruptId) -> String {
     format!("{thread}.{id}")
+}
+
+/// Returns the call that stands for a question in chats.
+pub(super) fn call(interrupt: &Interrupt) -> Option<Value> {
+    let call = Asked::of(interrupt)?.call;
+    Some(json!({"id": call.id, "name": call.name, "args": call.args}))
 }
 
 fn read_address(text: &str) -> Result<(ThreadId, InterruptId)> {

@@ -1,6 +1,7 @@
 //! The operations behind the routes: hosted graphs, assistants, threads, runs,
 //! conversations, questions and items of a principal.
 
+mod answered;
 mod artifacts;
 mod assistants;
 mod chat;
@@ -12,11 +13,12 @@ mod protocol;
 mod runs;
 mod states;
 mod threads;
+mod transcript;
 
 pub(crate) use assistants::{Changes, OWN};
-pub(crate) use chat::MessageRuns;
+pub(crate) use chat::{MessageRuns, StoredTurn};
 pub(crate) use runs::{Bulk, Frames, Place};
-pub(crate) use threads::Superstep;
+pub(crate) use threads::{Superstep, Wanted};
 
 use crate::chat::Protocol;
 use crate::error::{ApiError, Result};

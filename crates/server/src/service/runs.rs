@@ -1,6 +1,6 @@
 //! Runs: their requests, their ends, and their frames.
 
-use super::Service;
+use super::{Service, Wanted};
 use crate::body::{CheckpointBody, IfNotExists, RunBody};
 use crate::error::{ApiError, Result};
 use crate::log::{Log, LogEntry};
@@ -199,7 +199,7 @@ impl Service {
             Bulk::Unfinished { pending, running } => {
                 let status = Some(ThreadStatus::Busy);
                 let query = ThreadQuery { status, ..ThreadQuery::default() };
-                for thread in self.search(query, &Map::new()).await? {
+                for thread in self.search(query, &Wanted::default()).await? {
                     let runs = self.store().runs(self.who(), &thread.row.id).await?;
                     let wanted = |row: &&RunRow| match row.status {
                         RunStatus::Running => running,

@@ -8,13 +8,28 @@ use serde_json::{Map, Value};
 use weftwork_store::{
     FoundThread, IfExists, NewThread, SearchFrom, StoreError, ThreadQuery, ThreadRow, ThreadStatus,
 };
-use weftwork_types::ThreadId;
+use weftwork_types::{CheckpointId, ThreadId};
 
 /// A change of the state with which a thread begins.
 #[derive(Debug)]
 pub(crate) struct Superstep {
     pub(crate) values: Value,
     pub(crate) as_node: String,
+}
+
+/// Conditions on threads that the store does not check.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    /// Members that the values have.
+    pub(crate) values: Map<String, Value>,
+    /// Words in lower case. Each is part of a text of the metadata.
+    pub(crate) words: Vec<String>,
+}
+
+/// Returns `true` if the texts of the metadata have all words.
+fn has_words(metadata: &Value, words: &[String]) -> bool {
+    let texts = || metadata.as_object().into_iter().flat_map(Map::values).filter_map(Value::as_str);
+    words.iter().all(|word| texts().any(|text| text.to_lowercase().contains(word)))
 }
 
 impl Service {
@@ -94,7 +109,7 @@ impl Service {
     pub(crate) async fn search(
         &self,
         mut query: ThreadQuery,
-        values: &Map<String, Value>,
+        Wanted { values, words }: &Wanted,
     ) -> Result<Vec<FoundThread>> {
         // These members follow from the last run, and are not part of the stored metadata.
         let derived: Map<_, _> = ["graph_id", "assistant_id"]
@@ -107,7 +122,9 @@ impl Service {
         loop {
             let page = threads.search(query.clone()).await?;
             for thread in page.threads {
-                if body::contains(&self.without_values(&thread)["metadata"], &derived)
+                let metadata = &self.without_values(&thread)["metadata"];
+                if body::contains(metadata, &derived)
+                    && has_words(metadata, words)
                     && (values.is_empty() || self.has_values(&thread.row, values).await?)
                 {
                     found.push(thread);
@@ -143,10 +160,17 @@ impl Service {
         self.forget_deleted(thread).await
     }
 
-    /// Copies a thread, with its open questions.
-    pub(crate) async fn copy_thread(&self, thread: &ThreadId) -> Result<Value> {
+    /// Copies a thread, with its open questions; up to a checkpoint, without runs and questions.
+    pub(crate) async fn copy_thread(
+        &self,
+        thread: &ThreadId,
+        at: Option<CheckpointId>,
+    ) -> Result<Value> {
         let to = uuid::Uuid::new_v4().to_string();
         let row = self.row(thread).await?;
+        if let (Some(at), Some((of, _))) = (at, self.open(&row)?) {
+            return self.thread(of.at(at).fork(&to).await?.id()).await;
+        }
         let Some((of, _)) = self.open(&row)?.filter(|_| row.head.is_some()) else {
             return self.create_thread(None, row.metadata, IfExists::Refuse, Vec::new()).await;
         };

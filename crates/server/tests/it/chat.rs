@@ -69,11 +69,11 @@ async fn runtime() -> Runtime {
     builder.open().await.expect("opens")
 }
 
-async fn client() -> Client {
+pub(crate) async fn client() -> Client {
     Client::over(runtime().await)
 }
 
-fn user(text: &str) -> Value {
+pub(crate) fn user(text: &str) -> Value {
     json!({"role": "user", "content": [{"type": "text", "text": text}]})
 }
 
@@ -84,13 +84,13 @@ fn result(call: &str, value: Value) -> Value {
     }]})
 }
 
-async fn say(client: &Client, thread: &str, messages: Value) -> Answer {
+pub(crate) async fn say(client: &Client, thread: &str, messages: Value) -> Answer {
     client.post("/chat/desk", json!({"threadId": thread, "messages": messages})).await
 }
 
 /// The chunks of a response in the default format.
 #[track_caller]
-fn chunks(answer: &Answer) -> Vec<Value> {
+pub(crate) fn chunks(answer: &Answer) -> Vec<Value> {
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
     assert!(!answer.cut, "{}", answer.body);
     assert_eq!(answer.headers["x-vercel-ai-ui-message-stream"], "v1");
@@ -309,7 +309,7 @@ async fn questions_of_all_threads_are_listed_and_answered() {
 }
 
 /// Waits until nothing runs on a thread.
-async fn finished(client: &Client, thread: &str) {
+pub(crate) async fn finished(client: &Client, thread: &str) {
     let id = weftwork_types::ThreadId::new(thread).expect("valid");
     loop {
         let row = client.runtime.store().thread(&Principal::local(), &id).await.expect("a thread");

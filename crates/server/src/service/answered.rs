@@ -1,0 +1,64 @@
+//! Questions that were answered, with the answers that counted.
+
+use super::Service;
+use super::inbox::{address, call};
+use crate::error::Result;
+use crate::translate::time;
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+use weftwork_store::thread::{Direction, ThreadKey};
+use weftwork_store::{SearchFrom, ThreadOrder, ThreadQuery, ThreadRow};
+use weftwork_types::Timestamp;
+use weftwork_types::interrupt::Answer;
+
+impl Service {
+    /// Returns the questions that were answered last, the newest answer first.
+    pub(crate) async fn answered_questions(&self, limit: usize) -> Result<Vec<Value>> {
+        let order = ThreadOrder { by: ThreadKey::UpdatedAt, direction: Direction::Descending };
+        let mut query = ThreadQuery { from: SearchFrom::Start(order), ..ThreadQuery::default() };
+        let mut newest: Vec<(Timestamp, Value)> = Vec::new();
+        loop {
+            let found = self.store().search_threads(self.who(), query.clone()).await?;
+            for thread in &found.threads {
+                // An answer changes its thread, so threads that follow have older answers only.
+                let last = newest.get(limit.saturating_sub(1)).map(|(at, _)| *at);
+                if limit == 0 || last.is_some_and(|last| last >= thread.row.updated_at) {
+                    return Ok(shown(newest));
+                }
+                newest.extend(self.answered_on(&thread.row).await?);
+                newest.sort_by_key(|(at, _)| Reverse(*at));
+                newest.truncate(limit);
+            }
+            match found.next {
+                Some(next) => query.from = SearchFrom::After(next),
+                None => return Ok(shown(newest)),
+            }
+        }
+    }
+
+    async fn answered_on(&self, thread: &ThreadRow) -> Result<Vec<(Timestamp, Value)>> {
+        let graph = thread.graph.as_deref().map(|graph| self.name_of(graph));
+        let mut found = Vec::new();
+        for row in self.store().interrupts(self.who(), &thread.id).await? {
+            let Some(Answer { value, answered_by, answered_at }) = row.answer else { continue };
+            let interrupt = row.interrupt.into_shown();
+            let shown = json!({
+                "id": address(&thread.id, interrupt.id),
+                "interrupt_id": interrupt.id,
+                "thread_id": thread.id,
+                "agent": graph,
+                "node": interrupt.node,
+                "call": call(&interrupt),
+                "answer": value,
+                "answered_by": answered_by,
+                "answered_at": time::text(answered_at),
+            });
+            found.push((answered_at, shown));
+        }
+        Ok(found)
+    }
+}
+
+fn shown(found: Vec<(Timestamp, Value)>) -> Vec<Value> {
+    found.into_iter().map(|(_, shown)| shown).collect()
+}

@@ -1,0 +1,123 @@
+//! Threads as people browse them: found by words, forked at a message, with what was answered.
+
+use crate::chat::{chunks, client, finished, say, user};
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+const THREADS: [&str; 3] = [
+    "00000000-0000-4000-8000-00000000000a",
+    "00000000-0000-4000-8000-00000000000b",
+    "00000000-0000-4000-8000-00000000000c",
+];
+
+#[tokio::test]
+async fn threads_are_found_by_words_and_values_are_extracted() {
+    let client = client().await;
+    for (thread, title) in THREADS.iter().zip(["The blue Lamp", "A lamp", "A chair"]) {
+        let body = json!({"thread_id": thread, "metadata": {"title": title}});
+        assert_eq!(client.post("/threads", body).await.status, StatusCode::OK);
+    }
+    chunks(&say(&client, THREADS[0], json!([user("Where is order A1003?")])).await);
+    let search = async |body: Value| client.post("/threads/search", body).await;
+    for (query, found) in [("lamp", 2), ("LAMP blue", 1), ("desk", 1), ("lamp chair", 0), ("", 3)] {
+        let answer = search(json!({"query": query, "select": ["thread_id"]})).await.json();
+        assert_eq!(answer.as_array().map(Vec::len), Some(found), "{query}: {answer}");
+        let count = client.post("/threads/count", json!({"query": query})).await.json();
+        assert_eq!(count, json!(found));
+    }
+    let extract = json!({
+        "last": "values.messages[-1].content", "first": "values.messages[0].content",
+        "none": "values.messages[99].content",
+    });
+    let body = json!({"query": "blue", "select": ["thread_id"], "extract": extract});
+    let found = search(body).await.json();
+    let stored = client.get(&format!("/chat/desk/{}", THREADS[0])).await.json();
+    let last = stored[1]["parts"].as_array().and_then(|parts| parts.last()).expect("a text");
+    let extracted = json!({"last": last["text"], "first": "Where is order A1003?", "none": null});
+    assert_eq!(found, json!([{"thread_id": THREADS[0], "extracted": extracted}]));
+    for extract in [json!({"a": "values..b"}), json!({"a": 1}), json!([1])] {
+        let refused = search(json!({"extract": extract})).await;
+        assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{extract}");
+    }
+}
+
+#[tokio::test]
+async fn a_fork_at_a_message_has_the_messages_before_it_and_goes_on_alone() {
+    let client = client().await;
+    let [thread, ..] = THREADS;
+    for order in ["A1003", "A1001"] {
+        let text = format!("Where is order {order}?");
+        chunks(&say(&client, thread, json!([user(&text)])).await);
+    }
+    let stored = client.get(&format!("/chat/desk/{thread}")).await.json();
+    assert_eq!(stored[0]["metadata"], json!({"checkpointId": null}));
+    let before = &stored[2]["metadata"]["checkpointId"];
+    assert!(before.is_string(), "{stored}");
+    let body = json!({"checkpoint_id": before});
+    let fork = client.post(&format!("/threads/{thread}/copy"), body).await.json();
+    let fork = fork["thread_id"].as_str().expect("an id").to_owned();
+    let path = format!("/chat/desk/{fork}");
+    let copied = client.get(&path).await.json();
+    assert_eq!(copied.as_array().map(Vec::len), Some(2), "{copied}");
+    let texts = |message: &Value| {
+        let parts = message["parts"].as_array().expect("parts");
+        let text = |part: &Value| {
+            let of = ["text", "output"].iter().find_map(|name| part.get(*name))?;
+            Some((part["type"].clone(), of.clone()))
+        };
+        parts.iter().filter_map(text).collect::<Vec<_>>()
+    };
+    assert_eq!(texts(&copied[0]), texts(&stored[0]));
+    assert_eq!(texts(&copied[1]), texts(&stored[1]));
+    chunks(&say(&client, &fork, json!([user("Where is order A1002?")])).await);
+    let longer = client.get(&path).await.json();
+    assert_eq!(longer.as_array().map(Vec::len), Some(4), "{longer}");
+    assert_eq!((&longer[0], &longer[1]), (&copied[0], &copied[1]));
+    let after = client.get(&format!("/chat/desk/{thread}")).await.json();
+    assert_eq!(after, stored, "the thread that was forked is as it was");
+    // A copy has the last run, and the messages before it.
+    let copy = client.post(&format!("/threads/{thread}/copy"), json!({})).await.json();
+    let copy = copy["thread_id"].as_str().expect("an id");
+    let copied = client.get(&format!("/chat/desk/{copy}")).await.json();
+    let all = |messages: &Value| {
+        messages.as_array().into_iter().flatten().map(texts).collect::<Vec<_>>()
+    };
+    assert_eq!(all(&copied), all(&stored));
+    let unknown = json!({"checkpoint_id": THREADS[1]});
+    let refused = client.post(&format!("/threads/{thread}/copy"), unknown).await;
+    assert_eq!(refused.status, StatusCode::NOT_FOUND);
+    // Checkpoints are listed without their states.
+    let history = json!({"limit": 3, "select": ["checkpoint_id", "next"]});
+    let listed = client.post(&format!("/threads/{thread}/history"), history).await.json();
+    assert_eq!(listed.as_array().map(Vec::len), Some(3));
+    assert_eq!(listed[0].as_object().map(serde_json::Map::len), Some(2), "{listed}");
+}
+
+#[tokio::test]
+async fn answered_questions_are_listed_with_who_answered_and_how_newest_first() {
+    let client = client().await;
+    for thread in THREADS {
+        chunks(&say(&client, thread, json!([user("Refund order A1002, amount 40.")])).await);
+    }
+    let path = "/interrupts?answered=true";
+    assert_eq!(client.get(path).await.json(), json!([]));
+    let open = client.get("/interrupts").await.json();
+    let ids: Vec<_> = open.as_array().into_iter().flatten().map(|one| &one["id"]).collect();
+    assert_eq!(ids.len(), 3);
+    for (id, answer) in ids.iter().zip([json!({"type": "approve"}), json!({"type": "reject"})]) {
+        let address = format!("/interrupts/{}/respond", id.as_str().expect("an id"));
+        let answered = client.post(&address, answer).await;
+        assert_eq!(answered.status, StatusCode::ACCEPTED, "{}", answered.body);
+        let thread = answered.json()["thread_id"].as_str().expect("an id").to_owned();
+        finished(&client, &thread).await;
+    }
+    let found = client.get(path).await.json();
+    let listed: Vec<_> = found.as_array().into_iter().flatten().map(|one| &one["id"]).collect();
+    assert_eq!(listed, [ids[1], ids[0]]);
+    assert_eq!((&found[0]["answered_by"], &found[0]["answer"]["approved"]), (&json!("local"), &json!(false)));
+    assert_eq!(found[1]["call"]["args"]["action"], "refund_order");
+    let one = client.get(&format!("{path}&limit=1")).await.json();
+    assert_eq!(one, json!([found[0]]));
+    let refused = client.get(&format!("{path}&offset=1")).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+}

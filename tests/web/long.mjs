@@ -1,0 +1,91 @@
+// Long threads and long messages. Times are printed, and checked on a quiet machine: in the full tier.
+import assert from "node:assert/strict";
+import { Page } from "./browser.mjs";
+
+const THREAD = "00000000-0000-4000-8000-000000005000";
+const isFull = process.env.WEFT_TIER === "full";
+const MESSAGES = isFull ? 5_000 : 400;
+const BYTES = isFull ? 1_000_000 : 200_000;
+/** Number of messages of one request. */
+const BATCH = 200;
+/** Limits, in milliseconds: first paint of the thread, 95th percentile of the time between frames, longest task. */
+const LIMITS = { paint: 500, frame: 1000 / 55, task: 100 };
+
+
+function report(name, value, limit) {
+  console.log(`        ${name}: ${value.toFixed(1)} ms; at most ${limit.toFixed(1)} ms`);
+  if (isFull) assert(value <= limit, `${name}: ${value} ms`);
+}
+
+async function fill(server) {
+  await server.json("POST", "/threads", { thread_id: THREAD, metadata: { graph_id: "desk", title: "Five thousand" }, supersteps: [batch(0)] });
+  for (let at = BATCH; at < MESSAGES; at += BATCH) {
+    const [{ values, as_node }] = batch(at).updates;
+    await server.json("POST", `/threads/${THREAD}/state`, { values, as_node });
+  }
+}
+
+function batch(from) {
+  const messages = Array.from({ length: BATCH }, (_, at) => {
+    const number = from + at;
+    if (number % 2 === 0) return { type: "human", content: `Question ${number}: where is order A1003?` };
+    return { type: "ai", content: `Answer ${number}: **A1003** is \`shipped\`.\n\n- a wall lamp\n- 40 euros\n\n| day | place |\n|---|---|\n| ${number} | Oslo |` };
+  });
+  return { updates: [{ values: { messages }, as_node: "__start__" }] };
+}
+
+async function five_thousand_messages_are_scrolled_smoothly(browser, { server }) {
+  await fill(server);
+  const page = await Page.enter(browser, server);
+  const row = page.page.locator(".threads a", { hasText: "Five thousand" });
+  await row.waitFor();
+  const paint = await page.page.evaluate(async () => {
+    const link = [...document.querySelectorAll(".threads a")].find(({ textContent }) => textContent.includes("Five thousand"));
+    const begin = performance.now();
+    link.click();
+    while (!document.querySelector(".message.assistant .markdown")) await new Promise(requestAnimationFrame);
+    await new Promise(requestAnimationFrame);
+    return performance.now() - begin;
+  });
+  report(`first paint of ${MESSAGES.toLocaleString("en")} messages`, paint, LIMITS.paint);
+  await page.until(`Answer ${MESSAGES - 1}`);
+  assert((await page.page.locator(".message").count()) < 200, "only the end is drawn");
+  const frames = await page.page.evaluate(async () => {
+    const viewport = document.querySelector(".viewport");
+    const times = [];
+    let before = await new Promise(requestAnimationFrame);
+    for (let number = 0; number < 240; number += 1) {
+      viewport.scrollTop -= 120;
+      const now = await new Promise(requestAnimationFrame);
+      times.push(now - before);
+      before = now;
+    }
+    return times.sort((a, b) => a - b);
+  });
+  const slow = frames[Math.floor(frames.length * 0.95)];
+  console.log(`        scroll: ${(1000 / slow).toFixed(1)} frames a second at the 5th percentile`);
+  report("95th percentile between frames", slow, LIMITS.frame);
+  const drawn = await page.page.locator(".message").count();
+  assert(drawn > 60, `${drawn} messages are drawn after scrolling`);
+  await page.page.locator(".message", { hasText: `Answer ${MESSAGES - 61}:` }).waitFor();
+  await page.close();
+}
+
+async function a_message_of_a_megabyte_does_not_block_typing(browser, { server, model }) {
+  const lines = Array.from({ length: 20_000 }, (_, at) => `Line ${at} of a very long text with **stars**, \`code\`.`);
+  model.when("a megabyte", "It is long.");
+  const page = await Page.begin(browser, server, `a megabyte\n${lines.join("\n")}`.slice(0, BYTES));
+  await page.until("It is long.");
+  await page.page.reload();
+  await page.page.locator(".message.user").getByRole("button", { name: "Show all" }).click();
+  assert((await page.page.locator(".piece").count()) > BYTES / 20_000);
+  await page.page.evaluate(() => {
+    window.longest = 0;
+    new PerformanceObserver((list) => list.getEntries().forEach(({ duration }) => (window.longest = Math.max(window.longest, duration)))).observe({ type: "longtask" });
+  });
+  await page.page.getByRole("textbox", { name: "Your message" }).pressSequentially("The page takes what is typed.", { delay: 10 });
+  report("longest task while typing beside a megabyte", await page.page.evaluate(() => window.longest), LIMITS.task);
+  await page.close();
+}
+
+export const tests = [five_thousand_messages_are_scrolled_smoothly, a_message_of_a_megabyte_does_not_block_typing];

@@ -1,0 +1,74 @@
+// A model with the protocol of OpenAI, whose answers the tests write.
+import { createServer } from "node:http";
+
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+export class Model {
+  /** Answers by a part of the last text of the user. */
+  answers = new Map();
+  /** Number of requests. */
+  asked = 0;
+
+  async start() {
+    this.server = createServer((request, response) => {
+      const chunks = [];
+      request.on("data", (chunk) => chunks.push(chunk));
+      request.on("end", () => void this.answer(JSON.parse(Buffer.concat(chunks)), response));
+    });
+    await new Promise((resolve) => this.server.listen(0, "127.0.0.1", resolve));
+    return this;
+  }
+
+  get url() {
+    return `http://127.0.0.1:${this.server.address().port}/v1`;
+  }
+
+  close() {
+    this.server.closeAllConnections();
+    this.server.close();
+  }
+
+  /**
+   * Sets the answer to texts of the user with these words: a text, or a function of the number of
+   * results since that text. An answer has `reasoning`, `text`, `calls` of [name, arguments], `pause` in
+   * milliseconds before each word, or `error`, a status.
+   */
+  when(words, answer) {
+    this.answers.set(words, typeof answer === "function" ? answer : () => answer);
+  }
+
+  async answer({ messages }, response) {
+    this.asked += 1;
+    const at = messages.findLastIndex(({ role }) => role === "user");
+    const { content } = messages[at] ?? { content: "" };
+    const said = typeof content === "string" ? content : content.map(({ text }) => text ?? "").join("");
+    const known = [...this.answers].findLast(([words]) => said.includes(words));
+    const results = messages.slice(at + 1).filter(({ role }) => role === "tool").length;
+    const found = known?.[1](results) ?? `You said: ${said.slice(0, 80)}`;
+    const { reasoning, text = "", calls = [], pause = 0, error } = typeof found === "string" ? { text: found } : found;
+    if (error !== undefined) {
+      response.writeHead(error, { "content-type": "application/json" });
+      response.end(JSON.stringify({ error: { message: "the model refuses" } }));
+      return;
+    }
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    const send = (delta, more = {}) => {
+      const chunk = { id: "c", object: "chat.completion.chunk", model: "test", choices: [{ index: 0, delta, finish_reason: null, ...more }] };
+      response.write(`data: ${JSON.stringify(chunk)}\n\n`);
+    };
+    if (reasoning) send({ reasoning_content: reasoning });
+    for (const word of text.match(/\S*\s*/g)?.filter(Boolean) ?? []) {
+      if (pause > 0) await sleep(pause);
+      if (response.destroyed) return;
+      send({ content: word });
+    }
+    calls.forEach(([name, args], index) => {
+      const call = { name, arguments: JSON.stringify(args) };
+      send({ tool_calls: [{ index, id: `call_${this.asked}_${index}`, type: "function", function: call }] });
+    });
+    send({}, { finish_reason: calls.length > 0 ? "tool_calls" : "stop" });
+    const usage = { prompt_tokens: 100, completion_tokens: 20, total_tokens: 120 };
+    response.write(`data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", model: "test", choices: [], usage })}\n\n`);
+    response.end("data: [DONE]\n\n");
+  }
+}

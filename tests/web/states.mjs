@@ -1,0 +1,160 @@
+// The page after it is loaded again or its server is killed at any moment, and results of tools of every kind.
+import assert from "node:assert/strict";
+import { Page } from "./browser.mjs";
+
+const numbers = (count) => Array.from({ length: count }, (_, at) => `n${at + 1}.`).join(" ");
+
+/** The text of the last answer on the screen is the stored one, and is exactly the expected one. */
+async function sameText(page, server, expected) {
+  const shown = await page.answer.locator(".markdown").allTextContents();
+  const stored = (await server.messages(page.thread)).at(-1).parts.filter(({ type }) => type === "text");
+  assert.equal(shown.join(" ").trim(), expected);
+  assert.equal(stored.map(({ text }) => text).join(" ").trim(), expected);
+}
+
+async function a_reload_while_the_agent_speaks_loses_and_repeats_no_word(browser, { server, model }) {
+  const text = numbers(60);
+  model.when("count to sixty", { text, pause: 40 });
+  const page = await Page.begin(browser, server, "Please count to sixty");
+  await page.until("n10.");
+  await page.page.reload();
+  await page.until("n20.");
+  await page.page.getByText("Working…").waitFor();
+  await page.accessible("streaming");
+  await page.status("Done");
+  await page.until("n60.");
+  await sameText(page, server, text);
+  assert.equal((await page.messages()).length, 2);
+  await page.close();
+}
+
+async function a_reload_while_a_tool_runs_shows_it_running_and_then_done(browser, { server, model }) {
+  model.when("wait a little", (results) => (results === 0 ? { calls: [["lab__slow", { seconds: 2 }]] } : "It waited."));
+  const page = await Page.begin(browser, server, "Please wait a little");
+  const call = page.answer.locator('.call[data-status="running"]');
+  await call.waitFor();
+  const asked = model.asked;
+  await page.page.reload();
+  await call.waitFor();
+  await page.until("It waited.");
+  await page.answer.locator('.call[data-status="done"]').waitFor();
+  assert.equal(await page.answer.locator(".call").count(), 1);
+  assert.equal(model.asked, asked + 1, "the model is asked once more, for the answer");
+  await page.close();
+}
+
+async function a_kill_of_the_server_in_the_middle_loses_and_repeats_no_word(browser, { server, model }) {
+  const text = numbers(50);
+  model.when("count to fifty", { text, pause: 40 });
+  const page = await Page.begin(browser, server, "Please count to fifty");
+  await page.until("n15.");
+  await server.kill();
+  await page.page.getByText("Connection cut").waitFor();
+  await page.accessible("cut");
+  await server.start();
+  await page.page.getByText("Reconnected").waitFor();
+  await page.page.locator(".head .status", { hasText: "Done" }).waitFor({ timeout: 60_000 });
+  await page.until("n50.");
+  await sameText(page, server, text);
+  assert.equal((await page.messages()).length, 2);
+  await page.close(/Failed to fetch|network error/);
+}
+
+async function results_are_shown_in_full_by_reference_and_hidden_members_never(browser, { server, model }) {
+  const calls = [
+    ["lab__large", { bytes: 150_000 }],
+    ["lab__broken", { why: "no reason" }],
+    ["lab__account", { number: 7 }],
+  ];
+  model.when("use every tool", (results) => (results === 0 ? { reasoning: "I use them all.", calls } : "All were used."));
+  const page = await Page.begin(browser, server, "Please use every tool");
+  await page.until("All were used.");
+  const card = (name) => page.answer.locator(".call", { has: page.page.locator("code", { hasText: name }) });
+  await card("large").locator("summary").click();
+  await card("large").getByRole("button", { name: "Show all" }).click();
+  await card("large").getByText("the last line").waitFor();
+  assert.equal(await card("broken").getAttribute("data-status"), "failed");
+  await card("broken").getByText("broken: no reason").waitFor();
+  await card("account").locator("summary").click();
+  await card("account").getByText("Ada").waitFor();
+  await page.answer.locator(".reasoning summary").click();
+  await page.answer.getByText("I use them all.").waitFor();
+  await page.accessible("tools");
+  await page.page.reload();
+  await page.until("All were used.");
+  for (const text of [await page.page.content(), JSON.stringify(await server.messages(page.thread))]) {
+    assert(text.includes("Ada") && !text.includes("canary"), "the hidden member is nowhere");
+  }
+  await page.close();
+}
+
+async function an_answer_is_stopped_tried_again_and_replaced(browser, { server, model }) {
+  model.when("say something long", { text: numbers(400), pause: 30 });
+  const page = await Page.begin(browser, server, "Please say something long");
+  await page.until("n5.");
+  await page.page.getByRole("button", { name: "Stop" }).click();
+  await page.answer.getByText("Stopped").waitFor();
+  model.when("say something long", "Something short.");
+  await page.answer.getByRole("button", { name: "Retry" }).click();
+  await page.until("Something short.");
+  await page.status("Done");
+  assert.equal(await page.page.locator(".message.assistant").count(), 1);
+  await page.page.reload();
+  await page.until("Something short.");
+  assert.equal((await page.messages()).length, 2, "the answer that was replaced is gone");
+  model.when("say something wrong", { error: 400 });
+  await page.say("Please say something wrong");
+  await page.answer.getByRole("alert").waitFor();
+  await page.status("Failed");
+  await page.accessible("failed");
+  model.when("say something wrong", "Now it is right.");
+  await page.answer.getByRole("button", { name: "Retry" }).click();
+  await page.until("Now it is right.");
+  await page.page.getByText("tokens in this thread").waitFor();
+  await page.close();
+}
+
+async function a_message_is_said_otherwise_in_a_branch(browser, { server, model }) {
+  model.when("the first", "The first answer.");
+  model.when("the second", "The second answer.");
+  model.when("the other", "The other answer.");
+  const page = await Page.begin(browser, server, "This is the first");
+  await page.until("The first answer.");
+  await page.say("This is the second");
+  await page.until("The second answer.");
+  await page.status("Done");
+  const { thread } = page;
+  const second = page.page.locator(".message.user").nth(1);
+  await second.getByRole("button", { name: "Edit" }).click();
+  await page.accessible("branch");
+  await page.page.getByLabel("Say this instead").fill("This is the other");
+  await page.page.getByRole("button", { name: "Send in a branch" }).click();
+  await page.until("The other answer.");
+  assert.notEqual(page.thread, thread);
+  const texts = await page.page.locator(".message.user p").allTextContents();
+  assert.deepEqual(texts, ["This is the first", "This is the other"]);
+  await page.page.getByText("The first answer.").waitFor();
+  assert.equal((await server.messages(thread)).length, 4, "the thread that was branched is as it was");
+  await page.page.reload();
+  await page.until("The other answer.");
+  await page.page.getByText("The first answer.").waitFor();
+  assert.equal(await page.page.locator(".message").count(), 4);
+  // The first message begins a thread of its own.
+  await page.page.goto(`${server.url}/ui/#/thread/${thread}`);
+  await page.page.getByText("The second answer.").waitFor();
+  await page.page.locator(".message.user").first().getByRole("button", { name: "Edit" }).click();
+  await page.page.getByLabel("Say this instead").fill("This is the other");
+  await page.page.getByRole("button", { name: "Send in a branch" }).click();
+  await page.until("The other answer.");
+  assert.equal(await page.page.locator(".message").count(), 2);
+  await page.close();
+}
+
+export const tests = [
+  a_reload_while_the_agent_speaks_loses_and_repeats_no_word,
+  a_reload_while_a_tool_runs_shows_it_running_and_then_done,
+  results_are_shown_in_full_by_reference_and_hidden_members_never,
+  an_answer_is_stopped_tried_again_and_replaced,
+  a_message_is_said_otherwise_in_a_branch,
+  a_kill_of_the_server_in_the_middle_loses_and_repeats_no_word,
+];

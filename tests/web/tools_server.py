@@ -1,0 +1,56 @@
+"""Tools for the tests of the page, as an MCP server: a slow one, a large one, one that fails, and one
+with a member of its result that nobody may see."""
+import json
+import sys
+import time
+
+
+def schema(**properties):
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+NUMBER = {"type": "number"}
+TOOLS = [
+    {"name": "slow", "description": "Waits.", "inputSchema": schema(seconds=NUMBER)},
+    {"name": "large", "description": "Returns much text.", "inputSchema": schema(bytes=NUMBER)},
+    {"name": "broken", "description": "Fails.", "inputSchema": schema(why={"type": "string"})},
+    {"name": "account", "description": "Reads an account.", "inputSchema": schema(number=NUMBER)},
+]
+
+
+def call(name, arguments):
+    if name == "slow":
+        time.sleep(arguments["seconds"])
+        return {"content": [{"type": "text", "text": "waited"}]}
+    if name == "large":
+        lines = "".join(f"line {number}\n" for number in range(int(arguments["bytes"]) // 8))
+        return {"content": [{"type": "text", "text": lines + "the last line"}]}
+    if name == "broken":
+        return {"isError": True, "content": [{"type": "text", "text": f"broken: {arguments['why']}"}]}
+    found = {"number": arguments["number"], "owner": "Ada", "pin": "canary-7f3a"}
+    text = [{"type": "text", "text": json.dumps(found)}]
+    return {"content": text, "structuredContent": found}
+
+
+def answer(method, params):
+    if method == "initialize":
+        server = {"name": "lab", "version": "1"}
+        version = params["protocolVersion"]
+        return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": server}
+    if method == "tools/list":
+        return {"tools": TOOLS}
+    if method == "tools/call":
+        return call(params["name"], params["arguments"])
+    raise LookupError(method)
+
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    reply = {"jsonrpc": "2.0", "id": message["id"]}
+    try:
+        reply["result"] = answer(message["method"], message.get("params"))
+    except LookupError as problem:
+        reply["error"] = {"code": -32601, "message": str(problem)}
+    print(json.dumps(reply), flush=True)

@@ -1,0 +1,148 @@
+// The list of threads, the run beside the chat, and the inbox for several questions.
+import assert from "node:assert/strict";
+import { Page } from "./browser.mjs";
+
+const approval = (page) => page.page.getByRole("region", { name: "Approval of refund_order" });
+const state = (page, node) => page.page.locator(`.graph [data-node="${node}"]`);
+
+async function the_run_is_beside_the_chat_with_its_nodes_and_checkpoints(browser, server) {
+  const page = await Page.begin(browser, server, "Refund order A1002, amount 4.");
+  await approval(page).waitFor();
+  await page.page.locator('.graph [data-state="waiting"]').waitFor();
+  await page.accessible("run");
+  const list = page.page.getByRole("complementary", { name: "Run" });
+  await list.getByRole("button", { name: /waits in/ }).first().waitFor();
+  await approval(page).getByRole("button", { name: "Approve" }).click();
+  await page.status("Done");
+  await page.page.locator('.graph [data-state="waiting"]').waitFor({ state: "detached" });
+  assert((await page.page.locator('.graph [data-state="done"]').count()) >= 2);
+  const newest = page.page.locator(".checkpoints > li").first();
+  await newest.getByRole("button").first().click();
+  // What the last step added.
+  await newest.getByLabel("Changes").getByText("messages[").first().waitFor();
+  await newest.getByLabel("Compare with").selectOption({ index: 3 });
+  await newest.getByLabel("Changes").getByText("messages[").first().waitFor();
+  await newest.getByRole("button", { name: "State" }).click();
+  await newest.getByLabel("State").getByText("A1002").waitFor();
+  await page.accessible("checkpoint");
+  const { thread } = page;
+  await newest.getByRole("button", { name: "Fork a thread here" }).click();
+  await page.page.waitForURL((url) => !url.href.includes(thread));
+  await page.page.getByRole("heading", { name: /\(fork\)$/ }).waitFor();
+  await page.answer.getByText("A1002").first().waitFor();
+  await page.page.getByRole("button", { name: "Run", exact: true }).click();
+  assert.equal(await page.page.locator(".graph").count(), 0);
+  await page.close();
+}
+
+async function nodes_run_and_fail_live(browser, { server, model }) {
+  model.when("run for a while", (results) => (results === 0 ? { calls: [["lab__slow", { seconds: 1.5 }]] } : { text: "a b c d e f g h", pause: 150 }));
+  const page = await Page.begin(browser, server, "run for a while");
+  await page.status("Running");
+  const seen = new Set();
+  const done = page.status("Done").then(() => seen.add("end"));
+  while (!seen.has("end")) {
+    for (const node of await page.page.$$eval('.graph [data-state="running"]', (all) => all.map(({ dataset }) => dataset.node))) seen.add(node);
+    await page.page.waitForTimeout(60);
+  }
+  await done;
+  seen.delete("end");
+  assert(seen.size >= 2, `running were ${[...seen]}`);
+  model.when("fail at once", { error: 400 });
+  await page.say("fail at once");
+  await page.page.locator('.graph [data-state="failed"]').waitFor();
+  await page.accessible("node-failed");
+  await page.close();
+}
+
+async function threads_are_renamed_copied_and_found_among_many(browser, server) {
+  const page = await Page.begin(browser, server, "Where is order A1003?");
+  await page.until("A1003");
+  await page.status("Done");
+  await page.choose("Rename");
+  await page.page.getByLabel("Title").fill("A lamp in question");
+  await page.page.keyboard.press("Enter");
+  await page.page.getByRole("heading", { name: "A lamp in question" }).waitFor();
+  const { thread } = page;
+  await page.choose("Copy the thread");
+  await page.page.getByRole("heading", { name: "A lamp in question (copy)" }).waitFor();
+  assert.notEqual(page.thread, thread);
+  await page.answer.getByText("A1003").first().waitFor();
+  await page.say("Where is order A1001?");
+  await page.until("A1001");
+  assert.equal((await server.messages(thread)).length, 2, "the original is as it was");
+  const metadata = (title) => ({ metadata: { title, graph_id: "desk" } });
+  await Promise.all(Array.from({ length: 60 }, (_, at) => server.json("POST", "/threads", metadata(`Number ${at}`))));
+  await page.page.reload();
+  await page.page.getByRole("button", { name: "Show more" }).waitFor();
+  assert.equal(await page.page.locator(".threads a").count(), 50);
+  await page.page.getByRole("button", { name: "Show more" }).click();
+  await page.page.locator(".threads a").nth(60).waitFor();
+  // It is not among the fifty newest.
+  await page.page.getByRole("searchbox").fill("LAMP question");
+  await page.page.locator(".threads a").nth(2).waitFor({ state: "detached" });
+  assert.deepEqual((await page.page.locator(".threads .title").allTextContents()).sort(), ["A lamp in question", "A lamp in question (copy)"]);
+  await page.page.locator(".threads .words", { hasText: "A1003" }).waitFor();
+  await page.page.getByRole("searchbox").fill("");
+  await page.page.getByLabel("Status").selectOption("Failed");
+  await page.page.getByText("No thread fits.").waitFor();
+  await page.accessible("filter");
+  await page.close();
+}
+
+async function the_list_reads_no_states_again_of_threads_that_did_not_change(browser, server) {
+  const page = await Page.enter(browser, server);
+  await page.page.locator(".threads .words:not(:empty)").first().waitFor();
+  const bodies = [];
+  page.page.on("request", (request) => request.url().endsWith("/threads/search") && bodies.push(request.postDataJSON()));
+  while (bodies.length < 2) await page.page.waitForTimeout(100);
+  assert(bodies.every(({ extract, select }) => extract === undefined && !select.includes("values")), JSON.stringify(bodies));
+  await page.close();
+}
+
+async function alike_calls_are_decided_together_and_decisions_are_kept(browser, server) {
+  const made = server.refunds().length;
+  for (const amount of [11, 12, 13]) {
+    const page = await Page.begin(browser, server, `Refund order A1003, amount ${amount}.`);
+    await approval(page).waitFor();
+    await page.close();
+  }
+  const page = await Page.enter(browser, server, { hash: "#/inbox" });
+  await page.page.locator(".waiting button").nth(2).waitFor();
+  await page.page.keyboard.press("?");
+  await page.page.getByRole("dialog").getByText("Approve the chosen call").waitFor();
+  await page.accessible("help");
+  await page.page.keyboard.press("Escape");
+  await page.page.keyboard.press("x");
+  await page.page.keyboard.press("j");
+  await page.page.keyboard.press("x");
+  const several = page.page.getByRole("region", { name: "Several calls" });
+  await several.getByText("11", { exact: true }).waitFor();
+  await several.getByText("12", { exact: true }).waitFor();
+  await page.accessible("several");
+  await page.page.keyboard.press("a");
+  await page.page.locator(".waiting button").nth(1).waitFor({ state: "detached" });
+  await page.page.getByRole("region", { name: "Approval of refund_order" }).getByRole("button", { name: "Reject" }).click();
+  await page.page.keyboard.type("too much");
+  await page.page.getByRole("button", { name: "Reject" }).click();
+  await page.page.getByText("Nothing waits for you.").waitFor();
+  await page.accessible("inbox-empty");
+  const amounts = async () => server.refunds().slice(made).map(([, cents]) => cents).sort();
+  for (let attempt = 0; (await amounts()).length < 2 && attempt < 100; attempt += 1) await page.page.waitForTimeout(50);
+  assert.deepEqual(await amounts(), [1100, 1200]);
+  await page.page.getByRole("link", { name: "Answered" }).click();
+  const decisions = page.page.getByRole("list", { name: "Answered questions" }).getByRole("listitem");
+  const texts = (await decisions.first().waitFor(), await decisions.allTextContents()).slice(0, 3);
+  assert.equal(texts.filter((text) => /Approved.*by local.*just now/.test(text)).length, 2, texts.join("\n"));
+  assert.equal(texts.filter((text) => /A1003 13.*Rejected: too much/.test(text)).length, 1, texts.join("\n"));
+  await page.accessible("answered");
+  await page.close();
+}
+
+export const deskTests = [
+  the_run_is_beside_the_chat_with_its_nodes_and_checkpoints,
+  alike_calls_are_decided_together_and_decisions_are_kept,
+  threads_are_renamed_copied_and_found_among_many,
+  the_list_reads_no_states_again_of_threads_that_did_not_change,
+];
+export const labTests = [nodes_run_and_fail_live];

@@ -1,0 +1,44 @@
+// A thread as a file: the stored messages as JSON, or as Markdown.
+import { json } from "../api/http";
+import type { StoredMessage, StoredPart, Thread } from "../api/types";
+import { titleOf } from "../threads/data";
+
+function fenced(value: unknown): string {
+  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  // A fence is longer than those within.
+  const longest = Math.max(2, ...(text.match(/`+/g) ?? []).map((ticks) => ticks.length));
+  const fence = "`".repeat(longest + 1);
+  return `${fence}\n${text}\n${fence}`;
+}
+
+function markdownOfPart(part: StoredPart): string {
+  const { type, text, input, output, errorText } = part;
+  if (type === "text") return text ?? "";
+  if (type === "reasoning") return `> ${(text ?? "").replaceAll("\n", "\n> ")}`;
+  if (!type.startsWith("tool-")) return "";
+  const ended = errorText === undefined ? output : `failed: ${errorText}`;
+  return [`Call of \`${type.slice(5)}\`:`, fenced(input ?? {}), ended === undefined ? "" : `Result:\n\n${fenced(ended)}`].join("\n\n");
+}
+
+/** Returns messages as Markdown. */
+export function markdownOf(title: string, agent: string, messages: StoredMessage[]): string {
+  const said = messages.map(({ role, parts }) => {
+    const texts = parts.map(markdownOfPart).map((text) => text.trim()).filter(Boolean);
+    return [`## ${role === "user" ? "User" : agent}`, ...texts].join("\n\n");
+  });
+  return `${[`# ${title}`, ...said].join("\n\n")}\n`;
+}
+
+/** Saves a thread as a file. */
+export async function exportThread(thread: Thread, agent: string, format: "json" | "md"): Promise<void> {
+  const path = { agent, thread_id: thread.thread_id };
+  const messages = await json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path });
+  const title = titleOf(thread);
+  const text = format === "json" ? JSON.stringify({ thread, messages }, null, 2) : markdownOf(title, thread.metadata.graph_id ?? agent, messages);
+  const url = URL.createObjectURL(new Blob([text], { type: format === "json" ? "application/json" : "text/markdown" }));
+  const anchor = document.createElement("a");
+  anchor.href = url;
+  anchor.download = `${title.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 60) || "thread"}.${format}`;
+  anchor.click();
+  URL.revokeObjectURL(url);
+}

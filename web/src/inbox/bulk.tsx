@@ -1,0 +1,86 @@
+import { useState } from "react";
+import type { Waiting } from "../api/types";
+import { plain } from "../shared/json";
+import { alikeOf, type Alike } from "./subject";
+import { respond } from "./data";
+
+interface Props {
+  chosen: Waiting[];
+  onAnswered: () => void;
+  onClear: () => void;
+}
+
+/** A single decision about several calls of one tool, with the exact arguments of each. */
+export function Bulk({ chosen, onAnswered, onClear }: Props) {
+  const [isSent, setIsSent] = useState(false);
+  const [problems, setProblems] = useState<string[]>([]);
+  const alike = alikeOf(chosen);
+  const decide = async (type: "approve" | "reject") => {
+    setIsSent(true);
+    const answers = (alike ?? []).map(({ waiting, approval: { args, binding } }) =>
+      respond(waiting.id, type === "approve" ? { type, args, binding } : { type, message: "", binding }),
+    );
+    const ended = await Promise.allSettled(answers);
+    const failed = ended.flatMap((end) => (end.status === "rejected" ? [(end.reason as Error).message] : []));
+    setProblems(failed);
+    setIsSent(false);
+    if (failed.length === 0) onClear();
+    onAnswered();
+  };
+  return (
+    <section className="ask" aria-label="Several calls">
+      {alike ? <Calls alike={alike} /> : <p>The selected questions are of different kinds. Answer them one by one.</p>}
+      {problems.length > 0 && (
+        <p role="alert" className="problem">
+          {problems.join("; ")}
+        </p>
+      )}
+      <div className="actions">
+        {alike && (
+          <>
+            <button className="primary" data-decision="approve" disabled={isSent} onClick={() => decide("approve")}>
+              Approve {alike.length} calls
+            </button>
+            <button className="danger" data-decision="reject" disabled={isSent} onClick={() => decide("reject")}>
+              Reject {alike.length} calls
+            </button>
+          </>
+        )}
+        <button onClick={onClear}>Clear the selection</button>
+      </div>
+    </section>
+  );
+}
+
+function Calls({ alike }: { alike: Alike[] }) {
+  const names = [...new Set(alike.flatMap(({ approval }) => Object.keys(approval.args)))];
+  return (
+    <>
+      <h2>
+        May the agent make {alike.length} calls of <code>{alike[0]?.approval.action}</code>?
+      </h2>
+      <div className="scroll" tabIndex={0} role="group" aria-label="Arguments">
+        <table>
+          <thead>
+            <tr>
+              {names.map((name) => (
+                <th key={name} scope="col">
+                  {name}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {alike.map(({ waiting, approval }) => (
+              <tr key={waiting.id}>
+                {names.map((name) => (
+                  <td key={name}>{approval.args[name] === undefined ? "" : plain(approval.args[name])}</td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,28 @@
+import type { Call, Waiting } from "../api/types";
+import { approvalOf, type Approval } from "../question/answer";
+import { plain } from "../shared/json";
+
+/** Returns one line for a question: the exact action, or the text. */
+export function subjectOf(call: Call | null): string {
+  if (call === null) return "Waits";
+  const { action, args, question } = call.args;
+  if (call.name !== "request_approval") return plain(question ?? call.name);
+  const values = typeof args === "object" && args !== null ? Object.values(args).map(plain) : [];
+  return `${plain(action ?? "")} ${values.join(" ")}`;
+}
+
+export interface Alike {
+  waiting: Waiting;
+  approval: Approval;
+}
+
+/** Returns the approvals of questions that are alike: calls of one tool. `undefined` for others. */
+export function alikeOf(chosen: Waiting[]): Alike[] | undefined {
+  const found = chosen.flatMap((waiting) => {
+    const approval = waiting.call && approvalOf(waiting.call);
+    return approval ? [{ waiting, approval }] : [];
+  });
+  const action = found[0]?.approval.action;
+  const areAlike = found.length === chosen.length && found.every(({ approval }) => approval.action === action);
+  return areAlike ? found : undefined;
+}

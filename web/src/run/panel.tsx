@@ -1,0 +1,48 @@
+import { useEffect, useState } from "react";
+import type { Thread } from "../api/types";
+import { Checkpoints } from "./checkpoints";
+import { PAGE, readHistory, readTopology, useLoaded } from "./data";
+import { useRunFacts, type RunFacts } from "./facts";
+import { Graph } from "./graph";
+import { progressOf } from "./progress";
+
+interface Props {
+  thread: Thread;
+  agent: string;
+  facts: RunFacts;
+}
+
+/** The run of a thread at a glance: the graph of its agent, and the checkpoints. */
+export function RunPanel({ thread, agent, facts }: Props) {
+  const live = useRunFacts(facts);
+  const [limit, setLimit] = useState(PAGE);
+  const { thread_id: id, status, updated_at } = thread;
+  const topology = useLoaded(agent, (signal) => readTopology(agent, signal));
+  // Checkpoints of a fast run are read once for several.
+  const seen = useSettled(live.checkpoints, 250);
+  const history = useLoaded([id, status, updated_at, seen, limit].join(), (signal) => readHistory(id, limit + 1, signal));
+  const found = history.data ?? [];
+  const states = progressOf(found, live, status === "busy");
+  const problem = topology.problem ?? history.problem;
+  return (
+    <aside className="run" aria-label="Run">
+      {problem && <p className="problem">{problem}</p>}
+      <h2>Graph</h2>
+      {topology.data && <Graph topology={topology.data} states={states} />}
+      <h2>Checkpoints</h2>
+      {history.data && (
+        <Checkpoints thread={thread} found={found.slice(0, limit)} hasMore={found.length > limit} onMore={() => setLimit(limit + PAGE)} />
+      )}
+    </aside>
+  );
+}
+
+/** Returns a value once it has not changed for a time. */
+function useSettled(value: number, ms: number): number {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = window.setTimeout(() => setSettled(value), ms);
+    return () => window.clearTimeout(timer);
+  }, [value, ms]);
+  return settled;
+}
