@@ -74,9 +74,11 @@ async function five_thousand_messages_are_scrolled_smoothly(browser, { server })
 async function a_message_of_a_megabyte_does_not_block_typing(browser, { server, model }) {
   const lines = Array.from({ length: 20_000 }, (_, at) => `Line ${at} of a very long text with **stars**, \`code\`.`);
   model.when("a megabyte", "It is long.");
-  const page = await Page.begin(browser, server, `a megabyte\n${lines.join("\n")}`.slice(0, BYTES));
+  const thread = THREAD.replace("5000", "0001");
+  await server.json("POST", "/threads", { thread_id: thread, metadata: { graph_id: "desk", title: "A megabyte" } });
+  await server.say(thread, `a megabyte\n${lines.join("\n")}`.slice(0, BYTES));
+  const page = await Page.enter(browser, server, { hash: `#/thread/${thread}` });
   await page.until("It is long.");
-  await page.page.reload();
   await page.page.locator(".message.user").getByRole("button", { name: "Show all" }).click();
   assert((await page.page.locator(".piece").count()) > BYTES / 20_000);
   await page.page.evaluate(() => {

@@ -98,6 +98,13 @@ export class Server {
     return this.session;
   }
 
+  /** Says something on a thread of the order desk, and waits for the end of the answer. */
+  async say(thread, text) {
+    const headers = { authorization: `Bearer ${this.token}`, "content-type": "application/json" };
+    const body = JSON.stringify({ threadId: thread, messages: [{ role: "user", content: [{ type: "text", text }] }] });
+    await (await fetch(`${this.url}/chat/desk`, { method: "POST", headers, body })).text();
+  }
+
   /** The stored messages of a thread of the order desk. */
   messages(thread, agent = "desk") {
     return this.json("GET", `/chat/${agent}/${thread}`);

@@ -68,14 +68,8 @@ function cancel(thread: string, follower: Follower): void {
   request("POST /threads/{thread_id}/runs/{run_id}/cancel", { path, body: {} }).catch(follower.onError);
 }
 
-/** Number of messages at the end of a thread that the runtime has: each change of one costs time for all of them. */
-const TAIL = 24;
-
-/** Returns the number of messages before the last ones, which begin with one of the user. */
-function cutOf(stored: StoredMessage[]): number {
-  if (stored.length <= 2 * TAIL) return 0;
-  return Math.max(0, stored.findLastIndex(({ role }, at) => role === "user" && at <= stored.length - TAIL));
-}
+/** Number of turns at the end of a thread that the runtime has: each change of one costs time for all of them. */
+const TURNS = 12;
 
 /** Returns stored messages as those of a thread that does not change. */
 export function readOnly(stored: StoredMessage[]): readonly ThreadMessage[] {
@@ -94,14 +88,25 @@ class History implements ThreadHistoryAdapter {
 
   async load() {
     const path = pathOf(this.place);
-    const stored = await json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path }).catch((error: Error) => {
+    const query = { limit: TURNS };
+    const stored = await json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path, query }).catch((error: Error) => {
       this.follower.onError(error);
       throw error;
     });
-    const cut = cutOf(stored);
-    this.onEarlier(stored.slice(0, cut));
-    const messages = ExportedMessageRepository.fromArray(stored.slice(cut).map(fromStored));
+    const first = stored[0];
+    if (first && stored.length >= TURNS) void this.loadEarlier(first.id);
+    const messages = ExportedMessageRepository.fromArray(stored.map(fromStored));
     return { ...messages, unstable_resume: stored.at(-1)?.role === "user" };
+  }
+
+  /** Reads the messages before one. */
+  private async loadEarlier(id: string): Promise<void> {
+    try {
+      const all = await json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path: pathOf(this.place) });
+      this.onEarlier(all.slice(0, Math.max(0, all.findIndex((message) => message.id === id))));
+    } catch (error) {
+      this.follower.onError(error as Error);
+    }
   }
 
   async *resume({ abortSignal }: ChatModelRunOptions): AsyncGenerator<ChatModelRunResult, void, unknown> {

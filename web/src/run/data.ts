@@ -3,7 +3,7 @@ import { json } from "../api/http";
 import type { Checkpoint, Topology } from "../api/types";
 
 /** Number of checkpoints that the list grows by. */
-export const PAGE = 20;
+export const PAGE = 10;
 
 /** Members of checkpoints without the state, which is read on request. */
 const SELECT = ["checkpoint_id", "parent_checkpoint_id", "created_at", "next", "tasks", "metadata"];
