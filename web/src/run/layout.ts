@@ -25,6 +25,7 @@ export interface Layout {
 type Edge = Topology["edges"][number];
 type Side = "left" | "right";
 
+const END = "__end__";
 export const BOX_HEIGHT = 32;
 const ROW = 70;
 const GAP = 18;
@@ -66,6 +67,9 @@ function layersOf(nodes: string[], forward: Edge[]): Map<string, number> {
     }
     if (isStable) break;
   }
+  // Lines at the sides would cross the end beside other nodes.
+  const last = Math.max(0, ...nodes.filter((node) => node !== END).map((node) => layers.get(node) ?? 0));
+  if (layers.has(END)) layers.set(END, last + 1);
   return layers;
 }
 
