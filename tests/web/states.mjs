@@ -43,6 +43,20 @@ async function a_reload_while_a_tool_runs_shows_it_running_and_then_done(browser
   await page.close();
 }
 
+async function a_reload_while_an_approved_call_runs_keeps_the_decision(browser, { server, model }) {
+  model.when("be careful", (results) => (results === 0 ? { calls: [["lab__careful", { seconds: 2 }]] } : "It was careful."));
+  const page = await Page.begin(browser, server, "Please be careful");
+  await page.page.getByRole("button", { name: "Approve" }).click();
+  await page.answer.locator('.call[data-status="running"]').waitFor();
+  await page.page.reload();
+  await page.answer.locator('.call[data-status="running"]').getByText("Approved").waitFor();
+  await page.until("It was careful.");
+  await page.status("Done");
+  await page.answer.getByText("Approved · Done").waitFor();
+  assert.equal((await page.messages()).length, 2);
+  await page.close();
+}
+
 async function a_kill_of_the_server_in_the_middle_loses_and_repeats_no_word(browser, { server, model }) {
   const text = numbers(50);
   model.when("count to fifty", { text, pause: 40 });
@@ -153,6 +167,7 @@ async function a_message_is_said_otherwise_in_a_branch(browser, { server, model 
 export const tests = [
   a_reload_while_the_agent_speaks_loses_and_repeats_no_word,
   a_reload_while_a_tool_runs_shows_it_running_and_then_done,
+  a_reload_while_an_approved_call_runs_keeps_the_decision,
   results_are_shown_in_full_by_reference_and_hidden_members_never,
   an_answer_is_stopped_tried_again_and_replaced,
   a_message_is_said_otherwise_in_a_branch,

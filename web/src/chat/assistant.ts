@@ -31,6 +31,8 @@ export interface ChatEvents {
   onSent: () => void;
   /** The server reports a fact of the run. */
   onFact: (fact: Fact) => void;
+  /** The server has messages that were not read. */
+  onStale: () => void;
   /** The stream has its last part. */
   onEnd: () => void;
   /** The connection broke, or the request was refused. */
@@ -87,9 +89,7 @@ class History implements ThreadHistoryAdapter {
   ) {}
 
   async load() {
-    const path = pathOf(this.place);
-    const query = { limit: TURNS };
-    const stored = await json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path, query }).catch((error: Error) => {
+    const stored = await this.newest().catch((error: Error) => {
       this.follower.onError(error);
       throw error;
     });
@@ -97,6 +97,10 @@ class History implements ThreadHistoryAdapter {
     if (first && stored.length >= TURNS) void this.loadEarlier(first.id);
     const messages = ExportedMessageRepository.fromArray(stored.map(fromStored));
     return { ...messages, unstable_resume: stored.at(-1)?.role === "user" };
+  }
+
+  private newest(): Promise<StoredMessage[]> {
+    return json("GET /chat/{agent}/{thread_id}", { path: pathOf(this.place), query: { limit: TURNS } });
   }
 
   /** Reads the messages before one. */
@@ -118,7 +122,11 @@ class History implements ThreadHistoryAdapter {
     try {
       const url = address("GET /chat/{agent}/{thread_id}/stream", { path: pathOf(place) });
       const response = await accepted(await fetch(url, { signal: abortSignal }));
-      if (response.status === 204 || response.body === null) return;
+      if (response.status === 204 || response.body === null) {
+        // The message ended after the others were read.
+        if ((await this.newest()).at(-1)?.role === "assistant") follower.onStale();
+        return;
+      }
       const decoder = new UIMessageStreamDecoder({ onData: (fact) => note(follower, fact as Fact) });
       const stream = response.body.pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
       yield* asAsyncIterableStream(stream) as AsyncIterable<ChatModelRunResult>;
