@@ -15,10 +15,11 @@ export interface Loaded<T> {
   problem?: string;
 }
 
-/** Reads a value once for each key. The value before stays until the next one is there. */
-export function useLoaded<T>(key: string, read: (signal: AbortSignal) => Promise<T>): Loaded<T> {
+/** Reads a value once for each key, and none for `false`. The value before stays until the next one is there. */
+export function useLoaded<T>(key: string | false, read: (signal: AbortSignal) => Promise<T>): Loaded<T> {
   const [state, setState] = useState<Loaded<T>>({});
   useEffect(() => {
+    if (key === false) return;
     const controller = new AbortController();
     read(controller.signal).then(
       (data) => setState({ of: key, data }),
