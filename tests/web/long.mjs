@@ -1,4 +1,5 @@
-// Long threads and long messages. Times are printed, and checked on a quiet machine: in the full tier.
+// Long threads and long messages. Times are printed beside their goals on a quiet machine, and checked in the
+// full tier with room for a busy one.
 import assert from "node:assert/strict";
 import { Page } from "./browser.mjs";
 
@@ -8,13 +9,15 @@ const MESSAGES = isFull ? 5_000 : 400;
 const BYTES = isFull ? 1_000_000 : 200_000;
 /** Number of messages of one request. */
 const BATCH = 200;
-/** Limits, in milliseconds: first paint of the thread, 95th percentile of the time between frames, longest task. */
-const LIMITS = { paint: 500, frame: 1000 / 55, task: 100 };
+/** Factor between a goal and the time that is a failure in the full tier. */
+const ROOM = 5;
+/** Goals in milliseconds: first paint of the thread, 95th percentile of the time between frames, longest task. */
+const GOALS = { paint: 500, frame: 1000 / 55, task: 100 };
 
 
-function report(name, value, limit) {
-  console.log(`        ${name}: ${value.toFixed(1)} ms; at most ${limit.toFixed(1)} ms`);
-  if (isFull) assert(value <= limit, `${name}: ${value} ms`);
+function report(name, value, goal) {
+  console.log(`        ${name}: ${value.toFixed(1)} ms; the goal is ${goal.toFixed(1)} ms`);
+  if (isFull) assert(value <= ROOM * goal, `${name}: ${value} ms`);
 }
 
 async function fill(server) {
@@ -47,7 +50,7 @@ async function five_thousand_messages_are_scrolled_smoothly(browser, { server })
     await new Promise(requestAnimationFrame);
     return performance.now() - begin;
   });
-  report(`first paint of ${MESSAGES.toLocaleString("en")} messages`, paint, LIMITS.paint);
+  report(`first paint of ${MESSAGES.toLocaleString("en")} messages`, paint, GOALS.paint);
   await page.until(`Answer ${MESSAGES - 1}`);
   assert((await page.page.locator(".message").count()) < 200, "only the end is drawn");
   const frames = await page.page.evaluate(async () => {
@@ -64,7 +67,7 @@ async function five_thousand_messages_are_scrolled_smoothly(browser, { server })
   });
   const slow = frames[Math.floor(frames.length * 0.95)];
   console.log(`        scroll: ${(1000 / slow).toFixed(1)} frames a second at the 5th percentile`);
-  report("95th percentile between frames", slow, LIMITS.frame);
+  report("95th percentile between frames", slow, GOALS.frame);
   const drawn = await page.page.locator(".message").count();
   assert(drawn > 60, `${drawn} messages are drawn after scrolling`);
   await page.page.locator(".message", { hasText: `Answer ${MESSAGES - 61}:` }).waitFor();
@@ -74,9 +77,11 @@ async function five_thousand_messages_are_scrolled_smoothly(browser, { server })
 async function a_message_of_a_megabyte_does_not_block_typing(browser, { server, model }) {
   const lines = Array.from({ length: 20_000 }, (_, at) => `Line ${at} of a very long text with **stars**, \`code\`.`);
   model.when("a megabyte", "It is long.");
-  const page = await Page.begin(browser, server, `a megabyte\n${lines.join("\n")}`.slice(0, BYTES));
+  const thread = THREAD.replace("5000", "0001");
+  await server.json("POST", "/threads", { thread_id: thread, metadata: { graph_id: "desk", title: "A megabyte" } });
+  await server.say(thread, `a megabyte\n${lines.join("\n")}`.slice(0, BYTES));
+  const page = await Page.enter(browser, server, { hash: `#/thread/${thread}` });
   await page.until("It is long.");
-  await page.page.reload();
   await page.page.locator(".message.user").getByRole("button", { name: "Show all" }).click();
   assert((await page.page.locator(".piece").count()) > BYTES / 20_000);
   await page.page.evaluate(() => {
@@ -84,7 +89,7 @@ async function a_message_of_a_megabyte_does_not_block_typing(browser, { server, 
     new PerformanceObserver((list) => list.getEntries().forEach(({ duration }) => (window.longest = Math.max(window.longest, duration)))).observe({ type: "longtask" });
   });
   await page.page.getByRole("textbox", { name: "Your message" }).pressSequentially("The page takes what is typed.", { delay: 10 });
-  report("longest task while typing beside a megabyte", await page.page.evaluate(() => window.longest), LIMITS.task);
+  report("longest task while typing beside a megabyte", await page.page.evaluate(() => window.longest), GOALS.task);
   await page.close();
 }
 

@@ -31,12 +31,13 @@ export class Server {
     copyFileSync(join(import.meta.dirname, "tools_server.py"), join(this.folder, "tools_server.py"));
     const servers = { mcpServers: { lab: { command: "python3", args: ["tools_server.py"] } } };
     writeFileSync(join(this.folder, "mcp.json"), JSON.stringify(servers));
-    const allow = (tools, shown) => {
-      const args = ["mcp", "allow", ...tools, "--effect", "read-only", "--idempotent", ...shown.flatMap((name) => ["--shown", name])];
+    const allow = (tools, shown, effect = "read-only") => {
+      const args = ["mcp", "allow", ...tools, "--effect", effect, "--idempotent", ...shown.flatMap((name) => ["--shown", name])];
       execFileSync(process.env.WEFT, [...this.options(), ...args], { cwd: this.folder, env: this.env(), stdio: "ignore" });
     };
     allow(["lab/slow", "lab/large", "lab/broken"], ["."]);
     allow(["lab/account"], ["number", "owner"]);
+    allow(["lab/careful"], ["."], "state-change");
     return this;
   }
 
@@ -96,6 +97,13 @@ export class Server {
       this.session = { name, value, domain: "127.0.0.1", path: "/", httpOnly: true, sameSite: "Strict" };
     }
     return this.session;
+  }
+
+  /** Says something on a thread of the order desk, and waits for the end of the answer. */
+  async say(thread, text) {
+    const headers = { authorization: `Bearer ${this.token}`, "content-type": "application/json" };
+    const body = JSON.stringify({ threadId: thread, messages: [{ role: "user", content: [{ type: "text", text }] }] });
+    await (await fetch(`${this.url}/chat/desk`, { method: "POST", headers, body })).text();
   }
 
   /** The stored messages of a thread of the order desk. */

@@ -4,7 +4,7 @@ import { launch, Page } from "./browser.mjs";
 import { Server } from "./server.mjs";
 
 const folder = process.argv[2];
-const WIDE = { width: 1280, height: 800 };
+const WIDE = { width: 1200, height: 640 };
 const PHONE = { width: 390, height: 844 };
 
 const browser = await launch();

@@ -28,6 +28,22 @@ async function a_reload_while_the_agent_speaks_loses_and_repeats_no_word(browser
   await page.close();
 }
 
+async function a_message_that_ends_between_two_reads_is_shown(browser, { server, model }) {
+  model.when("count to ten", { text: numbers(10), pause: 100 });
+  const page = await Page.begin(browser, server, "Please count to ten");
+  await page.until("n3.");
+  const { thread } = page;
+  // The messages are read while it is produced, and its stream is asked for once it has ended.
+  await page.page.route("**/stream", async (route) => {
+    while ((await server.json("GET", `/threads/${thread}`)).status === "busy") await page.page.waitForTimeout(50);
+    await route.continue();
+  });
+  await page.page.reload();
+  await page.until("n10.");
+  await sameText(page, server, numbers(10));
+  await page.close();
+}
+
 async function a_reload_while_a_tool_runs_shows_it_running_and_then_done(browser, { server, model }) {
   model.when("wait a little", (results) => (results === 0 ? { calls: [["lab__slow", { seconds: 2 }]] } : "It waited."));
   const page = await Page.begin(browser, server, "Please wait a little");
@@ -40,6 +56,20 @@ async function a_reload_while_a_tool_runs_shows_it_running_and_then_done(browser
   await page.answer.locator('.call[data-status="done"]').waitFor();
   assert.equal(await page.answer.locator(".call").count(), 1);
   assert.equal(model.asked, asked + 1, "the model is asked once more, for the answer");
+  await page.close();
+}
+
+async function a_reload_while_an_approved_call_runs_keeps_the_decision(browser, { server, model }) {
+  model.when("be careful", (results) => (results === 0 ? { calls: [["lab__careful", { seconds: 2 }]] } : "It was careful."));
+  const page = await Page.begin(browser, server, "Please be careful");
+  await page.page.getByRole("button", { name: "Approve" }).click();
+  await page.answer.locator('.call[data-status="running"]').waitFor();
+  await page.page.reload();
+  await page.answer.locator('.call[data-status="running"]').getByText("Approved").waitFor();
+  await page.until("It was careful.");
+  await page.status("Done");
+  await page.answer.getByText("Approved · Done").waitFor();
+  assert.equal((await page.messages()).length, 2);
   await page.close();
 }
 
@@ -152,7 +182,9 @@ async function a_message_is_said_otherwise_in_a_branch(browser, { server, model 
 
 export const tests = [
   a_reload_while_the_agent_speaks_loses_and_repeats_no_word,
+  a_message_that_ends_between_two_reads_is_shown,
   a_reload_while_a_tool_runs_shows_it_running_and_then_done,
+  a_reload_while_an_approved_call_runs_keeps_the_decision,
   results_are_shown_in_full_by_reference_and_hidden_members_never,
   an_answer_is_stopped_tried_again_and_replaced,
   a_message_is_said_otherwise_in_a_branch,

@@ -27,10 +27,20 @@ async function run(tests, place) {
     } catch (error) {
       problem = error;
       failed += 1;
+      await shots(name);
     }
     const seconds = ((performance.now() - begin) / 1000).toFixed(3).padStart(8);
     console.log(`        ${problem ? "FAIL" : "PASS"} [${seconds}s] ${name}`);
     if (problem) console.log(`page '${name}' panicked at ${problem.name}:\n${problem.stack}`);
+  }
+}
+
+/** Takes screenshots of all open pages. */
+async function shots(name) {
+  for (const [at, context] of browser.contexts().entries()) {
+    for (const page of context.pages()) {
+      if (process.env.WEFT_SHOTS) await page.screenshot({ path: `${process.env.WEFT_SHOTS}/failed-${name}-${at}.png` }).catch(() => {});
+    }
   }
 }
 

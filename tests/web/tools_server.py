@@ -1,4 +1,4 @@
-"""Tools for the tests of the page, as an MCP server: a slow one, a large one, one that fails, and one
+"""Tools for the tests of the page, as an MCP server: two slow ones, a large one, one that fails, and one
 with a member of its result that nobody may see."""
 import json
 import sys
@@ -12,6 +12,7 @@ def schema(**properties):
 NUMBER = {"type": "number"}
 TOOLS = [
     {"name": "slow", "description": "Waits.", "inputSchema": schema(seconds=NUMBER)},
+    {"name": "careful", "description": "Changes something.", "inputSchema": schema(seconds=NUMBER)},
     {"name": "large", "description": "Returns much text.", "inputSchema": schema(bytes=NUMBER)},
     {"name": "broken", "description": "Fails.", "inputSchema": schema(why={"type": "string"})},
     {"name": "account", "description": "Reads an account.", "inputSchema": schema(number=NUMBER)},
@@ -19,7 +20,7 @@ TOOLS = [
 
 
 def call(name, arguments):
-    if name == "slow":
+    if name in ("slow", "careful"):
         time.sleep(arguments["seconds"])
         return {"content": [{"type": "text", "text": "waited"}]}
     if name == "large":

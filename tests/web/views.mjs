@@ -92,7 +92,7 @@ async function threads_are_renamed_copied_and_found_among_many(browser, server) 
 
 async function the_list_reads_no_states_again_of_threads_that_did_not_change(browser, server) {
   const page = await Page.enter(browser, server);
-  await page.page.locator(".threads .words:not(:empty)").first().waitFor();
+  await page.page.locator(".threads a").first().waitFor();
   const bodies = [];
   page.page.on("request", (request) => request.url().endsWith("/threads/search") && bodies.push(request.postDataJSON()));
   while (bodies.length < 2) await page.page.waitForTimeout(100);

@@ -16,6 +16,7 @@ use std::time::Duration;
 use weftwork_store::Base;
 use weftwork_types::{InterruptId, ThreadId};
 use weftwork_types::event::{AiEvent, RunEvent};
+use weftwork_types::message::{Message, Role};
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunOutcome, RunRef};
 
@@ -66,11 +67,23 @@ pub(crate) fn response(
     (headers, Body::from_stream(frames)).into_response()
 }
 
-/// The messages of a thread that are not being produced, in the shape of the AI SDK.
-pub(crate) async fn messages(service: Service, agent: &str, thread: &str) -> Result<Vec<Value>> {
-    let earlier = service.earlier_messages(agent, thread).await?;
+/// The messages of a thread that are not being produced, in the shape of the AI SDK: those of the
+/// newest turns up to a limit.
+pub(crate) async fn messages(
+    service: Service,
+    (agent, thread): (&str, &str),
+    limit: Option<usize>,
+) -> Result<Vec<Value>> {
+    let mut turns = service.messages(agent, thread).await?;
+    let limit = limit.unwrap_or(usize::MAX);
+    let before = limit.saturating_sub(turns.len());
+    turns.drain(..turns.len().saturating_sub(limit));
+    let earlier = match before {
+        0 => Vec::new(),
+        before => newest(service.earlier_messages(agent, thread).await?, before),
+    };
     let mut found = chat::of_state(&ThreadId::new(thread)?, earlier)?;
-    for StoredTurn { text, base, runs } in service.messages(agent, thread).await? {
+    for StoredTurn { text, base, runs } in turns {
         let first = runs.runs.first().map(|(run, _)| run.run.to_string());
         if let Some(text) = text {
             let id = first.unwrap_or_else(|| format!("last-{}", found.len()));
@@ -91,6 +104,14 @@ pub(crate) async fn messages(service: Service, agent: &str, thread: &str) -> Res
         }
     }
     Ok(found)
+}
+
+/// Returns the messages of the newest turns.
+fn newest(mut messages: Vec<Message>, turns: usize) -> Vec<Message> {
+    let said = messages.iter().enumerate().filter(|(_, message)| message.role == Role::User);
+    let first = said.map(|(at, _)| at).rev().nth(turns.saturating_sub(1)).unwrap_or(0);
+    messages.drain(..first);
+    messages
 }
 
 fn checkpoint_of(base: Base) -> Option<String> {

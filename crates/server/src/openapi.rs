@@ -83,7 +83,7 @@ const OPERATIONS: &[Operation] = &[
     ("post", "/runs/cancel", "Cancel several runs", &["thread_id", "run_ids", "status"]),
     ("get", "/runs/{run_id}/stream", "Stream the events of a run that is named by its id alone", &[]),
     ("post", "/chat/{agent}", "Say something to an agent, or answer it, and stream its message; bodies of assistant-ui and of `useChat`, formats by `protocol`", &["messages", "threadId", "id", "trigger"]),
-    ("get", "/chat/{agent}/{thread_id}", "List the messages of a thread, without one that is being produced", &[]),
+    ("get", "/chat/{agent}/{thread_id}", "List the messages of a thread, without one that is being produced; of the newest turns with `limit`", &[]),
     ("get", "/chat/{agent}/{thread_id}/stream", "Stream the message that is being produced from its beginning; 204 if there is none", &[]),
     ("post", "/chat/{agent}/{thread_id}/cancel", "Cancel the message that is being produced", &[]),
     ("get", "/interrupts", "List the open questions of all threads; those that people answered with `answered=true`", &[]),

@@ -31,6 +31,8 @@ export interface ChatEvents {
   onSent: () => void;
   /** The server reports a fact of the run. */
   onFact: (fact: Fact) => void;
+  /** The server has messages that were not read. */
+  onStale: () => void;
   /** The stream has its last part. */
   onEnd: () => void;
   /** The connection broke, or the request was refused. */
@@ -68,14 +70,8 @@ function cancel(thread: string, follower: Follower): void {
   request("POST /threads/{thread_id}/runs/{run_id}/cancel", { path, body: {} }).catch(follower.onError);
 }
 
-/** Number of messages at the end of a thread that the runtime has: each change of one costs time for all of them. */
-const TAIL = 24;
-
-/** Returns the number of messages before the last ones, which begin with one of the user. */
-function cutOf(stored: StoredMessage[]): number {
-  if (stored.length <= 2 * TAIL) return 0;
-  return Math.max(0, stored.findLastIndex(({ role }, at) => role === "user" && at <= stored.length - TAIL));
-}
+/** Number of turns at the end of a thread that the runtime has: each change of one costs time for all of them. */
+const TURNS = 12;
 
 /** Returns stored messages as those of a thread that does not change. */
 export function readOnly(stored: StoredMessage[]): readonly ThreadMessage[] {
@@ -93,15 +89,28 @@ class History implements ThreadHistoryAdapter {
   ) {}
 
   async load() {
-    const path = pathOf(this.place);
-    const stored = await json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path }).catch((error: Error) => {
+    const stored = await this.newest().catch((error: Error) => {
       this.follower.onError(error);
       throw error;
     });
-    const cut = cutOf(stored);
-    this.onEarlier(stored.slice(0, cut));
-    const messages = ExportedMessageRepository.fromArray(stored.slice(cut).map(fromStored));
+    const first = stored[0];
+    if (first && stored.length >= TURNS) void this.loadEarlier(first.id);
+    const messages = ExportedMessageRepository.fromArray(stored.map(fromStored));
     return { ...messages, unstable_resume: stored.at(-1)?.role === "user" };
+  }
+
+  private newest(): Promise<StoredMessage[]> {
+    return json("GET /chat/{agent}/{thread_id}", { path: pathOf(this.place), query: { limit: TURNS } });
+  }
+
+  /** Reads the messages before one. */
+  private async loadEarlier(id: string): Promise<void> {
+    try {
+      const all = await json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path: pathOf(this.place) });
+      this.onEarlier(all.slice(0, Math.max(0, all.findIndex((message) => message.id === id))));
+    } catch (error) {
+      this.follower.onError(error as Error);
+    }
   }
 
   async *resume({ abortSignal }: ChatModelRunOptions): AsyncGenerator<ChatModelRunResult, void, unknown> {
@@ -113,7 +122,11 @@ class History implements ThreadHistoryAdapter {
     try {
       const url = address("GET /chat/{agent}/{thread_id}/stream", { path: pathOf(place) });
       const response = await accepted(await fetch(url, { signal: abortSignal }));
-      if (response.status === 204 || response.body === null) return;
+      if (response.status === 204 || response.body === null) {
+        // The message ended after the others were read.
+        if ((await this.newest()).at(-1)?.role === "assistant") follower.onStale();
+        return;
+      }
       const decoder = new UIMessageStreamDecoder({ onData: (fact) => note(follower, fact as Fact) });
       const stream = response.body.pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
       yield* asAsyncIterableStream(stream) as AsyncIterable<ChatModelRunResult>;

@@ -46,6 +46,7 @@ export function useConnection(thread: string): Connected {
         facts.begin();
       },
       onFact: (fact) => facts.add(fact),
+      onStale: reload,
       onEnd: () => setConnection("live"),
       onError: (error) => {
         const reason = refusal(error);

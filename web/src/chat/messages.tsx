@@ -1,5 +1,5 @@
 import { ReadonlyThreadProvider, ThreadPrimitive } from "@assistant-ui/react";
-import { memo, useEffect, useMemo, useRef, useState } from "react";
+import { memo, startTransition, useEffect, useMemo, useRef, useState } from "react";
 import type { StoredMessage } from "../api/types";
 import { readOnly } from "./assistant";
 import { PlaceContext } from "./context";
@@ -22,7 +22,7 @@ export function Messages({ earlier }: { earlier: StoredMessage[] }) {
   for (let start = earlier.length - STEP; start > first - STEP && start > -STEP; start -= STEP) starts.unshift(Math.max(0, start));
   return (
     <>
-      {first > 0 && <Earlier count={first} onNear={() => setSteps(steps + 1)} />}
+      {first > 0 && <Earlier count={first} onNear={() => startTransition(() => setSteps(steps + 1))} />}
       {starts.map((start) => (
         // A chunk is known by its end, which stays when earlier ones are added.
         <Chunk key={earlier.length - start} all={earlier} start={start} end={endOf(start, earlier.length)} />

@@ -122,12 +122,21 @@ function State({ loaded: { data, problem } }: { loaded: LoadedState }) {
   );
 }
 
+/** Returns a value without the members that are empty, which messages have many of. */
+function compact(value: Json | undefined): Json | undefined {
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map((item) => compact(item) ?? null);
+  const isEmpty = (member: Json) => member === null || (typeof member === "object" && Object.keys(member).length === 0);
+  const full = Object.entries(value).filter(([, member]) => !isEmpty(member));
+  return Object.fromEntries(full.map(([name, member]) => [name, compact(member) ?? null]));
+}
+
 function Diff({ before, after }: { before: LoadedState; after: LoadedState }) {
   const problem = before.problem ?? after.problem;
   if (problem) return <p className="problem">{problem}</p>;
   if (before.data === undefined || after.data === undefined) return <p className="none">Loading…</p>;
   const all = differences(before.data, after.data);
-  const changes = all.slice(0, SHOWN_MAX).map(({ path, before, after }) => ({ name: path, before, after }));
+  const changes = all.slice(0, SHOWN_MAX).map(({ path, before, after }) => ({ name: path, before: compact(before), after: compact(after) }));
   return (
     <>
       <Changes changes={changes} none="The states are equal." />

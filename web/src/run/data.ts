@@ -3,7 +3,7 @@ import { json } from "../api/http";
 import type { Checkpoint, Topology } from "../api/types";
 
 /** Number of checkpoints that the list grows by. */
-export const PAGE = 20;
+export const PAGE = 10;
 
 /** Members of checkpoints without the state, which is read on request. */
 const SELECT = ["checkpoint_id", "parent_checkpoint_id", "created_at", "next", "tasks", "metadata"];
@@ -15,10 +15,11 @@ export interface Loaded<T> {
   problem?: string;
 }
 
-/** Reads a value once for each key. The value before stays until the next one is there. */
-export function useLoaded<T>(key: string, read: (signal: AbortSignal) => Promise<T>): Loaded<T> {
+/** Reads a value once for each key, and none for `false`. The value before stays until the next one is there. */
+export function useLoaded<T>(key: string | false, read: (signal: AbortSignal) => Promise<T>): Loaded<T> {
   const [state, setState] = useState<Loaded<T>>({});
   useEffect(() => {
+    if (key === false) return;
     const controller = new AbortController();
     read(controller.signal).then(
       (data) => setState({ of: key, data }),

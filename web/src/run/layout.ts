@@ -25,6 +25,7 @@ export interface Layout {
 type Edge = Topology["edges"][number];
 type Side = "left" | "right";
 
+const END = "__end__";
 export const BOX_HEIGHT = 32;
 const ROW = 70;
 const GAP = 18;
@@ -66,6 +67,9 @@ function layersOf(nodes: string[], forward: Edge[]): Map<string, number> {
     }
     if (isStable) break;
   }
+  // Lines at the sides would cross the end beside other nodes.
+  const last = Math.max(0, ...nodes.filter((node) => node !== END).map((node) => layers.get(node) ?? 0));
+  if (layers.has(END)) layers.set(END, last + 1);
   return layers;
 }
 
@@ -109,7 +113,9 @@ export function layoutOf({ nodes, edges }: Topology): Layout {
     row.forEach((box) => (box.x += shift));
   }
   const next = { left, right: left + inner };
-  const lines = known.map((edge): Line => {
+  // Lines that lead back are within those that pass layers.
+  const ordered = [...known.filter((edge) => back.has(edge)), ...forward];
+  const lines = ordered.map((edge): Line => {
     const from = boxes.get(edge.source)!;
     const to = boxes.get(edge.target)!;
     const side = sides.get(edge);
@@ -143,7 +149,9 @@ function down(from: Box, to: Box): string {
 function around(from: Box, to: Box, { side, x }: { side: Side; x: number }): string {
   const out = side === "left" ? -1 : 1;
   const edge = (box: Box) => (side === "left" ? box.x : box.x + box.width);
-  const [y1, y2] = [from.y + BOX_HEIGHT / 2, to.y + BOX_HEIGHT / 2];
+  const y2 = to.y + BOX_HEIGHT / 2;
+  // A line down begins below those that arrive.
+  const y1 = from.y + BOX_HEIGHT * (to.y > from.y ? 0.78 : 0.5);
   const bend = y2 > y1 ? 8 : -8;
   const corner = x - 8 * out;
   return `M${edge(from)} ${y1}H${corner}Q${x} ${y1} ${x} ${y1 + bend}V${y2 - bend}Q${x} ${y2} ${corner} ${y2}H${edge(to) + 5 * out}`;

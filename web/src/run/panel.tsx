@@ -20,7 +20,8 @@ export function RunPanel({ thread, agent, facts }: Props) {
   const topology = useLoaded(agent, (signal) => readTopology(agent, signal));
   // Checkpoints of a fast run are read once for several.
   const seen = useSettled(live.checkpoints, 250);
-  const history = useLoaded([id, status, updated_at, seen, limit].join(), (signal) => readHistory(id, limit + 1, signal));
+  const isQuiet = useQuiet(thread.thread_id);
+  const history = useLoaded(isQuiet && [id, status, updated_at, seen, limit].join(), (signal) => readHistory(id, limit + 1, signal));
   const found = history.data ?? [];
   const states = progressOf(found, live, status === "busy");
   const problem = topology.problem ?? history.problem;
@@ -35,6 +36,16 @@ export function RunPanel({ thread, agent, facts }: Props) {
       )}
     </aside>
   );
+}
+
+/** Returns `true` a moment after a thread was opened: its messages are read first. */
+function useQuiet(thread: string): boolean {
+  const [quiet, setQuiet] = useState<string>();
+  useEffect(() => {
+    const timer = window.setTimeout(() => setQuiet(thread), 300);
+    return () => window.clearTimeout(timer);
+  }, [thread]);
+  return quiet === thread;
 }
 
 /** Returns a value once it has not changed for a time. */

@@ -94,10 +94,18 @@ async fn cancel(
     Ok(StatusCode::ACCEPTED)
 }
 
+#[derive(Debug, Deserialize)]
+struct Newest {
+    /// Number of turns, of which each begins with a message of the user; all without it.
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
 async fn messages(
     service: Service,
     Path((agent, thread)): Path<(String, String)>,
+    Query(Newest { limit }): Query<Newest>,
 ) -> Result<Json<Value>> {
-    let found = chat_stream::messages(service, &agent, &thread).await?;
+    let found = chat_stream::messages(service, (&agent, &thread), limit).await?;
     Ok(Json(found.into()))
 }

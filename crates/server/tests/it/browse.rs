@@ -73,6 +73,11 @@ async fn a_fork_at_a_message_has_the_messages_before_it_and_goes_on_alone() {
     let longer = client.get(&path).await.json();
     assert_eq!(longer.as_array().map(Vec::len), Some(4), "{longer}");
     assert_eq!((&longer[0], &longer[1]), (&copied[0], &copied[1]));
+    for (limit, first) in [(0, 4), (1, 2), (2, 0), (9, 0)] {
+        let newest = client.get(&format!("{path}?limit={limit}")).await.json();
+        let expected: Vec<_> = longer.as_array().into_iter().flatten().skip(first).collect();
+        assert_eq!(json!(expected), newest, "limit {limit}");
+    }
     let after = client.get(&format!("/chat/desk/{thread}")).await.json();
     assert_eq!(after, stored, "the thread that was forked is as it was");
     // A copy has the last run, and the messages before it.
