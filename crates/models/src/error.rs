@@ -209,10 +209,14 @@ impl ModelError {
             Self::Engine { source } => return source.clone(),
             other => other.code(),
         };
-        Fault::new(code, self.to_string())
+        let fault = Fault::new(code, self.to_string())
             .retriable(self.is_retriable())
             .with_sources_of(self)
-            .in_phase(Phase::Model)
+            .in_phase(Phase::Model);
+        match self.retry_after() {
+            Some(delay) => fault.with_retry_after(delay),
+            None => fault,
+        }
     }
 }
 
