@@ -15,6 +15,6 @@ mod streams;
 mod wakes;
 
 pub use builder::{Recovery, RuntimeBuilder};
-pub use core::Runtime;
+pub use core::{Runtime, WeakRuntime};
 pub use slots::Load;
 pub use streams::ThreadOutput;
