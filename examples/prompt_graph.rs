@@ -47,14 +47,20 @@ async fn draft(
 }
 
 /// Asks the model to check its draft.
-async fn check(state: State<Draft>, ctx: Ctx) -> DraftUpdate {
-    let _draft = state.messages().last();
+async fn check(ctx: Ctx) -> DraftUpdate {
     let text = "Check your answer, and say it in one sentence.";
     DraftUpdate::new().checked(true).messages([Message::text(ctx.message_id(), Role::User, text)])
 }
 
-fn after_draft(state: State<Draft>) -> Vec<Next> {
-    if *state.checked() { vec![Next::End] } else { vec![Next::from("check")] }
+/// Successors of `draft`.
+#[derive(Routes)]
+enum AfterDraft {
+    Check,
+    End,
+}
+
+fn after_draft(state: State<Draft>) -> AfterDraft {
+    if *state.checked() { AfterDraft::End } else { AfterDraft::Check }
 }
 
 #[tokio::main]
@@ -64,7 +70,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .node("draft", draft)
         .node("check", check)
         .edge(START, "draft")
-        .route_to("draft", ["check", END], after_draft)
+        .route("draft", after_draft)
         .edge("check", "draft")
         .build()?;
     let prompt = Prompt::<()>::builder("examples", "population", "Population")

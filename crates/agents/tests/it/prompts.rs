@@ -17,6 +17,7 @@ use weftwork_models::{
 use weftwork_runtime::Runtime;
 use weftwork_store::MemoryStore;
 use weftwork_tools::{Deps, Policy, ToolBox, ToolContext, ToolError, tool};
+use weftwork_types::ThreadId;
 use weftwork_types::port::{LimitedBudget, Limits};
 use weftwork_types::run::Answers;
 use weftwork_types::usage::{Tokens, Usage};
@@ -142,7 +143,7 @@ fn sessions_are_copied_restored_and_have_children() {
     let add = |to: &Session, text: &str| to.dispatch::<Note>(&Note(text.to_owned())).expect("adds");
     add(&session, "a");
     let before = session.snapshot();
-    let child = session.child(weftwork_types::ThreadId::new("c").expect("an id"));
+    let child = session.child(ThreadId::new("c").expect("an id"));
     add(&child, "child");
     add(&session, "b");
     assert_eq!(
@@ -293,7 +294,8 @@ async fn options_reach_the_model_and_what_it_lacks_is_refused_by_name() {
     let evaluator = Evaluator::builder(Arc::clone(&model) as _).model_config(config.clone());
     let evaluator = evaluator.open().await.expect("opens");
     evaluator.evaluate(&noting(), ()).await.expect("evaluates");
-    let [first, second] = &model.requests()[..] else { panic!("two requests") };
+    let requests = model.requests();
+    let [first, second] = &requests[..] else { panic!("two requests") };
     assert_eq!((first.temperature, first.max_tokens), (Some(0.5), Some(100)));
     assert_eq!(first.parallel_tool_calls, Some(true), "on where the model has the option");
     assert_eq!(first.tool_choice, ToolChoice::Named("take_note".to_owned()));
@@ -349,18 +351,9 @@ async fn a_prompt_that_changed_or_is_missing_leaves_the_question_open() {
     assert_eq!((open.questions().await.expect("reads").len(), model.calls()), (1, 0));
     let response = evaluator.resume(&noting(), &thread, answers()).await.expect("continues");
     assert_eq!(done(response).text, "Done.");
-    let none = evaluator.resume(&noting(), &"none".try_into_id(), answers()).await;
+    let none = ThreadId::new("none").expect("an id");
+    let none = evaluator.resume(&noting(), &none, answers()).await;
     assert!(none.is_err(), "there is no such thread");
-}
-
-trait TryIntoId {
-    fn try_into_id(&self) -> weftwork_types::ThreadId;
-}
-
-impl TryIntoId for str {
-    fn try_into_id(&self) -> weftwork_types::ThreadId {
-        weftwork_types::ThreadId::new(self).expect("an id")
-    }
 }
 
 /// Asks another prompt, and returns its answer.
@@ -541,8 +534,8 @@ async fn policies_belong_to_sections_and_values_leave_the_process_in_their_shown
 
 #[test]
 fn an_evaluation_blocks_outside_of_a_runtime_and_streams_within_one() {
-    let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all();
-    let tokio = { tokio }.build().expect("a runtime");
+    let mut tokio = tokio::runtime::Builder::new_multi_thread();
+    let tokio = tokio.worker_threads(1).enable_all().build().expect("a runtime");
     let model = scripted(vec![Step::text("One."), Step::text("Two words.")]);
     let evaluator = tokio.block_on(Evaluator::builder(model).open()).expect("opens");
     let response = evaluator.evaluate(&noting(), ()).blocking().expect("evaluates");

@@ -158,7 +158,7 @@ async fn trace(
         }
         clock.advance(Duration::from_secs(if case == Case::Deadline { 2 } else { 0 }));
     };
-    let (mut outcome, ()) = tokio::join!(evaluation, late);
+    let (mut outcome, ()) = tokio::join!(evaluation.into_future(), late);
     let mut trace = Vec::new();
     if let Ok(Evaluated::Interrupted(waiting)) = &outcome {
         assert_eq!(&waiting.thread, session.id(), "the thread is that of the session");
