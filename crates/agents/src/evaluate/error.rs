@@ -230,6 +230,7 @@ mod tests {
             (fault("W0614"), Kind::Prompt),
             (fault("W0616"), Kind::Output),
             (fault("W0619"), Kind::Session),
+            (fault("W0620"), Kind::Session),
             (fault("W0109"), Kind::Failed),
         ] {
             assert_eq!(kind_of(&fault), expected, "{}", fault.code);

@@ -6,10 +6,12 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weftwork_agents::{
-    Evaluated, EvaluationErrorKind, EvaluationPhase, Evaluator, EvaluatorBuilder, EventBus,
-    ExecutedOutcome, ModelConfig, Overrides, Prompt, PromptContext, PromptEvent, PromptResponse,
-    Section, Session, Slice, Visibility,
+    CallError, Chat, ChatUpdate, Evaluated, EvaluationErrorKind, EvaluationPhase, Evaluator,
+    EvaluatorBuilder, EventBus, ExecutedOutcome, ModelConfig, Overrides, Prompt, PromptContext,
+    PromptEvent, PromptModel, PromptResponse, PromptRun, PromptTools, Section, Session, Slice,
+    Visibility,
 };
+use weftwork_graph::{Ctx, Graph, NodeResult, START, State};
 use weftwork_models::scripted::Step;
 use weftwork_models::{
     ChatModel, ChatRequest, ChatStream, ModelInfo, ModelOption, ScriptedModel, ToolChoice,
@@ -18,8 +20,9 @@ use weftwork_runtime::Runtime;
 use weftwork_store::MemoryStore;
 use weftwork_tools::{Deps, Policy, ToolBox, ToolContext, ToolError, tool};
 use weftwork_types::ThreadId;
+use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{LimitedBudget, Limits};
-use weftwork_types::run::Answers;
+use weftwork_types::run::{Answers, RunOutcome};
 use weftwork_types::usage::{Tokens, Usage};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -573,4 +576,59 @@ async fn a_tool_without_its_value_is_refused_before_any_call() {
     assert_eq!((error.kind, model.calls()), (EvaluationErrorKind::Prompt, 0));
     let evaluator = Evaluator::builder(model).tools(ToolBox::new().provide(Database));
     evaluator.open().await.expect("opens").evaluate(&prompt, ()).await.expect("evaluates");
+}
+
+#[tokio::test]
+async fn threads_and_graphs_without_prompts_are_refused() {
+    let evaluator = Evaluator::builder(scripted(Vec::new())).runtime(Runtime::in_memory());
+    let evaluator = evaluator.open().await.expect("opens");
+    let thread = evaluator.runtime().thread("prompt:react", "t").expect("hosted");
+    let ended = thread.start(json!({})).await.expect("accepted");
+    let RunOutcome::Failed { fault } = ended.outcome() else { panic!("{ended:?}") };
+    assert!(fault.code == "W0136", "the run has no prompt: {fault}");
+    let id = ThreadId::new("t").expect("an id");
+    let error = evaluator.resume(&noting(), &id, None).await.expect_err("no evaluation");
+    assert_eq!(error.code(), "W0622");
+
+    #[derive(State)]
+    struct Count {
+        #[channel(default)]
+        count: u32,
+    }
+    async fn add(count: State<Count>) -> CountUpdate {
+        CountUpdate::new().count(count.count() + 1)
+    }
+    let graph = Graph::<Count>::new("count").node("add", add).edge(START, "add").build();
+    let evaluator = Evaluator::builder(scripted(Vec::new())).graph(graph.expect("sound"));
+    assert_eq!(evaluator.open().await.expect_err("no conversation").code().0, "W0623");
+}
+
+#[tokio::test]
+async fn a_dispatch_in_a_graph_without_sessions_is_refused() {
+    async fn ask(chat: State<Chat>, model: PromptModel) -> NodeResult<ChatUpdate> {
+        Ok(ChatUpdate::new().messages([model.ask(chat.messages().iter()).await?]))
+    }
+    async fn note(tools: PromptTools, ctx: Ctx) -> NodeResult<ChatUpdate> {
+        let refused = tools.call("take_note", json!({"text": "x"})).await;
+        let Err(CallError::Failed(failure)) = refused else { panic!("it has no session") };
+        assert_eq!(failure.code.as_deref(), Some("W0619"));
+        let text = failure.safe_message;
+        Ok(ChatUpdate::new().messages([Message::text(ctx.message_id(), Role::User, text)]))
+    }
+    let graph = Graph::<Chat>::new("plain")
+        .with_run_scoped::<PromptRun>()
+        .node("note", note)
+        .node("ask", ask)
+        .edge(START, "note")
+        .edge("note", "ask")
+        .build()
+        .expect("sound");
+    let evaluator = Evaluator::builder(scripted(vec![Step::text("Done.")])).graph(graph);
+    let evaluator = evaluator.open().await.expect("opens");
+    let response = evaluator.evaluate(&noting(), ()).await.expect("evaluates");
+    assert_eq!(done(response).text, "Done.");
+    let session = evaluator.new_session();
+    session.dispatch::<Note>(&Note("mine".to_owned())).expect("dispatches");
+    let error = evaluator.evaluate(&noting(), ()).session(&session).await.expect_err("no channel");
+    assert_eq!((error.code(), error.kind), ("W0619", EvaluationErrorKind::Session));
 }
