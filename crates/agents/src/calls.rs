@@ -1,5 +1,6 @@
 //! Calls of tools by nodes: the questions that a call takes, the call, and its outcome.
 
+use crate::evaluate::PromptScope;
 use weftwork_graph::{
     BuildInfo, Ctx, Deps, FromTask, NodeError, NodeResult, Question, Reads, TaskInput,
 };
@@ -10,6 +11,7 @@ use weftwork_tools::{
 use weftwork_types::approval::ApprovalDecision;
 use weftwork_types::code::{Fault, Phase};
 use weftwork_types::message::{ToolCall, ToolResult};
+use weftwork_types::port::CallContext;
 use weftwork_types::tool::{ToolFailure, ToolOutcome, wire_name};
 
 /// The tools of a graph, as an argument of its nodes: a node calls them itself, without a model.
@@ -86,7 +88,7 @@ impl Tools {
         let name = wire_name(name);
         let call = ToolCall { id: self.ctx.tool_call_id(&name), name, args, shown: None };
         async move {
-            match outcome(&self.ctx, &self.runner, &call).await {
+            match outcome(&self.ctx, &self.runner, &call, &PromptScope::none()).await {
                 Ok(ToolOutcome::Failed(failure)) => Err(CallError::Failed(failure)),
                 Ok(outcome) => Ok(tool_result(&call, &outcome)),
                 Err(stopped) => Err(CallError::Stopped(stopped)),
@@ -135,13 +137,29 @@ impl From<CallError> for NodeError {
     }
 }
 
-/// Brings a call to its outcome, and asks a person where that takes one.
+/// Brings a call to its outcome, and asks a person where that takes one. A call for a prompt also
+/// records what its tool dispatched to the session.
 pub(crate) async fn outcome(
     ctx: &Ctx,
     runner: &ToolRunner,
     call: &ToolCall,
+    prompt: &PromptScope,
 ) -> NodeResult<ToolOutcome> {
-    let ready = match runner.prepare(call, ctx.calls()) {
+    let Some(of_prompt) = prompt.call(ctx, call) else {
+        return made(ctx, runner, call, ctx.calls()).await;
+    };
+    let outcome = made(ctx, runner, call, of_prompt.calls()).await?;
+    of_prompt.ended(ctx, call, &outcome);
+    Ok(outcome)
+}
+
+async fn made(
+    ctx: &Ctx,
+    runner: &ToolRunner,
+    call: &ToolCall,
+    calls: &CallContext,
+) -> NodeResult<ToolOutcome> {
+    let ready = match runner.prepare(call, calls) {
         Prepared::Ready(ready) => ready,
         Prepared::NeedsApproval(pending) => {
             let question = Question::new(pending.ask()).answer_schema(pending.answer_schema());

@@ -1,11 +1,34 @@
-//! Prebuilt agents. Each is a graph on the public API of `weftwork-graph`, like a user's own
-//! graphs. [`Tools`] is for the nodes of any graph: they call tools themselves.
+//! Agents: prompts and their evaluation, sessions, and prebuilt graphs.
+//!
+//! A [`Prompt`] is an agent as a typed document, and an [`Evaluator`] evaluates it with a model, a
+//! [`Session`], a deadline and a budget. The [`ReactAgent`] is a graph on the public API of
+//! `weftwork-graph`, like a user's own graphs. [`Tools`] is for the nodes of any graph: they call
+//! tools themselves. The guide, `docs/guide/agents.md`, shows all of it.
 
+mod bound;
 mod calls;
 mod conversation;
 mod error;
+mod evaluate;
+mod output;
+mod prompt;
 mod react;
+mod session;
 
+pub use bound::ModelConfig;
 pub use calls::{CallError, Tools};
 pub use error::AgentError;
+pub use evaluate::{
+    Allowance, BUS_EVENTS_MAX, ClientConfig, Evaluated, Evaluation, EvaluationError,
+    EvaluationErrorKind, EvaluationPhase, EvaluationStream, Evaluator, EvaluatorBuilder,
+    EvaluatorError, EventBus, ExecutedOutcome, Interrupted, PromptContext, PromptEvent,
+    PromptExecuted, PromptModel, PromptRendered, PromptResponse, PromptRun, PromptTools,
+    Subscription, ThrottleKind, ToolInvoked,
+};
+pub use output::OutputError;
+pub use prompt::{
+    OPEN_SECTION, Overrides, Prompt, PromptBuilder, PromptError, PromptId, Rendered,
+    RenderedSection, Section, Visibility,
+};
 pub use react::{Chat, ChatUpdate, ChatView, ReactAgent};
+pub use session::{Query, Session, SessionError, SessionSnapshot, Slice};

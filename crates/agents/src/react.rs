@@ -3,17 +3,21 @@
 //! Source: Yao et al., "ReAct: Synergizing Reasoning and Acting in Language Models" (2022),
 //! implemented as a graph with a model node, a tool node and a human node.
 
+use crate::bound::{BoundModel, ModelConfig};
 use crate::calls::outcome;
 use crate::conversation::{for_model, invalid_rounds};
 use crate::error::{AgentError, cannot_repair};
+use crate::evaluate::{PromptRun, PromptScope};
+use crate::session;
 use std::sync::Arc;
 use weftwork_graph::{
     Arg, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, START, SendTo, State,
 };
-use weftwork_models::{ChatModel, ChatRequest, ModelCaller};
+use weftwork_models::{ChatModel, ModelCaller, ToolChoice};
 use weftwork_tools::{ASK_HUMAN, Policy, ToolBox, ToolRunner, tool_result};
 use weftwork_types::MessageId;
 use weftwork_types::message::{Message, Role, ToolCall};
+use weftwork_types::run::Stops;
 
 /// Number of times in a row that a model may send arguments that violate a tool's schema.
 const REPAIRS_MAX: usize = 3;
@@ -42,20 +46,18 @@ pub struct ReactAgent {
     caller: ModelCaller,
     tools: ToolBox,
     policy: Policy,
-    temperature: Option<f32>,
-    max_tokens: Option<u32>,
+    config: ModelConfig,
     step_limit: u32,
+    before: Stops,
+    after: Stops,
 }
 
 /// The data that the nodes share.
 #[derive(Debug)]
 struct Parts {
     instructions: Option<Message>,
-    model: Arc<dyn ChatModel>,
-    caller: ModelCaller,
+    bound: BoundModel,
     runner: ToolRunner,
-    temperature: Option<f32>,
-    max_tokens: Option<u32>,
 }
 
 impl ReactAgent {
@@ -69,9 +71,10 @@ impl ReactAgent {
             caller: ModelCaller::default(),
             tools: ToolBox::new(),
             policy: Policy::new(),
-            temperature: None,
-            max_tokens: None,
+            config: ModelConfig::default(),
             step_limit: 100,
+            before: Stops::None,
+            after: Stops::None,
         }
     }
 
@@ -108,13 +111,44 @@ impl ReactAgent {
 
     /// Sets the sampling temperature.
     pub fn temperature(mut self, temperature: f32) -> Self {
-        self.temperature = Some(temperature);
+        self.config.temperature = Some(temperature);
+        self
+    }
+
+    /// Sets all options of the model's calls.
+    pub fn model_config(mut self, config: ModelConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Permits or forbids several tool calls in one message. By default it is left to the
+    /// provider.
+    pub fn parallel_tool_calls(mut self, allowed: bool) -> Self {
+        self.config.parallel_tool_calls = Some(allowed);
+        self
+    }
+
+    /// Constrains the tool calls of the first answer; see [`ModelConfig::tool_choice`].
+    pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
+        self.config.tool_choice = choice;
+        self
+    }
+
+    /// Stops runs before these of the nodes `model`, `tool` and `human`.
+    pub fn interrupt_before(mut self, stops: Stops) -> Self {
+        self.before = stops;
+        self
+    }
+
+    /// Stops runs after these nodes.
+    pub fn interrupt_after(mut self, stops: Stops) -> Self {
+        self.after = stops;
         self
     }
 
     /// Sets the maximum number of tokens of an answer.
     pub fn max_tokens(mut self, tokens: u32) -> Self {
-        self.max_tokens = Some(tokens);
+        self.config.max_tokens = Some(tokens);
         self
     }
 
@@ -130,19 +164,24 @@ impl ReactAgent {
     /// # Errors
     /// [`AgentError`] with all problems of its tools or its graph.
     pub fn build(self) -> Result<CompiledGraph, AgentError> {
+        Ok(self.graph()?.build()?)
+    }
+
+    /// Compiles the graph for evaluations of prompts: each run has a prompt and a session.
+    pub(crate) fn build_for_prompts(self) -> Result<CompiledGraph, AgentError> {
+        let graph = self.graph()?.channel(session::channel()).with_run_scoped::<PromptRun>();
+        Ok(graph.build()?)
+    }
+
+    fn graph(self) -> Result<Graph<Chat>, AgentError> {
         let runner = ToolRunner::new(self.tools, self.policy)
             .map_err(|source| AgentError::Tools { agent: self.name.clone(), source })?;
         let instructions = (!self.instructions.is_empty())
             .then(|| Message::text(instructions_id(), Role::System, self.instructions));
-        let parts = Parts {
-            instructions,
-            model: self.model,
-            caller: self.caller,
-            runner,
-            temperature: self.temperature,
-            max_tokens: self.max_tokens,
-        };
-        let graph = Graph::<Chat>::new(self.name)
+        let (model, caller, config) = (self.model, self.caller, self.config);
+        let bound = BoundModel { model, caller, config, output: None, parallel_by_default: false };
+        let parts = Parts { instructions, bound, runner };
+        Ok(Graph::<Chat>::new(self.name)
             .version(self.version)
             .with(parts)
             .node("model", ask_model)
@@ -153,8 +192,8 @@ impl ReactAgent {
             .edge("tool", "model")
             .edge("human", "model")
             .step_limit(self.step_limit)
-            .build()?;
-        Ok(graph)
+            .interrupt_before(self.before)
+            .interrupt_after(self.after))
     }
 }
 
@@ -164,23 +203,25 @@ fn instructions_id() -> MessageId {
 }
 
 /// Calls the model with the conversation.
-async fn ask_model(state: State<Chat>, parts: Deps<Parts>, ctx: Ctx) -> NodeResult<ChatUpdate> {
+async fn ask_model(
+    state: State<Chat>,
+    parts: Deps<Parts>,
+    prompt: PromptScope,
+    ctx: Ctx,
+) -> NodeResult<ChatUpdate> {
+    let bound = prompt.model().unwrap_or(&parts.bound);
     let rounds = invalid_rounds(state.messages().iter());
     if rounds > REPAIRS_MAX {
-        return Err(cannot_repair(&parts.model.info().id(), rounds).into());
+        return Err(cannot_repair(&bound.model.info().id(), rounds).into());
     }
+    let tools = match prompt.runner()? {
+        Some(runner) => runner.specs(),
+        None => parts.runner.specs(),
+    };
     let mut messages: Vec<Message> = parts.instructions.iter().cloned().collect();
     messages.extend(for_model(state.messages().iter().collect::<Vec<_>>().into_iter()));
-    let request = ChatRequest {
-        messages,
-        tools: parts.runner.specs(),
-        temperature: parts.temperature,
-        max_tokens: parts.max_tokens,
-        ..ChatRequest::default()
-    };
-    let answer = parts.caller.call(parts.model.as_ref(), request, ctx.calls()).await;
-    let answer = answer.map_err(|error| error.fault())?;
-    Ok(ChatUpdate::new().messages([answer.message]))
+    let answer = bound.answer(messages, tools, &ctx).await?;
+    Ok(ChatUpdate::new().messages([answer]))
 }
 
 /// Starts a task for each tool call; without calls the answer is final.
@@ -200,9 +241,11 @@ fn calls_of_last(state: State<Chat>) -> Vec<Next> {
 async fn run_tool(
     Arg(call): Arg<ToolCall>,
     parts: Deps<Parts>,
+    prompt: PromptScope,
     ctx: Ctx,
 ) -> NodeResult<ChatUpdate> {
-    let outcome = outcome(&ctx, &parts.runner, &call).await?;
+    let own = prompt.runner()?;
+    let outcome = outcome(&ctx, own.as_deref().unwrap_or(&parts.runner), &call, &prompt).await?;
     let result = Message::tool_result(ctx.message_id(), tool_result(&call, &outcome));
     Ok(ChatUpdate::new().messages([result]))
 }

@@ -107,6 +107,16 @@ impl<S: StateSpec> Graph<S> {
         }
     }
 
+    /// Adds a channel beside those of `S`: nodes read it by [`TaskInput::channel`] and write to it by
+    /// [`Ctx::write_also`](crate::Ctx::write_also), in arguments that work with graphs of any state.
+    ///
+    /// [`TaskInput::channel`]: crate::TaskInput::channel
+    pub fn channel(mut self, def: ChannelDef) -> Self {
+        self.described.push(def.described);
+        self.plan.channel(def.name, def.channel);
+        self
+    }
+
     /// Makes the graph one node that takes the input as it is.
     pub(crate) fn single(mut self) -> Self {
         self.plan.single();

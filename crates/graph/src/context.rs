@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+use weftwork_engine::Write;
 use weftwork_engine::ids::interrupt_id;
 use weftwork_types::canonical::first_128;
 use weftwork_types::code::Fault;
@@ -41,6 +42,8 @@ pub(crate) struct AttemptContext {
     pub(crate) graphs: AtomicU32,
     /// Questions of the task, grouped by the call that asked them.
     pub(crate) open: Mutex<Vec<Vec<Interrupt>>>,
+    /// Writes besides those that the node returns.
+    pub(crate) writes: OnceLock<Mutex<Vec<(String, Write)>>>,
     pub(crate) run: Local,
 }
 
@@ -152,6 +155,22 @@ impl Ctx {
         if self.check_running().is_ok() {
             self.at().emit(value);
         }
+    }
+
+    /// Adds a write to those that the node returns. It is applied after them if the node succeeds, and
+    /// dropped if it fails or asks. A channel that the graph does not have fails the task, as in any
+    /// other update. For arguments that record something in the state of graphs of any type; nodes
+    /// return their own writes.
+    pub fn write_also(&self, channel: impl Into<String>, value: serde_json::Value) {
+        let writes = self.0.writes.get_or_init(Mutex::default);
+        let mut writes = writes.lock().unwrap_or_else(PoisonError::into_inner);
+        writes.push((channel.into(), Write::json(value)));
+    }
+
+    /// Takes the writes besides those that the node returned.
+    pub(crate) fn take_writes(&self) -> Vec<(String, Write)> {
+        let Some(writes) = self.0.writes.get() else { return Vec::new() };
+        std::mem::take(&mut *writes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Refuses an attempt that was cut off while its code ran on another thread.

@@ -37,6 +37,14 @@ impl TaskInput<'_> {
         self.plan.node_name(self.node)
     }
 
+    /// Returns the value of a channel at the start of the superstep; `None` if the graph has no such
+    /// channel, it has no value, or the value is no `T`.
+    #[must_use]
+    pub fn channel<T: 'static>(&self, name: &str) -> Option<&T> {
+        let index = self.plan.channel_idx(name)?;
+        self.slots.get(index.0).and_then(|value| value.get())
+    }
+
     /// Returns the node's input as JSON: the value sent to it, else an object of the readable
     /// channels that have a value.
     pub(crate) fn json(&self) -> serde_json::Value {

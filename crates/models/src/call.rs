@@ -77,7 +77,8 @@ impl ModelCaller {
     /// whenever the recorded answer is reused.
     ///
     /// # Errors
-    /// [`CallError`] with the [`ModelError`] of the last attempt; [`ModelError::Deadline`] if the deadline has passed
+    /// [`CallError`] with the [`ModelError`] of the last attempt; [`ModelError::Unsupported`] without
+    /// an attempt if the request sets an option that the model lacks; [`ModelError::Deadline`] if the deadline has passed
     /// or would pass before the next attempt; [`ModelError::Budget`] and [`ModelError::Journal`] if
     /// no attempt is allowed or the answer could not be recorded.
     ///
@@ -110,6 +111,10 @@ impl ModelCaller {
         tried: &mut Tried,
     ) -> Result<ChatResponse, ModelError> {
         let name = model.info().id();
+        if let Some(option) = model.lacks().iter().find(|option| option.is_set(&request)) {
+            let what = format!("it has no option `{}`; leave the option out", option.name());
+            return Err(ModelError::Unsupported { model: name, what });
+        }
         let intent = Intent {
             kind: CallKind::Model,
             name: name.clone(),

@@ -17,6 +17,12 @@ pub trait ChatModel: Send + Sync + std::fmt::Debug {
     /// Returns the provider and name of this model.
     fn info(&self) -> &ModelInfo;
 
+    /// Returns the options of a request that the model does not have. A call that sets one of them is
+    /// refused by name before its first attempt.
+    fn lacks(&self) -> &[ModelOption] {
+        &[]
+    }
+
     /// Makes one attempt. The stream yields at least one item. A stream that ends without
     /// [`ChatEvent::Finish`] is a truncated answer, which the caller treats as an error.
     ///
@@ -63,6 +69,44 @@ pub struct ChatRequest {
     pub parallel_tool_calls: Option<bool>,
     /// JSON Schema that the text of the answer must satisfy, if any.
     pub response_schema: Option<Value>,
+}
+
+/// An option of a request that some models do not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ModelOption {
+    /// [`ChatRequest::temperature`].
+    Temperature,
+    /// [`ChatRequest::max_tokens`].
+    MaxTokens,
+    /// [`ChatRequest::parallel_tool_calls`].
+    ParallelToolCalls,
+    /// A [`ChatRequest::tool_choice`] other than `auto`.
+    ToolChoice,
+}
+
+impl ModelOption {
+    /// Name of the option in requests and configurations.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Temperature => "temperature",
+            Self::MaxTokens => "max_tokens",
+            Self::ParallelToolCalls => "parallel_tool_calls",
+            Self::ToolChoice => "tool_choice",
+        }
+    }
+
+    /// Returns `true` if a request sets the option.
+    #[must_use]
+    pub fn is_set(self, request: &ChatRequest) -> bool {
+        match self {
+            Self::Temperature => request.temperature.is_some(),
+            Self::MaxTokens => request.max_tokens.is_some(),
+            Self::ParallelToolCalls => request.parallel_tool_calls.is_some(),
+            Self::ToolChoice => request.tool_choice != ToolChoice::Auto,
+        }
+    }
 }
 
 /// Constraint on the tool calls of an answer.

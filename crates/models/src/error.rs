@@ -238,6 +238,10 @@ impl ModelError {
             .retriable(self.is_retriable())
             .with_sources_of(self)
             .in_phase(Phase::Model);
+        let fault = match self.retry_after() {
+            Some(delay) => fault.with_retry_after(delay),
+            None => fault,
+        };
         match self.refusal() {
             Some(kind) => fault.of_kind(kind.name()),
             None => fault,

@@ -26,7 +26,7 @@ mod words;
 
 pub use call::{ChatResponse, ModelCaller, RunModel};
 pub use chat::{
-    ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo, ToolChoice,
+    ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo, ModelOption, ToolChoice,
 };
 pub use error::{CallError, ModelError};
 pub use price::{Price, PriceTable};

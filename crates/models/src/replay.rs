@@ -1,7 +1,7 @@
 //! Recorded answers: a cassette contains requests and the answers of a real model.
 
 use crate::ModelError;
-use crate::chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelInfo};
+use crate::chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelInfo, ModelOption};
 use crate::fingerprint;
 use crate::registry::ModelProvider;
 use futures_util::{StreamExt as _, stream as streams};
@@ -195,6 +195,10 @@ impl Tape {
 impl<M: ChatModel + ?Sized> ChatModel for Recorder<M> {
     fn info(&self) -> &ModelInfo {
         self.model.info()
+    }
+
+    fn lacks(&self) -> &[ModelOption] {
+        self.model.lacks()
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {

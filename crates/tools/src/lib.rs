@@ -23,6 +23,7 @@
 pub mod builtin;
 mod check;
 mod context;
+mod dispatch;
 mod error;
 mod fn_tool;
 mod macro_support;
@@ -36,6 +37,7 @@ mod tool;
 mod toolbox;
 
 pub use context::{Deps, FromContext, Need, ToolContext};
+pub use dispatch::{DISPATCHED_BYTES_MAX, DISPATCHED_MAX, Dispatched};
 pub use error::{IntoToolError, RunToolError, ToolBoxError, ToolBoxErrors, ToolError, code};
 pub use fn_tool::FnTool;
 pub use name::{ASK_HUMAN, WIRE_NAME_CHARS_MAX, wire_name};

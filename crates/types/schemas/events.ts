@@ -417,6 +417,8 @@ export type FaultDetails = {
   attempt?: number | null;
   /** Usage of the failed call, all its attempts together. */
   usage?: Usage | null;
+  /** Delay before the next attempt that the provider asked for, in milliseconds. */
+  retry_after_ms?: number | null;
 };
 
 /** A part of the execution of a run. */

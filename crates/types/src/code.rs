@@ -6,6 +6,7 @@ use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::fmt;
+use std::time::Duration;
 
 /// A stable code of a user-visible error, such as `W0301`.
 ///
@@ -85,6 +86,9 @@ pub struct FaultDetails {
     /// Usage of the failed call, all its attempts together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Delay before the next attempt that the provider asked for, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
 }
 
 /// A part of the execution of a run.
@@ -171,6 +175,14 @@ impl Fault {
     #[must_use]
     pub fn at_attempt(mut self, attempt: u32) -> Self {
         self.details.get_or_insert_default().attempt.get_or_insert(attempt);
+        self
+    }
+
+    /// Sets the delay before the next attempt that the provider asked for.
+    #[must_use]
+    pub fn with_retry_after(mut self, delay: Duration) -> Self {
+        let ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        self.details.get_or_insert_default().retry_after_ms = Some(ms);
         self
     }
 

@@ -19,6 +19,7 @@ pub mod run;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod secret;
+pub mod session;
 pub mod shown;
 pub mod store_error;
 pub mod time;

@@ -57,7 +57,7 @@ pub use weftwork_macros::{FacadeRoutes as Routes, FacadeState as State, facade_t
 pub use weftwork_store as store;
 pub use weftwork_types as types;
 
-/// Prebuilt agents.
+/// Agents: prompts and their evaluation, sessions, and prebuilt graphs.
 pub mod agents {
     pub use weftwork_agents::*;
 }
@@ -111,7 +111,10 @@ pub mod postgres {
 
 /// Items that most programs need.
 pub mod prelude {
-    pub use crate::agents::{CallError, Chat, ChatUpdate, ReactAgent, Tools};
+    pub use crate::agents::{
+        CallError, Chat, ChatUpdate, Evaluated, Evaluator, Prompt, PromptContext, ReactAgent,
+        Section, Session, Slice, Tools,
+    };
     pub use crate::graph::{
         Arg, Command, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, Routes, START,
         SendTo, State,
@@ -128,6 +131,7 @@ pub mod prelude {
 
 /// The programs of the guide, compiled and run as doctests.
 #[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/agents.md")]
 #[doc = include_str!("../../../docs/guide/graphs.md")]
 #[doc = include_str!("../../../docs/guide/models.md")]
 #[doc = include_str!("../../../docs/guide/running.md")]

@@ -5,6 +5,8 @@ mod approvals;
 mod asking;
 mod calls;
 mod desk;
+mod golden;
 mod modes;
+mod prompts;
 mod react;
 mod scoped;

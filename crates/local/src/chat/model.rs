@@ -9,7 +9,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use weftwork_models::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelError, ModelInfo};
+use weftwork_models::{
+    ChatEvent, ChatModel, ChatRequest, ChatStream, ModelError, ModelInfo, ModelOption,
+};
 use weftwork_types::canonical::{Hash, hash_bytes};
 use weftwork_types::usage::Tokens;
 
@@ -87,6 +89,11 @@ impl LocalModel {
 impl ChatModel for LocalModel {
     fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    fn lacks(&self) -> &[ModelOption] {
+        // It makes one call at a time.
+        &[ModelOption::ParallelToolCalls]
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {

@@ -7,7 +7,7 @@ use crate::modes::Projections;
 use crate::origin::{self, Origins};
 use crate::worker::Heartbeat;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::watch;
 use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateQuery};
 use weftwork_graph::{CompiledGraph, RuntimeError};
@@ -78,7 +78,25 @@ impl Goes {
     }
 }
 
+/// A reference to a [`Runtime`] that does not keep it open.
+#[derive(Debug, Clone, Default)]
+pub struct WeakRuntime(Weak<Inner>);
+
+impl WeakRuntime {
+    /// Returns the runtime if it is still open.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Runtime> {
+        self.0.upgrade().map(Runtime)
+    }
+}
+
 impl Runtime {
+    /// Returns a reference that does not keep the runtime open, for values that its own runs hold.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakRuntime {
+        WeakRuntime(Arc::downgrade(&self.0))
+    }
+
     /// The store.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {

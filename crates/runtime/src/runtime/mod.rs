@@ -16,6 +16,6 @@ mod streams;
 mod wakes;
 
 pub use builder::{Recovery, RuntimeBuilder};
-pub use core::Runtime;
+pub use core::{Runtime, WeakRuntime};
 pub use slots::Load;
 pub use streams::ThreadOutput;

@@ -8,13 +8,13 @@ use super::attempt::{Cut, attempt, time_left};
 use super::large::is_cut;
 use super::prepare::{Head, Plan, ReadyCall};
 use super::unknown::{Begun, Looked, UnknownCall};
-use crate::ToolOutput;
 use crate::check::{Quotes, bytes_over};
 use crate::error::{RunToolError, code, cut};
 use crate::redact;
 use crate::schema::{WHOLE, drop_undeclared};
 use crate::tool::Tool;
 use crate::toolbox::{Entry, Kind};
+use crate::{Dispatched, ToolOutput};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +24,14 @@ use weftwork_types::port::{
     Attempts, BudgetError, CallKey, CallKind, CallResult, Demand, IdempotencyKey, Intent, Opened,
     Reservation,
 };
+use weftwork_types::session::SessionEvent;
 use weftwork_types::tool::{
     Effect, ToolErrorKind, ToolFailure, ToolOutcome, ToolRecord, UnknownOutcome,
 };
 use weftwork_types::usage::Usage;
+
+/// Member of the record of a call with the events that it dispatched.
+const DISPATCHED: &str = "dispatched";
 
 /// The result of executing a call.
 #[derive(Debug)]
@@ -120,6 +124,8 @@ impl ToolRunner {
         let context = self.tool_context(&call, key, limit);
         let args = call.head.args.clone();
         let tool = Arc::clone(&call.tool);
+        // An earlier round or attempt may have left some.
+        call.set_dispatched(Vec::new());
         let ended = attempt(&call.head, limit, move || tool.call(args, context)).await;
         if let Some(reservation) = reservation {
             reservation.settle(Usage::tool_call()).await;
@@ -129,7 +135,10 @@ impl ToolRunner {
                 let outcome = match result {
                     Ok(ToolOutput::Value(value)) => self.check_result(&call, key, value),
                     Ok(ToolOutput::Questions(asked)) => match self.check_questions(&call, asked) {
-                        Ok(asked) => return self.asked(call, key, announced, asked).await,
+                        Ok(asked) => {
+                            call.set_dispatched(Vec::new());
+                            return self.asked(call, key, announced, asked).await;
+                        }
                         Err(refused) => ToolOutcome::Failed(refused),
                     },
                     Err(error) => {
@@ -159,6 +168,7 @@ impl ToolRunner {
         announced: Announced,
         how: Cut,
     ) -> Result<Executed, RunToolError> {
+        call.set_dispatched(Vec::new());
         let key = begun.key;
         let spec = &call.entry.spec;
         let effect = spec.effect != Effect::ReadOnly;
@@ -195,8 +205,11 @@ impl ToolRunner {
         announced: Announced,
         outcome: ToolOutcome,
     ) -> Result<Executed, RunToolError> {
-        if matches!(outcome, ToolOutcome::Ok { .. }) {
-            call.head.context.journal.succeeded(call.rounds.call_key(key));
+        match &outcome {
+            ToolOutcome::Ok { .. } => {
+                call.head.context.journal.succeeded(call.rounds.call_key(key));
+            }
+            ToolOutcome::Failed(_) => call.set_dispatched(Vec::new()),
         }
         call.settle(key, &outcome).await?;
         announced.finish(&outcome);
@@ -332,20 +345,42 @@ impl RunCall {
         key: CallKey,
         outcome: &ToolOutcome,
     ) -> Result<(), RunToolError> {
-        self.record(key, json!(outcome)).await
+        let mut record = json!(outcome);
+        let dispatched = self.dispatched();
+        if let Some(dispatched) = dispatched.filter(|events| !events.is_empty()) {
+            record[DISPATCHED] = json!(dispatched);
+        }
+        self.record(key, record).await
+    }
+
+    /// Returns the events that the call dispatched to the session of its run, if it has one.
+    fn dispatched(&self) -> Option<Vec<SessionEvent>> {
+        Some(self.head.context.dependencies.get::<Dispatched>()?.events())
+    }
+
+    /// Replaces the events that the call dispatched.
+    pub(super) fn set_dispatched(&self, events: Vec<SessionEvent>) {
+        if let Some(dispatched) = self.head.context.dependencies.get::<Dispatched>() {
+            dispatched.set(events);
+        }
     }
 
     pub(super) async fn record(&self, key: CallKey, value: Value) -> Result<(), RunToolError> {
         Ok(self.head.context.journal.settle(key, CallResult { value }).await?)
     }
 
-    fn reuse(self, key: CallKey, result: CallResult) -> Result<Executed, RunToolError> {
-        let record: ToolRecord =
-            serde_json::from_value(result.value).map_err(|e| RunToolError::RecordUnreadable {
-                tool: self.name().to_owned(),
-                tool_call_id: self.head.tool_call_id.to_string(),
-                detail: e.to_string(),
-            })?;
+    fn reuse(self, key: CallKey, mut result: CallResult) -> Result<Executed, RunToolError> {
+        let unreadable = |e: serde_json::Error| RunToolError::RecordUnreadable {
+            tool: self.name().to_owned(),
+            tool_call_id: self.head.tool_call_id.to_string(),
+            detail: e.to_string(),
+        };
+        let dispatched = match result.value.get_mut(DISPATCHED).map(Value::take) {
+            Some(events) => serde_json::from_value(events).map_err(unreadable)?,
+            None => Vec::new(),
+        };
+        let record: ToolRecord = serde_json::from_value(result.value).map_err(unreadable)?;
+        self.set_dispatched(dispatched);
         let outcome = match record {
             ToolRecord::Ended(outcome) => outcome,
             // Its start was emitted in the run in which the tool asked.

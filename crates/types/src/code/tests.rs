@@ -78,7 +78,12 @@ fn details_are_typed_and_the_first_phase_counts() {
     let usage = Usage::tool_call();
     let fault = Fault::new(ErrorCode("W0305"), "busy").in_phase(Phase::Model).at_attempt(3);
     let fault = fault.with_usage(usage).in_phase(Phase::Node).at_attempt(1);
-    let details = FaultDetails { phase: Some(Phase::Model), attempt: Some(3), usage: Some(usage) };
+    let details = FaultDetails {
+        phase: Some(Phase::Model),
+        attempt: Some(3),
+        usage: Some(usage),
+        retry_after_ms: None,
+    };
     assert_eq!(fault.details.as_deref(), Some(&details));
     assert_eq!(json!(fault)["details"]["phase"], "model");
     let newer: FaultDetails =

@@ -5,6 +5,8 @@ mod app;
 mod approvals;
 mod asking;
 mod derives;
+mod evaluate;
+mod evaluation_kills;
 mod generated;
 mod policies;
 mod redaction;

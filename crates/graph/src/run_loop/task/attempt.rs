@@ -116,6 +116,7 @@ impl TaskRunner {
             failure: self.failure.clone(),
             signals: Arc::new(AttemptSignals::new(beat)),
             open: Mutex::default(),
+            writes: OnceLock::new(),
             run: Local { at: self.at.clone(), calls: OnceLock::new() },
         }))
     }
@@ -228,9 +229,16 @@ impl TaskRunner {
 pub(crate) fn finish(
     at: &TaskContext,
     node: (NodeIdx, Follows),
-    polled: Polled,
+    mut polled: Polled,
     ctx: Option<&Ctx>,
 ) -> End {
+    if let Some(ctx) = ctx {
+        match &mut polled {
+            Ok(Ok(output)) => output.named.extend(ctx.take_writes()),
+            Ok(Err(NodeError(Stop::Own(output)))) => output.named.extend(ctx.take_writes()),
+            _ => {}
+        }
+    }
     let messages = match &polled {
         Ok(Ok(output)) => at.scope.messages_in(output),
         _ => Vec::new(),

@@ -8,7 +8,7 @@ mod stream;
 
 pub use quirk::{Quirk, Quirks};
 
-use crate::chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelInfo};
+use crate::chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelInfo, ModelOption};
 use crate::form::{Form, FormReader};
 use crate::{ModelError, Secret};
 use bytes::Bytes;
@@ -66,6 +66,14 @@ impl OpenAiModel {
 impl ChatModel for OpenAiModel {
     fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    fn lacks(&self) -> &[ModelOption] {
+        // The schema of an answer has one call.
+        if self.config.quirks.has(Quirk::ToolsAsSchema) {
+            return &[ModelOption::ParallelToolCalls];
+        }
+        &[]
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {

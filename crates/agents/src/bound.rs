@@ -1,0 +1,111 @@
+//! A model with the options of its calls.
+
+use crate::output::{OutputError, OutputSpec};
+use std::sync::Arc;
+use weftwork_graph::{Ctx, NodeResult};
+use weftwork_models::{
+    ChatModel, ChatRequest, ChatResponse, ModelCaller, ModelOption, RunModel, ToolChoice,
+};
+use weftwork_types::event::AiEvent;
+use weftwork_types::message::{Message, Role};
+use weftwork_types::tool::ToolSpec;
+
+/// Number of times that an answer which does not fit the output type goes back to the model.
+const OUTPUT_REPAIRS_MAX: usize = 2;
+
+/// Options of the calls of a model. An option that the model does not have is refused by name before
+/// the call (W0310).
+#[derive(Debug, Clone, PartialEq, Default)]
+#[must_use]
+pub struct ModelConfig {
+    /// Sampling temperature; `None` leaves it to the provider.
+    pub temperature: Option<f32>,
+    /// Maximum number of tokens of an answer; `None` leaves it to the provider.
+    pub max_tokens: Option<u32>,
+    /// Permission to call several tools at once. `None` permits it in evaluations of prompts where
+    /// the model has the option, and leaves it to the provider in a [`ReactAgent`](crate::ReactAgent).
+    pub parallel_tool_calls: Option<bool>,
+    /// Constraint on the tool calls of the first answer. After a tool result the model decides:
+    /// otherwise an answer could never be final. `None` holds for all answers.
+    pub tool_choice: ToolChoice,
+}
+
+/// A model with its options and the output type of its final answer.
+#[derive(Debug, Clone)]
+pub(crate) struct BoundModel {
+    pub(crate) model: Arc<dyn ChatModel>,
+    pub(crate) caller: ModelCaller,
+    pub(crate) config: ModelConfig,
+    pub(crate) output: Option<OutputSpec>,
+    /// `true` if parallel calls are permitted unless the options say otherwise.
+    pub(crate) parallel_by_default: bool,
+}
+
+impl BoundModel {
+    /// Sends a conversation to the model, and returns its answer. A final answer fits the output
+    /// type, if there is one.
+    pub(crate) async fn answer(
+        &self,
+        messages: Vec<Message>,
+        tools: Vec<ToolSpec>,
+        ctx: &Ctx,
+    ) -> NodeResult<Message> {
+        let mut request = self.request(messages, tools, ctx);
+        let mut repairs = 0;
+        loop {
+            let answer = self.caller.call(self.model.as_ref(), request.clone(), ctx.calls()).await;
+            let answer = answer.map_err(|error| error.fault())?;
+            let Some(problem) = self.problem(&answer) else { return Ok(answer.message) };
+            if repairs == OUTPUT_REPAIRS_MAX || problem == OutputError::Truncated {
+                return Err(problem.fault().into());
+            }
+            repairs += 1;
+            let reset = AiEvent::AttemptReset { node: ctx.node().to_owned() };
+            ctx.calls().emit.emit_of(&answer.message.id, reset);
+            let text =
+                format!("{problem}. Answer again, with one JSON value that fits the schema.");
+            request.messages.push(answer.message);
+            request.messages.push(Message::text(ctx.message_id(), Role::User, text));
+        }
+    }
+
+    /// Returns the reason for which a final answer does not fit the output type.
+    fn problem(&self, answer: &ChatResponse) -> Option<OutputError> {
+        let output = self.output.as_ref()?;
+        if answer.message.tool_calls().next().is_some() {
+            return None;
+        }
+        output.read(&answer.message.joined_text(), answer.finish).err()
+    }
+
+    fn request(&self, messages: Vec<Message>, tools: Vec<ToolSpec>, ctx: &Ctx) -> ChatRequest {
+        let ModelConfig { temperature, max_tokens, parallel_tool_calls, tool_choice } =
+            self.config.clone();
+        let after_result = messages.last().is_some_and(|last| last.role == Role::Tool);
+        let tool_choice = match tool_choice {
+            ToolChoice::Required | ToolChoice::Named(_) if after_result => ToolChoice::Auto,
+            // Nothing to choose from: a section with the tools may be closed.
+            ToolChoice::Required if tools.is_empty() => ToolChoice::Auto,
+            other => other,
+        };
+        let can_be_parallel =
+            self.parallel_by_default && !tools.is_empty() && !self.lacks_parallel_calls(ctx);
+        ChatRequest {
+            messages,
+            tools,
+            tool_choice,
+            temperature,
+            max_tokens,
+            parallel_tool_calls: parallel_tool_calls.or(can_be_parallel.then_some(true)),
+            response_schema: self.output.as_ref().map(|output| output.schema().clone()),
+        }
+    }
+
+    /// A run may have a model of its own in place of this one.
+    fn lacks_parallel_calls(&self, ctx: &Ctx) -> bool {
+        let own = ctx.calls().dependencies.get::<RunModel>();
+        let own = own.as_ref().filter(|own| own.instead_of == self.model.info().id());
+        let model = own.map_or(&self.model, |own| &own.model);
+        model.lacks().contains(&ModelOption::ParallelToolCalls)
+    }
+}

@@ -1,0 +1,379 @@
+//! The event bus: reports of evaluations to the program that makes them.
+
+use crate::prompt::PromptId;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use weftwork_types::ThreadId;
+use weftwork_types::message::ToolCall;
+use weftwork_types::tool::ToolOutcome;
+use weftwork_types::usage::Usage;
+
+/// Number of events that a subscriber may lag behind; it loses the oldest ones beyond that.
+pub const BUS_EVENTS_MAX: usize = 1_024;
+
+/// An event of an evaluation. Each evaluation, and each continuation of one, publishes
+/// [`PromptRendered`](Self::PromptRendered), any number of [`ToolInvoked`](Self::ToolInvoked), and
+/// exactly one [`PromptExecuted`](Self::PromptExecuted), whatever fails. If the prompt cannot be
+/// rendered, the last one stands alone.
+///
+/// The values are those of the program; [`to_shown`](Self::to_shown) has the form for others.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum PromptEvent {
+    /// The prompt was rendered, and nothing was called yet.
+    PromptRendered(Arc<PromptRendered>),
+    /// A tool call of the prompt reached its outcome.
+    ToolInvoked(Arc<ToolInvoked>),
+    /// The evaluation ended, or was interrupted.
+    PromptExecuted(Arc<PromptExecuted>),
+}
+
+/// A rendered prompt.
+#[derive(Debug, Clone)]
+pub struct PromptRendered {
+    /// Identity of the prompt.
+    pub prompt: PromptId,
+    /// Name of the evaluator.
+    pub adapter: String,
+    /// The session.
+    pub session: ThreadId,
+    /// The parameters.
+    pub inputs: Value,
+    /// The rendered text.
+    pub text: String,
+}
+
+/// A tool call of a prompt.
+#[derive(Debug, Clone)]
+pub struct ToolInvoked {
+    /// Identity of the prompt.
+    pub prompt: PromptId,
+    /// Name of the evaluator.
+    pub adapter: String,
+    /// The session.
+    pub session: ThreadId,
+    /// The call: id, wire name of the tool, and arguments.
+    pub call: ToolCall,
+    /// The outcome.
+    pub result: ToolOutcome,
+    /// Usage of the call, with that of the evaluations that its tool made.
+    pub usage: Usage,
+}
+
+/// The end of an evaluation.
+#[derive(Debug, Clone)]
+pub struct PromptExecuted {
+    /// Identity of the prompt.
+    pub prompt: PromptId,
+    /// Name of the evaluator.
+    pub adapter: String,
+    /// The session.
+    pub session: ThreadId,
+    /// The outcome.
+    pub outcome: ExecutedOutcome,
+    /// Usage up to the end.
+    pub usage: Usage,
+}
+
+/// The outcome of an evaluation, as events report it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ExecutedOutcome {
+    /// It completed with this text.
+    Done {
+        /// The answer.
+        text: String,
+    },
+    /// Questions are open, or it stopped before or after a node.
+    Interrupted {
+        /// Number of open questions.
+        questions: usize,
+    },
+    /// It failed.
+    Failed {
+        /// Code of the error.
+        code: String,
+        /// Message of the error, safe to show.
+        message: String,
+    },
+    /// The caller stopped waiting.
+    Dropped,
+}
+
+impl PromptEvent {
+    /// Name of the event.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::PromptRendered(_) => "prompt_rendered",
+            Self::ToolInvoked(_) => "tool_invoked",
+            Self::PromptExecuted(_) => "prompt_executed",
+        }
+    }
+
+    /// Returns the event for readers outside of the program: with the members of results that the
+    /// declarations of tools allow, without secret arguments, and without texts of prompts.
+    #[must_use]
+    pub fn to_shown(&self) -> Value {
+        match self {
+            Self::PromptRendered(event) => json!({
+                "type": self.name(), "prompt": event.prompt, "adapter": event.adapter,
+                "session": event.session,
+            }),
+            Self::ToolInvoked(event) => json!({
+                "type": self.name(), "prompt": event.prompt, "adapter": event.adapter,
+                "session": event.session, "tool": event.call.name,
+                "params": event.call.shown.as_ref().unwrap_or(&event.call.args),
+                "result": event.result.clone().into_shown(), "usage": event.usage,
+            }),
+            Self::PromptExecuted(event) => json!({
+                "type": self.name(), "prompt": event.prompt, "adapter": event.adapter,
+                "session": event.session, "outcome": event.outcome.to_json(),
+                "usage": event.usage,
+            }),
+        }
+    }
+}
+
+impl ExecutedOutcome {
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Done { text } => json!({"status": "done", "text": text}),
+            Self::Interrupted { questions } => {
+                json!({"status": "interrupted", "questions": questions})
+            }
+            Self::Failed { code, message } => {
+                json!({"status": "failed", "code": code, "message": message})
+            }
+            Self::Dropped => json!({"status": "dropped"}),
+        }
+    }
+}
+
+/// Delivers the events of evaluations to subscribers in this process. Clones share it.
+///
+/// Publishing never waits and never fails: each subscriber has a queue of its own, of
+/// [`BUS_EVENTS_MAX`] events.
+#[derive(Debug, Clone, Default)]
+pub struct EventBus(Arc<Queues>);
+
+/// The queues of the subscribers.
+#[derive(Debug, Default)]
+struct Queues(Mutex<Vec<Weak<Queue>>>);
+
+impl Drop for Queues {
+    fn drop(&mut self) {
+        let queues = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for queue in queues.iter().filter_map(Weak::upgrade) {
+            queue.state().closed = true;
+            queue.arrived.notify_all();
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    state: Mutex<QueueState>,
+    arrived: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    events: VecDeque<PromptEvent>,
+    lost: u64,
+    waker: Option<Waker>,
+    closed: bool,
+}
+
+impl EventBus {
+    /// Creates a bus without subscribers.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Begins a subscription, with the events from now on.
+    #[must_use]
+    pub fn subscribe(&self) -> Subscription {
+        let queue = Arc::new(Queue::default());
+        self.queues().push(Arc::downgrade(&queue));
+        Subscription(queue)
+    }
+
+    /// Calls a handler for each event from now on, in order, on a thread of its own. A handler that
+    /// panics is called again for the next event; one that does not return loses events, and nobody
+    /// else is affected. The thread ends with the bus.
+    ///
+    /// # Errors
+    /// The error of the operating system if it cannot start a thread.
+    pub fn on(
+        &self,
+        handler: impl Fn(&PromptEvent) + Send + 'static,
+    ) -> Result<(), std::io::Error> {
+        let subscription = self.subscribe();
+        let run = move || {
+            while let Some(event) = subscription.wait() {
+                if catch_unwind(AssertUnwindSafe(|| handler(&event))).is_err() {
+                    tracing::error!(event = event.name(), "a handler of the event bus panicked");
+                }
+            }
+        };
+        std::thread::Builder::new().name("weft-bus-handler".to_owned()).spawn(run)?;
+        Ok(())
+    }
+
+    /// Publishes an event.
+    pub(crate) fn publish(&self, event: &PromptEvent) {
+        self.queues().retain(|queue| match queue.upgrade() {
+            Some(queue) => {
+                queue.push(event.clone());
+                true
+            }
+            None => false,
+        });
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Vec<Weak<Queue>>> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, event: PromptEvent) {
+        let mut state = self.state();
+        if state.events.len() == BUS_EVENTS_MAX {
+            state.events.pop_front();
+            state.lost += 1;
+        }
+        state.events.push_back(event);
+        let waker = state.waker.take();
+        drop(state);
+        self.arrived.notify_one();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// A subscription of the events of an [`EventBus`].
+#[derive(Debug)]
+pub struct Subscription(Arc<Queue>);
+
+impl Subscription {
+    /// Waits for the next event.
+    ///
+    /// # Cancel safety
+    /// No event is lost.
+    pub async fn next(&mut self) -> PromptEvent {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    fn poll_next(&self, cx: &Context<'_>) -> Poll<PromptEvent> {
+        let mut state = self.0.state();
+        match state.events.pop_front() {
+            Some(event) => Poll::Ready(event),
+            None => {
+                state.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Returns the events that have arrived, in order.
+    pub fn drain(&mut self) -> Vec<PromptEvent> {
+        self.0.state().events.drain(..).collect()
+    }
+
+    /// Number of events that were lost because the subscriber lagged.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.0.state().lost
+    }
+
+    /// Blocks until the next event; `None` once the bus is dropped.
+    fn wait(&self) -> Option<PromptEvent> {
+        let mut state = self.0.state();
+        loop {
+            if let Some(event) = state.events.pop_front() {
+                return Some(event);
+            }
+            if state.closed {
+                return None;
+            }
+            state = self.0.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    fn event(number: usize) -> PromptEvent {
+        let (namespace, key, name) = ("n".to_owned(), "k".to_owned(), number.to_string());
+        PromptEvent::PromptExecuted(Arc::new(PromptExecuted {
+            prompt: PromptId { namespace, key, name },
+            adapter: "a".to_owned(),
+            session: ThreadId::new("s").expect("an id"),
+            outcome: ExecutedOutcome::Dropped,
+            usage: Usage::default(),
+        }))
+    }
+
+    fn number(event: &PromptEvent) -> String {
+        match event {
+            PromptEvent::PromptExecuted(event) => event.prompt.name.clone(),
+            _ => String::new(),
+        }
+    }
+
+    #[test]
+    fn handlers_that_panic_or_hang_harm_nobody() {
+        let bus = EventBus::new();
+        let (hang, hangs) = mpsc::channel::<()>();
+        let hangs = Mutex::new(hangs);
+        bus.on(move |_| drop(hangs.lock().map(|hangs| hangs.recv()))).expect("starts");
+        bus.on(|_| panic!("a handler that panics")).expect("starts");
+        let (told, tells) = mpsc::channel();
+        bus.on(move |event| {
+            if number(event) == "0" {
+                panic!("once");
+            }
+            told.send(number(event)).expect("the test waits");
+        })
+        .expect("starts");
+        let mut subscription = bus.subscribe();
+        for number in 0..3 {
+            bus.publish(&event(number));
+        }
+        let patience = Duration::from_secs(20);
+        assert_eq!(tells.recv_timeout(patience).as_deref(), Ok("1"));
+        assert_eq!(tells.recv_timeout(patience).as_deref(), Ok("2"));
+        let events = subscription.drain();
+        assert_eq!(events.iter().map(number).collect::<Vec<_>>(), ["0", "1", "2"]);
+        drop(hang);
+    }
+
+    #[test]
+    fn a_subscriber_that_lags_loses_the_oldest_events_and_is_told() {
+        let bus = EventBus::new();
+        let mut subscription = bus.subscribe();
+        for number in 0..BUS_EVENTS_MAX + 3 {
+            bus.publish(&event(number));
+        }
+        assert_eq!(subscription.lost(), 3);
+        assert_eq!(subscription.drain().first().map(number).as_deref(), Some("3"));
+        drop(subscription);
+        bus.publish(&event(0));
+        assert!(bus.queues().is_empty(), "a dropped subscription is removed");
+    }
+}

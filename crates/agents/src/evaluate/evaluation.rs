@@ -1,0 +1,267 @@
+//! Requests for evaluations.
+
+use super::error::Blame;
+use super::run::{Ended, Job};
+use super::{Evaluated, EvaluationError, Evaluator};
+use crate::prompt::{Overrides, Prompt};
+use crate::session::Session;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use weftwork_types::canonical::Hash;
+use weftwork_types::code::Fault;
+use weftwork_types::event::RunEvent;
+use weftwork_types::port::{Budget, CallContext, LimitedBudget, Limits};
+use weftwork_types::run::Answers;
+use weftwork_types::usage::Usage;
+use weftwork_types::{BoxFuture, ErrorCode, ThreadId, Timestamp};
+
+/// The budget of an evaluation.
+#[derive(Debug, Clone)]
+pub enum Allowance {
+    /// Limits of this evaluation and its continuations together. They are stored with its runs.
+    Limits(Limits),
+    /// A budget that the evaluation shares with others in this process.
+    Shared(Arc<dyn Budget>),
+}
+
+impl From<Limits> for Allowance {
+    fn from(limits: Limits) -> Self {
+        Self::Limits(limits)
+    }
+}
+
+impl From<LimitedBudget> for Allowance {
+    fn from(budget: LimitedBudget) -> Self {
+        Self::Shared(Arc::new(budget))
+    }
+}
+
+impl From<Arc<dyn Budget>> for Allowance {
+    fn from(budget: Arc<dyn Budget>) -> Self {
+        Self::Shared(budget)
+    }
+}
+
+/// Starting point of an evaluation.
+#[derive(Debug)]
+pub(super) enum Start<P> {
+    /// A new evaluation with these parameters.
+    Params(P),
+    /// A thread that waits.
+    Answers { thread: ThreadId, answers: Option<Answers> },
+}
+
+/// An evaluation of a prompt that is not yet requested. Await it for its outcome,
+/// [`stream`](Self::stream) its events, or block with [`blocking`](Self::blocking).
+///
+/// # Errors
+/// [`EvaluationError`] with its kind, the phase that failed, and the usage up to then.
+///
+/// # Cancel safety
+/// Dropping the future cancels the run. Over a checkpointer, its committed supersteps stay.
+#[must_use = "nothing happens until the evaluation is awaited, streamed or blocked on"]
+pub struct Evaluation<'a, P, T> {
+    evaluator: Evaluator,
+    prompt: Prompt<P, T>,
+    start: Start<P>,
+    session: Option<&'a Session>,
+    deadline: Option<Timestamp>,
+    budget: Option<Allowance>,
+    overrides: Overrides,
+}
+
+impl<P, T> fmt::Debug for Evaluation<'_, P, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Evaluation").field("prompt", &self.prompt).finish_non_exhaustive()
+    }
+}
+
+impl<'a, P, T> Evaluation<'a, P, T> {
+    pub(super) fn new(evaluator: &Evaluator, prompt: &Prompt<P, T>, start: Start<P>) -> Self {
+        Self {
+            evaluator: evaluator.clone(),
+            prompt: prompt.clone(),
+            start,
+            session: None,
+            deadline: None,
+            budget: None,
+            overrides: Overrides::new(),
+        }
+    }
+
+    /// Sets the session; a new one by default. A continuation opens that of its thread.
+    pub fn session(mut self, session: &'a Session) -> Self {
+        self.session = Some(session);
+        self
+    }
+
+    /// Cuts the evaluation off after this long: the running node and its request are dropped.
+    pub fn deadline(self, limit: Duration) -> Self {
+        let at = self.evaluator.runtime.clock().now().plus(limit);
+        self.until(at)
+    }
+
+    /// Cuts the evaluation off at this time.
+    pub fn until(mut self, at: Timestamp) -> Self {
+        self.deadline = Some(at);
+        self
+    }
+
+    /// Sets the budget: [`Limits`] of this evaluation, or a [`LimitedBudget`] that it shares.
+    pub fn budget(mut self, budget: impl Into<Allowance>) -> Self {
+        self.budget = Some(budget.into());
+        self
+    }
+
+    /// Sets the overrides of sections. A continuation has those that it began with.
+    pub fn overrides(mut self, overrides: Overrides) -> Self {
+        self.overrides = overrides;
+        self
+    }
+}
+
+impl<'a, P, T> Evaluation<'a, P, T>
+where
+    P: Serialize + DeserializeOwned + Send + 'static,
+    T: DeserializeOwned,
+{
+    /// Evaluates, and reports the events of the run as they occur: partial text, calls, usage.
+    #[must_use]
+    pub fn stream(self) -> EvaluationStream<'a, T>
+    where
+        T: 'a,
+    {
+        let (sender, events) = unbounded_channel();
+        EvaluationStream {
+            future: Some(Box::pin(self.run(Some(sender), None))),
+            events,
+            outcome: None,
+        }
+    }
+
+    /// Evaluates, and blocks the thread until the outcome. It may be called within an asynchronous
+    /// runtime, whose thread it blocks.
+    ///
+    /// # Errors
+    /// As the evaluation.
+    pub fn blocking(self) -> Result<Evaluated<T>, EvaluationError>
+    where
+        T: Send,
+    {
+        let blame =
+            Blame { prompt: self.prompt.id().clone(), thread: None, usage: Usage::default() };
+        let no_thread = |error: std::io::Error| {
+            let text = format!("no thread could be started for the evaluation: {error}");
+            blame.fault(Fault::new(ErrorCode("W0109"), text))
+        };
+        let block = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            Ok(runtime.map_err(&no_thread)?.block_on(self.into_future())?)
+        };
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().spawn_scoped(scope, block);
+            match thread.map_err(&no_thread)?.join() {
+                Ok(outcome) => outcome,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    /// Evaluates within a tool call: in its budget, until its deadline, and once for each key.
+    pub(super) fn nested(
+        mut self,
+        key: Hash,
+        call: &CallContext,
+    ) -> BoxFuture<'a, Result<Evaluated<T>, EvaluationError>>
+    where
+        T: 'a,
+    {
+        self.deadline = call.deadline;
+        self.budget = Some(Allowance::Shared(Arc::clone(&call.budget)));
+        Box::pin(self.run(None, Some(key.to_string())))
+    }
+
+    async fn run(
+        self,
+        events: Option<UnboundedSender<RunEvent>>,
+        key: Option<String>,
+    ) -> Result<Evaluated<T>, EvaluationError> {
+        let Self { evaluator, prompt, start, session, deadline, budget, overrides } = self;
+        let start = match start {
+            Start::Params(params) => Start::Params(prompt.json(&params)),
+            Start::Answers { thread, answers } => Start::Answers { thread, answers },
+        };
+        let (id, erased) = (prompt.id().clone(), prompt.erased());
+        let job = Job { evaluator, id, prompt: erased, deadline, budget, overrides, events, key };
+        match job.run(start, session).await? {
+            Ended::Done(response, value) => response.typed(value),
+            Ended::Interrupted(interrupted) => Ok(Evaluated::Interrupted(interrupted)),
+        }
+    }
+}
+
+impl<'a, P, T> IntoFuture for Evaluation<'a, P, T>
+where
+    P: Serialize + DeserializeOwned + Send + 'static,
+    T: DeserializeOwned + 'a,
+{
+    type Output = Result<Evaluated<T>, EvaluationError>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run(None, None))
+    }
+}
+
+/// An evaluation that makes progress as its events are read. After the last event,
+/// [`outcome`](Self::outcome) returns its outcome. Dropping it cancels the run.
+#[must_use = "the evaluation makes progress only as it is read"]
+pub struct EvaluationStream<'a, T> {
+    future: Option<BoxFuture<'a, Result<Evaluated<T>, EvaluationError>>>,
+    events: UnboundedReceiver<RunEvent>,
+    outcome: Option<Result<Evaluated<T>, EvaluationError>>,
+}
+
+impl<T> fmt::Debug for EvaluationStream<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EvaluationStream").finish_non_exhaustive()
+    }
+}
+
+impl<T> EvaluationStream<'_, T> {
+    /// The next event; `None` when the evaluation has ended.
+    ///
+    /// # Cancel safety
+    /// No event is lost.
+    pub async fn next(&mut self) -> Option<RunEvent> {
+        poll_fn(|cx| {
+            if let Some(future) = &mut self.future
+                && let Poll::Ready(outcome) = future.as_mut().poll(cx)
+            {
+                self.outcome = Some(outcome);
+                self.future = None;
+            }
+            self.events.poll_recv(cx)
+        })
+        .await
+    }
+
+    /// Reads the remaining events, and returns the outcome.
+    ///
+    /// # Errors
+    /// As the evaluation.
+    pub async fn outcome(mut self) -> Result<Evaluated<T>, EvaluationError> {
+        while self.next().await.is_some() {}
+        match (self.outcome, self.future) {
+            (Some(outcome), _) => outcome,
+            (None, Some(future)) => future.await,
+            (None, None) => unreachable!("a future that ended has left its outcome"),
+        }
+    }
+}

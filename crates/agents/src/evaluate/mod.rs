@@ -1,0 +1,393 @@
+//! Evaluation of prompts: in a program, or as durable threads.
+
+mod bus;
+mod context;
+mod custom;
+mod error;
+mod evaluation;
+mod library;
+mod outcome;
+mod record;
+mod run;
+mod scope;
+mod usage;
+
+pub use bus::{
+    BUS_EVENTS_MAX, EventBus, ExecutedOutcome, PromptEvent, PromptExecuted, PromptRendered,
+    Subscription, ToolInvoked,
+};
+pub use context::PromptContext;
+pub use custom::{PromptModel, PromptTools};
+pub use error::{EvaluationError, EvaluationErrorKind, EvaluationPhase, ThrottleKind};
+pub use evaluation::{Allowance, Evaluation, EvaluationStream};
+pub use outcome::{Evaluated, Interrupted, PromptResponse};
+pub use scope::PromptRun;
+pub(crate) use scope::PromptScope;
+
+use crate::bound::ModelConfig;
+use crate::error::AgentError;
+use crate::prompt::{AnyPrompt, Prompt, PromptId};
+use crate::session::{Session, SessionError, read_events};
+use crate::{ReactAgent, prompt::PromptError};
+use library::{Library, SharedBudgets};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::sync::Arc;
+use weftwork_graph::{CompiledGraph, RuntimeError};
+use weftwork_models::{ChatModel, ModelCaller};
+use weftwork_runtime::{Runtime, RuntimeBuilder, Thread};
+use weftwork_store::StoreError;
+use weftwork_tools::ToolBox;
+use weftwork_types::port::Budgets;
+use weftwork_types::run::{Answers, Stops};
+use weftwork_types::session::SESSION_CHANNEL;
+use weftwork_types::{ErrorCode, Principal, ThreadId};
+
+/// Id of the graph of evaluations without a graph of their own.
+const REACT: &str = "prompt:react";
+
+/// Id of the custom graph of an evaluator.
+const CUSTOM: &str = "prompt:custom";
+
+/// Channel that custom graphs need for the conversation.
+const MESSAGES: &str = "messages";
+
+/// Options of the graph of evaluations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientConfig {
+    /// Maximum number of supersteps of an evaluation; 25 by default. The model and its tools
+    /// alternate, so a round of tools takes two.
+    pub recursion_limit: u32,
+    /// Nodes before which evaluations stop; `None` selects those of the graph.
+    pub interrupt_before: Option<Stops>,
+    /// Nodes after which evaluations stop; `None` selects those of the graph.
+    pub interrupt_after: Option<Stops>,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self { recursion_limit: 25, interrupt_before: None, interrupt_after: None }
+    }
+}
+
+/// Evaluates prompts with a model. Cloning shares it.
+///
+/// Without a graph of its own, it uses the [`ReactAgent`]: model and tools alternate until the model
+/// answers. A custom graph ([`EvaluatorBuilder::graph`]) gets the rendered prompt as its first
+/// message, and its nodes take [`PromptModel`] and [`PromptTools`].
+///
+/// Each evaluation is a thread. Without a checkpointer the thread is deleted when the evaluation
+/// completes or fails, and two evaluations share no state but their session. Over a runtime
+/// ([`EvaluatorBuilder::runtime`]) the thread is that of the session, and the conversation continues.
+///
+/// ```
+/// use std::sync::Arc;
+/// use weftwork_agents::{Evaluator, Prompt, Section};
+/// use weftwork_models::{ScriptedModel, scripted::Step};
+/// use weftwork_tools::tool;
+///
+/// /// Adds two numbers.
+/// #[tool]
+/// fn calculator(a: i64, b: i64) -> i64 {
+///     a + b
+/// }
+///
+/// # #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let prompt = Prompt::<()>::builder("examples", "sum", "Sum")
+///     .section(Section::new("task", "Task", "Calculate 2 + 2 using the calculator tool.").tool(calculator))
+///     .build()?;
+/// let call = Step::call("calculator", serde_json::json!({"a": 2, "b": 2}));
+/// let model = ScriptedModel::from_steps(vec![call, Step::text("2 + 2 is 4.")]);
+/// let evaluator = Evaluator::builder(Arc::new(model)).open().await?;
+/// let session = evaluator.new_session();
+/// let evaluated = evaluator.evaluate(&prompt, ()).session(&session).await?;
+/// let response = evaluated.done().ok_or("no question is asked")?;
+/// assert!(response.text.contains('4'));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Evaluator {
+    library: Arc<Library>,
+    runtime: Runtime,
+    config: Arc<Config>,
+    principal: Principal,
+}
+
+/// Settings that all evaluations of an evaluator share.
+#[derive(Debug, Clone)]
+struct Config {
+    client: ClientConfig,
+    /// Id of the graph.
+    graph: &'static str,
+    /// `true` if threads are stored under the ids of their sessions.
+    durable: bool,
+}
+
+/// Builder of an [`Evaluator`].
+#[must_use]
+pub struct EvaluatorBuilder {
+    library: Library,
+    client: ClientConfig,
+    graph: Option<CompiledGraph>,
+    runtime: Option<RuntimeBuilder>,
+    prompts: Vec<(PromptId, Arc<dyn AnyPrompt>)>,
+}
+
+impl fmt::Debug for EvaluatorBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EvaluatorBuilder").field("library", &self.library).finish_non_exhaustive()
+    }
+}
+
+/// An evaluator cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EvaluatorError {
+    /// The agent cannot be built.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// The runtime cannot be opened.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// A custom graph has no channel for the conversation.
+    #[error(
+        "graph `{graph}` cannot evaluate prompts: it has no channel `messages` for a conversation; add one with `#[channel(messages)] messages: List<Message>`"
+    )]
+    NoMessages {
+        /// The graph.
+        graph: String,
+    },
+}
+
+impl EvaluatorError {
+    /// Returns the stable error code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Agent(error) => error.code(),
+            Self::Runtime(error) => error.code(),
+            Self::NoMessages { .. } => ErrorCode("W0623"),
+        }
+    }
+}
+
+impl EvaluatorBuilder {
+    /// Sets the name that events report as the adapter; `weft` by default.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.library.name = name.into();
+        self
+    }
+
+    /// Sets the options of the graph.
+    pub fn client_config(mut self, config: ClientConfig) -> Self {
+        self.client = config;
+        self
+    }
+
+    /// Sets the options of the model's calls.
+    pub fn model_config(mut self, config: ModelConfig) -> Self {
+        self.library.config = config;
+        self
+    }
+
+    /// Sets the caller of the model, which defines its retries.
+    pub fn model_caller(mut self, caller: ModelCaller) -> Self {
+        self.library.caller = caller;
+        self
+    }
+
+    /// Sets the values that tools take, and tools that all prompts have.
+    pub fn tools(mut self, tools: ToolBox) -> Self {
+        self.library.base = tools;
+        self
+    }
+
+    /// Sets the bus of the events.
+    pub fn bus(mut self, bus: &EventBus) -> Self {
+        self.library.bus = bus.clone();
+        self
+    }
+
+    /// Evaluates prompts with this graph. It has a conversation in the channel `messages`, declares
+    /// [`PromptRun`] as run-scoped, and stores sessions if it has [`Session::channel`].
+    pub fn graph(mut self, graph: CompiledGraph) -> Self {
+        self.graph = Some(graph);
+        self
+    }
+
+    /// Stores evaluations as threads of this runtime, under the ids of their sessions: they continue
+    /// after questions and crashes, in this process or another.
+    pub fn runtime(mut self, runtime: RuntimeBuilder) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Sets the source of the budgets of evaluations that are given none; there are no limits by
+    /// default. It replaces that of the runtime.
+    pub fn budgets(mut self, budgets: impl Budgets + 'static) -> Self {
+        self.library.budgets = Arc::new(budgets);
+        self
+    }
+
+    /// Registers a prompt, so that this process can continue its evaluations. An evaluation
+    /// registers its prompt itself.
+    pub fn prompt<P, T>(mut self, prompt: &Prompt<P, T>) -> Self
+    where
+        P: Serialize + DeserializeOwned + 'static,
+    {
+        self.prompts.push((prompt.id().clone(), prompt.erased()));
+        self
+    }
+
+    /// Opens the runtime. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`EvaluatorError`] for a graph that cannot evaluate prompts, or a runtime that cannot be
+    /// opened.
+    pub async fn open(self) -> Result<Evaluator, EvaluatorError> {
+        let Self { library, client, graph, runtime, prompts } = self;
+        if let Some(graph) = graph.as_ref().filter(|graph| !graph.holds_messages(MESSAGES)) {
+            return Err(EvaluatorError::NoMessages { graph: graph.name().to_owned() });
+        }
+        let react = ReactAgent::new("prompt", Arc::clone(&library.model));
+        let config = Arc::new(Config {
+            client,
+            graph: if graph.is_some() { CUSTOM } else { REACT },
+            durable: runtime.is_some(),
+        });
+        let library = Arc::new(library);
+        for (id, prompt) in prompts {
+            library.register(&id, prompt);
+        }
+        let graph = graph.map_or_else(|| react.build_for_prompts(), Ok)?;
+        let of_runs = Arc::clone(&library);
+        let runtime = runtime.unwrap_or_else(Runtime::in_memory);
+        let runtime = runtime
+            .graph_with(config.graph, graph, move |_, run| of_runs.dependencies(run))
+            .budgets(SharedBudgets(Arc::clone(&library)))
+            .open()
+            .await?;
+        // It was not set before: the library is that of this evaluator alone.
+        let _first = library.runtime.set((runtime.downgrade(), Arc::downgrade(&config)));
+        Ok(Evaluator { library, runtime, config, principal: Principal::local() })
+    }
+}
+
+impl Evaluator {
+    /// Begins an evaluator of a model.
+    pub fn builder(model: Arc<dyn ChatModel>) -> EvaluatorBuilder {
+        EvaluatorBuilder {
+            library: Library::new("weft".to_owned(), model),
+            client: ClientConfig::default(),
+            graph: None,
+            runtime: None,
+            prompts: Vec::new(),
+        }
+    }
+
+    /// The evaluator of a library, for evaluations within its runs; `None` if it is closed.
+    pub(crate) fn within(library: Arc<Library>, principal: Principal) -> Option<Self> {
+        let (runtime, config) = library.runtime.get()?;
+        let (runtime, config) = (runtime.upgrade()?, config.upgrade()?);
+        Some(Self { library, runtime, config, principal })
+    }
+
+    /// The same evaluator for another principal.
+    #[must_use]
+    pub fn on_behalf_of(&self, principal: Principal) -> Self {
+        Self { principal, ..self.clone() }
+    }
+
+    /// The bus of the events.
+    #[must_use]
+    pub fn bus(&self) -> &EventBus {
+        &self.library.bus
+    }
+
+    /// The runtime that executes evaluations.
+    #[must_use]
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Creates an empty session with a new id.
+    #[must_use]
+    pub fn new_session(&self) -> Session {
+        Session::of(self.new_id())
+    }
+
+    /// Opens a session: with the state of its thread if there is one, otherwise empty.
+    ///
+    /// # Errors
+    /// [`RuntimeError`] if the thread cannot be read, or is not one of this evaluator.
+    pub async fn session(&self, id: &ThreadId) -> Result<Session, RuntimeError> {
+        let events = self.stored_events(id).await?.unwrap_or_default();
+        let stored = events.len();
+        Ok(Session::with_events(id.clone(), events, stored))
+    }
+
+    /// Evaluates a prompt; see [`Evaluation`].
+    pub fn evaluate<'a, P, T>(&self, prompt: &Prompt<P, T>, params: P) -> Evaluation<'a, P, T> {
+        Evaluation::new(self, prompt, evaluation::Start::Params(params))
+    }
+
+    /// Continues an evaluation that was interrupted, in this process or another: with answers, or
+    /// without any after a stop. It has the same session, what is left of its budget, and no
+    /// deadline unless a new one is set.
+    ///
+    /// Without answers it also continues an evaluation whose process died, or that failed, was
+    /// cancelled, or reached its limit: recorded calls are not made again. While the death of the
+    /// process is not known, it is refused with an error that can be retried.
+    ///
+    /// A prompt that is not the one that the evaluation began with is refused (W0614), and the
+    /// questions stay open.
+    pub fn resume<'a, P, T>(
+        &self,
+        prompt: &Prompt<P, T>,
+        thread: &ThreadId,
+        answers: Option<Answers>,
+    ) -> Evaluation<'a, P, T> {
+        let start = evaluation::Start::Answers { thread: thread.clone(), answers };
+        Evaluation::new(self, prompt, start)
+    }
+
+    fn new_id(&self) -> ThreadId {
+        ThreadId::from_uuid(uuid::Uuid::from_u128(self.runtime.clock().unique()))
+    }
+
+    fn thread(&self, id: &ThreadId) -> Result<Thread, RuntimeError> {
+        let thread = self.runtime.thread(self.config.graph, id.as_str())?;
+        Ok(thread.with_principal(self.principal.clone()).whole_state())
+    }
+
+    /// Returns the events that a thread stores; `None` if there is no such thread, or it stores no
+    /// session.
+    async fn stored_events(
+        &self,
+        id: &ThreadId,
+    ) -> Result<Option<Vec<weftwork_types::session::SessionEvent>>, RuntimeError> {
+        let state = match self.thread(id)?.state().await {
+            Ok(state) => state,
+            Err(RuntimeError::Store(StoreError::NotFound { .. })) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Some(events) = state.values.get(SESSION_CHANNEL) else { return Ok(None) };
+        let unreadable = |error: SessionError| RuntimeError::Node(error.fault());
+        read_events(events).map(Some).map_err(unreadable)
+    }
+
+    /// `true` if the graph stores sessions.
+    fn stores_sessions(&self) -> bool {
+        let mut graphs = self.runtime.graphs();
+        let graph = graphs.find(|(id, _)| *id == self.config.graph);
+        graph.is_some_and(|(_, graph)| graph.plan().channel_idx(SESSION_CHANNEL).is_some())
+    }
+
+    /// Renders a prompt, and checks its tools.
+    fn check(&self, record: &record::Record) -> Result<PromptRun, PromptError> {
+        self.library.prompt_run(record)
+    }
+}

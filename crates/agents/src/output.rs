@@ -1,0 +1,223 @@
+//! Structured output: the schema that a model receives, and the checks of its answer.
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use weftwork_models::FinishReason;
+use weftwork_tools::args_schema;
+use weftwork_types::ErrorCode;
+use weftwork_types::code::Fault;
+
+/// Member of the object around a list: providers accept only objects.
+const ITEMS: &str = "items";
+
+/// Maximum length in characters of a problem that is sent back to the model.
+const PROBLEM_CHARS_MAX: usize = 400;
+
+/// Container of a structured output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Container {
+    /// A JSON object.
+    Object,
+    /// A JSON list.
+    List,
+}
+
+/// The declaration of a structured output.
+#[derive(Debug, Clone)]
+pub(crate) struct OutputSpec {
+    /// Schema that the model receives.
+    schema: Value,
+    container: Option<Container>,
+    /// Decodes a value, to find out if it fits.
+    check: fn(&Value) -> Result<(), String>,
+}
+
+/// The answer of a model is no value of the declared output type.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OutputError {
+    /// The answer is no JSON, or a value of the right container that does not fit the type.
+    #[error("the answer does not fit the output type: {problem}")]
+    Malformed {
+        /// Description of the problem.
+        problem: String,
+    },
+    /// The answer is a list instead of an object, or the reverse, or neither.
+    #[error("the answer is {found}, and the output type is {expected}")]
+    WrongContainer {
+        /// Kind of the answer.
+        found: &'static str,
+        /// Kind of the output type.
+        expected: &'static str,
+    },
+    /// The answer has no text.
+    #[error("the answer is empty, and the prompt declares an output type")]
+    Empty,
+    /// The answer was cut at the token limit.
+    #[error("the answer reached the token limit before its end; raise `max_tokens`")]
+    Truncated,
+}
+
+impl OutputError {
+    /// Returns the stable error code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode(match self {
+            Self::Malformed { .. } => "W0615",
+            Self::WrongContainer { .. } => "W0616",
+            Self::Empty => "W0617",
+            Self::Truncated => "W0618",
+        })
+    }
+
+    /// Returns the error in the form that is stored and shown.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        Fault::new(self.code(), self.to_string())
+    }
+}
+
+impl OutputSpec {
+    /// The declaration of a type.
+    pub(crate) fn of<T: DeserializeOwned + JsonSchema>() -> Self {
+        let schema = args_schema::<T>();
+        let container = match schema.get("type").and_then(Value::as_str) {
+            Some("object") => Some(Container::Object),
+            Some("array") => Some(Container::List),
+            // An enum with data is a choice between objects.
+            None if schema.get("oneOf").is_some() || schema.get("anyOf").is_some() => {
+                Some(Container::Object)
+            }
+            _ => None,
+        };
+        let schema = match container {
+            Some(Container::List) => json!({
+                "type": "object",
+                "properties": {ITEMS: schema},
+                "required": [ITEMS],
+                "additionalProperties": false,
+            }),
+            _ => schema,
+        };
+        let check = |value: &Value| T::deserialize(value).map(drop).map_err(|e| e.to_string());
+        Self { schema, container, check }
+    }
+
+    /// Returns the reason for which the type cannot be an output.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let text = "its output type is neither an object nor a list; wrap the value in a struct";
+        self.container.is_none().then(|| text.to_owned())
+    }
+
+    /// Schema that the model receives.
+    pub(crate) fn schema(&self) -> &Value {
+        &self.schema
+    }
+
+    /// Returns the value of an answer.
+    pub(crate) fn read(&self, text: &str, finish: FinishReason) -> Result<Value, OutputError> {
+        let text = unfenced(text);
+        if text.is_empty() {
+            return Err(match finish {
+                FinishReason::Length => OutputError::Truncated,
+                _ => OutputError::Empty,
+            });
+        }
+        let value: Value = serde_json::from_str(text).map_err(|error| match finish {
+            FinishReason::Length => OutputError::Truncated,
+            _ => malformed(format!("it is no JSON: {error}")),
+        })?;
+        let value = self.contained(value)?;
+        (self.check)(&value).map_err(malformed)?;
+        Ok(value)
+    }
+
+    /// Checks the container, and takes a list out of the object around it.
+    fn contained(&self, mut value: Value) -> Result<Value, OutputError> {
+        let wrong =
+            |found: &Value, expected| OutputError::WrongContainer { found: kind(found), expected };
+        match self.container {
+            Some(Container::List) => match value.get_mut(ITEMS).map(Value::take) {
+                Some(items @ Value::Array(_)) => Ok(items),
+                Some(other) => Err(wrong(&other, "a list")),
+                None if value.is_array() => Ok(value),
+                None => Err(wrong(&value, "a list")),
+            },
+            _ if value.is_object() => Ok(value),
+            _ => Err(wrong(&value, "an object")),
+        }
+    }
+}
+
+fn malformed(problem: String) -> OutputError {
+    OutputError::Malformed { problem: problem.chars().take(PROBLEM_CHARS_MAX).collect() }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Object(_) => "an object",
+        Value::Array(_) => "a list",
+        Value::String(_) => "a text",
+        Value::Number(_) => "a number",
+        Value::Bool(_) => "a truth value",
+        Value::Null => "null",
+    }
+}
+
+/// The text without white space around it, and without the fence of a code block: models put one
+/// around JSON even if they are asked for JSON alone.
+fn unfenced(text: &str) -> &str {
+    let text = text.trim();
+    let Some(inner) = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```")) else {
+        return text;
+    };
+    inner.strip_prefix("json").unwrap_or(inner).trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, serde::Deserialize, JsonSchema)]
+    struct Day {
+        city: String,
+        hours: u32,
+    }
+
+    #[test]
+    fn each_kind_of_bad_payload_has_an_error_of_its_own() {
+        let object = OutputSpec::of::<Day>();
+        let list = OutputSpec::of::<Vec<Day>>();
+        let day = json!({"city": "Bern", "hours": 3});
+        let (one, many) = (day.to_string(), json!([day]).to_string());
+        let (stop, length) = (FinishReason::Stop, FinishReason::Length);
+        let code = |spec: &OutputSpec, text: &str, finish| match spec.read(text, finish) {
+            Ok(_) => "ok",
+            Err(error) => error.code().0,
+        };
+        for (spec, text, finish, expected) in [
+            (&object, one.as_str(), stop, "ok"),
+            (&object, &format!("```json\n{one}\n```"), stop, "ok"),
+            (&list, &many, stop, "ok"),
+            (&list, &json!({"items": [day]}).to_string(), stop, "ok"),
+            (&list, r#"{"items": []}"#, stop, "ok"),
+            (&object, r#"{"city": "Bern"}"#, stop, "W0615"),
+            (&object, r#"{"city": "Bern", "hours": "3"}"#, stop, "W0615"),
+            (&object, "Sure! Here it is.", stop, "W0615"),
+            (&list, r#"[{"city": 1}]"#, stop, "W0615"),
+            (&object, &many, stop, "W0616"),
+            (&object, "3", stop, "W0616"),
+            (&list, &one, stop, "W0616"),
+            (&list, r#"{"items": 3}"#, stop, "W0616"),
+            (&object, " \n", stop, "W0617"),
+            (&object, "``````", stop, "W0617"),
+            (&object, r#"{"city": "Be"#, length, "W0618"),
+            (&object, "", length, "W0618"),
+        ] {
+            assert_eq!(code(spec, text, finish), expected, "{text} {finish:?}");
+        }
+        assert!(OutputSpec::of::<u32>().problem().is_some());
+        assert!(object.problem().is_none() && list.problem().is_none());
+    }
+}

@@ -1,0 +1,73 @@
+//! Queries of slices.
+
+use super::{RESTORED, SessionError, Slice};
+use serde::Deserialize;
+use weftwork_types::session::SessionEvent;
+
+/// The items of a slice at one time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Query<S> {
+    items: Vec<S>,
+}
+
+impl<S> Query<S> {
+    /// The newest item.
+    #[must_use]
+    pub fn latest(&self) -> Option<&S> {
+        self.items.last()
+    }
+
+    /// All items, oldest first.
+    #[must_use]
+    pub fn all(&self) -> &[S] {
+        &self.items
+    }
+
+    /// The items for which the predicate holds, oldest first.
+    pub fn filter<'a>(
+        &'a self,
+        predicate: impl Fn(&S) -> bool + 'a,
+    ) -> impl Iterator<Item = &'a S> {
+        self.items.iter().filter(move |item| predicate(item))
+    }
+}
+
+/// Computes the items of a slice from the events of a session.
+pub(super) fn fold<'a, S: Slice>(
+    events: impl IntoIterator<Item = &'a SessionEvent>,
+) -> Result<Query<S>, SessionError> {
+    let mut items = Vec::new();
+    apply::<S>(&mut items, events)?;
+    Ok(Query { items })
+}
+
+fn apply<'a, S: Slice>(
+    items: &mut Vec<S>,
+    events: impl IntoIterator<Item = &'a SessionEvent>,
+) -> Result<(), SessionError> {
+    let unreadable = |error: serde_json::Error| SessionError::Unreadable {
+        slice: S::NAME.to_owned(),
+        problem: error.to_string(),
+    };
+    for SessionEvent { slice, event } in events {
+        if slice == RESTORED {
+            items.clear();
+            let restored = Vec::<SessionEvent>::deserialize(event).map_err(unreadable)?;
+            apply::<S>(items, &restored)?;
+        } else if slice == S::NAME {
+            let event = S::Event::deserialize(event).map_err(unreadable)?;
+            *items = S::reduce(std::mem::take(items), event);
+        }
+    }
+    Ok(())
+}
+
+/// Computes the items of a slice as a tool call reads them: the state at the start of its superstep,
+/// and its own events.
+pub(crate) fn fold_with<S: Slice>(
+    state: impl IntoIterator<Item = SessionEvent>,
+    own: &[SessionEvent],
+) -> Result<Query<S>, SessionError> {
+    let state: Vec<SessionEvent> = state.into_iter().collect();
+    fold(state.iter().chain(own))
+}

@@ -1,0 +1,121 @@
+//! Outcomes, errors and reports of evaluations.
+
+use super::{done, noting, over, scripted, take_note};
+use serde_json::json;
+use std::sync::Arc;
+use weftwork_agents::{
+    EvaluationErrorKind, EvaluationPhase, Evaluator, EventBus, ExecutedOutcome, Overrides, Prompt,
+    PromptEvent, Section, Session, Subscription, Visibility,
+};
+use weftwork_graph::{Graph, START, State};
+use weftwork_models::scripted::Step;
+use weftwork_runtime::Runtime;
+use weftwork_store::MemoryStore;
+use weftwork_types::ThreadId;
+use weftwork_types::run::{Answers, RunOutcome};
+
+#[tokio::test]
+async fn a_prompt_that_changed_or_is_missing_leaves_the_question_open() {
+    let store = Arc::new(MemoryStore::new());
+    let ask = || Step::call("ask_human", json!({"question": "More?"}));
+    let evaluator = over(&store, Evaluator::builder(scripted(vec![ask()]))).await;
+    let session = Session::new("s").expect("an id");
+    let waiting = evaluator.evaluate(&noting(), ()).session(&session).await.expect("evaluates");
+    let thread = waiting.interrupted().expect("a question").thread;
+    drop(evaluator);
+
+    let model = scripted(vec![Step::text("Done.")]);
+    let evaluator = over(&store, Evaluator::builder(Arc::clone(&model) as _)).await;
+    let section = |text: &str| Section::new("task", "Task", text).tool(take_note).ask_human();
+    let build = |key: &str, text: &str| {
+        Prompt::<()>::builder("tests", key, "Notes").section(section(text)).build().expect("sound")
+    };
+    let answers = || Some(Answers::One(json!("yes")));
+    for (prompt, code) in
+        [(build("notes", "Take no notes."), "W0614"), (build("other", "Take notes."), "W0613")]
+    {
+        let error = evaluator.resume(&prompt, &thread, answers()).await.expect_err(code);
+        assert_eq!((error.code(), error.kind), (code, EvaluationErrorKind::Prompt));
+    }
+    let open = evaluator.runtime().thread("prompt:react", thread.as_str()).expect("hosted");
+    assert_eq!((open.questions().await.expect("reads").len(), model.calls()), (1, 0));
+    let response = evaluator.resume(&noting(), &thread, answers()).await.expect("continues");
+    assert_eq!(done(response).text, "Done.");
+    let none = ThreadId::new("none").expect("an id");
+    let none = evaluator.resume(&noting(), &none, answers()).await;
+    assert!(none.is_err(), "there is no such thread");
+}
+
+#[tokio::test]
+async fn every_evaluation_reports_its_end_once_also_if_it_is_dropped_or_not_rendered() {
+    let bus = EventBus::new();
+    let mut events = bus.subscribe();
+    let ends = |events: &mut Subscription| -> Vec<ExecutedOutcome> {
+        let ends = events.drain().into_iter().filter_map(|event| match event {
+            PromptEvent::PromptExecuted(event) => Some(event.outcome.clone()),
+            _ => None,
+        });
+        ends.collect()
+    };
+    let model = scripted(vec![Step::text("x").hanging()]);
+    let evaluator =
+        Evaluator::builder(Arc::clone(&model) as _).bus(&bus).open().await.expect("opens");
+    let evaluation = evaluator.evaluate(&noting(), ()).into_future();
+    tokio::select! {
+        _ = evaluation => panic!("the model hangs"),
+        () = async { while model.calls() == 0 { tokio::task::yield_now().await } } => {}
+    }
+    assert_eq!(ends(&mut events), [ExecutedOutcome::Dropped]);
+    let overrides = Overrides::new().visibility("none", Visibility::Full);
+    let error = evaluator.evaluate(&noting(), ()).overrides(overrides).await.expect_err("refused");
+    assert_eq!((error.code(), error.phase), ("W0612", EvaluationPhase::Render));
+    assert!(
+        matches!(&ends(&mut events)[..], [ExecutedOutcome::Failed { code, .. }] if code == "W0612")
+    );
+}
+
+#[test]
+fn an_evaluation_blocks_outside_of_a_runtime_and_streams_within_one() {
+    let mut tokio = tokio::runtime::Builder::new_multi_thread();
+    let tokio = tokio.worker_threads(1).enable_all().build().expect("a runtime");
+    let model = scripted(vec![Step::text("One."), Step::text("Two words.")]);
+    let evaluator = tokio.block_on(Evaluator::builder(model).open()).expect("opens");
+    let response = evaluator.evaluate(&noting(), ()).blocking().expect("evaluates");
+    assert_eq!(done(response).text, "One.");
+    tokio.block_on(async {
+        let mut stream = evaluator.evaluate(&noting(), ()).stream();
+        let mut text = String::new();
+        while let Some(event) = stream.next().await {
+            if let weftwork_types::event::AiEvent::TextDelta { delta } = event.event {
+                text.push_str(&delta);
+            }
+        }
+        assert_eq!(text, "Two words.");
+        assert_eq!(done(stream.outcome().await.expect("evaluates")).text, text);
+    });
+}
+
+#[tokio::test]
+async fn threads_and_graphs_without_prompts_are_refused() {
+    let evaluator = Evaluator::builder(scripted(Vec::new())).runtime(Runtime::in_memory());
+    let evaluator = evaluator.open().await.expect("opens");
+    let thread = evaluator.runtime().thread("prompt:react", "t").expect("hosted");
+    let ended = thread.start(json!({})).await.expect("accepted");
+    let RunOutcome::Failed { fault } = ended.outcome() else { panic!("{ended:?}") };
+    assert!(fault.code == "W0136", "the run has no prompt: {fault}");
+    let id = ThreadId::new("t").expect("an id");
+    let error = evaluator.resume(&noting(), &id, None).await.expect_err("no evaluation");
+    assert_eq!(error.code(), "W0622");
+
+    #[derive(State)]
+    struct Count {
+        #[channel(default)]
+        count: u32,
+    }
+    async fn add(count: State<Count>) -> CountUpdate {
+        CountUpdate::new().count(count.count() + 1)
+    }
+    let graph = Graph::<Count>::new("count").node("add", add).edge(START, "add").build();
+    let evaluator = Evaluator::builder(scripted(Vec::new())).graph(graph.expect("sound"));
+    assert_eq!(evaluator.open().await.expect_err("no conversation").code().0, "W0623");
+}
