@@ -16,7 +16,7 @@ const PROBLEM_CHARS_MAX: usize = 400;
 
 /// Container of a structured output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Container {
+pub(crate) enum Container {
     /// A JSON object.
     Object,
     /// A JSON list.

@@ -155,9 +155,9 @@ impl Job {
         let params = params.map_err(refused)?;
         let rendered = self.prompt.render(&params, &self.overrides).map_err(refused)?;
         let id = evaluator.new_id().to_string();
-        let record = Record::new(id, self.id.clone(), rendered.hash(), session.id().clone());
-        let limits = self.limits();
-        let record = Record { params, overrides: self.overrides.clone(), limits, ..record };
+        let mut record = Record::new(id, self.id.clone(), rendered.hash(), session.id().clone());
+        (record.params, record.overrides) = (params, self.overrides.clone());
+        record.limits = self.limits();
         evaluator.library.register(&self.id, Arc::clone(&self.prompt));
         let run = evaluator.check(&record).map_err(refused)?;
         let thread = match evaluator.config.durable || self.key.is_some() {
@@ -179,7 +179,7 @@ impl Job {
         let runs = stored.runs(RolledBack::Omitted).await.map_err(of_runtime)?;
         let newest = runs.iter().rev().find_map(|row| Record::of(&row.new.options));
         let newest = newest.ok_or_else(|| no_evaluation(&thread, &blame))?;
-        let record = newest.map_err(|fault| blame.fault(fault))?;
+        let mut record = newest.map_err(|fault| blame.fault(fault))?;
         if (&record.prompt.namespace, &record.prompt.key) != (&self.id.namespace, &self.id.key) {
             return Err(blame.prompt(&PromptError::Unknown { prompt: record.prompt }));
         }
@@ -192,7 +192,7 @@ impl Job {
             None => Input::Unfinished,
         };
         let used = self.used(&thread, &record.id).await.map_err(of_runtime)?;
-        let record = Record { limits: self.limits().or(record.limits), ..record };
+        record.limits = self.limits().or(record.limits);
         Ok(Planned { record, run, thread, input, used })
     }
 
