@@ -20,6 +20,7 @@ async function a_reload_while_the_agent_speaks_loses_and_repeats_no_word(browser
   await page.page.reload();
   await page.until("n20.");
   await page.page.getByText("Working…").waitFor();
+  assert.equal(await page.page.evaluate(() => document.getAnimations().length), 0, "nothing moves for those who want that");
   await page.accessible("streaming");
   await page.status("Done");
   await page.until("n60.");

@@ -238,6 +238,9 @@ async function it_fits_a_phone(browser, server) {
   await page.page.locator(".threads a").first().click();
   await page.answer.waitFor();
   await page.accessible("phone-thread");
+  await page.page.getByRole("button", { name: "Run", exact: true }).click();
+  await page.page.locator(".graph").waitFor();
+  await page.accessible("phone-run");
   const width = await page.page.evaluate(() => document.documentElement.scrollWidth);
   assert(width <= viewport.width, `${width} pixels wide`);
   await page.close();

@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
 use std::time::Duration;
 use weftwork_store::Base;
-use weftwork_types::{InterruptId, ThreadId};
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunOutcome, RunRef};
+use weftwork_types::{InterruptId, ThreadId};
 
 /// Interval of what keeps an idle connection open.
 const HEARTBEAT: Duration = Duration::from_secs(5);

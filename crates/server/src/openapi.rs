@@ -28,8 +28,19 @@ const ASSISTANT: &[&str] =
     &["graph_id", "assistant_id", "name", "description", "config", "context", "metadata"];
 const ASSISTANTS: &[&str] =
     &["metadata", "graph_id", "name", "limit", "offset", "sort_by", "sort_order", "select"];
-const THREADS: &[&str] =
-    &["ids", "metadata", "values", "query", "status", "limit", "offset", "sort_by", "sort_order", "select", "extract"];
+const THREADS: &[&str] = &[
+    "ids",
+    "metadata",
+    "values",
+    "query",
+    "status",
+    "limit",
+    "offset",
+    "sort_by",
+    "sort_order",
+    "select",
+    "extract",
+];
 
 /// All operations.
 #[rustfmt::skip]

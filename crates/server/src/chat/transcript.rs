@@ -14,10 +14,7 @@ use weftwork_types::{RunId, ThreadId};
 ///
 /// # Errors
 /// [`InvalidId`] for a message with an id that runs cannot have.
-pub(crate) fn of_state(
-    thread: &ThreadId,
-    messages: Vec<Message>,
-) -> Result<Vec<Value>, InvalidId> {
+pub(crate) fn of_state(thread: &ThreadId, messages: Vec<Message>) -> Result<Vec<Value>, InvalidId> {
     let mut found = Vec::new();
     let mut answer: Option<ChatMessage> = None;
     for message in messages {
@@ -68,7 +65,8 @@ mod tests {
         let messages = serde_json::from_value(messages).expect("messages");
         let thread = ThreadId::new("t").expect("valid");
         let found = of_state(&thread, messages).expect("valid ids");
-        let roles: Vec<_> = found.iter().map(|message| (&message["id"], &message["role"])).collect();
+        let roles: Vec<_> =
+            found.iter().map(|message| (&message["id"], &message["role"])).collect();
         assert_eq!(
             json!(roles),
             json!([["u1", "user"], ["a1", "assistant"], ["u2", "user"]]),

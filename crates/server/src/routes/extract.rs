@@ -46,7 +46,8 @@ impl Extract {
 
     /// Returns `true` if a path leads into one of these members.
     pub(super) fn needs(&self, members: &[&str]) -> bool {
-        let of = |step: &Step| matches!(step, Step::Member(name) if members.contains(&name.as_str()));
+        let of =
+            |step: &Step| matches!(step, Step::Member(name) if members.contains(&name.as_str()));
         self.0.iter().any(|(_, steps)| steps.first().is_some_and(of))
     }
 
@@ -79,7 +80,8 @@ fn steps_of(path: &str) -> Option<Vec<Step>> {
             return None;
         }
         steps.push(Step::Member(name.to_owned()));
-        while let Some((index, rest)) = indexes.strip_prefix('[').and_then(|of| of.split_once(']')) {
+        while let Some((index, rest)) = indexes.strip_prefix('[').and_then(|of| of.split_once(']'))
+        {
             steps.push(Step::Index(index.parse().ok()?));
             indexes = rest;
         }
@@ -109,7 +111,8 @@ mod tests {
             assert_eq!(extract.of(&result), json!({"x": expected}), "{path}");
             assert!(extract.needs(&["values"]) && !extract.needs(&["metadata"]));
         }
-        for path in [json!(""), json!("a..b"), json!("a[b]"), json!("a[1"), json!("[0]"), json!(1)] {
+        for path in [json!(""), json!("a..b"), json!("a[b]"), json!("a[1"), json!("[0]"), json!(1)]
+        {
             let paths = Map::from_iter([("x".to_owned(), path.clone())]);
             assert!(Extract::read(paths).is_err(), "{path}");
         }

@@ -183,11 +183,7 @@ impl Service {
     }
 
     /// Returns the turns of a thread. The last one has no runs while its message is being produced.
-    pub(crate) async fn messages(
-        &self,
-        agent: &str,
-        thread: &str,
-    ) -> Result<Vec<StoredTurn>> {
+    pub(crate) async fn messages(&self, agent: &str, thread: &str) -> Result<Vec<StoredTurn>> {
         let thread = ThreadId::new(thread)?;
         self.row(&thread).await?;
         let runs = self.runs_of_agent(agent, &thread).await?;
@@ -220,7 +216,11 @@ impl Service {
         Ok((!is_first).then_some(doubt))
     }
 
-    pub(super) async fn runs_of_agent(&self, agent: &str, thread: &ThreadId) -> Result<Vec<RunRow>> {
+    pub(super) async fn runs_of_agent(
+        &self,
+        agent: &str,
+        thread: &ThreadId,
+    ) -> Result<Vec<RunRow>> {
         let assistant = self.chosen(agent).await?;
         let hosted = self.hosted(assistant.record.graph())?;
         let mut runs = match self.live_runs(thread).await {

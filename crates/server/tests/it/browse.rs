@@ -84,9 +84,8 @@ async fn a_fork_at_a_message_has_the_messages_before_it_and_goes_on_alone() {
     let copy = client.post(&format!("/threads/{thread}/copy"), json!({})).await.json();
     let copy = copy["thread_id"].as_str().expect("an id");
     let copied = client.get(&format!("/chat/desk/{copy}")).await.json();
-    let all = |messages: &Value| {
-        messages.as_array().into_iter().flatten().map(texts).collect::<Vec<_>>()
-    };
+    let all =
+        |messages: &Value| messages.as_array().into_iter().flatten().map(texts).collect::<Vec<_>>();
     assert_eq!(all(&copied), all(&stored));
     let unknown = json!({"checkpoint_id": THREADS[1]});
     let refused = client.post(&format!("/threads/{thread}/copy"), unknown).await;
@@ -119,7 +118,10 @@ async fn answered_questions_are_listed_with_who_answered_and_how_newest_first() 
     let found = client.get(path).await.json();
     let listed: Vec<_> = found.as_array().into_iter().flatten().map(|one| &one["id"]).collect();
     assert_eq!(listed, [ids[1], ids[0]]);
-    assert_eq!((&found[0]["answered_by"], &found[0]["answer"]["approved"]), (&json!("local"), &json!(false)));
+    assert_eq!(
+        (&found[0]["answered_by"], &found[0]["answer"]["approved"]),
+        (&json!("local"), &json!(false))
+    );
     assert_eq!(found[1]["call"]["args"]["action"], "refund_order");
     let one = client.get(&format!("{path}&limit=1")).await.json();
     assert_eq!(one, json!([found[0]]));
