@@ -8,6 +8,16 @@ use std::time::Duration;
 use weftwork::types::CheckpointId;
 use weftwork::types::run::{Durability, Multitask, ReuseFrom, RunOptions, Stops};
 
+const CHAT_HELP: &str = "\
+On a terminal, lines can be edited, earlier messages are found with the arrow keys, and /help lists
+the commands of a chat. Otherwise each line of standard input is a message, or the answer to an open
+question.
+
+Examples:
+  weft chat
+  weft chat desk --thread lamp
+  weft chat --url http://127.0.0.1:8123 --token TOKEN";
+
 const RUN_EXAMPLES: &str = "\
 Examples:
   weft run desk --input 'Where is order A1001?'
@@ -15,6 +25,7 @@ Examples:
   weft run desk --input 'Where is order A1001?' --mode values,messages";
 
 #[derive(Debug, Args)]
+#[command(after_help = CHAT_HELP)]
 pub(crate) struct Chat {
     /// Agent to chat with; defaults to the agent of the thread
     pub(crate) agent: Option<String>,
@@ -22,9 +33,25 @@ pub(crate) struct Chat {
     #[arg(long, value_name = "ID")]
     pub(crate) thread: Option<String>,
     #[command(flatten)]
+    pub(crate) server: ServerFlags,
+    #[command(flatten)]
     pub(crate) keeping: Keeping,
     #[command(flatten)]
     pub(crate) busy: Busy,
+}
+
+/// The server of a chat.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ServerFlags {
+    /// Chat at this server, such as `http://127.0.0.1:8123`, instead of a store
+    #[arg(long, value_name = "URL", conflicts_with_all = ["durability", "multitask"])]
+    pub(crate) url: Option<String>,
+    /// Token for the server; defaults to `WEFT_TOKEN`, then to the saved one
+    #[arg(long, value_name = "TOKEN", requires = "url")]
+    pub(crate) token: Option<String>,
+    /// Save the token for this server, once the server has accepted it
+    #[arg(long, requires = "url")]
+    pub(crate) save_token: bool,
 }
 
 #[derive(Debug, Args)]
