@@ -5,6 +5,7 @@ use crate::terminal::{Style, Terminal};
 use std::process::ExitCode;
 use weftwork::types::ErrorCode;
 use weftwork::types::code::Fault;
+use weftwork::types::port::EgressError;
 
 /// The failure of a command.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,25 @@ pub enum CliError {
     DemoFailed {
         /// The failed check.
         what: String,
+    },
+    /// A server cannot be reached, or its connection broke.
+    #[error(transparent)]
+    Unreachable(#[from] EgressError),
+    /// A server refused a request.
+    #[error("the server {url} refused the request with status {status}: {detail}")]
+    Refused {
+        /// Address of the server.
+        url: String,
+        /// Status of the answer.
+        status: u16,
+        /// Reason of the server.
+        detail: String,
+    },
+    /// The answer of a server cannot be read.
+    #[error("the answer of the server cannot be read: {reason}")]
+    BadAnswerOfServer {
+        /// The problem.
+        reason: String,
     },
     /// A command that destroys data was not confirmed.
     #[error("{what} cannot be undone; confirm with `--yes`")]
@@ -101,6 +121,9 @@ impl CliError {
             Self::Input(_) | Self::Output(_) | Self::NobodyReads => "W0711",
             Self::DemoFailed { .. } => "W0712",
             Self::NotConfirmed { .. } => "W0713",
+            Self::Unreachable(error) => error.code().0,
+            Self::Refused { .. } => "W0717",
+            Self::BadAnswerOfServer { .. } => "W0718",
         };
         Fault::new(ErrorCode(code), self.to_string()).with_sources_of(self)
     }

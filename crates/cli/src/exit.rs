@@ -72,7 +72,7 @@ impl Exit {
             "W0512" | "W0513" => Self::Usage,
             _ if code.starts_with("W05") => Self::NotConfigured,
             "W0111" | "W0113" | "W0114" | "W0127" => Self::Usage,
-            "W0712" => Self::Failed,
+            "W0712" | "W0718" => Self::Failed,
             _ if code.starts_with("W07") => Self::Usage,
             "W0806" | "W0807" => Self::Usage,
             "W0901" | "W0902" | "W0903" | "W0911" | "W0913" => Self::Usage,

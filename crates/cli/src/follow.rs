@@ -8,6 +8,8 @@ use crate::input::Interrupts;
 use crate::spent::Spent;
 use crate::terminal::{Answer, Terminal};
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
 use serde::Serialize;
 use weftwork::App;
 use weftwork::runtime::StreamOptions;
@@ -28,9 +30,50 @@ pub(crate) enum View<'a> {
 }
 
 /// An element of the stream of a run.
-enum Element {
+pub(crate) enum Element {
     Event(Box<RunEvent>),
     Line(String),
+}
+
+/// A run whose events are displayed, in this process or at a server.
+pub(crate) trait Followed {
+    /// Returns the next element, or `None` at the end. Cancel safe.
+    async fn next(&mut self) -> Result<Option<Element>, CliError>;
+
+    /// Requests the cancellation of the run. Its end follows as an element.
+    async fn cancel(&mut self) -> Result<(), CliError>;
+}
+
+/// A run of an app.
+pub(crate) struct AppRun {
+    app: App,
+    pub(crate) run: RunRef,
+    elements: BoxStream<'static, Result<Element, CliError>>,
+    outcome: BoxFuture<'static, RunOutcome>,
+}
+
+impl AppRun {
+    /// Creates the display of all events of a run.
+    pub(crate) fn new(app: &App, handle: RunHandle) -> Self {
+        let RunHandle { run, events, outcome } = handle;
+        let elements = events.map(|event| Ok(Element::Event(Box::new(event)))).boxed();
+        Self { app: app.clone(), run, elements, outcome }
+    }
+
+    /// Waits for the end of the run.
+    pub(crate) async fn outcome(self) -> RunOutcome {
+        self.outcome.await
+    }
+}
+
+impl Followed for AppRun {
+    async fn next(&mut self) -> Result<Option<Element>, CliError> {
+        self.elements.next().await.transpose()
+    }
+
+    async fn cancel(&mut self) -> Result<(), CliError> {
+        Ok(self.app.cancel(&self.run).await?)
+    }
 }
 
 /// The last line of JSON of a run.
@@ -76,17 +119,29 @@ pub(crate) async fn follow(
     view: &mut View<'_>,
     interrupts: &mut Interrupts,
 ) -> Result<RunOutcome, CliError> {
-    let RunHandle { run, events, outcome } = handle;
-    let mut elements = match view {
-        View::Json { frames: Some(options), .. } => {
-            drop(events);
-            let frames = app.runtime().stream(&Principal::local(), &run, *options).await?;
-            frames.map(|found| found.map(|found| Element::Line(frame(&found).to_string()))).boxed()
-        }
-        View::Json { frames: None, .. } | View::Text(_) => {
-            events.map(|event| Ok(Element::Event(Box::new(event)))).boxed()
-        }
-    };
+    let mut shown = AppRun::new(app, handle);
+    if let View::Json { frames: Some(options), .. } = view {
+        let frames = app.runtime().stream(&Principal::local(), &shown.run, *options).await?;
+        let lines = frames.map(|found| -> Result<_, CliError> {
+            let found = found?;
+            Ok(Element::Line(frame(&found).to_string()))
+        });
+        shown.elements = lines.boxed();
+    }
+    show(&mut shown, view, interrupts).await?;
+    let run = shown.run.clone();
+    let outcome = shown.outcome().await;
+    let spent = Spent::of(app, &run).await?;
+    view.end(app, &run, (&outcome, spent))?;
+    Ok(outcome)
+}
+
+/// Shows the elements of a run, as [`follow`] does. Returns `true` if Ctrl-C was pressed.
+pub(crate) async fn show(
+    followed: &mut impl Followed,
+    view: &mut View<'_>,
+    interrupts: &mut Interrupts,
+) -> Result<bool, CliError> {
     let mut asked_to_stop = false;
     loop {
         tokio::select! {
@@ -98,20 +153,16 @@ pub(crate) async fn follow(
                 asked_to_stop = true;
                 view.say("stopping; press Ctrl-C again to exit at once")?;
                 // Fails if the run has just ended. Its outcome follows.
-                if let Err(error) = app.cancel(&run).await {
+                if let Err(error) = followed.cancel().await {
                     view.say(&error.to_string())?;
                 }
             }
-            element = elements.next() => match element.transpose()? {
+            element = followed.next() => match element? {
                 Some(element) => view.element(&element)?,
-                None => break,
+                None => return Ok(asked_to_stop),
             }
         }
     }
-    let outcome = outcome.await;
-    let spent = Spent::of(app, &run).await?;
-    view.end(app, &run, (&outcome, spent))?;
-    Ok(outcome)
 }
 
 impl View<'_> {

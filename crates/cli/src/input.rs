@@ -82,6 +82,11 @@ impl Interrupts {
         Ok(Self { heard })
     }
 
+    /// Discards what was pressed until now, for another reader of the terminal.
+    pub(crate) fn clear(&mut self) {
+        while self.heard.try_recv().is_ok() {}
+    }
+
     /// Waits for the next Ctrl-C. Cancel safe.
     pub(crate) async fn next(&mut self) {
         // The channel stays open: the thread lives as long as the process.

@@ -21,6 +21,7 @@ mod command;
 mod context;
 mod demo;
 mod demo_agent;
+mod editor;
 mod error;
 mod exit;
 mod follow;

@@ -10,7 +10,6 @@ mod outcome;
 mod record;
 mod run;
 mod scope;
-mod usage;
 
 pub use bus::{
     BUS_EVENTS_MAX, EventBus, ExecutedOutcome, PromptEvent, PromptExecuted, PromptRendered,

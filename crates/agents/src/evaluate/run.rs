@@ -6,7 +6,6 @@ use super::evaluation::{Allowance, Start};
 use super::library::Live;
 use super::outcome::{Evaluated, Interrupted, PromptResponse};
 use super::record::{Record, no_evaluation};
-use super::usage::Count;
 use super::{Evaluator, MESSAGES, PromptRun};
 use crate::output::OutputError;
 use crate::prompt::{AnyPrompt, Overrides, PromptError, PromptId};
@@ -25,7 +24,7 @@ use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Limits, RunHandle};
 use weftwork_types::run::{Answers, RunCommand, RunInput, RunOptions, RunOutcome, RunRef};
 use weftwork_types::session::SESSION_CHANNEL;
-use weftwork_types::usage::Usage;
+use weftwork_types::usage::{Usage, UsageCount};
 use weftwork_types::{MessageId, ThreadId, Timestamp};
 
 /// An evaluation without its types.
@@ -199,17 +198,15 @@ impl Job {
     /// Returns the usage that the logs of the ended runs of an evaluation report.
     async fn used(&self, thread: &ThreadId, evaluation: &str) -> Result<Usage, RuntimeError> {
         let thread = self.evaluator.thread(thread)?;
-        let mut used = Count::default();
+        let (runtime, who) = (&self.evaluator.runtime, &self.evaluator.principal);
+        let mut used = Usage::default();
         for row in thread.runs(RolledBack::Omitted).await? {
             let record = Record::of(&row.new.options).and_then(Result::ok);
             if row.outcome.is_some() && record.is_some_and(|record| record.id == evaluation) {
-                let mut events = thread.watch(&row.new.at, Position::START).await?.events;
-                while let Some(event) = events.next().await {
-                    used.read(&event.event);
-                }
+                used += runtime.used(who, &row.new.at).await?;
             }
         }
-        Ok(used.used())
+        Ok(used)
     }
 
     fn limits(&self) -> Option<Limits> {
@@ -307,7 +304,8 @@ impl Job {
             interrupt_before: client.interrupt_before.clone(),
             interrupt_after: client.interrupt_after.clone(),
             deadline: self.deadline,
-            budget: planned.record.limits.map(|limits| limits.less(planned.used)),
+            budget: planned.record.limits,
+            spent: planned.record.limits.map(|_| planned.used),
             configurable: planned.record.settings(),
             idempotency_key: self.key.clone(),
             ..RunOptions::default()
@@ -317,7 +315,7 @@ impl Job {
     /// Reads the events of the run until its end.
     async fn follow(&self, handle: RunHandle, before: Usage, report: &mut Report) -> RunOutcome {
         let RunHandle { mut events, outcome, .. } = handle;
-        let mut count = Count::default();
+        let mut count = UsageCount::default();
         while let Some(event) = events.next().await {
             count.read(&event.event);
             report.usage = before + count.used();

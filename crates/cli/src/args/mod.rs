@@ -18,7 +18,7 @@ pub(crate) use dev::Dev;
 pub(crate) use mcp::Mcp;
 #[cfg(feature = "mcp")]
 pub(crate) use mcp::{EffectName, OutputName};
-pub(crate) use run::{Busy, Chat, Keeping, LimitFlags, Run};
+pub(crate) use run::{Busy, Chat, Keeping, LimitFlags, Run, ServerFlags};
 pub(crate) use runs::{After, RunList, Runs, Watch};
 pub(crate) use serve::Serve;
 pub(crate) use threads::{History, List, Prune, Resume, State, Threads, Update};

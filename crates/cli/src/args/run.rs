@@ -10,6 +10,16 @@ use weftwork::types::CheckpointId;
 use weftwork::types::port::Limits;
 use weftwork::types::run::{Durability, Multitask, ReuseFrom, RunOptions, Stops};
 
+const CHAT_HELP: &str = "\
+On a terminal, lines can be edited, earlier messages are found with the arrow keys, and /help lists
+the commands of a chat. Otherwise each line of standard input is a message, or the answer to an open
+question.
+
+Examples:
+  weft chat
+  weft chat desk --thread lamp
+  weft chat --url http://127.0.0.1:8123 --token TOKEN";
+
 const RUN_EXAMPLES: &str = "\
 Examples:
   weft run desk --input 'Where is order A1001?'
@@ -18,12 +28,15 @@ Examples:
   weft run desk --input 'Where is order A1001?' --mode values,messages";
 
 #[derive(Debug, Args)]
+#[command(after_help = CHAT_HELP)]
 pub(crate) struct Chat {
     /// Agent to chat with; defaults to the agent of the thread
     pub(crate) agent: Option<String>,
     /// Continue this thread, or start one with this id
     #[arg(long, value_name = "ID")]
     pub(crate) thread: Option<String>,
+    #[command(flatten)]
+    pub(crate) server: ServerFlags,
     #[command(flatten)]
     pub(crate) keeping: Keeping,
     #[command(flatten)]
@@ -33,7 +46,7 @@ pub(crate) struct Chat {
 }
 
 /// Limits of each run.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, Clone, Copy, Args)]
 pub(crate) struct LimitFlags {
     /// Cut each run off after this time, such as `30s` or `5m`
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
@@ -59,6 +72,20 @@ impl LimitFlags {
         }
         app
     }
+}
+
+/// The server of a chat.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ServerFlags {
+    /// Chat at this server, such as `http://127.0.0.1:8123`, instead of a store
+    #[arg(long, value_name = "URL", conflicts_with_all = ["durability", "multitask", "deadline", "budget"])]
+    pub(crate) url: Option<String>,
+    /// Token for the server; defaults to `WEFT_TOKEN`, then to the saved one
+    #[arg(long, value_name = "TOKEN", requires = "url")]
+    pub(crate) token: Option<String>,
+    /// Save the token for this server, once the server has accepted it
+    #[arg(long, requires = "url")]
+    pub(crate) save_token: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,54 +1,60 @@
-//! `weft chat`: an interactive conversation with an agent.
+//! `weft chat`: an interactive conversation with an agent, in a store or at a server.
 
-use super::question;
-use super::run::tell_turn;
+mod asking;
+mod backend;
+mod local;
+mod remote;
+mod words;
+
 use crate::CliError;
 use crate::args::Chat;
-use crate::context::{CommandContext, USUAL_AGENT};
+use crate::context::CommandContext;
+use crate::editor::{Edited, Kind, LineEditor, Request, Settings};
+use crate::error::report;
 use crate::exit::Exit;
-use crate::follow::{View, follow, tell_end};
+use crate::follow::{View, show};
 use crate::input::{Interrupts, Lines};
 use crate::terminal::{Answer, Style, Terminal, plain};
-use std::collections::BTreeMap;
-use weftwork::App;
-use weftwork::config::Origin;
-use weftwork::store::StoreError;
+use backend::{Backend, Listed, Step};
+use local::Local;
+use remote::Remote;
 use weftwork::types::ThreadId;
-use weftwork::types::interrupt::Interrupt;
-use weftwork::types::port::RunHandle;
-use weftwork::types::run::{RunInput, RunOutcome};
+use weftwork::types::canonical::Hash;
+use weftwork::types::message::Role;
+use words::Word;
+
+/// The prompt for a message.
+const PROMPT: &str = "you>";
+/// Number of times that an answer is followed again after its connection broke.
+const CUTS_MAX: usize = 3;
+/// File of the history of messages, in the user's data folder.
+const HISTORY: &str = "chat-history";
 
 pub(crate) async fn chat(args: &Chat, context: &CommandContext) -> Result<Exit, CliError> {
-    let named = args.thread.as_deref().map(ThreadId::new).transpose()?;
-    let store = named.is_some().then(|| context.store()).transpose()?;
-    let found = match (&named, &store) {
-        (Some(id), Some(store)) => match context.thread(store.as_ref(), id).await {
-            Ok(found) => Some(found),
-            Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => None,
-            Err(error) => return Err(error),
-        },
-        _ => None,
-    };
-    let of_thread = found.as_ref().map(|found| found.graph());
-    let agent = context.agent(args.agent.as_deref().or(of_thread).unwrap_or(USUAL_AGENT))?;
-    let recorded = found.as_ref().and_then(|found| found.model());
-    let app = context
-        .open(agent, store, recorded, (args.keeping.durability(), args.busy.multitask()))
-        .await?;
-    let app = args.limits.limit(app);
-    let thread = named.unwrap_or_else(|| app.new_thread());
-    Talk {
-        context,
-        terminal: &context.terminal,
-        app: &app,
-        agent: agent.id().to_owned(),
-        known: found.is_some(),
-        lines: Lines::of_process()?,
-        interrupts: Interrupts::listen()?,
-        thread,
+    match &args.server.url {
+        Some(url) => talk(Remote::open(url, args, context).await?, context).await,
+        None => talk(Local::open(args, context).await?, context).await,
     }
-    .talk()
-    .await
+}
+
+async fn talk<B: Backend>(backend: B, context: &CommandContext) -> Result<Exit, CliError> {
+    let terminal = &context.terminal;
+    let input = Input::open(context)?;
+    // People see the label in the first line of the chat.
+    let label = backend.model().filter(|_| !input.is_editor());
+    let view = View::Text(Answer::of_chat(terminal, label));
+    let talk = Talk {
+        terminal,
+        view,
+        backend,
+        input,
+        interrupts: Interrupts::listen()?,
+        listed: Vec::new(),
+        is_leaving: false,
+        draft: None,
+        cuts: 0,
+    };
+    Box::pin(talk.talk()).await
 }
 
 /// User input.
@@ -60,51 +66,60 @@ enum Typed {
     Quit,
 }
 
-struct Talk<'a> {
-    context: &'a CommandContext,
-    terminal: &'a Terminal,
-    app: &'a App,
-    agent: String,
-    /// `true` if the thread exists in the store.
-    known: bool,
-    lines: Lines,
-    interrupts: Interrupts,
-    thread: ThreadId,
+/// The source of user input.
+enum Input {
+    /// A terminal.
+    Editor(LineEditor),
+    /// A pipe or a file, and terminals whose output is redirected.
+    Lines(Lines),
 }
 
-impl Talk<'_> {
+impl Input {
+    fn open(context: &CommandContext) -> Result<Self, CliError> {
+        let terminal = &context.terminal;
+        if !(terminal.typed && terminal.read) {
+            return Ok(Self::Lines(Lines::of_process()?));
+        }
+        let history = context.config.data.as_ref().map(|folder| folder.join(HISTORY));
+        let (colours, words) = (terminal.colours(), &words::NAMES[..]);
+        Ok(Self::Editor(LineEditor::start(Settings { history, colours, words })?))
+    }
+
+    fn is_editor(&self) -> bool {
+        matches!(self, Self::Editor(_))
+    }
+}
+
+struct Talk<'a, B> {
+    terminal: &'a Terminal,
+    view: View<'a>,
+    backend: B,
+    input: Input,
+    interrupts: Interrupts,
+    /// Threads of the last list, which have numbers.
+    listed: Vec<Listed>,
+    /// `true` if Ctrl-C was the last input, so that another one leaves the chat.
+    is_leaving: bool,
+    /// The last edit of arguments, with the binding of the call.
+    draft: Option<(Hash, String)>,
+    /// Number of connections that broke since an answer was complete.
+    cuts: usize,
+}
+
+impl<B: Backend> Talk<'_, B> {
     async fn talk(mut self) -> Result<Exit, CliError> {
         self.welcome();
-        let mut next = self.unfinished().await?;
+        let mut next = self.enter().await?;
         loop {
-            if let Some(handle) = next.take() {
-                self.listen(handle).await?;
-            }
-            let open = if self.known {
-                question::open(self.app.store().as_ref(), &self.thread).await?
-            } else {
-                Vec::new()
-            };
-            next = if open.is_empty() {
-                match self.read("you>").await? {
-                    Typed::Line(line) if line.trim().is_empty() => None,
-                    Typed::Line(line) => Some(self.say(&line).await?),
-                    Typed::End => return self.leave(Exit::Done),
-                    Typed::Quit => return self.leave(Exit::Interrupted),
-                }
-            } else {
-                match self.ask(&open).await? {
-                    Ok(answers) => {
-                        let input = RunInput::answers(answers);
-                        Some(self.app.start(&self.agent, self.thread.clone(), input).await?)
-                    }
-                    Err(exit) => {
-                        // The cursor is still behind the prompt.
-                        if self.terminal.typed {
-                            self.terminal.line("")?;
-                        }
-                        question::tell_open(&open, &self.thread, self.terminal);
-                        return self.leave(exit);
+            next = match next {
+                Step::Answer(answer) => self.listen(answer).await?,
+                Step::Leave(exit) => return self.leave(exit),
+                Step::Nothing => {
+                    let open = self.backend.questions().await;
+                    let open = self.recover(open)?.unwrap_or_default();
+                    match open.is_empty() {
+                        true => self.message().await?,
+                        false => self.ask(&open).await?,
                     }
                 }
             };
@@ -112,104 +127,214 @@ impl Talk<'_> {
     }
 
     fn welcome(&self) {
-        let (terminal, model) = (self.terminal, self.app.model());
-        let label = model.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
-        terminal.note(format_args!(
-            "{} with model {}{label}",
-            terminal.paint_error(Style::Strong, &self.agent),
-            model.id()
-        ));
-        // A configuration file in a foreign folder could send keys to another server.
-        if let Some(file) = &self.context.config.file {
-            terminal.note(format_args!("configuration file {}", file.display()));
+        for line in self.backend.welcome(self.terminal) {
+            self.terminal.note(line);
         }
-        if self.app.model_setting().origin == Origin::Default {
-            terminal.note("default model; choose another with --model, WEFT_MODEL or weft.toml");
-        }
-        terminal.note(format_args!("thread {}", self.thread));
-        if terminal.typed {
-            terminal.note("Ctrl-C stops an answer, Ctrl-D ends the chat");
+        if self.terminal.typed {
+            self.terminal
+                .note("Ctrl-C stops an answer, Ctrl-D ends the chat, /help lists commands");
         }
     }
 
-    /// Takes over an unfinished run that an earlier process left on the thread.
-    async fn unfinished(&self) -> Result<Option<RunHandle>, CliError> {
-        if !self.known {
-            return Ok(None);
+    /// Begins or continues a thread: shows its last messages, and what it is producing.
+    async fn enter(&mut self) -> Result<Step<B::Answer>, CliError> {
+        if self.input.is_editor() {
+            let messages = self.backend.last_messages().await;
+            let messages = self.recover(messages)?.unwrap_or_default();
+            self.show_last(&messages)?;
         }
-        let found = self.context.thread(self.app.store().as_ref(), &self.thread).await?;
-        if found.unfinished().is_none() {
-            return Ok(None);
-        }
-        let handle = self.app.resume(&self.thread).await?;
-        self.terminal.note("resuming the unfinished run of the thread");
-        Ok(Some(handle))
+        let unfinished = self.backend.unfinished().await;
+        Ok(self
+            .recover(unfinished)?
+            .map_or(Step::Nothing, |found| found.map_or(Step::Nothing, Step::Answer)))
     }
 
-    async fn say(&mut self, text: &str) -> Result<RunHandle, CliError> {
-        let input = RunInput::Start { input: self.app.say(text) };
-        let handle = self.app.start(&self.agent, self.thread.clone(), input).await?;
-        tell_turn(self.app, &handle.run, self.terminal).await?;
-        self.known = true;
-        Ok(handle)
-    }
-
-    async fn listen(&mut self, handle: RunHandle) -> Result<(), CliError> {
-        let run = handle.run.clone();
-        let mut view = View::Text(Answer::new(self.terminal, self.app.model()));
-        let outcome = follow(self.app, handle, &mut view, &mut self.interrupts).await?;
-        // The chat continues after a failed run.
-        match outcome {
-            RunOutcome::Cancelled { .. } => self.terminal.note("stopped"),
-            other => {
-                tell_end(self.app.store().as_ref(), &run, &other, self.terminal).await;
+    /// Shows the last message of the user, and what the agent said since.
+    fn show_last(&self, messages: &[(Role, String)]) -> Result<(), CliError> {
+        let from = messages.iter().rposition(|(role, _)| *role == Role::User);
+        for (role, text) in messages.get(from.unwrap_or(messages.len())..).unwrap_or_default() {
+            let text = plain(text);
+            match role {
+                Role::User => self
+                    .terminal
+                    .line(self.terminal.paint(Style::Quiet, format_args!("{PROMPT} {text}")))?,
+                Role::Assistant if !text.is_empty() => self.terminal.line(text)?,
+                _ => {}
             }
         }
         Ok(())
     }
 
-    /// Asks the user every open question. Returns an exit status if the user leaves.
-    async fn ask(
-        &mut self,
-        open: &[Interrupt],
-    ) -> Result<Result<BTreeMap<weftwork::types::InterruptId, serde_json::Value>, Exit>, CliError>
-    {
-        let mut answers = BTreeMap::new();
-        for interrupt in open {
-            for line in question::lines(interrupt, self.terminal) {
-                self.terminal.line(line)?;
-            }
-            let answer = loop {
-                match self.read(question::prompt(interrupt)).await? {
-                    Typed::Line(line) => {
-                        if let Some(answer) = question::answer(interrupt, &line) {
-                            break answer;
-                        }
-                    }
-                    Typed::End => return Ok(Err(Exit::Waiting)),
-                    Typed::Quit => return Ok(Err(Exit::Interrupted)),
-                }
-            };
-            answers.insert(interrupt.id, answer);
+    /// Reads a message or a command.
+    async fn message(&mut self) -> Result<Step<B::Answer>, CliError> {
+        let line = match self.read((PROMPT, ""), Kind::Message).await? {
+            Typed::Line(line) => line,
+            Typed::End => return Ok(Step::Leave(Exit::Done)),
+            Typed::Quit => return Ok(Step::Leave(Exit::Interrupted)),
+        };
+        if line.trim().is_empty() {
+            return Ok(Step::Nothing);
         }
-        Ok(Ok(answers))
+        if self.input.is_editor()
+            && let Some(word) = words::read(&line)
+        {
+            return self.command(word).await;
+        }
+        let said = self.backend.say(&line).await;
+        Ok(self.recover(said)?.map_or(Step::Nothing, Step::Answer))
     }
 
-    /// Reads a line. The first Ctrl-C prints a hint, the second quits.
-    async fn read(&mut self, prompt: &str) -> Result<Typed, CliError> {
-        let mut warned = false;
+    /// Executes a command.
+    async fn command(&mut self, word: Word<'_>) -> Result<Step<B::Answer>, CliError> {
+        match word {
+            Word::Help => self.terminal.note(words::HELP),
+            Word::Threads => {
+                let list = self.backend.threads().await;
+                self.list(list, "STATE", "no threads yet")?;
+            }
+            Word::Inbox => {
+                let list = self.backend.inbox().await;
+                self.list(list, "QUESTION", "nothing waits for an answer")?;
+            }
+            Word::Model(name) => {
+                let model = self.backend.select_model(name);
+                if let Some(text) = self.recover(model)? {
+                    self.terminal.note(text);
+                }
+            }
+            Word::Open(id) => return self.open(id).await,
+            Word::Quit => return Ok(Step::Leave(Exit::Done)),
+            Word::Unknown(name) => self.terminal.note(format_args!(
+                "unknown command `{name}`; /help lists them, and a message may begin with a space"
+            )),
+        }
+        Ok(Step::Nothing)
+    }
+
+    fn list(
+        &mut self,
+        list: Result<Vec<Listed>, CliError>,
+        state: &'static str,
+        none: &str,
+    ) -> Result<(), CliError> {
+        let Some(list) = self.recover(list)? else { return Ok(()) };
+        if list.is_empty() {
+            self.terminal.note(none);
+            return Ok(());
+        }
+        Listed::table(&list, state).write(self.terminal)?;
+        self.terminal.note("continue one with: /open and its number or its thread");
+        self.listed = list;
+        Ok(())
+    }
+
+    async fn open(&mut self, id: Option<&str>) -> Result<Step<B::Answer>, CliError> {
+        let listed = id.and_then(|id| {
+            let number = id.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+            let by_number = number.and_then(|at| self.listed.get(at));
+            by_number.or_else(|| self.listed.iter().find(|one| one.thread == id))
+        });
+        let thread = listed.map(|one| one.thread.as_str()).or(id).map(ThreadId::new);
+        let agent = listed.map(|one| one.agent.as_str()).filter(|agent| !agent.is_empty());
+        let opened = match thread.transpose() {
+            Ok(thread) => self.backend.open(thread, agent).await,
+            Err(error) => Err(error.into()),
+        };
+        if self.recover(opened)?.is_none() {
+            return Ok(Step::Nothing);
+        }
+        self.backend.welcome(self.terminal).iter().for_each(|line| self.terminal.note(line));
+        self.enter().await
+    }
+
+    /// Shows an answer until its end.
+    async fn listen(&mut self, mut answer: B::Answer) -> Result<Step<B::Answer>, CliError> {
+        let shown = show(&mut answer, &mut self.view, &mut self.interrupts).await;
+        if let View::Text(answer) = &mut self.view {
+            answer.end_line()?;
+        }
+        let shown = self.recover(shown)?;
+        self.is_leaving = shown == Some(true);
+        // The chat continues after a failed run.
+        let ended = self.backend.ended(answer, self.terminal).await;
+        self.recover(ended)?;
+        self.cuts = if shown.is_some() { 0 } else { self.cuts + 1 };
+        if self.cuts == 0 || self.cuts > CUTS_MAX {
+            return Ok(Step::Nothing);
+        }
+        let unfinished = self.backend.unfinished().await;
+        let Some(Some(answer)) = self.recover(unfinished)? else { return Ok(Step::Nothing) };
+        self.terminal.note("following the answer again, from its beginning");
+        Ok(Step::Answer(answer))
+    }
+
+    /// Reports an error at a terminal, where the chat continues. Errors of the terminal end it.
+    fn recover<T>(&self, result: Result<T, CliError>) -> Result<Option<T>, CliError> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error @ (CliError::NobodyReads | CliError::Output(_) | CliError::Input(_))) => {
+                Err(error)
+            }
+            Err(error) if self.input.is_editor() => {
+                report(&error.fault(), self.terminal);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads input with a prompt and a text to edit. The first Ctrl-C at an empty prompt prints
+    /// a hint, the second leaves, also if the first one stopped an answer.
+    async fn read(&mut self, prompt: (&str, &str), kind: Kind) -> Result<Typed, CliError> {
+        let typed = match &mut self.input {
+            Input::Editor(_) => self.edit_line(prompt, kind).await,
+            Input::Lines(_) => self.read_line(prompt.0).await,
+        };
+        self.is_leaving = false;
+        typed
+    }
+
+    async fn edit_line(
+        &mut self,
+        (prompt, initial): (&str, &str),
+        kind: Kind,
+    ) -> Result<Typed, CliError> {
+        let styled = format!("{} ", self.terminal.paint(Style::Ask, prompt));
+        loop {
+            let Input::Editor(editor) = &mut self.input else { return Ok(Typed::End) };
+            let prompt = (format!("{prompt} "), styled.clone());
+            let request = Request { kind, prompt, initial: initial.to_owned() };
+            let edited = editor.read(request).await?;
+            self.interrupts.clear();
+            match edited {
+                Edited::Text(text) => return Ok(Typed::Line(text)),
+                Edited::End => return Ok(Typed::End),
+                // An edit is left at once; the question remains.
+                Edited::Interrupt { .. } if kind == Kind::Json => return Ok(Typed::Quit),
+                Edited::Interrupt { was_empty: false } => self.is_leaving = false,
+                Edited::Interrupt { was_empty: true } if self.is_leaving => return Ok(Typed::Quit),
+                Edited::Interrupt { was_empty: true } => {
+                    self.is_leaving = true;
+                    self.terminal.note("press Ctrl-C again to leave the chat");
+                }
+            }
+        }
+    }
+
+    async fn read_line(&mut self, prompt: &str) -> Result<Typed, CliError> {
         loop {
             self.prompt(prompt)?;
+            let Input::Lines(lines) = &mut self.input else { return Ok(Typed::End) };
             tokio::select! {
                 biased;
                 () = self.interrupts.next() => {
-                    if warned {
+                    if self.is_leaving {
                         return Ok(Typed::Quit);
                     }
-                    warned = true;
+                    self.is_leaving = true;
                     self.terminal.note("\npress Ctrl-C again to leave the chat");
                 }
-                line = self.lines.next() => {
+                line = lines.next() => {
                     let Some(line) = line? else { return Ok(Typed::End) };
                     if !self.terminal.typed {
                         self.terminal.line(plain(&line))?;
@@ -223,18 +348,19 @@ impl Talk<'_> {
     /// Writes the prompt. On a terminal, input follows on the same line; otherwise a question is
     /// written as a complete line, so that programs can read it.
     fn prompt(&self, prompt: &str) -> Result<(), CliError> {
-        let is_question = prompt != "you>";
         let shown = self.terminal.paint(Style::Ask, prompt);
-        match (self.terminal.typed, is_question) {
-            (false, true) => self.terminal.line(shown),
+        match (self.terminal.typed, prompt == PROMPT) {
+            (false, false) => self.terminal.line(shown),
             _ => self.terminal.piece(format_args!("{shown} ")),
         }
     }
 
     fn leave(&self, exit: Exit) -> Result<Exit, CliError> {
-        self.terminal.line("")?;
-        if self.known && self.context.lasting {
-            self.terminal.note(format_args!("continue with: weft chat --thread {}", self.thread));
+        if !self.input.is_editor() {
+            self.terminal.line("")?;
+        }
+        if let Some(command) = self.backend.how_to_continue() {
+            self.terminal.note(format_args!("continue with: {command}"));
         }
         Ok(exit)
     }

@@ -2,7 +2,7 @@
 
 use super::{chat, models};
 use crate::CliError;
-use crate::args::{Busy, Chat, Demo, Keeping, LimitFlags};
+use crate::args::{Busy, Chat, Demo, Keeping, LimitFlags, ServerFlags};
 use crate::context::{CommandContext, default_model};
 use crate::demo::Story;
 use crate::exit::Exit;
@@ -83,6 +83,7 @@ async fn invite(story: &Story<'_>, context: &CommandContext) -> Result<(), CliEr
         let args = Chat {
             agent: None,
             thread: Some(story.thread.clone()),
+            server: ServerFlags::default(),
             keeping: Keeping::default(),
             busy: Busy::default(),
             limits: LimitFlags::default(),

@@ -19,6 +19,24 @@ pub(crate) async fn open(store: &dyn Store, thread: &ThreadId) -> Result<Vec<Int
     Ok(open.into_iter().map(Interrupt::into_shown).collect())
 }
 
+/// Returns a question in one line: a call, a text or a value.
+pub(crate) fn short_form(interrupt: &Interrupt) -> String {
+    match &interrupt.ask {
+        Ask::Question { question, .. } => question.clone(),
+        Ask::Approval(request) => format!("{} {}", request.tool, request.args),
+        Ask::Value { value } => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+        Ask::Timer { until } => format!("waits until {}", moment(*until)),
+    }
+}
+
+/// Returns `true` if the arguments of the call that waits for approval can be edited.
+pub(crate) fn can_edit(interrupt: &Interrupt) -> bool {
+    let schema = interrupt.answer_schema.as_ref();
+    let forms = schema.and_then(|schema| schema["oneOf"].as_array());
+    let edits = |form: &Value| form.pointer("/properties/args").is_some();
+    forms.is_some_and(|forms| forms.iter().any(edits))
+}
+
 /// Formats a question as lines.
 pub(crate) fn lines(interrupt: &Interrupt, terminal: &Terminal) -> Vec<String> {
     let head = |text: &str| format!("{} {}", terminal.paint(Style::Ask, "?"), plain(text));
@@ -105,6 +123,10 @@ pub(crate) fn answer(interrupt: &Interrupt, line: &str) -> Option<Value> {
                 "edit" => {
                     let args = serde_json::from_str(comment?).ok()?;
                     return Some(decision(request, Verdict::Edit { args }, None));
+                }
+                "respond" => {
+                    let text = comment?.to_owned();
+                    return Some(decision(request, Verdict::Respond { text }, None));
                 }
                 _ => return None,
             };
@@ -263,6 +285,11 @@ mod tests {
             ),
             ("edit a", None),
             ("edit", None),
+            (
+                "respond it was paid",
+                Some(json!({"approved": false, "binding": binding, "respond": "it was paid"})),
+            ),
+            ("respond", None),
         ] {
             assert_eq!(answer(&asked, line), expected, "{line}");
         }

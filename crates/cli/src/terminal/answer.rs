@@ -1,6 +1,7 @@
 //! Display of a run: streamed text, tool calls and their results.
 
 use super::markdown::Markdown;
+use super::wrap::Wrap;
 use super::{Style, Terminal, plain, short};
 use crate::CliError;
 use std::collections::BTreeMap;
@@ -11,13 +12,22 @@ use weftwork::types::message::Role;
 /// Maximum length of a displayed tool result, in characters.
 const RESULT_CHARS_MAX: usize = 160;
 
-/// A display of the events of runs. Every line of an answer begins with the tag of its model, if
-/// the model has one.
+/// Lines that begin with the tag of the model, if the model has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Marks {
+    EachLine,
+    /// The first line of all answers.
+    Once,
+}
+
+/// A display of the events of runs.
 #[derive(Debug)]
 pub(crate) struct Answer<'a> {
     terminal: &'a Terminal,
     mark: String,
+    marks: Marks,
     markdown: Markdown,
+    wrap: Wrap,
     line_open: bool,
     shown: bool,
     calls: BTreeMap<String, String>,
@@ -26,10 +36,27 @@ pub(crate) struct Answer<'a> {
 impl<'a> Answer<'a> {
     pub(crate) fn new(terminal: &'a Terminal, model: &ModelInfo) -> Self {
         let mark = weftwork::tag(model).map(|tag| format!("[{tag}] "));
+        let mark = mark.map_or_else(String::new, |mark| terminal.paint(Style::Quiet, mark));
+        let wrap = super::wrap::for_output(terminal.read, console::measure_text_width(&mark));
+        Self { mark, marks: Marks::EachLine, wrap, ..Self::without_mark(terminal) }
+    }
+
+    /// Creates a display of a conversation, whose first line alone has a tag.
+    pub(crate) fn of_chat(terminal: &'a Terminal, model: Option<&ModelInfo>) -> Self {
+        let answer = match model {
+            Some(model) => Self::new(terminal, model),
+            None => Self::without_mark(terminal),
+        };
+        Self { marks: Marks::Once, wrap: super::wrap::for_output(terminal.read, 0), ..answer }
+    }
+
+    fn without_mark(terminal: &'a Terminal) -> Self {
         Self {
             terminal,
-            mark: mark.map_or_else(String::new, |mark| terminal.paint(Style::Quiet, mark)),
+            mark: String::new(),
+            marks: Marks::Once,
             markdown: Markdown::new(terminal.colours()),
+            wrap: super::wrap::for_output(terminal.read, 0),
             line_open: false,
             shown: false,
             calls: BTreeMap::new(),
@@ -101,6 +128,7 @@ impl<'a> Answer<'a> {
     /// Ends the current line, if it is not empty.
     pub(crate) fn end_line(&mut self) -> Result<(), CliError> {
         let rest = self.markdown.end();
+        let rest = self.wrap.push(&rest) + &self.wrap.end();
         self.write(&rest)?;
         if std::mem::take(&mut self.line_open) {
             self.terminal.line("")?;
@@ -119,19 +147,34 @@ impl<'a> Answer<'a> {
         self.terminal.note(text);
     }
 
-    fn mark_line(&self, text: impl std::fmt::Display) -> Result<(), CliError> {
-        self.terminal.line(format_args!("{}{text}", self.mark))
+    fn mark_line(&mut self, text: impl std::fmt::Display) -> Result<(), CliError> {
+        let mark = self.mark();
+        self.terminal.line(format_args!("{mark}{text}"))
+    }
+
+    /// Returns the tag of the next line.
+    fn mark(&mut self) -> String {
+        match self.marks {
+            Marks::EachLine => self.mark.clone(),
+            Marks::Once => std::mem::take(&mut self.mark),
+        }
     }
 
     fn text(&mut self, text: &str) -> Result<(), CliError> {
-        let styled = self.markdown.push(&plain(text));
-        self.write(&styled)
+        for line in plain(text).split_inclusive('\n') {
+            let styled = self.markdown.push(line);
+            let wrapped = self.wrap.push(&styled);
+            self.wrap.source(line);
+            self.write(&wrapped)?;
+        }
+        Ok(())
     }
 
     fn write(&mut self, text: &str) -> Result<(), CliError> {
         for line in text.split_inclusive('\n') {
             if !std::mem::replace(&mut self.line_open, !line.ends_with('\n')) {
-                self.terminal.piece(&self.mark)?;
+                let mark = self.mark();
+                self.terminal.piece(mark)?;
             }
             self.terminal.piece(line)?;
         }

@@ -6,6 +6,7 @@ mod progress;
 mod summary;
 mod table;
 mod time;
+mod wrap;
 
 pub(crate) use answer::Answer;
 pub(crate) use progress::{counting, weights_progress};
@@ -103,6 +104,12 @@ impl Terminal {
 
 fn paint(colour: bool, style: Style, text: impl Display) -> String {
     if colour { format!("{}{text}{PLAIN_AGAIN}", style.start()) } else { text.to_string() }
+}
+
+/// Returns the width of the terminal in columns, if standard output is one.
+fn columns() -> Option<usize> {
+    let (_, columns) = console::Term::stdout().size_checked()?;
+    Some(usize::from(columns)).filter(|columns| *columns > 0)
 }
 
 /// Escapes control characters other than line breaks and tabs, and characters that change the text

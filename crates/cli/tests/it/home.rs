@@ -42,6 +42,13 @@ impl Home {
         self.config(&format!("model = \"fake:desk\"\n[providers.fake]\nurl = \"{url}\"\n"))
     }
 
+    /// The variables that processes see.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        let home = self.folder.path().to_str().expect("a path of text");
+        let own = self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        std::iter::once(("HOME", home)).chain(own)
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

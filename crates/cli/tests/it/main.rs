@@ -5,6 +5,8 @@ mod approvals;
 #[cfg(feature = "mcp")]
 mod asked_and_killed;
 mod bad_input;
+#[cfg(unix)]
+mod chat;
 mod commands;
 mod database;
 mod dev;
@@ -23,6 +25,8 @@ mod prune;
 mod runs;
 mod serve;
 mod stores;
+#[cfg(unix)]
+mod terminal;
 mod trial;
 mod watch;
 mod weights;

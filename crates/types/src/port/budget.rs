@@ -263,20 +263,6 @@ pub struct Limits {
     pub cost_micro_usd: Option<u64>,
 }
 
-impl Limits {
-    /// Returns the limits of work that continues after a part of them was used.
-    #[must_use]
-    pub fn less(mut self, used: Usage) -> Self {
-        let rest = |limit: &mut Option<u64>, used: u64| {
-            *limit = limit.map(|limit| limit.saturating_sub(used));
-        };
-        rest(&mut self.model_calls, used.model_calls);
-        rest(&mut self.tool_calls, used.tool_calls);
-        rest(&mut self.tokens, used.tokens.total());
-        self
-    }
-}
-
 impl Budgets for Limits {
     fn open<'a>(
         &'a self,

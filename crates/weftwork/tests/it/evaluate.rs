@@ -9,7 +9,7 @@ use weftwork::agents::{
 };
 use weftwork::graph::{CompiledGraph, SystemClock};
 use weftwork::models::scripted::Step;
-use weftwork::models::{ModelError, ScriptedModel};
+use weftwork::models::{ModelError, RefusalKind, ScriptedModel};
 use weftwork::postgres::PostgresStore;
 use weftwork::prelude::*;
 use weftwork::sqlite::SqliteStore;
@@ -93,7 +93,9 @@ fn steps(case: Case) -> Vec<Step> {
         }
         Case::Failure => {
             let (provider, message) = ("scripted".to_owned(), "no".to_owned());
-            vec![sum(), Step::fails(ModelError::BadRequest { provider, status: 400, message })]
+            let kind = RefusalKind::InvalidRequest;
+            let refused = ModelError::BadRequest { provider, status: 400, message, kind };
+            vec![sum(), Step::fails(refused)]
         }
         Case::Deadline => vec![sum(), answer().hanging()],
         _ => vec![sum(), answer()],

@@ -87,7 +87,7 @@ pub(crate) async fn with_orphans(store: &dyn Store) -> Result<BTreeSet<ThreadId>
 }
 
 /// Returns the status of the last run of a thread in words.
-pub(super) fn last_run(row: &ThreadRow) -> &'static str {
+pub(crate) fn last_run(row: &ThreadRow) -> &'static str {
     row.status.map_or("no run", word)
 }
 

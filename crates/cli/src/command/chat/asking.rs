@@ -1,0 +1,219 @@
+//! Questions of a chat, and the answers that a person types.
+
+use super::backend::{Backend, Step};
+use super::{Talk, Typed, words};
+use crate::CliError;
+use crate::command::question;
+use crate::editor::Kind;
+use crate::exit::Exit;
+use crate::terminal::{Style, plain};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::Command;
+use weftwork::types::approval::{ApprovalRequest, Verdict};
+use weftwork::types::interrupt::{Ask, Interrupt};
+
+/// Length of arguments up to which they are edited on one line, in characters.
+const ONE_LINE_MAX: usize = 60;
+
+/// The reply of a person to a question.
+enum Reply<A> {
+    Answer(Value),
+    /// The chat does something else.
+    Step(Step<A>),
+}
+
+/// The meaning of a line at the prompt of a question.
+enum Meaning<'a> {
+    Answer(Value),
+    /// `no` without a reason.
+    Reject(&'a ApprovalRequest),
+    Edit(&'a ApprovalRequest),
+    EditElsewhere(&'a ApprovalRequest),
+    Nothing,
+}
+
+impl<B: Backend> Talk<'_, B> {
+    /// Asks the user every open question, and sends the answers.
+    pub(super) async fn ask(&mut self, open: &[Interrupt]) -> Result<Step<B::Answer>, CliError> {
+        let mut answers = BTreeMap::new();
+        for interrupt in open {
+            for line in question::lines(interrupt, self.terminal) {
+                self.terminal.line(line)?;
+            }
+            match self.reply(interrupt).await? {
+                Reply::Answer(answer) => answers.insert(interrupt.id, answer),
+                Reply::Step(Step::Leave(exit)) => {
+                    // The cursor is still behind the prompt.
+                    if self.terminal.typed && !self.input.is_editor() {
+                        self.terminal.line("")?;
+                    }
+                    self.backend.leave_open(open, self.terminal);
+                    return Ok(Step::Leave(exit));
+                }
+                Reply::Step(step) => return Ok(step),
+            };
+        }
+        let answered = self.backend.answer(answers).await;
+        Ok(self.recover(answered)?.map_or(Step::Nothing, Step::Answer))
+    }
+
+    async fn reply(&mut self, interrupt: &Interrupt) -> Result<Reply<B::Answer>, CliError> {
+        let prompt = self.prompt_of(interrupt);
+        loop {
+            let line = match self.read((&prompt, ""), Kind::Line).await? {
+                Typed::Line(line) => line,
+                Typed::End => return Ok(Reply::Step(Step::Leave(Exit::Waiting))),
+                Typed::Quit => return Ok(Reply::Step(Step::Leave(Exit::Interrupted))),
+            };
+            if self.input.is_editor()
+                && let Some(word) = words::read(&line)
+            {
+                let step = match self.command(word).await? {
+                    Step::Leave(_) => Step::Leave(Exit::Waiting),
+                    step => step,
+                };
+                return Ok(Reply::Step(step));
+            }
+            let answer = match self.meaning(interrupt, &line) {
+                Meaning::Answer(answer) => Some(answer),
+                Meaning::Reject(request) => self.reject(request).await?,
+                Meaning::Edit(request) => self.edit(request).await?,
+                Meaning::EditElsewhere(request) => self.edit_elsewhere(request)?,
+                Meaning::Nothing => {
+                    self.explain(interrupt);
+                    None
+                }
+            };
+            if let Some(answer) = answer {
+                return Ok(Reply::Answer(answer));
+            }
+        }
+    }
+
+    fn prompt_of(&self, interrupt: &Interrupt) -> String {
+        match (&interrupt.ask, self.input.is_editor(), question::can_edit(interrupt)) {
+            (Ask::Approval(_), true, true) => "approve exactly this call? [y/n/edit]".to_owned(),
+            _ => question::prompt(interrupt).to_owned(),
+        }
+    }
+
+    fn meaning<'q>(&self, interrupt: &'q Interrupt, line: &str) -> Meaning<'q> {
+        if let (Ask::Approval(request), true) = (&interrupt.ask, self.input.is_editor()) {
+            let edits = question::can_edit(interrupt);
+            match line.trim().to_lowercase().as_str() {
+                "n" | "no" => return Meaning::Reject(request),
+                "e" | "edit" if edits => return Meaning::Edit(request),
+                "editor" if edits => return Meaning::EditElsewhere(request),
+                _ => {}
+            }
+        }
+        question::answer(interrupt, line).map_or(Meaning::Nothing, Meaning::Answer)
+    }
+
+    /// Prints the answers that a question takes.
+    fn explain(&self, interrupt: &Interrupt) {
+        let Ask::Approval(_) = &interrupt.ask else { return };
+        if !self.input.is_editor() {
+            return;
+        }
+        let edit = match question::can_edit(interrupt) {
+            true => ", `edit` to change the arguments, `editor` to change them in $EDITOR",
+            false => "",
+        };
+        self.terminal.note(format_args!(
+            "type `y`, `n`, `n REASON`{edit}, or `respond TEXT` to give the result yourself"
+        ));
+    }
+
+    /// Asks for the reason of a rejection. `None` if the person does not reject after all.
+    async fn reject(&mut self, request: &ApprovalRequest) -> Result<Option<Value>, CliError> {
+        match self.read(("reason for the model, or nothing:", ""), Kind::Line).await? {
+            Typed::Line(reason) => {
+                let reason = Some(reason.trim()).filter(|reason| !reason.is_empty());
+                Ok(Some(question::decision(request, Verdict::Reject, reason)))
+            }
+            Typed::End | Typed::Quit => Ok(None),
+        }
+    }
+
+    /// Edits the arguments of a call on the line. `None` if the person leaves them.
+    async fn edit(&mut self, request: &ApprovalRequest) -> Result<Option<Value>, CliError> {
+        let mut text = self.draft(request);
+        loop {
+            match self.read(("arguments:", &text), Kind::Json).await? {
+                Typed::Line(line) => text = line,
+                Typed::End | Typed::Quit => return Ok(None),
+            }
+            if let Some(decision) = self.edited(request, &text) {
+                return Ok(Some(decision));
+            }
+        }
+    }
+
+    /// Edits the arguments of a call in the editor of the user.
+    fn edit_elsewhere(&mut self, request: &ApprovalRequest) -> Result<Option<Value>, CliError> {
+        let name = |variable| std::env::var(variable).ok().filter(|name| !name.trim().is_empty());
+        let Some(editor) = name("VISUAL").or_else(|| name("EDITOR")) else {
+            self.terminal.note("set EDITOR or VISUAL to the command of an editor, or type `edit`");
+            return Ok(None);
+        };
+        let text = self.draft(request);
+        let changed = changed(&editor, &text);
+        self.interrupts.clear();
+        match changed {
+            Ok(text) => Ok(self.edited(request, &text)),
+            Err(error) => {
+                self.terminal.note(format_args!("the editor `{editor}` failed: {error}"));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Returns the text to edit: the last edit of this call that was refused, or the arguments.
+    fn draft(&self, request: &ApprovalRequest) -> String {
+        if let Some((binding, text)) = &self.draft
+            && *binding == request.binding
+        {
+            return text.clone();
+        }
+        let short = request.args.to_string();
+        match short.chars().count() > ONE_LINE_MAX {
+            true => serde_json::to_string_pretty(&request.args).unwrap_or(short),
+            false => short,
+        }
+    }
+
+    /// Reads edited arguments. `None` if they are not a JSON object.
+    fn edited(&mut self, request: &ApprovalRequest, text: &str) -> Option<Value> {
+        self.draft = Some((request.binding, text.to_owned()));
+        let problem = match serde_json::from_str::<Value>(text) {
+            Ok(args) if args.is_object() => {
+                let call = self.terminal.paint(Style::Strong, plain(&request.tool));
+                self.terminal.note(format_args!("edited: {call} {}", plain(&args.to_string())));
+                return Some(question::decision(request, Verdict::Edit { args }, None));
+            }
+            Ok(_) => "expected a JSON object with all arguments".to_owned(),
+            Err(error) => format!("not JSON: {error}"),
+        };
+        self.terminal.note(problem);
+        None
+    }
+}
+
+/// Returns a text after a person changed it in an editor.
+fn changed(editor: &str, text: &str) -> std::io::Result<String> {
+    let mut file = tempfile::Builder::new().prefix("weft-").suffix(".json").tempfile()?;
+    file.write_all(text.as_bytes())?;
+    file.flush()?;
+    // The variable may have arguments, as in `code --wait`.
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{editor} \"$1\""), "sh"]).arg(file.path());
+    let status = command.status()?;
+    if !status.success() {
+        return Err(std::io::Error::other(format!("it ended with {status}")));
+    }
+    // The file may have been replaced by another one of this name.
+    std::fs::read_to_string(file.path())
+}

@@ -1,0 +1,226 @@
+//! A chat over a store that this process opens.
+
+use super::backend::{Backend, LISTED_MAX, Listed};
+use crate::CliError;
+use crate::args::{Chat, LimitFlags};
+use crate::command::question;
+use crate::command::run::tell_turn;
+use crate::command::threads;
+use crate::context::{CommandContext, USUAL_AGENT};
+use crate::follow::{AppRun, tell_end};
+use crate::spent::Spent;
+use crate::terminal::{Style, Terminal, moment, short};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use weftwork::App;
+use weftwork::config::Origin;
+use weftwork::models::ModelInfo;
+use weftwork::runtime::thread_state;
+use weftwork::store::thread::{Direction, ThreadKey};
+use weftwork::store::{
+    SearchFrom, Store, StoreError, ThreadOrder, ThreadQuery, ThreadRow, ThreadStatus,
+};
+use weftwork::types::interrupt::{Ask, Interrupt};
+use weftwork::types::message::{Message, Role};
+use weftwork::types::run::{Durability, Multitask, RunInput, RunOutcome};
+use weftwork::types::{InterruptId, Principal, ThreadId};
+
+/// An open store with the agent of the chat.
+pub(super) struct Local<'a> {
+    context: &'a CommandContext,
+    how: (Durability, Multitask),
+    limits: LimitFlags,
+    app: App,
+    agent: String,
+    thread: ThreadId,
+    /// `true` if the thread exists in the store.
+    known: bool,
+}
+
+impl<'a> Local<'a> {
+    pub(super) async fn open(args: &Chat, context: &'a CommandContext) -> Result<Self, CliError> {
+        let named = args.thread.as_deref().map(ThreadId::new).transpose()?;
+        let store = named.is_some().then(|| context.store()).transpose()?;
+        let found = match (&named, &store) {
+            (Some(id), Some(store)) => match context.thread(store.as_ref(), id).await {
+                Ok(found) => Some(found),
+                Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => None,
+                Err(error) => return Err(error),
+            },
+            _ => None,
+        };
+        let of_thread = found.as_ref().map(|found| found.graph());
+        let agent = context.agent(args.agent.as_deref().or(of_thread).unwrap_or(USUAL_AGENT))?;
+        let recorded = found.as_ref().and_then(|found| found.model());
+        let how = (args.keeping.durability(), args.busy.multitask());
+        let app = args.limits.limit(context.open(agent, store, recorded, how).await?);
+        let thread = named.unwrap_or_else(|| app.new_thread());
+        let agent = agent.id().to_owned();
+        let limits = args.limits;
+        Ok(Self { context, how, limits, app, agent, thread, known: found.is_some() })
+    }
+
+    fn store(&self) -> &dyn Store {
+        self.app.store().as_ref()
+    }
+
+    async fn search(&self, status: Option<ThreadStatus>) -> Result<Vec<ThreadRow>, CliError> {
+        let order = ThreadOrder { by: ThreadKey::UpdatedAt, direction: Direction::Descending };
+        let query = ThreadQuery {
+            status,
+            from: SearchFrom::Start(order),
+            limit: LISTED_MAX,
+            ..ThreadQuery::default()
+        };
+        let page = self.store().search_threads(&Principal::local(), query).await?;
+        Ok(page.threads.into_iter().map(|found| found.row).collect())
+    }
+
+    fn about_model(&self) -> String {
+        let model = self.app.model();
+        let label = model.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
+        format!("{}{label}", model.id())
+    }
+}
+
+impl Backend for Local<'_> {
+    type Answer = AppRun;
+
+    fn welcome(&self, terminal: &Terminal) -> Vec<String> {
+        let agent = terminal.paint_error(Style::Strong, &self.agent);
+        let mut lines = vec![format!("{agent} with model {}", self.about_model())];
+        // A configuration file in a foreign folder could send keys to another server.
+        if let Some(file) = &self.context.config.file {
+            lines.push(format!("configuration file {}", file.display()));
+        }
+        if self.app.model_setting().origin == Origin::Default {
+            lines
+                .push("default model; choose another with --model, WEFT_MODEL or weft.toml".into());
+        }
+        lines.push(format!("thread {}", self.thread));
+        lines
+    }
+
+    fn model(&self) -> Option<&ModelInfo> {
+        Some(self.app.model())
+    }
+
+    async fn unfinished(&mut self) -> Result<Option<AppRun>, CliError> {
+        if !self.known {
+            return Ok(None);
+        }
+        let found = self.context.thread(self.store(), &self.thread).await?;
+        if found.unfinished().is_none() {
+            return Ok(None);
+        }
+        let handle = self.app.resume(&self.thread).await?;
+        self.context.terminal.note("resuming the unfinished run of the thread");
+        Ok(Some(AppRun::new(&self.app, handle)))
+    }
+
+    async fn say(&mut self, text: &str) -> Result<AppRun, CliError> {
+        let input = RunInput::Start { input: self.app.say(text) };
+        let handle = self.app.start(&self.agent, self.thread.clone(), input).await?;
+        tell_turn(&self.app, &handle.run, &self.context.terminal).await?;
+        self.known = true;
+        Ok(AppRun::new(&self.app, handle))
+    }
+
+    async fn answer(&mut self, answers: BTreeMap<InterruptId, Value>) -> Result<AppRun, CliError> {
+        let input = RunInput::answers(answers);
+        let handle = self.app.start(&self.agent, self.thread.clone(), input).await?;
+        Ok(AppRun::new(&self.app, handle))
+    }
+
+    async fn ended(&mut self, answer: AppRun, terminal: &Terminal) -> Result<(), CliError> {
+        let run = answer.run.clone();
+        let outcome = answer.outcome().await;
+        if let Some(spent) = Spent::of(&self.app, &run).await? {
+            terminal.note(spent);
+        }
+        match outcome {
+            RunOutcome::Cancelled { .. } => terminal.note("stopped"),
+            outcome => drop(tell_end(self.store(), &run, &outcome, terminal).await),
+        }
+        Ok(())
+    }
+
+    async fn questions(&mut self) -> Result<Vec<Interrupt>, CliError> {
+        match self.known {
+            true => question::open(self.store(), &self.thread).await,
+            false => Ok(Vec::new()),
+        }
+    }
+
+    async fn last_messages(&mut self) -> Result<Vec<(Role, String)>, CliError> {
+        if !self.known {
+            return Ok(Vec::new());
+        }
+        let (graph, store) = (self.context.graph_of(&self.agent)?, Arc::clone(self.app.store()));
+        let state = thread_state(&graph, store as _, &Principal::local(), &self.thread).await?;
+        let state = state.unwrap_or_default();
+        let messages = state.get("messages").and_then(Value::as_array);
+        let read = |value: &Value| serde_json::from_value::<Message>(value.clone()).ok();
+        let messages = messages.into_iter().flatten().filter_map(read);
+        Ok(messages.map(|message| (message.role, message.joined_text())).collect())
+    }
+
+    async fn threads(&self) -> Result<Vec<Listed>, CliError> {
+        let rows = self.search(None).await?;
+        Ok(rows.into_iter().map(|row| listed(&row, threads::last_run(&row).to_owned())).collect())
+    }
+
+    async fn inbox(&self) -> Result<Vec<Listed>, CliError> {
+        let mut list = Vec::new();
+        for row in self.search(Some(ThreadStatus::Interrupted)).await? {
+            let open = question::open(self.store(), &row.id).await?;
+            let asks = open.iter().filter(|one| !matches!(one.ask, Ask::Timer { .. }));
+            list.extend(asks.map(|one| listed(&row, question::short_form(one))));
+        }
+        Ok(list)
+    }
+
+    async fn open(&mut self, thread: Option<ThreadId>, _: Option<&str>) -> Result<(), CliError> {
+        let Some(thread) = thread else {
+            (self.thread, self.known) = (self.app.new_thread(), false);
+            return Ok(());
+        };
+        let found = self.context.thread(self.store(), &thread).await?;
+        let agent = self.context.agent(found.graph())?;
+        let recorded = found.model().unwrap_or_default();
+        if agent.id() != self.agent || recorded != self.app.model_setting().value {
+            let store = Arc::clone(self.app.store());
+            let app = self.context.open(agent, Some(store), found.model(), self.how).await?;
+            self.app = self.limits.limit(app);
+            self.agent = agent.id().to_owned();
+        }
+        (self.thread, self.known) = (thread, true);
+        Ok(())
+    }
+
+    fn select_model(&mut self, name: Option<&str>) -> Result<String, CliError> {
+        if let Some(name) = name {
+            self.app = self.app.with_model(name)?;
+        }
+        Ok(format!("model {}", self.about_model()))
+    }
+
+    fn how_to_continue(&self) -> Option<String> {
+        let lasts = self.known && self.context.lasting;
+        lasts.then(|| format!("weft chat --thread {}", self.thread))
+    }
+
+    fn leave_open(&self, questions: &[Interrupt], terminal: &Terminal) {
+        question::tell_open(questions, &self.thread, terminal);
+    }
+}
+
+fn listed(row: &ThreadRow, state: String) -> Listed {
+    Listed {
+        thread: row.id.to_string(),
+        agent: row.graph.clone().unwrap_or_default(),
+        state: short(&state, 80),
+        at: moment(row.updated_at),
+    }
+}

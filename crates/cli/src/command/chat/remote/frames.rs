@@ -1,0 +1,299 @@
+//! The UI message stream of a server, read as events of runs.
+//!
+//! Reading is strict: a line that is no frame, a frame of an unknown type and one without its members
+//! are errors. Only the names of data parts are open.
+
+use serde_json::Value;
+use weftwork::types::ToolCallId;
+use weftwork::types::code::Fault;
+use weftwork::types::event::AiEvent;
+
+/// Maximum length of a frame in bytes. Servers cut values at 64 KiB.
+const FRAME_BYTES_MAX: usize = 1 << 20;
+/// Names of the calls that stand for questions.
+const QUESTIONS: [&str; 2] = ["ask_human", "request_approval"];
+
+/// The end of a response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum End {
+    Completed,
+    /// Calls wait for a person.
+    Asks,
+    /// The run waits for something else than a person.
+    Waits,
+    Cancelled,
+    Failed(String),
+}
+
+/// A reader of frames, without I/O.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    /// A line that is not complete.
+    rest: Vec<u8>,
+    /// Thread of the response.
+    pub(super) thread: Option<String>,
+    /// Calls that stand for questions, whose results are not shown.
+    questions: Vec<String>,
+    failure: Option<String>,
+    is_cancelled: bool,
+    end: Option<End>,
+    /// `true` after the last frame.
+    is_over: bool,
+}
+
+impl Frames {
+    /// Returns the end of the response once its last frame was read.
+    pub(super) fn end(&self) -> Option<&End> {
+        self.end.as_ref().filter(|_| self.is_over)
+    }
+
+    /// Reads bytes of the body, and returns the events of the frames that are complete.
+    ///
+    /// # Errors
+    /// A description of the frame that cannot be read.
+    pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Vec<AiEvent>, String> {
+        let mut events = Vec::new();
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.rest.extend_from_slice(piece);
+            if self.rest.len() > FRAME_BYTES_MAX {
+                return Err(format!("a frame has more than {FRAME_BYTES_MAX} bytes"));
+            }
+            if self.rest.ends_with(b"\n") {
+                let line = std::mem::take(&mut self.rest);
+                let line = std::str::from_utf8(&line).map_err(|error| error.to_string())?;
+                events.extend(self.line(line.trim_end_matches(['\r', '\n']))?);
+            }
+        }
+        Ok(events)
+    }
+
+    fn line(&mut self, line: &str) -> Result<Option<AiEvent>, String> {
+        if line.is_empty() || line.starts_with(':') {
+            return Ok(None);
+        }
+        let data = line.strip_prefix("data: ").ok_or_else(|| found("a line", line))?;
+        if self.is_over {
+            return Err(found("a frame after the last one", data));
+        }
+        if data == "[DONE]" {
+            self.is_over = true;
+            return self.end.is_some().then_some(None).ok_or_else(|| "no `finish`".to_owned());
+        }
+        let frame: Value =
+            serde_json::from_str(data).map_err(|error| format!("a frame is not JSON: {error}"))?;
+        self.frame(&frame).map_err(|reason| format!("{reason} in {}", found("a frame", data)))
+    }
+
+    fn frame(&mut self, frame: &Value) -> Result<Option<AiEvent>, String> {
+        let kind = text(frame, "type")?;
+        if let Some(name) = kind.strip_prefix("data-") {
+            return fact(name, member(frame, "data")?);
+        }
+        Ok(match kind {
+            "start" => {
+                let thread = frame.pointer("/messageMetadata/threadId").and_then(Value::as_str);
+                self.thread = thread.map(str::to_owned);
+                None
+            }
+            "text-delta" => Some(AiEvent::TextDelta { delta: text(frame, "delta")?.to_owned() }),
+            "reasoning-delta" => {
+                Some(AiEvent::ReasoningDelta { delta: text(frame, "delta")?.to_owned() })
+            }
+            "tool-input-available" => self.call(frame)?,
+            "tool-output-available" => self.result(frame, member(frame, "output")?, false)?,
+            "tool-output-error" => self.result(frame, member(frame, "errorText")?, true)?,
+            "error" => {
+                self.failure = Some(text(frame, "errorText")?.to_owned());
+                None
+            }
+            "abort" => {
+                self.is_cancelled = true;
+                None
+            }
+            "finish" => {
+                self.end = Some(self.ended(text(frame, "finishReason")?)?);
+                None
+            }
+            "start-step"
+            | "finish-step"
+            | "reset-step"
+            | "text-start"
+            | "text-end"
+            | "reasoning-start"
+            | "reasoning-end"
+            | "tool-input-start"
+            | "tool-input-delta"
+            | "tool-approval-request"
+            | "file" => None,
+            _ => return Err("an unknown type".to_owned()),
+        })
+    }
+
+    fn call(&mut self, frame: &Value) -> Result<Option<AiEvent>, String> {
+        let (id, name) = (id(frame)?, text(frame, "toolName")?.to_owned());
+        if QUESTIONS.contains(&name.as_str()) {
+            self.questions.push(id.to_string());
+            return Ok(None);
+        }
+        let args = member(frame, "input")?.clone();
+        Ok(Some(AiEvent::ToolCallStart { tool_call_id: id, tool_name: name, args }))
+    }
+
+    fn result(
+        &self,
+        frame: &Value,
+        result: &Value,
+        is_error: bool,
+    ) -> Result<Option<AiEvent>, String> {
+        let id = id(frame)?;
+        let is_question = self.questions.iter().any(|question| question == id.as_str());
+        let result = result.clone();
+        let event = AiEvent::ToolCallResult { tool_call_id: id, result, is_error };
+        Ok((!is_question).then_some(event))
+    }
+
+    fn ended(&mut self, reason: &str) -> Result<End, String> {
+        Ok(match reason {
+            "stop" => End::Completed,
+            "tool-calls" => End::Asks,
+            "error" => End::Failed(self.failure.take().unwrap_or_default()),
+            "other" if self.is_cancelled => End::Cancelled,
+            "other" => End::Waits,
+            _ => return Err("an unknown reason".to_owned()),
+        })
+    }
+}
+
+/// Reads a data part; parts that say nothing to a person have no event.
+fn fact(name: &str, data: &Value) -> Result<Option<AiEvent>, String> {
+    Ok(match name {
+        "retry" => {
+            let node = data["node"].as_str().unwrap_or("model").to_owned();
+            Some(AiEvent::AttemptReset { node })
+        }
+        "tool-result" => Some(AiEvent::ToolCallResult {
+            tool_call_id: id(data)?,
+            result: member(data, "result")?.clone(),
+            is_error: data["isError"] == true,
+        }),
+        "store" if data["available"] == true => Some(AiEvent::StoreAvailable),
+        "store" => {
+            let code = data["code"].as_str().unwrap_or("W0204").to_owned();
+            let message = "the store of the server accepts no writes".to_owned();
+            let fault = serde_json::json!({"code": code, "message": message});
+            let fault =
+                serde_json::from_value::<Fault>(fault).map_err(|error| error.to_string())?;
+            Some(AiEvent::StoreUnavailable { fault })
+        }
+        _ => None,
+    })
+}
+
+fn member<'a>(value: &'a Value, name: &str) -> Result<&'a Value, String> {
+    value.get(name).ok_or_else(|| format!("no `{name}`"))
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> Result<&'a str, String> {
+    member(value, name)?.as_str().ok_or_else(|| format!("`{name}` is not a text"))
+}
+
+fn id(value: &Value) -> Result<ToolCallId, String> {
+    ToolCallId::new(text(value, "toolCallId")?).map_err(|error| error.to_string())
+}
+
+/// Describes what was found, by its beginning.
+fn found(what: &str, text: &str) -> String {
+    format!("{what} `{}`", crate::terminal::short(text, 80))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{End, FRAME_BYTES_MAX, Frames};
+    use serde_json::{Value, json};
+    use weftwork::types::event::AiEvent;
+
+    fn frames(frames: &[Value]) -> String {
+        let frames = frames.iter().map(|frame| format!("data: {frame}\n\n"));
+        frames.collect::<String>() + "data: [DONE]\n\n"
+    }
+
+    #[test]
+    fn a_stream_is_read_in_any_pieces() {
+        let text = frames(&[
+            json!({"type": "start", "messageId": "m", "messageMetadata": {"threadId": "t"}}),
+            json!({"type": "start-step"}),
+            json!({"type": "text-delta", "id": "1", "delta": "Hällo"}),
+            json!({"type": "tool-input-available", "toolCallId": "c", "toolName": "find",
+                "input": {"a": 1}}),
+            json!({"type": "tool-output-available", "toolCallId": "c", "output": 2}),
+            json!({"type": "tool-input-available", "toolCallId": "q", "toolName": "ask_human",
+                "input": {"question": "?"}}),
+            json!({"type": "data-question", "data": {"kind": "question"}}),
+            json!({"type": "finish", "finishReason": "tool-calls"}),
+        ]);
+        let text = format!(": keep-alive\n\n{text}");
+        for size in [1, 7, text.len()] {
+            let mut reader = Frames::default();
+            let mut events = Vec::new();
+            for piece in text.as_bytes().chunks(size) {
+                assert_eq!(reader.end(), None);
+                events.extend(reader.read(piece).expect("frames"));
+            }
+            assert_eq!((reader.end(), reader.thread.as_deref()), (Some(&End::Asks), Some("t")));
+            let [
+                AiEvent::TextDelta { delta },
+                AiEvent::ToolCallStart { args, .. },
+                AiEvent::ToolCallResult { result, .. },
+            ] = &events[..]
+            else {
+                panic!("{events:?}")
+            };
+            assert_eq!((delta.as_str(), args, result), ("Hällo", &json!({"a": 1}), &json!(2)));
+        }
+    }
+
+    #[test]
+    fn ends_have_their_reasons() {
+        for (before, reason, expected) in [
+            (None, "stop", End::Completed),
+            (Some(json!({"type": "abort", "reason": "stopped"})), "other", End::Cancelled),
+            (None, "other", End::Waits),
+            (
+                Some(json!({"type": "error", "errorText": "no luck (W0109)"})),
+                "error",
+                End::Failed("no luck (W0109)".to_owned()),
+            ),
+        ] {
+            let finish = json!({"type": "finish", "finishReason": reason});
+            let all: Vec<_> = before.into_iter().chain([finish]).collect();
+            let mut reader = Frames::default();
+            reader.read(frames(&all).as_bytes()).expect("frames");
+            assert_eq!(reader.end(), Some(&expected));
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        let long = format!("data: {}", "x".repeat(FRAME_BYTES_MAX));
+        for (text, says) in [
+            ("event: x\n", "a line `event: x`"),
+            ("data: {\n", "not JSON"),
+            ("data: {\"type\":\"party\"}\n", "an unknown type in a frame `{\"type\":\"party\"}`"),
+            ("data: {\"type\":\"text-delta\"}\n", "no `delta`"),
+            ("data: {\"type\":\"finish\",\"finishReason\":\"fun\"}\n", "an unknown reason"),
+            (
+                "data: {\"type\":\"tool-output-available\",\"toolCallId\":\" \",\"output\":1}\n",
+                "not valid",
+            ),
+            ("data: [DONE]\n", "no `finish`"),
+            (&long, "more than 1048576 bytes"),
+        ] {
+            let error = Frames::default().read(text.as_bytes()).expect_err(says);
+            assert!(error.contains(says), "{error}");
+        }
+        let mut reader = Frames::default();
+        let end = frames(&[json!({"type": "finish", "finishReason": "stop"})]);
+        reader.read(end.as_bytes()).expect("frames");
+        reader.read(b"data: {}\n").expect_err("nothing follows");
+    }
+}

@@ -1,0 +1,241 @@
+//! Input from a terminal: lines that can be edited, with a history.
+
+use crate::CliError;
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Cmd, ColorMode, CompletionType, Config, Context, Editor, Helper, KeyEvent};
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use tokio::sync::mpsc;
+
+/// Maximum number of entries of the history; the oldest ones give way.
+const HISTORY_MAX: usize = 1_000;
+
+/// The content of the input, which decides when it is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A message or a command, which enters the history. A backslash at the end of a line continues
+    /// it.
+    Message,
+    /// A single line.
+    Line,
+    /// A JSON value, complete when it is closed.
+    Json,
+}
+
+/// A request for input.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) kind: Kind,
+    /// Prompt, plain and with its style.
+    pub(crate) prompt: (String, String),
+    /// Text that can be edited.
+    pub(crate) initial: String,
+}
+
+/// The end of an input.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Edited {
+    Text(String),
+    /// Ctrl-D.
+    End,
+    /// Ctrl-C, which discards the text.
+    Interrupt {
+        /// `true` if there was no text.
+        was_empty: bool,
+    },
+}
+
+/// The settings of an editor.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// File of the history; `None` for a history that ends with the process.
+    pub(crate) history: Option<PathBuf>,
+    pub(crate) colours: bool,
+    /// Words that are completed at the begin of a message.
+    pub(crate) words: &'static [&'static str],
+}
+
+/// An editor on a thread of its own, because reading blocks. It reads only when it is asked to, so
+/// that other programs and questions can use the terminal in between.
+#[derive(Debug)]
+pub(crate) struct LineEditor {
+    requests: mpsc::Sender<Request>,
+    edited: mpsc::Receiver<Result<Edited, ReadlineError>>,
+}
+
+impl LineEditor {
+    pub(crate) fn start(settings: Settings) -> Result<Self, CliError> {
+        let failed = |error: String| CliError::Input(error);
+        let (requests, mut asked) = mpsc::channel::<Request>(1);
+        let (send, edited) = mpsc::channel(1);
+        let run = move || {
+            let mut lines = match Lines::open(settings) {
+                Ok(lines) => lines,
+                Err(error) => return drop(send.blocking_send(Err(error))),
+            };
+            while let Some(request) = asked.blocking_recv() {
+                if send.blocking_send(lines.read(&request)).is_err() {
+                    break;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("weft-editor".to_owned());
+        thread.spawn(run).map_err(|error| failed(error.to_string()))?;
+        Ok(Self { requests, edited })
+    }
+
+    /// Reads input. Not cancel safe: the input of a dropped call is returned by the next one.
+    pub(crate) async fn read(&mut self, request: Request) -> Result<Edited, CliError> {
+        // A thread that ended has reported its error.
+        drop(self.requests.send(request).await);
+        let edited = self.edited.recv().await.unwrap_or(Ok(Edited::End));
+        edited.map_err(|error| CliError::Input(error.to_string()))
+    }
+}
+
+struct Lines {
+    editor: Editor<Input, FileHistory>,
+    history: Option<PathBuf>,
+}
+
+impl Lines {
+    fn open(settings: Settings) -> rustyline::Result<Self> {
+        let colours = if settings.colours { ColorMode::Enabled } else { ColorMode::Disabled };
+        let config = Config::builder()
+            .max_history_size(HISTORY_MAX)?
+            .history_ignore_dups(true)?
+            .completion_type(CompletionType::List)
+            .color_mode(colours)
+            .build();
+        let mut editor = Editor::with_config(config)?;
+        editor.set_helper(Some(Input {
+            kind: Cell::new(Kind::Message),
+            is_empty: Cell::new(true),
+            words: settings.words,
+        }));
+        editor.bind_sequence(KeyEvent::alt('\r'), Cmd::Newline);
+        let history = settings.history.filter(|file| prepare(file));
+        if let Some(file) = &history {
+            // A damaged history is no reason not to chat.
+            editor.load_history(file).unwrap_or_default();
+        }
+        Ok(Self { editor, history })
+    }
+
+    fn read(&mut self, request: &Request) -> rustyline::Result<Edited> {
+        if let Some(input) = self.editor.helper() {
+            input.kind.set(request.kind);
+            input.is_empty.set(request.initial.is_empty());
+        }
+        let initial = (request.initial.as_str(), "");
+        let text = match self.editor.readline_with_initial(&request.prompt, initial) {
+            Ok(text) => text,
+            Err(ReadlineError::Eof) => return Ok(Edited::End),
+            Err(ReadlineError::Interrupted) => {
+                let was_empty = self.editor.helper().is_none_or(|input| input.is_empty.get());
+                return Ok(Edited::Interrupt { was_empty });
+            }
+            Err(error) => return Err(error),
+        };
+        let text = if request.kind == Kind::Message { joined(&text) } else { text };
+        if request.kind == Kind::Message && !text.trim().is_empty() {
+            let is_new = self.editor.add_history_entry(text.as_str())?;
+            if let (true, Some(file)) = (is_new, &self.history) {
+                // The message counts even if it cannot be kept, as on a full disk.
+                self.editor.append_history(file).unwrap_or_default();
+            }
+        }
+        Ok(Edited::Text(text))
+    }
+}
+
+/// Creates the folder of a history. Returns `false` if it cannot be used.
+fn prepare(file: &Path) -> bool {
+    file.parent().is_some_and(|folder| std::fs::create_dir_all(folder).is_ok())
+}
+
+/// Removes the backslashes that continue lines.
+fn joined(text: &str) -> String {
+    text.replace("\\\n", "\n")
+}
+
+/// State and rules of the input.
+struct Input {
+    kind: Cell<Kind>,
+    is_empty: Cell<bool>,
+    words: &'static [&'static str],
+}
+
+impl Helper for Input {}
+
+impl Highlighter for Input {}
+
+impl Hinter for Input {
+    type Hint = String;
+
+    /// Called after each change; shows nothing.
+    fn hint(&self, line: &str, _: usize, _: &Context<'_>) -> Option<String> {
+        self.is_empty.set(line.is_empty());
+        None
+    }
+}
+
+impl Validator for Input {
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        let is_complete = is_complete(self.kind.get(), context.input());
+        Ok(if is_complete { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
+    }
+}
+
+fn is_complete(kind: Kind, text: &str) -> bool {
+    match kind {
+        Kind::Message => !text.ends_with('\\'),
+        Kind::Line => true,
+        // Wrong JSON is complete: its error is shown.
+        Kind::Json => serde_json::from_str::<serde::de::IgnoredAny>(text)
+            .map_or_else(|error| !error.is_eof() || text.trim().is_empty(), |_| true),
+    }
+}
+
+impl Completer for Input {
+    type Candidate = &'static str;
+
+    fn complete(
+        &self,
+        line: &str,
+        at: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<&'static str>)> {
+        let typed = line.get(..at).unwrap_or_default();
+        let is_message = self.kind.get() != Kind::Json && !typed.is_empty();
+        let fits = |word: &&&str| is_message && word.starts_with(typed);
+        Ok((0, self.words.iter().filter(fits).copied().collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, is_complete, joined};
+
+    #[test]
+    fn input_goes_on_until_it_is_complete() {
+        for (kind, text, expected) in [
+            (Kind::Message, "Hello", true),
+            (Kind::Message, "Hello \\", false),
+            (Kind::Message, "Hello \\\nthere", true),
+            (Kind::Line, "\\", true),
+            (Kind::Json, "{\"a\": 1", false),
+            (Kind::Json, "{\"a\": 1}", true),
+            (Kind::Json, "{\"a\" 1", true),
+            (Kind::Json, "", true),
+        ] {
+            assert_eq!(is_complete(kind, text), expected, "{text:?}");
+        }
+        assert_eq!(joined("a\\\nb\nc"), "a\nb\nc");
+    }
+}
