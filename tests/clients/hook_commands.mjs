@@ -1,7 +1,7 @@
 // `useStream` of `@langchain/react`, over server-sent events and over WebSocket, with a reload while
 // a run streams and one while it asks: hook_commands.mjs URL
 import assert from "node:assert/strict";
-import { mount, until } from "./page.mjs";
+import { mount, reload, until } from "./page.mjs";
 import { useStream } from "@langchain/react";
 
 const apiUrl = process.argv[2];
@@ -49,26 +49,13 @@ async function messages(transport) {
   talk.unmount();
 }
 
-async function reload(transport) {
-  const steps = 10;
+async function reloads(transport) {
   const long = {};
-  const first = page("slow", long, transport);
-  await until(() => first.now);
-  first.now.submit({ steps, delay: 0.1 });
-  await until(() => first.now.values?.log?.length >= 3);
-  const seen = first.now.values.log.length;
-  assert.ok(seen < steps, `${seen} steps before the reload`);
-  first.unmount();
-  const second = page("slow", long, transport);
-  await until(() => second.now?.isLoading);
-  await until(() => second.now.values?.log?.length > seen && second.now.isLoading);
-  await until(() => second.now.values?.log?.length === steps && !second.now.isLoading);
-  assert.deepEqual(second.now.values.log, Array.from({ length: steps }, (_, n) => `step${n}`));
-  second.unmount();
+  await reload(() => page("slow", long, transport), (now, input) => now.submit(input));
 }
 
 const transports = ["sse", "websocket"];
-await Promise.all(transports.flatMap((transport) => [questions, messages, reload].map(async (test) => {
+await Promise.all(transports.flatMap((transport) => [questions, messages, reloads].map(async (test) => {
   try {
     await test(transport);
     console.log(`${test.name} passed over ${transport}`);

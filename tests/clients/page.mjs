@@ -1,4 +1,5 @@
 // A page of a browser in which React components are mounted and mounted again.
+import assert from "node:assert/strict";
 import { Window } from "happy-dom";
 
 const window = new Window({ url: "http://localhost/" });
@@ -10,14 +11,17 @@ for (const [name, value] of Object.entries(own)) {
 const { createElement } = await import("react");
 const { createRoot } = await import("react-dom/client");
 
-/** Mounts a component that calls a hook; `now` of the result is what the hook returned last. */
-export function mount(hook) {
+/**
+ * Mounts a component that calls a hook; `now` of the result is what the hook returned last. `around`
+ * makes the elements around the component.
+ */
+export function mount(hook, around = (element) => element) {
   const mounted = { now: undefined };
   const root = createRoot(document.body.appendChild(document.createElement("div")));
-  root.render(createElement(() => {
+  root.render(around(createElement(() => {
     mounted.now = hook();
     return null;
-  }));
+  })));
   mounted.unmount = () => root.unmount();
   return mounted;
 }
@@ -31,4 +35,22 @@ export async function until(condition, seconds = 20) {
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
   throw new Error(`not within ${seconds} s: ${condition}`);
+}
+
+/** A reload while a run of `slow` streams: `open` mounts the page, and `submit` begins the run. */
+export async function reload(open, submit) {
+  const steps = 10;
+  const first = open();
+  await until(() => first.now);
+  submit(first.now, { steps, delay: 0.1 });
+  await until(() => first.now.values?.log?.length >= 3);
+  const seen = first.now.values.log.length;
+  assert.ok(seen < steps, `${seen} steps before the reload`);
+  first.unmount();
+  const second = open();
+  await until(() => second.now?.isLoading);
+  await until(() => second.now.values?.log?.length > seen && second.now.isLoading);
+  await until(() => second.now.values?.log?.length === steps && !second.now.isLoading);
+  assert.deepEqual(second.now.values.log, Array.from({ length: steps }, (_, n) => `step${n}`));
+  second.unmount();
 }

@@ -10,6 +10,7 @@ from langgraph_sdk import get_client, get_sync_client
 
 import chat
 import faults
+import guide
 import javascript
 import remote
 import sdk
@@ -57,6 +58,7 @@ async def main(words):
     if is_chat:
         with Server() as server:
             await of(chat, server, total, "sqlite", {"js": None})
+            await of(guide, server, total, "sqlite", {"guide": None})
         return end(total)
     stores = {"sqlite": None}
     # Postgres has a smaller dose: one client, and two kills.
