@@ -19,7 +19,7 @@ use weftwork_graph::RuntimeError;
 use weftwork_models::FinishReason;
 use weftwork_runtime::{RolledBack, Thread, ThreadRun};
 use weftwork_store::RunRow;
-use weftwork_types::event::{Position, RunEvent};
+use weftwork_types::event::RunEvent;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Limits, RunHandle};
 use weftwork_types::run::{Answers, RunCommand, RunInput, RunOptions, RunOutcome, RunRef};
