@@ -10,7 +10,9 @@ use crate::prompt_hash::prompt_hash;
 use crate::secrets::Secrets;
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use uuid::Uuid;
 use weftwork_types::canonical::{self, Hash};
@@ -146,23 +148,29 @@ impl<'a> Attempt<'a> {
     ) -> Result<(), ModelError> {
         let provider = || model.info().provider.clone();
         let mut stream = model.stream(Arc::clone(request));
+        let ctx = self.ctx;
+        let passed = || ctx.deadline.is_some_and(|deadline| ctx.clock.now() >= deadline);
         let mut late: BoxFuture<'static, ()> = match self.ctx.deadline {
             Some(deadline) => self.ctx.clock.sleep(deadline.since(self.ctx.clock.now())),
             None => Box::pin(std::future::pending()),
         };
         while !self.collector.is_whole() {
-            // The deadline is polled first, so that the stream is not polled once it has passed.
-            match select(&mut late, stream.next()).await {
-                Either::Left(((), _)) => {
-                    return Err(ModelError::Deadline { provider: provider() });
-                }
-                Either::Right((Some(event), _)) => self.take(event?, request, secrets),
-                Either::Right((None, _)) => {
+            // The clock is read first, so that the stream is not polled once the deadline passed.
+            let next = poll_fn(|cx| match passed() {
+                true => Poll::Ready(None),
+                false => stream.poll_next_unpin(cx).map(Some),
+            });
+            match select(next, &mut late).await {
+                Either::Left((Some(Some(event)), _)) => self.take(event?, request, secrets),
+                Either::Left((Some(None), _)) => {
                     return Err(ModelError::Truncated {
                         provider: provider(),
                         events: self.collector.events(),
                         reason: "the stream ended before its last event".to_owned(),
                     });
+                }
+                Either::Left((None, _)) | Either::Right(((), _)) => {
+                    return Err(ModelError::Deadline { provider: provider() });
                 }
             }
         }

@@ -4,6 +4,7 @@ use crate::canonical::Hash;
 use crate::event::AiEvent;
 use crate::{InvocationId, Timestamp};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::ops::{Add, AddAssign};
 
 /// Usage of one attempt of a model call. Failed attempts are recorded too.
@@ -199,10 +200,11 @@ impl From<&UsageFact> for Usage {
     }
 }
 
-/// Usage of a run, counted from its events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Usage of a run, counted from its events. A usage fact that a log has twice counts once.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UsageCount {
     used: Usage,
+    facts: BTreeSet<InvocationId>,
     /// Tool calls that were announced and had a recorded result.
     reused: u64,
 }
@@ -211,7 +213,9 @@ impl UsageCount {
     /// Counts an event.
     pub fn read(&mut self, event: &AiEvent) {
         match event {
-            AiEvent::UsageReport { fact } => self.used += Usage::from(fact),
+            AiEvent::UsageReport { fact } if self.facts.insert(fact.invocation_id.clone()) => {
+                self.used += Usage::from(fact);
+            }
             AiEvent::ToolCallStart { .. } => self.used += Usage::tool_call(),
             AiEvent::CallReused { kind, .. } if kind == "tool" => self.reused += 1,
             _ => {}
@@ -245,6 +249,39 @@ mod tests {
         assert_eq!((parts.cached, parts.total()), (7, 10), "a part is at most the whole");
         let read: Tokens = serde_json::from_value(json!(parts)).expect("a new record");
         assert_eq!(read, parts);
+    }
+
+    #[test]
+    fn a_fact_counts_once_and_a_reused_tool_call_not_at_all() {
+        let fact = |id: u128| UsageFact {
+            invocation_id: InvocationId::from_uuid(uuid::Uuid::from_u128(id)),
+            attempt: 1,
+            provider: "p".to_owned(),
+            model: "m".to_owned(),
+            status: UsageStatus::Ok,
+            error_code: None,
+            tokens: Tokens::reported(7, 3),
+            cost_micro_usd: Some(5),
+            provider_call_id: None,
+            prompt_hash: crate::canonical::hash_bytes(b"p"),
+            started_at: Timestamp(0),
+            latency_ms: 0,
+        };
+        let mut count = UsageCount::default();
+        for id in [1, 2, 1] {
+            count.read(&AiEvent::UsageReport { fact: fact(id) });
+        }
+        let start = || AiEvent::ToolCallStart {
+            tool_call_id: crate::ToolCallId::new("c").expect("an id"),
+            tool_name: "t".to_owned(),
+            args: json!({}),
+        };
+        count.read(&start());
+        count.read(&start());
+        count.read(&AiEvent::CallReused { kind: "tool".to_owned(), name: "t".to_owned() });
+        let used = count.used();
+        assert_eq!((used.model_calls, used.tool_calls), (2, 1));
+        assert_eq!((used.tokens.total(), used.cost_micro_usd), (20, 10));
     }
 
     #[test]

@@ -143,5 +143,9 @@ fn a_chat_has_its_limits_for_each_answer() {
     let errors = String::from_utf8(came.stderr).expect("text");
     assert!(came.status.success(), "{errors}");
     assert_eq!(errors.matches("used 1 of 1 model call").count(), 2, "{errors}");
-    assert_eq!(errors.matches("W0601").count(), 1, "only the second needs two calls: {errors}");
+    assert_eq!(
+        errors.matches("error[W0601]").count(),
+        1,
+        "only the second needs two calls: {errors}"
+    );
 }
