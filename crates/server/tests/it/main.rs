@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod attacks;
+mod canary;
 mod chat;
 mod client;
 mod errors;
