@@ -19,6 +19,8 @@ from harness import Server, report
 HERE = Path(__file__).resolve().parent
 # Longest time of a test in seconds.
 LIMIT = 30
+# Maximum number of tests that are tried again.
+AGAIN_MAX = 6
 
 
 def suite(expected):
@@ -44,14 +46,13 @@ def suite(expected):
     return folder
 
 
-def outcomes(folder, url, left_out):
-    """Runs the suite; returns the seconds and the problem of each test, by name."""
+def outcomes(folder, url, tests):
+    """Runs tests of the suite; returns the seconds and the problem of each, by name."""
     with tempfile.NamedTemporaryFile(suffix=".xml") as found:
         pytest = [sys.executable, "-m", "pytest", "-q", "-m", "integration", "-p", "no:cacheprovider"]
         options = [f"--timeout={LIMIT}", f"--junitxml={found.name}"]
-        ignored = [f"--ignore=tests/integration/{name}" for name in left_out]
         env = {**os.environ, "LANGGRAPH_INTEGRATION_URL": url}
-        command = [*pytest, *options, *ignored, "tests/integration"]
+        command = [*pytest, *options, *tests]
         subprocess.run(command, cwd=folder, env=env, stdout=sys.stderr)
         cases = ElementTree.parse(found.name).iter("testcase")
         return {name(case): (float(case.get("time")), problem(case)) for case in cases}
@@ -69,6 +70,8 @@ def problem(case):
 
 def unexpected(expected, known, why):
     """What is wrong with the outcome of a test; `None` if it was expected."""
+    if known in expected["races"]:
+        return None
     if known in expected["fails"]:
         return None if why else "it passes, and sdk_suite.toml lists it as one that fails"
     return why
@@ -77,16 +80,24 @@ def unexpected(expected, known, why):
 def main():
     expected = tomllib.loads((HERE / "sdk_suite.toml").read_text())
     folder = suite(expected)
+    tests = [f"--ignore=tests/integration/{name}" for name in expected["left_out"]] + ["tests/integration"]
     with Server(graphs="sdk-suite") as server:
-        found = outcomes(folder, server.url, expected["left_out"])
+        found = outcomes(folder, server.url, tests)
+        # The clients read two connections at once, so that some results depend on the order in which
+        # a busy machine delivers them: what is not expected is tried again, alone.
+        wrong = [known for known, (_, why) in found.items() if unexpected(expected, known, why)]
+        if wrong and len(wrong) <= AGAIN_MAX:
+            print(f"again, alone: {', '.join(wrong)}")
+            found |= outcomes(folder, server.url, [f"tests/integration/{known.replace('::', '.py::')}" for known in wrong])
     passed = failed = 0
     for known, (seconds, why) in found.items():
         wrong = unexpected(expected, known, why)
-        said = "" if why is None else f" fails: {expected['fails'].get(known)}"
+        listed = expected["fails"].get(known) or expected["races"].get(known)
+        said = "" if why is None else f" fails: {listed}"
         report(f"sdk-suite {known}", wrong, seconds, said)
         passed += wrong is None and why is None
         failed += wrong is not None
-    gone = sorted(set(expected["fails"]) - set(found))
+    gone = sorted({*expected["fails"], *expected["races"]} - set(found))
     if gone or len(found) != expected["tests"]:
         report("sdk-suite has its tests", f"{len(found)} of {expected['tests']}; not found: {gone}", 0)
         failed += 1

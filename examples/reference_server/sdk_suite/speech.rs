@@ -8,9 +8,9 @@ use weftwork::graph::SystemClock;
 use weftwork::models::{ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo};
 use weftwork::types::port::Clock;
 
-/// Time before each event of an answer. The suite cancels a run 0.1 seconds after its start, and
-/// expects that it asks before.
-const PAUSE: Duration = Duration::from_millis(5);
+/// Time before each event of an answer. The suite expects that a run asks within 0.1 seconds, but not
+/// before its clients have subscribed.
+const PAUSE: Duration = Duration::from_millis(12);
 
 /// The function that answers a request.
 type Answer = fn(&ChatRequest) -> Vec<ChatEvent>;
