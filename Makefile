@@ -48,7 +48,7 @@ bench-peers: ## compare with other engines; the first run builds them (15 minute
 	python3 bench/peers/run.py
 
 .PHONY: bench-server
-bench-server: ## compare the server with `langgraph dev`; results in target/bench/server.json
+bench-server: ## compare the server with `langgraph dev`, and measure the age of words; results in target/bench/server.json
 	$(CARGO) build --release --locked -p weftwork-server --example reference_server
 	python3 bench/server/run.py
 

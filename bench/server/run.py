@@ -2,6 +2,7 @@
 """Compares the reference server, over a SQLite file, with `langgraph dev` in one session.
 
     run.py [SECONDS]    seconds per figure, 8 if they are not given; results in target/bench/server.json
+    run.py --words      the age of words when clients receive them, alone
 """
 
 import asyncio
@@ -17,6 +18,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+import words
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -219,6 +222,7 @@ async def ours(seconds):
             found["fsync_p50_ms_after"] = fsync_ms()
             found["many"] = await load(process, 64, seconds)
             found["loaded_bytes"] = process.memory()
+            found["words"] = await words.measure(port)
             found["bytes_per_slow_reader"] = await slow_readers(process)
         finally:
             process.stop()
@@ -250,7 +254,22 @@ async def theirs(seconds):
     return found
 
 
+async def word_ages():
+    """Measures the ages of words alone, and prints them."""
+    server = TARGET / "release" / "examples" / "reference_server"
+    server, port = os.environ.get("WEFT_REFERENCE_SERVER", server), free_port()
+    with tempfile.TemporaryDirectory(dir=TARGET) as folder:
+        process = Process([server, "--listen", f"127.0.0.1:{port}", "--store", f"sqlite:{folder}/bench.db"], port)
+        try:
+            for format_, age in (await words.measure(port)).items():
+                print("{:20} {words} words, p50 {p50_ms:.2f} ms, p99 {p99_ms:.2f} ms".format(format_, **age))
+        finally:
+            process.stop()
+
+
 async def main():
+    if sys.argv[1:] == ["--words"]:
+        return await word_ages()
     seconds = float(sys.argv[1]) if sys.argv[1:] else 8
     load_before = os.getloadavg()
     found = {"weft": await ours(seconds), "langgraph dev": await theirs(seconds)}
@@ -265,6 +284,7 @@ async def main():
         "commits per run <= 4": weft["commits_per_run"] <= 4,
         "idle memory <= 30 MB": weft["idle_bytes"] <= 30e6,
         "start to /ok <= 100 ms": weft["start_ms"] <= 100,
+        "word in each format <= 20 ms (p99)": all(age["p99_ms"] <= 20 for age in weft["words"].values()),
         "slow reader <= 64 KiB": weft["bytes_per_slow_reader"] <= 64 << 10,
     }
     result = {"load": [load_before, os.getloadavg()], "cores": os.cpu_count(), **found, "bars": bars}

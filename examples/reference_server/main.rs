@@ -1,14 +1,18 @@
 //! A server with graphs for tests of clients:
 //! `cargo run --release --example reference_server -- --listen 127.0.0.1:0 --store memory`.
+//! `--graphs sdk-suite` hosts those of the integration suite of LangGraph's Python SDK instead of
+//! ours.
 //!
 //! It has no authentication: it is for tests on one machine.
 
 #![expect(clippy::print_stdout, reason = "the address is for the program that started the server")]
 
 mod agent;
+mod clock;
 mod desk;
 mod fan;
 mod graphs;
+mod sdk_suite;
 
 use std::error::Error;
 use std::time::Duration;
@@ -24,19 +28,20 @@ const GRACE: Duration = Duration::from_secs(10);
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let (mut listen, mut place) = ("127.0.0.1:0".to_owned(), "memory".to_owned());
+    let mut names = "clients".to_owned();
     let mut args = std::env::args().skip(1);
     while let Some(name) = args.next() {
         let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
         match name.as_str() {
             "--listen" => listen = value,
             "--store" => place = value,
-            other => return Err(format!("`{other}` is not known: --listen, --store").into()),
+            "--graphs" => names = value,
+            other => {
+                return Err(format!("`{other}` is not known: --listen, --store, --graphs").into());
+            }
         }
     }
-    let builder = graphs::host(store(&place)?)?;
-    let builder = builder.graph("agent", agent::agent()?).graph("desk", desk::desk()?);
-    let builder = builder.graph("fan", fan::fan()?).graph("slow_desk", desk::slow_desk()?);
-    let runtime = builder.recovery(Recovery::Automatic).open().await?;
+    let runtime = host(store(&place)?, &names)?.recovery(Recovery::Automatic).open().await?;
     let listener = TcpListener::bind(&listen).await?;
     let address = listener.local_addr()?;
     if !address.ip().is_loopback() {
@@ -56,6 +61,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     Server::new(runtime).serve(listener, stop).await?;
     Ok(())
+}
+
+/// Adds the graphs of a set to a runtime.
+fn host(builder: RuntimeBuilder, names: &str) -> Result<RuntimeBuilder, Box<dyn Error>> {
+    match names {
+        "clients" => {
+            let builder = graphs::host(builder)?.graph("agent", agent::agent()?);
+            let builder = builder.graph("desk", desk::desk()?).graph("fan", fan::fan()?);
+            Ok(builder.graph("slow_desk", desk::slow_desk()?).graph("clock", clock::clock()?))
+        }
+        "sdk-suite" => sdk_suite::host(builder),
+        other => Err(format!("graphs `{other}`: clients or sdk-suite").into()),
+    }
 }
 
 fn store(place: &str) -> Result<RuntimeBuilder, Box<dyn Error>> {

@@ -23,9 +23,10 @@ def randoms(name):
 class Server:
     """A process of the reference server over a store, which can be started again at its address."""
 
-    def __init__(self, store=None):
+    def __init__(self, store=None, graphs=None):
         self.folder = tempfile.TemporaryDirectory(prefix="clients-")
         self.store = store or f"sqlite:{self.folder.name}/store.db"
+        self.graphs = ["--graphs", graphs] if graphs else []
         self.address = "127.0.0.1:0"
         self.process = None
         self.log = open(f"{self.folder.name}/log", "ab")
@@ -36,7 +37,8 @@ class Server:
 
     def start(self):
         """Starts the server and waits until it accepts connections."""
-        command = [os.environ["WEFT_REFERENCE_SERVER"], "--listen", self.address, "--store", self.store]
+        server = os.environ["WEFT_REFERENCE_SERVER"]
+        command = [server, "--listen", self.address, "--store", self.store, *self.graphs]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
         for line in self.process.stdout:
             if line.startswith("listening on http://"):

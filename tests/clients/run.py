@@ -4,6 +4,7 @@
     run.py [NAME...]          the tests of LangGraph's clients, or those whose names contain one of
                               the words
     run.py --chat [NAME...]   the tests of front ends of chats
+    run.py --sdk-suite        the integration suite of LangGraph's Python SDK, unchanged
     run.py --install          installs the clients only, and prints their folder
 
 The clients are in `clients` of the target folder, and are installed again when their pins change.

@@ -12,8 +12,10 @@ import chat
 import faults
 import guide
 import javascript
+import killed
 import remote
 import sdk
+import sdk_suite
 import thread_streams
 from harness import SEED, Server, case, report
 
@@ -53,12 +55,15 @@ async def of(module, server, total, store, clients):
 
 
 async def main(words):
+    if words[:1] == ["--sdk-suite"]:
+        return sdk_suite.main()
     is_chat = words[:1] == ["--chat"]
     total = Total(words[1:] if is_chat else words)
     if is_chat:
         with Server() as server:
             await of(chat, server, total, "sqlite", {"js": None})
             await of(guide, server, total, "sqlite", {"guide": None})
+        await of(killed, None, total, "sqlite", {"all": None})
         return end(total)
     stores = {"sqlite": None}
     # Postgres has a smaller dose: one client, and two kills.

@@ -47,7 +47,7 @@ async function messages(transport) {
   // The SDK yields a call when it begins and when it ends.
   const calls = [];
   for await (const call of toolCalls) calls.push([call.name, await call.output]);
-  assert.deepEqual(calls, [["add", 5], ["add", 5]]);
+  assert.deepEqual(calls, [["add", "5"], ["add", "5"]]);
   const values = await thread.output;
   assert.equal(values.messages.length, 4);
   await thread.close();

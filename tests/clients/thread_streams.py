@@ -39,8 +39,8 @@ async def messages_tools_and_subgraphs_are_streamed(client, _):
         async with client.threads.stream(assistant_id="agent", transport=kind) as thread:
             await thread.run.start(input=question)
             handles = [call async for call in thread.tool_calls]
-            calls = [(call.name, await call.output) for call in handles]
-            equal(calls, [("add", 5)])
+            calls = [(call.name, (await call.output)["content"]) for call in handles]
+            equal(calls, [("add", "5")])
         async with client.threads.stream(assistant_id="parent", transport=kind) as thread:
             await thread.run.start(input={"msg": "a"})
             children = [child.path async for child in thread.subgraphs]

@@ -31,7 +31,7 @@ pub(crate) fn response(
     let open = service.open_stream();
     let events = stream::iter(metadata).chain(frames_of(frames, translator, on_leave));
     let end = stream::once(async move {
-        match service.ending(&run).await {
+        match Box::pin(service.ending(&run)).await {
             Ok(Some(outcome)) => Some(match rows::failure(&outcome) {
                 Some(failure) => event("error", &json!(failure)),
                 None => event("end", &Value::Null),

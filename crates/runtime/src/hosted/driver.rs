@@ -51,7 +51,7 @@ const LAST_COMMIT: Duration = Duration::from_secs(1);
 
 impl RunDriver {
     /// Executes the run to its end, or releases it when the process shuts down.
-    pub(crate) async fn drive(self) -> ClaimEnd {
+    pub(crate) async fn drive(self: Box<Self>) -> ClaimEnd {
         let writer = Writer::new(&self.run);
         let cut = async {
             self.run.context.shutdown.cuts().await;
@@ -65,10 +65,10 @@ impl RunDriver {
         };
         let ended = match ended {
             Some(ended) => ended,
-            None => self.put_back(&writer).await,
+            None => Box::pin(self.put_back(&writer)).await,
         };
         if !matches!(ended, ClaimEnd::Unrecorded(_)) {
-            writer.bill_the_rest().await;
+            Box::pin(writer.bill_the_rest()).await;
         }
         ended
     }

@@ -154,7 +154,9 @@ impl FrameFollower {
             self.follow(event, seq);
             return Ok(());
         }
-        let found = self.projection.frames((&self.progress, self.seq), event, seq).await?;
+        // The future is large, and a follower waits for events most of the time.
+        let frames = self.projection.frames((&self.progress, self.seq), event, seq);
+        let found = Box::pin(frames).await?;
         (self.seq, self.progress) = (seq, Arc::clone(&found.next));
         self.text.end(&found.returned);
         self.add(&found.frames);

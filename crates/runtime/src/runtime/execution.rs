@@ -226,7 +226,9 @@ impl Registered {
         let task = tokio::spawn(async move {
             // The caller may be gone.
             let tell = |begun| drop(tell.send(begun));
-            match claim.await {
+            // Futures that are needed for a short time only, or rarely, are no part of the task, whose
+            // memory is held as long as the run is executed.
+            match Box::pin(claim).await {
                 Ok((row, Some(claim))) => {
                     let (run, handle, outcome) = self.claimed(requested, claim, row);
                     tell(Ok(Begun::Here(handle)));
@@ -256,7 +258,7 @@ impl Registered {
         requested: Requested,
         claim: Claim,
         row: RunRow,
-    ) -> (RunDriver, RunHandle, oneshot::Sender<LazyOutcome>) {
+    ) -> (Box<RunDriver>, RunHandle, oneshot::Sender<LazyOutcome>) {
         let Requested { who, graph, asked, live } = requested;
         if row.cancel_requested {
             self.cancel.send_replace(true);
@@ -269,13 +271,13 @@ impl Registered {
         context.live.begin(&who.org, &at, &bus);
         let (ended, outcome) = oneshot::channel();
         let run = ClaimedRun { context, who, claim, row, bus, cancel: self.cancel.clone() };
-        let run = RunDriver { run, graph, asked, live, scope: OnceCell::new() };
+        let run = Box::new(RunDriver { run, graph, asked, live, scope: OnceCell::new() });
         let handle = RunHandle { run: at, events: events.events(), outcome: final_of(outcome) };
         (run, handle, ended)
     }
 
     /// Executes a claimed run until this process is done with it.
-    async fn drive(self, run: RunDriver, ended: oneshot::Sender<LazyOutcome>) {
+    async fn drive(self, run: Box<RunDriver>, ended: oneshot::Sender<LazyOutcome>) {
         let claimed = &run.run;
         let id = claimed.claim.at.run.clone();
         let (who, at) = (claimed.who.clone(), claimed.claim.at.clone());
@@ -292,12 +294,12 @@ impl Registered {
             ClaimEnd::Recorded(outcome) => tell(outcome),
             ClaimEnd::Unrecorded(unrecorded) => {
                 tell(ready(unrecorded.outcome.clone()));
-                unrecorded.record().await;
+                Box::pin(unrecorded.record()).await;
             }
             // Remaining watchers learn that the run continues elsewhere.
             ClaimEnd::Released => bus.end(),
             ClaimEnd::Lost => {
-                let outcome = follow.end().await;
+                let outcome = Box::pin(follow.end()).await;
                 bus.give_up(AiEvent::Done { outcome: outcome.status() });
                 tell(ready(outcome));
             }

@@ -1,22 +1,19 @@
 //! An assistant's message, made from the events of the runs that it spans.
 
+mod text;
+
 use super::calls::{Calls, Origin};
-use super::cut::pieces;
 use super::part::{ChatPart, FinishReason, TextKind};
 use super::question::{Asked, WireCall};
-use super::speech::{Held, Speaker, Speech, speaker};
+use super::speech::{Speaker, Speech};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use weftwork_types::InterruptId;
 use weftwork_types::code::Fault;
-use weftwork_types::event::{AiEvent, CheckpointStored, PieceAt, PieceKind, RunEvent, TaskEnd};
+use weftwork_types::event::{AiEvent, CheckpointStored, PieceKind, RunEvent, TaskEnd};
 use weftwork_types::interrupt::{Ask, Interrupt};
-use weftwork_types::message::{Media, Message, Part, Role};
 use weftwork_types::run::{RunOutcome, RunRef};
 use weftwork_types::usage::Tokens;
-
-/// Text between two messages that no other part separates.
-const PARAGRAPH: &str = "\n\n";
 
 /// The state of a message. It spans a run, and those that continue it: answers to the questions at
 /// which it ended, and wakes. Feed each run in order: [`run`](Self::run), its events, and
@@ -253,182 +250,6 @@ impl ChatMessage {
         reason
     }
 
-    fn end_texts(&mut self) {
-        self.speech.end();
-        self.speak_held();
-        while self.speech.has_held() {
-            self.speech.end();
-            self.speak_held();
-        }
-        self.close_block();
-    }
-
-    fn piece(&mut self, at: &PieceAt, kind: &PieceKind, text: &str) {
-        let who = speaker(at);
-        if self.speech.is_final(&who) || text.is_empty() {
-            return;
-        }
-        if self.speech.admits(&who, Some(at)) {
-            self.speak(&who, Some(at), kind, text);
-        } else {
-            let (at, kind, text) = (at.clone(), kind.clone(), text.to_owned());
-            self.speech.hold(Held::Piece { at, kind, text });
-        }
-    }
-
-    /// Emits the text that waited, as far as nobody else speaks.
-    fn speak_held(&mut self) {
-        while let Some(held) = self.speech.next_held() {
-            match held {
-                Held::Piece { at, kind, text } => {
-                    self.speak(&speaker(&at), Some(&at), &kind, &text);
-                }
-                Held::Final(message) => self.complete(&message),
-            }
-        }
-    }
-
-    fn speak(&mut self, who: &Speaker, at: Option<&PieceAt>, kind: &PieceKind, text: &str) {
-        self.begin_step_of(who);
-        let spoken = self.speech.of(who, at);
-        match kind {
-            PieceKind::Text => {
-                spoken.text.push_str(text);
-                self.text(who, TextKind::Text, text);
-            }
-            PieceKind::Reasoning => {
-                spoken.reasoning.push_str(text);
-                self.text(who, TextKind::Reasoning, text);
-            }
-            PieceKind::ToolCall(call) => {
-                self.close_block();
-                self.last_text = None;
-                let named = (call.tool_call_id.as_str(), call.tool_name.as_str());
-                self.calls.delta(named, text, who, &mut self.parts);
-            }
-        }
-    }
-
-    fn text(&mut self, who: &Speaker, kind: TextKind, text: &str) {
-        if self.block.as_ref().is_none_or(|block| block.kind != kind || block.by != *who) {
-            self.close_block();
-            self.blocks += 1;
-            let id = format!("{}-{}", self.run.run, self.blocks);
-            self.parts.push(ChatPart::TextStart { kind, id: id.clone() });
-            let follows = kind == TextKind::Text && self.last_text.is_some();
-            if follows {
-                let (id, delta) = (id.clone(), PARAGRAPH.to_owned());
-                self.parts.push(ChatPart::TextDelta { kind, id, delta });
-            }
-            self.block = Some(Block { kind, id, by: who.clone() });
-        }
-        self.last_text = (kind == TextKind::Text).then(|| who.clone());
-        let Some(Block { id, .. }) = &self.block else { return };
-        let pieces = pieces(text).map(str::to_owned);
-        self.parts.extend(pieces.map(|delta| ChatPart::TextDelta { kind, id: id.clone(), delta }));
-    }
-
-    fn close_block(&mut self) {
-        if let Some(Block { kind, id, .. }) = self.block.take() {
-            self.parts.push(ChatPart::TextEnd { kind, id });
-        }
-    }
-
-    fn reset(&mut self, node: &str) {
-        for who in self.speech.reset(node) {
-            self.close_block();
-            self.calls.reset(&who, &mut self.parts);
-            let alone = |step: &Step| step.by.as_ref() == Some(&who) && !step.is_mixed;
-            if self.step.as_ref().is_some_and(alone) {
-                self.parts.push(ChatPart::StepReset);
-            }
-            if let Some(step) = self.step.as_mut().filter(|step| step.by.as_ref() == Some(&who)) {
-                step.by = None;
-            }
-        }
-        self.fact("retry", json!({"node": node}), true);
-        self.speak_held();
-    }
-
-    fn message(&mut self, message: &Message) {
-        match message.role {
-            Role::Assistant => {
-                let who = message.id.to_string();
-                if self.speech.is_final(&who) {
-                    return;
-                }
-                if self.speech.admits(&who, None) {
-                    self.complete(message);
-                    self.speak_held();
-                } else {
-                    self.speech.hold(Held::Final(Box::new(message.clone())));
-                }
-            }
-            // Results of nodes that call tools by themselves.
-            Role::Tool => {
-                for result in message.tool_results() {
-                    let shown = (result.value.clone(), result.is_error);
-                    self.result(result.tool_call_id.as_str(), shown);
-                }
-            }
-            Role::System | Role::User => {}
-        }
-    }
-
-    /// Adds the parts of a final message that its pieces did not have.
-    fn complete(&mut self, message: &Message) {
-        let who = message.id.to_string();
-        let has_parts = message.parts.iter().any(|part| !matches!(part, Part::ToolResult(_)));
-        if has_parts {
-            self.begin_step_of(&who);
-        }
-        let spoken = self.speech.of(&who, None).clone();
-        let reasoning: String = message.parts.iter().filter_map(reasoning).collect();
-        let text = message.joined_text();
-        match (reasoning.strip_prefix(&spoken.reasoning), text.strip_prefix(&spoken.text)) {
-            (Some(reasoning), Some(text)) => self.speak_whole(&who, reasoning, text),
-            _ => {
-                // The pieces were of an attempt of which the log has no reset.
-                self.fact("retry", json!({"message": message.id}), true);
-                self.speak_whole(&who, &reasoning, &text);
-            }
-        }
-        self.close_block();
-        for part in &message.parts {
-            match part {
-                Part::Media(media) => self.file(media),
-                Part::ToolCall(call) => {
-                    self.call(Origin::Model, (call.id.as_str(), &call.name, &call.args));
-                }
-                _ => {}
-            }
-        }
-        self.speech.finish(&who);
-    }
-
-    fn speak_whole(&mut self, who: &Speaker, reasoning: &str, text: &str) {
-        if !reasoning.is_empty() {
-            self.text(who, TextKind::Reasoning, reasoning);
-        }
-        if !text.is_empty() {
-            self.text(who, TextKind::Text, text);
-        }
-    }
-
-    fn file(&mut self, media: &Media) {
-        let Media { media_type, url } = media;
-        self.last_text = None;
-        // Pages show files by their address, and follow no other kinds of addresses.
-        let is_safe = ["https:", "http:", "data:"].iter().any(|kind| url.starts_with(kind));
-        if is_safe && url.len() <= super::cut::PART_BYTES_MAX {
-            let (media_type, url) = (media_type.clone(), url.clone());
-            self.parts.push(ChatPart::File { media_type, url });
-        } else {
-            let data = json!({"mediaType": media_type, "bytes": url.len(), "omitted": true});
-            self.fact("file", data, true);
-        }
-    }
-
     fn call(&mut self, origin: Origin, call: (&str, &str, &Value)) {
         self.close_block();
         self.last_text = None;
@@ -525,13 +346,6 @@ impl ChatMessage {
         if let Some(step) = self.step.take() {
             self.parts.push(ChatPart::StepFinish { reason, usage: step.usage });
         }
-    }
-}
-
-fn reasoning(part: &Part) -> Option<&str> {
-    match part {
-        Part::Reasoning { text, .. } => Some(text),
-        _ => None,
     }
 }
 

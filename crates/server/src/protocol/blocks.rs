@@ -1,7 +1,8 @@
 //! Messages with lists of content blocks, the shape of LangChain's output version `v1`.
 
 use serde_json::{Map, Value, json};
-use weftwork_types::message::{Media, Message, Part, Role, ToolCall, ToolResult};
+use weftwork_types::ToolCallId;
+use weftwork_types::message::{Media, Message, Part, Role, ToolCall};
 
 /// Replaces all messages in a value by their form with content blocks.
 pub(crate) fn into_shown(mut value: Value) -> Value {
@@ -66,7 +67,8 @@ fn of_assistant(message: &Message) -> Value {
 fn of_tool(message: &Message) -> Value {
     let mut shown = Map::from_iter([("type".to_owned(), json!("tool"))]);
     if let Some(result) = message.tool_results().next() {
-        shown.insert("content".to_owned(), content(result));
+        let value = result.shown.as_ref().unwrap_or(&result.value);
+        shown.insert("content".to_owned(), content(value));
         shown.insert("id".to_owned(), json!(message.id));
         shown.insert("name".to_owned(), json!(result.name));
         shown.insert("tool_call_id".to_owned(), json!(result.tool_call_id));
@@ -76,8 +78,14 @@ fn of_tool(message: &Message) -> Value {
     shown.into()
 }
 
-fn content(result: &ToolResult) -> Value {
-    match result.shown.as_ref().unwrap_or(&result.value) {
+/// Returns the output of a tool that did not fail: the message of its result, in which clients read
+/// the status and the content.
+pub(crate) fn tool_output(id: &ToolCallId, result: &Value) -> Value {
+    json!({"type": "tool", "content": content(result), "tool_call_id": id, "status": "success"})
+}
+
+fn content(result: &Value) -> Value {
+    match result {
         Value::String(text) => json!(text),
         value => json!(value.to_string()),
     }

@@ -270,7 +270,8 @@ fn tool(event: &AiEvent) -> Option<Content> {
             "input": args,
         }),
         AiEvent::ToolCallResult { tool_call_id, result, is_error: false } => {
-            json!({"event": "tool-finished", "tool_call_id": tool_call_id, "output": result})
+            let output = blocks::tool_output(tool_call_id, result);
+            json!({"event": "tool-finished", "tool_call_id": tool_call_id, "output": output})
         }
         AiEvent::ToolCallResult { tool_call_id, result, is_error: true } => {
             let text = result.get("message").and_then(Value::as_str).or(result.as_str());

@@ -92,7 +92,7 @@ async fn change(service: Service, Path(id): Path<String>, body: Bytes) -> Result
 }
 
 async fn delete(service: Service, Path(id): Path<String>) -> Result<StatusCode> {
-    service.delete_thread(&ids::thread(&id)?).await?;
+    service.delete_with_runs(&ids::thread(&id)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use weftwork_store::{
     FoundThread, IfExists, NewThread, SearchFrom, StoreError, ThreadQuery, ThreadRow, ThreadStatus,
 };
+use weftwork_types::run::CancelAction;
 use weftwork_types::{CheckpointId, ThreadId};
 
 /// A change of the state with which a thread begins.
@@ -151,6 +152,21 @@ impl Service {
         self.row(thread).await?;
         self.store().update_metadata(self.who(), thread, metadata, self.now()).await?;
         self.thread(thread).await
+    }
+
+    /// Deletes a thread on behalf of a client. Its unfinished runs are cancelled first, as in
+    /// LangGraph's server.
+    pub(crate) async fn delete_with_runs(&self, thread: &ThreadId) -> Result<()> {
+        self.row(thread).await?;
+        let runs = self.store().runs(self.who(), thread).await?;
+        for run in runs.iter().rev().filter(|run| !run.status.is_final()) {
+            match self.cancel(&run.new.at, CancelAction::Interrupt, true).await {
+                Err(error) if !error.is_missing() => return Err(error),
+                // It ended meanwhile.
+                _ => {}
+            }
+        }
+        self.delete_thread(thread).await
     }
 
     pub(crate) async fn delete_thread(&self, thread: &ThreadId) -> Result<()> {

@@ -3,7 +3,7 @@
 use super::rows::RunView;
 use super::{ids, messages, state, time};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weftwork_graph::run_loop::{
     MessagePart, MessageWrite, Modes, StreamEvent, StreamItem, TaskEnded, TaskStarted,
 };
@@ -55,6 +55,11 @@ pub(crate) struct Translator {
     after: FramePosition,
     from_start: bool,
     texts: BTreeMap<String, String>,
+    /// Messages of which the client has text that is void. Clients cannot take chunks back, so the
+    /// rest of such a message is sent with the whole of it, which replaces them.
+    void: BTreeSet<String>,
+    /// `true` while the client may have text that the log has no more, because it is void.
+    is_lost: bool,
 }
 
 impl Translator {
@@ -64,7 +69,8 @@ impl Translator {
         after: FramePosition,
         from_start: bool,
     ) -> Self {
-        Self { run, requested, after, from_start, texts: BTreeMap::new() }
+        let (texts, void, is_lost) = (BTreeMap::new(), BTreeSet::new(), after.event.bytes > 0);
+        Self { run, requested, after, from_start, texts, void, is_lost }
     }
 
     /// Returns the event that precedes the frames; `None` if the client received it.
@@ -94,12 +100,29 @@ impl Translator {
             false => format!("|{}", ids::namespace(ns.iter().map(String::as_str))),
         };
         if let StreamEvent::Message { part, node, step } = event {
+            self.note_void(&part, frame.position);
             let events = self.message(part, &node, step, &suffix);
             return events.into_iter().map(|(name, data)| (name + &suffix, data)).collect();
         }
         let at = time::text(frame.at);
         let (name, data) = event_of(&self.run, event, &at);
         vec![(format!("{name}{suffix}"), data)]
+    }
+
+    /// Notes the messages of which the client has text that is void.
+    fn note_void(&mut self, part: &MessagePart, at: FramePosition) {
+        match part {
+            MessagePart::Chunk { .. } if at <= self.after => self.is_lost = false,
+            MessagePart::Chunk { id, .. } if self.is_lost => {
+                self.void.insert(id.to_string());
+            }
+            MessagePart::Reset { id } if self.texts.remove(id.as_str()).is_some() => {
+                self.void.insert(id.to_string());
+            }
+            // The text that the client has may be of this message, which is final.
+            MessagePart::Returned(_) if at > self.after => self.is_lost = false,
+            _ => {}
+        }
     }
 
     fn message(&mut self, part: MessagePart, node: &str, step: i64, suffix: &str) -> Vec<Event> {
@@ -133,17 +156,16 @@ impl Translator {
                     let data = json!({id.to_string(): {"metadata": metadata}});
                     events.push(("messages/metadata".to_owned(), data));
                 }
-                (id.clone(), whole, Some(messages::chunk(&id, &text)))
+                let is_void = self.void.contains(id.as_str());
+                (id.clone(), whole, (!is_void).then(|| messages::chunk(&id, &text)))
             }
-            MessagePart::Reset { id } => {
-                self.texts.remove(id.as_str());
-                return Vec::new();
-            }
+            MessagePart::Reset { .. } => return Vec::new(),
             MessagePart::Returned(MessageWrite::Put(message)) => {
                 let shown = messages::shown(&message);
+                let is_void = self.void.contains(message.id.as_str());
                 let chunk = match self.texts.get(message.id.as_str()) {
-                    Some(known) => messages::rest(&message, known),
-                    None => Some(shown.clone()),
+                    Some(known) if !is_void => messages::rest(&message, known),
+                    _ => Some(shown.clone()),
                 };
                 (message.id, shown, chunk)
             }
@@ -244,19 +266,31 @@ mod tests {
     use super::*;
     use serde_json::Map;
     use weftwork_types::event::Position;
+    use weftwork_types::message::{Message, Role};
     use weftwork_types::run::RunRef;
     use weftwork_types::{MessageId, RunId, ThreadId, Timestamp};
 
-    fn chunk(bytes: u64, text: &str) -> Frame {
-        let id = MessageId::new("m").expect("valid");
-        let part = MessagePart::Chunk { id, text: text.to_owned() };
-        let event = StreamEvent::Message { part, node: "model".to_owned(), step: 1 };
-        let item = StreamItem { ns: Vec::new(), event };
-        let position = FramePosition { event: Position { seq: 4, bytes }, part: 1 };
+    fn id() -> MessageId {
+        MessageId::new("m").expect("valid")
+    }
+
+    fn frame(event: Position, part: MessagePart) -> Frame {
+        let event_of = StreamEvent::Message { part, node: "model".to_owned(), step: 1 };
+        let item = StreamItem { ns: Vec::new(), event: event_of };
+        let position = FramePosition { event, part: 1 };
         Frame { position, at: Timestamp(0), content: FrameContent::Item(item) }
     }
 
-    fn events(mode: &str, after: FramePosition) -> Vec<Event> {
+    fn chunk_at(seq: u64, bytes: u64, text: &str) -> Frame {
+        let part = MessagePart::Chunk { id: id(), text: text.to_owned() };
+        frame(Position { seq, bytes }, part)
+    }
+
+    fn chunk(bytes: u64, text: &str) -> Frame {
+        chunk_at(4, bytes, text)
+    }
+
+    fn events_of(mode: &str, after: FramePosition, frames: Vec<Frame>) -> Vec<Event> {
         let thread = ThreadId::new("t").expect("valid");
         let at = RunRef { thread, run: RunId::new("r").expect("valid") };
         let (graph, assistant, metadata) = ("chat".to_owned(), Value::Null, Map::new());
@@ -264,8 +298,11 @@ mod tests {
         let mut requested = Requested::default();
         assert!(requested.add(mode));
         let mut translator = Translator::new(run, requested, after, after == FramePosition::START);
-        let frames = [chunk(2, "Go"), chunk(5, "od "), chunk(8, "day")];
         frames.into_iter().flat_map(|frame| translator.events(frame)).collect()
+    }
+
+    fn events(mode: &str, after: FramePosition) -> Vec<Event> {
+        events_of(mode, after, vec![chunk(2, "Go"), chunk(5, "od "), chunk(8, "day")])
     }
 
     #[test]
@@ -286,5 +323,36 @@ mod tests {
         assert_eq!(all.len(), 3);
         assert_eq!((&*all[1].0, &all[1].1[0]["content"]), ("messages", &json!("od ")));
         assert_eq!(all[1].1[1]["langgraph_node"], "model");
+    }
+
+    #[test]
+    fn a_message_whose_text_is_void_is_sent_whole() {
+        let at = Position::after;
+        let said = Message::text(id(), Role::Assistant, "Hello");
+        let returned = || frame(at(7), MessagePart::Returned(MessageWrite::Put(said.clone())));
+        let reset = frame(at(5), MessagePart::Reset { id: id() });
+        let again = || [chunk_at(6, 3, "Hel"), chunk_at(6, 5, "lo"), returned()];
+        let kinds = |events: &[Event]| -> Vec<(Value, Value)> {
+            events
+                .iter()
+                .map(|event| (event.1[0]["type"].clone(), event.1[0]["content"].clone()))
+                .collect()
+        };
+        let (part, whole) =
+            (|text: &str| (json!("AIMessageChunk"), json!(text)), (json!("ai"), json!("Hello")));
+        // The attempt fails while the client reads.
+        let frames = [chunk(2, "Go"), reset.clone()].into_iter().chain(again());
+        let found = events_of("messages-tuple", FramePosition::START, frames.collect());
+        assert_eq!(kinds(&found), [part("Go"), whole.clone()]);
+        // It failed before the client came back, and the log has nothing of its text.
+        let found = events_of("messages-tuple", chunk(2, "Go").position, again().into());
+        assert_eq!(kinds(&found), [whole]);
+        // The client has nothing of it.
+        let found = events_of("messages-tuple", reset.position, again().into());
+        assert_eq!(kinds(&found), [part("Hel"), part("lo")]);
+        // A text that is not void goes on.
+        let frames = vec![chunk(2, "Hel"), chunk(5, "lo"), returned()];
+        let found = events_of("messages-tuple", chunk(2, "Hel").position, frames);
+        assert_eq!(kinds(&found), [part("lo")]);
     }
 }

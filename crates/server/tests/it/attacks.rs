@@ -1,5 +1,8 @@
 //! Attacks on the server, by their ids. Each is refused, or finds nothing.
 
+mod answers;
+mod injection;
+
 use crate::client::Client;
 use crate::graphs;
 use axum::body::Body;

@@ -1,7 +1,7 @@
 //! Chats: bodies of front ends, pauses and answers, the inbox, artifacts, and what is forged.
 
 #[path = "../../../../examples/reference_server/desk.rs"]
-mod desk;
+pub(crate) mod desk;
 
 use crate::client::{Answer, Client};
 use axum::body::Body;

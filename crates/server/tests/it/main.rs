@@ -4,6 +4,7 @@
 
 mod attacks;
 mod browse;
+mod canary;
 mod chat;
 mod client;
 mod errors;

@@ -109,6 +109,19 @@ async fn a_deleted_run_is_not_returned_and_its_effect_stays() {
 }
 
 #[tokio::test]
+async fn a_thread_that_is_deleted_ends_its_runs() {
+    let client = Client::new().await;
+    let thread = client.thread().await;
+    let run = json!({"assistant_id": "stuck", "input": {}, "multitask_strategy": "enqueue"});
+    for _ in 0..2 {
+        client.post(&format!("{thread}/runs"), run.clone()).await.json();
+    }
+    let deleted = client.delete(&thread).await;
+    assert_eq!(deleted.status, StatusCode::NO_CONTENT, "{}", deleted.body);
+    assert_eq!(client.get(&thread).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
 async fn a_thread_begins_with_supersteps() {
     let client = Client::new().await;
     let step = |values, as_node| json!({"updates": [{"values": values, "as_node": as_node}]});

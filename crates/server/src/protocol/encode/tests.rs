@@ -255,12 +255,14 @@ fn tools_and_failures_are_events_of_the_log() {
         log(3, result(json!({"message": "no such number"}), true)),
     ];
     let data: Vec<_> = all(&mut encoder, &output).into_iter().map(|event| event.data).collect();
+    let message =
+        json!({"type": "tool", "content": "5", "tool_call_id": "c1", "status": "success"});
     assert_eq!(
         data,
         [
             json!({"event": "tool-started", "tool_call_id": "c1", "tool_name": "add",
                 "input": {"a": 2}}),
-            json!({"event": "tool-finished", "tool_call_id": "c1", "output": 5}),
+            json!({"event": "tool-finished", "tool_call_id": "c1", "output": message}),
             json!({"event": "tool-error", "tool_call_id": "c1", "message": "no such number"}),
         ]
     );

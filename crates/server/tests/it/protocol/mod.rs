@@ -36,13 +36,13 @@ fn result(answer: Value) -> Value {
 }
 
 /// A stream of server-sent events that is open.
-struct Events {
+pub(crate) struct Events {
     body: BodyDataStream,
     buffer: String,
 }
 
 impl Events {
-    async fn open(client: &Client, thread: &str, body: Value) -> Self {
+    pub(crate) async fn open(client: &Client, thread: &str, body: Value) -> Self {
         let path = format!("/threads/{thread}/stream/events");
         let request = Request::post(path).header("host", "localhost");
         let request = request.body(Body::from(body.to_string())).expect("a request");
@@ -82,13 +82,18 @@ impl Events {
     }
 
     /// Waits for events up to the end of a run.
-    async fn run(&mut self) -> Vec<Value> {
-        let mut events = Vec::new();
-        loop {
-            events.push(self.next().await);
-            if events.last().is_some_and(is_end) {
-                return events;
-            }
+    pub(crate) async fn run(&mut self) -> Vec<Value> {
+        until_end(async || self.next().await).await
+    }
+}
+
+/// Reads events up to the end of a run.
+async fn until_end(mut next: impl AsyncFnMut() -> Value) -> Vec<Value> {
+    let mut events = Vec::new();
+    loop {
+        events.push(next().await);
+        if events.last().is_some_and(is_end) {
+            return events;
         }
     }
 }

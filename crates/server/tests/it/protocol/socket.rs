@@ -1,6 +1,6 @@
 //! Commands and events by WebSocket.
 
-use super::{WAIT, graphs, is_end, new_thread};
+use super::{WAIT, graphs, is_end, new_thread, until_end};
 use crate::reference;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
@@ -78,13 +78,7 @@ impl Socket {
     }
 
     async fn run(&mut self) -> Vec<Value> {
-        let mut events = Vec::new();
-        loop {
-            events.push(self.next().await);
-            if events.last().is_some_and(is_end) {
-                return events;
-            }
-        }
+        until_end(async || self.next().await).await
     }
 
     /// Waits until the connection is closed; returns the code.

@@ -1,0 +1,344 @@
+//! A generated text stands in everything that is secret: members of results that may not be shown,
+//! secret arguments, the key of a model, and headers of requests. It is in no byte that the server
+//! sends or logs.
+
+mod provider;
+mod trace;
+
+use crate::client::{Answer, Client};
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use futures_util::{SinkExt, StreamExt};
+use provider::Provider;
+use serde_json::{Value, json};
+use std::sync::LazyLock;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_tungstenite::client_async;
+use tokio_tungstenite::tungstenite::Message as Frame;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use weftwork::prelude::*;
+use weftwork::tools::{Decision, Rule, ToolPattern};
+use weftwork_server::Server;
+use weftwork_types::Principal;
+
+/// Longest wait for a part of a stream.
+const WAIT: Duration = Duration::from_secs(20);
+
+/// The text.
+static CANARY: LazyLock<String> = LazyLock::new(|| uuid::Uuid::new_v4().simple().to_string());
+
+/// Returns a secret that has the text in it.
+fn secret(kind: &str) -> String {
+    format!("{kind}-{}", *CANARY)
+}
+
+#[derive(serde::Serialize, schemars::JsonSchema)]
+struct Account {
+    id: String,
+    card: String,
+    owner: Owner,
+}
+
+#[derive(serde::Serialize, schemars::JsonSchema)]
+struct Owner {
+    name: String,
+    address: Vec<String>,
+}
+
+/// Opens an account with a secret number.
+#[tool(shown(id, "owner.name"))]
+fn open_account(id: String, #[arg(secret)] pin: String) -> Account {
+    let owner = Owner { name: "Ada".to_owned(), address: vec![secret("street"), pin] };
+    Account { id, card: secret("card"), owner }
+}
+
+/// What the server has sent, with the request that led to it.
+#[derive(Default)]
+struct Sent(Vec<(String, String)>);
+
+/// A client whose requests have secrets in their headers.
+struct Keeper {
+    client: Client,
+    sent: Sent,
+}
+
+impl Keeper {
+    async fn request(&mut self, method: &str, path: &str, body: &Value) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers() {
+            request = request.header(name, value);
+        }
+        let request = request.body(Body::from(body.to_string())).expect("a request");
+        let answer =
+            tokio::time::timeout(WAIT, self.client.send(request)).await.expect("an answer");
+        let heard = format!("{} {:?}\n{}", answer.status, answer.headers, answer.body);
+        self.sent.0.push((format!("{method} {path} {body}"), heard));
+        answer
+    }
+
+    /// Sends a request that succeeds; returns the body.
+    async fn get(&mut self, path: &str) -> String {
+        let answer = self.request("GET", path, &Value::Null).await;
+        assert!(answer.status.is_success(), "{path}: {} {}", answer.status, answer.body);
+        answer.body
+    }
+
+    async fn post(&mut self, path: &str, body: &Value) -> String {
+        let answer = self.request("POST", path, body).await;
+        assert!(answer.status.is_success(), "{path}: {} {}", answer.status, answer.body);
+        answer.body
+    }
+
+    /// Creates a thread and returns its path.
+    async fn thread(&mut self) -> String {
+        let made: Value =
+            serde_json::from_str(&self.post("/threads", &json!({})).await).expect("JSON");
+        format!("/threads/{}", made["thread_id"].as_str().expect("an id"))
+    }
+}
+
+fn headers() -> Vec<(&'static str, String)> {
+    vec![
+        ("host", "localhost".to_owned()),
+        ("authorization", format!("Bearer {}", secret("token"))),
+        ("x-api-key", secret("own")),
+        ("x-openai-api-key", secret("openai")),
+        ("api-key", secret("azure")),
+        ("cookie", format!("other={}", secret("cookie"))),
+        ("user-agent", secret("agent")),
+        ("x-request-id", secret("request")),
+    ]
+}
+
+fn agent(provider: &Provider) -> CompiledGraph {
+    let decision = Decision::AskHuman { reason: "it opens".to_owned() };
+    let rule = Rule::new(ToolPattern::One("open_account".to_owned()), decision);
+    ReactAgent::new("keeper", provider.model())
+        .model_caller(weftwork::models::ModelCaller::new(weftwork::models::RetryPolicy::once()))
+        .tools(ToolBox::new().with(open_account))
+        .policy(Policy { rules: vec![rule] })
+        .build()
+        .expect("sound")
+}
+
+const MODES: [&str; 9] = [
+    "values",
+    "updates",
+    "messages",
+    "messages-tuple",
+    "custom",
+    "tasks",
+    "checkpoints",
+    "debug",
+    "events",
+];
+
+fn input(text: &str) -> Value {
+    json!({"messages": [{"role": "user", "content": text}]})
+}
+
+/// Runs to the approval, to the end and into a failure, in each stream mode.
+async fn classic(keeper: &mut Keeper) {
+    let resume = json!({"resume": {"decisions": [{"type": "approve"}]}});
+    for mode in MODES {
+        let thread = keeper.thread().await;
+        let stream = format!("{thread}/runs/stream");
+        let body =
+            json!({"assistant_id": "keeper", "stream_mode": [mode], "stream_subgraphs": true});
+        let with = |name: &str, value: &Value| {
+            let mut body = body.clone();
+            body[name] = value.clone();
+            body
+        };
+        keeper.post(&stream, &with("input", &input("open"))).await;
+        keeper.get(&format!("{thread}/state")).await;
+        let ended = keeper.post(&stream, &with("command", &resume)).await;
+        assert!(mode != "values" || ended.contains("Opened."), "{ended}");
+        keeper.post(&stream, &with("input", &input("fail"))).await;
+        keeper.get(&thread).await;
+        keeper.get(&format!("{thread}/state?subgraphs=true")).await;
+        keeper.get(&format!("{thread}/history")).await;
+        let runs = keeper.get(&format!("{thread}/runs")).await;
+        let runs: Vec<Value> = serde_json::from_str(&runs).expect("JSON");
+        for run in &runs {
+            let path = format!("{thread}/runs/{}", run["run_id"].as_str().expect("an id"));
+            keeper.get(&path).await;
+            keeper.get(&format!("{path}/join")).await;
+            keeper.get(&format!("{path}/stream?stream_mode={mode}")).await;
+        }
+    }
+    let body = json!({"assistant_id": "keeper", "input": input("open")});
+    keeper.post("/runs/wait", &body).await;
+    keeper.post("/threads/search", &json!({})).await;
+    keeper.get("/assistants/keeper/graph").await;
+}
+
+/// Says the same in both formats of chats.
+async fn chats(keeper: &mut Keeper) {
+    for protocol in ["ui-message-stream", "data-stream"] {
+        let (path, thread) = (format!("/chat/keeper?protocol={protocol}"), protocol);
+        let say = |messages: Value| json!({"threadId": thread, "messages": messages});
+        let user =
+            |text: &str| json!({"role": "user", "content": [{"type": "text", "text": text}]});
+        let asked = keeper.post(&path, &say(json!([user("open")]))).await;
+        assert!(asked.contains("request_approval"), "{asked}");
+        keeper.get(&format!("/chat/keeper/{thread}")).await;
+        let listed: Vec<Value> =
+            serde_json::from_str(&keeper.get("/interrupts").await).expect("JSON");
+        let question = listed.iter().find(|one| one["thread_id"] == thread).expect("a question");
+        let answer = json!({"role": "tool", "content": [{"type": "tool-result",
+            "toolCallId": question["call"]["id"], "toolName": "request_approval",
+            "output": {"type": "json", "value": {"type": "approve"}}}]});
+        let ended = keeper.post(&path, &say(json!([answer]))).await;
+        assert!(ended.contains("Opened."), "{ended}");
+        let failed = keeper.post(&path, &say(json!([user("fail")]))).await;
+        assert!(failed.contains("provider `lab`"), "{failed}");
+        let stored = keeper.get(&format!("/chat/keeper/{thread}")).await;
+        assert!(stored.contains(r#""output":{"id":"A1","owner":{"name":"Ada"}}"#), "{stored}");
+    }
+}
+
+const CHANNELS: [&str; 9] = [
+    "values",
+    "updates",
+    "messages",
+    "tools",
+    "lifecycle",
+    "input",
+    "checkpoints",
+    "tasks",
+    "custom",
+];
+
+/// Sends commands, and reads all events of the thread by a socket and as server-sent events.
+async fn events(keeper: &mut Keeper, address: std::net::SocketAddr) {
+    let thread = uuid::Uuid::new_v4().to_string();
+    let mut request = format!("ws://{address}/threads/{thread}/stream/events")
+        .into_client_request()
+        .expect("a request");
+    for (name, value) in headers().into_iter().filter(|(name, _)| *name != "host") {
+        request.headers_mut().insert(name, value.parse().expect("a value"));
+    }
+    let stream = TcpStream::connect(address).await.expect("connects");
+    let (mut socket, _) = client_async(request, stream).await.expect("a socket");
+    let mut next = 0;
+    for (method, params, until) in [
+        ("subscription.subscribe", json!({"channels": CHANNELS}), "subscription_id"),
+        ("run.start", json!({"assistant_id": "keeper", "input": input("open")}), "interrupted"),
+        ("state.get", json!({"namespace": []}), "checkpoint"),
+        ("state.listCheckpoints", json!({}), "checkpoints"),
+        ("agent.getTree", json!({}), "graph_name"),
+        ("input.respond", json!({}), "\"completed\""),
+        ("run.start", json!({"assistant_id": "keeper", "input": input("fail")}), "\"failed\""),
+    ] {
+        let mut params = params;
+        if method == "input.respond" {
+            params = json!({"namespace": [], "interrupt_id": asked(&keeper.sent),
+                "response": {"decisions": [{"type": "approve"}]}});
+        }
+        next += 1;
+        let command = json!({"id": next, "method": method, "params": params}).to_string();
+        socket.send(Frame::Text(command.clone().into())).await.expect("sends");
+        loop {
+            let message = tokio::time::timeout(WAIT, socket.next()).await.expect(until);
+            let Frame::Text(text) = message.expect("open").expect("sound") else { continue };
+            keeper.sent.0.push((format!("WebSocket {command}"), text.to_string()));
+            assert!(!text.contains("\"type\":\"error\""), "{command}: {text}");
+            if text.contains(until) {
+                break;
+            }
+        }
+    }
+    let path = format!("/threads/{thread}/stream/events");
+    let tape = keeper.tape(&path).await;
+    assert!(tape.contains("tool-finished") && tape.contains("Opened."), "{tape}");
+}
+
+/// The id of the question that the socket has asked last.
+fn asked(sent: &Sent) -> Value {
+    let asks = |(_, text): &&(String, String)| text.contains("\"method\":\"input.requested\"");
+    let (_, text) = sent.0.iter().rev().find(asks).expect("a question");
+    let event: Value = serde_json::from_str(text).expect("JSON");
+    event["params"]["data"]["interrupt_id"].clone()
+}
+
+impl Keeper {
+    /// Reads the events of a thread up to its failure, which is its last run.
+    async fn tape(&mut self, path: &str) -> String {
+        let mut request = Request::post(path);
+        for (name, value) in headers() {
+            request = request.header(name, value);
+        }
+        let body = json!({"channels": CHANNELS, "since": 0}).to_string();
+        let request = request.body(Body::from(body)).expect("a request");
+        let router = self.client.router.clone();
+        let answer = tower::ServiceExt::oneshot(router, request).await.expect("answers");
+        let mut frames = answer.into_body().into_data_stream();
+        let mut tape = String::new();
+        while !tape.contains("\"event\":\"failed\"") {
+            let frame = tokio::time::timeout(WAIT, frames.next()).await.expect("a frame");
+            tape += std::str::from_utf8(&frame.expect("open").expect("sound")).expect("text");
+        }
+        self.sent.0.push((format!("POST {path}"), tape.clone()));
+        tape
+    }
+}
+
+/// Requests that are refused, with the secrets that they have.
+async fn refusals(keeper: &mut Keeper) {
+    for (method, path, body, status) in [
+        ("GET", "/threads/none", Value::Null, StatusCode::UNPROCESSABLE_ENTITY),
+        ("GET", "/nothing", Value::Null, StatusCode::NOT_FOUND),
+        ("POST", "/runs/wait", json!({"assistant_id": "nobody"}), StatusCode::NOT_FOUND),
+        ("POST", "/chat/keeper", json!({}), StatusCode::UNPROCESSABLE_ENTITY),
+        ("GET", "/artifacts/a/b/c", Value::Null, StatusCode::NOT_FOUND),
+        ("DELETE", "/ok", Value::Null, StatusCode::METHOD_NOT_ALLOWED),
+    ] {
+        let answer = keeper.request(method, path, &body).await;
+        assert_eq!(answer.status, status, "{method} {path}: {}", answer.body);
+    }
+    let request = Request::get("/info").header("host", "localhost");
+    let request = request.header("authorization", format!("Bearer {}", secret("wrong")));
+    let answer = keeper.client.send(request.body(Body::empty()).expect("a request")).await;
+    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    keeper.sent.0.push(("a wrong token".to_owned(), answer.body));
+}
+
+#[tokio::test]
+async fn what_is_secret_is_in_no_byte_that_the_server_sends_or_logs() {
+    let traced = trace::Traced::default();
+    let _traced = tracing::subscriber::set_default(traced.clone());
+    let provider = Provider::start().await;
+    let runtime = Runtime::in_memory().graph("keeper", agent(&provider)).open().await;
+    let runtime = runtime.expect("opens");
+    let logged = Arc::new(Mutex::new(Vec::new()));
+    let entries = Arc::clone(&logged);
+    let log = move |entry| entries.lock().expect("no panic").push(format!("{entry:?}"));
+    let server = Server::new(runtime.clone()).log(log);
+    let server = server.token(secret("token"), Principal::local()).expect("a token");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(server.clone().serve(listener, std::future::pending()));
+    let client = Client { router: server.router(), runtime };
+    let mut keeper = Keeper { client, sent: Sent::default() };
+
+    classic(&mut keeper).await;
+    chats(&mut keeper).await;
+    events(&mut keeper, address).await;
+    refusals(&mut keeper).await;
+
+    for (request, heard) in &keeper.sent.0 {
+        assert!(!heard.contains(&*CANARY), "{request}\n{heard}");
+    }
+    let logged = logged.lock().expect("no panic").clone();
+    assert!(logged.len() > 100 && !logged.join("\n").contains(&*CANARY), "{logged:?}");
+    tracing::debug!(of = "the test", "a line");
+    let traced = traced.text();
+    assert!(traced.contains("the test"), "{traced}");
+    let line = traced.lines().find(|line| line.contains(&*CANARY));
+    assert_eq!(line, None);
+    // The model has the key and the whole values: the secrets were there.
+    assert!(provider.has_read(&[secret("key"), secret("card"), secret("street"), secret("pin")]));
+}
