@@ -85,8 +85,7 @@ impl Tools {
         name: &str,
         args: serde_json::Value,
     ) -> impl Future<Output = Result<ToolResult, CallError>> + Send + use<'_> {
-        let name = wire_name(name);
-        let call = ToolCall { id: self.ctx.tool_call_id(&name), name, args, shown: None };
+        let call = own_call(&self.ctx, name, args);
         async move {
             match outcome(&self.ctx, &self.runner, &call, &PromptScope::none()).await {
                 Ok(ToolOutcome::Failed(failure)) => Err(CallError::Failed(failure)),
@@ -135,6 +134,12 @@ impl From<CallError> for NodeError {
         }
         fault.in_phase(Phase::Tool).into()
     }
+}
+
+/// Returns the call that a node itself makes of a tool.
+pub(crate) fn own_call(ctx: &Ctx, name: &str, args: serde_json::Value) -> ToolCall {
+    let name = wire_name(name);
+    ToolCall { id: ctx.tool_call_id(&name), name, args, shown: None }
 }
 
 /// Brings a call to its outcome, and asks a person where that takes one. A call for a prompt also

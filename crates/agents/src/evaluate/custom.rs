@@ -1,12 +1,12 @@
 //! Prompts in custom graphs: what nodes take from the prompt of their run.
 
 use super::scope::{PromptRun, PromptScope};
-use crate::calls::{CallError, outcome};
+use crate::calls::{CallError, outcome, own_call};
 use crate::conversation::for_model;
 use weftwork_graph::{BuildInfo, Ctx, Deps, FromTask, NodeError, NodeResult, Reads, TaskInput};
 use weftwork_tools::tool_result;
 use weftwork_types::message::{Message, ToolCall, ToolResult};
-use weftwork_types::tool::{ToolOutcome, wire_name};
+use weftwork_types::tool::ToolOutcome;
 
 /// Fix for a graph without a declaration.
 const DECLARE: &str =
@@ -51,8 +51,7 @@ impl PromptTools {
     /// # Cancel safety
     /// As [`execute`](Self::execute).
     pub async fn call(&self, name: &str, args: serde_json::Value) -> Result<ToolResult, CallError> {
-        let name = wire_name(name);
-        let call = ToolCall { id: self.ctx.tool_call_id(&name), name, args, shown: None };
+        let call = own_call(&self.ctx, name, args);
         let runner = self.scope.runner().map_err(CallError::Stopped)?;
         let runner = runner.ok_or_else(|| CallError::Stopped(no_prompt()))?;
         match outcome(&self.ctx, &runner, &call, &self.scope).await {

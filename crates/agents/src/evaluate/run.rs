@@ -256,7 +256,8 @@ impl Job {
         self.ended(outcome, planned, session, &blame)
     }
 
-    /// The request of a run, if it is a new one, and the number of events that the session had when it was made.
+    /// The request of a run, if it is a new one, and the number of events that the session had when
+    /// it was made.
     fn request(
         &self,
         planned: &Planned,
