@@ -23,6 +23,9 @@ pub(crate) enum Kind {
     Message,
     /// A single line.
     Line,
+    /// A single line about what was just shown. What was typed before does not count, so that
+    /// nobody approves a call that they have not seen.
+    Decision,
     /// A JSON value, complete when it is closed.
     Json,
 }
@@ -101,6 +104,8 @@ impl LineEditor {
 struct Lines {
     editor: Editor<Input, FileHistory>,
     history: Option<PathBuf>,
+    config: Config,
+    words: &'static [&'static str],
 }
 
 impl Lines {
@@ -112,38 +117,26 @@ impl Lines {
             .completion_type(CompletionType::List)
             .color_mode(colours)
             .build();
-        let mut editor = Editor::with_config(config)?;
-        editor.set_helper(Some(Input {
-            kind: Cell::new(Kind::Message),
-            is_empty: Cell::new(true),
-            words: settings.words,
-        }));
-        editor.bind_sequence(KeyEvent::alt('\r'), Cmd::Newline);
+        let mut editor = editor(&config, settings.words)?;
         let history = settings.history.filter(|file| prepare(file));
         if let Some(file) = &history {
             // A damaged history is no reason not to chat.
             editor.load_history(file).unwrap_or_default();
         }
-        Ok(Self { editor, history })
+        Ok(Self { editor, history, config, words: settings.words })
     }
 
     fn read(&mut self, request: &Request) -> rustyline::Result<Edited> {
-        if let Some(input) = self.editor.helper() {
-            input.kind.set(request.kind);
-            input.is_empty.set(request.initial.is_empty());
+        if request.kind == Kind::Decision {
+            discard_typed();
+            // The other editor may have keys that were typed ahead.
+            return read(&mut editor(&self.config, self.words)?, request);
         }
-        let initial = (request.initial.as_str(), "");
-        let text = match self.editor.readline_with_initial(&request.prompt, initial) {
-            Ok(text) => text,
-            Err(ReadlineError::Eof) => return Ok(Edited::End),
-            Err(ReadlineError::Interrupted) => {
-                let was_empty = self.editor.helper().is_none_or(|input| input.is_empty.get());
-                return Ok(Edited::Interrupt { was_empty });
-            }
-            Err(error) => return Err(error),
+        let text = match read(&mut self.editor, request)? {
+            Edited::Text(text) if request.kind == Kind::Message => joined(&text),
+            edited => return Ok(edited),
         };
-        let text = if request.kind == Kind::Message { joined(&text) } else { text };
-        if request.kind == Kind::Message && !text.trim().is_empty() {
+        if !text.trim().is_empty() {
             let is_new = self.editor.add_history_entry(text.as_str())?;
             if let (true, Some(file)) = (is_new, &self.history) {
                 // The message counts even if it cannot be kept, as on a full disk.
@@ -151,6 +144,43 @@ impl Lines {
             }
         }
         Ok(Edited::Text(text))
+    }
+}
+
+fn editor(
+    config: &Config,
+    words: &'static [&'static str],
+) -> rustyline::Result<Editor<Input, FileHistory>> {
+    let mut editor = Editor::with_config(config.clone())?;
+    let (kind, is_empty) = (Cell::new(Kind::Message), Cell::new(true));
+    editor.set_helper(Some(Input { kind, is_empty, words }));
+    editor.bind_sequence(KeyEvent::alt('\r'), Cmd::Newline);
+    Ok(editor)
+}
+
+fn read(editor: &mut Editor<Input, FileHistory>, request: &Request) -> rustyline::Result<Edited> {
+    if let Some(input) = editor.helper() {
+        input.kind.set(request.kind);
+        input.is_empty.set(request.initial.is_empty());
+    }
+    match editor.readline_with_initial(&request.prompt, (request.initial.as_str(), "")) {
+        Ok(text) => Ok(Edited::Text(text)),
+        Err(ReadlineError::Eof) => Ok(Edited::End),
+        Err(ReadlineError::Interrupted) => {
+            let was_empty = editor.helper().is_none_or(|input| input.is_empty.get());
+            Ok(Edited::Interrupt { was_empty })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Discards what was typed and not read yet.
+fn discard_typed() {
+    #[cfg(unix)]
+    {
+        use rustix::termios::{QueueSelector, tcflush};
+        // Standard input is a terminal here; without one nothing is to be discarded.
+        tcflush(std::io::stdin(), QueueSelector::IFlush).unwrap_or_default();
     }
 }
 
@@ -195,7 +225,7 @@ impl Validator for Input {
 fn is_complete(kind: Kind, text: &str) -> bool {
     match kind {
         Kind::Message => !text.ends_with('\\'),
-        Kind::Line => true,
+        Kind::Line | Kind::Decision => true,
         // Wrong JSON is complete: its error is shown.
         Kind::Json => serde_json::from_str::<serde::de::IgnoredAny>(text)
             .map_or_else(|error| !error.is_eof() || text.trim().is_empty(), |_| true),

@@ -25,6 +25,8 @@ use words::Word;
 
 /// The prompt for a message.
 const PROMPT: &str = "you>";
+/// Terminals on which lines cannot be edited.
+const WITHOUT_KEYS: [&str; 3] = ["dumb", "cons25", "emacs"];
 /// Number of times that an answer is followed again after its connection broke.
 const CUTS_MAX: usize = 3;
 /// File of the history of messages, in the user's data folder.
@@ -77,7 +79,8 @@ enum Input {
 impl Input {
     fn open(context: &CommandContext) -> Result<Self, CliError> {
         let terminal = &context.terminal;
-        if !(terminal.typed && terminal.read) {
+        let is_dumb = std::env::var("TERM").is_ok_and(|term| WITHOUT_KEYS.contains(&term.as_str()));
+        if !(terminal.typed && terminal.read) || is_dumb {
             return Ok(Self::Lines(Lines::of_process()?));
         }
         let history = context.config.data.as_ref().map(|folder| folder.join(HISTORY));

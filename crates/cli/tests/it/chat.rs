@@ -171,7 +171,7 @@ fn a_rejection_has_a_reason_that_the_model_reads() {
         let mut chat = place.chat(&["desk", "--thread", "t"]);
         chat.enter("you>", "Refund order A1001, amount 25.");
         chat.enter(APPROVE, "sure");
-        chat.see("`respond TEXT` to give the result yourself");
+        chat.see("type `y`, `n`, `n REASON`, `edit` to change the arguments");
         chat.enter(APPROVE, "n");
         chat.enter("reason for the model, or nothing:", "ask the boss");
         chat.see(
@@ -184,6 +184,21 @@ fn a_rejection_has_a_reason_that_the_model_reads() {
         let [one] = &decisions[..] else { panic!("{decisions:?}") };
         assert_eq!(one["outcome"]["decided"]["comment"], "ask the boss");
     }
+}
+
+#[test]
+fn what_was_typed_before_a_call_was_shown_does_not_approve_it() {
+    let place = Place::store();
+    let mut chat = place.chat(&["desk", "--thread", "t"]);
+    chat.last("you>");
+    chat.keys("Refund order A1001, amount 25.\ry\r");
+    chat.last(APPROVE);
+    chat.keys("n, I have to read it\r");
+    chat.see("Refund order was not done: a person refused the call of refund_order");
+    chat.keys(CTRL_D);
+    let decisions = place.decisions();
+    let [one] = &decisions[..] else { panic!("{decisions:?}") };
+    assert_eq!(one["outcome"]["decided"]["approved"], false);
 }
 
 #[test]

@@ -61,8 +61,12 @@ impl<B: Backend> Talk<'_, B> {
 
     async fn reply(&mut self, interrupt: &Interrupt) -> Result<Reply<B::Answer>, CliError> {
         let prompt = self.prompt_of(interrupt);
+        let kind = match interrupt.ask {
+            Ask::Approval(_) => Kind::Decision,
+            _ => Kind::Line,
+        };
         loop {
-            let line = match self.read((&prompt, ""), Kind::Line).await? {
+            let line = match self.read((&prompt, ""), kind).await? {
                 Typed::Line(line) => line,
                 Typed::End => return Ok(Reply::Step(Step::Leave(Exit::Waiting))),
                 Typed::Quit => return Ok(Reply::Step(Step::Leave(Exit::Interrupted))),
