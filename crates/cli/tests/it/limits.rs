@@ -21,7 +21,7 @@ fn trickling() -> (String, Receiver<Instant>) {
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a connection");
         let mut request = [0; 4096];
-        stream.read(&mut request).expect("a request");
+        assert!(stream.read(&mut request).expect("a request") > 0);
         times.send(now()).expect("a receiver");
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
         stream.write_all(head.as_bytes()).expect("written");
