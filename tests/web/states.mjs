@@ -166,15 +166,15 @@ async function a_message_is_said_otherwise_in_a_branch(browser, { server, model 
   assert.notEqual(page.thread, thread);
   const texts = await page.page.locator(".message.user p").allTextContents();
   assert.deepEqual(texts, ["This is the first", "This is the other"]);
-  await page.page.getByText("The first answer.").waitFor();
+  await page.page.getByRole("log").getByText("The first answer.").waitFor();
   assert.equal((await server.messages(thread)).length, 4, "the thread that was branched is as it was");
   await page.page.reload();
   await page.until("The other answer.");
-  await page.page.getByText("The first answer.").waitFor();
+  await page.page.getByRole("log").getByText("The first answer.").waitFor();
   assert.equal(await page.page.locator(".message").count(), 4);
   // The first message begins a thread of its own.
   await page.page.goto(`${server.url}/ui/#/thread/${thread}`);
-  await page.page.getByText("The second answer.").waitFor();
+  await page.until("The second answer.");
   await page.page.locator(".message.user").first().getByRole("button", { name: "Edit" }).click();
   await page.page.getByLabel("Say this instead").fill("This is the other");
   await page.page.getByRole("button", { name: "Send in a branch" }).click();
