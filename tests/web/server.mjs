@@ -76,6 +76,11 @@ export class Server {
     return `http://${this.address}`;
   }
 
+  /** Ends the call of a slow tool. */
+  release() {
+    writeFileSync(join(this.folder, "release"), "");
+  }
+
   /** Kills the server as `kill -9` does. */
   async kill() {
     const ended = new Promise((resolve) => this.process.once("exit", resolve));

@@ -46,13 +46,14 @@ async function a_message_that_ends_between_two_reads_is_shown(browser, { server,
 }
 
 async function a_reload_while_a_tool_runs_shows_it_running_and_then_done(browser, { server, model }) {
-  model.when("wait a little", (results) => (results === 0 ? { calls: [["lab__slow", { seconds: 2 }]] } : "It waited."));
+  model.when("wait a little", (results) => (results === 0 ? { calls: [["lab__slow", { seconds: 60 }]] } : "It waited."));
   const page = await Page.begin(browser, server, "Please wait a little");
   const call = page.answer.locator('.call[data-status="running"]');
   await call.waitFor();
   const asked = model.asked;
   await page.page.reload();
   await call.waitFor();
+  server.release();
   await page.until("It waited.");
   await page.answer.locator('.call[data-status="done"]').waitFor();
   assert.equal(await page.answer.locator(".call").count(), 1);
@@ -61,12 +62,13 @@ async function a_reload_while_a_tool_runs_shows_it_running_and_then_done(browser
 }
 
 async function a_reload_while_an_approved_call_runs_keeps_the_decision(browser, { server, model }) {
-  model.when("be careful", (results) => (results === 0 ? { calls: [["lab__careful", { seconds: 2 }]] } : "It was careful."));
+  model.when("be careful", (results) => (results === 0 ? { calls: [["lab__careful", { seconds: 60 }]] } : "It was careful."));
   const page = await Page.begin(browser, server, "Please be careful");
   await page.page.getByRole("button", { name: "Approve" }).click();
   await page.answer.locator('.call[data-status="running"]').waitFor();
   await page.page.reload();
   await page.answer.locator('.call[data-status="running"]').getByText("Approved").waitFor();
+  server.release();
   await page.until("It was careful.");
   await page.status("Done");
   await page.answer.getByText("Approved · Done").waitFor();
@@ -164,15 +166,15 @@ async function a_message_is_said_otherwise_in_a_branch(browser, { server, model 
   assert.notEqual(page.thread, thread);
   const texts = await page.page.locator(".message.user p").allTextContents();
   assert.deepEqual(texts, ["This is the first", "This is the other"]);
-  await page.page.getByText("The first answer.").waitFor();
+  await page.page.getByRole("log").getByText("The first answer.").waitFor();
   assert.equal((await server.messages(thread)).length, 4, "the thread that was branched is as it was");
   await page.page.reload();
   await page.until("The other answer.");
-  await page.page.getByText("The first answer.").waitFor();
+  await page.page.getByRole("log").getByText("The first answer.").waitFor();
   assert.equal(await page.page.locator(".message").count(), 4);
   // The first message begins a thread of its own.
   await page.page.goto(`${server.url}/ui/#/thread/${thread}`);
-  await page.page.getByText("The second answer.").waitFor();
+  await page.until("The second answer.");
   await page.page.locator(".message.user").first().getByRole("button", { name: "Edit" }).click();
   await page.page.getByLabel("Say this instead").fill("This is the other");
   await page.page.getByRole("button", { name: "Send in a branch" }).click();

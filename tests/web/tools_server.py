@@ -1,8 +1,12 @@
 """Tools for the tests of the page, as an MCP server: two slow ones, a large one, one that fails, and one
 with a member of its result that nobody may see."""
 import json
+import pathlib
 import sys
 import time
+
+# A file that ends the call of a slow tool.
+RELEASE = pathlib.Path("release")
 
 
 def schema(**properties):
@@ -21,7 +25,10 @@ TOOLS = [
 
 def call(name, arguments):
     if name in ("slow", "careful"):
-        time.sleep(arguments["seconds"])
+        end = time.monotonic() + arguments["seconds"]
+        while time.monotonic() < end and not RELEASE.exists():
+            time.sleep(0.02)
+        RELEASE.unlink(missing_ok=True)
         return {"content": [{"type": "text", "text": "waited"}]}
     if name == "large":
         lines = "".join(f"line {number}\n" for number in range(int(arguments["bytes"]) // 8))
