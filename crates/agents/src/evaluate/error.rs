@@ -21,13 +21,13 @@ pub struct EvaluationError {
     /// Part of the evaluation that failed.
     pub phase: EvaluationPhase,
     /// Identity of the prompt.
-    pub prompt: PromptId,
+    pub prompt: Box<PromptId>,
     /// Thread of the evaluation, if it was begun.
     pub thread: Option<ThreadId>,
     /// Number of the attempt that failed last, from 1, if a call or a node failed.
     pub attempt: Option<u32>,
     /// Usage of the evaluation up to the failure.
-    pub usage: Usage,
+    pub usage: Box<Usage>,
     /// Cause, with its code and its own causes.
     #[source]
     pub fault: Box<Fault>,
@@ -163,10 +163,10 @@ impl Blame {
         EvaluationError {
             kind,
             phase,
-            prompt: self.prompt.clone(),
+            prompt: Box::new(self.prompt.clone()),
             thread: self.thread.clone(),
             attempt: fault.details.as_ref().and_then(|details| details.attempt),
-            usage: self.usage,
+            usage: Box::new(self.usage),
             fault: Box::new(fault),
         }
     }
@@ -185,7 +185,7 @@ fn kind_of(fault: &Fault) -> EvaluationErrorKind {
         "W0102" | "W0103" | "W0105" | "W0108" => EvaluationErrorKind::InvalidUpdate,
         "W0124" | "W0313" => EvaluationErrorKind::Deadline,
         "W0125" => EvaluationErrorKind::Cancelled,
-        "W0601" | "W0603" => EvaluationErrorKind::Budget,
+        "W0601" | "W0603" | "W0609" => EvaluationErrorKind::Budget,
         "W0304" if fault.retriable => throttled(ThrottleKind::RateLimit),
         "W0304" => throttled(ThrottleKind::QuotaExhausted),
         "W0309" if has_cause(fault, "W0804") => throttled(ThrottleKind::Timeout),

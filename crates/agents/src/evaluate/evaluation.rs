@@ -132,7 +132,6 @@ where
     T: DeserializeOwned,
 {
     /// Evaluates, and reports the events of the run as they occur: partial text, calls, usage.
-    #[must_use]
     pub fn stream(self) -> EvaluationStream<'a, T>
     where
         T: 'a,
@@ -162,7 +161,7 @@ where
         };
         let block = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            Ok(runtime.map_err(&no_thread)?.block_on(self.into_future())?)
+            runtime.map_err(&no_thread)?.block_on(self.into_future())
         };
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().spawn_scoped(scope, block);

@@ -142,7 +142,7 @@ impl Job {
         library.begin(&planned.thread, live.clone());
         let running = Running { job: self, thread: planned.thread.clone(), run: None };
         let ended = self.execute(&planned, (session, &live), (&mut *report, running)).await;
-        report.usage = report.usage + live.nested();
+        report.usage += live.nested();
         ended
     }
 
