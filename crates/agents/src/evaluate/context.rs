@@ -189,7 +189,7 @@ impl PromptContext {
         let used = match &ended {
             Ok(Evaluated::Done(response)) => response.usage,
             Ok(Evaluated::Interrupted(interrupted)) => interrupted.usage,
-            Err(error) => error.usage,
+            Err(error) => *error.usage,
         };
         self.add_nested(used);
         if let Ok(Evaluated::Done(_)) = &ended {
