@@ -68,8 +68,11 @@ struct Open {
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
     open: Vec<Open>,
-    /// Number of void beginnings of messages, by message.
-    void: BTreeMap<String, usize>,
+    /// Number of attempts of each node that failed, and number of times at which the text of all
+    /// unfinished messages became void. They are those of the log: a message that begins again has
+    /// another name than before, also for a reader of which the log has nothing of the void text.
+    resets: BTreeMap<String, usize>,
+    ends: usize,
 }
 
 impl Messages {
@@ -84,7 +87,15 @@ impl Messages {
             }
             AiEvent::AttemptReset { node } => {
                 let reason = "the attempt failed; its text is void";
-                return self.abandon(|open| open.node == *node, ("attempt_reset", reason));
+                let events = self.abandon(|open| open.node == *node, ("attempt_reset", reason));
+                *self.resets.entry(node.clone()).or_default() += 1;
+                return events;
+            }
+            AiEvent::TakenOver { .. } => {
+                let reason = "another process goes on with the run; the text is void";
+                let events = self.abandon(|_| true, ("attempt_reset", reason));
+                self.ends += 1;
+                return events;
             }
             _ => return Vec::new(),
         };
@@ -98,7 +109,7 @@ impl Messages {
                 self.open.len() - 1
             }
         };
-        let void = self.void.get(id.as_str()).copied().unwrap_or(0);
+        let void = self.void_of(&at.node);
         if let Some(open) = self.open.get_mut(index) {
             open.grow(kind, delta, void, &mut events);
         }
@@ -123,7 +134,7 @@ impl Messages {
             reasoning: String::new(),
             calls: Vec::new(),
         };
-        let void = self.void.get(id).copied().unwrap_or(0);
+        let void = self.void_of(node);
         let data = json!({"event": "message-start", "role": role, "id": id});
         events.push(open.event("start", (void, 0), data));
         self.open.push(open);
@@ -148,7 +159,7 @@ impl Messages {
         if self.open.iter().all(|open| open.id != id) {
             self.begin((id, ns, node), role, &mut events);
         }
-        let void = self.void.get(id).copied().unwrap_or(0);
+        let void = self.void_of(node);
         if let Some(index) = self.open.iter().position(|open| open.id == id) {
             let mut open = self.open.remove(index);
             open.complete(message, void, &mut events);
@@ -160,7 +171,14 @@ impl Messages {
 
     /// Ends the messages that the end of the run leaves unfinished.
     pub(crate) fn end(&mut self) -> Vec<MessageEvent> {
-        self.abandon(|_| true, ("aborted", "the run ended before the message"))
+        let events = self.abandon(|_| true, ("aborted", "the run ended before the message"));
+        self.ends += 1;
+        events
+    }
+
+    /// Returns the number of times at which a message of a node would have begun before.
+    fn void_of(&self, node: &str) -> usize {
+        self.ends + self.resets.get(node).copied().unwrap_or(0)
     }
 
     fn abandon(
@@ -171,11 +189,8 @@ impl Messages {
         let (void, rest): (Vec<_>, _) = std::mem::take(&mut self.open).into_iter().partition(ends);
         self.open = rest;
         let event = |open: Open| {
-            let count = self.void.entry(open.id.clone()).or_default();
             let data = json!({"event": "error", "message": reason, "code": code});
-            let event = open.event("error", (*count, MESSAGE_FINISH), data);
-            *count += 1;
-            event
+            open.event("error", (self.void_of(&open.node), MESSAGE_FINISH), data)
         };
         void.into_iter().map(event).collect()
     }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use weftwork_store::{
     FoundThread, IfExists, NewThread, SearchFrom, StoreError, ThreadQuery, ThreadRow, ThreadStatus,
 };
+use weftwork_types::event::Position;
 use weftwork_types::run::CancelAction;
 use weftwork_types::{CheckpointId, ThreadId};
 
@@ -159,12 +160,18 @@ impl Service {
     pub(crate) async fn delete_with_runs(&self, thread: &ThreadId) -> Result<()> {
         self.row(thread).await?;
         let runs = self.store().runs(self.who(), thread).await?;
-        for run in runs.iter().rev().filter(|run| !run.status.is_final()) {
-            match self.cancel(&run.new.at, CancelAction::Interrupt, true).await {
+        // Newest first, so that no run that waits begins. Its end follows that of the run before it.
+        let unfinished = runs.iter().rev().filter(|run| !run.status.is_final());
+        let unfinished: Vec<_> = unfinished.map(|run| &run.new.at).collect();
+        for run in &unfinished {
+            match self.cancel(run, CancelAction::Interrupt, false).await {
                 Err(error) if !error.is_missing() => return Err(error),
                 // It ended meanwhile.
                 _ => {}
             }
+        }
+        for run in unfinished {
+            self.runtime().watch(self.who(), run, Position::START).await?.outcome.await;
         }
         self.delete_thread(thread).await
     }

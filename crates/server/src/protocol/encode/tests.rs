@@ -242,6 +242,18 @@ fn void_text_ends_with_an_error_and_begins_again_under_another_id() {
 }
 
 #[test]
+fn a_message_that_begins_again_after_a_takeover_has_another_id() {
+    let id = |events: Vec<Event>| {
+        let start = events.into_iter().find(|event| event.data["event"] == "message-start");
+        start.expect("a start").id
+    };
+    let before = all(&mut encoder(), &[text(1, 3, "m", "Let")]);
+    // The log has nothing of the text that a client received before.
+    let again = [log(2, AiEvent::TakenOver { claim: 2 }), text(2, 3, "m", "Let")];
+    assert_ne!(id(before), id(all(&mut encoder(), &again)));
+}
+
+#[test]
 fn tools_and_failures_are_events_of_the_log() {
     let id = ToolCallId::new("c1").expect("valid");
     let (tool_call_id, tool_name) = (id.clone(), "add".to_owned());
