@@ -32,8 +32,10 @@ pub(crate) struct Library {
 }
 
 /// Data of an evaluation that is executed from this process.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Live {
+    /// Prompt that it evaluates.
+    pub(crate) prompt: Option<Arc<dyn AnyPrompt>>,
     /// Budget that it shares with others.
     pub(crate) budget: Option<Arc<dyn Budget>>,
     /// Usage of the evaluations that its tools made.
@@ -76,9 +78,12 @@ impl Library {
         found.ok_or_else(|| PromptError::Unknown { prompt: id.clone() })
     }
 
-    /// Renders the prompt of a stored evaluation, with the tools that it needs.
-    pub(crate) fn prompt_run(self: &Arc<Self>, record: &Record) -> Result<PromptRun, PromptError> {
-        let prompt = self.find(&record.prompt)?;
+    /// Renders the prompt of an evaluation, with the tools that it needs.
+    pub(crate) fn prompt_run(
+        self: &Arc<Self>,
+        record: &Record,
+        prompt: &dyn AnyPrompt,
+    ) -> Result<PromptRun, PromptError> {
         let rendered = prompt.render(&record.params, &record.overrides)?;
         if rendered.hash() != record.hash {
             return Err(PromptError::Changed {
@@ -107,7 +112,13 @@ impl Library {
                 "the run evaluates no prompt; begin it with `Evaluator::evaluate`",
             )
         })??;
-        let run = self.prompt_run(&record).map_err(|error| error.fault())?;
+        // Another evaluation may have registered another prompt with this key since.
+        let prompt = match self.live(&run.at.thread).and_then(|live| live.prompt) {
+            Some(prompt) => Ok(prompt),
+            None => self.find(&record.prompt),
+        };
+        let run = prompt.and_then(|prompt| self.prompt_run(&record, &*prompt));
+        let run = run.map_err(|error| error.fault())?;
         Ok(Dependencies::new().with(run))
     }
 

@@ -23,11 +23,11 @@ pub use outcome::{Evaluated, Interrupted, PromptResponse};
 pub use scope::PromptRun;
 pub(crate) use scope::PromptScope;
 
+use crate::ReactAgent;
 use crate::bound::ModelConfig;
 use crate::error::AgentError;
 use crate::prompt::{AnyPrompt, Prompt, PromptId};
 use crate::session::{Session, SessionError, read_events};
-use crate::{ReactAgent, prompt::PromptError};
 use library::{Library, SharedBudgets};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -383,10 +383,5 @@ impl Evaluator {
         let mut graphs = self.runtime.graphs();
         let graph = graphs.find(|(id, _)| *id == self.config.graph);
         graph.is_some_and(|(_, graph)| graph.plan().channel_idx(SESSION_CHANNEL).is_some())
-    }
-
-    /// Renders a prompt, and checks its tools.
-    fn check(&self, record: &record::Record) -> Result<PromptRun, PromptError> {
-        self.library.prompt_run(record)
     }
 }

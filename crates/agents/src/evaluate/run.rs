@@ -138,7 +138,7 @@ impl Job {
             Some(Allowance::Shared(budget)) => Some(Arc::clone(budget)),
             _ => None,
         };
-        let live = Live { budget, ..Live::default() };
+        let live = Live { budget, prompt: Some(Arc::clone(&self.prompt)), ..Live::default() };
         library.begin(&planned.thread, live.clone());
         let running = Running { job: self, thread: planned.thread.clone(), run: None };
         let ended = self.execute(&planned, (session, &live), (&mut *report, running)).await;
@@ -158,7 +158,7 @@ impl Job {
         (record.params, record.overrides) = (params, self.overrides.clone());
         record.limits = self.limits();
         evaluator.library.register(&self.id, Arc::clone(&self.prompt));
-        let run = evaluator.check(&record).map_err(refused)?;
+        let run = evaluator.library.prompt_run(&record, &*self.prompt).map_err(refused)?;
         let thread = match evaluator.config.durable || self.key.is_some() {
             true => session.id().clone(),
             false => evaluator.new_id(),
@@ -183,7 +183,11 @@ impl Job {
             return Err(blame.prompt(&PromptError::Unknown { prompt: record.prompt }));
         }
         self.evaluator.library.register(&self.id, Arc::clone(&self.prompt));
-        let run = self.evaluator.check(&record).map_err(|error| blame.prompt(&error))?;
+        let run = self
+            .evaluator
+            .library
+            .prompt_run(&record, &*self.prompt)
+            .map_err(|error| blame.prompt(&error))?;
         let stopped = |row: &RunRow| matches!(row.outcome, Some(RunOutcome::Interrupted { .. }));
         let input = match answers {
             Some(answers) => Input::Answers(answers),

@@ -24,8 +24,7 @@ use weftwork::types::run::Answers;
 const FOLDER: &str = "WEFT_TEST_EVALUATION";
 /// Names the place at which that process waits to be killed.
 const PLACE: &str = "WEFT_TEST_EVALUATION_PLACE";
-/// Places at which a process is killed: in two calls of one message, at the question, in a call of
-/// the last message.
+/// Places at which a process is killed: in the calls of three messages, and at the question.
 const PLACES: [&str; 4] = ["a", "b", "question", "c"];
 const STORIES: usize = 5;
 /// Names the schema of a story in Postgres, in the process that is killed.
@@ -78,7 +77,8 @@ impl ChatModel for Author {
         let ask = ("ask_human".to_owned(), json!({"question": "More?"}));
         let results = request.messages.iter().flat_map(Message::tool_results).count();
         let step = match results {
-            0 => Step::calls(vec![note("a"), note("b")]),
+            0 => Step::calls(vec![note("a")]),
+            1 => Step::calls(vec![note("b")]),
             2 => Step::calls(vec![ask]),
             3 => Step::calls(vec![note("c")]),
             _ => Step::text("Done."),
@@ -131,7 +131,7 @@ async fn tell() -> Result<Vec<String>, EvaluationError> {
             Ok(Evaluated::Interrupted(_)) => {}
             // The death of the process before is not known yet.
             Err(error) if error.fault.retriable => {
-                tokio::time::sleep(Duration::from_millis(50)).await
+                tokio::time::sleep(Duration::from_millis(50)).await;
             }
             Err(error) => return Err(error),
         }
