@@ -102,7 +102,7 @@ impl PromptContext {
         self.call.deadline
     }
 
-    /// What is left of the budget of the evaluation.
+    /// The rest of the budget of the evaluation.
     #[must_use]
     pub fn budget(&self) -> &Arc<dyn Budget> {
         &self.call.budget

@@ -30,7 +30,7 @@ pub struct PromptModel {
 
 impl PromptTools {
     /// Executes a tool call of a model, and returns its result. A failure is a result for the model.
-    /// What the tool dispatches to the session is written with the node's own update.
+    /// Events that the tool dispatches to the session are written with the node's own update.
     ///
     /// # Errors
     /// [`NodeError`] if the node has to stop, because a question is open or the budget is used up.

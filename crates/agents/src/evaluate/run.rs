@@ -1,4 +1,4 @@
-//! One run of an evaluation, from its request to its outcome.
+//! A run of an evaluation, from its request to its outcome.
 
 use super::bus::{ExecutedOutcome, PromptEvent, PromptExecuted, PromptRendered};
 use super::error::{Blame, EvaluationError};

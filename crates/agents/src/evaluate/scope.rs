@@ -171,7 +171,7 @@ pub(crate) struct PromptCall {
 }
 
 impl PromptCall {
-    /// What the call takes from its run.
+    /// The context that the call takes from its run.
     pub(crate) fn calls(&self) -> &CallContext {
         &self.calls
     }

@@ -54,7 +54,7 @@ fn open_account(id: String, #[arg(secret)] pin: String) -> Account {
     Account { id, card: secret("card"), owner }
 }
 
-/// What the server has sent, with the request that led to it.
+/// The output of the server, with the request that led to it.
 #[derive(Default)]
 struct Sent(Vec<(String, String)>);
 
