@@ -344,17 +344,25 @@ impl RunDriver {
         let mut run = std::pin::pin!(run.finish());
         let mut log = std::pin::pin!(writer.keep_log());
         let _goes_on = writer.calls.goes_on();
-        tokio::select! {
+        let outcome = tokio::select! {
             biased;
             // What is on its way to the store gets there, so that it is told only once.
             () = async {
                 // Fails only without a sender, and we are one.
                 cancelled.wait_for(|cancelled| *cancelled).await.map(drop).unwrap_or_default();
                 writer.idle().await;
-            } => Ok(None),
-            outcome = &mut run => outcome.map(Some),
-            error = &mut log => Err(error.into()),
+            } => return Ok(None),
+            outcome = &mut run => outcome,
+            error = &mut log => return Err(error.into()),
+        };
+        // The same for a run that ends by itself, which a store that takes nothing must not delay.
+        tokio::select! {
+            biased;
+            _ = tokio::time::timeout(LAST_COMMIT, writer.idle()) => {}
+            // The commit of the end reports it again.
+            _ = &mut log => {}
         }
+        outcome.map(Some)
     }
 
     /// Ends a run before its graph has completed. Unanswered questions stay open.

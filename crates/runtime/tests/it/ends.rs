@@ -1,6 +1,6 @@
 //! Ends of runs, whatever fails: a single `done`, a free thread, and only true events.
 
-use crate::faulty::{Faulty, Moment};
+use crate::faulty::{Faulty, Moment, name};
 use crate::support::{Bench, check_stream, completed, failed, interrupted, on_each_store, thread};
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use weftwork_types::caller::Caller;
 use weftwork_types::canonical::hash;
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::message::{Message, Role};
-use weftwork_types::port::{Attempts, CallKind, CallResult, GraphExecutor, Intent, Opened};
+use weftwork_types::port::{Attempts, CallKind, CallResult, Clock, GraphExecutor, Intent, Opened};
 use weftwork_types::run::{RunInput, RunOutcome, RunRef, RunStatus};
 use weftwork_types::tool::Effect;
 use weftwork_types::{CheckpointId, MessageId, Principal, RunId};
@@ -177,6 +177,39 @@ async fn a_full_store_pauses_a_run_and_nothing_is_told_until_it_is_committed() {
         assert_eq!(steps(&events), 1);
         assert_eq!(pauses(&events), ["W0207", ""]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_at_its_deadline_while_its_events_are_committed_reports_each_once() {
+    let graph = Graph::<Log>::new("hanging")
+        .node("a", async |ctx: Ctx| -> NodeResult<LogUpdate> {
+            ctx.calls().emit.emit(AiEvent::custom(json!("said")));
+            std::future::pending().await
+        })
+        .edge(START, "a")
+        .build()
+        .expect("sound");
+    let (store, clock) = (Faulty::new(crate::support::store()), Arc::new(ManualClock::new()));
+    let committing = Arc::new(tokio::sync::Notify::new());
+    let begun = Arc::clone(&committing);
+    store.interfere(move |point, moment, commit| {
+        let is_slow = name(point, commit) == "commit of events" && moment == Moment::After;
+        if is_slow {
+            begun.notify_one();
+        }
+        Ok(Duration::from_millis(if is_slow { 100 } else { 0 }))
+    });
+    let bench = Bench::with_clock(store, graph, clock.clone()).await;
+    let mut request = Bench::request(start());
+    request.options.deadline = Some(clock.now().plus(Duration::from_secs(1)));
+    let handle = bench.runtime.execute(request).await.expect("accepted");
+    let run = handle.run.clone();
+    committing.notified().await;
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(failed(handle.outcome.await).0, "W0124");
+    let stored = bench.store.events(&Principal::local(), &run, 0, 100).await.expect("reads");
+    let said = stored.iter().filter(|told| matches!(told.event, AiEvent::Custom { .. }));
+    assert_eq!(said.count(), 1, "{stored:?}");
 }
 
 #[tokio::test]
