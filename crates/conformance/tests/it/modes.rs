@@ -15,8 +15,8 @@ const AT_EXIT: &str = "frames of supersteps follow those of values that nodes em
 /// Reasons for which scenarios are not compared with LangGraph, each with their number.
 type Reasons = BTreeMap<&'static str, usize>;
 
-/// The tier of the tests that plays every scenario in every setting; the other plays one of three,
-/// but all of them over SQLite.
+/// Returns `true` in the tier that plays every scenario in every setting. The other tier plays all
+/// of them over SQLite, and a part of them elsewhere.
 fn is_full() -> bool {
     std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full")
 }
