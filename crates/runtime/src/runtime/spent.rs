@@ -17,10 +17,26 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError::Store`] if the log cannot be read.
     pub async fn used(&self, who: &Principal, run: &RunRef) -> Result<Usage, RuntimeError> {
-        let (mut count, mut after) = (UsageCount::default(), 0);
+        let mut count = UsageCount::default();
+        self.count_usage(who, run, &mut count).await?;
+        Ok(count.used())
+    }
+
+    /// Counts the usage of a run together with that of others: a usage fact that several of their
+    /// logs have counts once.
+    ///
+    /// # Errors
+    /// As [`used`](Self::used).
+    pub async fn count_usage(
+        &self,
+        who: &Principal,
+        run: &RunRef,
+        count: &mut UsageCount,
+    ) -> Result<(), RuntimeError> {
+        let mut after = 0;
         loop {
             let page = self.store().events(who, run, after, LOG_PAGE).await?;
-            let Some(last) = page.last() else { return Ok(count.used()) };
+            let Some(last) = page.last() else { return Ok(()) };
             after = last.seq;
             page.iter().for_each(|told| count.read(&told.event));
         }
