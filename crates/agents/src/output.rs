@@ -24,7 +24,7 @@ pub(crate) enum Container {
     Object,
     /// A JSON list.
     List,
-    /// One of several types, which need not be objects.
+    /// A union of types, which need not be objects.
     Union,
 }
 
