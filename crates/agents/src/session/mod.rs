@@ -11,12 +11,14 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_graph::ChannelDef;
 use weftwork_graph::channel::Append;
-use weftwork_types::ThreadId;
+use weftwork_runtime::StoreCheckpointer;
+use weftwork_store::CheckpointStore;
 use weftwork_types::id::InvalidId;
 use weftwork_types::session::{SESSION_CHANNEL, SessionEvent};
+use weftwork_types::{Principal, ThreadId};
 
 /// Slice of the events that replace the whole state.
 const RESTORED: &str = "$restored";
@@ -212,6 +214,22 @@ impl Session {
     #[must_use]
     pub fn child(&self, id: ThreadId) -> Self {
         Self { parent: Some(self.id.clone()), ..self.copy(id) }
+    }
+
+    /// Returns a checkpointer for graphs that the program runs by hand: their threads belong to this
+    /// session. Sessions do not share threads of equal names, and no thread is that of the session
+    /// itself, which evaluations use. Two runs of a thread at the same time are not refused; see
+    /// [`StoreCheckpointer`].
+    ///
+    /// A copy or child of the session has no threads. Deleting the thread of the session leaves them;
+    /// `Checkpointer::delete` deletes one by its name.
+    #[must_use]
+    pub fn checkpointer(
+        &self,
+        store: Arc<dyn CheckpointStore>,
+        who: Principal,
+    ) -> Arc<StoreCheckpointer> {
+        StoreCheckpointer::owned_by(self.id.clone(), store, who)
     }
 
     /// The channel of a graph that stores sessions, for custom graphs:
