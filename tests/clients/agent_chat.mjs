@@ -30,34 +30,38 @@ const shows = (text, count = 1) => page.waitForFunction(
   ([text, count]) => document.body.innerText.split(text).length - 1 >= count, [text, count], { timeout: 30_000 },
 );
 
-await page.goto(`${site}?${new URLSearchParams({ apiUrl: url, assistantId: "desk" })}`);
-await page.waitForSelector("textarea");
+async function the_page_shows_calls_results_and_the_question() {
+  await page.goto(`${site}?${new URLSearchParams({ apiUrl: url, assistantId: "desk" })}`);
+  await page.waitForSelector("textarea");
 
-// An answer with a call: the page shows the call, its result and the text.
-await say("Where is order A1003?");
-await shows("Lookup order: item wall lamp");
-await shows("Tool Result: lookup_order");
+  // An answer with a call: the page shows the call, its result and the text.
+  await say("Where is order A1003?");
+  await shows("Lookup order: item wall lamp");
+  await shows("Tool Result: lookup_order");
 
-// A refund waits for a person: the page shows the exact call.
-await say("Refund order A1001, amount 25.");
-await shows("Human Interrupt");
-await shows("action_requests");
-await shows("refund_order");
+  // A refund waits for a person: the page shows the exact call.
+  await say("Refund order A1001, amount 25.");
+  await shows("Human Interrupt");
+  await shows("action_requests");
+  await shows("refund_order");
 
-// Its answer comes by another way; the page shows the end of the thread after a reload.
-const [question] = await (await fetch(`${url}/interrupts`)).json();
-assert.equal(question.action.name, "refund_order");
-assert.deepEqual(question.action.args, { order_id: "A1001", amount: 25 });
-const answered = await fetch(`${url}/interrupts/${question.id}/respond`, {
-  method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ type: "approve" }),
-});
-assert.equal(answered.status, 202, await answered.text());
-await page.reload();
-await shows("Tool Result: refund_order");
-await page.waitForFunction(() => !document.body.innerText.includes("Human Interrupt"));
-// The conversation goes on in the page.
-await say("Where is order A1003?");
-await shows("Lookup order: item wall lamp", 2);
+  // Its answer comes by another way; the page shows the end of the thread after a reload.
+  const [question] = await (await fetch(`${url}/interrupts`)).json();
+  assert.equal(question.action.name, "refund_order");
+  assert.deepEqual(question.action.args, { order_id: "A1001", amount: 25 });
+  const answered = await fetch(`${url}/interrupts/${question.id}/respond`, {
+    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ type: "approve" }),
+  });
+  assert.equal(answered.status, 202, await answered.text());
+  await page.reload();
+  await shows("Tool Result: refund_order");
+  await page.waitForFunction(() => !document.body.innerText.includes("Human Interrupt"));
+  // The conversation goes on in the page.
+  await say("Where is order A1003?");
+  await shows("Lookup order: item wall lamp", 2);
+}
+
+await the_page_shows_calls_results_and_the_question();
 assert.deepEqual(problems, []);
 console.log("agent-chat-ui: chats, shows calls, results and the question");
 await browser.close();
