@@ -116,6 +116,7 @@ impl<'a> Attempt<'a> {
     ) -> (UsageFact, Result<ChatResponse, ModelError>) {
         let outcome = self.listen(model, request, secrets).await;
         let tokens = self.tokens(outcome.as_ref().err());
+        let cost = self.cost(tokens);
         let provider_call_id = self.collector.provider_call_id();
         let said = std::mem::take(&mut self.collector);
         let ids = (self.call.key, self.message.clone());
@@ -132,10 +133,9 @@ impl<'a> Attempt<'a> {
         };
         self.fact.error_code = error.map(|error| error.fault().code);
         if let Some(reservation) = self.reservation.take() {
-            let cost = self.call.cost(tokens);
             reservation.settle(Usage::model_call(tokens).costing(cost)).await;
         }
-        self.report(tokens, provider_call_id);
+        self.report((tokens, cost), provider_call_id);
         (self.fact.clone(), outcome)
     }
 
@@ -220,12 +220,21 @@ impl<'a> Attempt<'a> {
         Tokens::estimated(input, self.collector.bytes().div_ceil(BYTES_PER_TOKEN))
     }
 
+    /// The cost of tokens: the provider's own account, or the price table's.
+    fn cost(&self, tokens: Tokens) -> Option<u64> {
+        self.collector.cost_micro_usd().or_else(|| self.call.cost(tokens))
+    }
+
     /// Reports the usage fact, once.
-    fn report(&mut self, tokens: Tokens, provider_call_id: Option<String>) {
+    fn report(
+        &mut self,
+        (tokens, cost_micro_usd): (Tokens, Option<u64>),
+        provider_call_id: Option<String>,
+    ) {
         self.reported = true;
         let took = self.ctx.clock.elapsed().saturating_sub(self.began);
         self.fact.tokens = tokens;
-        self.fact.cost_micro_usd = self.call.cost(tokens);
+        self.fact.cost_micro_usd = cost_micro_usd;
         self.fact.provider_call_id = provider_call_id;
         self.fact.latency_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         self.ctx.emit.emit(AiEvent::UsageReport { fact: self.fact.clone() });
@@ -236,11 +245,12 @@ impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if !self.reported {
             let (tokens, id) = (self.tokens(None), self.collector.provider_call_id());
+            let cost = self.cost(tokens);
             if let Some(mut reservation) = self.reservation.take() {
                 let used = Usage { tokens, ..Usage::default() };
-                reservation.spend(used.costing(self.call.cost(tokens)));
+                reservation.spend(used.costing(cost));
             }
-            self.report(tokens, id);
+            self.report((tokens, cost), id);
         }
     }
 }

@@ -111,8 +111,7 @@ impl ModelCaller {
         tried: &mut Tried,
     ) -> Result<ChatResponse, ModelError> {
         let name = model.info().id();
-        if let Some(option) = model.lacks().iter().find(|option| option.is_set(&request)) {
-            let what = format!("it has no option `{}`; leave the option out", option.name());
+        if let Some(what) = unsupported(model, &request) {
             return Err(ModelError::Unsupported { model: name, what });
         }
         let intent = Intent {
@@ -186,6 +185,16 @@ impl ModelCaller {
         settled?;
         Ok(response)
     }
+}
+
+/// The part of a request that the model does not support, and how to avoid it.
+fn unsupported(model: &dyn ChatModel, request: &ChatRequest) -> Option<String> {
+    let lacking = model.lacks().iter().find(|capability| capability.is_asked_by(request));
+    if let Some(capability) = lacking {
+        return Some(capability.refusal());
+    }
+    let (asked, limit) = (u64::from(request.max_tokens?), model.token_limits().output?);
+    (asked > limit).then(|| format!("`max_tokens` is {asked}, and its limit is {limit}"))
 }
 
 #[derive(Deserialize)]

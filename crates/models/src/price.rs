@@ -16,15 +16,21 @@ pub struct Price {
     pub output: u64,
     /// Input tokens that the provider read from its cache.
     pub cached: u64,
+    /// Input tokens that the provider wrote to its cache.
+    pub cache_written: u64,
 }
 
 impl Price {
     /// Returns the cost of tokens in millionths of a US dollar, rounded up.
     #[must_use]
     pub fn of(&self, tokens: Tokens) -> u64 {
-        let fresh = tokens.input.saturating_sub(tokens.cached);
-        let parts =
-            [(fresh, self.input), (tokens.cached, self.cached), (tokens.output, self.output)];
+        let fresh = tokens.input.saturating_sub(tokens.cached.saturating_add(tokens.cache_written));
+        let parts = [
+            (fresh, self.input),
+            (tokens.cached, self.cached),
+            (tokens.cache_written, self.cache_written),
+            (tokens.output, self.output),
+        ];
         let sum = parts.iter().map(|(count, price)| u128::from(*count) * u128::from(*price)).sum();
         u64::try_from(u128::div_ceil(sum, 1_000_000)).unwrap_or(u64::MAX)
     }
@@ -66,6 +72,7 @@ impl PriceTable {
                     input: micro(row.input),
                     output: micro(row.output),
                     cached: micro(row.cached.unwrap_or(row.input)),
+                    cache_written: micro(row.cache_written.unwrap_or(row.input)),
                 };
                 prices.insert(format!("{}:{}", provider.provider, row.name), price);
             }
@@ -99,6 +106,7 @@ struct Row {
     input: f64,
     output: f64,
     cached: Option<f64>,
+    cache_written: Option<f64>,
 }
 
 fn micro(dollars: f64) -> u64 {
@@ -124,9 +132,14 @@ mod tests {
     #[test]
     fn costs_are_rounded_up_and_cached_input_is_cheaper() {
         let price = PriceTable::built_in().get("openai:gpt-4o-mini").expect("known");
-        assert_eq!(price, Price { input: 150_000, output: 600_000, cached: 75_000 });
+        let expected =
+            Price { input: 150_000, output: 600_000, cached: 75_000, cache_written: 150_000 };
+        assert_eq!(price, expected);
         assert_eq!(price.of(Tokens::reported(1_000_000, 1_000_000)), 750_000);
         assert_eq!(price.of(Tokens::reported(1_000_000, 0).cached(1_000_000)), 75_000);
+        let written = Tokens::reported(1_000_000, 0).cached(500_000).cache_written(500_000);
+        let sonnet = PriceTable::built_in().get("anthropic:claude-sonnet-4-5").expect("known");
+        assert_eq!(sonnet.of(written), 150_000 + 1_875_000);
         assert_eq!(price.of(Tokens::reported(1, 0)), 1);
         assert_eq!(price.of(Tokens::default()), 0);
         assert_eq!(price.of(Tokens::reported(u64::MAX, u64::MAX)), 13_835_058_055_282_163_712);

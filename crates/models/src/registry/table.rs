@@ -1,6 +1,6 @@
 //! The provider table: built-in rows, changed by configuration and environment.
 
-use crate::protocol::openai::{Quirks, base_url};
+use crate::protocol::{Protocol, Quirks, base_url};
 use crate::{ModelError, Secret};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -29,20 +29,12 @@ pub struct ProviderOverride {
     pub protocol: Option<Protocol>,
     /// Deviations of the server from the protocol.
     pub quirks: Option<Quirks>,
+    /// The page that describes the provider's address and protocol.
+    pub source: Option<String>,
     /// Timeout for the response head, in milliseconds.
     pub head_timeout_ms: Option<u64>,
     /// Timeout between two chunks of a response, in milliseconds.
     pub idle_timeout_ms: Option<u64>,
-}
-
-/// A wire protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Protocol {
-    /// OpenAI's chat completions.
-    #[default]
-    Openai,
 }
 
 /// A provider with resolved settings.
@@ -62,6 +54,8 @@ pub struct ProviderRow {
     pub protocol: Protocol,
     /// Deviations of the server from the protocol.
     pub quirks: Quirks,
+    /// The page that describes the provider's address and protocol, if it is known.
+    pub source: Option<String>,
     /// Timeout for the response head.
     pub head_timeout: Duration,
     /// Timeout between two chunks of a response.
@@ -159,6 +153,7 @@ fn changed(draft: &ProviderOverride, change: &ProviderOverride) -> ProviderOverr
         key_optional: change.key_optional.or(draft.key_optional),
         protocol: change.protocol.or(draft.protocol),
         quirks: change.quirks.or(draft.quirks),
+        source: change.source.or(draft.source),
         head_timeout_ms: change.head_timeout_ms.or(draft.head_timeout_ms),
         idle_timeout_ms: change.idle_timeout_ms.or(draft.idle_timeout_ms),
     }
@@ -176,7 +171,9 @@ fn row(
     }
     let from_env = draft.url_env.as_deref().and_then(env).filter(|url| !url.trim().is_empty());
     let url = from_env.or(draft.url).ok_or("it has no `url`")?;
-    let url = base_url(&url).map_err(|reason| format!("its URL cannot be used: {reason}"))?;
+    let protocol = draft.protocol.unwrap_or_default();
+    let url =
+        base_url(&url, protocol).map_err(|reason| format!("its URL cannot be used: {reason}"))?;
     let key_env = draft.key_env.unwrap_or_default();
     let key = Some(&key_env).filter(|name| !name.is_empty()).and_then(|name| env(name));
     Ok(ProviderRow {
@@ -186,8 +183,9 @@ fn row(
         // A custom server without a key variable has no key.
         key_optional: draft.key_optional.unwrap_or(key_env.is_empty()),
         key_env,
-        protocol: draft.protocol.unwrap_or_default(),
+        protocol,
         quirks: draft.quirks.unwrap_or_default(),
+        source: draft.source,
         head_timeout: draft.head_timeout_ms.map_or(PATIENCE, Duration::from_millis),
         idle_timeout: draft.idle_timeout_ms.map_or(PATIENCE, Duration::from_millis),
     })

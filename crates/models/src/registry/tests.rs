@@ -1,6 +1,6 @@
 use super::*;
 use crate::Secret;
-use crate::protocol::openai::Quirk;
+use crate::protocol::Quirk;
 use crate::scripted::ScriptedProvider;
 use weftwork_types::BoxFuture;
 use weftwork_types::port::{EgressError, EgressRequest, EgressResponse};
@@ -37,9 +37,11 @@ fn registry(env: &dyn Fn(&str) -> Option<String>) -> ModelRegistry {
 #[test]
 fn every_built_in_row_is_usable() {
     let table = table(&no_env, "");
-    assert!(table.rows().count() >= 10);
+    assert!(table.rows().count() >= 25);
     for row in table.rows() {
         assert!(!row.key_env.is_empty(), "{}", row.name);
+        let source = row.source.as_deref().unwrap_or_default();
+        assert!(source.starts_with("https://"), "{}", row.name);
         assert_eq!(row.ready().is_ok(), row.key_optional, "{}", row.name);
         assert_eq!(row.is_loopback(), row.key_optional, "{}", row.name);
         assert!(row.is_loopback() || row.url.starts_with("https://"), "{}", row.name);

@@ -1,11 +1,12 @@
 use super::*;
-use crate::protocol::openai::Quirks;
+use crate::protocol::{Protocol, Quirks, ServerConfig};
 use futures_util::{StreamExt as _, stream};
 use std::time::Duration;
 
 fn source() -> Source {
-    Source::of(&OpenAiConfig {
+    Source::of(&ServerConfig {
         provider: "p".to_owned(),
+        protocol: Protocol::Openai,
         base_url: "https://p.example/v1".to_owned(),
         key: Secret::new("sk-hunter2"),
         key_variable: "P_KEY".to_owned(),
