@@ -1,6 +1,6 @@
 //! The chat model trait, its requests and its events.
 
-use crate::ModelError;
+use crate::{ModelError, Price, PriceTable};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -21,6 +21,11 @@ pub trait ChatModel: Send + Sync + std::fmt::Debug {
     /// refused by name before its first attempt.
     fn lacks(&self) -> &[ModelOption] {
         &[]
+    }
+
+    /// Returns the price of this model; `None` if it is unknown.
+    fn price(&self) -> Option<Price> {
+        PriceTable::built_in().get(&self.info().id())
     }
 
     /// Makes one attempt. The stream yields at least one item. A stream that ends without

@@ -29,7 +29,7 @@ pub use chat::{
     ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo, ModelOption, ToolChoice,
 };
 pub use error::{CallError, ModelError};
-pub use price::{Price, PriceTable};
+pub use price::{ModelPrices, Price, PriceTable};
 pub use refusal::RefusalKind;
 pub use registry::{ModelProvider, ModelRegistry, ProviderOverride, ProviderTable};
 pub use replay::{Recorder, ReplayModel};

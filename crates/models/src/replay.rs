@@ -1,9 +1,8 @@
 //! Recorded answers: a cassette contains requests and the answers of a real model.
 
-use crate::ModelError;
 use crate::chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelInfo, ModelOption};
-use crate::fingerprint;
 use crate::registry::ModelProvider;
+use crate::{ModelError, Price, fingerprint};
 use futures_util::{StreamExt as _, stream as streams};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -199,6 +198,10 @@ impl<M: ChatModel + ?Sized> ChatModel for Recorder<M> {
 
     fn lacks(&self) -> &[ModelOption] {
         self.model.lacks()
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.model.price()
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {

@@ -136,7 +136,8 @@ impl ModelProvider for HttpProvider {
                     head_timeout: row.head_timeout,
                     idle_timeout: row.idle_timeout,
                 };
-                Ok(Arc::new(OpenAiModel::new(config, model, Arc::clone(&self.egress))))
+                let opened = OpenAiModel::new(config, model, Arc::clone(&self.egress));
+                Ok(Arc::new(opened.with_price(row.price(model))))
             }
         }
     }

@@ -10,7 +10,7 @@ pub use quirk::{Quirk, Quirks};
 
 use crate::chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelInfo, ModelOption};
 use crate::form::{Form, FormReader};
-use crate::{ModelError, Secret};
+use crate::{ModelError, Price, Secret};
 use bytes::Bytes;
 use failure::Source;
 use futures_util::{StreamExt as _, stream as streams};
@@ -51,15 +51,22 @@ pub struct OpenAiModel {
     info: ModelInfo,
     config: Arc<OpenAiConfig>,
     egress: Arc<dyn Egress>,
+    price: Option<Price>,
 }
 
 impl OpenAiModel {
-    /// Creates a model with the given name on the wire.
+    /// Creates a model with the given name on the wire, whose price is unknown.
     #[must_use]
     pub fn new(config: OpenAiConfig, model: &str, egress: Arc<dyn Egress>) -> Self {
         let info =
             ModelInfo { provider: config.provider.clone(), model: model.to_owned(), label: None };
-        Self { info, config: Arc::new(config), egress }
+        Self { info, config: Arc::new(config), egress, price: None }
+    }
+
+    /// Returns the model with a price.
+    #[must_use]
+    pub fn with_price(self, price: Option<Price>) -> Self {
+        Self { price, ..self }
     }
 }
 
@@ -74,6 +81,10 @@ impl ChatModel for OpenAiModel {
             return &[ModelOption::ParallelToolCalls];
         }
         &[]
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.price
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
