@@ -94,7 +94,7 @@ fn a_used_up_budget_allows_no_call_in_any_process_until_it_is_raised() {
 
 #[test]
 fn each_limit_holds_and_a_run_within_them_completes() {
-    let twice = "What is 6 times 7? What is 2 plus 3?";
+    let twice = "What is 6 times 7? What is the weather in Paris?";
     for (said, limits, unit) in [
         (RUN[5], "tokens=20", "20 tokens"),
         (RUN[5], "calls=1", "1 of 1 model calls"),

@@ -164,8 +164,8 @@ fn prices_of_the_file_are_used_and_bad_ones_are_named() {
             "3: `input` of the price of model `gpt-4o` is `\"3\"`, expected US dollars per million tokens, a number of at least 0",
         ),
         (
-            r#"{ name = "gpt-4o", input = 1, out = 1 }"#,
-            "4: unknown field `out`, expected one of `name`, `input`, `output`, `cached`; did you mean `output`?",
+            r#"{ name = "gpt-4o", imput = 1, output = 1 }"#,
+            "4: unknown field `imput`, expected one of `name`, `input`, `output`, `cached`; did you mean `input`?",
         ),
         (r#"{ name = "gpt-4o", input = 1 }"#, "4: missing field `output`"),
     ] {
