@@ -149,7 +149,7 @@ fn a_provider_of_the_file_is_in_the_table_with_its_key() {
 #[test]
 fn prices_of_the_file_are_used_and_bad_ones_are_named() {
     let file = |price: &str| {
-        let text = format!("[providers.openai]\nurl = \"https://gateway.example/v1\"\n");
+        let text = "[providers.openai]\nurl = \"https://gateway.example/v1\"\n";
         Home::new().file(&format!("{text}prices = [\n    {price},\n]\n"))
     };
     let home = file(r#"{ name = "gpt-4o", input = 3, output = 12.5 }"#);

@@ -29,6 +29,7 @@ pub(super) enum End {
 
 /// A piece of a response that is shown.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all pieces are events")]
 pub(super) enum Piece {
     Event(AiEvent),
     /// The end of a text; the next one begins a line.
