@@ -5,7 +5,7 @@ use crate::call::ChatResponse;
 use crate::chat::{ChatEvent, ChatModel, ChatRequest, ModelInfo};
 use crate::collect::{Collector, message_id};
 use crate::fingerprint;
-use crate::price::{Price, PriceTable};
+use crate::price::Price;
 use crate::prompt_hash::prompt_hash;
 use crate::secrets::Secrets;
 use futures_util::StreamExt as _;
@@ -36,23 +36,22 @@ pub(crate) struct CallInfo {
 }
 
 impl CallInfo {
-    pub(crate) fn new(key: CallKey, model: &str, request: &ChatRequest) -> Self {
+    pub(crate) fn new(key: CallKey, model: &dyn ChatModel, request: &ChatRequest) -> Self {
         let asked = canonical::to_string(&fingerprint::request(request));
-        let price = PriceTable::built_in().get(model);
-        let prompt_hash = prompt_hash(model, request);
-        Self { key, prompt_hash, asked_bytes: asked.len() as u64, price }
+        let prompt_hash = prompt_hash(&model.info().id(), request);
+        Self { key, prompt_hash, asked_bytes: asked.len() as u64, price: model.price() }
     }
 
-    /// Returns the cost of tokens; `None` if the price is unknown or the model is free.
+    /// Returns the cost of tokens; `None` if the price is unknown.
     fn cost(&self, tokens: Tokens) -> Option<u64> {
-        self.price.filter(|price| *price != Price::default()).map(|price| price.of(tokens))
+        self.price.map(|price| price.of(tokens))
     }
 
     /// Returns the demand of an attempt for a budget.
     pub(crate) fn demand(&self, info: &ModelInfo, request: &ChatRequest) -> Demand {
         let input = self.asked_bytes.div_ceil(BYTES_PER_TOKEN);
         let tokens = Tokens::estimated(input, request.max_tokens.map_or(0, u64::from));
-        let cost_micro_usd = self.price.map(|price| price.of(tokens));
+        let cost_micro_usd = self.cost(tokens);
         Demand::ModelCall { model: info.id(), tokens, cost_micro_usd }
     }
 }

@@ -111,9 +111,6 @@ impl ModelCaller {
         tried: &mut Tried,
     ) -> Result<ChatResponse, ModelError> {
         let name = model.info().id();
-        if let Some(what) = unsupported(model, &request) {
-            return Err(ModelError::Unsupported { model: name, what });
-        }
         let intent = Intent {
             kind: CallKind::Model,
             name: name.clone(),
@@ -128,6 +125,9 @@ impl ModelCaller {
             Opened::Settled { result, .. } => reuse(&name, &result.value, ctx).await,
             // A model call with an unknown outcome is repeated: its only effect is its cost.
             Opened::New { key } | Opened::Unknown { key, .. } => {
+                if let Some(what) = unsupported(model, &request) {
+                    return Err(ModelError::Unsupported { model: name, what });
+                }
                 let (request, secrets) = Secrets::take(request);
                 self.make(model, (&Arc::new(request), &secrets), (key, tried), ctx).await
             }
@@ -141,8 +141,7 @@ impl ModelCaller {
         (key, tried): (CallKey, &mut Tried),
         ctx: &CallContext,
     ) -> Result<ChatResponse, ModelError> {
-        let name = model.info().id();
-        let call = CallInfo::new(key, &name, request);
+        let call = CallInfo::new(key, model, request);
         let demand = call.demand(model.info(), request);
         loop {
             let number = tried.attempts + 1;

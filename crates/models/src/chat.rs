@@ -1,6 +1,6 @@
 //! The chat model trait, its requests and its events.
 
-use crate::{Capability, ModelError, TokenLimits};
+use crate::{Capability, ModelError, Price, PriceTable, TokenLimits};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -26,6 +26,11 @@ pub trait ChatModel: Send + Sync + std::fmt::Debug {
     /// Returns the token limits of the model, as far as they are known.
     fn token_limits(&self) -> TokenLimits {
         TokenLimits::default()
+    }
+
+    /// Returns the price of this model; `None` if it is unknown.
+    fn price(&self) -> Option<Price> {
+        PriceTable::built_in().get(&self.info().id())
     }
 
     /// Makes one attempt. The stream yields at least one item. A stream that ends without

@@ -31,7 +31,7 @@ pub use chat::{
     ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo, ToolChoice,
 };
 pub use error::{CallError, ModelError};
-pub use price::{Price, PriceTable};
+pub use price::{ModelPrices, Price, PriceTable};
 pub use protocol::{HttpModel, Protocol, Quirk, Quirks, ServerConfig};
 pub use refusal::RefusalKind;
 pub use registry::{ModelProvider, ModelRegistry, ProviderOverride, ProviderTable};

@@ -1,10 +1,8 @@
 //! Recorded answers: a cassette contains requests and the answers of a real model.
 
-use crate::ModelError;
 use crate::chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelInfo};
-use crate::fingerprint;
 use crate::registry::ModelProvider;
-use crate::{Capability, TokenLimits};
+use crate::{Capability, ModelError, Price, TokenLimits, fingerprint};
 use futures_util::{StreamExt as _, stream as streams};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -204,6 +202,10 @@ impl<M: ChatModel + ?Sized> ChatModel for Recorder<M> {
 
     fn token_limits(&self) -> TokenLimits {
         self.model.token_limits()
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.model.price()
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {

@@ -241,6 +241,17 @@ impl UsageCount {
     }
 }
 
+/// Formats millionths of a US dollar as dollars, without zeros at the end.
+///
+/// ```
+/// assert_eq!(weftwork_types::usage::dollars(1_250_000), "1.25");
+/// ```
+#[must_use]
+pub fn dollars(micro_usd: u64) -> String {
+    let text = format!("{}.{:06}", micro_usd / 1_000_000, micro_usd % 1_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(count: &u64) -> bool {
     *count == 0

@@ -6,7 +6,7 @@ use super::{Protocol, Quirk, Quirks};
 use crate::capability::{self, ModelFacts};
 use crate::chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelInfo};
 use crate::form::{Form, FormReader};
-use crate::{Capability, ModelError, Secret, TokenLimits};
+use crate::{Capability, ModelError, Price, Secret, TokenLimits};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream as streams};
 use std::collections::VecDeque;
@@ -48,10 +48,11 @@ pub struct HttpModel {
     facts: ModelFacts,
     config: Arc<ServerConfig>,
     egress: Arc<dyn Egress>,
+    price: Option<Price>,
 }
 
 impl HttpModel {
-    /// Creates a model with the given name on the wire.
+    /// Creates a model with the given name on the wire, whose price is unknown.
     #[must_use]
     pub fn new(config: ServerConfig, model: &str, egress: Arc<dyn Egress>) -> Self {
         let info =
@@ -62,7 +63,13 @@ impl HttpModel {
             // The schema of an answer has one call.
             facts.lacks.push(Capability::ParallelToolCalls);
         }
-        Self { info, facts, config: Arc::new(config), egress }
+        Self { info, facts, config: Arc::new(config), egress, price: None }
+    }
+
+    /// Returns the model with a price.
+    #[must_use]
+    pub fn with_price(self, price: Option<Price>) -> Self {
+        Self { price, ..self }
     }
 }
 
@@ -77,6 +84,10 @@ impl ChatModel for HttpModel {
 
     fn token_limits(&self) -> TokenLimits {
         self.facts.limits
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.price
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {

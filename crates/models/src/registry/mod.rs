@@ -135,7 +135,8 @@ impl ModelProvider for HttpProvider {
             head_timeout: row.head_timeout,
             idle_timeout: row.idle_timeout,
         };
-        Ok(Arc::new(HttpModel::new(config, model, Arc::clone(&self.egress))))
+        let opened = HttpModel::new(config, model, Arc::clone(&self.egress));
+        Ok(Arc::new(opened.with_price(row.price(model))))
     }
 
     fn list(&self) -> Vec<ModelInfo> {

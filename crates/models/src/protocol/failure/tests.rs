@@ -69,6 +69,14 @@ fn the_words_are_found_in_every_shape_cut_and_without_key_or_control_characters(
 }
 
 #[test]
+fn the_ends_of_a_masked_key_are_not_quoted() {
+    let body = r#"{"error":{"message":"Incorrect API key provided: sk-h***ter2. See your keys."}}"#;
+    let error = failed(401, &[], body).to_string();
+    let expected = "(status 401): Incorrect API key provided: *** See your keys.; check `P_KEY`";
+    assert!(error.ends_with(expected), "{error}");
+}
+
+#[test]
 fn waiting_times_are_read_in_seconds_milliseconds_and_as_dates() {
     let date = ("date", "Wed, 21 Oct 2026 07:28:00 GMT");
     for (headers, expected) in [
