@@ -54,7 +54,7 @@ struct Outgoing {
 }
 
 impl Protocol {
-    /// What no model behind the protocol can do.
+    /// Capabilities that no model behind the protocol has.
     fn lacks(self) -> &'static [Capability] {
         match self {
             Self::Openai => &[Capability::Video],
