@@ -165,7 +165,7 @@ fn prices_of_the_file_are_used_and_bad_ones_are_named() {
         ),
         (
             r#"{ name = "gpt-4o", imput = 1, output = 1 }"#,
-            "4: unknown field `imput`, expected one of `name`, `input`, `output`, `cached`; did you mean `input`?",
+            "4: unknown field `imput`, expected one of `name`, `input`, `output`, `cached`, `cache_written`; did you mean `input`?",
         ),
         (r#"{ name = "gpt-4o", input = 1 }"#, "4: missing field `output`"),
     ] {
