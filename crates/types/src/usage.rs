@@ -13,7 +13,8 @@ use std::ops::{Add, AddAssign};
 pub struct UsageFact {
     /// Id of the attempt, unique.
     pub invocation_id: InvocationId,
-    /// Number of the attempt within its call, from 1.
+    /// Number of the attempt within its call, from 1; 0 for an answer of the response cache, which
+    /// used nothing.
     pub attempt: u32,
     /// Provider, such as `openai` or `local`.
     pub provider: String,

@@ -17,6 +17,7 @@ mod signature;
 mod sse;
 mod url;
 
+pub(crate) use model::facts;
 pub use model::{HttpModel, ServerConfig};
 pub use quirk::{Quirk, Quirks};
 pub(crate) use url::base_url;
