@@ -97,7 +97,7 @@ const OPERATIONS: &[Operation] = &[
     ("get", "/chat/{agent}/{thread_id}", "List the messages of a thread, without one that is being produced; of the newest turns with `limit`", &[]),
     ("get", "/chat/{agent}/{thread_id}/stream", "Stream the message that is being produced from its beginning; 204 if there is none", &[]),
     ("post", "/chat/{agent}/{thread_id}/cancel", "Cancel the message that is being produced", &[]),
-    ("get", "/interrupts", "List the open questions of all threads; those that people answered with `answered=true`", &[]),
+    ("get", "/interrupts", "List the open questions of all threads; those that people answered with `answered=true`, of one thread with `thread_id`", &[]),
     ("post", "/interrupts/{interrupt_id}/respond", "Answer a question; the first answer counts", &["type", "args", "message", "answer"]),
     ("get", "/artifacts/{artifact_id}", "Read a value that streams and states have by reference", &[]),
     ("put", "/store/items", "Put an item", &["namespace", "key", "value", "index", "ttl"]),

@@ -162,12 +162,9 @@ enum SortBy {
 }
 
 impl Search {
-    fn wanted(&self) -> Wanted {
-        let words = self.query.as_deref().unwrap_or_default().to_lowercase();
-        Wanted {
-            values: self.values.clone().unwrap_or_default(),
-            words: words.split_whitespace().map(str::to_owned).collect(),
-        }
+    fn wanted(&self) -> Result<Wanted> {
+        let query = self.query.as_deref().unwrap_or_default();
+        Wanted::read(self.values.clone().unwrap_or_default(), query)
     }
 
     fn query(&self) -> Result<ThreadQuery> {
@@ -203,7 +200,7 @@ impl Search {
 async fn search(service: Service, body: Bytes) -> Result<Response> {
     let search: Search = body::read(&body)?;
     let extract = search.extract.clone().map(Extract::read).transpose()?;
-    let found = service.search(search.query()?, &search.wanted()).await?;
+    let found = service.search(search.query()?, &search.wanted()?).await?;
     let (headers, found) = search.page.of(found)?;
     let select = search.select.map(OneOrMany::into_vec);
     let of_values = ["values", "error", "interrupts"];
@@ -219,7 +216,7 @@ async fn search(service: Service, body: Bytes) -> Result<Response> {
         };
         let extracted = extract.as_ref().map(|extract| extract.of(&shown));
         if let Some(select) = &select {
-            page::choose(&mut shown, select);
+            body::choose(&mut shown, select);
         }
         if let Some(extracted) = extracted {
             shown["extracted"] = extracted;
@@ -231,7 +228,7 @@ async fn search(service: Service, body: Bytes) -> Result<Response> {
 
 async fn count(service: Service, body: Bytes) -> Result<Json<Value>> {
     let search: Search = body::read(&body)?;
-    Ok(Json(json!(service.search(search.query()?, &search.wanted()).await?.len())))
+    Ok(Json(json!(service.search(search.query()?, &search.wanted()?).await?.len())))
 }
 
 #[derive(Debug, Deserialize)]

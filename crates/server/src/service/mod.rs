@@ -11,9 +11,9 @@ mod inbox;
 mod items;
 mod protocol;
 mod runs;
+mod state_messages;
 mod states;
 mod threads;
-mod transcript;
 
 pub(crate) use assistants::{Changes, OWN};
 pub(crate) use chat::{MessageRuns, StoredTurn};
