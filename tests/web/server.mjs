@@ -28,7 +28,7 @@ export class Server {
 
   /** Names the tools of the laboratory, and allows them. */
   allowTools() {
-    copyFileSync(join(import.meta.dirname, "tools_server.py"), join(this.folder, "tools_server.py"));
+    for (const name of ["tools_server.py", "clock_server.py"]) copyFileSync(join(import.meta.dirname, name), join(this.folder, name));
     const servers = { mcpServers: { lab: { command: "python3", args: ["tools_server.py"] } } };
     writeFileSync(join(this.folder, "mcp.json"), JSON.stringify(servers));
     const allow = (tools, shown, effect = "read-only") => {
