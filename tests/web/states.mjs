@@ -147,7 +147,7 @@ async function an_answer_is_stopped_tried_again_and_replaced(browser, { server, 
   await page.close();
 }
 
-async function a_message_is_said_otherwise_in_a_branch(browser, { server, model }) {
+async function an_edited_message_is_sent_in_a_fork(browser, { server, model }) {
   model.when("the first", "The first answer.");
   model.when("the second", "The second answer.");
   model.when("the other", "The other answer.");
@@ -159,25 +159,34 @@ async function a_message_is_said_otherwise_in_a_branch(browser, { server, model 
   const { thread } = page;
   const second = page.page.locator(".message.user").nth(1);
   await second.getByRole("button", { name: "Edit" }).click();
-  await page.accessible("branch");
+  await page.accessible("fork");
   await page.page.getByLabel("Say this instead").fill("This is the other");
-  await page.page.getByRole("button", { name: "Send in a branch" }).click();
+  await page.page.getByRole("button", { name: "Send in a fork" }).click();
   await page.until("The other answer.");
   assert.notEqual(page.thread, thread);
   const texts = await page.page.locator(".message.user p").allTextContents();
   assert.deepEqual(texts, ["This is the first", "This is the other"]);
   await page.page.getByRole("log").getByText("The first answer.").waitFor();
-  assert.equal((await server.messages(thread)).length, 4, "the thread that was branched is as it was");
+  assert.equal((await server.messages(thread)).length, 4, "the thread that was forked is as it was");
   await page.page.reload();
   await page.until("The other answer.");
   await page.page.getByRole("log").getByText("The first answer.").waitFor();
   assert.equal(await page.page.locator(".message").count(), 4);
+  // A message that came with a fork is edited where it was said, and its answer cannot be replaced.
+  await page.page.locator(".message.user").first().getByRole("button", { name: "Edit" }).click();
+  await page.page.getByRole("button", { name: "Send in a fork" }).click();
+  await page.page.getByRole("alert").getByText("This thread is a copy").waitFor();
+  const [{ checkpointId }] = (await server.messages(thread)).filter(({ role }) => role === "user").slice(1).map(({ metadata }) => metadata);
+  const copy = await server.json("POST", `/threads/${thread}/copy`, { checkpoint_id: checkpointId });
+  await page.page.goto(`${server.url}/ui/#/thread/${copy.thread_id}`);
+  await page.until("The first answer.");
+  assert.equal(await page.page.getByRole("button", { name: "Retry" }).count(), 0);
   // The first message begins a thread of its own.
   await page.page.goto(`${server.url}/ui/#/thread/${thread}`);
   await page.until("The second answer.");
   await page.page.locator(".message.user").first().getByRole("button", { name: "Edit" }).click();
   await page.page.getByLabel("Say this instead").fill("This is the other");
-  await page.page.getByRole("button", { name: "Send in a branch" }).click();
+  await page.page.getByRole("button", { name: "Send in a fork" }).click();
   await page.until("The other answer.");
   assert.equal(await page.page.locator(".message").count(), 2);
   await page.close();
@@ -190,6 +199,6 @@ export const tests = [
   a_reload_while_an_approved_call_runs_keeps_the_decision,
   results_are_shown_in_full_by_reference_and_hidden_members_never,
   an_answer_is_stopped_tried_again_and_replaced,
-  a_message_is_said_otherwise_in_a_branch,
+  an_edited_message_is_sent_in_a_fork,
   a_kill_of_the_server_in_the_middle_loses_and_repeats_no_word,
 ];

@@ -46,15 +46,12 @@ export interface Call {
 /** A question that waits for a person. */
 export interface Waiting {
   id: string;
-  interrupt_id: string;
   thread_id: string;
   agent: string | null;
   node: string;
   call: Call | null;
-  allowed: string[];
   created_at: string;
   age_ms: number;
-  expires_at: string | null;
 }
 
 /** A question that was answered. */
@@ -106,6 +103,8 @@ export interface StoredMessage {
   role: "user" | "assistant";
   parts: StoredPart[];
   metadata?: {
+    /** Last run of an answer; an answer that came with a copy of a thread has none. */
+    runId?: string;
     error?: string;
     finishReason?: string;
     usage?: { inputTokens: number; outputTokens: number };

@@ -19,13 +19,13 @@ interface Props {
   agent: string | undefined;
   connection: Connection;
   onChange: () => void;
-  /** `true` if the run is shown beside the chat. */
-  showsRun: boolean;
-  onRun: () => void;
+  /** `true` if the graph and the checkpoints are shown beside the chat. */
+  showsDetails: boolean;
+  onDetails: () => void;
 }
 
 /** The title and the state of a thread. */
-export function Head({ thread, agent, connection, onChange, showsRun, onRun }: Props) {
+export function Head({ thread, agent, connection, onChange, showsDetails, onDetails }: Props) {
   const [isRenamed, setIsRenamed] = useState(false);
   const status = statusOf(thread);
   return (
@@ -49,22 +49,22 @@ export function Head({ thread, agent, connection, onChange, showsRun, onRun }: P
           </span>
         </p>
       </div>
-      <button aria-pressed={showsRun} onClick={onRun}>
-        Run
+      <button aria-pressed={showsDetails} onClick={onDetails}>
+        Details
       </button>
-      <Doings thread={thread} agent={agent} onRename={() => setIsRenamed(true)} onChange={onChange} />
+      <ThreadActions thread={thread} agent={agent} onRename={() => setIsRenamed(true)} onChange={onChange} />
     </header>
   );
 }
 
-interface DoingsProps {
+interface ActionsProps {
   thread: Thread;
   agent: string | undefined;
   onRename: () => void;
   onChange: () => void;
 }
 
-function Doings({ thread, agent, onRename, onChange }: DoingsProps) {
+function ThreadActions({ thread, agent, onRename, onChange }: ActionsProps) {
   const report = (error: Error) => toast({ text: error.message });
   const copy = () =>
     copyThread(thread, "copy").then((id) => {

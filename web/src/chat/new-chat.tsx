@@ -1,9 +1,8 @@
 import { useState } from "react";
 import type { Assistant } from "../api/types";
-import { go, link } from "../shared/route";
-import { newUuid } from "../shared/uuid";
-import { createThread, useAssistants } from "../threads/data";
-import { firstTexts } from "./texts";
+import { link } from "../shared/route";
+import { useAssistants } from "../threads/data";
+import { beginThread } from "./begin";
 import { TextInput } from "./input";
 
 /** Begins a thread with an agent. */
@@ -13,12 +12,7 @@ export function NewChat({ agent }: { agent: string | undefined }) {
   const chosen = assistants?.find(({ name, assistant_id }) => name === agent || assistant_id === agent) ?? assistants?.[0];
   const begin = (text: string) => {
     if (!chosen) return false;
-    const id = newUuid();
-    firstTexts.set(id, text);
-    createThread(id, chosen, text.slice(0, 80)).then(
-      () => go({ view: "thread", thread: id }),
-      (error: Error) => setProblem(error.message),
-    );
+    beginThread(chosen, text).catch((error: Error) => setProblem(error.message));
     return true;
   };
   return (

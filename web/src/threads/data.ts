@@ -5,6 +5,10 @@ import { usePolled } from "../shared/polled";
 
 /** Number of threads that the list grows by. */
 export const PAGE = 50;
+/** Maximum number of threads that the server returns at once. */
+const LIMIT_MAX = 1000;
+/** Maximum number of words that the server searches for. */
+const WORDS_MAX = 16;
 
 export type Status = "running" | "waiting" | "failed" | "done";
 
@@ -76,10 +80,10 @@ async function lastWords(ids: string[], signal: AbortSignal): Promise<[string, s
 export function useThreads({ words, status, limit }: ListQuery) {
   const known = useRef(new Map<string, { at: string; words: string }>());
   const read = async (signal: AbortSignal): Promise<ThreadList> => {
-    const query = words.trim() === "" ? undefined : words;
+    const query = words.trim().split(/\s+/).slice(0, WORDS_MAX).join(" ") || undefined;
     const wanted = status && NAMES[status];
     const order = { sort_by: "updated_at", sort_order: "desc" };
-    const body = { limit: limit + 1, ...order, select: SELECT, query, status: wanted };
+    const body = { limit: Math.min(limit + 1, LIMIT_MAX), ...order, select: SELECT, query, status: wanted };
     const found = await json<Thread[]>("POST /threads/search", { body, signal });
     const threads = found.slice(0, limit);
     const changed = threads.filter(({ thread_id, updated_at }) => known.current.get(thread_id)?.at !== updated_at);
