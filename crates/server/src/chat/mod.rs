@@ -24,6 +24,7 @@ mod state_messages;
 mod tests;
 pub(crate) mod ui_message;
 pub(crate) mod ui_stream;
+mod usage;
 
 pub(crate) use doubt::Doubt;
 pub(crate) use encoder::Encoder;

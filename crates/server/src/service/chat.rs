@@ -74,6 +74,12 @@ impl Service {
             .map_err(|error| ApiError::invalid(error.to_string()))?;
         let mut options = body.options(&assistant, self.now())?;
         options.multitask = Multitask::Reject;
+        options.run_model = match &request.model {
+            Some(id) => self.offered(id)?,
+            // The run goes on with the model of the one that asked.
+            None if matches!(turn, Turn::Answers { .. }) => self.last_model(&thread).await?,
+            None => None,
+        };
         if let Some(row) = row.as_ref().filter(|_| request.regenerates) {
             self.replace_last(row, &mut options).await?;
         }
@@ -87,6 +93,27 @@ impl Service {
         let id = if is_typed { Some(run.run.to_string()) } else { request.message.clone() };
         let runs = self.message_runs(&run).await?;
         Ok(MessageRuns { id, ..runs })
+    }
+
+    /// Returns the model of a run that selects one; `None` for that of the graphs.
+    ///
+    /// # Errors
+    /// Status 422 for a model that is not offered.
+    fn offered(&self, id: &str) -> Result<Option<String>> {
+        match self.models().iter().position(|offered| offered == id) {
+            Some(0) => Ok(None),
+            Some(_) => Ok(Some(id.to_owned())),
+            None => Err(ApiError::invalid(format!(
+                "`model` is `{}`, which this server does not offer; `GET /models` lists those it offers",
+                id.chars().take(100).collect::<String>()
+            ))),
+        }
+    }
+
+    /// Returns the model that the last message of a thread selected.
+    async fn last_model(&self, thread: &ThreadId) -> Result<Option<String>> {
+        let runs = self.live_runs(thread).await?;
+        Ok(runs.last().and_then(|last| last.new.options.run_model.clone()))
     }
 
     /// Refuses requests for runs if too many runs wait for a slot of this process.

@@ -11,7 +11,8 @@ use weftwork_store::{
     FoundThread, IfExists, NewThread, SearchFrom, StoreError, ThreadQuery, ThreadRow, ThreadStatus,
 };
 use weftwork_types::event::Position;
-use weftwork_types::{CheckpointId, ThreadId};
+use weftwork_types::run::RunStatus;
+use weftwork_types::{CheckpointId, ThreadId, Timestamp};
 
 /// Longest wait for the end of runs that are cancelled because their thread is deleted.
 const END_MAX: Duration = Duration::from_secs(10);
@@ -34,6 +35,8 @@ pub(crate) struct Wanted {
     pub(crate) values: Map<String, Value>,
     /// Words in lower case. Each is part of a text of the metadata.
     words: Vec<String>,
+    /// `true` for threads that wait for a time, `false` for others.
+    is_timed: Option<bool>,
 }
 
 impl Wanted {
@@ -41,7 +44,11 @@ impl Wanted {
     ///
     /// # Errors
     /// Status 422 for a text with too many words.
-    pub(crate) fn read(values: Map<String, Value>, query: &str) -> Result<Self> {
+    pub(crate) fn read(
+        values: Map<String, Value>,
+        query: &str,
+        is_timed: Option<bool>,
+    ) -> Result<Self> {
         let words: Vec<_> = query.split_whitespace().map(str::to_lowercase).collect();
         if words.len() > WORDS_MAX {
             return Err(ApiError::invalid(format!(
@@ -49,7 +56,7 @@ impl Wanted {
                 words.len()
             )));
         }
-        Ok(Self { values, words })
+        Ok(Self { values, words, is_timed })
     }
 
     /// Returns `true` if the texts of the metadata have all words. The id of the assistant is no text
@@ -132,6 +139,25 @@ impl Service {
         Ok(shown)
     }
 
+    /// Returns the time for which a thread waits: that of a timer if nobody is asked, or the begin
+    /// of a delayed run.
+    pub(crate) async fn waits_until(&self, found: &FoundThread) -> Result<Option<Timestamp>> {
+        let row = &found.row;
+        match found.status {
+            ThreadStatus::Interrupted if row.wakes_at.is_some() => {
+                let asks = !self.asked_on(&row.id).await?.is_empty();
+                Ok(row.wakes_at.filter(|_| !asks))
+            }
+            ThreadStatus::Busy if row.status != Some(RunStatus::Running) => {
+                let runs = self.store().runs(self.who(), &row.id).await?;
+                let first = runs.into_iter().find(|run| !run.status.is_final());
+                let begins = first.and_then(|run| run.new.options.not_before);
+                Ok(begins.filter(|at| *at > self.now()))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Returns a found thread without its values.
     pub(crate) fn without_values(&self, found: &FoundThread) -> Value {
         let graph = found.row.graph.as_deref().map(|graph| self.name_of(graph));
@@ -162,6 +188,11 @@ impl Service {
                     if !words || !body::contains(&metadata, &derived) {
                         continue;
                     }
+                }
+                if let Some(is_timed) = wanted.is_timed
+                    && self.waits_until(&thread).await?.is_some() != is_timed
+                {
+                    continue;
                 }
                 if self.has_values(&thread.row, &wanted.values).await? {
                     found.push(thread);

@@ -1,8 +1,11 @@
 //! Threads as people browse them: found by words, forked at a message, with what was answered.
 
 use crate::chat::{chunks, client, finished, say, user};
+use crate::client::Client;
+use crate::graphs;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
+use weftwork_runtime::Runtime;
 
 const THREADS: [&str; 3] = [
     "00000000-0000-4000-8000-00000000000a",
@@ -228,4 +231,43 @@ async fn answered_questions_are_listed_with_who_answered_and_how_newest_first() 
     let copy = copy["thread_id"].as_str().expect("an id");
     assert_eq!(of(copy).await.json(), json!([]));
     assert_eq!(client.get(path).await.json(), found);
+}
+
+#[tokio::test]
+async fn threads_that_wait_for_a_time_are_found_apart() {
+    let hosted = graphs::host(Runtime::in_memory()).graph("nap", graphs::nap());
+    let client = Client::over(hosted.open().await.expect("opens"));
+    let thread = async |run: &str, body: Value| {
+        let thread = client.thread().await;
+        let answer = client.post(&format!("{thread}/{run}"), body).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+        thread.rsplit('/').next().expect("an id").to_owned()
+    };
+    let nap = |q: &str| json!({"assistant_id": "nap", "input": {"q": q}});
+    let timer = thread("runs/wait", nap("no")).await;
+    let asks = thread("runs/wait", nap("ask")).await;
+    let later = json!({"assistant_id": "echo", "input": {"msg": "x"}, "after_seconds": 600});
+    let later = thread("runs", later).await;
+    thread("runs/wait", json!({"assistant_id": "echo", "input": {"msg": "x"}})).await;
+    let search = async |mut body: Value| {
+        body["select"] = json!(["thread_id", "status", "waits_until"]);
+        body["sort_order"] = json!("asc");
+        let found = client.post("/threads/search", body).await.json();
+        let shown = |one: &Value| {
+            let of = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
+            (of("thread_id"), of("status"), one["waits_until"].is_string())
+        };
+        found.as_array().expect("a list").iter().map(shown).collect::<Vec<_>>()
+    };
+    let of = |id: &String, status: &str, waits| (id.clone(), status.to_owned(), waits);
+    let timed = [of(&timer, "interrupted", true), of(&later, "busy", true)];
+    assert_eq!(search(json!({"timed": true})).await, timed);
+    let asked = json!({"timed": false, "status": "interrupted"});
+    assert_eq!(search(asked).await, [of(&asks, "interrupted", false)]);
+    assert_eq!(search(json!({"timed": false, "status": "busy"})).await, []);
+    assert_eq!(search(json!({})).await.len(), 4);
+    let count = client.post("/threads/count", json!({"timed": true})).await.json();
+    assert_eq!(count, json!(2));
+    let plain = client.post("/threads/search", json!({"ids": [timer]})).await.json();
+    assert_eq!(plain[0].get("waits_until"), None, "{plain}");
 }

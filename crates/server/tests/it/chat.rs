@@ -16,7 +16,7 @@ use weftwork::prelude::*;
 use weftwork::tools::{Decision, Policy, Rule, ToolPattern};
 use weftwork_runtime::Runtime;
 use weftwork_server::{ChatProtocol, Server};
-use weftwork_types::Principal;
+use weftwork_types::{Principal, ThreadId};
 
 /// A tool with a large result.
 #[tool]
@@ -522,4 +522,42 @@ async fn bodies_that_are_no_chat_are_refused() {
         assert_eq!(answer.status.as_u16(), status, "{path}: {}", answer.body);
         assert!(answer.body.contains(says), "{}", answer.body);
     }
+}
+
+#[tokio::test]
+async fn chats_select_one_of_the_models_that_are_offered() {
+    let runtime = runtime().await;
+    let server = Server::new(runtime.clone()).models(["lab:usual", "lab:other"].map(str::to_owned));
+    let locked = Client { router: with_tokens(server.clone()).router(), runtime: runtime.clone() };
+    let client = Client { router: server.router(), runtime };
+    let refused = locked.send_as(None, ("GET", "/models"), "").await;
+    assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+    let models = locked.send_as(Some("one"), ("GET", "/models"), "").await.json();
+    assert_eq!(models, json!([{"id": "lab:usual"}, {"id": "lab:other"}]));
+    let say = async |thread: &str, model: Value, message: Value| {
+        let body = json!({"threadId": thread, "model": model, "messages": [message]});
+        client.post("/chat/desk", body).await
+    };
+    let used = async |thread: &str| {
+        let (who, thread) = (Principal::local(), ThreadId::new(thread).expect("valid"));
+        let runs = client.runtime.store().runs(&who, &thread).await.expect("runs");
+        runs.into_iter().next_back().expect("a run").new.options.run_model
+    };
+    let order = || user("Where is order A1003?");
+    for (thread, model, expected) in [
+        ("a", json!("lab:other"), Some("lab:other")),
+        ("b", json!("lab:usual"), None),
+        ("c", Value::Null, None),
+    ] {
+        chunks(&say(thread, model, order()).await);
+        assert_eq!(used(thread).await.as_deref(), expected, "{thread}");
+    }
+    let refused = say("d", json!("lab:dear"), order()).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.body);
+    assert!(refused.body.contains("`lab:dear`"), "{}", refused.body);
+    // An answer goes on with the model that asked.
+    let asked = say("e", json!("lab:other"), user("Refund order A1002, amount 40.")).await;
+    let (id, _) = approval(&chunks(&asked));
+    chunks(&say("e", Value::Null, result(&id, json!("approve"))).await);
+    assert_eq!(used("e").await.as_deref(), Some("lab:other"));
 }
