@@ -53,7 +53,8 @@ export class Server {
 
   /** Starts the server, and waits for its address and the address of its page. */
   async start() {
-    const args = [...this.options(), "serve", "--listen", this.address, "--token", this.token];
+    const offer = this.model ? ["--offer-model", "openai:gpt-4o"] : [];
+    const args = [...this.options(), "serve", "--listen", this.address, "--token", this.token, ...offer];
     this.process = spawn(process.env.WEFT, args, { cwd: this.folder, env: this.env(), stdio: ["ignore", "pipe", "pipe"] });
     this.log = "";
     await new Promise((resolve, reject) => {

@@ -1,6 +1,6 @@
 // The page after it is loaded again or its server is killed at any moment, and results of tools of every kind.
 import assert from "node:assert/strict";
-import { Page } from "./browser.mjs";
+import { eventually, Page } from "./browser.mjs";
 
 const numbers = (count) => Array.from({ length: count }, (_, at) => `n${at + 1}.`).join(" ");
 
@@ -192,6 +192,54 @@ async function an_edited_message_is_sent_in_a_fork(browser, { server, model }) {
   await page.close();
 }
 
+async function a_model_is_chosen_and_the_cost_of_its_answers_is_shown(browser, { server, model }) {
+  model.when("what do you cost", "That depends.");
+  const page = await Page.enter(browser, server, { hash: "#/new/desk" });
+  await page.page.getByLabel("Model").selectOption("openai:gpt-4o");
+  await page.accessible("new-with-model");
+  await page.say("So what do you cost?");
+  await page.until("That depends.");
+  await page.status("Done");
+  assert.equal(model.name, "gpt-4o");
+  // 100 tokens at 2.50 dollars per million, and 20 at 10 dollars.
+  const costs = "120 tokens · $0.00045";
+  for (const again of [false, true]) {
+    if (again) await page.page.reload();
+    await page.answer.getByText(costs, { exact: true }).waitFor();
+    await page.page.getByText(`${costs} in this thread`, { exact: true }).waitFor();
+  }
+  assert.equal(await page.page.getByLabel("Model").inputValue(), "openai:gpt-4o");
+  await page.accessible("thread-with-model");
+  // The price of the usual model is unknown, and so is the sum.
+  await page.page.getByLabel("Model").selectOption("openai:test");
+  const chosen = async () => (await server.json("GET", `/threads/${page.thread}`)).metadata.model === "";
+  await eventually(chosen, "the choice is stored");
+  await eventually(async () => (await page.page.getByLabel("Model").inputValue()) === "", "the choice is shown");
+  await page.say("And what do you cost?");
+  await page.page.getByText("240 tokens in this thread", { exact: true }).waitFor();
+  assert.equal(model.name, "test");
+  await page.answer.getByText("120 tokens", { exact: true }).waitFor();
+  await page.close();
+}
+
+async function a_thread_that_waits_for_a_time_has_a_status_of_its_own(browser, { server }) {
+  const { thread_id: thread } = await server.json("POST", "/threads", { metadata: { graph_id: "desk", title: "In an hour" } });
+  const input = { messages: [{ role: "user", content: "Where is order A1001?" }] };
+  await server.json("POST", `/threads/${thread}/runs`, { assistant_id: "desk", input, after_seconds: 3600 });
+  const page = await Page.enter(browser, server, { hash: `#/thread/${thread}` });
+  await page.status("Waits for a time: ");
+  const row = page.page.locator(".threads a", { hasText: "In an hour" });
+  await row.locator(".status", { hasText: "Waits for a time: " }).waitFor();
+  await page.accessible("waits-for-a-time");
+  const filter = page.page.getByLabel("Status");
+  await filter.selectOption("Waits for a time");
+  await eventually(async () => (await page.page.locator(".threads a").count()) === 1, "no other thread is listed");
+  await row.waitFor();
+  await filter.selectOption("Running");
+  await row.waitFor({ state: "detached" });
+  await page.close();
+}
+
 export const tests = [
   a_reload_while_the_agent_speaks_loses_and_repeats_no_word,
   a_message_that_ends_between_two_reads_is_shown,
@@ -200,5 +248,7 @@ export const tests = [
   results_are_shown_in_full_by_reference_and_hidden_members_never,
   an_answer_is_stopped_tried_again_and_replaced,
   an_edited_message_is_sent_in_a_fork,
+  a_model_is_chosen_and_the_cost_of_its_answers_is_shown,
+  a_thread_that_waits_for_a_time_has_a_status_of_its_own,
   a_kill_of_the_server_in_the_middle_loses_and_repeats_no_word,
 ];

@@ -87,6 +87,8 @@ export function readOnly(stored: StoredMessage[]): readonly ThreadMessage[] {
 class History implements ThreadHistoryAdapter {
   /** Takes the messages that the runtime does not get. */
   onEarlier: (messages: StoredMessage[]) => void = () => {};
+  /** The model of the next answers; that of the agent without one. */
+  model: string | undefined;
 
   constructor(
     readonly chat: ChatThread,
@@ -157,7 +159,7 @@ export function useChatRuntime(history: History): AssistantRuntime {
     body: () => {
       const { replaces } = follower;
       follower.replaces = false;
-      return { threadId: chat.thread, ...(replaces ? { trigger: "regenerate-message" } : {}) };
+      return { threadId: chat.thread, model: history.model, ...(replaces ? { trigger: "regenerate-message" } : {}) };
     },
     // Each model call is a step; the server limits them.
     maxSteps: Number.MAX_SAFE_INTEGER,

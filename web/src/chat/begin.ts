@@ -1,13 +1,12 @@
-import type { Assistant } from "../api/types";
 import { go } from "../shared/route";
 import { newUuid } from "../shared/uuid";
-import { createThread } from "../threads/data";
+import { createThread, type Agent } from "../threads/data";
 import { firstTexts } from "./texts";
 
 /** Creates a thread that begins with a text, which is its title too, and opens it. */
-export async function beginThread(assistant: Pick<Assistant, "assistant_id" | "graph_id">, text: string): Promise<void> {
+export async function beginThread(agent: Agent, text: string): Promise<void> {
   const id = newUuid();
-  await createThread(id, assistant, text.slice(0, 80));
+  await createThread(id, agent, text.slice(0, 80));
   firstTexts.set(id, text);
   go({ view: "thread", thread: id });
 }

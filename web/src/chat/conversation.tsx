@@ -24,6 +24,7 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
   const [history] = useState(() => chatHistory(chat, connected.events));
   const [earlier, setEarlier] = useState<StoredMessage[]>([]);
   history.onEarlier = setEarlier;
+  history.model = thread.metadata.model;
   const runtime = useChatRuntime(history);
   const at = useRef(thread);
   at.current = thread;

@@ -35,8 +35,8 @@ export async function forkBefore(message: Said, thread: Thread, agent: string, t
   if (before === undefined) {
     throw new Error("This thread is a copy and has no checkpoint before this message; edit the message in the thread that was copied.");
   }
-  const { assistant_id = agent, graph_id = agent } = thread.metadata;
-  if (before === null) return beginThread({ assistant_id, graph_id }, text);
+  const { assistant_id = agent, graph_id = agent, model } = thread.metadata;
+  if (before === null) return beginThread({ assistant_id, graph_id, model }, text);
   const id = await copyThread(thread, "fork", before);
   firstTexts.set(id, text);
   go({ view: "thread", thread: id });

@@ -3,10 +3,11 @@ import type { Thread } from "../api/types";
 import { Menu } from "../shared/menu";
 import { go, link } from "../shared/route";
 import { toast } from "../shared/toast";
-import { agentOf, copyThread, renameThread, STATUS, statusOf, titleOf } from "../threads/data";
+import { agentOf, copyThread, renameThread, setModel, statusOf, statusWordsOf, titleOf } from "../threads/data";
 import { deleteWithUndo } from "../threads/deleted";
 import type { Connection } from "./connection";
 import { exportThread } from "./export";
+import { ModelChoice } from "./model-choice";
 
 const CONNECTION: Record<Connection, string> = {
   live: "Live",
@@ -28,6 +29,8 @@ interface Props {
 export function Head({ thread, agent, connection, onChange, showsDetails, onDetails }: Props) {
   const [isRenamed, setIsRenamed] = useState(false);
   const status = statusOf(thread);
+  const choose = (model: string) =>
+    void setModel(thread.thread_id, model).then(onChange, (error: Error) => toast({ text: error.message }));
   return (
     <header className="head">
       <a className="back" href={link({ view: "threads" })} aria-label="All threads">
@@ -41,8 +44,9 @@ export function Head({ thread, agent, connection, onChange, showsDetails, onDeta
         )}
         <p className="facts">
           <span className="agent">{agentOf(thread)}</span>
+          <ModelChoice chosen={thread.metadata.model ?? ""} onChoose={choose} />
           <span className="status" data-status={status} role="status">
-            {STATUS[status]}
+            {statusWordsOf(thread)}
           </span>
           <span className="connection" data-connection={connection} role="status">
             {CONNECTION[connection]}

@@ -12,7 +12,7 @@ import { ToolCard } from "../tools/card";
 import { useActions } from "./context";
 import { LONG, LongText } from "./long-text";
 import { Markdown } from "./markdown";
-import { tokensOf } from "./tokens";
+import { usageOf } from "./tokens";
 
 function textOf(content: readonly { type: string; text?: string }[]): string {
   return content.flatMap((part) => (part.type === "text" ? (part.text ?? "") : [])).join("\n\n");
@@ -129,13 +129,13 @@ function File({ mimeType }: FileMessagePartProps) {
   return <p className="file">File ({mimeType})</p>;
 }
 
-/** The state of a message, its tokens, and its actions. */
+/** The state of a message, its usage, and its actions. */
 function Foot({ isEarlier }: { isEarlier: boolean }) {
   const message = useAuiState((state) => state.message);
   const isBusy = useAuiState((state) => state.thread.isRunning);
   const { retry } = useActions();
   const { status } = message;
-  const tokens = tokensOf(message);
+  const usage = usageOf(message);
   const error = status?.type === "incomplete" && status.reason === "error" ? errorText(status.error) : undefined;
   const isReplaceable = !isEarlier && message.isLast && message.metadata.custom["isCopied"] !== true;
   const hasEnded = status?.type === "complete" || status?.type === "incomplete";
@@ -154,7 +154,7 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
       {status?.type === "incomplete" && status.reason === "cancelled" && <p className="stopped">Stopped</p>}
       {status?.type !== "running" && (
         <div className="acts">
-          {tokens > 0 && <span className="tokens">{tokens.toLocaleString("en")} tokens</span>}
+          {usage !== undefined && <span className="tokens">{usage}</span>}
           <Copy />
           {isReplaceable && hasEnded && !isBusy && (
             <button className="quiet" onClick={() => retry(message.id)}>

@@ -4,15 +4,17 @@ import { link } from "../shared/route";
 import { useAssistants } from "../threads/data";
 import { beginThread } from "./begin";
 import { TextInput } from "./input";
+import { ModelChoice } from "./model-choice";
 
 /** Begins a thread with an agent. */
 export function NewChat({ agent }: { agent: string | undefined }) {
   const { data: assistants, error } = useAssistants();
   const [problem, setProblem] = useState<string>();
+  const [model, setModel] = useState("");
   const chosen = assistants?.find(({ name, assistant_id }) => name === agent || assistant_id === agent) ?? assistants?.[0];
   const begin = (text: string) => {
     if (!chosen) return false;
-    beginThread(chosen, text).catch((error: Error) => setProblem(error.message));
+    beginThread({ ...chosen, model: model || undefined }, text).catch((error: Error) => setProblem(error.message));
     return true;
   };
   return (
@@ -25,6 +27,7 @@ export function NewChat({ agent }: { agent: string | undefined }) {
         </p>
       )}
       <TextInput label="Your message" placeholder={`Write to ${chosen?.name ?? "an agent"}`} onText={begin} focus />
+      <ModelChoice chosen={model} onChoose={setModel} />
       <Agents assistants={assistants ?? []} chosen={chosen} />
     </section>
   );
