@@ -4,7 +4,7 @@ use crate::output::{OutputError, OutputSpec};
 use std::sync::Arc;
 use weftwork_graph::{Ctx, NodeResult};
 use weftwork_models::{
-    ChatModel, ChatRequest, ChatResponse, ModelCaller, ModelOption, RunModel, ToolChoice,
+    Capability, ChatModel, ChatRequest, ChatResponse, ModelCaller, RunModel, ToolChoice,
 };
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Role};
@@ -106,6 +106,6 @@ impl BoundModel {
         let own = ctx.calls().dependencies.get::<RunModel>();
         let own = own.as_ref().filter(|own| own.instead_of == self.model.info().id());
         let model = own.map_or(&self.model, |own| &own.model);
-        model.lacks().contains(&ModelOption::ParallelToolCalls)
+        model.lacks().contains(&Capability::ParallelToolCalls)
     }
 }

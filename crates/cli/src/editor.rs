@@ -8,7 +8,7 @@ use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Cmd, ColorMode, CompletionType, Config, Context, Editor, Helper, KeyEvent};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 
@@ -133,7 +133,10 @@ impl Lines {
             return read(&mut editor(&self.config, self.words)?, request);
         }
         let text = match read(&mut self.editor, request)? {
-            Edited::Text(text) if request.kind == Kind::Message => joined(&text),
+            Edited::Text(text) if request.kind == Kind::Message => {
+                let continued = self.editor.helper().map(|input| input.continued.take());
+                joined(&text, continued.unwrap_or_default())
+            }
             edited => return Ok(edited),
         };
         if !text.trim().is_empty() {
@@ -153,7 +156,8 @@ fn editor(
 ) -> rustyline::Result<Editor<Input, FileHistory>> {
     let mut editor = Editor::with_config(config.clone())?;
     let (kind, is_empty) = (Cell::new(Kind::Message), Cell::new(true));
-    editor.set_helper(Some(Input { kind, is_empty, words }));
+    let continued = RefCell::default();
+    editor.set_helper(Some(Input { kind, is_empty, continued, words }));
     editor.bind_sequence(KeyEvent::alt('\r'), Cmd::Newline);
     Ok(editor)
 }
@@ -162,6 +166,7 @@ fn read(editor: &mut Editor<Input, FileHistory>, request: &Request) -> rustyline
     if let Some(input) = editor.helper() {
         input.kind.set(request.kind);
         input.is_empty.set(request.initial.is_empty());
+        input.continued.take();
     }
     match editor.readline_with_initial(&request.prompt, (request.initial.as_str(), "")) {
         Ok(text) => Ok(Edited::Text(text)),
@@ -189,15 +194,35 @@ fn prepare(file: &Path) -> bool {
     file.parent().is_some_and(|folder| std::fs::create_dir_all(folder).is_ok())
 }
 
-/// Removes the backslashes that continue lines.
-fn joined(text: &str) -> String {
-    text.replace("\\\n", "\n")
+/// Removes the backslashes that continued lines, and not those of pasted lines. `continued` are the
+/// lines that ended with a backslash when Enter was pressed.
+fn joined(text: &str, mut continued: Vec<String>) -> String {
+    let lines: Vec<&str> = text.split('\n').collect();
+    let before = &lines[..lines.len().saturating_sub(1)];
+    let candidates = before.iter().filter(|line| line.ends_with('\\')).count();
+    // A line may have been edited after it was continued.
+    let are_all_continued = candidates <= continued.len();
+    let joined = lines.iter().enumerate().map(|(at, line)| {
+        let inner = line.strip_suffix('\\').filter(|_| at < before.len());
+        let found = continued.iter().position(|one| one == line);
+        match (inner, found) {
+            (Some(inner), Some(found)) => {
+                continued.remove(found);
+                inner
+            }
+            (Some(inner), None) if are_all_continued => inner,
+            _ => line,
+        }
+    });
+    joined.collect::<Vec<_>>().join("\n")
 }
 
 /// State and rules of the input.
 struct Input {
     kind: Cell<Kind>,
     is_empty: Cell<bool>,
+    /// Lines of a message that ended with a backslash when Enter was pressed.
+    continued: RefCell<Vec<String>>,
     words: &'static [&'static str],
 }
 
@@ -217,7 +242,12 @@ impl Hinter for Input {
 
 impl Validator for Input {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let is_complete = is_complete(self.kind.get(), context.input());
+        let (kind, text) = (self.kind.get(), context.input());
+        let is_complete = is_complete(kind, text);
+        if kind == Kind::Message && !is_complete {
+            let line = text.rsplit('\n').next().unwrap_or_default();
+            self.continued.borrow_mut().push(line.to_owned());
+        }
         Ok(if is_complete { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
     }
 }
@@ -266,6 +296,17 @@ mod tests {
         ] {
             assert_eq!(is_complete(kind, text), expected, "{text:?}");
         }
-        assert_eq!(joined("a\\\nb\nc"), "a\nb\nc");
+        for (text, continued, expected) in [
+            ("a\\\nb\nc", &["a\\"][..], "a\nb\nc"),
+            // Pasted lines are not changed.
+            ("a\\\nb", &[], "a\\\nb"),
+            ("a\\\nb\\\nc", &["b\\"], "a\\\nb\nc"),
+            // A line that was edited later.
+            ("ax\\\nb", &["a\\"], "ax\nb"),
+            ("a\\", &["a\\"], "a\\"),
+        ] {
+            let continued = continued.iter().map(|line| (*line).to_owned()).collect();
+            assert_eq!(joined(text, continued), expected, "{text:?}");
+        }
     }
 }

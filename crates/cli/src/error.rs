@@ -1,7 +1,7 @@
 //! Errors of commands, and their display.
 
 use crate::exit::Exit;
-use crate::terminal::{Style, Terminal};
+use crate::terminal::{Style, Terminal, plain};
 use std::process::ExitCode;
 use weftwork::types::ErrorCode;
 use weftwork::types::code::Fault;
@@ -153,13 +153,15 @@ fn causes(fault: &Fault) -> Vec<String> {
 
 /// Prints a fault and returns its exit status.
 pub(crate) fn report(fault: &Fault, terminal: &Terminal) -> Exit {
-    let head = terminal.paint_error(Style::Bad, format_args!("error[{}]", fault.code));
-    terminal.note(format_args!("{head}: {}", crate::terminal::plain(&fault.message)));
+    // Faults of servers and of stores have texts of others, codes among them.
+    let code = plain(&fault.code);
+    let head = terminal.paint_error(Style::Bad, format_args!("error[{code}]"));
+    terminal.note(format_args!("{head}: {}", plain(&fault.message)));
     for line in causes(fault) {
-        terminal.note(crate::terminal::plain(&line));
+        terminal.note(plain(&line));
     }
     let retry = if fault.retriable { "; a retry may succeed" } else { "" };
-    terminal.note(format_args!("help: weft explain {}{retry}", fault.code));
+    terminal.note(format_args!("help: weft explain {code}{retry}"));
     Exit::of_code(&fault.code)
 }
 

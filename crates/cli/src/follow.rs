@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::frames::frame;
 use crate::input::Interrupts;
 use crate::spent::Spent;
-use crate::terminal::{Answer, Terminal};
+use crate::terminal::{Answer, Terminal, plain, show_keys};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -33,6 +33,8 @@ pub(crate) enum View<'a> {
 pub(crate) enum Element {
     Event(Box<RunEvent>),
     Line(String),
+    /// The end of a text within the run.
+    TextEnd,
 }
 
 /// A run whose events are displayed, in this process or at a server.
@@ -131,7 +133,11 @@ pub(crate) async fn follow(
     show(&mut shown, view, interrupts).await?;
     let run = shown.run.clone();
     let outcome = shown.outcome().await;
-    let spent = Spent::of(app, &run).await?;
+    // The outcome is reported even if the usage cannot be read.
+    let spent = Spent::of(app, &run).await.unwrap_or_else(|error| {
+        view.note(unread(&error));
+        None
+    });
     view.end(app, &run, (&outcome, spent))?;
     Ok(outcome)
 }
@@ -148,12 +154,17 @@ pub(crate) async fn show(
             biased;
             () = interrupts.next() => {
                 if asked_to_stop {
-                    std::process::exit(Exit::Interrupted.number().into());
+                    exit_at_once();
                 }
                 asked_to_stop = true;
                 view.say("stopping; press Ctrl-C again to exit at once")?;
+                let cancelled = tokio::select! {
+                    biased;
+                    () = interrupts.next() => exit_at_once(),
+                    cancelled = followed.cancel() => cancelled,
+                };
                 // Fails if the run has just ended. Its outcome follows.
-                if let Err(error) = followed.cancel().await {
+                if let Err(error) = cancelled {
                     view.say(&error.to_string())?;
                 }
             }
@@ -165,11 +176,24 @@ pub(crate) async fn show(
     }
 }
 
+/// Returns the note about usage that cannot be read.
+pub(crate) fn unread(error: &CliError) -> String {
+    format!("the usage of the run cannot be read: {}", plain(&error.to_string()))
+}
+
+/// Ends the process after a second Ctrl-C.
+pub(crate) fn exit_at_once() -> ! {
+    show_keys();
+    std::process::exit(Exit::Interrupted.number().into())
+}
+
 impl View<'_> {
     fn element(&mut self, element: &Element) -> Result<(), CliError> {
         match (self, element) {
             (Self::Text(answer), Element::Event(event)) => answer.event(&event.event),
             (Self::Text(answer), Element::Line(line)) => answer.aside(line),
+            (Self::Text(answer), Element::TextEnd) => answer.end_line(),
+            (Self::Json { .. }, Element::TextEnd) => Ok(()),
             (Self::Json { terminal, .. }, Element::Event(event)) => terminal.line(json(event)?),
             (Self::Json { terminal, .. }, Element::Line(line)) => terminal.line(line),
         }
@@ -182,9 +206,17 @@ impl View<'_> {
                 answer.aside(text)
             }
             Self::Json { terminal, .. } => {
-                terminal.note(text);
+                terminal.note(plain(text));
                 Ok(())
             }
+        }
+    }
+
+    /// Writes a note to standard error.
+    fn note(&self, text: impl std::fmt::Display) {
+        match self {
+            Self::Text(answer) => answer.note(text),
+            Self::Json { terminal, .. } => terminal.note(text),
         }
     }
 

@@ -6,7 +6,7 @@ use weftwork::App;
 use weftwork::types::Principal;
 use weftwork::types::port::Limits;
 use weftwork::types::run::RunRef;
-use weftwork::types::usage::Usage;
+use weftwork::types::usage::{Usage, dollars};
 
 /// The usage of a run, and its limits.
 #[derive(Debug, Clone, Copy)]
@@ -57,12 +57,6 @@ impl fmt::Display for Spent {
             (cost, Some(limit)) => write!(f, ", {} of {} USD", dollars(cost), dollars(limit)),
         }
     }
-}
-
-/// An amount of millionths in dollars, without zeros at its end.
-fn dollars(micro: u64) -> String {
-    let text = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]

@@ -20,3 +20,4 @@ pub use allow::AllowedHost;
 pub use client::{EgressConfig, GuardedClient};
 pub use error::ConfigError;
 pub use resolver::{Lookup, SystemLookup};
+pub use target::is_loopback;

@@ -67,13 +67,30 @@ impl Target {
     }
 }
 
+/// Returns `true` if the host of a URL is this machine: a loopback address, `localhost`, or a name
+/// under `localhost`.
+#[must_use]
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => is_name_of_loopback(name.strip_suffix('.').unwrap_or(name)),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// Returns `true` for names that mean this machine without being resolved (RFC 6761).
+fn is_name_of_loopback(name: &str) -> bool {
+    name == "localhost" || name.ends_with(".localhost")
+}
+
 /// Checks addresses in the URL, which are never resolved, and refuses names that always mean this
 /// machine without resolving them.
 fn check_host(host: &Host<String>, trust: Trust) -> Result<(), EgressError> {
     let address = match host {
         Host::Ipv4(address) => IpAddr::V4(*address),
         Host::Ipv6(address) => IpAddr::V6(*address),
-        Host::Domain(name) if name == "localhost" || name.ends_with(".localhost") => {
+        Host::Domain(name) if is_name_of_loopback(name) => {
             IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)
         }
         Host::Domain(_) => return Ok(()),

@@ -5,7 +5,7 @@ use crate::call::ChatResponse;
 use crate::chat::{ChatEvent, ChatModel, ChatRequest, ModelInfo};
 use crate::collect::{Collector, message_id};
 use crate::fingerprint;
-use crate::price::{Price, PriceTable};
+use crate::price::Price;
 use crate::prompt_hash::prompt_hash;
 use crate::secrets::Secrets;
 use futures_util::StreamExt as _;
@@ -36,23 +36,22 @@ pub(crate) struct CallInfo {
 }
 
 impl CallInfo {
-    pub(crate) fn new(key: CallKey, model: &str, request: &ChatRequest) -> Self {
+    pub(crate) fn new(key: CallKey, model: &dyn ChatModel, request: &ChatRequest) -> Self {
         let asked = canonical::to_string(&fingerprint::request(request));
-        let price = PriceTable::built_in().get(model);
-        let prompt_hash = prompt_hash(model, request);
-        Self { key, prompt_hash, asked_bytes: asked.len() as u64, price }
+        let prompt_hash = prompt_hash(&model.info().id(), request);
+        Self { key, prompt_hash, asked_bytes: asked.len() as u64, price: model.price() }
     }
 
-    /// Returns the cost of tokens; `None` if the price is unknown or the model is free.
+    /// Returns the cost of tokens; `None` if the price is unknown.
     fn cost(&self, tokens: Tokens) -> Option<u64> {
-        self.price.filter(|price| *price != Price::default()).map(|price| price.of(tokens))
+        self.price.map(|price| price.of(tokens))
     }
 
     /// Returns the demand of an attempt for a budget.
     pub(crate) fn demand(&self, info: &ModelInfo, request: &ChatRequest) -> Demand {
         let input = self.asked_bytes.div_ceil(BYTES_PER_TOKEN);
         let tokens = Tokens::estimated(input, request.max_tokens.map_or(0, u64::from));
-        let cost_micro_usd = self.price.map(|price| price.of(tokens));
+        let cost_micro_usd = self.cost(tokens);
         Demand::ModelCall { model: info.id(), tokens, cost_micro_usd }
     }
 }
@@ -116,6 +115,7 @@ impl<'a> Attempt<'a> {
     ) -> (UsageFact, Result<ChatResponse, ModelError>) {
         let outcome = self.listen(model, request, secrets).await;
         let tokens = self.tokens(outcome.as_ref().err());
+        let cost = self.cost(tokens);
         let provider_call_id = self.collector.provider_call_id();
         let said = std::mem::take(&mut self.collector);
         let ids = (self.call.key, self.message.clone());
@@ -132,10 +132,9 @@ impl<'a> Attempt<'a> {
         };
         self.fact.error_code = error.map(|error| error.fault().code);
         if let Some(reservation) = self.reservation.take() {
-            let cost = self.call.cost(tokens);
             reservation.settle(Usage::model_call(tokens).costing(cost)).await;
         }
-        self.report(tokens, provider_call_id);
+        self.report((tokens, cost), provider_call_id);
         (self.fact.clone(), outcome)
     }
 
@@ -220,12 +219,21 @@ impl<'a> Attempt<'a> {
         Tokens::estimated(input, self.collector.bytes().div_ceil(BYTES_PER_TOKEN))
     }
 
+    /// The cost of tokens: the provider's own account, or the price table's.
+    fn cost(&self, tokens: Tokens) -> Option<u64> {
+        self.collector.cost_micro_usd().or_else(|| self.call.cost(tokens))
+    }
+
     /// Reports the usage fact, once.
-    fn report(&mut self, tokens: Tokens, provider_call_id: Option<String>) {
+    fn report(
+        &mut self,
+        (tokens, cost_micro_usd): (Tokens, Option<u64>),
+        provider_call_id: Option<String>,
+    ) {
         self.reported = true;
         let took = self.ctx.clock.elapsed().saturating_sub(self.began);
         self.fact.tokens = tokens;
-        self.fact.cost_micro_usd = self.call.cost(tokens);
+        self.fact.cost_micro_usd = cost_micro_usd;
         self.fact.provider_call_id = provider_call_id;
         self.fact.latency_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         self.ctx.emit.emit(AiEvent::UsageReport { fact: self.fact.clone() });
@@ -236,11 +244,12 @@ impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if !self.reported {
             let (tokens, id) = (self.tokens(None), self.collector.provider_call_id());
+            let cost = self.cost(tokens);
             if let Some(mut reservation) = self.reservation.take() {
                 let used = Usage { tokens, ..Usage::default() };
-                reservation.spend(used.costing(self.call.cost(tokens)));
+                reservation.spend(used.costing(cost));
             }
-            self.report(tokens, id);
+            self.report((tokens, cost), id);
         }
     }
 }

@@ -111,10 +111,6 @@ impl ModelCaller {
         tried: &mut Tried,
     ) -> Result<ChatResponse, ModelError> {
         let name = model.info().id();
-        if let Some(option) = model.lacks().iter().find(|option| option.is_set(&request)) {
-            let what = format!("it has no option `{}`; leave the option out", option.name());
-            return Err(ModelError::Unsupported { model: name, what });
-        }
         let intent = Intent {
             kind: CallKind::Model,
             name: name.clone(),
@@ -129,6 +125,9 @@ impl ModelCaller {
             Opened::Settled { result, .. } => reuse(&name, &result.value, ctx).await,
             // A model call with an unknown outcome is repeated: its only effect is its cost.
             Opened::New { key } | Opened::Unknown { key, .. } => {
+                if let Some(what) = unsupported(model, &request) {
+                    return Err(ModelError::Unsupported { model: name, what });
+                }
                 let (request, secrets) = Secrets::take(request);
                 self.make(model, (&Arc::new(request), &secrets), (key, tried), ctx).await
             }
@@ -142,8 +141,7 @@ impl ModelCaller {
         (key, tried): (CallKey, &mut Tried),
         ctx: &CallContext,
     ) -> Result<ChatResponse, ModelError> {
-        let name = model.info().id();
-        let call = CallInfo::new(key, &name, request);
+        let call = CallInfo::new(key, model, request);
         let demand = call.demand(model.info(), request);
         loop {
             let number = tried.attempts + 1;
@@ -186,6 +184,16 @@ impl ModelCaller {
         settled?;
         Ok(response)
     }
+}
+
+/// The part of a request that the model does not support, and how to avoid it.
+fn unsupported(model: &dyn ChatModel, request: &ChatRequest) -> Option<String> {
+    let lacking = model.lacks().iter().find(|capability| capability.is_asked_by(request));
+    if let Some(capability) = lacking {
+        return Some(capability.refusal());
+    }
+    let (asked, limit) = (u64::from(request.max_tokens?), model.token_limits().output?);
+    (asked > limit).then(|| format!("`max_tokens` is {asked}, and its limit is {limit}"))
 }
 
 #[derive(Deserialize)]

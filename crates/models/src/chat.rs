@@ -1,6 +1,6 @@
 //! The chat model trait, its requests and its events.
 
-use crate::ModelError;
+use crate::{Capability, ModelError, Price, PriceTable, TokenLimits};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -17,10 +17,20 @@ pub trait ChatModel: Send + Sync + std::fmt::Debug {
     /// Returns the provider and name of this model.
     fn info(&self) -> &ModelInfo;
 
-    /// Returns the options of a request that the model does not have. A call that sets one of them is
-    /// refused by name before its first attempt.
-    fn lacks(&self) -> &[ModelOption] {
+    /// Returns what the model cannot do. A call that asks for one of them is refused by name before
+    /// its first attempt.
+    fn lacks(&self) -> &[Capability] {
         &[]
+    }
+
+    /// Returns the token limits of the model, as far as they are known.
+    fn token_limits(&self) -> TokenLimits {
+        TokenLimits::default()
+    }
+
+    /// Returns the price of this model; `None` if it is unknown.
+    fn price(&self) -> Option<Price> {
+        PriceTable::built_in().get(&self.info().id())
     }
 
     /// Makes one attempt. The stream yields at least one item. A stream that ends without
@@ -71,44 +81,6 @@ pub struct ChatRequest {
     pub response_schema: Option<Value>,
 }
 
-/// An option of a request that some models do not have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ModelOption {
-    /// [`ChatRequest::temperature`].
-    Temperature,
-    /// [`ChatRequest::max_tokens`].
-    MaxTokens,
-    /// [`ChatRequest::parallel_tool_calls`].
-    ParallelToolCalls,
-    /// A [`ChatRequest::tool_choice`] other than `auto`.
-    ToolChoice,
-}
-
-impl ModelOption {
-    /// Name of the option in requests and configurations.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Temperature => "temperature",
-            Self::MaxTokens => "max_tokens",
-            Self::ParallelToolCalls => "parallel_tool_calls",
-            Self::ToolChoice => "tool_choice",
-        }
-    }
-
-    /// Returns `true` if a request sets the option.
-    #[must_use]
-    pub fn is_set(self, request: &ChatRequest) -> bool {
-        match self {
-            Self::Temperature => request.temperature.is_some(),
-            Self::MaxTokens => request.max_tokens.is_some(),
-            Self::ParallelToolCalls => request.parallel_tool_calls.is_some(),
-            Self::ToolChoice => request.tool_choice != ToolChoice::Auto,
-        }
-    }
-}
-
 /// Constraint on the tool calls of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -132,6 +104,9 @@ pub enum ChatEvent {
     TextDelta(String),
     /// More reasoning text.
     ReasoningDelta(String),
+    /// The signature of the reasoning before it, which ends that reasoning. Without reasoning
+    /// before it, it signs one without text.
+    ReasoningSignature(String),
     /// A fragment of a tool call. Fragments with the same index belong together, in order.
     ToolCallDelta {
         /// Position of the call in this answer, from 0.
@@ -147,6 +122,8 @@ pub enum ChatEvent {
     },
     /// Token usage as counted by the provider. The last such event wins.
     Usage(Tokens),
+    /// Cost of the answer by the provider's own account, in millionths of a US dollar.
+    Cost(u64),
     /// The answer is complete. Always the last event of a successful attempt.
     Finish {
         /// Why the answer ended.

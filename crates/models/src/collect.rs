@@ -18,6 +18,7 @@ pub(crate) struct Collector {
     parts: Vec<Piece>,
     calls: BTreeMap<usize, CallPieces>,
     tokens: Option<Tokens>,
+    cost_micro_usd: Option<u64>,
     finish: Option<(FinishReason, Option<String>)>,
     /// Ids of the calls, once one is needed.
     ids: Option<CallIds>,
@@ -28,7 +29,7 @@ pub(crate) struct Collector {
 #[derive(Debug)]
 enum Piece {
     Text(String),
-    Reasoning(String),
+    Reasoning(String, Option<String>),
     Call(usize),
 }
 
@@ -68,8 +69,8 @@ impl Collector {
             ChatEvent::ReasoningDelta(text) => {
                 self.bytes += text.len() as u64;
                 match self.parts.last_mut() {
-                    Some(Piece::Reasoning(so_far)) => so_far.push_str(&text),
-                    _ => self.parts.push(Piece::Reasoning(text)),
+                    Some(Piece::Reasoning(so_far, None)) => so_far.push_str(&text),
+                    _ => self.parts.push(Piece::Reasoning(text, None)),
                 }
             }
             ChatEvent::ToolCallDelta { index, id, name, args } => {
@@ -82,7 +83,12 @@ impl Collector {
                 call.name.push_str(name.as_deref().unwrap_or_default());
                 call.args.push_str(&args);
             }
+            ChatEvent::ReasoningSignature(signature) => match self.parts.last_mut() {
+                Some(Piece::Reasoning(_, unsigned @ None)) => *unsigned = Some(signature),
+                _ => self.parts.push(Piece::Reasoning(String::new(), Some(signature))),
+            },
             ChatEvent::Usage(tokens) => self.tokens = Some(tokens),
+            ChatEvent::Cost(micro_usd) => self.cost_micro_usd = Some(micro_usd),
             ChatEvent::Finish { reason, provider_call_id } => {
                 self.finish = Some((reason, provider_call_id));
             }
@@ -100,6 +106,11 @@ impl Collector {
 
     pub(crate) fn tokens(&self) -> Option<Tokens> {
         self.tokens
+    }
+
+    /// The cost by the provider's own account, in millionths of a US dollar.
+    pub(crate) fn cost_micro_usd(&self) -> Option<u64> {
+        self.cost_micro_usd
     }
 
     pub(crate) fn provider_call_id(&self) -> Option<String> {
@@ -136,7 +147,7 @@ impl Collector {
         for piece in self.parts {
             parts.push(match piece {
                 Piece::Text(text) => Part::Text { text },
-                Piece::Reasoning(text) => Part::Reasoning { text, signature: None },
+                Piece::Reasoning(text, signature) => Part::Reasoning { text, signature },
                 Piece::Call(index) => {
                     let call = calls.remove(&index).unwrap_or_default();
                     if call.name.is_empty() {

@@ -7,6 +7,7 @@
 
 mod attempt;
 pub mod call;
+pub mod capability;
 pub mod chat;
 mod collect;
 pub mod error;
@@ -14,7 +15,7 @@ pub mod fingerprint;
 pub mod form;
 pub mod price;
 pub mod prompt_hash;
-pub mod protocol;
+mod protocol;
 pub mod refusal;
 pub mod registry;
 pub mod replay;
@@ -25,11 +26,13 @@ mod secrets;
 mod words;
 
 pub use call::{ChatResponse, ModelCaller, RunModel};
+pub use capability::{Capability, TokenLimits};
 pub use chat::{
-    ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo, ModelOption, ToolChoice,
+    ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo, ToolChoice,
 };
 pub use error::{CallError, ModelError};
-pub use price::{Price, PriceTable};
+pub use price::{ModelPrices, Price, PriceTable};
+pub use protocol::{HttpModel, Protocol, Quirk, Quirks, ServerConfig};
 pub use refusal::RefusalKind;
 pub use registry::{ModelProvider, ModelRegistry, ProviderOverride, ProviderTable};
 pub use replay::{Recorder, ReplayModel};

@@ -89,41 +89,43 @@ impl Refusal {
     pub(crate) fn of_response(response: &EgressResponse, body: &[u8]) -> Option<Self> {
         let json: Option<Value> = serde_json::from_slice(body).ok();
         let object = json.as_ref().map(unwrapped);
-        let mut signs = object.map(Signs::of).unwrap_or_default();
+        let mut fields = object.map(ErrorFields::of).unwrap_or_default();
         if let Some(kind) = response.header("x-amzn-errortype") {
-            signs.add_word(kind);
+            fields.add_word(kind);
         }
         let text = || String::from_utf8_lossy(body).into_owned();
+        // A body that is not JSON is the page of a proxy.
+        let spoken = object.map_or_else(text, spoken);
+        let kind = kind(response.status, &fields, &spoken)?;
         let message = object.and_then(message).unwrap_or_else(text);
-        let kind = kind(response.status, &signs, &message)?;
-        let retry_after = asked_wait(response).or(signs.wait);
+        let retry_after = retry_delay(response).or(fields.wait);
         Some(Self { kind, status: response.status, message, retry_after })
     }
 
     /// Reads an error object in a stream, or in a body with a success status.
     pub(crate) fn of_object(status: u16, object: &Value) -> Option<Self> {
         let object = unwrapped(object);
-        let signs = Signs::of(object);
+        let fields = ErrorFields::of(object);
+        let status = fields.status.unwrap_or(status);
+        let kind = kind(status, &fields, &spoken(object))?;
         let message = message(object).unwrap_or_else(|| object.to_string());
-        let status = signs.status.unwrap_or(status);
-        let kind = kind(status, &signs, &message)?;
-        Some(Self { kind, status, message, retry_after: signs.wait })
+        Some(Self { kind, status, message, retry_after: fields.wait })
     }
 }
 
 /// The parts of an error object that rules read.
 #[derive(Debug, Default)]
-struct Signs {
+struct ErrorFields {
     words: Vec<String>,
     status: Option<u16>,
     wait: Option<Duration>,
 }
 
-impl Signs {
+impl ErrorFields {
     fn of(object: &Value) -> Self {
-        let mut signs = Self::default();
-        signs.read(object, DEPTH_MAX);
-        signs
+        let mut fields = Self::default();
+        fields.read(object, DEPTH_MAX);
+        fields
     }
 
     fn read(&mut self, value: &Value, depth: u8) {
@@ -148,6 +150,8 @@ impl Signs {
                 let seconds = text.strip_suffix('s').and_then(|text| text.parse().ok());
                 self.wait = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
             }
+            // The request itself, as validators repeat it.
+            ("input", _) => {}
             (_, value) => self.read(value, depth),
         }
     }
@@ -185,22 +189,36 @@ static TABLE: LazyLock<Rules> =
     LazyLock::new(|| toml::from_str(RULES).expect("the built-in table is valid"));
 
 /// The meaning of a status with its error object. `None` for a status that is no answer.
-fn kind(status: u16, signs: &Signs, message: &str) -> Option<RefusalKind> {
+fn kind(status: u16, fields: &ErrorFields, spoken: &str) -> Option<RefusalKind> {
     let rules = &TABLE.rule;
-    let text = message.to_lowercase();
-    let begins = |word: &String| signs.words.iter().any(|sign| sign.starts_with(word.as_str()));
+    let text = spoken.to_lowercase();
+    let begins = |word: &String| fields.words.iter().any(|field| field.starts_with(word.as_str()));
     let is_said = |phrase: &String| {
         text.contains(phrase.as_str())
-            || signs.words.iter().any(|sign| sign.contains(phrase.as_str()))
+            || fields.words.iter().any(|field| field.contains(phrase.as_str()))
     };
-    let by_sign =
-        rules.iter().find(|rule| rule.words.iter().any(begins) || rule.phrases.iter().any(is_said));
+    let by_field = rules.iter().find(|rule| {
+        rule.words.iter().any(begins)
+            || may_be_said(rule.kind, status) && rule.phrases.iter().any(is_said)
+    });
     let by_status = || rules.iter().find(|rule| rule.statuses.contains(&status));
-    match (by_sign.or_else(by_status), status) {
+    match (by_field.or_else(by_status), status) {
         (Some(rule), 200..300 | 400..) => Some(rule.kind),
         (None, 400..500) => Some(RefusalKind::InvalidRequest),
         (None, 200..300 | 500..) => Some(RefusalKind::Unavailable),
         _ => None,
+    }
+}
+
+/// Returns `false` for a kind that contradicts the class of the status, so that no phrase of a
+/// message selects it: a server that failed did not judge the request, and an invalid request
+/// stays invalid.
+fn may_be_said(kind: RefusalKind, status: u16) -> bool {
+    use RefusalKind::{Auth, InvalidRequest, NotFound, Overloaded, Timeout, Unavailable};
+    match status {
+        400 | 422 => !matches!(kind, Timeout | Overloaded | Unavailable),
+        500.. => !matches!(kind, NotFound | InvalidRequest | Auth),
+        _ => true,
     }
 }
 
@@ -214,17 +232,34 @@ fn unwrapped(json: &Value) -> &Value {
 
 /// The error message, in any of the places where servers put it.
 fn message(json: &Value) -> Option<String> {
-    let inner = json.get("error").filter(|error| !error.is_null()).unwrap_or(json);
-    let found = match inner {
-        Value::String(text) => return Some(text.clone()),
-        other => ["message", "detail", "error"].iter().find_map(|name| other.get(name))?,
-    };
+    let found = message_value(json)?;
     Some(found.as_str().map_or_else(|| found.to_string(), str::to_owned))
+}
+
+fn message_value(json: &Value) -> Option<&Value> {
+    let inner = json.get("error").filter(|error| !error.is_null()).unwrap_or(json);
+    match inner {
+        Value::String(_) => Some(inner),
+        other => ["message", "detail", "error"].iter().find_map(|name| other.get(name)),
+    }
+}
+
+/// The words of the server: a message that is a text, or the members `msg` of a list. Other members
+/// may repeat the request.
+fn spoken(json: &Value) -> String {
+    match message_value(json) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(items)) => {
+            let texts = items.iter().filter_map(|item| item.get("msg")?.as_str());
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
+    }
 }
 
 /// The delay that the provider asks for. A date is relative to the response's own date, so that the
 /// clocks need not agree.
-fn asked_wait(response: &EgressResponse) -> Option<Duration> {
+fn retry_delay(response: &EgressResponse) -> Option<Duration> {
     if let Some(ms) = response.header("retry-after-ms").and_then(|text| text.parse::<f64>().ok()) {
         return Duration::try_from_secs_f64(ms / 1000.0).ok();
     }

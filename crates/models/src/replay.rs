@@ -1,9 +1,8 @@
 //! Recorded answers: a cassette contains requests and the answers of a real model.
 
-use crate::ModelError;
-use crate::chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelInfo, ModelOption};
-use crate::fingerprint;
+use crate::chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelInfo};
 use crate::registry::ModelProvider;
+use crate::{Capability, ModelError, Price, TokenLimits, fingerprint};
 use futures_util::{StreamExt as _, stream as streams};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -197,8 +196,16 @@ impl<M: ChatModel + ?Sized> ChatModel for Recorder<M> {
         self.model.info()
     }
 
-    fn lacks(&self) -> &[ModelOption] {
+    fn lacks(&self) -> &[Capability] {
         self.model.lacks()
+    }
+
+    fn token_limits(&self) -> TokenLimits {
+        self.model.token_limits()
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.model.price()
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {

@@ -115,8 +115,8 @@ impl RunOptions {
     }
 
     /// Options of a run that continues the thread of one with these options: without what held for
-    /// that run alone, its checkpoint, its idempotency key, the run that it rolls back, its beginning
-    /// and its deadline.
+    /// that run alone, its checkpoint, its idempotency key, the run that it rolls back, its
+    /// beginning, its deadline and the usage of the runs before it.
     #[must_use]
     pub fn for_continuation(self) -> Self {
         Self {
@@ -126,6 +126,7 @@ impl RunOptions {
             roll_back: None,
             not_before: None,
             deadline: None,
+            spent: None,
             ..self
         }
     }

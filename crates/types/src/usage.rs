@@ -67,6 +67,9 @@ pub struct Tokens {
     /// The part of `input` that the provider read from its cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cached: u64,
+    /// The part of `input` that the provider wrote to its cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_written: u64,
     /// The part of `output` that the model spent on reasoning.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reasoning: u64,
@@ -76,7 +79,7 @@ impl Tokens {
     /// Creates counts that a provider reported.
     #[must_use]
     pub const fn reported(input: u64, output: u64) -> Self {
-        Self { input, output, estimated: false, cached: 0, reasoning: 0 }
+        Self { input, output, estimated: false, cached: 0, cache_written: 0, reasoning: 0 }
     }
 
     /// Creates counts that were estimated.
@@ -89,6 +92,13 @@ impl Tokens {
     #[must_use]
     pub fn cached(mut self, cached: u64) -> Self {
         self.cached = cached.min(self.input);
+        self
+    }
+
+    /// Sets the part of the input that was written to a cache, at most what was not read from it.
+    #[must_use]
+    pub fn cache_written(mut self, written: u64) -> Self {
+        self.cache_written = written.min(self.input.saturating_sub(self.cached));
         self
     }
 
@@ -115,6 +125,7 @@ impl Add for Tokens {
             output: self.output.saturating_add(other.output),
             estimated: self.estimated || other.estimated,
             cached: self.cached.saturating_add(other.cached),
+            cache_written: self.cache_written.saturating_add(other.cache_written),
             reasoning: self.reasoning.saturating_add(other.reasoning),
         }
     }
@@ -168,6 +179,7 @@ impl Usage {
                 output: self.tokens.output.saturating_sub(other.tokens.output),
                 estimated: self.tokens.estimated,
                 cached: self.tokens.cached.saturating_sub(other.tokens.cached),
+                cache_written: self.tokens.cache_written.saturating_sub(other.tokens.cache_written),
                 reasoning: self.tokens.reasoning.saturating_sub(other.tokens.reasoning),
             },
             cost_micro_usd: self.cost_micro_usd.saturating_sub(other.cost_micro_usd),
@@ -227,6 +239,17 @@ impl UsageCount {
     pub fn used(&self) -> Usage {
         Usage { tool_calls: self.used.tool_calls.saturating_sub(self.reused), ..self.used }
     }
+}
+
+/// Formats millionths of a US dollar as dollars, without zeros at the end.
+///
+/// ```
+/// assert_eq!(weftwork_types::usage::dollars(1_250_000), "1.25");
+/// ```
+#[must_use]
+pub fn dollars(micro_usd: u64) -> String {
+    let text = format!("{}.{:06}", micro_usd / 1_000_000, micro_usd % 1_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -14,7 +14,7 @@ use weftwork_agents::AgentError;
 use weftwork_graph::{CompiledGraph, SystemClock};
 use weftwork_models::{ChatModel, ModelInfo, Recorder};
 use weftwork_runtime::{Recovery, Runtime};
-use weftwork_store::{RunRow, Store, StoreError, ThreadRow};
+use weftwork_store::{Store, StoreError, ThreadRow};
 use weftwork_types::caller::Caller;
 use weftwork_types::event::Position;
 use weftwork_types::message::{Message, Role};
@@ -22,7 +22,6 @@ use weftwork_types::port::{Budgets, Clock, GraphExecutor, Limits, RunHandle};
 use weftwork_types::run::{
     Durability, Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest,
 };
-use weftwork_types::usage::Usage;
 use weftwork_types::{InterruptId, MessageId, Principal, RunId, ThreadId};
 
 /// Builder of an [`App`].
@@ -176,7 +175,7 @@ impl AppBuilder {
         let runtime = builder.open().await?;
         let who = Principal::local();
         let (agents, durability, multitask) = (self.agents, self.durability, self.multitask);
-        let (run_model, budget, spent, limit) = (None, None, None, None);
+        let (run_model, budget, limit) = (None, None, None);
         Ok(App {
             runtime,
             model,
@@ -184,7 +183,6 @@ impl AppBuilder {
             models,
             run_model,
             budget,
-            spent,
             limit,
             agents,
             who,
@@ -231,7 +229,6 @@ pub struct App {
     /// Model of the runs, if it is not the one that the graphs were opened with.
     run_model: Option<String>,
     budget: Option<Limits>,
-    spent: Option<Usage>,
     limit: Option<Duration>,
     agents: Vec<AgentDef>,
     who: Principal,
@@ -266,7 +263,8 @@ impl App {
     }
 
     /// Returns the app with limits for each of the runs it starts, in addition to the budgets of
-    /// the app.
+    /// the app. A run that continues another one, by an answer for example, has them less what that
+    /// run used.
     #[must_use]
     pub fn with_budget(&self, limits: Limits) -> Self {
         Self { budget: Some(limits), ..self.clone() }
@@ -277,17 +275,6 @@ impl App {
     #[must_use]
     pub fn with_deadline(&self, limit: Duration) -> Self {
         Self { limit: Some(limit), ..self.clone() }
-    }
-
-    /// Returns the app with what a run left of its budget, for runs that continue it: a run that
-    /// answers a question, for example. Limits of [`with_budget`](Self::with_budget) replace those
-    /// of the run, less the same usage.
-    ///
-    /// # Errors
-    /// [`Error::Runtime`] if the log of the run cannot be read.
-    pub async fn continuing(&self, last: &RunRow) -> Result<Self, Error> {
-        let options = self.runtime.continued_budget(&self.who, last, self.options()).await?;
-        Ok(Self { budget: options.budget, spent: options.spent, ..self.clone() })
     }
 
     /// Shuts down in order: accepts no more runs, lets the active ones complete their superstep and
@@ -470,7 +457,6 @@ impl App {
             model: Some(self.chosen.value.clone()),
             run_model: self.run_model.clone(),
             budget: self.budget,
-            spent: self.spent,
             deadline: self.limit.map(|limit| self.clock.now().plus(limit)),
             durability: self.durability,
             multitask: self.multitask,

@@ -12,12 +12,13 @@ use crate::context::CommandContext;
 use crate::editor::{Edited, Kind, LineEditor, Request, Settings};
 use crate::error::report;
 use crate::exit::Exit;
-use crate::follow::{View, show};
+use crate::follow::{View, exit_at_once, show};
 use crate::input::{Interrupts, Lines};
-use crate::terminal::{Answer, Style, Terminal, plain};
+use crate::terminal::{Answer, HiddenKeys, Style, Terminal, plain};
 use backend::{Backend, Listed, Step};
 use local::Local;
 use remote::Remote;
+use std::time::Duration;
 use weftwork::types::ThreadId;
 use weftwork::types::canonical::Hash;
 use weftwork::types::message::Role;
@@ -28,24 +29,26 @@ const PROMPT: &str = "you>";
 /// Terminals on which lines cannot be edited.
 const WITHOUT_KEYS: [&str; 3] = ["dumb", "cons25", "emacs"];
 /// Number of times that an answer is followed again after its connection broke.
-const CUTS_MAX: usize = 3;
+const CUTS_MAX: u32 = 3;
+/// Delay before an answer is followed again; each further delay is twice as long.
+const CUT_DELAY: Duration = Duration::from_millis(250);
 /// File of the history of messages, in the user's data folder.
 const HISTORY: &str = "chat-history";
 
 pub(crate) async fn chat(args: &Chat, context: &CommandContext) -> Result<Exit, CliError> {
     match &args.server.url {
-        Some(url) => talk(Remote::open(url, args, context).await?, context).await,
-        None => talk(Local::open(args, context).await?, context).await,
+        Some(url) => converse(Remote::open(url, args, context).await?, context).await,
+        None => converse(Local::open(args, context).await?, context).await,
     }
 }
 
-async fn talk<B: Backend>(backend: B, context: &CommandContext) -> Result<Exit, CliError> {
+async fn converse<B: Backend>(backend: B, context: &CommandContext) -> Result<Exit, CliError> {
     let terminal = &context.terminal;
     let input = Input::open(context)?;
     // People see the label in the first line of the chat.
     let label = backend.model().filter(|_| !input.is_editor());
     let view = View::Text(Answer::of_chat(terminal, label));
-    let talk = Talk {
+    let session = ChatSession {
         terminal,
         view,
         backend,
@@ -54,13 +57,14 @@ async fn talk<B: Backend>(backend: B, context: &CommandContext) -> Result<Exit, 
         listed: Vec::new(),
         is_leaving: false,
         draft: None,
+        has_opened: false,
         cuts: 0,
     };
-    Box::pin(talk.talk()).await
+    Box::pin(session.run()).await
 }
 
 /// User input.
-enum Typed {
+enum UserInput {
     Line(String),
     /// End of input.
     End,
@@ -93,7 +97,7 @@ impl Input {
     }
 }
 
-struct Talk<'a, B> {
+struct ChatSession<'a, B> {
     terminal: &'a Terminal,
     view: View<'a>,
     backend: B,
@@ -105,12 +109,14 @@ struct Talk<'a, B> {
     is_leaving: bool,
     /// The last edit of arguments, with the binding of the call.
     draft: Option<(Hash, String)>,
-    /// Number of connections that broke since an answer was complete.
-    cuts: usize,
+    /// `true` after a command opened a thread.
+    has_opened: bool,
+    /// Number of attempts to follow an answer again since one was complete.
+    cuts: u32,
 }
 
-impl<B: Backend> Talk<'_, B> {
-    async fn talk(mut self) -> Result<Exit, CliError> {
+impl<B: Backend> ChatSession<'_, B> {
+    async fn run(mut self) -> Result<Exit, CliError> {
         self.welcome();
         let mut next = self.enter().await?;
         loop {
@@ -118,8 +124,8 @@ impl<B: Backend> Talk<'_, B> {
                 Step::Answer(answer) => self.listen(answer).await?,
                 Step::Leave(exit) => return self.leave(exit),
                 Step::Nothing => {
-                    let open = self.backend.questions().await;
-                    let open = self.recover(open)?.unwrap_or_default();
+                    let open = self.request(async |backend| backend.questions().await).await?;
+                    let open = open.unwrap_or_default();
                     match open.is_empty() {
                         true => self.message().await?,
                         false => self.ask(&open).await?,
@@ -142,18 +148,16 @@ impl<B: Backend> Talk<'_, B> {
     /// Begins or continues a thread: shows its last messages, and what it is producing.
     async fn enter(&mut self) -> Result<Step<B::Answer>, CliError> {
         if self.input.is_editor() {
-            let messages = self.backend.last_messages().await;
-            let messages = self.recover(messages)?.unwrap_or_default();
-            self.show_last(&messages)?;
+            self.show_last_messages().await?;
         }
-        let unfinished = self.backend.unfinished().await;
-        Ok(self
-            .recover(unfinished)?
-            .map_or(Step::Nothing, |found| found.map_or(Step::Nothing, Step::Answer)))
+        let unfinished = self.request(async |backend| backend.unfinished().await).await?;
+        Ok(unfinished.flatten().map_or(Step::Nothing, Step::Answer))
     }
 
     /// Shows the last message of the user, and what the agent said since.
-    fn show_last(&self, messages: &[(Role, String)]) -> Result<(), CliError> {
+    async fn show_last_messages(&mut self) -> Result<(), CliError> {
+        let messages = self.request(async |backend| backend.last_messages().await).await?;
+        let messages = messages.unwrap_or_default();
         let from = messages.iter().rposition(|(role, _)| *role == Role::User);
         for (role, text) in messages.get(from.unwrap_or(messages.len())..).unwrap_or_default() {
             let text = plain(text);
@@ -171,9 +175,9 @@ impl<B: Backend> Talk<'_, B> {
     /// Reads a message or a command.
     async fn message(&mut self) -> Result<Step<B::Answer>, CliError> {
         let line = match self.read((PROMPT, ""), Kind::Message).await? {
-            Typed::Line(line) => line,
-            Typed::End => return Ok(Step::Leave(Exit::Done)),
-            Typed::Quit => return Ok(Step::Leave(Exit::Interrupted)),
+            UserInput::Line(line) => line,
+            UserInput::End => return Ok(Step::Leave(Exit::Done)),
+            UserInput::Quit => return Ok(Step::Leave(Exit::Interrupted)),
         };
         if line.trim().is_empty() {
             return Ok(Step::Nothing);
@@ -183,8 +187,8 @@ impl<B: Backend> Talk<'_, B> {
         {
             return self.command(word).await;
         }
-        let said = self.backend.say(&line).await;
-        Ok(self.recover(said)?.map_or(Step::Nothing, Step::Answer))
+        let said = self.request(async |backend| backend.say(&line).await).await?;
+        Ok(said.map_or(Step::Nothing, Step::Answer))
     }
 
     /// Executes a command.
@@ -192,11 +196,11 @@ impl<B: Backend> Talk<'_, B> {
         match word {
             Word::Help => self.terminal.note(words::HELP),
             Word::Threads => {
-                let list = self.backend.threads().await;
+                let list = self.request(async |backend| backend.threads().await).await?;
                 self.list(list, "STATE", "no threads yet")?;
             }
             Word::Inbox => {
-                let list = self.backend.inbox().await;
+                let list = self.request(async |backend| backend.inbox().await).await?;
                 self.list(list, "QUESTION", "nothing waits for an answer")?;
             }
             Word::Model(name) => {
@@ -216,11 +220,11 @@ impl<B: Backend> Talk<'_, B> {
 
     fn list(
         &mut self,
-        list: Result<Vec<Listed>, CliError>,
+        list: Option<Vec<Listed>>,
         state: &'static str,
         none: &str,
     ) -> Result<(), CliError> {
-        let Some(list) = self.recover(list)? else { return Ok(()) };
+        let Some(list) = list else { return Ok(()) };
         if list.is_empty() {
             self.terminal.note(none);
             return Ok(());
@@ -238,37 +242,109 @@ impl<B: Backend> Talk<'_, B> {
             by_number.or_else(|| self.listed.iter().find(|one| one.thread == id))
         });
         let thread = listed.map(|one| one.thread.as_str()).or(id).map(ThreadId::new);
-        let agent = listed.map(|one| one.agent.as_str()).filter(|agent| !agent.is_empty());
-        let opened = match thread.transpose() {
-            Ok(thread) => self.backend.open(thread, agent).await,
-            Err(error) => Err(error.into()),
-        };
-        if self.recover(opened)?.is_none() {
+        let agent = listed.map(|one| one.agent.clone()).filter(|agent| !agent.is_empty());
+        let thread = thread.transpose();
+        let open = async |backend: &mut B| backend.open(thread?, agent.as_deref()).await;
+        if self.request(open).await?.is_none() {
             return Ok(Step::Nothing);
         }
+        self.has_opened = true;
         self.backend.welcome(self.terminal).iter().for_each(|line| self.terminal.note(line));
         self.enter().await
     }
 
     /// Shows an answer until its end.
     async fn listen(&mut self, mut answer: B::Answer) -> Result<Step<B::Answer>, CliError> {
+        let keys = self.input.is_editor().then(HiddenKeys::hide);
         let shown = show(&mut answer, &mut self.view, &mut self.interrupts).await;
+        drop(keys);
         if let View::Text(answer) = &mut self.view {
             answer.end_line()?;
         }
-        let shown = self.recover(shown)?;
+        let (shown, broke) = match shown {
+            Err(error @ CliError::Unreachable(_)) => (None, Some(error)),
+            shown => (self.recover(shown)?, None),
+        };
+        if let Some(error) = &broke {
+            report(&error.fault(), self.terminal);
+        }
         self.is_leaving = shown == Some(true);
         // The chat continues after a failed run.
         let ended = self.backend.ended(answer, self.terminal).await;
         self.recover(ended)?;
-        self.cuts = if shown.is_some() { 0 } else { self.cuts + 1 };
-        if self.cuts == 0 || self.cuts > CUTS_MAX {
-            return Ok(Step::Nothing);
+        match shown {
+            Some(_) => {
+                self.cuts = 0;
+                Ok(Step::Nothing)
+            }
+            None => self.listen_again(broke).await,
         }
-        let unfinished = self.backend.unfinished().await;
-        let Some(Some(answer)) = self.recover(unfinished)? else { return Ok(Step::Nothing) };
-        self.terminal.note("following the answer again, from its beginning");
-        Ok(Step::Answer(answer))
+    }
+
+    /// Follows an answer whose connection broke, from its beginning. Shows the last messages if the
+    /// answer has ended. Without a terminal, a connection that cannot be made again is an error.
+    async fn listen_again(
+        &mut self,
+        mut broke: Option<CliError>,
+    ) -> Result<Step<B::Answer>, CliError> {
+        while self.cuts < CUTS_MAX {
+            let delay = CUT_DELAY * (1 << self.cuts);
+            self.cuts += 1;
+            let unfinished = async |backend: &mut B| {
+                tokio::time::sleep(delay).await;
+                match backend.unfinished().await {
+                    Err(error @ CliError::Unreachable(_)) => Ok(Err(error)),
+                    unfinished => unfinished.map(Ok),
+                }
+            };
+            match self.request(unfinished).await? {
+                Some(Ok(Some(answer))) => {
+                    self.terminal.note("following the answer again, from its beginning");
+                    return Ok(Step::Answer(answer));
+                }
+                Some(Ok(None)) => {
+                    self.cuts = 0;
+                    self.terminal.note("the answer has ended; the last messages are:");
+                    self.show_last_messages().await?;
+                    return Ok(Step::Nothing);
+                }
+                Some(Err(error)) => {
+                    report(&error.fault(), self.terminal);
+                    broke = Some(error);
+                }
+                None => break,
+            }
+        }
+        self.cuts = 0;
+        self.terminal.note("the answer is no longer followed");
+        match broke.filter(|_| !self.input.is_editor()) {
+            Some(error) => Err(error),
+            None => Ok(Step::Nothing),
+        }
+    }
+
+    /// Waits for a request of the backend. `None` if it failed at a terminal, or if Ctrl-C ended the
+    /// wait; a server may still fulfil the request.
+    async fn request<T>(
+        &mut self,
+        request: impl AsyncFnOnce(&mut B) -> Result<T, CliError>,
+    ) -> Result<Option<T>, CliError> {
+        let keys = self.input.is_editor().then(HiddenKeys::hide);
+        let result = tokio::select! {
+            biased;
+            () = self.interrupts.next() => None,
+            result = request(&mut self.backend) => Some(result),
+        };
+        drop(keys);
+        match result {
+            Some(result) => self.recover(result),
+            None if self.is_leaving => exit_at_once(),
+            None => {
+                self.is_leaving = true;
+                self.terminal.note("stopped waiting; press Ctrl-C again to leave the chat");
+                Ok(None)
+            }
+        }
     }
 
     /// Reports an error at a terminal, where the chat continues. Errors of the terminal end it.
@@ -288,7 +364,7 @@ impl<B: Backend> Talk<'_, B> {
 
     /// Reads input with a prompt and a text to edit. The first Ctrl-C at an empty prompt prints
     /// a hint, the second leaves, also if the first one stopped an answer.
-    async fn read(&mut self, prompt: (&str, &str), kind: Kind) -> Result<Typed, CliError> {
+    async fn read(&mut self, prompt: (&str, &str), kind: Kind) -> Result<UserInput, CliError> {
         let typed = match &mut self.input {
             Input::Editor(_) => self.edit_line(prompt, kind).await,
             Input::Lines(_) => self.read_line(prompt.0).await,
@@ -301,21 +377,23 @@ impl<B: Backend> Talk<'_, B> {
         &mut self,
         (prompt, initial): (&str, &str),
         kind: Kind,
-    ) -> Result<Typed, CliError> {
+    ) -> Result<UserInput, CliError> {
         let styled = format!("{} ", self.terminal.paint(Style::Ask, prompt));
         loop {
-            let Input::Editor(editor) = &mut self.input else { return Ok(Typed::End) };
+            let Input::Editor(editor) = &mut self.input else { return Ok(UserInput::End) };
             let prompt = (format!("{prompt} "), styled.clone());
             let request = Request { kind, prompt, initial: initial.to_owned() };
             let edited = editor.read(request).await?;
             self.interrupts.clear();
             match edited {
-                Edited::Text(text) => return Ok(Typed::Line(text)),
-                Edited::End => return Ok(Typed::End),
+                Edited::Text(text) => return Ok(UserInput::Line(text)),
+                Edited::End => return Ok(UserInput::End),
                 // An edit is left at once; the question remains.
-                Edited::Interrupt { .. } if kind == Kind::Json => return Ok(Typed::Quit),
+                Edited::Interrupt { .. } if kind == Kind::Json => return Ok(UserInput::Quit),
                 Edited::Interrupt { was_empty: false } => self.is_leaving = false,
-                Edited::Interrupt { was_empty: true } if self.is_leaving => return Ok(Typed::Quit),
+                Edited::Interrupt { was_empty: true } if self.is_leaving => {
+                    return Ok(UserInput::Quit);
+                }
                 Edited::Interrupt { was_empty: true } => {
                     self.is_leaving = true;
                     self.terminal.note("press Ctrl-C again to leave the chat");
@@ -324,25 +402,25 @@ impl<B: Backend> Talk<'_, B> {
         }
     }
 
-    async fn read_line(&mut self, prompt: &str) -> Result<Typed, CliError> {
+    async fn read_line(&mut self, prompt: &str) -> Result<UserInput, CliError> {
         loop {
             self.prompt(prompt)?;
-            let Input::Lines(lines) = &mut self.input else { return Ok(Typed::End) };
+            let Input::Lines(lines) = &mut self.input else { return Ok(UserInput::End) };
             tokio::select! {
                 biased;
                 () = self.interrupts.next() => {
                     if self.is_leaving {
-                        return Ok(Typed::Quit);
+                        return Ok(UserInput::Quit);
                     }
                     self.is_leaving = true;
                     self.terminal.note("\npress Ctrl-C again to leave the chat");
                 }
                 line = lines.next() => {
-                    let Some(line) = line? else { return Ok(Typed::End) };
+                    let Some(line) = line? else { return Ok(UserInput::End) };
                     if !self.terminal.typed {
                         self.terminal.line(plain(&line))?;
                     }
-                    return Ok(Typed::Line(line));
+                    return Ok(UserInput::Line(line));
                 }
             }
         }

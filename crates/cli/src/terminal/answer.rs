@@ -109,7 +109,7 @@ impl<'a> Answer<'a> {
                 self.terminal.note(format_args!(
                     "the run pauses: {} ({}); it continues when the store accepts writes",
                     plain(&fault.message),
-                    fault.code
+                    plain(&fault.code)
                 ));
                 Ok(())
             }
@@ -127,8 +127,9 @@ impl<'a> Answer<'a> {
 
     /// Ends the current line, if it is not empty.
     pub(crate) fn end_line(&mut self) -> Result<(), CliError> {
+        let is_code = self.markdown.is_code();
         let rest = self.markdown.end();
-        let rest = self.wrap.push(&rest) + &self.wrap.end();
+        let rest = self.wrap.push(&rest, is_code) + &self.wrap.end();
         self.write(&rest)?;
         if std::mem::take(&mut self.line_open) {
             self.terminal.line("")?;
@@ -163,8 +164,7 @@ impl<'a> Answer<'a> {
     fn text(&mut self, text: &str) -> Result<(), CliError> {
         for line in plain(text).split_inclusive('\n') {
             let styled = self.markdown.push(line);
-            let wrapped = self.wrap.push(&styled);
-            self.wrap.source(line);
+            let wrapped = self.wrap.push(&styled, self.markdown.is_code());
             self.write(&wrapped)?;
         }
         Ok(())

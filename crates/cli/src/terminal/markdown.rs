@@ -7,7 +7,8 @@ const BOLD: &str = "\x1b[1m";
 const CODE: &str = "\x1b[36m";
 const FENCE: &str = "```";
 
-/// A converter from streamed Markdown to terminal text. Without colours, text is unchanged.
+/// A converter from streamed Markdown to terminal text. Without colours, text is unchanged, and is
+/// interpreted only to find fences.
 #[derive(Debug, Default)]
 pub(crate) struct Markdown {
     colour: bool,
@@ -28,14 +29,17 @@ impl Markdown {
 
     /// Adds text and returns the output that is complete.
     pub(crate) fn push(&mut self, piece: &str) -> String {
-        if !self.colour {
-            return piece.to_owned();
-        }
         let mut out = String::new();
         for letter in piece.chars() {
             self.letter(letter, &mut out);
         }
-        out
+        if self.colour { out } else { piece.to_owned() }
+    }
+
+    /// Returns `true` between fences, and at the beginning of a line with a fence.
+    pub(crate) fn is_code(&self) -> bool {
+        let start = self.held.trim_start_matches(' ');
+        self.fenced || !self.inside_line && start.starts_with(FENCE)
     }
 
     /// Returns the remaining output and closes open styles.
@@ -187,5 +191,26 @@ mod tests {
     #[test]
     fn without_colours_nothing_changes() {
         assert_eq!(Markdown::new(false).push("a **b**\n- c"), "a **b**\n- c");
+    }
+
+    #[test]
+    fn code_is_found_with_and_without_colours() {
+        for colour in [true, false] {
+            let mut markdown = Markdown::new(colour);
+            for (piece, is_code) in [
+                ("a ```b\n", false),
+                ("``", false),
+                ("`rust", true),
+                ("\nlet a", true),
+                ("\n```", true),
+                ("\n", false),
+                ("  ```\n", true),
+            ] {
+                markdown.push(piece);
+                assert_eq!(markdown.is_code(), is_code, "{piece:?}");
+            }
+            markdown.end();
+            assert!(!markdown.is_code(), "the next text begins anew");
+        }
     }
 }

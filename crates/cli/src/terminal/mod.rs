@@ -1,6 +1,7 @@
 //! Terminal output: data on standard output, everything else on standard error.
 
 mod answer;
+mod keys;
 mod markdown;
 mod progress;
 mod summary;
@@ -9,6 +10,7 @@ mod time;
 mod wrap;
 
 pub(crate) use answer::Answer;
+pub(crate) use keys::{HiddenKeys, show_keys};
 pub(crate) use progress::{counting, weights_progress};
 pub(crate) use summary::summary;
 pub(crate) use table::Table;

@@ -2,9 +2,8 @@
 
 use super::columns;
 
-/// Text that is broken between words at the width of the terminal, which is read for each word, so
-/// that a change of the size has an effect within an answer. Lines of code between fences stay
-/// whole.
+/// Text that is broken between words at the width of the terminal, which is read for each part of
+/// the text, so that a change of the size has an effect within an answer. Lines of code stay whole.
 #[derive(Debug)]
 pub(crate) struct Wrap {
     /// Width in columns; `None` if lines are not broken.
@@ -17,12 +16,12 @@ pub(crate) struct Wrap {
     gap: String,
     /// A word that may still grow, with its escape sequences.
     word: String,
+    /// Columns of the word.
+    word_width: usize,
     /// `true` within an escape sequence of the word.
     is_escape: bool,
-    /// `true` between fences.
+    /// `true` if the last part is code.
     is_code: bool,
-    /// First characters of the line as the model wrote it.
-    head: String,
 }
 
 impl Wrap {
@@ -34,30 +33,16 @@ impl Wrap {
             column: 0,
             gap: String::new(),
             word: String::new(),
+            word_width: 0,
             is_escape: false,
             is_code: false,
-            head: String::new(),
         }
     }
 
-    /// Reads a part of a line of the text before it is styled, to find fences.
-    pub(crate) fn source(&mut self, text: &str) {
-        for letter in text.chars() {
-            if letter == '\n' {
-                self.is_code ^= self.is_fence();
-                self.head.clear();
-            } else if self.head.len() < 3 && !(self.head.is_empty() && letter == ' ') {
-                self.head.push(letter);
-            }
-        }
-    }
-
-    fn is_fence(&self) -> bool {
-        self.head == "```"
-    }
-
-    /// Adds styled text and returns the output that is complete.
-    pub(crate) fn push(&mut self, styled: &str) -> String {
+    /// Adds a part of a line, styled, and returns the output that is complete.
+    pub(crate) fn push(&mut self, styled: &str, is_code: bool) -> String {
+        self.is_code = is_code;
+        let Some(columns) = self.columns() else { return self.pass(styled) };
         let mut out = String::new();
         for letter in styled.chars() {
             match letter {
@@ -70,31 +55,51 @@ impl Wrap {
                     self.is_escape = true;
                 }
                 '\n' => {
-                    self.flush(&mut out);
+                    self.flush(columns, &mut out);
                     self.gap.clear();
                     self.column = 0;
                     out.push('\n');
                 }
                 ' ' => {
-                    self.flush(&mut out);
+                    self.flush(columns, &mut out);
                     self.gap.push(' ');
                 }
-                letter => self.letter(letter, &mut out),
+                letter => self.letter(letter, columns, &mut out),
             }
         }
         out
     }
 
-    fn letter(&mut self, letter: char, out: &mut String) {
-        let is_wide = console::measure_text_width(letter.encode_utf8(&mut [0; 4])) > 1;
+    /// Returns text for an output without a width, which breaks no line.
+    fn pass(&mut self, styled: &str) -> String {
+        let mut out = String::new();
+        if self.word_width == 0 {
+            self.column += self.gap.len();
+            out.push_str(&std::mem::take(&mut self.gap));
+        }
+        self.flush(usize::MAX, &mut out);
+        self.is_escape = false;
+        out.push_str(styled);
+        let line = styled.rsplit('\n').next().unwrap_or_default();
+        let before = if line.len() == styled.len() { self.column } else { 0 };
+        self.column = before + console::measure_text_width(line);
+        out
+    }
+
+    fn letter(&mut self, letter: char, columns: usize, out: &mut String) {
+        let width = match letter.is_ascii() {
+            true => usize::from(!letter.is_ascii_control()),
+            false => console::measure_text_width(letter.encode_utf8(&mut [0; 4])),
+        };
         // Scripts with wide letters have no spaces between words.
+        let is_wide = width > 1;
         if is_wide {
-            self.flush(out);
+            self.flush(columns, out);
         }
         self.word.push(letter);
-        let is_long = self.columns().is_some_and(|columns| self.word_width() >= columns);
-        if is_wide || is_long {
-            self.flush(out);
+        self.word_width += width;
+        if is_wide || self.word_width >= columns {
+            self.flush(columns, out);
         }
     }
 
@@ -102,22 +107,16 @@ impl Wrap {
         Some((self.width)()?.saturating_sub(self.margin).max(1))
     }
 
-    fn word_width(&self) -> usize {
-        console::measure_text_width(&self.word)
-    }
-
     /// Writes the word, on the next line if it does not fit on this one.
-    fn flush(&mut self, out: &mut String) {
-        let width = self.word_width();
+    fn flush(&mut self, columns: usize, out: &mut String) {
+        let width = std::mem::take(&mut self.word_width);
         if width == 0 {
             // Styles alone.
             out.push_str(&std::mem::take(&mut self.word));
             return;
         }
         let end = self.column + self.gap.len() + width;
-        let is_whole = self.is_code || self.is_fence();
-        let fits = self.columns().is_none_or(|columns| end <= columns);
-        if fits || is_whole || self.column == 0 {
+        if end <= columns || self.is_code || self.column == 0 {
             out.push_str(&self.gap);
             self.column = end;
         } else {
@@ -131,7 +130,7 @@ impl Wrap {
     /// Returns the rest of the output. The next text begins a line.
     pub(crate) fn end(&mut self) -> String {
         let mut out = String::new();
-        self.flush(&mut out);
+        self.flush(self.columns().unwrap_or(usize::MAX), &mut out);
         *self = Self::new(self.width, self.margin);
         out
     }
@@ -146,17 +145,19 @@ pub(crate) fn for_output(is_terminal: bool, margin: usize) -> Wrap {
 #[cfg(test)]
 mod tests {
     use super::Wrap;
+    use crate::terminal::markdown::Markdown;
 
     fn wrapped(text: &str) -> String {
         let whole = |size: usize| {
             let mut wrap = Wrap::new(|| Some(14), 4);
+            let mut markdown = Markdown::new(false);
             let letters: Vec<char> = text.chars().collect();
             let mut out = String::new();
             for piece in letters.chunks(size) {
                 let piece: String = piece.iter().collect();
                 for line in piece.split_inclusive('\n') {
-                    out.push_str(&wrap.push(line));
-                    wrap.source(line);
+                    let styled = markdown.push(line);
+                    out.push_str(&wrap.push(&styled, markdown.is_code()));
                 }
             }
             out + &wrap.end()
@@ -164,6 +165,15 @@ mod tests {
         let out = whole(1);
         assert_eq!(out, whole(usize::MAX), "independent of the chunk size");
         out
+    }
+
+    #[test]
+    fn without_a_width_text_passes_as_it_is() {
+        let mut wrap = Wrap::new(|| None, 0);
+        for text in ["one two ", "three", " ", "\nfour  \x1b[1mfive\x1b[0m ", "six"] {
+            assert_eq!(wrap.push(text, false), text);
+        }
+        assert_eq!(wrap.end(), "");
     }
 
     #[test]

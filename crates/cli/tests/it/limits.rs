@@ -94,13 +94,14 @@ fn a_used_up_budget_allows_no_call_in_any_process_until_it_is_raised() {
 
 #[test]
 fn each_limit_holds_and_a_run_within_them_completes() {
-    for (limits, unit) in [
-        ("tokens=20", "20 tokens"),
-        ("tools=1,calls=1", "1 of 1 model calls"),
-        ("usd=0.01,tokens=1", "1 tokens"),
+    let twice = "What is 6 times 7? What is the weather in Paris?";
+    for (said, limits, unit) in [
+        (RUN[5], "tokens=20", "20 tokens"),
+        (RUN[5], "calls=1", "1 of 1 model calls"),
+        (twice, "tools=1", "1 of 1 tool calls"),
     ] {
         let home = Home::new().set("WEFT_MODEL", "scripted");
-        let came = home.weft(&[&RUN[..], &["--budget", limits]].concat());
+        let came = home.weft(&[&RUN[..5], &[said, "--budget", limits]].concat());
         assert_eq!(came.status, Some(1), "{limits}: {came:?}");
         assert!(came.errors.contains("W0601") && came.errors.contains(unit), "{limits}: {came:?}");
     }
@@ -110,6 +111,23 @@ fn each_limit_holds_and_a_run_within_them_completes() {
     assert_eq!(came.status, Some(0), "{came:?}");
     assert!(came.errors.contains("used 2 of 9 model calls, 1 of 9 tool calls, "), "{came:?}");
     assert!(came.errors.contains("0 of 1 USD"), "{came:?}");
+}
+
+#[test]
+fn an_answer_in_a_chat_has_what_the_run_that_asked_left_of_its_budget() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let input = ["--input", "Refund order A1001, amount 25.", "--budget", "calls=1"];
+    let came = home.weft(&[&["run", "desk", "--thread", "t"], &input[..]].concat());
+    assert_eq!(came.status, Some(3), "{came:?}");
+    let mut chat = home.command(&["chat", "--thread", "t"]);
+    let mut chat = chat.stdin(std::process::Stdio::piped()).spawn().expect("it starts");
+    let mut pipe = chat.stdin.take().expect("its input");
+    pipe.write_all(b"y\n").expect("written");
+    drop(pipe);
+    let came = chat.wait_with_output().expect("it ends");
+    let errors = String::from_utf8(came.stderr).expect("text");
+    assert!(errors.contains("error[W0601]"), "{errors}");
+    assert!(errors.contains("used 1 of 1 model call"), "{errors}");
 }
 
 #[test]

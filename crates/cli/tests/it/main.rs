@@ -22,6 +22,8 @@ mod one_program;
 mod options;
 mod policies;
 mod prune;
+#[cfg(unix)]
+mod remote;
 mod runs;
 mod serve;
 mod stores;

@@ -109,8 +109,13 @@ fn usual() -> Reasons {
 
 #[test]
 fn followers_agree_in_memory() {
-    let reasons = check(hosted_over(&MadeOf::memory()), Durability::Sync, share());
-    assert!(!is_full() || reasons == usual(), "{reasons:?}");
+    let (reasons, usual) =
+        (check(hosted_over(&MadeOf::memory()), Durability::Sync, share()), usual());
+    // The other tier plays a part of the scenarios, which have a part of the reasons.
+    let is_usual =
+        |(reason, count): (&&str, &usize)| usual.get(reason).is_some_and(|all| count <= all);
+    assert!(reasons.iter().all(is_usual), "{reasons:?}");
+    assert!(!is_full() || reasons == usual, "{reasons:?}");
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Answers that follow from the result of a call.
 //!
-//! The model writes a sentence about a result from a limited vocabulary. The sentence is used only
-//! if it names a value that the call did not give, and denies and affirms nothing beyond the
-//! result. Otherwise the values themselves are the answer, in a fixed form.
+//! The model writes a sentence about the result of a tool that reads from a limited vocabulary.
+//! About the result of a tool with an effect it uses any words, because verbs such as `sent` are in
+//! no result; only the numbers are limited. A sentence is used only if it names a value that the
+//! call did not give, denies nothing that the result states, and gives each member that it names
+//! its value. Otherwise the values themselves are the answer, in a fixed form. The check does not
+//! read other words: "I sent it, it is queued." passes for a message that is queued.
 
 use super::facts::{self, Fact};
 use serde_json::Value;

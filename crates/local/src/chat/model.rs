@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use weftwork_models::{
-    ChatEvent, ChatModel, ChatRequest, ChatStream, ModelError, ModelInfo, ModelOption,
+    Capability, ChatEvent, ChatModel, ChatRequest, ChatStream, ModelError, ModelInfo,
 };
 use weftwork_types::canonical::{Hash, hash_bytes};
 use weftwork_types::usage::Tokens;
@@ -91,9 +91,9 @@ impl ChatModel for LocalModel {
         &self.info
     }
 
-    fn lacks(&self) -> &[ModelOption] {
+    fn lacks(&self) -> &[Capability] {
         // It makes one call at a time.
-        &[ModelOption::ParallelToolCalls]
+        &[Capability::ParallelToolCalls]
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {

@@ -31,7 +31,7 @@ impl Chat {
                 audience.words(" ");
             }
             let said = match result.is_error {
-                true => Said::fixed(&self.engine, request, &failure(result)),
+                true => Sentence::fixed(&self.engine, request, &failure(result)),
                 false => match self.sentence(request, turn, result, audience)? {
                     Some(said) => said,
                     None => return Ok(Outcome { reason: None, ..tokens.ending(reason) }),
@@ -60,7 +60,7 @@ impl Chat {
         turn: &Turn<'_>,
         result: &ToolResult,
         audience: &mut dyn Audience,
-    ) -> Result<Option<Said>, Error> {
+    ) -> Result<Option<Sentence>, Error> {
         let tool = request.tools.iter().find(|tool| tool.wire_name() == result.name);
         let call = turn.made.iter().find(|call| call.id == result.tool_call_id);
         // The call as a request, if the example of the tool can be restated with its values.
@@ -88,9 +88,11 @@ impl Chat {
         let mut said = match answer.end {
             End::Cancelled => return Ok(None),
             End::Complete if ground.supports(&answer.text) => {
-                Said { text: answer.text, ..Said::default() }
+                Sentence { text: answer.text, ..Sentence::default() }
             }
-            End::Complete | End::Limit => Said::fixed(&self.engine, request, &ground.statement()),
+            End::Complete | End::Limit => {
+                Sentence::fixed(&self.engine, request, &ground.statement())
+            }
         };
         said.tokens.add(prompt.len(), answer.tokens);
         Ok(Some(said))
@@ -108,7 +110,7 @@ impl Chat {
         if !may_call || is_small_talk(&turn.request) {
             return self.converse(request, audience);
         }
-        let said = Said::fixed(&self.engine, request, &turn::no_tool(&request.tools));
+        let said = Sentence::fixed(&self.engine, request, &turn::no_tool(&request.tools));
         audience.words(&said.text);
         let mut tokens = said.tokens;
         tokens.add(self.engine.encode(&turn.request).len(), 0);
@@ -146,14 +148,14 @@ impl Chat {
 
 /// A sentence of an answer.
 #[derive(Debug, Default)]
-struct Said {
+struct Sentence {
     text: String,
     tokens: Spent,
     /// `true` if the limit of the request cut it.
     is_cut: bool,
 }
 
-impl Said {
+impl Sentence {
     /// A sentence that the model does not write, within the limit of the request.
     fn fixed(engine: &Engine, request: &ChatRequest, text: &str) -> Self {
         let mut written = engine.encode(text);

@@ -1,4 +1,128 @@
 //! Wire protocols of model providers.
+//!
+//! A protocol writes a request as JSON ([`Protocol::write`]) and reads the JSON documents of an
+//! answer ([`Reader`]). Everything else is shared: the HTTP request ([`HttpModel`]), the framing,
+//! limits and end of an answer ([`decoder`]), and the meaning of refusals ([`failure`]).
 
-pub mod openai;
+mod anthropic;
+mod decoder;
+mod failure;
+mod gemini;
+mod media;
+mod model;
+mod openai;
+mod quirk;
+mod responses;
+mod signature;
 mod sse;
+mod url;
+
+pub use model::{HttpModel, ServerConfig};
+pub use quirk::{Quirk, Quirks};
+pub(crate) use url::base_url;
+
+use crate::Capability;
+use crate::chat::{ChatRequest, ToolChoice};
+use decoder::Reader;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A wire protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Protocol {
+    /// OpenAI's chat completions, which most providers and local servers have.
+    #[default]
+    Openai,
+    /// OpenAI's responses, without storage at the provider.
+    OpenaiResponses,
+    /// Anthropic's messages.
+    Anthropic,
+    /// Google's `generateContent`.
+    Gemini,
+}
+
+/// A request in the form of a protocol.
+#[derive(Debug, Clone, PartialEq)]
+struct Outgoing {
+    /// The path after the base URL.
+    path: String,
+    /// Headers of the protocol, without that of the key.
+    headers: Vec<(&'static str, String)>,
+    body: Value,
+}
+
+impl Protocol {
+    /// What no model behind the protocol can do.
+    fn lacks(self) -> &'static [Capability] {
+        match self {
+            Self::Openai => &[Capability::Video],
+            Self::OpenaiResponses | Self::Anthropic => &[Capability::Audio, Capability::Video],
+            Self::Gemini => &[Capability::SerialToolCalls],
+        }
+    }
+
+    /// Writes a request to a model, which may be known to give no reasoning.
+    ///
+    /// # Errors
+    /// The part of the request that the protocol cannot express.
+    fn write(
+        self,
+        (model, reasons): (&str, bool),
+        request: &ChatRequest,
+        config: &ServerConfig,
+    ) -> Result<Outgoing, String> {
+        check_choice(request)?;
+        match self {
+            Self::Openai => openai::write(model, request, config),
+            Self::OpenaiResponses => responses::write((model, reasons), request),
+            Self::Anthropic => anthropic::write(model, request),
+            Self::Gemini => gemini::write(model, request),
+        }
+    }
+
+    /// A reader for one answer.
+    fn reader(self) -> Box<dyn Reader> {
+        match self {
+            Self::Openai => Box::<openai::Answer>::default(),
+            Self::OpenaiResponses => Box::<responses::Answer>::default(),
+            Self::Anthropic => Box::<anthropic::Answer>::default(),
+            Self::Gemini => Box::<gemini::Answer>::default(),
+        }
+    }
+
+    /// Name and value of the header that carries a key.
+    fn key_header(self, key: &str) -> (&'static str, String) {
+        match self {
+            Self::Openai | Self::OpenaiResponses => ("authorization", format!("Bearer {key}")),
+            Self::Anthropic => ("x-api-key", key.to_owned()),
+            Self::Gemini => ("x-goog-api-key", key.to_owned()),
+        }
+    }
+}
+
+/// Checks that a choice of tools can be followed.
+fn check_choice(request: &ChatRequest) -> Result<(), String> {
+    let offered = |name: &String| request.tools.iter().any(|tool| tool.wire_name() == *name);
+    match &request.tool_choice {
+        ToolChoice::Named(name) if !offered(name) => {
+            Err(format!("tool choice names `{name}`, which is not among the tools"))
+        }
+        ToolChoice::Required if request.tools.is_empty() => {
+            Err("tool choice is `required`, but there are no tools".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Text of a tool's result, as a model reads it.
+fn result_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

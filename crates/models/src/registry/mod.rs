@@ -2,11 +2,11 @@
 
 mod table;
 
-pub use table::{Protocol, ProviderOverride, ProviderRow, ProviderTable};
+pub use table::{ProviderOverride, ProviderRow, ProviderTable};
 
 use crate::ModelError;
 use crate::chat::{ChatModel, ModelInfo};
-use crate::protocol::openai::{OpenAiConfig, OpenAiModel};
+use crate::protocol::{HttpModel, ServerConfig};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -125,20 +125,18 @@ impl ModelProvider for HttpProvider {
     fn open(&self, model: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         self.ready()?;
         let row = &self.row;
-        match row.protocol {
-            Protocol::Openai => {
-                let config = OpenAiConfig {
-                    provider: row.name.clone(),
-                    base_url: row.url.clone(),
-                    key: row.key.clone(),
-                    key_variable: row.key_env.clone(),
-                    quirks: row.quirks.clone(),
-                    head_timeout: row.head_timeout,
-                    idle_timeout: row.idle_timeout,
-                };
-                Ok(Arc::new(OpenAiModel::new(config, model, Arc::clone(&self.egress))))
-            }
-        }
+        let config = ServerConfig {
+            provider: row.name.clone(),
+            protocol: row.protocol,
+            base_url: row.url.clone(),
+            key: row.key.clone(),
+            key_variable: row.key_env.clone(),
+            quirks: row.quirks.clone(),
+            head_timeout: row.head_timeout,
+            idle_timeout: row.idle_timeout,
+        };
+        let opened = HttpModel::new(config, model, Arc::clone(&self.egress));
+        Ok(Arc::new(opened.with_price(row.price(model))))
     }
 
     fn list(&self) -> Vec<ModelInfo> {

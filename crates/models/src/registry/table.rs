@@ -1,7 +1,7 @@
 //! The provider table: built-in rows, changed by configuration and environment.
 
-use crate::protocol::openai::{Quirks, base_url};
-use crate::{ModelError, Secret};
+use crate::protocol::{Protocol, Quirks, base_url};
+use crate::{ModelError, ModelPrices, Price, PriceTable, Secret};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,20 +29,14 @@ pub struct ProviderOverride {
     pub protocol: Option<Protocol>,
     /// Deviations of the server from the protocol.
     pub quirks: Option<Quirks>,
+    /// The page that describes the provider's address and protocol.
+    pub source: Option<String>,
     /// Timeout for the response head, in milliseconds.
     pub head_timeout_ms: Option<u64>,
     /// Timeout between two chunks of a response, in milliseconds.
     pub idle_timeout_ms: Option<u64>,
-}
-
-/// A wire protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Protocol {
-    /// OpenAI's chat completions.
-    #[default]
-    Openai,
+    /// Prices of models, which hold at any URL.
+    pub prices: Option<ModelPrices>,
 }
 
 /// A provider with resolved settings.
@@ -52,6 +46,8 @@ pub struct ProviderRow {
     pub name: String,
     /// The base URL.
     pub url: String,
+    /// `true` if the URL is that of the built-in row, for which the table of prices is.
+    pub has_built_in_url: bool,
     /// The key from the environment.
     pub key: Option<Secret>,
     /// The environment variable that holds the key.
@@ -62,10 +58,14 @@ pub struct ProviderRow {
     pub protocol: Protocol,
     /// Deviations of the server from the protocol.
     pub quirks: Quirks,
+    /// The page that describes the provider's address and protocol, if it is known.
+    pub source: Option<String>,
     /// Timeout for the response head.
     pub head_timeout: Duration,
     /// Timeout between two chunks of a response.
     pub idle_timeout: Duration,
+    /// Prices of models from the configuration.
+    pub prices: ModelPrices,
 }
 
 impl ProviderRow {
@@ -79,6 +79,21 @@ impl ProviderRow {
         }
         let (provider, variable) = (self.name.clone(), self.key_env.clone());
         Err(ModelError::KeyMissing { provider, variable })
+    }
+
+    /// Returns the price of a model: that of the configuration, else none on this machine, that of
+    /// the table at the provider's own address, and otherwise unknown, as another server asks for
+    /// another price.
+    #[must_use]
+    pub fn price(&self, model: &str) -> Option<Price> {
+        if let Some(price) = self.prices.get(model) {
+            return Some(price);
+        }
+        match (self.is_loopback(), self.has_built_in_url) {
+            (true, _) => Some(Price::default()),
+            (false, true) => PriceTable::built_in().get(&format!("{}:{model}", self.name)),
+            (false, false) => None,
+        }
     }
 
     /// The host and port of the URL, such as `localhost:11434`, in the form of an allow list entry.
@@ -125,6 +140,7 @@ impl ProviderTable {
                 provider: "built in".to_owned(),
                 reason: error.message().to_owned(),
             })?;
+        let own = drafts.clone();
         for (name, change) in overrides {
             let draft = drafts.entry(name.clone()).or_default();
             *draft = changed(draft, change);
@@ -132,7 +148,11 @@ impl ProviderTable {
         let rows = drafts.into_iter().map(|(name, draft)| {
             let row = row(&name, draft, env)
                 .map_err(|reason| ModelError::BadProvider { provider: name.clone(), reason });
-            Ok((name, row?))
+            let mut row = row?;
+            let url = own.get(&name).and_then(|own| own.url.as_deref());
+            row.has_built_in_url =
+                url.is_some_and(|url| base_url(url, row.protocol).as_ref() == Ok(&row.url));
+            Ok((name, row))
         });
         Ok(Self { rows: rows.collect::<Result<_, ModelError>>()? })
     }
@@ -159,8 +179,10 @@ fn changed(draft: &ProviderOverride, change: &ProviderOverride) -> ProviderOverr
         key_optional: change.key_optional.or(draft.key_optional),
         protocol: change.protocol.or(draft.protocol),
         quirks: change.quirks.or(draft.quirks),
+        source: change.source.or(draft.source),
         head_timeout_ms: change.head_timeout_ms.or(draft.head_timeout_ms),
         idle_timeout_ms: change.idle_timeout_ms.or(draft.idle_timeout_ms),
+        prices: change.prices.or(draft.prices),
     }
 }
 
@@ -176,19 +198,24 @@ fn row(
     }
     let from_env = draft.url_env.as_deref().and_then(env).filter(|url| !url.trim().is_empty());
     let url = from_env.or(draft.url).ok_or("it has no `url`")?;
-    let url = base_url(&url).map_err(|reason| format!("its URL cannot be used: {reason}"))?;
+    let protocol = draft.protocol.unwrap_or_default();
+    let url =
+        base_url(&url, protocol).map_err(|reason| format!("its URL cannot be used: {reason}"))?;
     let key_env = draft.key_env.unwrap_or_default();
     let key = Some(&key_env).filter(|name| !name.is_empty()).and_then(|name| env(name));
     Ok(ProviderRow {
         name: name.to_owned(),
         url,
+        has_built_in_url: false,
         key: key.as_deref().and_then(Secret::new),
         // A custom server without a key variable has no key.
         key_optional: draft.key_optional.unwrap_or(key_env.is_empty()),
         key_env,
-        protocol: draft.protocol.unwrap_or_default(),
+        protocol,
         quirks: draft.quirks.unwrap_or_default(),
+        source: draft.source,
         head_timeout: draft.head_timeout_ms.map_or(PATIENCE, Duration::from_millis),
         idle_timeout: draft.idle_timeout_ms.map_or(PATIENCE, Duration::from_millis),
+        prices: draft.prices.unwrap_or_default(),
     })
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::Secret;
-use crate::protocol::openai::Quirk;
+use crate::protocol::Quirk;
 use crate::scripted::ScriptedProvider;
 use weftwork_types::BoxFuture;
 use weftwork_types::port::{EgressError, EgressRequest, EgressResponse};
@@ -37,15 +37,68 @@ fn registry(env: &dyn Fn(&str) -> Option<String>) -> ModelRegistry {
 #[test]
 fn every_built_in_row_is_usable() {
     let table = table(&no_env, "");
-    assert!(table.rows().count() >= 10);
+    assert!(table.rows().count() >= 25);
     for row in table.rows() {
         assert!(!row.key_env.is_empty(), "{}", row.name);
+        let source = row.source.as_deref().unwrap_or_default();
+        assert!(source.starts_with("https://"), "{}", row.name);
         assert_eq!(row.ready().is_ok(), row.key_optional, "{}", row.name);
         assert_eq!(row.is_loopback(), row.key_optional, "{}", row.name);
         assert!(row.is_loopback() || row.url.starts_with("https://"), "{}", row.name);
     }
     assert!(table.row("openai").expect("a row").quirks.has(Quirk::MaxCompletionTokens));
     assert_eq!(table.row("ollama").expect("a row").host(), "localhost:11434");
+}
+
+#[test]
+fn prices_hold_for_the_built_in_address_and_this_machine_is_free() {
+    let toml = r#"
+        [openai]
+        url = "https://gateway.example/v1"
+        [groq]
+        url = "http://127.0.0.1:8080/v1"
+        [vllm]
+        url = "http://192.168.0.5:8000/v1"
+        [lab]
+        url = "http://[::1]:9/v1"
+        [anthropic]
+        url = "https://api.anthropic.com/v1/"
+        [deepseek]
+        url = "https://gateway.example/v1"
+        prices = [{ name = "one", input = 1, output = 2 }]
+        [ollama]
+        prices = [{ name = "qwen3:8b", input = 0.5, output = 1.5, cached = 0.25 }]
+    "#;
+    let (plain, changed) = (table(&no_env, ""), table(&no_env, toml));
+    let price = |table: &ProviderTable, id: &str| {
+        let (provider, model) = id.split_once(':').expect("an id");
+        table.row(provider).expect("a row").price(model)
+    };
+    let free = Some(crate::Price::default());
+    let known = price(&plain, "openai:gpt-4o");
+    assert!(known.is_some() && known != free);
+    assert_eq!(price(&changed, "openai:gpt-4o"), None, "a gateway has prices of its own");
+    let haiku = "anthropic:claude-haiku-4-5";
+    assert!(price(&plain, haiku).is_some());
+    assert_eq!(price(&changed, haiku), price(&plain, haiku), "the same address");
+    assert_eq!(price(&plain, "ollama:qwen3"), free);
+    assert_eq!(price(&changed, "groq:any"), free);
+    assert_eq!(price(&changed, "lab:any"), free);
+    assert_eq!(price(&changed, "vllm:any"), None, "somebody pays for another machine");
+    let one = crate::Price {
+        input: 1_000_000,
+        output: 2_000_000,
+        cached: 1_000_000,
+        cache_written: 1_000_000,
+    };
+    assert_eq!(price(&changed, "deepseek:one-2026-01-31"), Some(one));
+    assert_eq!(price(&changed, "deepseek:two"), None);
+    let own =
+        crate::Price { input: 500_000, output: 1_500_000, cached: 250_000, cache_written: 500_000 };
+    assert_eq!(price(&changed, "ollama:qwen3:8b"), Some(own));
+    assert_eq!(price(&changed, "ollama:qwen3"), free);
+    let opened = registry(&no_env).resolve("ollama:qwen3").expect("no key is needed");
+    assert_eq!(opened.price(), free);
 }
 
 #[test]

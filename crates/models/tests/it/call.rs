@@ -8,8 +8,8 @@ use std::task::Poll;
 use std::time::Duration;
 use weftwork_models::scripted::Step;
 use weftwork_models::{
-    CallError, ChatEvent, ChatModel, ChatRequest, ChatResponse, ChatStream, ModelCaller,
-    ModelError, ModelInfo, RefusalKind, ScriptedModel,
+    CallError, Capability, ChatEvent, ChatModel, ChatRequest, ChatResponse, ChatStream,
+    ModelCaller, ModelError, ModelInfo, RefusalKind, ScriptedModel,
 };
 use weftwork_testkit::ManualClock;
 use weftwork_types::event::AiEvent;
@@ -72,6 +72,40 @@ async fn a_recorded_call_is_never_made_again() {
     let other = ModelCaller::default().call(&model, request("other"), &desk.context(&clock)).await;
     assert_eq!(other.expect_err("no second step").code().0, "W0311");
     assert_eq!(model.calls(), 2);
+}
+
+/// A model without an option.
+#[derive(Debug)]
+struct Lacking(ScriptedModel, [Capability; 1]);
+
+impl ChatModel for Lacking {
+    fn info(&self) -> &ModelInfo {
+        self.0.info()
+    }
+
+    fn lacks(&self) -> &[Capability] {
+        &self.1
+    }
+
+    fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
+        self.0.stream(request)
+    }
+}
+
+#[tokio::test]
+async fn an_option_that_the_model_lacks_is_refused_and_a_recorded_answer_is_reused() {
+    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let request = || ChatRequest { temperature: Some(0.5), ..request("hi") };
+    let script = || ScriptedModel::from_steps(vec![Step::text("one").using(USED)]);
+    let lacking = Lacking(script(), [Capability::Temperature]);
+    let caller = ModelCaller::default();
+    let refused = caller.call(&lacking, request(), &desk.context(&clock)).await;
+    let refused = refused.expect_err("no temperature");
+    assert_eq!((refused.code().0, refused.attempts, lacking.0.calls()), ("W0310", 0, 0));
+    // The answer was recorded before the model lost the option.
+    let first = caller.call(&script(), request(), &desk.context(&clock)).await.expect("an answer");
+    let again = caller.call(&lacking, request(), &desk.context(&clock)).await.expect("recorded");
+    assert_eq!((again, lacking.0.calls()), (first, 0));
 }
 
 #[tokio::test]
@@ -293,13 +327,13 @@ async fn a_priced_call_has_a_cost_and_an_unpriced_one_is_refused_under_a_limit()
         Named(ModelInfo { provider, model, label: None }, script)
     };
     let limits = Limits { cost_micro_usd: Some(1_000), ..Limits::default() };
-    for (id, cost) in [("openai:gpt-4.1", Some(34)), ("ollama:qwen3", None)] {
+    for (id, cost) in [("openai:gpt-4.1", 34), ("local:smollm2-135m", 0)] {
         let (desk, clock) = (Desk::new(), ManualClock::new());
         let budget = LimitedBudget::new(limits, Usage::default());
         let ctx = CallContext { budget: Arc::new(budget.clone()), ..desk.context(&clock) };
         ModelCaller::default().call(&named(id), request("hi"), &ctx).await.expect("an answer");
-        assert_eq!(desk.facts()[0].cost_micro_usd, cost, "{id}");
-        assert_eq!(budget.used().cost_micro_usd, cost.unwrap_or_default(), "{id}");
+        assert_eq!(desk.facts()[0].cost_micro_usd, Some(cost), "{id}");
+        assert_eq!(budget.used().cost_micro_usd, cost, "{id}");
     }
     let (desk, clock) = (Desk::new(), ManualClock::new());
     let budget = LimitedBudget::new(limits, Usage::default());

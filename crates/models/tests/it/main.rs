@@ -5,6 +5,7 @@
 mod call;
 mod desk;
 mod openai;
+mod protocols;
 mod refusals;
 mod server;
 mod wire;

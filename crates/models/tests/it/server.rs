@@ -23,8 +23,13 @@ pub(crate) fn model(server: &LoopbackServer, quirks: &str) -> Arc<dyn ChatModel>
 
 /// The same with the given timeout.
 pub(crate) fn waiting(server: &LoopbackServer, quirks: &str, ms: u64) -> Arc<dyn ChatModel> {
+    configured(server, &format!("quirks = [{quirks}]"), ms)
+}
+
+/// The same with other settings of the provider.
+pub(crate) fn configured(server: &LoopbackServer, settings: &str, ms: u64) -> Arc<dyn ChatModel> {
     let config = format!(
-        "[lab]\nurl = \"{}\"\nkey_env = \"LAB_KEY\"\nquirks = [{quirks}]\nhead_timeout_ms = {ms}\nidle_timeout_ms = {ms}",
+        "[lab]\nurl = \"{}\"\nkey_env = \"LAB_KEY\"\n{settings}\nhead_timeout_ms = {ms}\nidle_timeout_ms = {ms}",
         server.url("")
     );
     let overrides: BTreeMap<String, ProviderOverride> = toml::from_str(&config).expect("a table");

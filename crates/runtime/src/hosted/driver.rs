@@ -355,7 +355,7 @@ impl RunDriver {
             outcome = &mut run => outcome,
             error = &mut log => return Err(error.into()),
         };
-        // The same for a run that ends by itself, which a store that takes nothing must not delay.
+        // The same for a run that ends by itself. A store that accepts no writes must not delay it.
         tokio::select! {
             biased;
             _ = tokio::time::timeout(LAST_COMMIT, writer.idle()) => {}

@@ -43,6 +43,7 @@ impl Runtime {
         check_depth(&request.input)?;
         self.check_thread(&request, &graph).await?;
         self.resolve_answers(&mut request, &graph).await?;
+        self.continue_budget(&mut request).await?;
         let given = Answered::by(&request);
         let error = match self.create(request, graph, live).await {
             Ok(goes) => return Ok(goes),

@@ -101,7 +101,11 @@ impl Runtime {
     ) -> Result<RunHandle, RuntimeError> {
         let NewRun { at, graph, caller, options: before, .. } = last.new.clone();
         let options = options.unwrap_or_else(|| before.for_continuation());
-        let options = self.continued_budget(who, last, options).await?;
+        let options = match input {
+            // The input of the last run once more, which was not applied.
+            RunInput::Start { .. } => self.continued_budget(who, last, options).await?,
+            _ => options,
+        };
         let (principal, thread) = (who.clone(), at.thread);
         self.accepted(RunRequest { principal, caller, graph, thread, input, options }, None).await
     }

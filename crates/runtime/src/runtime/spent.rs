@@ -1,11 +1,13 @@
 //! Usage of runs, and what runs that continue others have left of a budget.
 
 use super::core::Runtime;
+use std::collections::BTreeSet;
 use weftwork_graph::RuntimeError;
-use weftwork_store::RunRow;
-use weftwork_types::Principal;
-use weftwork_types::run::{RunOptions, RunRef};
+use weftwork_store::{RunRow, StoreError};
+use weftwork_types::port::CallKind;
+use weftwork_types::run::{RunInput, RunOptions, RunRef, RunRequest};
 use weftwork_types::usage::{Usage, UsageCount};
+use weftwork_types::{Principal, RunId};
 
 /// Events per read of a log.
 const LOG_PAGE: usize = 256;
@@ -14,9 +16,21 @@ impl Runtime {
     /// Returns the usage of a run, as its stored log reports it, also if the run failed. Tool calls
     /// that were refused count too.
     ///
+    /// The usage of a run whose events were deleted is that of its usage facts and of the tool calls
+    /// that the thread recorded between the creation and the end of the run.
+    ///
     /// # Errors
-    /// [`RuntimeError::Store`] if the log cannot be read.
+    /// [`RuntimeError::Store`] if the log or the records cannot be read.
     pub async fn used(&self, who: &Principal, run: &RunRef) -> Result<Usage, RuntimeError> {
+        match self.reported_usage(who, run).await {
+            Err(RuntimeError::Store(StoreError::Dropped { .. })) => {
+                self.recorded_usage(who, run).await
+            }
+            used => used,
+        }
+    }
+
+    async fn reported_usage(&self, who: &Principal, run: &RunRef) -> Result<Usage, RuntimeError> {
         let (mut count, mut after) = (UsageCount::default(), 0);
         loop {
             let page = self.store().events(who, run, after, LOG_PAGE).await?;
@@ -26,12 +40,87 @@ impl Runtime {
         }
     }
 
-    /// Returns the options of a run that continues another one: its budget is that of the other
-    /// run, unless the options have one, less what that run and those before it used.
+    /// Returns the usage of a run by the records that are retained when its events are deleted.
+    async fn recorded_usage(&self, who: &Principal, at: &RunRef) -> Result<Usage, RuntimeError> {
+        let store = self.store();
+        let facts = store.usage_of_run(who, &at.run).await?;
+        let mut used = Usage::default();
+        facts.iter().for_each(|row| used += Usage::from(&row.fact));
+        // A run of the thread begins after the one before it has ended.
+        let runs = store.runs(who, &at.thread).await?;
+        let mut before = None;
+        let mut times = None;
+        for run in &runs {
+            if run.new.at == *at {
+                times = Some((before.max(Some(run.new.created_at)), run.ended_at));
+            }
+            before = before.max(run.ended_at.filter(|_| times.is_none()));
+        }
+        let Some((from, to)) = times else { return Ok(used) };
+        let calls = store.calls(who, &at.thread).await?;
+        let of_run = calls.iter().filter(|call| {
+            let opened = call.opened_at;
+            call.kind == CallKind::Tool
+                && from.is_none_or(|from| opened >= from)
+                && to.is_none_or(|to| opened <= to)
+        });
+        of_run.for_each(|_| used += Usage::tool_call());
+        Ok(used)
+    }
+
+    /// Limits a run that continues another one, without new input, to what that run left of its
+    /// budget. A request with a count of its own stays as it is.
     ///
     /// # Errors
     /// As [`used`](Self::used).
-    pub async fn continued_budget(
+    pub(super) async fn continue_budget(
+        &self,
+        request: &mut RunRequest,
+    ) -> Result<(), RuntimeError> {
+        let continues = match &request.input {
+            RunInput::Continue => true,
+            RunInput::Command(command) => command.answers.is_some(),
+            RunInput::Start { .. } | RunInput::Update { .. } => false,
+        };
+        if !continues || request.options.spent.is_some() {
+            return Ok(());
+        }
+        let who = &request.principal;
+        let runs = match self.store().runs(who, &request.thread).await {
+            Err(StoreError::NotFound { .. }) => return Ok(()),
+            runs => runs?,
+        };
+        let has_budget = |run: &RunRow| run.new.options.budget.is_some();
+        if request.options.budget.is_none() && !runs.iter().any(has_budget) {
+            return Ok(());
+        }
+        let key = request.options.idempotency_key.as_ref();
+        let same_key = |run: &&RunRow| run.new.options.idempotency_key.as_ref() == key;
+        if let Some(earlier) = key.and_then(|_| runs.iter().find(same_key)) {
+            // A repeated request has what the first one had, which has used some of it since.
+            let before = &earlier.new.options;
+            request.options.budget = request.options.budget.or(before.budget);
+            request.options.spent = before.spent;
+            return Ok(());
+        }
+        let last = match request.input.answers_by_id() {
+            None => runs.iter().rev().find(|run| run.rolled_back_by.is_none()),
+            Some(answers) => {
+                let rows = self.store().interrupts(who, &request.thread).await?;
+                let asked = rows.iter().filter(|row| answers.contains_key(&row.interrupt.id));
+                last_after(&runs, asked.map(|row| row.run.clone()).collect())
+            }
+        };
+        if let Some(last) = last {
+            let options = std::mem::take(&mut request.options);
+            request.options = self.continued_budget(who, last, options).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the options of a run that continues another one: its budget is that of the other
+    /// run, unless the options have one, less what that run and those before it used.
+    pub(super) async fn continued_budget(
         &self,
         who: &Principal,
         last: &RunRow,
@@ -43,4 +132,24 @@ impl Runtime {
         let spent = Some(before.spent.unwrap_or_default() + used);
         Ok(RunOptions { budget: Some(budget), spent, ..options })
     }
+}
+
+/// Returns the newest run of those that asked questions and of the runs that continued them. `runs`
+/// are those of the thread, the oldest first.
+fn last_after(runs: &[RunRow], mut chain: BTreeSet<RunId>) -> Option<&RunRow> {
+    let (mut last, mut before) = (None, None);
+    for run in runs.iter().filter(|run| run.rolled_back_by.is_none()) {
+        let id = &run.new.at.run;
+        let answers = run.answers.as_ref().is_some_and(|asking| chain.contains(asking));
+        let continues = run.new.input == RunInput::Continue
+            && before.is_some_and(|before| chain.contains(before));
+        if answers || continues {
+            chain.insert(id.clone());
+        }
+        if chain.contains(id) {
+            last = Some(run);
+        }
+        before = Some(id);
+    }
+    last
 }

@@ -78,9 +78,8 @@ impl Runtime {
 
     /// Resumes a thread after its last run.
     async fn wake_one(&self, who: Principal, last: RunRow) -> Result<Goes, RuntimeError> {
-        let options = last.new.options.clone().for_continuation();
-        let options = self.continued_budget(&who, &last, options).await?;
-        let NewRun { at, graph, caller, .. } = last.new;
+        let NewRun { at, graph, caller, options, .. } = last.new;
+        let options = options.for_continuation();
         let key = format!("wake:{}", at.run);
         let options = RunOptions {
             idempotency_key: Some(key),

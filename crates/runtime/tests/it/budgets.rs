@@ -1,20 +1,25 @@
 //! Budgets of runs: one for each run, reserved before calls.
 
 use crate::recovery::{created, dies};
-use crate::support::{completed, failed, on_each_store, store, thread};
+use crate::support::{Bench, completed, failed, interrupted, on_each_store, store, thread};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::{CompiledGraph, Ctx, Graph, List, NodeResult, START, State};
 use weftwork_runtime::{Runtime, RuntimeBuilder};
+use weftwork_testkit::ManualClock;
+use weftwork_types::canonical::hash;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::port::{
-    Budget, BudgetError, BudgetExceeded, BudgetScope, Budgets, Demand, LimitedBudget, Limits,
+    Attempts, Budget, BudgetError, BudgetExceeded, BudgetScope, Budgets, CallKind, CallResult,
+    Demand, GraphExecutor, Intent, LimitedBudget, Limits, Opened,
 };
-use weftwork_types::run::{RunOptions, RunOutcome};
-use weftwork_types::usage::Usage;
-use weftwork_types::{BoxFuture, ErrorCode, Principal, ToolCallId};
+use weftwork_types::run::{RunInput, RunOptions, RunOutcome};
+use weftwork_types::tool::Effect;
+use weftwork_types::usage::{Tokens, Usage, UsageFact, UsageStatus};
+use weftwork_types::{BoxFuture, ErrorCode, InvocationId, Principal, Timestamp, ToolCallId};
 
 #[derive(State)]
 struct Log {
@@ -146,6 +151,108 @@ async fn a_run_that_continues_another_has_what_it_left_of_the_budget() {
     assert_eq!(second.used(&who, &run).await.expect("a log").tool_calls, 3);
 }
 
+/// Makes a recorded call of a tool and one of a model.
+async fn once(ctx: Ctx) -> NodeResult<LogUpdate> {
+    let calls = ctx.calls();
+    let reservation = calls.budget.reserve(&demand()).await.map_err(|error| error.fault())?;
+    let tool_call_id = ToolCallId::new("c").expect("an id");
+    calls.emit.emit(AiEvent::ToolCallStart {
+        tool_call_id,
+        tool_name: "t".to_owned(),
+        args: json!({}),
+    });
+    let intent = Intent {
+        kind: CallKind::Tool,
+        name: "t".to_owned(),
+        input: hash(&json!("t")),
+        call_id: None,
+        effect: Effect::ReadOnly,
+        attempts: Attempts::Each,
+    };
+    if let Opened::New { key } = calls.journal.open(intent).await? {
+        calls.journal.settle(key, CallResult { value: json!(1) }).await?;
+    }
+    reservation.settle(Usage::tool_call()).await;
+    let fact = UsageFact {
+        invocation_id: InvocationId::from_uuid(uuid::Uuid::from_u128(1)),
+        attempt: 1,
+        provider: "p".to_owned(),
+        model: "m".to_owned(),
+        status: UsageStatus::Ok,
+        error_code: None,
+        tokens: Tokens::reported(7, 3),
+        cost_micro_usd: Some(5),
+        provider_call_id: None,
+        prompt_hash: hash(&json!("prompt")),
+        started_at: Timestamp(1),
+        latency_ms: 5,
+    };
+    let recorded = calls.ledger.record(&calls.principal, &calls.caller, &fact).await;
+    recorded.expect("the ledger is the store");
+    calls.emit.emit(AiEvent::UsageReport { fact });
+    Ok(LogUpdate::new().log([1_u64]))
+}
+
+/// Calls, asks a person, and calls as often as the budget allows.
+fn asking() -> CompiledGraph {
+    let ask = async |ctx: Ctx, _: State<Log>| {
+        ctx.interrupt(json!("?"))?;
+        NodeResult::Ok(LogUpdate::new())
+    };
+    let graph = Graph::<Log>::new("asking")
+        .node("once", once)
+        .node("ask", ask)
+        .node("spend", spend)
+        .edge(START, "once")
+        .edge("once", "ask")
+        .edge("ask", "spend");
+    graph.build().expect("sound")
+}
+
+#[tokio::test]
+async fn an_answer_continues_the_budget_of_the_run_that_asked() {
+    let who = Principal::local();
+    for events in [true, false] {
+        let clock = ManualClock::new();
+        let bench = Bench::with_clock(store(), asking(), Arc::new(clock.clone())).await;
+        let mut request = Bench::request(RunInput::Start { input: json!({}) });
+        request.options.budget = Some(limits(3));
+        let open = interrupted(bench.run(request).await.1);
+        let asking = bench.store.runs(&who, &thread()).await.expect("reads").remove(0);
+        let before = bench.runtime.used(&who, &asking.new.at).await.expect("reads");
+        assert_eq!((before.model_calls, before.tool_calls), (1, 1));
+        clock.advance(Duration::from_secs(60));
+        if !events {
+            let dropped = bench.runtime.drop_events(&who, Duration::from_secs(1)).await;
+            assert_eq!(dropped, Ok(1));
+            assert_eq!(bench.runtime.used(&who, &asking.new.at).await, Ok(before));
+        }
+        let mut answer =
+            Bench::request(RunInput::answers(BTreeMap::from([(open[0], json!(true))])));
+        answer.options.idempotency_key = Some("answer".to_owned());
+        let output = completed(bench.run(answer.clone()).await.1);
+        assert_eq!(output["log"], json!([1, 2]), "two of three calls are left");
+        let repeated = bench.runtime.execute(answer).await.expect("the same request");
+        assert_eq!(completed(repeated.outcome.await), output);
+        let runs = bench.store.runs(&who, &thread()).await.expect("reads");
+        assert_eq!((runs.len(), runs[1].new.options.spent), (2, Some(before)));
+    }
+}
+
+#[tokio::test]
+async fn new_input_and_the_questions_of_another_run_have_budgets_of_their_own() {
+    let bench = Bench::new(asking()).await;
+    let mut request = Bench::request(RunInput::Start { input: json!({}) });
+    request.options.budget = Some(limits(2));
+    interrupted(bench.run(request).await.1);
+    // A run with new input has no budget, and neither has its answer.
+    let open = interrupted(bench.start(json!({})).await);
+    let mut request = Bench::request(RunInput::answers(BTreeMap::from([(open[0], json!(true))])));
+    request.options.budget = Some(limits(5));
+    let output = completed(bench.run(request).await.1);
+    assert_eq!(output["log"], json!([1, 1, 4]), "its own usage is one call");
+}
+
 /// A source that gives all runs of a subject the same budget.
 #[derive(Debug)]
 struct Shared(LimitedBudget);
@@ -236,5 +343,6 @@ on_each_store![
     concurrent_calls_cannot_both_take_the_last_unit,
     three_tasks_at_once_make_as_many_calls_as_one_budget_allows,
     a_run_that_continues_another_has_what_it_left_of_the_budget,
+    an_answer_continues_the_budget_of_the_run_that_asked,
     a_takeover_counts_what_the_log_reports,
 ];

@@ -104,7 +104,6 @@ impl Service {
         // The run goes on with the settings of the one that asked.
         let asking = self.store().run(self.who(), &asking).await?;
         let options = asking.new.options.clone().for_continuation();
-        let options = self.runtime().continued_budget(self.who(), &asking, options).await?;
         let options = RunOptions { multitask: Multitask::Reject, ..options };
         let input = RunInput::answers(BTreeMap::from([(id, answer)]));
         self.begin_run(&hosted, &thread, (input, options)).await

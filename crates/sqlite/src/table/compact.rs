@@ -98,12 +98,22 @@ pub(crate) struct Fact<'a>(
     Hash,
     Timestamp,
     u64,
-    #[serde(default, skip_serializing_if = "no_parts")] (u64, u64),
+    #[serde(default, skip_serializing_if = "Parts::are_none")] Parts,
 );
 
-/// Returns `true` if no part of the tokens was cached or spent on reasoning.
-fn no_parts(parts: &(u64, u64)) -> bool {
-    *parts == (0, 0)
+/// Parts of the tokens: read from a cache, spent on reasoning, written to a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Parts(u64, u64, #[serde(default, skip_serializing_if = "is_zero")] u64);
+
+impl Parts {
+    fn are_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The billing identity in the row of a run.
@@ -134,7 +144,7 @@ impl Payer {
     pub(crate) fn shorten<'a>(&self, usage: &'a UsageRow) -> Fact<'a> {
         let UsageRow { caller, fact } = usage;
         let same = self.caller().is_ok_and(|own| caller.caller == *own);
-        let Tokens { input, output, estimated, cached, reasoning } = fact.tokens;
+        let Tokens { input, output, estimated, cached, cache_written, reasoning } = fact.tokens;
         Fact(
             (!same).then_some(Cow::Borrowed(&caller.caller)),
             (caller.graph != self.graph).then_some(Cow::Borrowed(&caller.graph)),
@@ -151,7 +161,7 @@ impl Payer {
             fact.prompt_hash,
             fact.started_at,
             fact.latency_ms,
-            (cached, reasoning),
+            Parts(cached, reasoning, cache_written),
         )
     }
 
@@ -167,7 +177,8 @@ impl Payer {
                 .map_err(|error| at.corrupt(format!("the caller of its run: {error}")))?
                 .clone(),
         };
-        let ((input, output, estimated), (cached, reasoning)) = (tokens, parts);
+        let (input, output, estimated) = tokens;
+        let Parts(cached, reasoning, cache_written) = parts;
         let caller = GraphCaller {
             caller,
             run: run.clone(),
@@ -181,7 +192,7 @@ impl Payer {
             model: model.into_owned(),
             status,
             error_code: error_code.map(Cow::into_owned),
-            tokens: Tokens { input, output, estimated, cached, reasoning },
+            tokens: Tokens { input, output, estimated, cached, cache_written, reasoning },
             cost_micro_usd: cost,
             provider_call_id: call_id.map(Cow::into_owned),
             prompt_hash,

@@ -2,7 +2,7 @@
 
 use crate::caller::GraphCaller;
 use crate::code::Fault;
-use crate::usage::{Tokens, Usage};
+use crate::usage::{Tokens, Usage, dollars};
 use crate::{BoxFuture, ErrorCode, Principal, ThreadId};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -206,7 +206,7 @@ impl BudgetError {
 
 /// An error for a limit that was reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("budget is used up: {used} of {limit} {unit}; raise the limit to go on")]
+#[error("budget is used up: {}; raise the limit to go on", share(*used, *limit, unit))]
 pub struct BudgetExceeded {
     /// Counted unit, such as `model calls`.
     pub unit: &'static str,
@@ -214,6 +214,14 @@ pub struct BudgetExceeded {
     pub used: u64,
     /// Amount allowed.
     pub limit: u64,
+}
+
+/// Formats a used part of a limit.
+fn share(used: u64, limit: u64, unit: &str) -> String {
+    match unit {
+        MICRO_USD => format!("{} of {} USD", dollars(used), dollars(limit)),
+        unit => format!("{used} of {limit} {unit}"),
+    }
 }
 
 impl BudgetExceeded {

@@ -78,12 +78,7 @@ impl McpTools {
 #[cfg(feature = "mcp")]
 fn own_host(address: &str) -> Result<Option<weftwork_egress::AllowedHost>, Error> {
     let Ok(url) = url::Url::parse(address) else { return Ok(None) };
-    let Some(host) = url.host() else { return Ok(None) };
-    let is_loopback = match &host {
-        url::Host::Domain(name) => *name == "localhost",
-        url::Host::Ipv4(address) => address.is_loopback(),
-        url::Host::Ipv6(address) => address.is_loopback(),
-    };
+    let host = url.host().filter(|_| weftwork_egress::is_loopback(&url));
     let port = url.port_or_known_default().unwrap_or(80);
-    Ok(is_loopback.then(|| format!("{host}:{port}").parse()).transpose()?)
+    Ok(host.map(|host| format!("{host}:{port}").parse()).transpose()?)
 }

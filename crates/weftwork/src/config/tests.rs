@@ -146,6 +146,34 @@ fn a_provider_of_the_file_is_in_the_table_with_its_key() {
     assert!(!format!("{config:?}").contains("secret"));
 }
 
+#[test]
+fn prices_of_the_file_are_used_and_bad_ones_are_named() {
+    let file = |price: &str| {
+        let text = "[providers.openai]\nurl = \"https://gateway.example/v1\"\n";
+        Home::new().file(&format!("{text}prices = [\n    {price},\n]\n"))
+    };
+    let home = file(r#"{ name = "gpt-4o", input = 3, output = 12.5 }"#);
+    let config = home.set("OPENAI_API_KEY", "secret").load(&Flags::default()).expect("loads");
+    let model = config.models().expect("a registry").resolve("openai:gpt-4o").expect("a model");
+    let price = model.price().expect("a price");
+    assert_eq!((price.input, price.output, price.cached), (3_000_000, 12_500_000, 3_000_000));
+    let place = "configuration file `FOLDER/weft.toml`, line";
+    for (price, reason) in [
+        (
+            r#"{ name = "gpt-4o", input = "3", output = 1 }"#,
+            "3: `input` of the price of model `gpt-4o` is `\"3\"`, expected US dollars per million tokens, a number of at least 0",
+        ),
+        (
+            r#"{ name = "gpt-4o", imput = 1, output = 1 }"#,
+            "4: unknown field `imput`, expected one of `name`, `input`, `output`, `cached`; did you mean `input`?",
+        ),
+        (r#"{ name = "gpt-4o", input = 1 }"#, "4: missing field `output`"),
+    ] {
+        let expected = ("W0702".to_owned(), format!("{place} {reason}"));
+        assert_eq!(file(price).refused(), expected);
+    }
+}
+
 #[cfg(not(feature = "mcp"))]
 #[test]
 fn servers_need_the_feature() {

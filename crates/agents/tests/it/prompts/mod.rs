@@ -14,7 +14,7 @@ use weftwork_agents::{
     Session, Slice,
 };
 use weftwork_models::scripted::Step;
-use weftwork_models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ModelOption, ScriptedModel};
+use weftwork_models::{Capability, ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
 use weftwork_runtime::Runtime;
 use weftwork_store::MemoryStore;
 use weftwork_tools::{Deps, ToolError, tool};
@@ -74,11 +74,11 @@ pub(crate) async fn over(store: &Arc<MemoryStore>, builder: EvaluatorBuilder) ->
 pub(crate) struct Recording {
     inner: ScriptedModel,
     requests: std::sync::Mutex<Vec<Arc<ChatRequest>>>,
-    lacks: &'static [ModelOption],
+    lacks: &'static [Capability],
 }
 
 impl Recording {
-    pub(crate) fn new(steps: Vec<Step>, lacks: &'static [ModelOption]) -> Arc<Self> {
+    pub(crate) fn new(steps: Vec<Step>, lacks: &'static [Capability]) -> Arc<Self> {
         let (inner, requests) = (ScriptedModel::from_steps(steps), Default::default());
         Arc::new(Self { inner, requests, lacks })
     }
@@ -93,7 +93,7 @@ impl ChatModel for Recording {
         self.inner.info()
     }
 
-    fn lacks(&self) -> &[ModelOption] {
+    fn lacks(&self) -> &[Capability] {
         self.lacks
     }
 

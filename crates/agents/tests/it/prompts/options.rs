@@ -8,7 +8,7 @@ use weftwork_agents::{
     EvaluationErrorKind, EvaluationPhase, Evaluator, ModelConfig, Prompt, Section,
 };
 use weftwork_models::scripted::Step;
-use weftwork_models::{ModelOption, ToolChoice};
+use weftwork_models::{Capability, ToolChoice};
 
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 struct Day {
@@ -68,15 +68,15 @@ async fn options_reach_the_model_and_what_it_lacks_is_refused_by_name() {
     assert_eq!(second.tool_choice, ToolChoice::Auto, "an answer must be possible");
 
     for (lacks, config) in [
-        (ModelOption::Temperature, config.clone()),
-        (ModelOption::MaxTokens, config.clone()),
-        (ModelOption::ToolChoice, config.clone()),
+        (Capability::Temperature, config.clone()),
+        (Capability::MaxTokens, config.clone()),
+        (Capability::ToolChoice, config.clone()),
         (
-            ModelOption::ParallelToolCalls,
+            Capability::ParallelToolCalls,
             ModelConfig { parallel_tool_calls: Some(true), ..config.clone() },
         ),
     ] {
-        let lacking: &'static [ModelOption] = Box::leak(Box::new([lacks]));
+        let lacking: &'static [Capability] = Box::leak(Box::new([lacks]));
         let model = Recording::new(steps(), lacking);
         let evaluator = Evaluator::builder(Arc::clone(&model) as _).model_config(config);
         let error = evaluator.open().await.expect("opens").evaluate(&noting(), ()).await;
@@ -84,7 +84,7 @@ async fn options_reach_the_model_and_what_it_lacks_is_refused_by_name() {
         assert_eq!((error.code(), model.requests().len()), ("W0310", 0));
         assert!(error.to_string().contains(&format!("`{}`", lacks.name())), "{error}");
     }
-    let model = Recording::new(steps(), &[ModelOption::ParallelToolCalls]);
+    let model = Recording::new(steps(), &[Capability::ParallelToolCalls]);
     let evaluator = Evaluator::builder(Arc::clone(&model) as _).open().await.expect("opens");
     evaluator.evaluate(&noting(), ()).await.expect("the default is no request for it");
     assert_eq!(model.requests()[0].parallel_tool_calls, None);

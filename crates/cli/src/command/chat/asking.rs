@@ -1,7 +1,7 @@
 //! Questions of a chat, and the answers that a person types.
 
 use super::backend::{Backend, Step};
-use super::{Talk, Typed, words};
+use super::{ChatSession, UserInput, words};
 use crate::CliError;
 use crate::command::question;
 use crate::editor::Kind;
@@ -34,14 +34,12 @@ enum Meaning<'a> {
     Nothing,
 }
 
-impl<B: Backend> Talk<'_, B> {
+impl<B: Backend> ChatSession<'_, B> {
     /// Asks the user every open question, and sends the answers.
     pub(super) async fn ask(&mut self, open: &[Interrupt]) -> Result<Step<B::Answer>, CliError> {
         let mut answers = BTreeMap::new();
         for interrupt in open {
-            for line in question::lines(interrupt, self.terminal) {
-                self.terminal.line(line)?;
-            }
+            self.show_question(interrupt)?;
             match self.reply(interrupt).await? {
                 Reply::Answer(answer) => answers.insert(interrupt.id, answer),
                 Reply::Step(Step::Leave(exit)) => {
@@ -55,8 +53,13 @@ impl<B: Backend> Talk<'_, B> {
                 Reply::Step(step) => return Ok(step),
             };
         }
-        let answered = self.backend.answer(answers).await;
-        Ok(self.recover(answered)?.map_or(Step::Nothing, Step::Answer))
+        let answered = self.request(async |backend| backend.answer(answers).await).await?;
+        Ok(answered.map_or(Step::Nothing, Step::Answer))
+    }
+
+    fn show_question(&self, interrupt: &Interrupt) -> Result<(), CliError> {
+        let mut lines = question::lines(interrupt, self.terminal).into_iter();
+        lines.try_for_each(|line| self.terminal.line(line))
     }
 
     async fn reply(&mut self, interrupt: &Interrupt) -> Result<Reply<B::Answer>, CliError> {
@@ -67,18 +70,22 @@ impl<B: Backend> Talk<'_, B> {
         };
         loop {
             let line = match self.read((&prompt, ""), kind).await? {
-                Typed::Line(line) => line,
-                Typed::End => return Ok(Reply::Step(Step::Leave(Exit::Waiting))),
-                Typed::Quit => return Ok(Reply::Step(Step::Leave(Exit::Interrupted))),
+                UserInput::Line(line) => line,
+                UserInput::End => return Ok(Reply::Step(Step::Leave(Exit::Waiting))),
+                UserInput::Quit => return Ok(Reply::Step(Step::Leave(Exit::Interrupted))),
             };
             if self.input.is_editor()
                 && let Some(word) = words::read(&line)
             {
-                let step = match self.command(word).await? {
-                    Step::Leave(_) => Step::Leave(Exit::Waiting),
-                    step => step,
-                };
-                return Ok(Reply::Step(step));
+                self.has_opened = false;
+                match self.command(word).await? {
+                    Step::Leave(_) => return Ok(Reply::Step(Step::Leave(Exit::Waiting))),
+                    Step::Nothing if !self.has_opened => {
+                        self.show_question(interrupt)?;
+                        continue;
+                    }
+                    step => return Ok(Reply::Step(step)),
+                }
             }
             let answer = match self.meaning(interrupt, &line) {
                 Meaning::Answer(answer) => Some(answer),
@@ -134,11 +141,11 @@ impl<B: Backend> Talk<'_, B> {
     /// Asks for the reason of a rejection. `None` if the person does not reject after all.
     async fn reject(&mut self, request: &ApprovalRequest) -> Result<Option<Value>, CliError> {
         match self.read(("reason for the model, or nothing:", ""), Kind::Line).await? {
-            Typed::Line(reason) => {
+            UserInput::Line(reason) => {
                 let reason = Some(reason.trim()).filter(|reason| !reason.is_empty());
                 Ok(Some(question::decision(request, Verdict::Reject, reason)))
             }
-            Typed::End | Typed::Quit => Ok(None),
+            UserInput::End | UserInput::Quit => Ok(None),
         }
     }
 
@@ -147,8 +154,8 @@ impl<B: Backend> Talk<'_, B> {
         let mut text = self.draft(request);
         loop {
             match self.read(("arguments:", &text), Kind::Json).await? {
-                Typed::Line(line) => text = line,
-                Typed::End | Typed::Quit => return Ok(None),
+                UserInput::Line(line) => text = line,
+                UserInput::End | UserInput::Quit => return Ok(None),
             }
             if let Some(decision) = self.edited(request, &text) {
                 return Ok(Some(decision));

@@ -7,7 +7,7 @@ use crate::command::question;
 use crate::command::run::tell_turn;
 use crate::command::threads;
 use crate::context::{CommandContext, USUAL_AGENT};
-use crate::follow::{AppRun, tell_end};
+use crate::follow::{AppRun, tell_end, unread};
 use crate::spent::Spent;
 use crate::terminal::{Style, Terminal, moment, short};
 use serde_json::Value;
@@ -29,7 +29,7 @@ use weftwork::types::{InterruptId, Principal, ThreadId};
 /// An open store with the agent of the chat.
 pub(super) struct Local<'a> {
     context: &'a CommandContext,
-    how: (Durability, Multitask),
+    settings: (Durability, Multitask),
     limits: LimitFlags,
     app: App,
     agent: String,
@@ -53,12 +53,12 @@ impl<'a> Local<'a> {
         let of_thread = found.as_ref().map(|found| found.graph());
         let agent = context.agent(args.agent.as_deref().or(of_thread).unwrap_or(USUAL_AGENT))?;
         let recorded = found.as_ref().and_then(|found| found.model());
-        let how = (args.keeping.durability(), args.busy.multitask());
-        let app = args.limits.limit(context.open(agent, store, recorded, how).await?);
+        let settings = (args.keeping.durability(), args.busy.multitask());
+        let app = args.limits.limit(context.open(agent, store, recorded, settings).await?);
         let thread = named.unwrap_or_else(|| app.new_thread());
         let agent = agent.id().to_owned();
         let limits = args.limits;
-        Ok(Self { context, how, limits, app, agent, thread, known: found.is_some() })
+        Ok(Self { context, settings, limits, app, agent, thread, known: found.is_some() })
     }
 
     fn store(&self) -> &dyn Store {
@@ -136,12 +136,14 @@ impl Backend for Local<'_> {
     async fn ended(&mut self, answer: AppRun, terminal: &Terminal) -> Result<(), CliError> {
         let run = answer.run.clone();
         let outcome = answer.outcome().await;
-        if let Some(spent) = Spent::of(&self.app, &run).await? {
-            terminal.note(spent);
-        }
         match outcome {
             RunOutcome::Cancelled { .. } => terminal.note("stopped"),
             outcome => drop(tell_end(self.store(), &run, &outcome, terminal).await),
+        }
+        match Spent::of(&self.app, &run).await {
+            Ok(spent) => spent.iter().for_each(|spent| terminal.note(spent)),
+            // The outcome is reported even if the usage cannot be read.
+            Err(error) => terminal.note(unread(&error)),
         }
         Ok(())
     }
@@ -168,7 +170,8 @@ impl Backend for Local<'_> {
 
     async fn threads(&self) -> Result<Vec<Listed>, CliError> {
         let rows = self.search(None).await?;
-        Ok(rows.into_iter().map(|row| listed(&row, threads::last_run(&row).to_owned())).collect())
+        let states = threads::states(self.store(), &rows).await?;
+        Ok(rows.iter().zip(states).map(|(row, state)| listed(row, state.to_owned())).collect())
     }
 
     async fn inbox(&self) -> Result<Vec<Listed>, CliError> {
@@ -191,7 +194,7 @@ impl Backend for Local<'_> {
         let recorded = found.model().unwrap_or_default();
         if agent.id() != self.agent || recorded != self.app.model_setting().value {
             let store = Arc::clone(self.app.store());
-            let app = self.context.open(agent, Some(store), found.model(), self.how).await?;
+            let app = self.context.open(agent, Some(store), found.model(), self.settings).await?;
             self.app = self.limits.limit(app);
             self.agent = agent.id().to_owned();
         }

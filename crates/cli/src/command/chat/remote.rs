@@ -13,7 +13,7 @@ use crate::follow::{Element, Followed};
 use crate::terminal::{Style, Terminal, plain, short};
 use asked::Asked;
 use bytes::Bytes;
-use frames::{End, Frames};
+use frames::{End, Frames, Piece};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use http::Server;
@@ -22,14 +22,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use token::Tokens;
 use weftwork::models::ModelInfo;
-use weftwork::types::event::{AiEvent, RunEvent};
+use weftwork::types::event::RunEvent;
 use weftwork::types::interrupt::Interrupt;
 use weftwork::types::message::Role;
 use weftwork::types::port::{EgressError, EgressResponse, Method};
 use weftwork::types::{InterruptId, ThreadId};
 
 /// Query of the format that [`Frames`] reads.
-const FORMAT: &str = "?protocol=ui-message-stream";
+const FORMAT: &str = "protocol=ui-message-stream";
 
 /// A server with an agent and a thread.
 pub(super) struct Remote {
@@ -48,7 +48,7 @@ pub(super) struct Response {
     thread: Option<ThreadId>,
     body: BoxStream<'static, Result<Bytes, EgressError>>,
     frames: Frames,
-    events: VecDeque<AiEvent>,
+    pieces: VecDeque<Piece>,
 }
 
 impl Remote {
@@ -58,9 +58,13 @@ impl Remote {
         context: &CommandContext,
     ) -> Result<Self, CliError> {
         let tokens = Tokens::new(context.config.data.as_ref());
-        let address = url.trim_end_matches('/');
-        let token = tokens.choose(args.server.token.as_deref(), address)?;
-        let server = Server::new(url, token.clone(), &context.config)?;
+        let server = Server::new(url, &context.config)?;
+        let token = tokens.choose(args.server.token.as_deref(), server.address())?;
+        let server = server.with_token(token.clone());
+        if server.exposes_token() {
+            let warning = "warning: the token is sent without encryption; use https";
+            context.terminal.note(warning);
+        }
         let thread = args.thread.as_deref().map(ThreadId::new).transpose()?;
         let of_thread = match (&args.agent, &thread) {
             (None, Some(thread)) => agent_of(&server, thread).await?,
@@ -73,24 +77,20 @@ impl Remote {
         if let (true, Some(token)) = (args.server.save_token, &token) {
             // An agent of the command line has made no request yet.
             usual_agent(&server).await?;
-            tokens.save(address, token)?;
+            tokens.save(server.address(), token)?;
         }
         // The questions of a thread that exists are not known yet.
         let asked = thread.is_none().then(Vec::new);
         Ok(Self { server: Rc::new(server), agent, thread, asked })
     }
 
-    /// Returns the path of the thread in the chat of the agent.
-    fn path(&self) -> Option<String> {
-        Some(format!("/chat/{}/{}", self.agent, self.thread.as_ref()?))
-    }
-
     /// Returns the messages of the thread, without the one that is being produced.
     async fn messages(&self) -> Result<Vec<Value>, CliError> {
-        let Some(path) = self.path() else { return Ok(Vec::new()) };
-        match self.server.json(Method::Get, &path, None).await {
+        let Some(thread) = &self.thread else { return Ok(Vec::new()) };
+        let url = self.server.at(&["chat", &self.agent, thread.as_str()]);
+        match self.server.json(Method::Get, &url, None).await {
             Ok(Value::Array(messages)) => Ok(messages),
-            Ok(_) => Err(bad(format!("{path} is not a list"))),
+            Ok(_) => Err(bad(format!("{} is not a list", url.path()))),
             // The thread begins with its first message.
             Err(CliError::Refused { status: 404, .. }) => Ok(Vec::new()),
             Err(error) => Err(error),
@@ -102,8 +102,9 @@ impl Remote {
         if let Some(thread) = &self.thread {
             body["id"] = json!(thread);
         }
-        let path = format!("/chat/{}{FORMAT}", self.agent);
-        let response = self.server.send(Method::Post, &path, Some(&body)).await;
+        let mut url = self.server.at(&["chat", &self.agent]);
+        url.set_query(Some(FORMAT));
+        let response = self.server.send(Method::Post, &url, Some(&body)).await;
         // A refusal may be due to an answer of another client.
         self.asked = None;
         Ok(self.response(response?))
@@ -116,7 +117,7 @@ impl Remote {
             thread: self.thread.clone(),
             body: response.body,
             frames: Frames::default(),
-            events: VecDeque::new(),
+            pieces: VecDeque::new(),
         }
     }
 }
@@ -124,7 +125,7 @@ impl Remote {
 /// Returns the agent of a thread; `None` if the server does not say it: the thread begins with its
 /// first message, or its id is not a UUID, which the route of threads expects.
 async fn agent_of(server: &Server, thread: &ThreadId) -> Result<Option<String>, CliError> {
-    match server.json(Method::Get, &format!("/threads/{thread}"), None).await {
+    match server.json(Method::Get, &server.at(&["threads", thread.as_str()]), None).await {
         Ok(found) => {
             let agent = found.pointer("/metadata/graph_id").and_then(Value::as_str);
             Ok(agent.map(str::to_owned))
@@ -137,7 +138,8 @@ async fn agent_of(server: &Server, thread: &ThreadId) -> Result<Option<String>, 
 /// Returns the default agent if the server has it, otherwise the only one.
 async fn usual_agent(server: &Server) -> Result<String, CliError> {
     let body = json!({"limit": LISTED_MAX});
-    let found = server.json(Method::Post, "/assistants/search", Some(&body)).await?;
+    let url = server.at(&["assistants", "search"]);
+    let found = server.json(Method::Post, &url, Some(&body)).await?;
     let found = found.as_array().ok_or_else(|| bad("the assistants are not a list".to_owned()))?;
     let mut names: Vec<_> = found.iter().filter_map(|one| one["graph_id"].as_str()).collect();
     names.sort_unstable();
@@ -160,17 +162,20 @@ fn bad(reason: String) -> CliError {
 impl Followed for Response {
     async fn next(&mut self) -> Result<Option<Element>, CliError> {
         loop {
-            if let Some(event) = self.events.pop_front() {
-                return Ok(Some(Element::Event(Box::new(RunEvent::placeless(event)))));
+            if let Some(piece) = self.pieces.pop_front() {
+                return Ok(Some(match piece {
+                    Piece::Event(event) => Element::Event(Box::new(RunEvent::placeless(event))),
+                    Piece::TextEnd => Element::TextEnd,
+                }));
             }
             if self.frames.end().is_some() {
                 return Ok(None);
             }
             let bytes = self.body.next().await.ok_or_else(|| {
-                let host = self.server.url().to_owned();
+                let host = self.server.address().to_owned();
                 EgressError::Broken { host, reason: "the answer is not complete".to_owned() }
             })??;
-            self.events.extend(self.frames.read(&bytes).map_err(bad)?);
+            self.pieces.extend(self.frames.read(&bytes).map_err(bad)?);
             if let Some(thread) = self.frames.thread.take() {
                 self.thread = Some(ThreadId::new(thread)?);
             }
@@ -179,8 +184,8 @@ impl Followed for Response {
 
     async fn cancel(&mut self) -> Result<(), CliError> {
         let Some(thread) = &self.thread else { return Ok(()) };
-        let path = format!("/chat/{}/{thread}/cancel", self.agent);
-        self.server.send(Method::Post, &path, None).await.map(drop)
+        let url = self.server.at(&["chat", &self.agent, thread.as_str(), "cancel"]);
+        self.server.send(Method::Post, &url, None).await.map(drop)
     }
 }
 
@@ -189,15 +194,11 @@ impl Backend for Remote {
 
     fn welcome(&self, terminal: &Terminal) -> Vec<String> {
         let agent = terminal.paint_error(Style::Strong, plain(&self.agent));
-        let mut lines = vec![format!("{agent} at {}", self.server.url())];
-        if self.server.exposes_token() {
-            lines.push("warning: the token is sent without encryption; use https".to_owned());
-        }
-        lines.push(match &self.thread {
+        let thread = match &self.thread {
             Some(thread) => format!("thread {thread}"),
             None => "a new thread".to_owned(),
-        });
-        lines
+        };
+        vec![format!("{agent} at {}", self.server.address()), thread]
     }
 
     fn model(&self) -> Option<&ModelInfo> {
@@ -205,9 +206,10 @@ impl Backend for Remote {
     }
 
     async fn unfinished(&mut self) -> Result<Option<Response>, CliError> {
-        let Some(path) = self.path() else { return Ok(None) };
-        let path = format!("{path}/stream{FORMAT}");
-        let response = self.server.send(Method::Get, &path, None).await?;
+        let Some(thread) = &self.thread else { return Ok(None) };
+        let mut url = self.server.at(&["chat", &self.agent, thread.as_str(), "stream"]);
+        url.set_query(Some(FORMAT));
+        let response = self.server.send(Method::Get, &url, None).await?;
         if response.status == 204 {
             return Ok(None);
         }
@@ -238,7 +240,7 @@ impl Backend for Remote {
         match answer.frames.end() {
             Some(End::Completed) => self.asked = Some(Vec::new()),
             Some(End::Asks) | None => {}
-            Some(End::Waits) => terminal.note("the run waits, and goes on by itself"),
+            Some(End::Waits) => terminal.note("the run waits; it continues without an answer"),
             Some(End::Cancelled) => terminal.note("stopped"),
             Some(End::Failed(reason)) => {
                 let head = terminal.paint_error(Style::Bad, "the run failed");
@@ -264,7 +266,8 @@ impl Backend for Remote {
 
     async fn threads(&self) -> Result<Vec<Listed>, CliError> {
         let body = json!({"limit": LISTED_MAX, "sort_by": "updated_at", "sort_order": "desc"});
-        let found = self.server.json(Method::Post, "/threads/search", Some(&body)).await?;
+        let url = self.server.at(&["threads", "search"]);
+        let found = self.server.json(Method::Post, &url, Some(&body)).await?;
         let found = found.as_array().ok_or_else(|| bad("the threads are not a list".to_owned()))?;
         let listed = found.iter().map(|thread| {
             let agent = thread.pointer("/metadata/graph_id").unwrap_or(&Value::Null);
@@ -272,7 +275,9 @@ impl Backend for Remote {
                 Some("interrupted") => "waits for an answer",
                 Some("busy") => "running",
                 Some("error") => "failed",
-                _ => "completed",
+                Some("idle") => "completed",
+                // A state of a newer server.
+                other => other.unwrap_or("unknown"),
             };
             listed((&thread["thread_id"], agent, &thread["updated_at"]), state)
         });
@@ -280,8 +285,9 @@ impl Backend for Remote {
     }
 
     async fn inbox(&self) -> Result<Vec<Listed>, CliError> {
-        let path = format!("/interrupts?limit={LISTED_MAX}");
-        let found = self.server.json(Method::Get, &path, None).await?;
+        let mut url = self.server.at(&["interrupts"]);
+        url.set_query(Some(&format!("limit={LISTED_MAX}")));
+        let found = self.server.json(Method::Get, &url, None).await?;
         let found = found.as_array().ok_or_else(|| bad("the inbox is not a list".to_owned()))?;
         let listed = found.iter().map(|one| {
             let args = &one["call"]["args"];
@@ -310,19 +316,20 @@ impl Backend for Remote {
         };
         let agent = agent.unwrap_or_else(|| self.agent.clone());
         // Fails if the thread does not exist.
-        let path = format!("/chat/{agent}/{thread}");
-        self.server.json(Method::Get, &path, None).await?;
+        let url = self.server.at(&["chat", &agent, thread.as_str()]);
+        self.server.json(Method::Get, &url, None).await?;
         (self.agent, self.thread, self.asked) = (agent, Some(thread), None);
         Ok(())
     }
 
     fn select_model(&mut self, _: Option<&str>) -> Result<String, CliError> {
-        Ok(format!("the server {} chooses the model", self.server.url()))
+        Ok(format!("the server {} chooses the model", self.server.address()))
     }
 
     fn how_to_continue(&self) -> Option<String> {
         let thread = self.thread.as_ref()?;
-        Some(format!("weft chat --url {} --thread {thread}", self.server.url()))
+        let (agent, address) = (plain(&self.agent), self.server.address());
+        Some(format!("weft chat {agent} --url {address} --thread {thread}"))
     }
 
     fn leave_open(&self, questions: &[Interrupt], terminal: &Terminal) {

@@ -87,7 +87,7 @@ fn progress(row: &RunRow, terminal: &Terminal) -> Result<(), CliError> {
     match &row.outcome {
         Some(RunOutcome::Failed { fault }) => {
             let message = short(&fault.message, VALUE_CHARS_MAX);
-            field("error", format_args!("{} {message}", fault.code), terminal)
+            field("error", format_args!("{} {message}", plain(&fault.code)), terminal)
         }
         _ => Ok(()),
     }

@@ -30,16 +30,13 @@ pub(crate) async fn list(args: List, context: &CommandContext) -> Result<Exit, C
     if rows.is_empty() {
         return Ok(none(json, context));
     }
-    let running = rows.iter().any(|row| row.status == Some(RunStatus::Running));
-    let left = if running { with_orphans(store.as_ref()).await? } else { BTreeSet::new() };
+    let states = states(store.as_ref(), &rows).await?;
     let mut table = Table::new(&["THREAD", "AGENT", "LAST RUN", "CHANGED (UTC)"]);
-    for row in rows {
-        let is_left = row.status == Some(RunStatus::Running) && left.contains(&row.id);
-        let status = if is_left { NOT_FINISHED } else { last_run(&row) }.to_owned();
+    for (row, state) in rows.into_iter().zip(states) {
         table.row([
             row.id.to_string(),
             row.graph.unwrap_or_default(),
-            status,
+            state.to_owned(),
             moment(row.updated_at),
         ]);
     }
@@ -84,6 +81,23 @@ pub(crate) async fn with_orphans(store: &dyn Store) -> Result<BTreeSet<ThreadId>
     let orphans = store.orphans(SystemClock::new().now(), usize::MAX).await?;
     let ours = orphans.into_iter().filter(|(who, _)| who.org == Principal::local().org);
     Ok(ours.map(|(_, run)| run.new.at.thread).collect())
+}
+
+/// Returns the states of threads in words: the status of the last run, or that its process died.
+pub(crate) async fn states(
+    store: &dyn Store,
+    rows: &[ThreadRow],
+) -> Result<Vec<&'static str>, CliError> {
+    let is_running = |row: &ThreadRow| row.status == Some(RunStatus::Running);
+    let left = match rows.iter().any(is_running) {
+        true => with_orphans(store).await?,
+        false => BTreeSet::new(),
+    };
+    let state = |row: &ThreadRow| match is_running(row) && left.contains(&row.id) {
+        true => NOT_FINISHED,
+        false => last_run(row),
+    };
+    Ok(rows.iter().map(state).collect())
 }
 
 /// Returns the status of the last run of a thread in words.

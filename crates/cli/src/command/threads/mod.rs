@@ -16,7 +16,7 @@ use crate::CliError;
 use crate::args::Threads;
 use crate::context::CommandContext;
 use crate::exit::Exit;
-pub(super) use list::{NOT_FINISHED, last_run, with_orphans, word};
+pub(super) use list::{NOT_FINISHED, states, with_orphans, word};
 use std::sync::Arc;
 use weftwork::graph::CompiledGraph;
 use weftwork::store::Store;

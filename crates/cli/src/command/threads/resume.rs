@@ -45,11 +45,6 @@ pub(crate) async fn resume(args: &Resume, context: &CommandContext) -> Result<Ex
     if !finished && args.limits.is_set() {
         context.terminal.note("the unfinished run keeps the deadline and the budget it has");
     }
-    // A run that continues the last one gets what that one left of its budget.
-    let app = match found.runs.last().filter(|_| finished) {
-        Some(last) => app.continuing(last).await?,
-        None => app,
-    };
     let handle = if found.stopped_at_node() && answers.is_empty() {
         app.start(agent.id(), id.clone(), RunInput::Continue).await?
     } else if answers.is_empty() {

@@ -67,7 +67,7 @@ fn run_line(run: &RunRow, is_last: bool, terminal: &Terminal) -> Result<(), CliE
     let fault = match &run.outcome {
         Some(RunOutcome::Failed { fault }) => {
             let id = &run.new.at.run;
-            format!(": {} {} (run {id})", fault.code, short(&fault.message, 200))
+            format!(": {} {} (run {id})", plain(&fault.code), short(&fault.message, 200))
         }
         _ => String::new(),
     };
@@ -102,10 +102,12 @@ fn message_lines(message: &Message, speaker: &str, terminal: &Terminal) -> Resul
             Part::Text { text } if text.is_empty() => continue,
             Part::Text { text } => plain(text),
             Part::Reasoning { text, .. } => format!("(reasoning) {}", plain(text)),
-            Part::Media(media) => format!("({} at {})", media.media_type, short(&media.url, 100)),
-            Part::ToolCall(call) => format!("→ {} {}", call.name, plain(&call.args.to_string())),
+            Part::Media(media) => {
+                format!("({} at {})", plain(&media.media_type), short(&media.url, 100))
+            }
+            Part::ToolCall(call) => plain(&format!("→ {} {}", call.name, call.args)),
             Part::ToolResult(result) => {
-                format!("← {} {}", result.name, short(&result.value.to_string(), 400))
+                format!("← {} {}", plain(&result.name), short(&result.value.to_string(), 400))
             }
         };
         terminal.line(format_args!("{who} {said}"))?;

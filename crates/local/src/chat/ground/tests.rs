@@ -34,6 +34,7 @@ fn a_sentence_is_supported_if_it_names_a_value_and_denies_nothing_else() {
         ground(json!({"order_id": "A1"}), result, "Where is A1?")
     };
     let sum = || ground(json!({"a": 6, "b": 7}), json!(42), "What is 6 times 7?");
+    let queued = || ground(json!({"to": "Ada"}), json!({"status": "queued"}), "Write to Ada.");
     let opened = || ground(json!({"door": 3}), json!({"open": true}), "Is door 3 open?");
     for (ground, sentence, supported) in [
         (weather(), "The sky in Paris is cloudy, with 16 degrees.", true),
@@ -55,6 +56,10 @@ fn a_sentence_is_supported_if_it_names_a_value_and_denies_nothing_else() {
         (sum(), "It is 42.", true),
         (sum(), "It is 6 and 7.", false),
         (sum(), "It is 142.", false),
+        // Verbs are not checked. The vocabulary of a tool that only reads does not have them.
+        (queued(), "I sent it, it is queued.", true),
+        (queued(), "I sent it.", false),
+        (queued(), "It is not queued.", false),
         (opened(), "Door 3 is open.", true),
         (opened(), "Door 3 is open: yes.", true),
         (opened(), "Door 3 is not open: yes.", false),

@@ -1,25 +1,27 @@
 //! Request bodies of the protocol.
 
-use super::{OpenAiConfig, Quirk};
 use crate::chat::{ChatRequest, ToolChoice};
-use crate::{ModelError, fingerprint};
+use crate::fingerprint;
+use crate::protocol::media::{self, Kind, Location};
+use crate::protocol::{Outgoing, Quirk, ServerConfig, result_text};
 use serde_json::{Map, Value, json};
 use weftwork_types::message::{Media, Message, Part, Role};
 
-/// Returns the body of a request.
-pub(super) fn body(
+/// Writes a request.
+pub(in crate::protocol) fn write(
     model: &str,
     request: &ChatRequest,
-    config: &OpenAiConfig,
-) -> Result<Value, ModelError> {
-    let unsupported = |what: String| ModelError::Unsupported {
-        model: format!("{}:{model}", config.provider),
-        what,
-    };
+    config: &ServerConfig,
+) -> Result<Outgoing, String> {
+    let body = body(model, request, config)?;
+    Ok(Outgoing { path: "/chat/completions".to_owned(), headers: Vec::new(), body })
+}
+
+fn body(model: &str, request: &ChatRequest, config: &ServerConfig) -> Result<Value, String> {
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
     set("model", model.into());
-    set("messages", messages(&request.messages).map_err(unsupported)?);
+    set("messages", messages(&request.messages)?);
     set("stream", true.into());
     if !config.quirks.has(Quirk::NoStreamOptions) {
         set("stream_options", json!({"include_usage": true}));
@@ -35,7 +37,7 @@ pub(super) fn body(
         let tools = request.tools.iter().map(fingerprint::tool);
         set("tools", tools.map(|tool| json!({"type": "function", "function": tool})).collect());
     }
-    if let Some(choice) = tool_choice(request).map_err(unsupported)? {
+    if let Some(choice) = tool_choice(request) {
         set("tool_choice", choice);
     }
     if let (Some(parallel), false) = (request.parallel_tool_calls, request.tools.is_empty()) {
@@ -47,21 +49,12 @@ pub(super) fn body(
     Ok(Value::Object(body))
 }
 
-fn tool_choice(request: &ChatRequest) -> Result<Option<Value>, String> {
-    let offered = |name: &String| request.tools.iter().any(|tool| tool.wire_name() == *name);
+fn tool_choice(request: &ChatRequest) -> Option<Value> {
     match &request.tool_choice {
-        ToolChoice::Named(name) if !offered(name) => {
-            Err(format!("tool choice names `{name}`, which is not among the tools"))
-        }
-        ToolChoice::Named(name) => {
-            Ok(Some(json!({"type": "function", "function": {"name": name}})))
-        }
-        ToolChoice::Required if request.tools.is_empty() => {
-            Err("tool choice is `required`, but there are no tools".to_owned())
-        }
-        ToolChoice::Required => Ok(Some("required".into())),
-        ToolChoice::None if !request.tools.is_empty() => Ok(Some("none".into())),
-        ToolChoice::None | ToolChoice::Auto => Ok(None),
+        ToolChoice::Named(name) => Some(json!({"type": "function", "function": {"name": name}})),
+        ToolChoice::Required => Some("required".into()),
+        ToolChoice::None if !request.tools.is_empty() => Some("none".into()),
+        ToolChoice::None | ToolChoice::Auto => None,
     }
 }
 
@@ -74,7 +67,7 @@ fn response_format(schema: &Value) -> Value {
 
 /// Returns `true` if strict servers accept the schema: every object is closed and requires all its
 /// members. Other schemas are sent without `strict` instead of being rejected.
-fn is_strict(schema: &Value) -> bool {
+pub(in crate::protocol) fn is_strict(schema: &Value) -> bool {
     match schema {
         Value::Object(map) => {
             let closed = match map.get("properties").and_then(Value::as_object) {
@@ -100,13 +93,9 @@ fn messages(messages: &[Message]) -> Result<Value, String> {
             Role::User => out.push(json!({"role": "user", "content": user_content(message)?})),
             Role::Assistant => out.push(assistant(message)),
             Role::Tool => out.extend(message.tool_results().map(|result| {
-                let content = match &result.value {
-                    Value::String(text) => text.clone(),
-                    other => other.to_string(),
-                };
                 json!({
                     "role": "tool", "tool_call_id": result.tool_call_id.as_str(),
-                    "content": content,
+                    "content": result_text(&result.value),
                 })
             })),
         }
@@ -140,22 +129,29 @@ fn user_content(message: &Message) -> Result<Value, String> {
     }
     let parts = message.parts.iter().filter_map(|part| match part {
         Part::Text { text } => Some(Ok(json!({"type": "text", "text": text}))),
-        Part::Media(media) => Some(image(media)),
+        Part::Media(media) => Some(media_part(media)),
         Part::Reasoning { .. } | Part::ToolCall(_) | Part::ToolResult(_) => None,
     });
     parts.collect()
 }
 
-fn image(media: &Media) -> Result<Value, String> {
-    let reachable = media.url.starts_with("https:") || media.url.starts_with("data:");
-    if !media.media_type.starts_with("image/") || !reachable {
-        let scheme = media.url.split(':').next().unwrap_or_default();
-        return Err(format!(
-            "media of type `{}` from a `{scheme}:` URL; this protocol takes images from `https:` and `data:` URLs",
-            media.media_type
-        ));
+fn media_part(media: &Media) -> Result<Value, String> {
+    let accepted = "images, and audio and PDF documents from `data:` URLs";
+    match media::locate(media)? {
+        (Kind::Image, _) => Ok(json!({"type": "image_url", "image_url": {"url": media.url}})),
+        (Kind::Audio, Location::Base64(data)) => {
+            let format = match media.media_type.as_str() {
+                "audio/mpeg" => "mp3",
+                "audio/x-wav" | "audio/vnd.wave" => "wav",
+                other => other.trim_start_matches("audio/"),
+            };
+            Ok(json!({"type": "input_audio", "input_audio": {"data": data, "format": format}}))
+        }
+        (Kind::Pdf, Location::Base64(_)) => Ok(json!({
+            "type": "file", "file": {"filename": "document.pdf", "file_data": media.url},
+        })),
+        _ => Err(media::refused(media, accepted)),
     }
-    Ok(json!({"type": "image_url", "image_url": {"url": media.url}}))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The structure of responses, lenient enough for the differences between servers.
 
-use serde::{Deserialize, Deserializer};
+use crate::protocol::decoder::or_default;
+use serde::Deserialize;
 use serde_json::Value;
 use weftwork_types::usage::Tokens;
 
@@ -122,6 +123,16 @@ pub(super) struct Usage {
     /// The cached part of the prompt, as Moonshot reports it.
     #[serde(deserialize_with = "or_default")]
     cached_tokens: u64,
+    /// The cost in US dollars, as OpenRouter reports it.
+    cost: Option<f64>,
+}
+
+impl Usage {
+    /// The provider's own cost in millionths of a US dollar, rounded up.
+    pub(super) fn cost_micro_usd(&self) -> Option<u64> {
+        let cost = self.cost.filter(|cost| cost.is_finite() && *cost >= 0.0)?;
+        Some((cost * 1_000_000.0).ceil() as u64)
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -129,6 +140,8 @@ pub(super) struct Usage {
 struct PromptDetails {
     #[serde(deserialize_with = "or_default")]
     cached_tokens: u64,
+    #[serde(deserialize_with = "or_default")]
+    cache_write_tokens: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -147,13 +160,10 @@ impl From<Usage> for Tokens {
         let sum = usage.prompt_tokens.saturating_add(usage.completion_tokens);
         let beside = reasoning > 0 && usage.total_tokens == sum.saturating_add(reasoning);
         let output = usage.completion_tokens.saturating_add(if beside { reasoning } else { 0 });
-        Self::reported(usage.prompt_tokens, output).cached(cached).reasoning(reasoning)
+        let written = usage.prompt_tokens_details.cache_write_tokens;
+        Self::reported(usage.prompt_tokens, output)
+            .cached(cached)
+            .cache_written(written)
+            .reasoning(reasoning)
     }
-}
-
-/// Treats `null` as a missing member.
-fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -1,41 +1,14 @@
-//! Decodes the bytes of a response into events.
+//! Reads the documents of an answer.
 
-use super::failure::{self, Source};
 use super::response::{CallDelta, Choice, Chunk, Delta};
-use crate::ModelError;
 use crate::chat::{ChatEvent, FinishReason};
-use crate::protocol::sse::SseParser;
+use crate::protocol::decoder::{Flaw, Progress, Reader, structure, unknown_reason};
 use serde_json::Value;
-use std::collections::VecDeque;
-use weftwork_types::port::EgressError;
-use weftwork_types::usage::Tokens;
 
-/// A decoder for one answer.
-///
-/// An answer is complete once the provider has sent a `finish_reason`. If `[DONE]` or the usage is
-/// missing after that, only the exact token counts are lost. An answer without a `finish_reason` is
-/// truncated, with or without `[DONE]`.
-#[derive(Debug)]
-pub(super) struct Decoder {
-    source: Source,
-    status: u16,
-    body: Body,
+/// A reader for one answer. `[DONE]` ends it, or the end of the body after a `finish_reason`.
+#[derive(Debug, Default)]
+pub(in crate::protocol) struct Answer {
     calls: Vec<Call>,
-    chunks: u64,
-    id: Option<String>,
-    tokens: Option<Tokens>,
-    finish: Option<FinishReason>,
-    done: bool,
-}
-
-#[derive(Debug)]
-enum Body {
-    /// Only white space was received so far.
-    Unknown,
-    /// An event stream.
-    Events(SseParser),
-    /// A single JSON document, from a server that does not stream or reports an error.
-    Json(Vec<u8>),
 }
 
 /// A tool call of this answer and its wire index.
@@ -46,145 +19,41 @@ struct Call {
     named: bool,
 }
 
-impl Decoder {
-    pub(super) fn new(source: Source, status: u16) -> Self {
-        Self {
-            source,
-            status,
-            body: Body::Unknown,
-            calls: Vec::new(),
-            chunks: 0,
-            id: None,
-            tokens: None,
-            finish: None,
-            done: false,
-        }
-    }
-
-    pub(super) fn source(&self) -> &Source {
-        &self.source
-    }
-
-    /// Returns `true` once the final event was returned.
-    pub(super) fn is_done(&self) -> bool {
-        self.done
-    }
-
-    /// Decodes a chunk of the body.
-    pub(super) fn push(
-        &mut self,
-        piece: &[u8],
-        out: &mut VecDeque<ChatEvent>,
-    ) -> Result<(), ModelError> {
-        let mut events = Vec::new();
-        match &mut self.body {
-            Body::Unknown => match piece.iter().find(|byte| !byte.is_ascii_whitespace()) {
-                None => return Ok(()),
-                Some(b'{') => self.body = Body::Json(piece.to_vec()),
-                Some(b'<') => {
-                    return Err(self
-                        .source
-                        .malformed("expected an event stream, found a web page"));
-                }
-                Some(_) => {
-                    self.body = Body::Events(SseParser::default());
-                    return self.push(piece, out);
-                }
-            },
-            Body::Json(bytes) => bytes.extend_from_slice(piece),
-            Body::Events(parser) => parser
-                .push(piece, &mut events)
-                .map_err(|_| self.source.malformed("one event is larger than 1 MiB"))?,
-        }
-        for data in events {
-            if self.done {
-                break;
-            }
-            self.event(&data, out)?;
-        }
-        Ok(())
-    }
-
-    /// Handles the end of the body, with the transport error if there was one.
-    pub(super) fn cut(
-        &mut self,
-        error: Option<EgressError>,
-        out: &mut VecDeque<ChatEvent>,
-    ) -> Result<(), ModelError> {
-        if let (Body::Json(bytes), None) = (&mut self.body, &error) {
-            let bytes = std::mem::take(bytes);
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            self.chunk(&text, out)?;
-        }
-        match (self.finish, error) {
-            (Some(_), _) => {
-                self.end(out);
-                Ok(())
-            }
-            (None, Some(source)) if self.chunks == 0 => {
-                Err(ModelError::Transport { provider: self.source.provider().to_owned(), source })
-            }
-            (None, Some(error)) => Err(self.truncated(error.to_string())),
-            (None, None) => Err(self.truncated("the stream ended without a finish reason".into())),
-        }
-    }
-
-    fn event(&mut self, data: &str, out: &mut VecDeque<ChatEvent>) -> Result<(), ModelError> {
-        match data.trim() {
-            "" => Ok(()),
-            "[DONE]" if self.finish.is_some() => {
-                self.end(out);
-                Ok(())
-            }
-            "[DONE]" => Err(self.truncated("the stream is done without a finish reason".into())),
-            data => self.chunk(data, out),
-        }
-    }
-
-    fn chunk(&mut self, data: &str, out: &mut VecDeque<ChatEvent>) -> Result<(), ModelError> {
-        let value: Value = serde_json::from_str(data).map_err(|error| {
-            let shown: String = data.chars().take(80).collect();
-            let shown = self.source.quote(&shown);
-            self.source.malformed(format!("a chunk is not JSON: {error}; it begins with `{shown}`"))
-        })?;
-        let chunk: Chunk = serde_json::from_value(value.clone()).map_err(|error| {
-            self.source.malformed(format!("a chunk has an unexpected structure: {error}"))
-        })?;
+impl Reader for Answer {
+    fn read(&mut self, document: Value, progress: &mut Progress) -> Result<(), Flaw> {
+        let chunk: Chunk = structure(document.clone())?;
         if let Some(error) = chunk.error {
-            return Err(failure::from_object(&self.source, self.status, &error));
+            return Err(Flaw::Refused(error));
         }
-        if chunk.choices.is_empty() && chunk.usage.is_none() && is_error(&value) {
-            return Err(failure::from_object(&self.source, self.status, &value));
+        if chunk.choices.is_empty() && chunk.usage.is_none() && is_error(&document) {
+            return Err(Flaw::Refused(document));
         }
-        self.chunks += 1;
-        self.id = self.id.take().or(chunk.id.filter(|id| !id.is_empty()));
+        progress.set_id(chunk.id);
         if let Some(usage) = chunk.usage {
-            self.tokens = Some(usage.into());
+            progress.cost_micro_usd = usage.cost_micro_usd().or(progress.cost_micro_usd);
+            progress.tokens = Some(usage.into());
         }
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
-            self.choice(choice, out)?;
+            self.choice(choice, progress)?;
         }
         Ok(())
     }
+}
 
-    fn choice(&mut self, choice: Choice, out: &mut VecDeque<ChatEvent>) -> Result<(), ModelError> {
+impl Answer {
+    fn choice(&mut self, choice: Choice, progress: &mut Progress) -> Result<(), Flaw> {
         if let Some(delta) = choice.delta.or(choice.message) {
-            self.delta(&delta, out);
+            self.delta(&delta, progress);
         }
-        if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
-            self.finish = Some(self.reason(&reason)?);
+        if let Some(word) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
+            progress.finish = Some(reason(&word)?);
         }
         Ok(())
     }
 
-    fn delta(&mut self, delta: &Delta, out: &mut VecDeque<ChatEvent>) {
-        let (reasoning, text) = (delta.reasoning(), delta.text());
-        if !reasoning.is_empty() {
-            out.push_back(ChatEvent::ReasoningDelta(reasoning));
-        }
-        if !text.is_empty() {
-            out.push_back(ChatEvent::TextDelta(text));
-        }
+    fn delta(&mut self, delta: &Delta, progress: &mut Progress) {
+        progress.reasoning(&delta.reasoning());
+        progress.text(&delta.text());
         for call in &delta.tool_calls {
             let index = self.place(call);
             let known = &mut self.calls[index];
@@ -194,7 +63,7 @@ impl Decoder {
             let name = Some(&call.function.name).filter(|name| !known.named && !name.is_empty());
             known.named |= name.is_some();
             known.id.extend(id.as_deref());
-            out.push_back(ChatEvent::ToolCallDelta {
+            progress.events.push_back(ChatEvent::ToolCallDelta {
                 index,
                 id,
                 name: name.cloned(),
@@ -224,35 +93,20 @@ impl Decoder {
             }
         }
     }
+}
 
-    fn reason(&self, reason: &str) -> Result<FinishReason, ModelError> {
-        match reason {
-            "stop" | "eos" | "eos_token" | "stop_sequence" | "end_turn" | "complete" => {
-                Ok(FinishReason::Stop)
-            }
-            "tool_calls" | "function_call" => Ok(FinishReason::ToolCalls),
-            "length" | "max_tokens" | "model_length" => Ok(FinishReason::Length),
-            "content_filter" => Ok(FinishReason::ContentFilter),
-            "error" | "abort" | "insufficient_system_resource" => {
-                Err(self.truncated(format!("the provider gave up: `{reason}`")))
-            }
-            other => {
-                let other = self.source.quote(other);
-                Err(self.source.malformed(format!("unknown finish reason `{other}`")))
-            }
+fn reason(reason: &str) -> Result<FinishReason, Flaw> {
+    match reason {
+        "stop" | "eos" | "eos_token" | "stop_sequence" | "end_turn" | "complete" => {
+            Ok(FinishReason::Stop)
         }
-    }
-
-    fn end(&mut self, out: &mut VecDeque<ChatEvent>) {
-        let Some(reason) = self.finish else { return };
-        out.extend(self.tokens.map(ChatEvent::Usage));
-        out.push_back(ChatEvent::Finish { reason, provider_call_id: self.id.take() });
-        self.done = true;
-    }
-
-    fn truncated(&self, reason: String) -> ModelError {
-        let provider = self.source.provider().to_owned();
-        ModelError::Truncated { provider, events: self.chunks, reason }
+        "tool_calls" | "function_call" => Ok(FinishReason::ToolCalls),
+        "length" | "max_tokens" | "model_length" => Ok(FinishReason::Length),
+        "content_filter" => Ok(FinishReason::ContentFilter),
+        "error" | "abort" | "insufficient_system_resource" => {
+            Err(Flaw::Truncated(format!("the provider gave up: `{reason}`")))
+        }
+        other => Err(unknown_reason(other)),
     }
 }
 

@@ -80,7 +80,7 @@ fn a_cost_is_reserved_and_a_model_without_a_price_is_refused() {
     let refused = reserve(&budget, &call(Some(60))).expect_err("60 are reserved");
     assert_eq!(
         refused.to_string(),
-        "budget is used up: 60 of 100 millionths of a US dollar; raise the limit to go on"
+        "budget is used up: 0.00006 of 0.0001 USD; raise the limit to go on"
     );
     let used = Usage::model_call(Tokens::reported(10, 5)).costing(Some(110));
     held.settle(used).now_or_never().expect("it does not wait");

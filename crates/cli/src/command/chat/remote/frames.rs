@@ -10,6 +10,8 @@ use weftwork::types::event::AiEvent;
 
 /// Maximum length of a frame in bytes. Servers cut values at 64 KiB.
 const FRAME_BYTES_MAX: usize = 1 << 20;
+/// Beginning of a text that follows another one of the same author.
+const PARAGRAPH: &str = "\n\n";
 /// Names of the calls that stand for questions.
 const QUESTIONS: [&str; 2] = ["ask_human", "request_approval"];
 
@@ -25,6 +27,15 @@ pub(super) enum End {
     Failed(String),
 }
 
+/// A piece of a response that is shown.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all pieces are events")]
+pub(super) enum Piece {
+    Event(AiEvent),
+    /// The end of a text; the next one begins a line.
+    TextEnd,
+}
+
 /// A reader of frames, without I/O.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
@@ -36,6 +47,8 @@ pub(super) struct Frames {
     questions: Vec<String>,
     failure: Option<String>,
     is_cancelled: bool,
+    /// `true` after a text began, and before its first part.
+    is_text_start: bool,
     end: Option<End>,
     /// `true` after the last frame.
     is_over: bool,
@@ -47,12 +60,12 @@ impl Frames {
         self.end.as_ref().filter(|_| self.is_over)
     }
 
-    /// Reads bytes of the body, and returns the events of the frames that are complete.
+    /// Reads bytes of the body, and returns the pieces of the frames that are complete.
     ///
     /// # Errors
     /// A description of the frame that cannot be read.
-    pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Vec<AiEvent>, String> {
-        let mut events = Vec::new();
+    pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Vec<Piece>, String> {
+        let mut pieces = Vec::new();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.rest.extend_from_slice(piece);
             if self.rest.len() > FRAME_BYTES_MAX {
@@ -61,13 +74,13 @@ impl Frames {
             if self.rest.ends_with(b"\n") {
                 let line = std::mem::take(&mut self.rest);
                 let line = std::str::from_utf8(&line).map_err(|error| error.to_string())?;
-                events.extend(self.line(line.trim_end_matches(['\r', '\n']))?);
+                pieces.extend(self.line(line.trim_end_matches(['\r', '\n']))?);
             }
         }
-        Ok(events)
+        Ok(pieces)
     }
 
-    fn line(&mut self, line: &str) -> Result<Option<AiEvent>, String> {
+    fn line(&mut self, line: &str) -> Result<Option<Piece>, String> {
         if line.is_empty() || line.starts_with(':') {
             return Ok(None);
         }
@@ -84,7 +97,18 @@ impl Frames {
         self.frame(&frame).map_err(|reason| format!("{reason} in {}", found("a frame", data)))
     }
 
-    fn frame(&mut self, frame: &Value) -> Result<Option<AiEvent>, String> {
+    fn frame(&mut self, frame: &Value) -> Result<Option<Piece>, String> {
+        match text(frame, "type")? {
+            "text-start" => self.is_text_start = true,
+            "text-end" => return Ok(Some(Piece::TextEnd)),
+            // Texts that follow each other begin on lines of their own.
+            "text-delta" if self.is_text_start && frame["delta"] == PARAGRAPH => return Ok(None),
+            _ => return Ok(self.event(frame)?.map(Piece::Event)),
+        }
+        Ok(None)
+    }
+
+    fn event(&mut self, frame: &Value) -> Result<Option<AiEvent>, String> {
         let kind = text(frame, "type")?;
         if let Some(name) = kind.strip_prefix("data-") {
             return fact(name, member(frame, "data")?);
@@ -95,7 +119,10 @@ impl Frames {
                 self.thread = thread.map(str::to_owned);
                 None
             }
-            "text-delta" => Some(AiEvent::TextDelta { delta: text(frame, "delta")?.to_owned() }),
+            "text-delta" => {
+                self.is_text_start = false;
+                Some(AiEvent::TextDelta { delta: text(frame, "delta")?.to_owned() })
+            }
             "reasoning-delta" => {
                 Some(AiEvent::ReasoningDelta { delta: text(frame, "delta")?.to_owned() })
             }
@@ -117,8 +144,6 @@ impl Frames {
             "start-step"
             | "finish-step"
             | "reset-step"
-            | "text-start"
-            | "text-end"
             | "reasoning-start"
             | "reasoning-end"
             | "tool-input-start"
@@ -178,8 +203,8 @@ fn fact(name: &str, data: &Value) -> Result<Option<AiEvent>, String> {
         }),
         "store" if data["available"] == true => Some(AiEvent::StoreAvailable),
         "store" => {
-            let code = data["code"].as_str().unwrap_or("W0204").to_owned();
-            let message = "the store of the server accepts no writes".to_owned();
+            let code = data["code"].as_str().filter(|code| is_code(code)).unwrap_or("W0204");
+            let message = "the store of the server accepts no writes";
             let fault = serde_json::json!({"code": code, "message": message});
             let fault =
                 serde_json::from_value::<Fault>(fault).map_err(|error| error.to_string())?;
@@ -187,6 +212,12 @@ fn fact(name: &str, data: &Value) -> Result<Option<AiEvent>, String> {
         }
         _ => None,
     })
+}
+
+/// Returns `true` for texts in the form of error codes, such as `W0204`.
+fn is_code(text: &str) -> bool {
+    let digits = text.strip_prefix('W').unwrap_or_default();
+    digits.len() == 4 && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn member<'a>(value: &'a Value, name: &str) -> Result<&'a Value, String> {
@@ -208,7 +239,7 @@ fn found(what: &str, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{End, FRAME_BYTES_MAX, Frames};
+    use super::{End, FRAME_BYTES_MAX, Frames, Piece};
     use serde_json::{Value, json};
     use weftwork::types::event::AiEvent;
 
@@ -240,14 +271,41 @@ mod tests {
             }
             assert_eq!((reader.end(), reader.thread.as_deref()), (Some(&End::Asks), Some("t")));
             let [
-                AiEvent::TextDelta { delta },
-                AiEvent::ToolCallStart { args, .. },
-                AiEvent::ToolCallResult { result, .. },
+                Piece::Event(AiEvent::TextDelta { delta }),
+                Piece::Event(AiEvent::ToolCallStart { args, .. }),
+                Piece::Event(AiEvent::ToolCallResult { result, .. }),
             ] = &events[..]
             else {
                 panic!("{events:?}")
             };
             assert_eq!((delta.as_str(), args, result), ("Hällo", &json!({"a": 1}), &json!(2)));
+        }
+    }
+
+    #[test]
+    fn texts_that_follow_each_other_are_on_lines_of_their_own() {
+        let delta = |delta: &str| json!({"type": "text-delta", "id": "1", "delta": delta});
+        let (start, end) = (json!({"type": "text-start", "id": "1"}), json!({"type": "text-end"}));
+        let all =
+            [start.clone(), delta("One."), end.clone(), start, delta("\n\n"), delta("Two."), end];
+        let text = all.iter().map(|frame| format!("data: {frame}\n\n")).collect::<String>();
+        let pieces = Frames::default().read(text.as_bytes()).expect("frames");
+        let text = |delta: &str| Piece::Event(AiEvent::TextDelta { delta: delta.to_owned() });
+        assert_eq!(pieces, [text("One."), Piece::TextEnd, text("Two."), Piece::TextEnd]);
+    }
+
+    #[test]
+    fn codes_of_other_forms_are_replaced() {
+        for (code, expected) in
+            [("W0205", "W0205"), ("W02\u{1b}", "W0204"), ("X0205", "W0204"), ("W02055", "W0204")]
+        {
+            let frame = json!({"type": "data-store", "data": {"available": false, "code": code}});
+            let text = format!("data: {frame}\n\n");
+            let pieces = Frames::default().read(text.as_bytes()).expect("a frame");
+            let [Piece::Event(AiEvent::StoreUnavailable { fault })] = &pieces[..] else {
+                panic!("{pieces:?}")
+            };
+            assert_eq!(fault.code, expected);
         }
     }
 

@@ -1,13 +1,14 @@
 use super::*;
-use crate::protocol::openai::Quirks;
+use crate::protocol::{Protocol, Quirks};
 use std::time::Duration;
 use weftwork_types::message::{ToolCall, ToolResult};
 use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome};
 use weftwork_types::{MessageId, ToolCallId};
 
-fn config(quirks: &[Quirk]) -> OpenAiConfig {
-    OpenAiConfig {
+fn config(quirks: &[Quirk]) -> ServerConfig {
+    ServerConfig {
         provider: "p".to_owned(),
+        protocol: Protocol::Openai,
         base_url: "https://p.example/v1".to_owned(),
         key: None,
         key_variable: String::new(),
@@ -144,16 +145,7 @@ fn images_are_sent_and_other_media_are_refused_by_name() {
     );
     for (media_type, url) in [("audio/wav", "https://x/y"), ("image/png", "blob:1")] {
         let error = with(media_type, url).expect_err("refused");
-        assert_eq!(error.code().0, "W0310");
-        assert!(error.to_string().contains(media_type), "{error}");
-    }
-}
-
-#[test]
-fn a_tool_choice_that_cannot_be_met_is_refused() {
-    for tool_choice in [ToolChoice::Required, ToolChoice::Named("add".to_owned())] {
-        let error = body("m", &ChatRequest { tool_choice, ..request() }, &config(&[]));
-        assert_eq!(error.expect_err("refused").code().0, "W0310");
+        assert!(error.contains(media_type), "{error}");
     }
 }
 

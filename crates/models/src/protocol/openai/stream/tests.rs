@@ -1,37 +1,15 @@
-use super::*;
-use crate::Secret;
-use crate::protocol::openai::{OpenAiConfig, Quirks};
-use proptest::prelude::*;
-use std::time::Duration;
-
-fn source() -> Source {
-    Source::of(&OpenAiConfig {
-        provider: "p".to_owned(),
-        base_url: "https://p.example/v1".to_owned(),
-        key: Secret::new("sk-hunter2"),
-        key_variable: "P_KEY".to_owned(),
-        quirks: Quirks::default(),
-        head_timeout: Duration::ZERO,
-        idle_timeout: Duration::ZERO,
-    })
-}
+use crate::ModelError;
+use crate::chat::{ChatEvent, FinishReason};
+use crate::protocol::Protocol;
+use crate::protocol::tests::{decode as decode_in, sse};
+use weftwork_types::port::EgressError;
+use weftwork_types::usage::Tokens;
 
 fn decode<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     cut: Option<EgressError>,
 ) -> (Vec<ChatEvent>, Result<(), ModelError>) {
-    let (mut decoder, mut out) = (Decoder::new(source(), 200), VecDeque::new());
-    let mut result = Ok(());
-    for piece in pieces {
-        result = decoder.push(piece, &mut out);
-        if result.is_err() || decoder.is_done() {
-            return (out.into(), result);
-        }
-    }
-    if result.is_ok() {
-        result = decoder.cut(cut, &mut out);
-    }
-    (out.into(), result)
+    decode_in(Protocol::Openai, pieces, cut)
 }
 
 fn read(text: &str) -> Vec<ChatEvent> {
@@ -42,10 +20,6 @@ fn read(text: &str) -> Vec<ChatEvent> {
 
 fn fail(text: &str) -> ModelError {
     decode([text.as_bytes()], None).1.expect_err(text)
-}
-
-fn sse(chunks: &[&str]) -> String {
-    chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect()
 }
 
 fn delta(delta: &str) -> String {
@@ -69,46 +43,8 @@ fn end(reason: FinishReason) -> ChatEvent {
     ChatEvent::Finish { reason, provider_call_id: Some("c1".to_owned()) }
 }
 
-const USAGE: &str =
-    r#"{"id":"c1","choices":[],"usage":{"prompt_tokens":11,"completion_tokens":7}}"#;
-
 fn used() -> ChatEvent {
     ChatEvent::Usage(Tokens::reported(11, 7))
-}
-
-/// An answer with everything it can contain: reasoning, text, two calls in fragments, usage.
-fn full() -> String {
-    let chunks = [
-        delta(r#"{"role":"assistant","content":null,"reasoning_content":"Hm, "}"#),
-        delta(r#"{"reasoning":"ja: ü"}"#),
-        delta(r#"{"content":"Let me look. 🧵"}"#),
-        delta(
-            r#"{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"lookup","arguments":""}}]}"#,
-        ),
-        delta(r#"{"tool_calls":[{"index":0,"function":{"arguments":"{\"order"}}]}"#),
-        delta(r#"{"tool_calls":[{"index":0,"function":{"arguments":"_id\":\"A1\"}"}}]}"#),
-        delta(
-            r#"{"tool_calls":[{"index":1,"id":"b","function":{"name":"add","arguments":"{}"}}]}"#,
-        ),
-        finish("tool_calls"),
-        USAGE.to_owned(),
-        "[DONE]".to_owned(),
-    ];
-    sse(&chunks.iter().map(String::as_str).collect::<Vec<_>>())
-}
-
-fn full_events() -> Vec<ChatEvent> {
-    vec![
-        ChatEvent::ReasoningDelta("Hm, ".to_owned()),
-        ChatEvent::ReasoningDelta("ja: ü".to_owned()),
-        text("Let me look. 🧵"),
-        call(0, Some("a"), Some("lookup"), ""),
-        call(0, None, None, "{\"order"),
-        call(0, None, None, "_id\":\"A1\"}"),
-        call(1, Some("b"), Some("add"), "{}"),
-        used(),
-        end(FinishReason::ToolCalls),
-    ]
 }
 
 #[test]
@@ -138,49 +74,6 @@ fn cached_and_reasoning_tokens_are_parts_of_the_counts() {
     let without = r#"{"prompt_tokens":11,"completion_tokens":7,"prompt_tokens_details":null,
         "completion_tokens_details":{"reasoning_tokens":null}}"#;
     assert_eq!(told(without), Tokens::reported(11, 7));
-}
-
-#[test]
-fn a_full_answer_becomes_its_events() {
-    assert_eq!(read(&full()), full_events());
-    assert_eq!(read(&full().replace('\n', "\r\n")), full_events());
-}
-
-proptest! {
-    #[test]
-    fn any_split_of_the_bytes_gives_the_same_events(
-        cuts in proptest::collection::vec(0usize..2000, 0..40),
-        crlf in any::<bool>(),
-    ) {
-        let body = if crlf { full().replace('\n', "\r\n") } else { full() };
-        let bytes = body.as_bytes();
-        let mut cuts: Vec<usize> = cuts.into_iter().map(|at| at.min(bytes.len())).collect();
-        cuts.extend([0, bytes.len()]);
-        cuts.sort_unstable();
-        let pieces = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]);
-        prop_assert_eq!(decode(pieces, None), (full_events(), Ok(())));
-    }
-}
-
-#[test]
-fn an_answer_cut_anywhere_before_its_finish_reason_is_truncated() {
-    let body = full();
-    let finish_ends = body.find(r#""finish_reason":"tool_calls""#).expect("it is there");
-    let finish_ends = finish_ends + body[finish_ends..].find("\n\n").expect("an end") + 2;
-    for at in 0..body.len() {
-        let broken = EgressError::Broken { host: "p".to_owned(), reason: "gone".to_owned() };
-        for cut in [None, Some(broken)] {
-            let (events, result) = decode([&body.as_bytes()[..at]], cut.clone());
-            let whole = events.iter().any(|event| matches!(event, ChatEvent::Finish { .. }));
-            assert_eq!(whole, at >= finish_ends, "cut at {at}");
-            match result {
-                Ok(()) => assert!(at >= finish_ends, "cut at {at}"),
-                Err(ModelError::Truncated { .. }) => {}
-                Err(ModelError::Transport { .. }) => assert!(cut.is_some() && events.is_empty()),
-                Err(other) => panic!("cut at {at}: {other}"),
-            }
-        }
-    }
 }
 
 #[test]
@@ -304,13 +197,4 @@ fn garbage_is_malformed_and_shown_without_the_key() {
     assert!(fail(&long).to_string().contains("larger than 1 MiB"));
     assert!(matches!(fail(""), ModelError::Truncated { events: 0, .. }));
     assert!(matches!(fail(": ping\n\nevent: x\n\n"), ModelError::Truncated { events: 0, .. }));
-}
-
-proptest! {
-    #[test]
-    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-        decode([bytes.as_slice()], None).1.ok();
-        let framed = [b"data: ".as_slice(), &bytes, b"\n\n"].concat();
-        decode([framed.as_slice()], None).1.ok();
-    }
 }

@@ -1,6 +1,6 @@
 //! Maps errors of the protocol to [`ModelError`].
 
-use super::OpenAiConfig;
+use super::ServerConfig;
 use crate::refusal::Refusal;
 use crate::{ModelError, RefusalKind, Secret};
 use serde_json::Value;
@@ -18,7 +18,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn of(config: &OpenAiConfig) -> Self {
+    pub(super) fn of(config: &ServerConfig) -> Self {
         Self {
             provider: config.provider.clone(),
             key_variable: config.key_variable.clone(),

@@ -1,11 +1,12 @@
 use super::*;
-use crate::protocol::openai::Quirks;
+use crate::protocol::{Protocol, Quirks, ServerConfig};
 use futures_util::{StreamExt as _, stream};
 use std::time::Duration;
 
 fn source() -> Source {
-    Source::of(&OpenAiConfig {
+    Source::of(&ServerConfig {
         provider: "p".to_owned(),
+        protocol: Protocol::Openai,
         base_url: "https://p.example/v1".to_owned(),
         key: Secret::new("sk-hunter2"),
         key_variable: "P_KEY".to_owned(),
@@ -65,6 +66,14 @@ fn the_words_are_found_in_every_shape_cut_and_without_key_or_control_characters(
     let long = failed(500, &[], &format!("key sk-hunter2 {}", "x".repeat(2000))).to_string();
     assert!(long.contains("key *** xxx") && long.len() < 400, "{long}");
     assert!(failed(422, &[], r#"{"detail":[{"loc":["body"]}]}"#).to_string().contains("loc"));
+}
+
+#[test]
+fn the_ends_of_a_masked_key_are_not_quoted() {
+    let body = r#"{"error":{"message":"Incorrect API key provided: sk-h***ter2. See your keys."}}"#;
+    let error = failed(401, &[], body).to_string();
+    let expected = "(status 401): Incorrect API key provided: *** See your keys.; check `P_KEY`";
+    assert!(error.ends_with(expected), "{error}");
 }
 
 #[test]

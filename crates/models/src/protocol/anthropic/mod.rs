@@ -1,0 +1,9 @@
+//! Anthropic's messages protocol.
+//!
+//! Source: <https://platform.claude.com/docs/en/api/messages>
+
+mod request;
+mod stream;
+
+pub(super) use request::write;
+pub(super) use stream::Answer;

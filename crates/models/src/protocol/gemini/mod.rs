@@ -1,0 +1,9 @@
+//! Google's `generateContent` protocol.
+//!
+//! Source: <https://ai.google.dev/api/generate-content>
+
+mod request;
+mod stream;
+
+pub(super) use request::write;
+pub(super) use stream::Answer;

@@ -1,0 +1,157 @@
+//! Request bodies of the protocol.
+
+use crate::chat::{ChatRequest, ToolChoice};
+use crate::fingerprint;
+use crate::protocol::Outgoing;
+use crate::protocol::media::{self, Location};
+use crate::protocol::signature::Format;
+use serde_json::{Map, Value, json};
+use weftwork_types::message::{Media, Message, Part, Role, ToolCall, ToolResult};
+use weftwork_types::tool::ToolSpec;
+
+/// Writes a request.
+pub(in crate::protocol) fn write(model: &str, request: &ChatRequest) -> Result<Outgoing, String> {
+    // The name is a part of the path.
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    let name = model.strip_prefix("models/").unwrap_or(model);
+    if name.is_empty() || !name.chars().all(plain) {
+        return Err("the name of a model consists of letters, digits, `-`, `.` and `_`".to_owned());
+    }
+    let path = format!("/models/{name}:streamGenerateContent?alt=sse");
+    Ok(Outgoing { path, headers: Vec::new(), body: body(request)? })
+}
+
+fn body(request: &ChatRequest) -> Result<Value, String> {
+    let mut body = Map::new();
+    let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
+    let system = request.messages.iter().filter(|message| message.role == Role::System);
+    let system: Vec<Value> = system.map(|message| json!({"text": message.joined_text()})).collect();
+    if !system.is_empty() {
+        set("systemInstruction", json!({"parts": system}));
+    }
+    set("contents", contents(&request.messages)?);
+    if !request.tools.is_empty() {
+        let tools: Value = request.tools.iter().map(tool).collect();
+        set("tools", json!([{"functionDeclarations": tools}]));
+        if let Some(choice) = calling(&request.tool_choice) {
+            set("toolConfig", json!({"functionCallingConfig": choice}));
+        }
+    }
+    let generation = generation(request);
+    if !generation.is_empty() {
+        set("generationConfig", generation.into());
+    }
+    Ok(Value::Object(body))
+}
+
+fn tool(spec: &ToolSpec) -> Value {
+    json!({
+        "name": spec.wire_name(),
+        "description": spec.description,
+        "parametersJsonSchema": spec.parameters,
+    })
+}
+
+fn calling(choice: &ToolChoice) -> Option<Value> {
+    Some(match choice {
+        ToolChoice::Auto => return None,
+        ToolChoice::None => json!({"mode": "NONE"}),
+        ToolChoice::Required => json!({"mode": "ANY"}),
+        ToolChoice::Named(name) => json!({"mode": "ANY", "allowedFunctionNames": [name]}),
+    })
+}
+
+fn generation(request: &ChatRequest) -> Map<String, Value> {
+    let mut config = Map::new();
+    let mut set = |name: &str, value: Value| config.insert(name.to_owned(), value);
+    if request.temperature.is_some() {
+        set("temperature", fingerprint::temperature(request.temperature));
+    }
+    if let Some(limit) = request.max_tokens {
+        set("maxOutputTokens", limit.into());
+    }
+    if let Some(schema) = &request.response_schema {
+        set("responseMimeType", "application/json".into());
+        set("responseJsonSchema", schema.clone());
+    }
+    config
+}
+
+/// The messages, with adjacent ones of one author as one: the protocol wants the results of all
+/// calls of an answer together.
+fn contents(messages: &[Message]) -> Result<Value, String> {
+    let mut out: Vec<(&str, Vec<Value>)> = Vec::with_capacity(messages.len());
+    for message in messages {
+        let (role, parts) = match message.role {
+            Role::System => continue,
+            Role::User => ("user", user(message)?),
+            Role::Assistant => ("model", assistant(message)),
+            Role::Tool => ("user", message.tool_results().map(result).collect()),
+        };
+        match out.last_mut() {
+            Some((last, so_far)) if *last == role => so_far.extend(parts),
+            _ => out.push((role, parts)),
+        }
+    }
+    let filled = out.into_iter().filter(|(_, parts)| !parts.is_empty());
+    Ok(filled.map(|(role, parts)| json!({"role": role, "parts": parts})).collect())
+}
+
+fn user(message: &Message) -> Result<Vec<Value>, String> {
+    let parts = message.parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(Ok(json!({ "text": text }))),
+        Part::Media(media) => Some(medium(media)),
+        Part::Reasoning { .. } | Part::ToolCall(_) | Part::ToolResult(_) => None,
+    });
+    parts.collect()
+}
+
+/// The parts of an answer. A signature belongs to the part after it; at the end of an answer it
+/// belongs to an empty text.
+fn assistant(message: &Message) -> Vec<Value> {
+    let (mut parts, mut signature) = (Vec::new(), None);
+    for part in &message.parts {
+        let mut value = match part {
+            Part::Reasoning { signature: found, .. } => {
+                signature = Format::Gemini.issued(found.as_deref()).or(signature);
+                continue;
+            }
+            Part::Text { text } => json!({ "text": text }),
+            Part::ToolCall(call) => json!({"functionCall": function_call(call)}),
+            Part::Media(_) | Part::ToolResult(_) => continue,
+        };
+        if let Some(signature) = signature.take() {
+            value["thoughtSignature"] = signature.into();
+        }
+        parts.push(value);
+    }
+    if let Some(signature) = signature {
+        parts.push(json!({"text": "", "thoughtSignature": signature}));
+    }
+    parts
+}
+
+fn function_call(call: &ToolCall) -> Value {
+    let args = match &call.args {
+        Value::Object(_) => call.args.clone(),
+        other => json!({ "invalid_arguments": other }),
+    };
+    json!({"id": call.id.as_str(), "name": call.name, "args": args})
+}
+
+/// A result, which has to be an object.
+fn result(result: &ToolResult) -> Value {
+    let name = if result.is_error { "error" } else { "output" };
+    json!({"functionResponse": {
+        "id": result.tool_call_id.as_str(), "name": result.name,
+        "response": { name: result.value },
+    }})
+}
+
+fn medium(media: &Media) -> Result<Value, String> {
+    let kind = &media.media_type;
+    Ok(match media::locate(media)?.1 {
+        Location::Base64(data) => json!({"inlineData": {"mimeType": kind, "data": data}}),
+        Location::Url(url) => json!({"fileData": {"mimeType": kind, "fileUri": url}}),
+    })
+}

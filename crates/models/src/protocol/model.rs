@@ -1,0 +1,226 @@
+//! A model behind an HTTP server.
+
+use super::decoder::Decoder;
+use super::failure::{self, Source};
+use super::{Protocol, Quirk, Quirks};
+use crate::capability::{self, ModelFacts};
+use crate::chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelInfo};
+use crate::form::{Form, FormReader};
+use crate::{Capability, ModelError, Price, Secret, TokenLimits};
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream as streams};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use weftwork_types::BoxStream;
+use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method};
+
+/// Maximum size of an answer, in bytes on the wire.
+const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Maximum size of an error body, in bytes; the rest is ignored.
+const ERROR_BYTES_MAX: usize = 64 * 1024;
+
+/// Connection settings of a server.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// The provider's id, such as `openai`.
+    pub provider: String,
+    /// The server's protocol.
+    pub protocol: Protocol,
+    /// The normalised base URL, such as `https://api.openai.com/v1`.
+    pub base_url: String,
+    /// The key, if the provider requires one.
+    pub key: Option<Secret>,
+    /// The environment variable of the key, for error messages.
+    pub key_variable: String,
+    /// Deviations of the server from the protocol.
+    pub quirks: Quirks,
+    /// Timeout for the response head.
+    pub head_timeout: Duration,
+    /// Timeout between two chunks of a response.
+    pub idle_timeout: Duration,
+}
+
+/// A model behind an HTTP server. Each stream is one HTTP request.
+#[derive(Debug)]
+pub struct HttpModel {
+    info: ModelInfo,
+    facts: ModelFacts,
+    config: Arc<ServerConfig>,
+    egress: Arc<dyn Egress>,
+    price: Option<Price>,
+}
+
+impl HttpModel {
+    /// Creates a model with the given name on the wire, whose price is unknown.
+    #[must_use]
+    pub fn new(config: ServerConfig, model: &str, egress: Arc<dyn Egress>) -> Self {
+        let info =
+            ModelInfo { provider: config.provider.clone(), model: model.to_owned(), label: None };
+        let mut facts = capability::facts(&info.id());
+        facts.lacks.extend(config.protocol.lacks());
+        if config.quirks.has(Quirk::ToolsAsSchema) {
+            // The schema of an answer has one call.
+            facts.lacks.push(Capability::ParallelToolCalls);
+        }
+        Self { info, facts, config: Arc::new(config), egress, price: None }
+    }
+
+    /// Returns the model with a price.
+    #[must_use]
+    pub fn with_price(self, price: Option<Price>) -> Self {
+        Self { price, ..self }
+    }
+}
+
+impl ChatModel for HttpModel {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn lacks(&self) -> &[Capability] {
+        &self.facts.lacks
+    }
+
+    fn token_limits(&self) -> TokenLimits {
+        self.facts.limits
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.price
+    }
+
+    fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
+        let attempt = Attempt {
+            model: self.info.model.clone(),
+            reasons: !self.facts.lacks.contains(&Capability::Reasoning),
+            config: Arc::clone(&self.config),
+            egress: Arc::clone(&self.egress),
+        };
+        let form = self.config.quirks.has(Quirk::ToolsAsSchema).then(|| Form::of(&request));
+        let first = async move {
+            let asked = form.as_ref().map_or(&*request, Form::request);
+            match attempt.send(asked).await {
+                Ok(events) => match form {
+                    Some(form) => FormReader::read(form, &attempt.config.provider, events),
+                    None => events,
+                },
+                Err(error) => streams::iter([Err(error)]).boxed(),
+            }
+        };
+        streams::once(first).flatten().boxed()
+    }
+}
+
+/// A single attempt.
+struct Attempt {
+    model: String,
+    /// `true` unless the model is known to give no reasoning.
+    reasons: bool,
+    config: Arc<ServerConfig>,
+    egress: Arc<dyn Egress>,
+}
+
+impl Attempt {
+    async fn send(&self, request: &ChatRequest) -> Result<ChatStream, ModelError> {
+        let response = self.egress.send(self.http(request)?).await;
+        let response = response.map_err(|error| self.transport(error))?;
+        if !(200..300).contains(&response.status) {
+            return Err(self.refusal(response).await);
+        }
+        let reader = self.config.protocol.reader();
+        let decoder = Decoder::new(Source::of(&self.config), response.status, reader);
+        Ok(streams::unfold(Some(Reading::new(response.body, decoder)), Reading::next).boxed())
+    }
+
+    fn http(&self, request: &ChatRequest) -> Result<EgressRequest, ModelError> {
+        let config = &self.config;
+        let outgoing = config.protocol.write((&self.model, self.reasons), request, config);
+        let outgoing = outgoing.map_err(|what| ModelError::Unsupported {
+            model: format!("{}:{}", config.provider, self.model),
+            what,
+        })?;
+        let url = format!("{}{}", config.base_url, outgoing.path);
+        let mut http = EgressRequest::new(Method::Post, url);
+        let mut set = |name: &str, value: String| http.headers.push((name.to_owned(), value));
+        set("content-type", "application/json".to_owned());
+        set("accept", "text/event-stream, application/json".to_owned());
+        for (name, value) in outgoing.headers {
+            set(name, value);
+        }
+        if let Some(key) = &config.key {
+            let (name, value) = config.protocol.key_header(key.expose());
+            set(name, value);
+        }
+        http.body = Bytes::from(outgoing.body.to_string());
+        http.head_timeout = config.head_timeout;
+        http.idle_timeout = config.idle_timeout;
+        Ok(http)
+    }
+
+    async fn refusal(&self, mut response: EgressResponse) -> ModelError {
+        let mut body = Vec::new();
+        // A body that breaks off may still have a message; the status decides the error.
+        while let Some(Ok(piece)) = response.body.next().await {
+            let room = ERROR_BYTES_MAX - body.len();
+            body.extend_from_slice(&piece[..piece.len().min(room)]);
+            if body.len() == ERROR_BYTES_MAX {
+                break;
+            }
+        }
+        failure::from_response(&Source::of(&self.config), &response, &body)
+    }
+
+    fn transport(&self, source: EgressError) -> ModelError {
+        ModelError::Transport { provider: self.config.provider.clone(), source }
+    }
+}
+
+/// A response body being decoded into events.
+struct Reading {
+    body: BoxStream<'static, Result<Bytes, EgressError>>,
+    decoder: Decoder,
+    ready: VecDeque<ChatEvent>,
+    bytes: usize,
+    /// Set when nothing more is read: the result of decoding.
+    ended: Option<Result<(), ModelError>>,
+}
+
+impl Reading {
+    fn new(body: BoxStream<'static, Result<Bytes, EgressError>>, decoder: Decoder) -> Self {
+        Self { body, decoder, ready: VecDeque::new(), bytes: 0, ended: None }
+    }
+
+    async fn next(state: Option<Self>) -> Option<(Result<ChatEvent, ModelError>, Option<Self>)> {
+        let mut state = state?;
+        loop {
+            if let Some(event) = state.ready.pop_front() {
+                return Some((Ok(event), Some(state)));
+            }
+            match state.ended.take() {
+                Some(Ok(())) => return None,
+                Some(Err(error)) => return Some((Err(error), None)),
+                None => state.read().await,
+            }
+        }
+    }
+
+    async fn read(&mut self) {
+        let piece = self.body.next().await;
+        let outcome = match piece {
+            Some(Ok(piece)) => {
+                self.bytes += piece.len();
+                if self.bytes > ANSWER_BYTES_MAX {
+                    Err(self.decoder.source().malformed("it is larger than 16 MiB"))
+                } else {
+                    self.decoder.push(&piece, &mut self.ready)
+                }
+            }
+            Some(Err(error)) => self.decoder.cut(Some(error), &mut self.ready),
+            None => self.decoder.cut(None, &mut self.ready),
+        };
+        if outcome.is_err() || self.decoder.is_done() {
+            self.ended = Some(outcome);
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! OpenAI's responses protocol, without storage of conversations at the provider.
+//!
+//! Source: <https://platform.openai.com/docs/api-reference/responses>
+
+mod request;
+mod stream;
+
+pub(super) use request::write;
+pub(super) use stream::Answer;

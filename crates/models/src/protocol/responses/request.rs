@@ -1,0 +1,150 @@
+//! Request bodies of the protocol.
+
+use crate::chat::{ChatRequest, ToolChoice};
+use crate::fingerprint;
+use crate::protocol::media::{self, Kind, Location};
+use crate::protocol::openai::is_strict;
+use crate::protocol::signature::Format;
+use crate::protocol::{Outgoing, result_text};
+use serde_json::{Map, Value, json};
+use weftwork_types::message::{Media, Message, Part, Role};
+use weftwork_types::tool::ToolSpec;
+
+/// Writes a request.
+pub(in crate::protocol) fn write(
+    (model, reasons): (&str, bool),
+    request: &ChatRequest,
+) -> Result<Outgoing, String> {
+    let body = body((model, reasons), request)?;
+    Ok(Outgoing { path: "/responses".to_owned(), headers: Vec::new(), body })
+}
+
+fn body((model, reasons): (&str, bool), request: &ChatRequest) -> Result<Value, String> {
+    let mut body = Map::new();
+    let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
+    set("model", model.into());
+    set("input", input(&request.messages)?);
+    set("stream", true.into());
+    set("store", false.into());
+    if reasons {
+        // Without storage, reasoning goes back in this form.
+        set("include", json!(["reasoning.encrypted_content"]));
+    }
+    if request.temperature.is_some() {
+        set("temperature", fingerprint::temperature(request.temperature));
+    }
+    if let Some(limit) = request.max_tokens {
+        set("max_output_tokens", limit.into());
+    }
+    if !request.tools.is_empty() {
+        set("tools", request.tools.iter().map(tool).collect());
+        if let Some(choice) = tool_choice(&request.tool_choice) {
+            set("tool_choice", choice);
+        }
+        if let Some(parallel) = request.parallel_tool_calls {
+            set("parallel_tool_calls", parallel.into());
+        }
+    }
+    if let Some(schema) = &request.response_schema {
+        let strict = is_strict(schema);
+        set(
+            "text",
+            json!({"format": {
+                "type": "json_schema", "name": "answer", "strict": strict, "schema": schema,
+            }}),
+        );
+    }
+    Ok(Value::Object(body))
+}
+
+fn tool(spec: &ToolSpec) -> Value {
+    json!({
+        "type": "function",
+        "name": spec.wire_name(),
+        "description": spec.description,
+        "parameters": spec.parameters,
+        // Without this member, the provider changes schemas to strict ones.
+        "strict": is_strict(&spec.parameters),
+    })
+}
+
+fn tool_choice(choice: &ToolChoice) -> Option<Value> {
+    Some(match choice {
+        ToolChoice::Auto => return None,
+        ToolChoice::None => "none".into(),
+        ToolChoice::Required => "required".into(),
+        ToolChoice::Named(name) => json!({"type": "function", "name": name}),
+    })
+}
+
+fn input(messages: &[Message]) -> Result<Value, String> {
+    let mut items = Vec::with_capacity(messages.len());
+    for message in messages {
+        match message.role {
+            Role::System => {
+                items.push(json!({"role": "system", "content": message.joined_text()}));
+            }
+            Role::User => items.push(json!({"role": "user", "content": user(message)?})),
+            Role::Assistant => items.extend(message.parts.iter().filter_map(assistant)),
+            Role::Tool => items.extend(message.tool_results().map(|result| {
+                json!({
+                    "type": "function_call_output", "call_id": result.tool_call_id.as_str(),
+                    "output": result_text(&result.value),
+                })
+            })),
+        }
+    }
+    Ok(items.into())
+}
+
+fn user(message: &Message) -> Result<Value, String> {
+    let parts = message.parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(Ok(json!({"type": "input_text", "text": text}))),
+        Part::Media(media) => Some(medium(media)),
+        Part::Reasoning { .. } | Part::ToolCall(_) | Part::ToolResult(_) => None,
+    });
+    parts.collect()
+}
+
+fn assistant(part: &Part) -> Option<Value> {
+    match part {
+        Part::Text { text } if text.is_empty() => None,
+        Part::Text { text } => Some(json!({
+            "role": "assistant", "content": [{"type": "output_text", "text": text}],
+        })),
+        Part::Reasoning { text, signature } => reasoning(text, signature.as_deref()),
+        Part::ToolCall(call) => Some(json!({
+            "type": "function_call", "call_id": call.id.as_str(), "name": call.name,
+            "arguments": call.args.to_string(),
+        })),
+        Part::Media(_) | Part::ToolResult(_) => None,
+    }
+}
+
+/// A reasoning item as the provider issued it.
+fn reasoning(text: &str, signature: Option<&str>) -> Option<Value> {
+    let issued: Value = serde_json::from_str(Format::Openai.issued(signature)?).ok()?;
+    let summary = match text {
+        "" => json!([]),
+        text => json!([{"type": "summary_text", "text": text}]),
+    };
+    Some(json!({
+        "type": "reasoning", "id": issued["id"], "summary": summary,
+        "encrypted_content": issued["encrypted_content"],
+    }))
+}
+
+fn medium(media: &Media) -> Result<Value, String> {
+    match media::locate(media)? {
+        (Kind::Image, _) => {
+            Ok(json!({"type": "input_image", "image_url": media.url, "detail": "auto"}))
+        }
+        (Kind::Pdf, Location::Base64(_)) => Ok(json!({
+            "type": "input_file", "filename": "document.pdf", "file_data": media.url,
+        })),
+        (Kind::Pdf, Location::Url(url)) => Ok(json!({"type": "input_file", "file_url": url})),
+        (Kind::Audio | Kind::Video | Kind::Other, _) => {
+            Err(media::refused(media, "images and PDF documents"))
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Reads the documents of an answer.
+
+use crate::chat::{ChatEvent, FinishReason};
+use crate::protocol::decoder::{Flaw, Progress, Reader, or_default, structure, unknown_reason};
+use crate::protocol::signature::Format;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use weftwork_types::usage::Tokens;
+
+/// A reader for one answer, which ends with a `response.completed`, `response.incomplete` or
+/// `response.failed`.
+#[derive(Debug, Default)]
+pub(in crate::protocol) struct Answer {
+    calls: Vec<Call>,
+    /// `true` once a summary part began, which a blank line separates from the next.
+    in_summary: bool,
+}
+
+/// A tool call and its place among the items.
+#[derive(Debug)]
+struct Call {
+    output_index: u64,
+    /// `true` once a fragment of the arguments was received.
+    has_args: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Document {
+    #[serde(rename = "type", deserialize_with = "or_default")]
+    kind: String,
+    #[serde(deserialize_with = "or_default")]
+    output_index: u64,
+    #[serde(deserialize_with = "or_default")]
+    delta: String,
+    item: Option<Item>,
+    response: Option<Response>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Item {
+    #[serde(rename = "type", deserialize_with = "or_default")]
+    kind: String,
+    #[serde(deserialize_with = "or_default")]
+    id: String,
+    #[serde(deserialize_with = "or_default")]
+    call_id: String,
+    #[serde(deserialize_with = "or_default")]
+    name: String,
+    #[serde(deserialize_with = "or_default")]
+    arguments: String,
+    encrypted_content: Option<String>,
+    #[serde(deserialize_with = "or_default")]
+    summary: Vec<Content>,
+    #[serde(deserialize_with = "or_default")]
+    content: Vec<Content>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Content {
+    #[serde(deserialize_with = "or_default")]
+    text: String,
+    #[serde(deserialize_with = "or_default")]
+    refusal: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Response {
+    id: Option<String>,
+    #[serde(deserialize_with = "or_default")]
+    status: String,
+    #[serde(deserialize_with = "or_default")]
+    output: Vec<Item>,
+    incomplete_details: Option<Incomplete>,
+    usage: Option<Usage>,
+    error: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Incomplete {
+    #[serde(deserialize_with = "or_default")]
+    reason: String,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Usage {
+    #[serde(deserialize_with = "or_default")]
+    input_tokens: u64,
+    #[serde(deserialize_with = "or_default")]
+    output_tokens: u64,
+    #[serde(deserialize_with = "or_default")]
+    input_tokens_details: Details,
+    #[serde(deserialize_with = "or_default")]
+    output_tokens_details: Details,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Details {
+    #[serde(deserialize_with = "or_default")]
+    cached_tokens: u64,
+    #[serde(deserialize_with = "or_default")]
+    reasoning_tokens: u64,
+}
+
+impl From<Usage> for Tokens {
+    fn from(usage: Usage) -> Self {
+        Self::reported(usage.input_tokens, usage.output_tokens)
+            .cached(usage.input_tokens_details.cached_tokens)
+            .reasoning(usage.output_tokens_details.reasoning_tokens)
+    }
+}
+
+impl Reader for Answer {
+    fn read(&mut self, document: Value, progress: &mut Progress) -> Result<(), Flaw> {
+        let kind = document.get("type").and_then(Value::as_str);
+        if kind == Some("error") || kind.is_none() && !document["error"].is_null() {
+            return Err(Flaw::Refused(document));
+        }
+        if document.get("object").and_then(Value::as_str) == Some("response") {
+            return self.whole(structure(document)?, progress);
+        }
+        let document: Document = structure(document)?;
+        match document.kind.as_str() {
+            "response.output_text.delta" | "response.refusal.delta" => {
+                progress.text(&document.delta);
+            }
+            "response.reasoning_summary_part.added" => {
+                if std::mem::replace(&mut self.in_summary, true) {
+                    progress.reasoning("\n\n");
+                }
+            }
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                progress.reasoning(&document.delta);
+            }
+            "response.function_call_arguments.delta" => {
+                self.arguments(document.output_index, &document.delta, progress);
+            }
+            "response.output_item.added" => {
+                let item = document.item.unwrap_or_default();
+                self.added(document.output_index, &item, progress);
+            }
+            "response.output_item.done" => {
+                let item = document.item.unwrap_or_default();
+                self.done(document.output_index, &item, progress);
+            }
+            "response.created" => {
+                progress.set_id(document.response.and_then(|response| response.id));
+            }
+            "response.completed" | "response.incomplete" | "response.failed" => {
+                self.end(document.response.unwrap_or_default(), progress)?;
+            }
+            // Progress reports, complete forms of what was streamed, and kinds of later versions.
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Answer {
+    fn added(&mut self, output_index: u64, item: &Item, progress: &mut Progress) {
+        self.in_summary = false;
+        if item.kind == "function_call" {
+            self.calls.push(Call { output_index, has_args: false });
+            progress.events.push_back(ChatEvent::ToolCallDelta {
+                index: self.calls.len() - 1,
+                id: Some(item.call_id.clone()).filter(|id| !id.is_empty()),
+                name: Some(item.name.clone()),
+                args: String::new(),
+            });
+        }
+    }
+
+    /// Handles the end of an item: its signature, or arguments that were not streamed.
+    fn done(&mut self, output_index: u64, item: &Item, progress: &mut Progress) {
+        match item.kind.as_str() {
+            "function_call" => {
+                let mut calls = self.calls.iter();
+                if calls.any(|call| call.output_index == output_index && !call.has_args) {
+                    self.arguments(output_index, &item.arguments, progress);
+                }
+            }
+            "reasoning" => {
+                if let Some(content) = &item.encrypted_content {
+                    let issued = json!({"id": item.id, "encrypted_content": content});
+                    progress.events.push_back(Format::Openai.event(&issued.to_string()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn arguments(&mut self, output_index: u64, args: &str, progress: &mut Progress) {
+        let index = self.calls.iter().position(|call| call.output_index == output_index);
+        let Some(index) = index.filter(|_| !args.is_empty()) else { return };
+        self.calls[index].has_args = true;
+        let args = args.to_owned();
+        progress.events.push_back(ChatEvent::ToolCallDelta { index, id: None, name: None, args });
+    }
+
+    /// Reads an answer that was not streamed.
+    fn whole(&mut self, mut response: Response, progress: &mut Progress) -> Result<(), Flaw> {
+        for (output_index, item) in (0..).zip(std::mem::take(&mut response.output)) {
+            let summary: Vec<&str> = item.summary.iter().map(|part| part.text.as_str()).collect();
+            progress.reasoning(&summary.join("\n\n"));
+            for content in item.content.iter().filter(|_| item.kind == "message") {
+                progress.text(&content.text);
+                progress.text(&content.refusal);
+            }
+            self.added(output_index, &item, progress);
+            self.done(output_index, &item, progress);
+        }
+        self.end(response, progress)
+    }
+
+    fn end(&mut self, response: Response, progress: &mut Progress) -> Result<(), Flaw> {
+        progress.set_id(response.id);
+        progress.tokens = response.usage.map(Tokens::from).or(progress.tokens);
+        if let Some(error) = response.error {
+            return Err(Flaw::Refused(error));
+        }
+        let incomplete = response.incomplete_details.unwrap_or_default().reason;
+        progress.finish = Some(match (response.status.as_str(), incomplete.as_str()) {
+            ("completed", _) if !self.calls.is_empty() => FinishReason::ToolCalls,
+            ("completed", _) => FinishReason::Stop,
+            ("incomplete", "max_output_tokens") => FinishReason::Length,
+            ("incomplete", "content_filter") => FinishReason::ContentFilter,
+            ("incomplete", other) => return Err(unknown_reason(other)),
+            ("failed" | "cancelled", _) => {
+                let reason = format!("the provider gave up: `{}`", response.status);
+                return Err(Flaw::Truncated(reason));
+            }
+            (other, _) => return Err(unknown_reason(other)),
+        });
+        progress.is_over = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,308 @@
+//! One conversation, as each protocol writes it.
+
+use super::config;
+use crate::chat::{ChatRequest, ToolChoice};
+use crate::protocol::Protocol;
+use serde_json::{Value, json};
+use weftwork_types::message::{Media, Message, Part, Role, ToolCall, ToolResult};
+use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome};
+use weftwork_types::{MessageId, ToolCallId};
+
+const IMAGE: &str = "data:image/png;base64,AA==";
+const PDF: &str = "data:application/pdf;base64,AA==";
+
+fn lookup() -> ToolSpec {
+    ToolSpec {
+        name: "orders/lookup".to_owned(),
+        description: "finds an order".to_owned(),
+        parameters: json!({"type": "object"}),
+        output: None,
+        effect: Effect::ReadOnly,
+        on_unknown: UnknownOutcome::Idempotent,
+        shown: None,
+        examples: Vec::new(),
+    }
+}
+
+fn message(id: &str, role: Role, parts: Vec<Part>) -> Message {
+    Message { id: MessageId::new(id).expect("an id"), role, parts }
+}
+
+fn text(text: &str) -> Part {
+    Part::Text { text: text.to_owned() }
+}
+
+fn signed(text: &str, signature: &str) -> Part {
+    Part::Reasoning { text: text.to_owned(), signature: Some(signature.to_owned()) }
+}
+
+fn media(media_type: &str, url: &str) -> Part {
+    Part::Media(Media { media_type: media_type.to_owned(), url: url.to_owned() })
+}
+
+fn call(id: &str, args: Value) -> Part {
+    let id = ToolCallId::new(id).expect("an id");
+    Part::ToolCall(ToolCall { id, name: "orders__lookup".to_owned(), args, shown: None })
+}
+
+fn result(id: &str, value: Value, is_error: bool) -> Part {
+    Part::ToolResult(ToolResult {
+        tool_call_id: ToolCallId::new(id).expect("an id"),
+        name: "orders__lookup".to_owned(),
+        value,
+        shown: None,
+        is_error,
+    })
+}
+
+/// A conversation with everything a message can hold. Its reasoning was signed by each protocol.
+fn request() -> ChatRequest {
+    let reasoning = vec![
+        signed("hm", "anthropic:sig"),
+        signed("", "anthropic-redacted:xx"),
+        signed("hm", r#"openai:{"id":"rs_1","encrypted_content":"yy"}"#),
+        Part::Reasoning { text: "unsigned".to_owned(), signature: None },
+        text("Let me look."),
+        signed("hm", "gemini:zz"),
+        call("call_a:1", json!({"order_id": "A1"})),
+        call("call_b", json!("{oops")),
+    ];
+    let messages = vec![
+        message("s", Role::System, vec![text("be brief")]),
+        message("u", Role::User, vec![text("what is it?"), media("image/png", IMAGE)]),
+        message("a", Role::Assistant, reasoning),
+        message("t1", Role::Tool, vec![result("call_a:1", json!({"state": "sent"}), false)]),
+        message("t2", Role::Tool, vec![result("call_b", json!("no such order"), true)]),
+        message("v", Role::User, vec![text("and now?")]),
+    ];
+    ChatRequest {
+        messages,
+        tools: vec![lookup()],
+        tool_choice: ToolChoice::Named("orders__lookup".to_owned()),
+        temperature: Some(0.7),
+        max_tokens: Some(50),
+        ..ChatRequest::default()
+    }
+}
+
+fn body(protocol: Protocol, request: &ChatRequest) -> Value {
+    protocol.write(("m", true), request, &config(protocol)).expect("a body").body
+}
+
+#[test]
+fn anthropic() {
+    let request = ChatRequest {
+        parallel_tool_calls: Some(false),
+        response_schema: Some(json!({"type": "object"})),
+        ..request()
+    };
+    let tools = json!([{
+        "name": "orders__lookup", "description": "finds an order",
+        "input_schema": {"type": "object"},
+    }]);
+    let expected = json!({
+        "model": "m", "max_tokens": 50, "stream": true, "temperature": 0.7,
+        "system": [{"type": "text", "text": "be brief"}],
+        "messages": [
+            {"role": "user", "content": [
+                {"type": "text", "text": "what is it?"},
+                {"type": "image", "source": {
+                    "type": "base64", "media_type": "image/png", "data": "AA==",
+                }},
+            ]},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "sig"},
+                {"type": "redacted_thinking", "data": "xx"},
+                {"type": "text", "text": "Let me look."},
+                {"type": "tool_use", "id": "call_a_1", "name": "orders__lookup",
+                 "input": {"order_id": "A1"}},
+                {"type": "tool_use", "id": "call_b", "name": "orders__lookup",
+                 "input": {"invalid_arguments": "{oops"}},
+            ]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "call_a_1",
+                 "content": "{\"state\":\"sent\"}", "is_error": false},
+                {"type": "tool_result", "tool_use_id": "call_b",
+                 "content": "no such order", "is_error": true},
+                {"type": "text", "text": "and now?"},
+            ]},
+        ],
+        "tools": tools,
+        "tool_choice": {
+            "type": "tool", "name": "orders__lookup", "disable_parallel_tool_use": true,
+        },
+        "output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}},
+    });
+    assert_eq!(body(Protocol::Anthropic, &request), expected);
+    let unlimited = ChatRequest { max_tokens: None, ..request };
+    assert_eq!(body(Protocol::Anthropic, &unlimited)["max_tokens"], 8192);
+}
+
+#[test]
+fn gemini() {
+    let request = ChatRequest { response_schema: Some(json!({"type": "object"})), ..request() };
+    let expected = json!({
+        "systemInstruction": {"parts": [{"text": "be brief"}]},
+        "contents": [
+            {"role": "user", "parts": [
+                {"text": "what is it?"},
+                {"inlineData": {"mimeType": "image/png", "data": "AA=="}},
+            ]},
+            {"role": "model", "parts": [
+                {"text": "Let me look."},
+                {"functionCall": {
+                    "id": "call_a:1", "name": "orders__lookup", "args": {"order_id": "A1"},
+                 },
+                 "thoughtSignature": "zz"},
+                {"functionCall": {
+                    "id": "call_b", "name": "orders__lookup",
+                    "args": {"invalid_arguments": "{oops"},
+                }},
+            ]},
+            {"role": "user", "parts": [
+                {"functionResponse": {
+                    "id": "call_a:1", "name": "orders__lookup",
+                    "response": {"output": {"state": "sent"}},
+                }},
+                {"functionResponse": {
+                    "id": "call_b", "name": "orders__lookup",
+                    "response": {"error": "no such order"},
+                }},
+                {"text": "and now?"},
+            ]},
+        ],
+        "tools": [{"functionDeclarations": [{
+            "name": "orders__lookup", "description": "finds an order",
+            "parametersJsonSchema": {"type": "object"},
+        }]}],
+        "toolConfig": {"functionCallingConfig": {
+            "mode": "ANY", "allowedFunctionNames": ["orders__lookup"],
+        }},
+        "generationConfig": {
+            "temperature": 0.7, "maxOutputTokens": 50,
+            "responseMimeType": "application/json",
+            "responseJsonSchema": {"type": "object"},
+        },
+    });
+    assert_eq!(body(Protocol::Gemini, &request), expected);
+}
+
+#[test]
+fn openai_responses() {
+    let request = ChatRequest {
+        parallel_tool_calls: Some(false),
+        response_schema: Some(json!({"type": "string"})),
+        ..request()
+    };
+    let expected = json!({
+        "model": "m", "stream": true, "store": false, "temperature": 0.7,
+        "max_output_tokens": 50, "include": ["reasoning.encrypted_content"],
+        "input": [
+            {"role": "system", "content": "be brief"},
+            {"role": "user", "content": [
+                {"type": "input_text", "text": "what is it?"},
+                {"type": "input_image", "image_url": IMAGE, "detail": "auto"},
+            ]},
+            {"type": "reasoning", "id": "rs_1", "encrypted_content": "yy",
+             "summary": [{"type": "summary_text", "text": "hm"}]},
+            {"role": "assistant", "content": [{"type": "output_text", "text": "Let me look."}]},
+            {"type": "function_call", "call_id": "call_a:1", "name": "orders__lookup",
+             "arguments": "{\"order_id\":\"A1\"}"},
+            {"type": "function_call", "call_id": "call_b", "name": "orders__lookup",
+             "arguments": "\"{oops\""},
+            {"type": "function_call_output", "call_id": "call_a:1",
+             "output": "{\"state\":\"sent\"}"},
+            {"type": "function_call_output", "call_id": "call_b", "output": "no such order"},
+            {"role": "user", "content": [{"type": "input_text", "text": "and now?"}]},
+        ],
+        "tools": [{
+            "type": "function", "name": "orders__lookup", "description": "finds an order",
+            "parameters": {"type": "object"}, "strict": false,
+        }],
+        "tool_choice": {"type": "function", "name": "orders__lookup"},
+        "parallel_tool_calls": false,
+        "text": {"format": {
+            "type": "json_schema", "name": "answer", "strict": true, "schema": {"type": "string"},
+        }},
+    });
+    assert_eq!(body(Protocol::OpenaiResponses, &request), expected);
+    let config = config(Protocol::OpenaiResponses);
+    let outgoing = Protocol::OpenaiResponses.write(("m", false), &request, &config);
+    assert_eq!(outgoing.expect("a body").body.get("include"), None);
+}
+
+#[test]
+fn choices_of_tools() {
+    let choices = [
+        ToolChoice::Auto,
+        ToolChoice::None,
+        ToolChoice::Required,
+        ToolChoice::Named("orders__lookup".to_owned()),
+    ];
+    for (protocol, at, expected) in [
+        (Protocol::Openai, "/tool_choice", [json!(null), json!("none"), json!("required")]),
+        (
+            Protocol::OpenaiResponses,
+            "/tool_choice",
+            [json!(null), json!("none"), json!("required")],
+        ),
+        (Protocol::Anthropic, "/tool_choice/type", [json!("auto"), json!("none"), json!("any")]),
+        (
+            Protocol::Gemini,
+            "/toolConfig/functionCallingConfig/mode",
+            [json!(null), json!("NONE"), json!("ANY")],
+        ),
+    ] {
+        for (choice, expected) in choices.iter().zip(expected) {
+            let request = ChatRequest { tool_choice: choice.clone(), ..request() };
+            let body = body(protocol, &request);
+            let found = body.pointer(at).cloned().unwrap_or_default();
+            assert_eq!(found, expected, "{protocol:?} {choice:?}");
+        }
+    }
+}
+
+#[test]
+fn media_are_sent_or_refused_by_name() {
+    let audio = "data:audio/wav;base64,AA==";
+    let url = "https://x.example/y";
+    let all = [
+        ("image/png", IMAGE),
+        ("image/png", url),
+        ("application/pdf", PDF),
+        ("application/pdf", url),
+        ("audio/wav", audio),
+        ("video/mp4", url),
+    ];
+    for (protocol, accepted) in [
+        (Protocol::Openai, [true, true, true, false, true, false]),
+        (Protocol::OpenaiResponses, [true, true, true, true, false, false]),
+        (Protocol::Anthropic, [true, true, true, true, false, false]),
+        (Protocol::Gemini, [true, true, true, true, true, true]),
+    ] {
+        for ((kind, url), accepted) in all.into_iter().zip(accepted) {
+            let messages = vec![message("u", Role::User, vec![media(kind, url)])];
+            let request = ChatRequest { messages, ..ChatRequest::default() };
+            let written = protocol.write(("m", true), &request, &config(protocol));
+            match written {
+                Ok(_) => assert!(accepted, "{protocol:?} {kind} {url}"),
+                Err(what) => assert!(!accepted && what.contains(kind), "{protocol:?}: {what}"),
+            }
+        }
+        // No protocol fetches or reads anything else.
+        for url in ["http://x.example/y", "blob:1", "file:///etc/passwd", "data:image/png,AA"] {
+            let messages = vec![message("u", Role::User, vec![media("image/png", url)])];
+            let request = ChatRequest { messages, ..ChatRequest::default() };
+            assert!(protocol.write(("m", true), &request, &config(protocol)).is_err(), "{url}");
+        }
+    }
+}
+
+#[test]
+fn a_model_is_no_path() {
+    let request = ChatRequest::default();
+    for name in ["../x", "a/b", "", "m?key=1", "m:generateContent"] {
+        let written = Protocol::Gemini.write((name, true), &request, &config(Protocol::Gemini));
+        assert!(written.is_err(), "{name}");
+    }
+}

@@ -1,0 +1,60 @@
+//! Base URLs of servers.
+
+use super::Protocol;
+
+/// Normalises a base URL: removes a trailing slash and the path of the endpoint. A URL without a
+/// path gets the version at which servers of the protocol listen, such as `/v1`.
+///
+/// # Errors
+/// The reason why the text is not a usable base URL.
+pub(crate) fn base_url(text: &str, protocol: Protocol) -> Result<String, &'static str> {
+    let (version, endpoint) = match protocol {
+        Protocol::Openai => ("/v1", "/chat/completions"),
+        Protocol::OpenaiResponses => ("/v1", "/responses"),
+        Protocol::Anthropic => ("/v1", "/messages"),
+        Protocol::Gemini => ("/v1beta", "/models"),
+    };
+    let text = text.trim();
+    if text.contains(['?', '#']) {
+        return Err("a base URL has no query and no fragment");
+    }
+    let text = text.trim_end_matches('/');
+    let text = text.strip_suffix(endpoint).unwrap_or(text).trim_end_matches('/');
+    let rest = ["https://", "http://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+    match rest {
+        None => Err("a base URL begins with `https://` or `http://`"),
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => Err("the base URL names no host"),
+        Some(rest) if rest.contains('/') => Ok(text.to_owned()),
+        Some(_) => Ok(format!("{text}{version}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base_urls_are_normalised() {
+        for (text, url) in [
+            ("https://api.openai.com/v1", "https://api.openai.com/v1"),
+            (" https://api.openai.com/v1/ \n", "https://api.openai.com/v1"),
+            ("http://localhost:8080", "http://localhost:8080/v1"),
+            ("http://localhost:8080/", "http://localhost:8080/v1"),
+            ("http://h/v1/chat/completions", "http://h/v1"),
+            ("https://h/api/openai/v1//", "https://h/api/openai/v1"),
+        ] {
+            assert_eq!(base_url(text, Protocol::Openai).as_deref(), Ok(url), "{text:?}");
+        }
+        for (protocol, text, url) in [
+            (Protocol::OpenaiResponses, "http://h/v1/responses", "http://h/v1"),
+            (Protocol::Anthropic, "https://h/v1/messages", "https://h/v1"),
+            (Protocol::Gemini, "https://h", "https://h/v1beta"),
+            (Protocol::Gemini, "https://h/v1beta/models/", "https://h/v1beta"),
+        ] {
+            assert_eq!(base_url(text, protocol).as_deref(), Ok(url), "{text:?}");
+        }
+        for text in ["", "localhost:8080", "ftp://h/v1", "https://", "https:///v1", "http://h/?a"] {
+            assert!(base_url(text, Protocol::Openai).is_err(), "{text:?}");
+        }
+    }
+}
