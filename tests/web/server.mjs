@@ -20,6 +20,7 @@ export class Server {
   folder = mkdtempSync(join(tmpdir(), "web-"));
   address = "127.0.0.1:0";
   token = "token-of-the-web-tests";
+  offers = [];
 
   /** `model` is that of a laboratory; without it, the scripted model answers. */
   constructor(model) {
@@ -41,6 +42,13 @@ export class Server {
     return this;
   }
 
+  /** Offers a model with a price, in dollars per million tokens, beside the usual one. */
+  offerModel(name, input, output) {
+    writeFileSync(join(this.folder, "weft.toml"), `[providers.openai]\nprices = [{ name = "${name}", input = ${input}, output = ${output} }]\n`);
+    this.offers = ["--offer-model", `openai:${name}`];
+    return this;
+  }
+
   env() {
     return { ...process.env, ...(this.model && { OPENAI_BASE_URL: this.model.url, OPENAI_API_KEY: "none" }) };
   }
@@ -53,8 +61,7 @@ export class Server {
 
   /** Starts the server, and waits for its address and the address of its page. */
   async start() {
-    const offer = this.model ? ["--offer-model", "openai:gpt-4o"] : [];
-    const args = [...this.options(), "serve", "--listen", this.address, "--token", this.token, ...offer];
+    const args = [...this.options(), "serve", "--listen", this.address, "--token", this.token, ...this.offers];
     this.process = spawn(process.env.WEFT, args, { cwd: this.folder, env: this.env(), stdio: ["ignore", "pipe", "pipe"] });
     this.log = "";
     await new Promise((resolve, reject) => {

@@ -195,12 +195,12 @@ async function an_edited_message_is_sent_in_a_fork(browser, { server, model }) {
 async function a_model_is_chosen_and_the_cost_of_its_answers_is_shown(browser, { server, model }) {
   model.when("what do you cost", "That depends.");
   const page = await Page.enter(browser, server, { hash: "#/new/desk" });
-  await page.page.getByLabel("Model").selectOption("openai:gpt-4o");
+  await page.page.getByLabel("Model").selectOption("openai:priced");
   await page.accessible("new-with-model");
   await page.say("So what do you cost?");
   await page.until("That depends.");
   await page.status("Done");
-  assert.equal(model.name, "gpt-4o");
+  assert.equal(model.name, "priced");
   // 100 tokens at 2.50 dollars per million, and 20 at 10 dollars.
   const costs = "120 tokens · $0.00045";
   for (const again of [false, true]) {
@@ -208,15 +208,15 @@ async function a_model_is_chosen_and_the_cost_of_its_answers_is_shown(browser, {
     await page.answer.getByText(costs, { exact: true }).waitFor();
     await page.page.getByText(`${costs} in this thread`, { exact: true }).waitFor();
   }
-  assert.equal(await page.page.getByLabel("Model").inputValue(), "openai:gpt-4o");
+  assert.equal(await page.page.getByLabel("Model").inputValue(), "openai:priced");
   await page.accessible("thread-with-model");
-  // The price of the usual model is unknown, and so is the sum.
+  // The usual model is on this machine, and costs nothing.
   await page.page.getByLabel("Model").selectOption("openai:test");
   const chosen = async () => (await server.json("GET", `/threads/${page.thread}`)).metadata.model === "";
   await eventually(chosen, "the choice is stored");
   await eventually(async () => (await page.page.getByLabel("Model").inputValue()) === "", "the choice is shown");
   await page.say("And what do you cost?");
-  await page.page.getByText("240 tokens in this thread", { exact: true }).waitFor();
+  await page.page.getByText("240 tokens · $0.00045 in this thread", { exact: true }).waitFor();
   assert.equal(model.name, "test");
   await page.answer.getByText("120 tokens", { exact: true }).waitFor();
   await page.close();
