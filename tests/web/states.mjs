@@ -229,7 +229,7 @@ async function a_thread_that_waits_for_a_time_has_a_status_of_its_own(browser, {
   const page = await Page.enter(browser, server, { hash: `#/thread/${thread}` });
   await page.status("Waits for a time: ");
   const row = page.page.locator(".threads a", { hasText: "In an hour" });
-  await row.locator(".status", { hasText: "Waits for a time: " }).waitFor();
+  await row.locator(".status", { hasText: /^Waits for a time$/ }).waitFor();
   await page.accessible("waits-for-a-time");
   const filter = page.page.getByLabel("Status");
   await filter.selectOption("Waits for a time");

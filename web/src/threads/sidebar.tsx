@@ -4,7 +4,7 @@ import type { Polled } from "../shared/polled";
 import { link, type Place } from "../shared/route";
 import { ThemeChoice } from "../shared/theme";
 import { age, useNow } from "../shared/time";
-import { agentOf, PAGE, STATUS, statusOf, statusWordsOf, titleOf, type ListQuery, type Status, type ThreadList } from "./data";
+import { agentOf, PAGE, STATUS, statusOf, titleOf, type ListQuery, type Status, type ThreadList } from "./data";
 import { useDeleted } from "./deleted";
 
 interface Props {
@@ -105,7 +105,7 @@ function Row({ thread, words, now, isOpen }: { thread: Thread; words: string; no
       <span className="words">{words}</span>
       <span className="facts">
         <span className="status" data-status={status}>
-          {statusWordsOf(thread)}
+          {STATUS[status]}
         </span>
         <span className="agent">{agentOf(thread) ?? "no agent"}</span>
       </span>
