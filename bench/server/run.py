@@ -3,6 +3,8 @@
 
     run.py [SECONDS]    seconds per figure, 8 if they are not given; results in target/bench/server.json
     run.py --words      the age of words when clients receive them, alone
+
+WEFT_REFERENCE_SERVER names another build of the reference server.
 """
 
 import asyncio
@@ -24,7 +26,7 @@ import words
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
-BODY = json.dumps({"assistant_id": "echo", "input": {"msg": "hello"}}).encode()
+BODY = {"assistant_id": "echo", "input": {"msg": "hello"}}
 READERS = 1000
 # Runs of which the commits are counted: few enough for one log of SQLite.
 RUNS = 20
@@ -136,11 +138,6 @@ async def answer(reader):
     return status, body
 
 
-def post(path, body):
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
-
-
 async def load(process, at_once, seconds):
     """Runs `echo` by /runs/wait; returns runs per second, median and CPU per run in milliseconds."""
     times, end = [], time.perf_counter() + seconds
@@ -149,7 +146,7 @@ async def load(process, at_once, seconds):
         reader, writer = await asyncio.open_connection("127.0.0.1", process.port)
         while time.perf_counter() < end:
             begin = time.perf_counter()
-            writer.write(post("/runs/wait", BODY))
+            writer.write(words.request("POST", "/runs/wait", BODY))
             status, body = await answer(reader)
             if status != 200 or json.loads(body).get("out") != "echo:hello":
                 raise RuntimeError(f"status {status}: {body[:200]!r}")
@@ -186,11 +183,11 @@ def example(process):
 
 async def slow_readers(process):
     """Memory per client that begins a stream of a run and reads nothing of it, in bytes."""
-    body = json.dumps({"assistant_id": "slow", "input": {"steps": 3, "delay": 20}}).encode()
+    body = {"assistant_id": "slow", "input": {"steps": 3, "delay": 20}}
     before, writers = process.memory(), []
     for _ in range(READERS):
         reader, writer = await asyncio.open_connection("127.0.0.1", process.port, limit=1024)
-        writer.write(post("/runs/stream", body))
+        writer.write(words.request("POST", "/runs/stream", body))
         await reader.readuntil(b"\r\n\r\n")
         writers.append(writer)
     await asyncio.sleep(2)
@@ -200,12 +197,17 @@ async def slow_readers(process):
     return used
 
 
+def reference_server(folder):
+    """Starts the reference server, or the one that WEFT_REFERENCE_SERVER names, over a store in a folder."""
+    server = os.environ.get("WEFT_REFERENCE_SERVER", TARGET / "release" / "examples" / "reference_server")
+    port = free_port()
+    return Process([server, "--listen", f"127.0.0.1:{port}", "--store", f"sqlite:{folder}/bench.db"], port)
+
+
 async def ours(seconds):
-    server = TARGET / "release" / "examples" / "reference_server"
     with tempfile.TemporaryDirectory(dir=TARGET) as folder:
-        port = free_port()
-        command = [server, "--listen", f"127.0.0.1:{port}", "--store", f"sqlite:{folder}/bench.db"]
-        process = Process(command, port)
+        process = reference_server(folder)
+        port = process.port
         try:
             await asyncio.sleep(1)
             found = {"start_ms": process.start_ms, "idle_bytes": process.memory()}
@@ -213,7 +215,7 @@ async def ours(seconds):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             before = commits(f"{folder}/bench.db")
             for _ in range(RUNS):
-                writer.write(post("/runs/wait", BODY))
+                writer.write(words.request("POST", "/runs/wait", BODY))
                 await answer(reader)
             found["commits_per_run"] = (commits(f"{folder}/bench.db") - before) / RUNS
             await load(process, 1, 1)
@@ -222,8 +224,9 @@ async def ours(seconds):
             found["fsync_p50_ms_after"] = fsync_ms()
             found["many"] = await load(process, 64, seconds)
             found["loaded_bytes"] = process.memory()
-            found["words"] = await words.measure(port)
+            # Before the words, whose streams leave memory that later ones use.
             found["bytes_per_slow_reader"] = await slow_readers(process)
+            found["words"] = await words.measure(port)
         finally:
             process.stop()
     return found
@@ -256,12 +259,10 @@ async def theirs(seconds):
 
 async def word_ages():
     """Measures the ages of words alone, and prints them."""
-    server = TARGET / "release" / "examples" / "reference_server"
-    server, port = os.environ.get("WEFT_REFERENCE_SERVER", server), free_port()
     with tempfile.TemporaryDirectory(dir=TARGET) as folder:
-        process = Process([server, "--listen", f"127.0.0.1:{port}", "--store", f"sqlite:{folder}/bench.db"], port)
+        process = reference_server(folder)
         try:
-            for format_, age in (await words.measure(port)).items():
+            for format_, age in (await words.measure(process.port)).items():
                 print("{:20} {words} words, p50 {p50_ms:.2f} ms, p99 {p99_ms:.2f} ms".format(format_, **age))
         finally:
             process.stop()

@@ -29,13 +29,18 @@ def answer(method, params):
     raise LookupError(method)
 
 
-for line in sys.stdin:
-    message = json.loads(line)
-    if "id" not in message:
-        continue
-    reply = {"jsonrpc": "2.0", "id": message["id"]}
-    try:
-        reply["result"] = answer(message["method"], message.get("params"))
-    except LookupError as problem:
-        reply["error"] = {"code": -32601, "message": str(problem)}
-    print(json.dumps(reply), flush=True)
+def serve(answer):
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" not in message:
+            continue
+        reply = {"jsonrpc": "2.0", "id": message["id"]}
+        try:
+            reply["result"] = answer(message["method"], message.get("params"))
+        except LookupError as problem:
+            reply["error"] = {"code": -32601, "message": str(problem)}
+        print(json.dumps(reply), flush=True)
+
+
+if __name__ == "__main__":
+    serve(answer)

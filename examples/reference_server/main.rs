@@ -13,6 +13,7 @@ mod desk;
 mod fan;
 mod graphs;
 mod sdk_suite;
+mod speech;
 
 use std::error::Error;
 use std::time::Duration;

@@ -11,32 +11,35 @@ const PATIENCE_MS = 15_000;
 
 export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM, args: ARGS });
 
+/** Waits until a condition is true. */
+export async function eventually(condition, problem) {
+  for (let attempt = 0; !(await condition()); attempt += 1) {
+    assert(attempt < 100, problem);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
 /** A page with a new session of the browser. */
 export class Page {
   problems = [];
 
-  static async open(browser, server, options = {}) {
+  /** Opens an address, by default the one with the ticket that the server prints. */
+  static async open(browser, server, { address = server.page, cookies = [], ...options } = {}) {
     const opened = new Page();
     opened.server = server;
     const context = await browser.newContext({ reducedMotion: "reduce", ...options });
+    await context.addCookies(cookies);
     opened.page = await context.newPage();
     opened.page.setDefaultTimeout(PATIENCE_MS);
     opened.watch();
-    await opened.page.goto(options.address ?? server.page);
+    await opened.page.goto(address);
     return opened;
   }
 
   /** Opens the page of somebody who is logged in. */
   static async enter(browser, server, { hash = "", ...options } = {}) {
-    const opened = new Page();
-    opened.server = server;
-    const context = await browser.newContext({ reducedMotion: "reduce", ...options });
-    await context.addCookies([await server.cookie()]);
-    opened.page = await context.newPage();
-    opened.page.setDefaultTimeout(PATIENCE_MS);
-    opened.watch();
-    await opened.page.goto(`${server.url}/ui/${hash}`);
-    return opened;
+    const cookies = [await server.cookie()];
+    return Page.open(browser, server, { address: `${server.url}/ui/${hash}`, cookies, ...options });
   }
 
   /** Begins a thread with an agent. */
@@ -86,6 +89,11 @@ export class Page {
   /** The answer of the agent, and the waits for its text. */
   get answer() {
     return this.page.locator(".message.assistant").last();
+  }
+
+  /** The question that asks for the approval of a refund. */
+  get approval() {
+    return this.page.getByRole("region", { name: "Approval of refund_order" });
   }
 
   async until(text) {

@@ -11,9 +11,10 @@ const BYTES = isFull ? 1_000_000 : 200_000;
 const BATCH = 200;
 /** Factor between a goal and the time that is a failure in the full tier. */
 const ROOM = 5;
+/** Number of turns of a thread of which the first are drawn apart. */
+const TURNS = 16;
 /** Goals in milliseconds: first paint of the thread, 95th percentile of the time between frames, longest task. */
 const GOALS = { paint: 500, frame: 1000 / 55, task: 100 };
-
 
 function report(name, value, goal) {
   console.log(`        ${name}: ${value.toFixed(1)} ms; the goal is ${goal.toFixed(1)} ms`);
@@ -93,4 +94,83 @@ async function a_message_of_a_megabyte_does_not_block_typing(browser, { server, 
   await page.close();
 }
 
-export const tests = [five_thousand_messages_are_scrolled_smoothly, a_message_of_a_megabyte_does_not_block_typing];
+/** Says numbered texts on a thread of its own, and returns its id. */
+async function talk(server, model) {
+  const thread = THREAD.replace("5000", "0016");
+  await server.json("POST", "/threads", { thread_id: thread, metadata: { graph_id: "desk", title: "Sixteen turns" } });
+  for (let number = 1; number <= TURNS; number += 1) {
+    model.when(`turn ${number}.`, `Answer ${number}.`);
+    await server.say(thread, `This is turn ${number}.`);
+  }
+  return thread;
+}
+
+/** Edits a message of the user, and returns the number of messages of the fork. */
+async function editedIn(page, server, thread, number) {
+  const message = page.page.locator(".message.user", { hasText: `turn ${number}.` });
+  await message.getByRole("button", { name: "Edit" }).click();
+  await page.page.getByLabel("Say this instead").fill("Something else.");
+  await page.page.getByRole("button", { name: "Send in a fork" }).click();
+  await page.page.waitForURL((url) => !url.href.includes(thread));
+  await page.until("You said: Something else.");
+  await page.status("Done");
+  return (await server.messages(page.thread)).length;
+}
+
+async function earlier_messages_are_edited_in_a_fork_and_cannot_be_retried(browser, { server, model }) {
+  const thread = await talk(server, model);
+  const page = await Page.enter(browser, server);
+  // The earlier messages are read late.
+  let release;
+  const held = new Promise((resolve) => (release = resolve));
+  let isFirst = true;
+  await page.page.route(new RegExp(`/chat/[^/]+/${thread}$`), async (route) => {
+    const waits = isFirst;
+    isFirst = false;
+    if (waits) await held;
+    await route.continue().catch(() => {});
+  });
+  const hash = `#/thread/${thread}`;
+  await page.page.goto(`${server.url}/ui/${hash}`);
+  await page.until(`Answer ${TURNS}.`);
+  assert.equal(await page.page.locator(".message").count(), 24, "the earlier ones are not there yet");
+  const late = TURNS - 2;
+  assert.equal(await editedIn(page, server, thread, late), 2 * late);
+  release();
+  await page.page.goto(`${server.url}/ui/${hash}`);
+  await page.until(`Answer ${TURNS}.`);
+  await page.page.locator(".viewport").evaluate((viewport) => (viewport.scrollTop = 0));
+  await page.page.locator(".message", { hasText: "Answer 1." }).first().waitFor();
+  assert.equal(await page.page.locator(".message").count(), 2 * TURNS);
+  assert.equal(await page.page.getByRole("button", { name: "Retry" }).count(), 1);
+  await page.answer.getByRole("button", { name: "Retry" }).waitFor();
+  // Nothing is replaced by the next text.
+  await page.say("And one more.");
+  await page.until("You said: And one more.");
+  await page.status("Done");
+  assert.equal((await server.messages(thread)).length, 2 * TURNS + 2);
+  assert.equal(await editedIn(page, server, thread, 2), 4);
+  await page.close();
+}
+
+async function the_messages_of_a_short_thread_are_read_once(browser, { server, model }) {
+  model.when("a short thread", "Short.");
+  const thread = THREAD.replace("5000", "0007");
+  await server.json("POST", "/threads", { thread_id: thread, metadata: { graph_id: "desk", title: "Seven turns" } });
+  for (let number = 0; number < 7; number += 1) await server.say(thread, `a short thread ${number}`);
+  const page = await Page.enter(browser, server);
+  const read = [];
+  page.page.on("request", (request) => request.url().includes(`/${thread}`) && request.url().includes("/chat/") && read.push(request.url()));
+  await page.page.goto(`${server.url}/ui/#/thread/${thread}`);
+  await page.until("Short.");
+  await page.page.locator(".graph").waitFor();
+  assert(read.length > 0 && read.every((url) => url.includes("limit=")), read.join("\n"));
+  await page.close();
+}
+
+export const tests = [
+  five_thousand_messages_are_scrolled_smoothly,
+  a_message_of_a_megabyte_does_not_block_typing,
+  earlier_messages_are_edited_in_a_fork_and_cannot_be_retried,
+  the_messages_of_a_short_thread_are_read_once,
+];

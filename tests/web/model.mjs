@@ -6,6 +6,8 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 export class Model {
   /** Answers by a part of the last text of the user. */
   answers = new Map();
+  /** Name of the model of the last request. */
+  name = "";
   /** Number of requests. */
   asked = 0;
 
@@ -37,8 +39,9 @@ export class Model {
     this.answers.set(words, typeof answer === "function" ? answer : () => answer);
   }
 
-  async answer({ messages }, response) {
+  async answer({ messages, model }, response) {
     this.asked += 1;
+    this.name = model;
     const at = messages.findLastIndex(({ role }) => role === "user");
     const { content } = messages[at] ?? { content: "" };
     const said = typeof content === "string" ? content : content.map(({ text }) => text ?? "").join("");

@@ -20,6 +20,7 @@ export class Server {
   folder = mkdtempSync(join(tmpdir(), "web-"));
   address = "127.0.0.1:0";
   token = "token-of-the-web-tests";
+  offers = [];
 
   /** `model` is that of a laboratory; without it, the scripted model answers. */
   constructor(model) {
@@ -28,7 +29,7 @@ export class Server {
 
   /** Names the tools of the laboratory, and allows them. */
   allowTools() {
-    copyFileSync(join(import.meta.dirname, "tools_server.py"), join(this.folder, "tools_server.py"));
+    for (const name of ["tools_server.py", "clock_server.py"]) copyFileSync(join(import.meta.dirname, name), join(this.folder, name));
     const servers = { mcpServers: { lab: { command: "python3", args: ["tools_server.py"] } } };
     writeFileSync(join(this.folder, "mcp.json"), JSON.stringify(servers));
     const allow = (tools, shown, effect = "read-only") => {
@@ -38,6 +39,13 @@ export class Server {
     allow(["lab/slow", "lab/large", "lab/broken"], ["."]);
     allow(["lab/account"], ["number", "owner"]);
     allow(["lab/careful"], ["."], "state-change");
+    return this;
+  }
+
+  /** Offers a model with a price, in dollars per million tokens, beside the usual one. */
+  offerModel(name, input, output) {
+    writeFileSync(join(this.folder, "weft.toml"), `[providers.openai]\nprices = [{ name = "${name}", input = ${input}, output = ${output} }]\n`);
+    this.offers = ["--offer-model", `openai:${name}`];
     return this;
   }
 
@@ -53,7 +61,7 @@ export class Server {
 
   /** Starts the server, and waits for its address and the address of its page. */
   async start() {
-    const args = [...this.options(), "serve", "--listen", this.address, "--token", this.token];
+    const args = [...this.options(), "serve", "--listen", this.address, "--token", this.token, ...this.offers];
     this.process = spawn(process.env.WEFT, args, { cwd: this.folder, env: this.env(), stdio: ["ignore", "pipe", "pipe"] });
     this.log = "";
     await new Promise((resolve, reject) => {

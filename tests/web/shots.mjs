@@ -10,8 +10,6 @@ const PHONE = { width: 390, height: 844 };
 const browser = await launch();
 const server = await new Server().start();
 
-const approval = (page) => page.page.getByRole("region", { name: "Approval of refund_order" });
-
 async function conversation(...texts) {
   const page = await Page.begin(browser, server, texts[0]);
   for (const text of texts.slice(1)) {
@@ -33,13 +31,13 @@ async function close(page) {
 await close(await conversation("How is the weather in Oslo?"));
 await close(await conversation("Where is order A1001?"));
 const refused = await conversation("Refund order A1005, amount 90.");
-await approval(refused).getByRole("button", { name: "Reject" }).click();
+await refused.approval.getByRole("button", { name: "Reject" }).click();
 await refused.page.getByLabel(/^Reason/).fill("the office decides about such amounts");
 await refused.page.getByRole("button", { name: "Reject" }).click();
 await refused.status("Done");
 await close(refused);
 const approved = await conversation("Where is order A1003?", "Refund order A1003, amount 12.");
-await approval(approved).getByRole("button", { name: "Approve" }).click();
+await approved.approval.getByRole("button", { name: "Approve" }).click();
 await approved.status("Done");
 const done = await close(approved);
 await close(await conversation("Refund order A1001, amount 15."));
@@ -52,8 +50,8 @@ const views = {
   approval: open(`#/thread/${waits}`, (page) => page.locator(".ask").waitFor()),
   checkpoint: open(`#/thread/${done}`, async (page) => {
     await page.locator(".message.assistant").last().waitFor();
-    const run = page.getByRole("button", { name: "Run", exact: true });
-    if ((await run.getAttribute("aria-pressed")) === "false") await run.click();
+    const details = page.getByRole("button", { name: "Details", exact: true });
+    if ((await details.getAttribute("aria-pressed")) === "false") await details.click();
     await page.locator(".checkpoints button").first().click();
     await page.locator(".changes li").first().waitFor();
   }),

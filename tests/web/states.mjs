@@ -1,6 +1,6 @@
 // The page after it is loaded again or its server is killed at any moment, and results of tools of every kind.
 import assert from "node:assert/strict";
-import { Page } from "./browser.mjs";
+import { eventually, Page } from "./browser.mjs";
 
 const numbers = (count) => Array.from({ length: count }, (_, at) => `n${at + 1}.`).join(" ");
 
@@ -147,7 +147,7 @@ async function an_answer_is_stopped_tried_again_and_replaced(browser, { server, 
   await page.close();
 }
 
-async function a_message_is_said_otherwise_in_a_branch(browser, { server, model }) {
+async function an_edited_message_is_sent_in_a_fork(browser, { server, model }) {
   model.when("the first", "The first answer.");
   model.when("the second", "The second answer.");
   model.when("the other", "The other answer.");
@@ -159,27 +159,84 @@ async function a_message_is_said_otherwise_in_a_branch(browser, { server, model 
   const { thread } = page;
   const second = page.page.locator(".message.user").nth(1);
   await second.getByRole("button", { name: "Edit" }).click();
-  await page.accessible("branch");
+  await page.accessible("fork");
   await page.page.getByLabel("Say this instead").fill("This is the other");
-  await page.page.getByRole("button", { name: "Send in a branch" }).click();
+  await page.page.getByRole("button", { name: "Send in a fork" }).click();
   await page.until("The other answer.");
   assert.notEqual(page.thread, thread);
   const texts = await page.page.locator(".message.user p").allTextContents();
   assert.deepEqual(texts, ["This is the first", "This is the other"]);
   await page.page.getByRole("log").getByText("The first answer.").waitFor();
-  assert.equal((await server.messages(thread)).length, 4, "the thread that was branched is as it was");
+  assert.equal((await server.messages(thread)).length, 4, "the thread that was forked is as it was");
   await page.page.reload();
   await page.until("The other answer.");
   await page.page.getByRole("log").getByText("The first answer.").waitFor();
   assert.equal(await page.page.locator(".message").count(), 4);
+  // A message that came with a fork is edited where it was said, and its answer cannot be replaced.
+  await page.page.locator(".message.user").first().getByRole("button", { name: "Edit" }).click();
+  await page.page.getByRole("button", { name: "Send in a fork" }).click();
+  await page.page.getByRole("alert").getByText("This thread is a copy").waitFor();
+  const [{ checkpointId }] = (await server.messages(thread)).filter(({ role }) => role === "user").slice(1).map(({ metadata }) => metadata);
+  const copy = await server.json("POST", `/threads/${thread}/copy`, { checkpoint_id: checkpointId });
+  await page.page.goto(`${server.url}/ui/#/thread/${copy.thread_id}`);
+  await page.until("The first answer.");
+  assert.equal(await page.page.getByRole("button", { name: "Retry" }).count(), 0);
   // The first message begins a thread of its own.
   await page.page.goto(`${server.url}/ui/#/thread/${thread}`);
   await page.until("The second answer.");
   await page.page.locator(".message.user").first().getByRole("button", { name: "Edit" }).click();
   await page.page.getByLabel("Say this instead").fill("This is the other");
-  await page.page.getByRole("button", { name: "Send in a branch" }).click();
+  await page.page.getByRole("button", { name: "Send in a fork" }).click();
   await page.until("The other answer.");
   assert.equal(await page.page.locator(".message").count(), 2);
+  await page.close();
+}
+
+async function a_model_is_chosen_and_the_cost_of_its_answers_is_shown(browser, { server, model }) {
+  model.when("what do you cost", "That depends.");
+  const page = await Page.enter(browser, server, { hash: "#/new/desk" });
+  await page.page.getByLabel("Model").selectOption("openai:priced");
+  await page.accessible("new-with-model");
+  await page.say("So what do you cost?");
+  await page.until("That depends.");
+  await page.status("Done");
+  assert.equal(model.name, "priced");
+  // 100 tokens at 2.50 dollars per million, and 20 at 10 dollars.
+  const costs = "120 tokens · $0.00045";
+  for (const again of [false, true]) {
+    if (again) await page.page.reload();
+    await page.answer.getByText(costs, { exact: true }).waitFor();
+    await page.page.getByText(`${costs} in this thread`, { exact: true }).waitFor();
+  }
+  assert.equal(await page.page.getByLabel("Model").inputValue(), "openai:priced");
+  await page.accessible("thread-with-model");
+  // The usual model is on this machine, and costs nothing.
+  await page.page.getByLabel("Model").selectOption("openai:test");
+  const chosen = async () => (await server.json("GET", `/threads/${page.thread}`)).metadata.model === "";
+  await eventually(chosen, "the choice is stored");
+  await eventually(async () => (await page.page.getByLabel("Model").inputValue()) === "", "the choice is shown");
+  await page.say("And what do you cost?");
+  await page.page.getByText("240 tokens · $0.00045 in this thread", { exact: true }).waitFor();
+  assert.equal(model.name, "test");
+  await page.answer.getByText("120 tokens", { exact: true }).waitFor();
+  await page.close();
+}
+
+async function a_thread_that_waits_for_a_time_has_a_status_of_its_own(browser, { server }) {
+  const { thread_id: thread } = await server.json("POST", "/threads", { metadata: { graph_id: "desk", title: "In an hour" } });
+  const input = { messages: [{ role: "user", content: "Where is order A1001?" }] };
+  await server.json("POST", `/threads/${thread}/runs`, { assistant_id: "desk", input, after_seconds: 3600 });
+  const page = await Page.enter(browser, server, { hash: `#/thread/${thread}` });
+  await page.status("Waits for a time: ");
+  const row = page.page.locator(".threads a", { hasText: "In an hour" });
+  await row.locator(".status", { hasText: /^Waits for a time$/ }).waitFor();
+  await page.accessible("waits-for-a-time");
+  const filter = page.page.getByLabel("Status");
+  await filter.selectOption("Waits for a time");
+  await eventually(async () => (await page.page.locator(".threads a").count()) === 1, "no other thread is listed");
+  await row.waitFor();
+  await filter.selectOption("Running");
+  await row.waitFor({ state: "detached" });
   await page.close();
 }
 
@@ -190,6 +247,8 @@ export const tests = [
   a_reload_while_an_approved_call_runs_keeps_the_decision,
   results_are_shown_in_full_by_reference_and_hidden_members_never,
   an_answer_is_stopped_tried_again_and_replaced,
-  a_message_is_said_otherwise_in_a_branch,
+  an_edited_message_is_sent_in_a_fork,
+  a_model_is_chosen_and_the_cost_of_its_answers_is_shown,
+  a_thread_that_waits_for_a_time_has_a_status_of_its_own,
   a_kill_of_the_server_in_the_middle_loses_and_repeats_no_word,
 ];

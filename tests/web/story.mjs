@@ -1,9 +1,7 @@
 // The order desk by mouse: what a person does, and what is on the screen and in the store after it.
 import assert from "node:assert/strict";
-import { Page } from "./browser.mjs";
+import { eventually, Page } from "./browser.mjs";
 
-const begin = (browser, server, text) => Page.begin(browser, server, text);
-const approval = (page) => page.page.getByRole("region", { name: "Approval of refund_order" });
 
 async function a_ticket_opens_the_page_once_and_leaves_the_address(browser, server) {
   const first = await Page.open(browser, server);
@@ -21,8 +19,8 @@ async function a_ticket_opens_the_page_once_and_leaves_the_address(browser, serv
 }
 
 async function a_refund_is_asked_for_kept_over_a_reload_and_made_once(browser, server) {
-  const page = await begin(browser, server, "Refund order A1002, amount 40.");
-  const card = approval(page);
+  const page = await Page.begin(browser, server, "Refund order A1002, amount 40.");
+  const card = page.approval;
   await card.getByText("A1002").waitFor();
   const before = await page.messages();
   assert.deepEqual(before.map((message) => [message].flat()[0]), ["user", "assistant"]);
@@ -45,13 +43,13 @@ async function a_refund_is_asked_for_kept_over_a_reload_and_made_once(browser, s
 }
 
 async function an_answer_continues_the_message_that_asked(browser, server) {
-  const page = await begin(browser, server, "Refund order A1001");
+  const page = await Page.begin(browser, server, "Refund order A1001");
   await page.page.getByRole("region", { name: "Question" }).waitFor();
   await page.accessible("question");
   const before = await page.messages();
   // A text that is typed is the answer.
   await page.say("25 euros");
-  const card = approval(page);
+  const card = page.approval;
   await card.waitFor();
   assert.deepEqual(await page.messages(), before);
   await card.getByRole("button", { name: "Edit" }).click();
@@ -71,26 +69,25 @@ async function an_answer_continues_the_message_that_asked(browser, server) {
 
 async function an_answer_of_another_tab_is_shown_and_counts_once(browser, server) {
   const made = server.refunds().length;
-  const first = await begin(browser, server, "Refund order A1004, amount 7.");
-  const card = (page) => page.page.getByRole("region", { name: "Approval of refund_order" });
-  await card(first).waitFor();
-  const second = await begin(browser, server, "Where is order A1003?");
+  const first = await Page.begin(browser, server, "Refund order A1004, amount 7.");
+  await first.approval.waitFor();
+  const second = await Page.begin(browser, server, "Where is order A1003?");
   await second.until("A1003");
   await second.page.goto(first.page.url());
-  await card(second).waitFor();
+  await second.approval.waitFor();
   // By keyboard alone: the input has the focus, and the decision is before it.
-  const approve = card(first).getByRole("button", { name: "Approve" });
+  const approve = first.approval.getByRole("button", { name: "Approve" });
   while (!(await approve.evaluate((button) => button === document.activeElement))) {
     await first.page.keyboard.press("Shift+Tab");
   }
   await first.page.keyboard.press("Enter");
-  await card(second).getByRole("button", { name: "Approve" }).click();
+  await second.approval.getByRole("button", { name: "Approve" }).click();
   // The one who was late learns who was first, and what was decided.
   await second.page.getByRole("alert").getByText("Answered first by local: Approved.").waitFor();
   for (const page of [first, second]) {
     await page.page.locator(".head .status", { hasText: "Done" }).waitFor();
     await page.answer.getByText("Approved").waitFor();
-    assert.equal(await card(page).count(), 0);
+    assert.equal(await page.approval.count(), 0);
   }
   const focused = () => first.page.evaluate(() => document.activeElement.tagName);
   assert.equal(await focused(), "TEXTAREA", "the focus is in the input after the answer");
@@ -100,12 +97,12 @@ async function an_answer_of_another_tab_is_shown_and_counts_once(browser, server
 }
 
 async function an_answer_given_in_the_inbox_is_shown_in_the_chat(browser, server) {
-  const page = await begin(browser, server, "Refund order A1004, amount 8.");
-  await approval(page).waitFor();
+  const page = await Page.begin(browser, server, "Refund order A1004, amount 8.");
+  await page.approval.waitFor();
   const [open] = (await server.json("GET", "/interrupts")).filter(({ thread_id }) => thread_id === page.thread);
   await server.json("POST", `/interrupts/${open.id}/respond`, { type: "reject", message: "not today" });
   await page.page.getByRole("alert").getByText("Answered first by local: Rejected: not today.").waitFor();
-  await approval(page).waitFor({ state: "detached" });
+  await page.approval.waitFor({ state: "detached" });
   await page.status("Done");
   await page.close();
 }
@@ -129,10 +126,10 @@ async function the_order_desk_is_used_by_keyboard_alone(browser, server) {
   assert.equal(await focused(), "Your reply");
   await keyboard.type("25 euros");
   await keyboard.press("Enter");
-  await approval(page).waitFor();
+  await page.approval.waitFor();
   await tabTo("Edit");
   await keyboard.press("Enter");
-  await approval(page).getByLabel("amount").focus();
+  await page.approval.getByLabel("amount").focus();
   await keyboard.press("ControlOrMeta+a");
   await keyboard.type("15");
   await keyboard.press("Enter");
@@ -156,8 +153,8 @@ async function the_order_desk_is_used_by_keyboard_alone(browser, server) {
 async function the_inbox_is_worked_through_by_keyboard(browser, server) {
   const made = server.refunds();
   for (const amount of [1, 2]) {
-    const page = await begin(browser, server, `Refund order A1003, amount ${amount}.`);
-    await page.page.getByRole("region", { name: "Approval of refund_order" }).waitFor();
+    const page = await Page.begin(browser, server, `Refund order A1003, amount ${amount}.`);
+    await page.approval.waitFor();
     if (amount === 1) {
       await page.close();
       continue;
@@ -180,8 +177,8 @@ async function the_inbox_is_worked_through_by_keyboard(browser, server) {
 }
 
 async function a_question_outlives_the_server_and_threads_are_found_and_deleted(browser, server) {
-  const page = await begin(browser, server, "Refund order A1005, amount 3.");
-  const card = approval(page);
+  const page = await Page.begin(browser, server, "Refund order A1005, amount 3.");
+  const card = page.approval;
   await card.waitFor();
   const before = server.refunds();
   await server.kill();
@@ -208,12 +205,16 @@ async function a_question_outlives_the_server_and_threads_are_found_and_deleted(
   const { thread } = page;
   await page.choose("Delete");
   await page.page.getByText("No thread fits.").waitFor();
+  // Another message does not end the time for the undo.
+  await page.page.locator('input[type="file"]').setInputFiles({ name: "photo.png", mimeType: "image/png", buffer: Buffer.from([0xff, 0xfe]) });
+  await page.page.getByText("photo.png is not a text.").waitFor();
+  assert.equal((await server.json("GET", `/threads/${thread}`)).thread_id, thread, "the deletion can be undone");
   await page.page.getByRole("button", { name: "Undo" }).click();
   await page.page.locator(".threads a").click();
   await page.choose("Delete");
   await page.page.getByText("is deleted").waitFor();
-  assert.equal((await server.json("GET", `/threads/${thread}`)).thread_id, thread, "there is a way back");
-  // It is deleted once the way back is over, here because the page closes.
+  assert.equal((await server.json("GET", `/threads/${thread}`)).thread_id, thread, "the deletion can be undone");
+  // It is deleted when the time for the undo is over, here because the page closes.
   await page.page.goto("about:blank");
   await gone(server, thread);
   // The runtime of the page reports the text that could not be sent.
@@ -222,12 +223,8 @@ async function a_question_outlives_the_server_and_threads_are_found_and_deleted(
 
 /** Waits until the server has no such thread. */
 async function gone(server, thread) {
-  for (let attempt = 0; ; attempt += 1) {
-    const found = await server.json("GET", `/threads/${thread}`).catch((error) => error);
-    if (found instanceof Error && /404/.test(found.message)) return;
-    assert(attempt < 100, "the thread was not deleted");
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+  const is404 = (error) => /404/.test(error.message);
+  await eventually(() => server.json("GET", `/threads/${thread}`).then(() => false, is404), "the thread was not deleted");
 }
 
 async function it_fits_a_phone(browser, server) {
@@ -238,9 +235,9 @@ async function it_fits_a_phone(browser, server) {
   await page.page.locator(".threads a").first().click();
   await page.answer.waitFor();
   await page.accessible("phone-thread");
-  await page.page.getByRole("button", { name: "Run", exact: true }).click();
+  await page.page.getByRole("button", { name: "Details", exact: true }).click();
   await page.page.locator(".graph").waitFor();
-  await page.accessible("phone-run");
+  await page.accessible("phone-details");
   const width = await page.page.evaluate(() => document.documentElement.scrollWidth);
   assert(width <= viewport.width, `${width} pixels wide`);
   await page.close();

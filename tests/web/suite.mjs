@@ -54,7 +54,7 @@ async function desk() {
 /** An agent whose model and tools are those of the tests. */
 async function laboratory() {
   const model = await new Model().start();
-  const server = await new Server(model).allowTools().start();
+  const server = await new Server(model).allowTools().offerModel("priced", 2.5, 10).start();
   await run([...states, ...labTests, ...safety, ...long], { server, model });
   await server.close();
   model.close();

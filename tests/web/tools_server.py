@@ -2,8 +2,9 @@
 with a member of its result that nobody may see."""
 import json
 import pathlib
-import sys
 import time
+
+from clock_server import serve
 
 # A file that ends the call of a slow tool.
 RELEASE = pathlib.Path("release")
@@ -52,13 +53,5 @@ def answer(method, params):
     raise LookupError(method)
 
 
-for line in sys.stdin:
-    message = json.loads(line)
-    if "id" not in message:
-        continue
-    reply = {"jsonrpc": "2.0", "id": message["id"]}
-    try:
-        reply["result"] = answer(message["method"], message.get("params"))
-    except LookupError as problem:
-        reply["error"] = {"code": -32601, "message": str(problem)}
-    print(json.dumps(reply), flush=True)
+if __name__ == "__main__":
+    serve(answer)

@@ -1,18 +1,16 @@
 // The list of threads, the run beside the chat, and the inbox for several questions.
 import assert from "node:assert/strict";
-import { Page } from "./browser.mjs";
+import { eventually, Page } from "./browser.mjs";
 
-const approval = (page) => page.page.getByRole("region", { name: "Approval of refund_order" });
-const state = (page, node) => page.page.locator(`.graph [data-node="${node}"]`);
-
-async function the_run_is_beside_the_chat_with_its_nodes_and_checkpoints(browser, server) {
+async function the_details_of_a_run_are_beside_the_chat_with_nodes_and_checkpoints(browser, server) {
   const page = await Page.begin(browser, server, "Refund order A1002, amount 4.");
-  await approval(page).waitFor();
+  await page.approval.waitFor();
   await page.page.locator('.graph [data-state="waiting"]').waitFor();
-  await page.accessible("run");
-  const list = page.page.getByRole("complementary", { name: "Run" });
+  await page.accessible("details");
+  assert((await gapToEnd(page)) <= 12, `the line to the end stops ${await gapToEnd(page)} pixels before its word`);
+  const list = page.page.getByRole("complementary", { name: "Details" });
   await list.getByRole("button", { name: /waits in/ }).first().waitFor();
-  await approval(page).getByRole("button", { name: "Approve" }).click();
+  await page.approval.getByRole("button", { name: "Approve" }).click();
   await page.status("Done");
   await page.page.locator('.graph [data-state="waiting"]').waitFor({ state: "detached" });
   assert((await page.page.locator('.graph [data-state="done"]').count()) >= 2);
@@ -30,9 +28,25 @@ async function the_run_is_beside_the_chat_with_its_nodes_and_checkpoints(browser
   await page.page.waitForURL((url) => !url.href.includes(thread));
   await page.page.getByRole("heading", { name: /\(fork\)$/ }).waitFor();
   await page.answer.getByText("A1002").first().waitFor();
-  await page.page.getByRole("button", { name: "Run", exact: true }).click();
+  await page.page.getByRole("button", { name: "Details", exact: true }).click();
   assert.equal(await page.page.locator(".graph").count(), 0);
   await page.close();
+}
+
+/** The distance from the word for the end of the graph to the nearest end of a line, in pixels of the drawing. */
+function gapToEnd(page) {
+  return page.page.evaluate(() => {
+    const node = document.querySelector('.graph [data-node="__end__"]');
+    const word = node.querySelector("text").getBBox();
+    const { e, f } = node.transform.baseVal.consolidate().matrix;
+    const [left, top] = [word.x + e, word.y + f];
+    const beside = (at, from, length) => Math.max(from - at, at - from - length, 0);
+    const gaps = [...document.querySelectorAll(".graph .line")].map((line) => {
+      const { x, y } = line.getPointAtLength(line.getTotalLength());
+      return Math.hypot(beside(x, left, word.width), beside(y, top, word.height));
+    });
+    return Math.min(...gaps);
+  });
 }
 
 async function nodes_run_and_fail_live(browser, { server, model }) {
@@ -104,7 +118,7 @@ async function alike_calls_are_decided_together_and_decisions_are_kept(browser, 
   const made = server.refunds().length;
   for (const amount of [11, 12, 13]) {
     const page = await Page.begin(browser, server, `Refund order A1003, amount ${amount}.`);
-    await approval(page).waitFor();
+    await page.approval.waitFor();
     await page.close();
   }
   const page = await Page.enter(browser, server, { hash: "#/inbox" });
@@ -115,21 +129,28 @@ async function alike_calls_are_decided_together_and_decisions_are_kept(browser, 
   await page.page.keyboard.press("Escape");
   await page.page.keyboard.press("x");
   await page.page.keyboard.press("j");
+  await page.page.locator('.waiting li:nth-child(2) button[aria-pressed="true"]').waitFor();
+  // Keys decide about what is selected, not about the row that was chosen after it.
+  await page.approval.getByText("11", { exact: true }).waitFor();
   await page.page.keyboard.press("x");
   const several = page.page.getByRole("region", { name: "Several calls" });
   await several.getByText("11", { exact: true }).waitFor();
   await several.getByText("12", { exact: true }).waitFor();
   await page.accessible("several");
+  await page.page.keyboard.press("r");
+  await several.getByLabel(/^Reason/).waitFor();
+  await page.accessible("several-rejected");
+  await several.getByRole("button", { name: "Back" }).click();
   await page.page.keyboard.press("a");
   await page.page.locator(".waiting button").nth(1).waitFor({ state: "detached" });
-  await page.page.getByRole("region", { name: "Approval of refund_order" }).getByRole("button", { name: "Reject" }).click();
+  await page.approval.getByRole("button", { name: "Reject" }).click();
   await page.page.keyboard.type("too much");
   await page.page.getByRole("button", { name: "Reject" }).click();
   await page.page.getByText("Nothing waits for you.").waitFor();
   await page.accessible("inbox-empty");
-  const amounts = async () => server.refunds().slice(made).map(([, cents]) => cents).sort();
-  for (let attempt = 0; (await amounts()).length < 2 && attempt < 100; attempt += 1) await page.page.waitForTimeout(50);
-  assert.deepEqual(await amounts(), [1100, 1200]);
+  const amounts = () => server.refunds().slice(made).map(([, cents]) => cents).sort();
+  await eventually(() => amounts().length === 2, "two refunds are made");
+  assert.deepEqual(amounts(), [1100, 1200]);
   await page.page.getByRole("link", { name: "Answered" }).click();
   const decisions = page.page.getByRole("list", { name: "Answered questions" }).getByRole("listitem");
   const texts = (await decisions.first().waitFor(), await decisions.allTextContents()).slice(0, 3);
@@ -140,7 +161,7 @@ async function alike_calls_are_decided_together_and_decisions_are_kept(browser, 
 }
 
 export const deskTests = [
-  the_run_is_beside_the_chat_with_its_nodes_and_checkpoints,
+  the_details_of_a_run_are_beside_the_chat_with_nodes_and_checkpoints,
   alike_calls_are_decided_together_and_decisions_are_kept,
   threads_are_renamed_copied_and_found_among_many,
   the_list_reads_no_states_again_of_threads_that_did_not_change,

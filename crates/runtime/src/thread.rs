@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json};
 use std::time::Duration;
 use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateForm, StateQuery};
 use weftwork_graph::{CompiledGraph, IntoInput, RuntimeError, State, StateSpec};
-use weftwork_store::{RunRow, StoreError, open_questions};
+use weftwork_store::{RunRow, open_questions};
 use weftwork_types::event::Position;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::RunHandle;
@@ -197,22 +197,13 @@ impl Thread {
         self.runtime.cancel_run(&self.who, run, action).await
     }
 
-    /// Cancels the runs of the thread that have not ended, and returns how many there were.
+    /// Cancels the runs of the thread that have not ended; see [`Threads::cancel`].
     ///
     /// # Errors
-    /// [`RuntimeError::Store`].
+    /// As [`Threads::cancel`].
     pub async fn cancel(&self) -> Result<usize, RuntimeError> {
-        let runs = self.runtime.store().runs(&self.who, &self.id).await?;
-        let mut cancelled = 0;
-        for run in runs.iter().filter(|run| !run.status.is_final()) {
-            match self.runtime.request_cancel(&self.who, &run.new.at).await {
-                Ok(()) => cancelled += 1,
-                // The run has ended meanwhile.
-                Err(StoreError::NotFound { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(cancelled)
+        let threads = self.runtime.threads().with_principal(self.who.clone());
+        Ok(threads.cancel(&self.id).await?.len())
     }
 
     /// Creates a thread with the state and the history of this one, up to its newest checkpoint or

@@ -3,7 +3,10 @@
 use crate::runtime::Runtime;
 use weftwork_graph::RuntimeError;
 use weftwork_store::approval::{self, ApprovalPage, ApprovalQuery, WaitingApproval};
-use weftwork_store::{IfExists, Metadata, NewThread, ThreadPage, ThreadQuery, ThreadRow};
+use weftwork_store::{
+    IfExists, Metadata, NewThread, StoreError, ThreadPage, ThreadQuery, ThreadRow,
+};
+use weftwork_types::run::{CancelAction, RunRef};
 use weftwork_types::{Principal, ThreadId};
 
 /// The threads of a principal, of all graphs. Runs start at [`Runtime::thread`].
@@ -94,6 +97,27 @@ impl Threads {
     ) -> Result<Vec<WaitingApproval>, RuntimeError> {
         let store = self.runtime.store().as_ref();
         Ok(approval::waiting(store, &self.who, thread, limit).await?)
+    }
+
+    /// Cancels the runs of a thread that have not ended, newest first, so that no run that is queued
+    /// begins, and returns them. They end once their workers have seen the requests; a run without a
+    /// worker ends when one claims it.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`] with `NotFound` if the thread does not exist.
+    pub async fn cancel(&self, id: &ThreadId) -> Result<Vec<RunRef>, RuntimeError> {
+        let runs = self.runtime.store().runs(&self.who, id).await?;
+        let mut cancelled = Vec::new();
+        for run in runs.into_iter().rev().filter(|run| !run.status.is_final()) {
+            let at = run.new.at;
+            match self.runtime.cancel_run(&self.who, &at, CancelAction::Interrupt).await {
+                Ok(_) => cancelled.push(at),
+                // The run has ended meanwhile.
+                Err(RuntimeError::Store(StoreError::NotFound { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(cancelled)
     }
 
     /// Deletes a thread with everything it owns.

@@ -28,6 +28,13 @@ pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T> {
     serde_json::from_value(value).map_err(|error| ApiError::invalid(error.to_string()))
 }
 
+/// Removes the members of a result that were not selected.
+pub(crate) fn choose(result: &mut Value, select: &[String]) {
+    if let Some(members) = result.as_object_mut() {
+        members.retain(|name, _| select.contains(name));
+    }
+}
+
 /// Reads a flag of a query.
 pub(crate) fn flag(text: Option<&str>) -> Result<bool> {
     match text.map(str::to_ascii_lowercase).as_deref() {

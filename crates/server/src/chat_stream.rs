@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
 use std::time::Duration;
 use weftwork_store::Base;
+use weftwork_types::InterruptId;
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunOutcome, RunRef};
-use weftwork_types::{InterruptId, ThreadId};
 
 /// Interval of what keeps an idle connection open.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -74,22 +74,22 @@ pub(crate) async fn messages(
     (agent, thread): (&str, &str),
     limit: Option<usize>,
 ) -> Result<Vec<Value>> {
-    let mut turns = service.messages(agent, thread).await?;
+    let (thread, mut turns) = service.turns(agent, thread).await?;
     let limit = limit.unwrap_or(usize::MAX);
     let before = limit.saturating_sub(turns.len());
-    turns.drain(..turns.len().saturating_sub(limit));
     let earlier = match before {
         0 => Vec::new(),
-        before => newest(service.earlier_messages(agent, thread).await?, before),
+        before => newest(service.earlier_messages(&thread, turns.first()).await?, before),
     };
-    let mut found = chat::of_state(&ThreadId::new(thread)?, earlier)?;
+    turns.drain(..turns.len().saturating_sub(limit));
+    let mut found = chat::of_state(&thread.id, earlier);
     for StoredTurn { text, base, runs } in turns {
         let first = runs.runs.first().map(|(run, _)| run.run.to_string());
         if let Some(text) = text {
             let id = first.unwrap_or_else(|| format!("last-{}", found.len()));
             let mut said = ui_message::of_user(&format!("{id}-user"), &text);
             if let Some(base) = base {
-                // A client that says something else here begins a branch at this checkpoint.
+                // A client that says something else here forks the thread at this checkpoint.
                 said["metadata"] = json!({"checkpointId": checkpoint_of(base)});
             }
             found.push(said);

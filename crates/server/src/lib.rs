@@ -52,6 +52,7 @@ pub struct Server {
     connections_max: usize,
     log: Option<Log>,
     chat: ChatProtocol,
+    models: Vec<String>,
 }
 
 impl Server {
@@ -65,6 +66,7 @@ impl Server {
             connections_max: CONNECTIONS_MAX,
             log: None,
             chat: ChatProtocol::default(),
+            models: Vec::new(),
         }
     }
 
@@ -106,6 +108,15 @@ impl Server {
         self
     }
 
+    /// Offers models, as `provider:model`, of which chats may select one for their runs. The first one
+    /// is that of the runs that select none. The graphs must be hosted with dependencies that open
+    /// [`RunOptions::run_model`](weftwork_types::run::RunOptions::run_model). None by default.
+    #[must_use]
+    pub fn models(mut self, ids: impl IntoIterator<Item = String>) -> Self {
+        self.models = ids.into_iter().collect();
+        self
+    }
+
     /// Accepts requests with this token, on behalf of a principal. Without any token, each request is
     /// of the local principal.
     ///
@@ -135,8 +146,8 @@ impl Server {
     }
 
     fn with_service(self) -> (axum::Router, Service) {
-        let Self { runtime, allowed, waiting_max, log, chat, .. } = self;
-        let service = Service::new(runtime, Settings { waiting_max, chat, log });
+        let Self { runtime, allowed, waiting_max, log, chat, models, .. } = self;
+        let service = Service::new(runtime, Settings { waiting_max, chat, models, log });
         (routes::router(service.clone(), allowed), service)
     }
 

@@ -1,7 +1,7 @@
 //! The graphs `tools_agent`, whose model calls a tool, and `deep_agent`, whose model hands a task to
 //! another agent.
 
-use super::speech::{self, Speech};
+use crate::speech::{self, Speech};
 use serde_json::json;
 use std::error::Error;
 use std::sync::Arc;

@@ -6,7 +6,6 @@
 
 mod agents;
 mod factory;
-mod speech;
 mod streaming;
 
 use std::error::Error;

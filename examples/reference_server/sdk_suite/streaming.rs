@@ -1,6 +1,6 @@
 //! The graph `agent`: a message, a call, a question and a subgraph, one after the other.
 
-use super::speech::{self, Speech};
+use crate::speech::{self, Speech};
 use serde_json::json;
 use weftwork::graph::run_loop::{Semantics, SubgraphState};
 use weftwork::graph::{BuildError, NodeError};

@@ -85,8 +85,3 @@ export async function logIn(secret: { token: string } | { ticket: string }): Pro
   const headers = { "content-type": "application/json" };
   await accepted(await send(new URL("ui/session", ROOT), { method: "POST", headers, body: JSON.stringify(secret) }));
 }
-
-/** Removes the cookie. */
-export async function logOut(): Promise<void> {
-  await accepted(await send(new URL("ui/session", ROOT), { method: "DELETE" }));
-}

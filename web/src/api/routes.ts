@@ -16,6 +16,7 @@ export type Route =
   | "GET /info"
   | "GET /interrupts"
   | "GET /metrics"
+  | "GET /models"
   | "GET /ok"
   | "GET /runs/{run_id}/stream"
   | "GET /schemas/events"

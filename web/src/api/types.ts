@@ -25,8 +25,10 @@ export interface Thread {
   thread_id: string;
   created_at: string;
   updated_at: string;
-  metadata: { title?: string; graph_id?: string; assistant_id?: string };
+  metadata: { title?: string; graph_id?: string; assistant_id?: string; model?: string };
   status: "idle" | "busy" | "interrupted" | "error";
+  /** Time for which the thread waits. */
+  waits_until?: string | null;
 }
 
 export interface Assistant {
@@ -34,6 +36,12 @@ export interface Assistant {
   graph_id: string;
   name: string;
   description: string | null;
+}
+
+/** A model of which chats select one. */
+export interface Model {
+  /** `provider:model`. */
+  id: string;
 }
 
 /** A call that stands for a question: `ask_human` or `request_approval`. */
@@ -46,15 +54,12 @@ export interface Call {
 /** A question that waits for a person. */
 export interface Waiting {
   id: string;
-  interrupt_id: string;
   thread_id: string;
   agent: string | null;
   node: string;
   call: Call | null;
-  allowed: string[];
   created_at: string;
   age_ms: number;
-  expires_at: string | null;
 }
 
 /** A question that was answered. */
@@ -100,15 +105,25 @@ export interface StoredPart {
   data?: Json;
 }
 
+/** Usage of model calls. */
+export interface Usage {
+  inputTokens: number;
+  outputTokens: number;
+  /** Cost in millionths of a US dollar; `undefined` if a price is unknown. */
+  costMicroUsd?: number;
+}
+
 /** A stored message, in the shape of the AI SDK. */
 export interface StoredMessage {
   id: string;
   role: "user" | "assistant";
   parts: StoredPart[];
   metadata?: {
+    /** Last run of an answer; an answer that came with a copy of a thread has none. */
+    runId?: string;
     error?: string;
     finishReason?: string;
-    usage?: { inputTokens: number; outputTokens: number };
+    usage?: Usage;
     /** Checkpoint before a message of the user; `null` for the first one. */
     checkpointId?: string | null;
   } | null;

@@ -21,7 +21,7 @@ export const HUMAN_CALLS = ["ask_human", "request_approval"];
 export type { AssistantRuntime };
 
 /** A fact of the server beside the message. */
-export interface Fact {
+interface Fact {
   name: string;
   data: Json;
 }
@@ -39,13 +39,13 @@ export interface ChatEvents {
   onError: (error: Error) => void;
 }
 
-/** Where the messages of a runtime are. */
-export interface ChatPlace {
+/** The agent and the thread of a chat. */
+export interface ChatThread {
   agent: string;
   thread: string;
 }
 
-function pathOf({ agent, thread }: ChatPlace) {
+function pathOf({ agent, thread }: ChatThread) {
   return { agent, thread_id: thread };
 }
 
@@ -73,6 +73,11 @@ function cancel(thread: string, follower: Follower): void {
 /** Number of turns at the end of a thread that the runtime has: each change of one costs time for all of them. */
 const TURNS = 12;
 
+/** Returns the number of turns: of messages of the user, and of answers without one. */
+function turnsIn(stored: StoredMessage[]): number {
+  return stored.filter(({ role }, at) => role === "user" || stored[at - 1]?.role !== "user").length;
+}
+
 /** Returns stored messages as those of a thread that does not change. */
 export function readOnly(stored: StoredMessage[]): readonly ThreadMessage[] {
   return ExportedMessageRepository.fromArray(stored.map(fromStored)).messages.map(({ message }) => message);
@@ -82,9 +87,11 @@ export function readOnly(stored: StoredMessage[]): readonly ThreadMessage[] {
 class History implements ThreadHistoryAdapter {
   /** Takes the messages that the runtime does not get. */
   onEarlier: (messages: StoredMessage[]) => void = () => {};
+  /** The model of the next answers; that of the agent without one. */
+  model: string | undefined;
 
   constructor(
-    readonly place: ChatPlace,
+    readonly chat: ChatThread,
     readonly follower: Follower,
   ) {}
 
@@ -94,19 +101,19 @@ class History implements ThreadHistoryAdapter {
       throw error;
     });
     const first = stored[0];
-    if (first && stored.length >= TURNS) void this.loadEarlier(first.id);
+    if (first && turnsIn(stored) >= TURNS) void this.loadEarlier(first.id);
     const messages = ExportedMessageRepository.fromArray(stored.map(fromStored));
     return { ...messages, unstable_resume: stored.at(-1)?.role === "user" };
   }
 
   private newest(): Promise<StoredMessage[]> {
-    return json("GET /chat/{agent}/{thread_id}", { path: pathOf(this.place), query: { limit: TURNS } });
+    return json("GET /chat/{agent}/{thread_id}", { path: pathOf(this.chat), query: { limit: TURNS } });
   }
 
   /** Reads the messages before one. */
   private async loadEarlier(id: string): Promise<void> {
     try {
-      const all = await json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path: pathOf(this.place) });
+      const all = await json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path: pathOf(this.chat) });
       this.onEarlier(all.slice(0, Math.max(0, all.findIndex((message) => message.id === id))));
     } catch (error) {
       this.follower.onError(error as Error);
@@ -114,13 +121,13 @@ class History implements ThreadHistoryAdapter {
   }
 
   async *resume({ abortSignal }: ChatModelRunOptions): AsyncGenerator<ChatModelRunResult, void, unknown> {
-    const { place, follower } = this;
+    const { chat, follower } = this;
     const stop = () => {
-      if (!(abortSignal.reason as { detach?: boolean } | undefined)?.detach) cancel(place.thread, follower);
+      if (!(abortSignal.reason as { detach?: boolean } | undefined)?.detach) cancel(chat.thread, follower);
     };
     abortSignal.addEventListener("abort", stop, { once: true });
     try {
-      const url = address("GET /chat/{agent}/{thread_id}/stream", { path: pathOf(place) });
+      const url = address("GET /chat/{agent}/{thread_id}/stream", { path: pathOf(chat) });
       const response = await accepted(await fetch(url, { signal: abortSignal }));
       if (response.status === 204 || response.body === null) {
         // The message ended after the others were read.
@@ -145,14 +152,14 @@ class History implements ThreadHistoryAdapter {
 
 /** Returns the runtime of a thread. `follower` and `history` stay the same for its whole life. */
 export function useChatRuntime(history: History): AssistantRuntime {
-  const { place, follower } = history;
+  const { chat, follower } = history;
   return useDataStreamRuntime({
-    api: address("POST /chat/{agent}", { path: { agent: place.agent } }).href,
+    api: address("POST /chat/{agent}", { path: { agent: chat.agent } }).href,
     protocol: "ui-message-stream",
     body: () => {
       const { replaces } = follower;
       follower.replaces = false;
-      return { threadId: place.thread, ...(replaces ? { trigger: "regenerate-message" } : {}) };
+      return { threadId: chat.thread, model: history.model, ...(replaces ? { trigger: "regenerate-message" } : {}) };
     },
     // Each model call is a step; the server limits them.
     maxSteps: Number.MAX_SAFE_INTEGER,
@@ -170,21 +177,31 @@ export function useChatRuntime(history: History): AssistantRuntime {
       follower.onSent();
     },
     onFinish: () => follower.onEnd(),
-    onCancel: () => cancel(place.thread, follower),
+    onCancel: () => cancel(chat.thread, follower),
     onError: (error) => follower.onError(error),
   });
 }
 
 /** Makes the agent answer the last message of the user again. */
 export function retry(runtime: AssistantRuntime, { follower }: History, message: string): void {
+  const found = runtime.thread.getMessageById(message);
+  // Fails for a message that the runtime does not have, before the next request is marked.
+  found.getState();
   follower.replaces = true;
-  runtime.thread.getMessageById(message).reload();
+  found.reload();
+}
+
+/** Returns the number of messages of the user after one of them; `undefined` for one that the runtime does not have. */
+export function countAfter(runtime: AssistantRuntime, message: string): number | undefined {
+  const said = runtime.thread.getState().messages.filter(({ role }) => role === "user");
+  const at = said.findIndex(({ id }) => id === message);
+  return at < 0 ? undefined : said.length - 1 - at;
 }
 
 export type { History as ChatHistory };
 
-export function chatHistory(place: ChatPlace, events: ChatEvents): History {
-  return new History(place, { ...events });
+export function chatHistory(chat: ChatThread, events: ChatEvents): History {
+  return new History(chat, { ...events });
 }
 
 /** Returns the facts that the current message has. */

@@ -1,10 +1,11 @@
 import { useRef } from "react";
+import { fenced } from "../shared/fence";
 import { toast } from "../shared/toast";
 
 /** Largest file that is added to a text, in bytes. */
 const FILE_BYTES_MAX = 200_000;
 
-/** Returns a file as text, in a fence that is longer than those within; throws for a file that is no text. */
+/** Returns a file as a code block; throws for a file that is no text. */
 async function textOf(file: File): Promise<string> {
   if (file.size > FILE_BYTES_MAX) {
     throw new Error(`${file.name} has ${file.size.toLocaleString("en")} bytes; at most ${FILE_BYTES_MAX.toLocaleString("en")} are sent.`);
@@ -15,9 +16,7 @@ async function textOf(file: File): Promise<string> {
   } catch {
     throw new Error(`${file.name} is not a text.`);
   }
-  const longest = Math.max(2, ...(text.match(/`+/g) ?? []).map((ticks) => ticks.length));
-  const fence = "`".repeat(longest + 1);
-  return `File ${file.name}:\n${fence}\n${text.trimEnd()}\n${fence}`;
+  return `File ${file.name}:\n${fenced(text.trimEnd())}`;
 }
 
 /** Adds text files to the text that is written. */

@@ -5,16 +5,16 @@ import { useConnection } from "./connection";
 import { Conversation } from "./conversation";
 import { Head } from "./head";
 
-/** Width from which the run is shown beside the chat unless somebody closes it. */
+/** Width from which the details are shown beside the chat unless somebody closes them. */
 const WIDE = "(min-width: 1200px)";
 /** `undefined` until somebody chooses. */
 let choice: boolean | undefined;
 
-/** A thread: its head, the conversation with its agent, and its run. */
+/** A thread: its head, the conversation with its agent, and its details. */
 export function Chat({ thread: id, onChange }: { thread: string; onChange: () => void }) {
   const { data: thread, error, refresh } = useThread(id);
   const connected = useConnection(id);
-  const [showsRun, setShowsRun] = useState(() => choice ?? window.matchMedia(WIDE).matches);
+  const [showsDetails, setShowsDetails] = useState(() => choice ?? window.matchMedia(WIDE).matches);
   const agent = thread?.metadata.assistant_id ?? thread?.metadata.graph_id;
   const title = thread ? titleOf(thread) : undefined;
   useEffect(() => {
@@ -28,18 +28,18 @@ export function Chat({ thread: id, onChange }: { thread: string; onChange: () =>
     onChange();
   };
   const toggle = () => {
-    choice = !showsRun;
-    setShowsRun(choice);
+    choice = !showsDetails;
+    setShowsDetails(choice);
   };
   return (
-    <section className="chat" aria-label={title} data-run={showsRun || undefined}>
-      <Head thread={thread} agent={agent} connection={connected.connection} onChange={changed} showsRun={showsRun} onRun={toggle} />
+    <section className="chat" aria-label={title} data-run={showsDetails || undefined}>
+      <Head thread={thread} agent={agent} connection={connected.connection} onChange={changed} showsDetails={showsDetails} onDetails={toggle} />
       {agent === undefined ? (
         <p className="empty">No agent has run on this thread.</p>
       ) : (
         <div className="sides">
-          <Conversation key={connected.epoch} place={{ agent, thread: id }} thread={thread} connected={connected} onChange={changed} />
-          {showsRun && <RunPanel thread={thread} agent={agent} facts={connected.facts} />}
+          <Conversation key={connected.epoch} chat={{ agent, thread: id }} thread={thread} connected={connected} onChange={changed} />
+          {showsDetails && <RunPanel thread={thread} agent={agent} facts={connected.facts} />}
         </div>
       )}
     </section>

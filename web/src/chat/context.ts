@@ -5,14 +5,11 @@ export interface Actions {
   agent: string;
   /** Makes the agent answer again in place of an answer. */
   retry: (message: string) => void;
-  /** Says something else in place of the message of the user at a place among those of the user, in a thread of its own. */
-  branch: (place: number, text: string) => Promise<void>;
+  /** Says something else in place of a message of the user, in a fork of the thread. */
+  fork: (message: { id: string; text: string }, text: string) => Promise<void>;
 }
 
 export const ActionsContext = createContext<Actions | undefined>(undefined);
-
-/** Number of messages of the user before those of a runtime. */
-export const PlaceContext = createContext(0);
 
 export function useActions(): Actions {
   const actions = useContext(ActionsContext);

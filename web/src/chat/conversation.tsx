@@ -1,37 +1,38 @@
 import { AssistantRuntimeProvider, ThreadPrimitive, useAuiState } from "@assistant-ui/react";
 import { useEffect, useMemo, useRef, useState } from "react";
 import type { StoredMessage, Thread } from "../api/types";
-import { answeredLast } from "../inbox/data";
+import { answeredOn } from "../inbox/data";
 import { sentenceOf } from "../question/first";
-import { chatHistory, retry, useChatRuntime, type AssistantRuntime, type ChatPlace } from "./assistant";
-import { branchOf } from "./branch";
+import { chatHistory, countAfter, retry, useChatRuntime, type AssistantRuntime, type ChatThread } from "./assistant";
 import { Composer } from "./composer";
 import type { Connected } from "./connection";
 import { ActionsContext, type Actions } from "./context";
+import { forkBefore } from "./fork";
 import { Messages } from "./messages";
 import { firstTexts, take } from "./texts";
 import { ThreadTokens } from "./tokens";
 
 interface Props {
-  place: ChatPlace;
+  chat: ChatThread;
   thread: Thread;
   connected: Connected;
   onChange: () => void;
 }
 
 /** The messages of a thread, and the input. It reads the thread once, and follows what it starts. */
-export function Conversation({ place, thread, connected, onChange }: Props) {
-  const [history] = useState(() => chatHistory(place, connected.events));
+export function Conversation({ chat, thread, connected, onChange }: Props) {
+  const [history] = useState(() => chatHistory(chat, connected.events));
   const [earlier, setEarlier] = useState<StoredMessage[]>([]);
   history.onEarlier = setEarlier;
+  history.model = thread.metadata.model;
   const runtime = useChatRuntime(history);
   const at = useRef(thread);
   at.current = thread;
   const actions = useMemo<Actions>(
     () => ({
-      agent: history.place.agent,
+      agent: history.chat.agent,
       retry: (message) => retry(runtime, history, message),
-      branch: (message, text) => branchOf(at.current, history.place.agent, message, text),
+      fork: (message, text) => forkBefore({ ...message, after: countAfter(runtime, message.id) }, at.current, history.chat.agent, text),
     }),
     [history, runtime],
   );
@@ -47,9 +48,9 @@ export function Conversation({ place, thread, connected, onChange }: Props) {
               {connected.refused}
             </p>
           )}
-          <Composer runtime={runtime} thread={place.thread} />
+          <Composer runtime={runtime} thread={chat.thread} />
           <ThreadTokens earlier={earlier} />
-          <FirstText runtime={runtime} thread={place.thread} />
+          <FirstText runtime={runtime} thread={chat.thread} />
           <Watch thread={thread} onChange={onChange} connected={connected} />
         </ThreadPrimitive.Root>
       </ActionsContext>
@@ -105,6 +106,6 @@ function Watch({ thread: { thread_id, status }, onChange, connected: { reload, n
 
 /** Notes who answered the question of a thread elsewhere, and how. */
 async function noteAnswer(thread: string, note: (text: string) => void): Promise<void> {
-  const answered = (await answeredLast(20)).find(({ thread_id }) => thread_id === thread);
+  const [answered] = await answeredOn(thread);
   if (answered) note(sentenceOf({ value: answered.answer, answered_by: answered.answered_by }));
 }

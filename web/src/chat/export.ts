@@ -1,14 +1,11 @@
 // A thread as a file: the stored messages as JSON, or as Markdown.
 import { json } from "../api/http";
 import type { StoredMessage, StoredPart, Thread } from "../api/types";
+import { fenced } from "../shared/fence";
 import { titleOf } from "../threads/data";
 
-function fenced(value: unknown): string {
-  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-  // A fence is longer than those within.
-  const longest = Math.max(2, ...(text.match(/`+/g) ?? []).map((ticks) => ticks.length));
-  const fence = "`".repeat(longest + 1);
-  return `${fence}\n${text}\n${fence}`;
+function block(value: unknown): string {
+  return fenced(typeof value === "string" ? value : JSON.stringify(value, null, 2));
 }
 
 function markdownOfPart(part: StoredPart): string {
@@ -17,11 +14,11 @@ function markdownOfPart(part: StoredPart): string {
   if (type === "reasoning") return `> ${(text ?? "").replaceAll("\n", "\n> ")}`;
   if (!type.startsWith("tool-")) return "";
   const ended = errorText === undefined ? output : `failed: ${errorText}`;
-  return [`Call of \`${type.slice(5)}\`:`, fenced(input ?? {}), ended === undefined ? "" : `Result:\n\n${fenced(ended)}`].join("\n\n");
+  return [`Call of \`${type.slice(5)}\`:`, block(input ?? {}), ended === undefined ? "" : `Result:\n\n${block(ended)}`].join("\n\n");
 }
 
 /** Returns messages as Markdown. */
-export function markdownOf(title: string, agent: string, messages: StoredMessage[]): string {
+function markdownOf(title: string, agent: string, messages: StoredMessage[]): string {
   const said = messages.map(({ role, parts }) => {
     const texts = parts.map(markdownOfPart).map((text) => text.trim()).filter(Boolean);
     return [`## ${role === "user" ? "User" : agent}`, ...texts].join("\n\n");

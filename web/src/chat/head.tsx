@@ -3,10 +3,11 @@ import type { Thread } from "../api/types";
 import { Menu } from "../shared/menu";
 import { go, link } from "../shared/route";
 import { toast } from "../shared/toast";
-import { agentOf, copyThread, renameThread, STATUS, statusOf, titleOf } from "../threads/data";
+import { agentOf, copyThread, renameThread, setModel, statusOf, statusWordsOf, titleOf } from "../threads/data";
 import { deleteWithUndo } from "../threads/deleted";
 import type { Connection } from "./connection";
 import { exportThread } from "./export";
+import { ModelChoice } from "./model-choice";
 
 const CONNECTION: Record<Connection, string> = {
   live: "Live",
@@ -19,15 +20,17 @@ interface Props {
   agent: string | undefined;
   connection: Connection;
   onChange: () => void;
-  /** `true` if the run is shown beside the chat. */
-  showsRun: boolean;
-  onRun: () => void;
+  /** `true` if the graph and the checkpoints are shown beside the chat. */
+  showsDetails: boolean;
+  onDetails: () => void;
 }
 
 /** The title and the state of a thread. */
-export function Head({ thread, agent, connection, onChange, showsRun, onRun }: Props) {
+export function Head({ thread, agent, connection, onChange, showsDetails, onDetails }: Props) {
   const [isRenamed, setIsRenamed] = useState(false);
   const status = statusOf(thread);
+  const choose = (model: string) =>
+    void setModel(thread.thread_id, model).then(onChange, (error: Error) => toast({ text: error.message }));
   return (
     <header className="head">
       <a className="back" href={link({ view: "threads" })} aria-label="All threads">
@@ -41,30 +44,31 @@ export function Head({ thread, agent, connection, onChange, showsRun, onRun }: P
         )}
         <p className="facts">
           <span className="agent">{agentOf(thread)}</span>
+          <ModelChoice chosen={thread.metadata.model ?? ""} onChoose={choose} />
           <span className="status" data-status={status} role="status">
-            {STATUS[status]}
+            {statusWordsOf(thread)}
           </span>
           <span className="connection" data-connection={connection} role="status">
             {CONNECTION[connection]}
           </span>
         </p>
       </div>
-      <button aria-pressed={showsRun} onClick={onRun}>
-        Run
+      <button aria-pressed={showsDetails} onClick={onDetails}>
+        Details
       </button>
-      <Doings thread={thread} agent={agent} onRename={() => setIsRenamed(true)} onChange={onChange} />
+      <ThreadActions thread={thread} agent={agent} onRename={() => setIsRenamed(true)} onChange={onChange} />
     </header>
   );
 }
 
-interface DoingsProps {
+interface ActionsProps {
   thread: Thread;
   agent: string | undefined;
   onRename: () => void;
   onChange: () => void;
 }
 
-function Doings({ thread, agent, onRename, onChange }: DoingsProps) {
+function ThreadActions({ thread, agent, onRename, onChange }: ActionsProps) {
   const report = (error: Error) => toast({ text: error.message });
   const copy = () =>
     copyThread(thread, "copy").then((id) => {

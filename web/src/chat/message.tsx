@@ -5,20 +5,20 @@ import {
   type ReasoningMessagePartProps,
   type TextMessagePartProps,
 } from "@assistant-ui/react";
-import { useContext, useState, type FormEvent, type KeyboardEvent } from "react";
+import { useState, type FormEvent, type KeyboardEvent } from "react";
 import { toast } from "../shared/toast";
 import { CARDS } from "../tools";
 import { ToolCard } from "../tools/card";
-import { PlaceContext, useActions } from "./context";
+import { useActions } from "./context";
 import { LONG, LongText } from "./long-text";
 import { Markdown } from "./markdown";
-import { tokensOf } from "./tokens";
+import { usageOf } from "./tokens";
 
 function textOf(content: readonly { type: string; text?: string }[]): string {
   return content.flatMap((part) => (part.type === "text" ? (part.text ?? "") : [])).join("\n\n");
 }
 
-/** A message of the user: text as it was written. It can be said otherwise, in a branch. */
+/** A message of the user: text as it was written. An edited text is sent in a fork of the thread. */
 export function UserMessage() {
   const [isEdited, setIsEdited] = useState(false);
   const isBusy = useAuiState((state) => state.thread.isRunning);
@@ -26,7 +26,7 @@ export function UserMessage() {
   return (
     <MessagePrimitive.Root className="message user" data-role="user">
       <MessagePrimitive.Parts components={{ Text: Said }} />
-      <div className="doings">
+      <div className="acts">
         <Copy />
         {!isBusy && (
           <button className="quiet" onClick={() => setIsEdited(true)}>
@@ -43,22 +43,20 @@ function Said({ text }: TextMessagePartProps) {
 }
 
 function Edit({ onEnd }: { onEnd: () => void }) {
-  const { branch } = useActions();
+  const { fork } = useActions();
   const text = useAuiState((state) => textOf(state.message.content));
   const id = useAuiState((state) => state.message.id);
-  const before = useContext(PlaceContext);
-  const place = useAuiState((state) => state.thread.messages.filter(({ role }) => role === "user").findIndex((one) => one.id === id));
   const [problem, setProblem] = useState<string>();
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const said = String(new FormData(event.currentTarget).get("text")).trim();
-    if (said !== "") branch(before + place, said).catch((error: Error) => setProblem(error.message));
+    if (said !== "") fork({ id, text }, said).catch((error: Error) => setProblem(error.message));
   };
   const onKeyDown = (event: KeyboardEvent) => event.key === "Escape" && onEnd();
   return (
     <form className="message edited" onSubmit={submit} onKeyDown={onKeyDown}>
       <label>
-        Say this instead, in a new branch
+        Say this instead, in a fork of the thread
         <textarea name="text" rows={3} defaultValue={text} autoFocus />
       </label>
       {problem && (
@@ -67,7 +65,7 @@ function Edit({ onEnd }: { onEnd: () => void }) {
         </p>
       )}
       <div className="actions">
-        <button className="primary">Send in a branch</button>
+        <button className="primary">Send in a fork</button>
         <button type="button" onClick={onEnd}>
           Cancel
         </button>
@@ -95,11 +93,20 @@ const PARTS = { Text: Answer, Reasoning, File, tools: { by_name: CARDS, Fallback
 
 /** A message of the agent: text, and its calls of tools in their places. */
 export function AssistantMessage() {
+  return <Spoken isEarlier={false} />;
+}
+
+/** A message of the agent before those of the runtime, of which none can be replaced. */
+export function EarlierAssistantMessage() {
+  return <Spoken isEarlier />;
+}
+
+function Spoken({ isEarlier }: { isEarlier: boolean }) {
   const id = useAuiState((state) => state.message.id);
   return (
     <MessagePrimitive.Root className="message assistant" data-role="assistant" data-message={id}>
       <MessagePrimitive.Parts components={PARTS} />
-      <Foot />
+      <Foot isEarlier={isEarlier} />
     </MessagePrimitive.Root>
   );
 }
@@ -122,14 +129,15 @@ function File({ mimeType }: FileMessagePartProps) {
   return <p className="file">File ({mimeType})</p>;
 }
 
-/** The state of a message, its tokens, and what can be done with it. */
-function Foot() {
+/** The state of a message, its usage, and its actions. */
+function Foot({ isEarlier }: { isEarlier: boolean }) {
   const message = useAuiState((state) => state.message);
   const isBusy = useAuiState((state) => state.thread.isRunning);
   const { retry } = useActions();
   const { status } = message;
-  const tokens = tokensOf(message);
+  const usage = usageOf(message);
   const error = status?.type === "incomplete" && status.reason === "error" ? errorText(status.error) : undefined;
+  const isReplaceable = !isEarlier && message.isLast && message.metadata.custom["isCopied"] !== true;
   const hasEnded = status?.type === "complete" || status?.type === "incomplete";
   return (
     <footer>
@@ -145,10 +153,10 @@ function Foot() {
       )}
       {status?.type === "incomplete" && status.reason === "cancelled" && <p className="stopped">Stopped</p>}
       {status?.type !== "running" && (
-        <div className="doings">
-          {tokens > 0 && <span className="tokens">{tokens.toLocaleString("en")} tokens</span>}
+        <div className="acts">
+          {usage !== undefined && <span className="tokens">{usage}</span>}
           <Copy />
-          {message.isLast && hasEnded && !isBusy && (
+          {isReplaceable && hasEnded && !isBusy && (
             <button className="quiet" onClick={() => retry(message.id)}>
               Retry
             </button>

@@ -2,17 +2,12 @@ import { ReadonlyThreadProvider, ThreadPrimitive } from "@assistant-ui/react";
 import { memo, startTransition, useEffect, useMemo, useRef, useState } from "react";
 import type { StoredMessage } from "../api/types";
 import { readOnly } from "./assistant";
-import { PlaceContext } from "./context";
-import { AssistantMessage, UserMessage } from "./message";
+import { AssistantMessage, EarlierAssistantMessage, UserMessage } from "./message";
 
 /** Number of earlier messages that are drawn when the first drawn one comes near. */
 const STEP = 20;
 const COMPONENTS = { UserMessage, AssistantMessage };
-
-/** Returns the number of messages of the user. */
-function saidIn(messages: StoredMessage[]): number {
-  return messages.filter(({ role }) => role === "user").length;
-}
+const EARLIER = { UserMessage, AssistantMessage: EarlierAssistantMessage };
 
 /** The messages of a thread. The earlier ones of a long thread are drawn when somebody scrolls to them. */
 export function Messages({ earlier }: { earlier: StoredMessage[] }) {
@@ -27,9 +22,7 @@ export function Messages({ earlier }: { earlier: StoredMessage[] }) {
         // A chunk is known by its end, which stays when earlier ones are added.
         <Chunk key={earlier.length - start} all={earlier} start={start} end={endOf(start, earlier.length)} />
       ))}
-      <PlaceContext value={saidIn(earlier)}>
-        <ThreadPrimitive.Messages components={COMPONENTS} />
-      </PlaceContext>
+      <ThreadPrimitive.Messages components={COMPONENTS} />
     </>
   );
 }
@@ -41,17 +34,14 @@ function endOf(start: number, length: number): number {
 /** Messages that have ended, apart from those that can change, whose number stays small. */
 const Chunk = memo(function Chunk({ all, start, end }: { all: StoredMessage[]; start: number; end: number }) {
   const messages = useMemo(() => readOnly(all.slice(start, end)), [all, start, end]);
-  const place = useMemo(() => saidIn(all.slice(0, start)), [all, start]);
   return (
-    <PlaceContext value={place}>
-      <ReadonlyThreadProvider messages={messages}>
-        <ThreadPrimitive.Messages components={COMPONENTS} />
-      </ReadonlyThreadProvider>
-    </PlaceContext>
+    <ReadonlyThreadProvider messages={messages}>
+      <ThreadPrimitive.Messages components={EARLIER} />
+    </ReadonlyThreadProvider>
   );
 });
 
-/** Stands for messages that are not drawn, and calls `onNear` when it is nearly seen. */
+/** Stands for messages that are not drawn, and calls `onNear` when the reader scrolls close to them. */
 function Earlier({ count, onNear }: { count: number; onNear: () => void }) {
   const mark = useRef<HTMLButtonElement>(null);
   const near = useRef(onNear);

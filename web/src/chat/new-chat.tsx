@@ -1,24 +1,20 @@
 import { useState } from "react";
 import type { Assistant } from "../api/types";
-import { go, link } from "../shared/route";
-import { newUuid } from "../shared/uuid";
-import { createThread, useAssistants } from "../threads/data";
-import { firstTexts } from "./texts";
+import { link } from "../shared/route";
+import { useAssistants } from "../threads/data";
+import { beginThread } from "./begin";
 import { TextInput } from "./input";
+import { ModelChoice } from "./model-choice";
 
 /** Begins a thread with an agent. */
 export function NewChat({ agent }: { agent: string | undefined }) {
   const { data: assistants, error } = useAssistants();
   const [problem, setProblem] = useState<string>();
+  const [model, setModel] = useState("");
   const chosen = assistants?.find(({ name, assistant_id }) => name === agent || assistant_id === agent) ?? assistants?.[0];
   const begin = (text: string) => {
     if (!chosen) return false;
-    const id = newUuid();
-    firstTexts.set(id, text);
-    createThread(id, chosen, text.slice(0, 80)).then(
-      () => go({ view: "thread", thread: id }),
-      (error: Error) => setProblem(error.message),
-    );
+    beginThread({ ...chosen, model: model || undefined }, text).catch((error: Error) => setProblem(error.message));
     return true;
   };
   return (
@@ -31,6 +27,7 @@ export function NewChat({ agent }: { agent: string | undefined }) {
         </p>
       )}
       <TextInput label="Your message" placeholder={`Write to ${chosen?.name ?? "an agent"}`} onText={begin} focus />
+      <ModelChoice chosen={model} onChoose={setModel} />
       <Agents assistants={assistants ?? []} chosen={chosen} />
     </section>
   );

@@ -45,5 +45,5 @@ export function fromStored(message: StoredMessage): ThreadMessageLike {
   const { id, role, parts, metadata } = message;
   const shown = { id, role, content: parts.flatMap(content) };
   if (role === "user") return shown;
-  return { ...shown, status: status(message), metadata: { custom: { usage: metadata?.usage } } };
+  return { ...shown, status: status(message), metadata: { custom: { usage: metadata?.usage, isCopied: metadata?.runId === undefined } } };
 }

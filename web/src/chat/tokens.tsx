@@ -1,31 +1,54 @@
 import { useAuiState } from "@assistant-ui/react";
 import { useMemo } from "react";
-import type { StoredMessage } from "../api/types";
-
-interface Usage {
-  inputTokens: number;
-  outputTokens: number;
-}
+import type { StoredMessage, Usage } from "../api/types";
 
 interface Counted {
   metadata: { steps?: readonly object[]; custom: Record<string, unknown> };
 }
 
-/** Returns the tokens of a message, as far as they are reported: of what was stored, and of what came since. */
-export function tokensOf({ metadata }: Counted): number {
+/** Tokens, and their cost in millionths of a US dollar; `undefined` if a price is unknown. */
+interface Sum {
+  tokens: number;
+  cost: number | undefined;
+}
+
+const NOTHING: Sum = { tokens: 0, cost: 0 };
+
+function plus(all: Sum, usage: Usage | undefined): Sum {
+  if (!usage) return all;
+  const { inputTokens, outputTokens, costMicroUsd } = usage;
+  const cost = all.cost === undefined || costMicroUsd === undefined ? undefined : all.cost + costMicroUsd;
+  return { tokens: all.tokens + inputTokens + outputTokens, cost };
+}
+
+/** Adds the usage of a message, as far as it is reported: of what was stored, and of what came since. */
+function plusMessage(all: Sum, { metadata }: Counted): Sum {
   const live = (metadata.steps ?? []).map((step) => ("usage" in step ? (step.usage as Usage | undefined) : undefined));
-  const stored = metadata.custom["usage"] as Usage | undefined;
-  return [stored, ...live].reduce((all, usage) => all + sum(usage), 0);
+  return [metadata.custom["usage"] as Usage | undefined, ...live].reduce(plus, all);
 }
 
-function sum(usage: Usage | undefined): number {
-  return usage ? usage.inputTokens + usage.outputTokens : 0;
+/** Returns a cost in dollars, with two digits that say something: `$1.25`, `$0.00045`. */
+function dollarsOf(microUsd: number): string {
+  const usd = microUsd / 1e6;
+  const digits = usd < 0.095 ? { maximumSignificantDigits: 2 } : {};
+  return usd.toLocaleString("en", { style: "currency", currency: "USD", ...digits });
 }
 
-/** The tokens of all messages of a thread. */
+/** Returns the words for a sum; `undefined` for nothing. A cost that is zero or unknown is left out. */
+function wordsOf({ tokens, cost }: Sum): string | undefined {
+  if (tokens === 0) return undefined;
+  const words = `${tokens.toLocaleString("en")} tokens`;
+  return cost ? `${words} · ${dollarsOf(cost)}` : words;
+}
+
+/** Returns the words for the usage of a message. */
+export function usageOf(message: Counted): string | undefined {
+  return wordsOf(plusMessage(NOTHING, message));
+}
+
+/** The usage of all messages of a thread. */
 export function ThreadTokens({ earlier }: { earlier: StoredMessage[] }) {
-  const before = useMemo(() => earlier.reduce((all, { metadata }) => all + sum(metadata?.usage), 0), [earlier]);
-  const tokens = before + useAuiState((state) => state.thread.messages.reduce((all, message) => all + tokensOf(message), 0));
-  if (tokens === 0) return null;
-  return <p className="tokens sum">{tokens.toLocaleString("en")} tokens in this thread</p>;
+  const before = useMemo(() => earlier.reduce((all, { metadata }) => plus(all, metadata?.usage), NOTHING), [earlier]);
+  const words = useAuiState((state) => wordsOf(state.thread.messages.reduce<Sum>(plusMessage, before)));
+  return words === undefined ? null : <p className="tokens sum">{words} in this thread</p>;
 }

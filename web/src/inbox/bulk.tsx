@@ -1,5 +1,6 @@
 import { useState } from "react";
 import type { Waiting } from "../api/types";
+import { Comment } from "../question/approval";
 import { plain } from "../shared/json";
 import { alikeOf, type Alike } from "./subject";
 import { respond } from "./data";
@@ -15,10 +16,12 @@ export function Bulk({ chosen, onAnswered, onClear }: Props) {
   const [isSent, setIsSent] = useState(false);
   const [problems, setProblems] = useState<string[]>([]);
   const alike = alikeOf(chosen);
-  const decide = async (type: "approve" | "reject") => {
+  const [isRejected, setIsRejected] = useState(false);
+  /** Approves the calls, or rejects them for a reason. */
+  const decide = async (reason?: string) => {
     setIsSent(true);
     const answers = (alike ?? []).map(({ waiting, approval: { args, binding } }) =>
-      respond(waiting.id, type === "approve" ? { type, args, binding } : { type, message: "", binding }),
+      respond(waiting.id, reason === undefined ? { type: "approve", args, binding } : { type: "reject", message: reason, binding }),
     );
     const ended = await Promise.allSettled(answers);
     const failed = ended.flatMap((end) => (end.status === "rejected" ? [(end.reason as Error).message] : []));
@@ -35,19 +38,25 @@ export function Bulk({ chosen, onAnswered, onClear }: Props) {
           {problems.join("; ")}
         </p>
       )}
-      <div className="actions">
-        {alike && (
-          <>
-            <button className="primary" data-decision="approve" disabled={isSent} onClick={() => decide("approve")}>
-              Approve {alike.length} calls
-            </button>
-            <button className="danger" data-decision="reject" disabled={isSent} onClick={() => decide("reject")}>
-              Reject {alike.length} calls
-            </button>
-          </>
-        )}
-        <button onClick={onClear}>Clear the selection</button>
-      </div>
+      {isRejected && alike ? (
+        <fieldset disabled={isSent}>
+          <Comment mode="reject" onText={decide} onBack={() => setIsRejected(false)} />
+        </fieldset>
+      ) : (
+        <div className="actions">
+          {alike && (
+            <>
+              <button className="primary" data-decision="approve" disabled={isSent} onClick={() => decide()}>
+                Approve {alike.length} calls
+              </button>
+              <button className="danger" data-decision="reject" disabled={isSent} onClick={() => setIsRejected(true)}>
+                Reject {alike.length} calls
+              </button>
+            </>
+          )}
+          <button onClick={onClear}>Clear the selection</button>
+        </div>
+      )}
     </section>
   );
 }

@@ -18,13 +18,15 @@ export function useInbox() {
   );
 }
 
-/** Reads what people answered last, newest first. */
-export async function answeredLast(limit = LIMIT, signal?: AbortSignal): Promise<Answered[]> {
-  return json<Answered[]>("GET /interrupts", { query: { answered: "true", limit }, signal });
+/** Reads the last answer that was given on a thread. */
+export function answeredOn(thread: string): Promise<Answered[]> {
+  return json("GET /interrupts", { query: { answered: "true", thread_id: thread, limit: 1 } });
 }
 
+/** Returns what people answered last, newest first. */
 export function useAnswered() {
-  return usePolled("answered", (signal) => answeredLast(LIMIT, signal), 5000);
+  const query = { answered: "true", limit: LIMIT };
+  return usePolled("answered", (signal) => json<Answered[]>("GET /interrupts", { query, signal }), 5000);
 }
 
 export async function respond(id: string, answer: Answer): Promise<void> {

@@ -61,6 +61,8 @@ function Open({ inbox, onAnswered }: Omit<Props, "tab">) {
   if (!inbox.data) return <p className="empty">{inbox.error?.message ?? "Loading…"}</p>;
   if (current === undefined) return <p className="empty">Nothing waits for you.</p>;
   const several = waiting.filter(({ id }) => selected.has(id));
+  // Decisions are about what is selected.
+  const shown = several[0] ?? current;
   return (
     <div className="triage">
       <List waiting={waiting} current={current} selected={selected} onChoose={setChosen} onToggle={toggle} />
@@ -68,7 +70,7 @@ function Open({ inbox, onAnswered }: Omit<Props, "tab">) {
         {several.length > 1 ? (
           <Bulk chosen={several} onAnswered={onAnswered} onClear={() => setSelected(new Set())} />
         ) : (
-          <Detail key={current.id} waiting={current} onAnswered={onAnswered} />
+          <Detail key={shown.id} waiting={shown} onAnswered={onAnswered} />
         )}
       </div>
     </div>

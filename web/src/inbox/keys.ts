@@ -3,7 +3,7 @@ import { isTyped } from "../shared/help";
 
 const DECISIONS: Record<string, string> = { a: "approve", e: "edit", r: "reject" };
 
-export interface InboxKeys {
+interface InboxKeys {
   onStep: (step: 1 | -1) => void;
   onSelect: () => void;
 }

@@ -1,5 +1,6 @@
 // Questions as the server sends them, and answers as it takes them.
 import type { Call, Json, JsonObject, Schema } from "../api/types";
+import { isObject } from "../shared/json";
 
 /** An answer: a decision about a call, or a value. */
 export type Answer = Json;
@@ -94,7 +95,7 @@ export function bodyOf(answer: Answer): Json {
 
 /** Returns the words for an answer that was given. */
 export function wordsOf(call: Call, answer: Json): string {
-  const given = (typeof answer === "object" && answer !== null && !Array.isArray(answer) ? answer : { answer }) as JsonObject;
+  const given: JsonObject = isObject(answer) ? answer : { answer };
   if (call.name !== "request_approval") {
     const value = given.answer ?? given.content ?? given;
     return given.action === "decline" ? "Declined" : typeof value === "string" ? value : JSON.stringify(value);

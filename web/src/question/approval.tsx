@@ -1,7 +1,8 @@
 import { useState, type FormEvent } from "react";
 import type { JsonObject } from "../api/types";
+import { changedMembers } from "../shared/diff";
 import { JsonView } from "../shared/json";
-import { changesOf, Changes } from "./changes";
+import { Changes } from "./changes";
 import type { Answer, Approval, Decision } from "./answer";
 import { Fields, valueOfForm } from "./fields";
 
@@ -57,7 +58,7 @@ export function ApprovalCard({ approval, onAnswer }: Props) {
 function Edit({ approval, onAnswer, onBack }: Props & { onBack: () => void }) {
   const { args, schema, binding } = approval;
   const [edited, setEdited] = useState<JsonObject>(args);
-  const changes = changesOf(args, edited);
+  const changes = changedMembers(args, edited);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     onAnswer({ type: "edit", args: edited, binding });
@@ -85,7 +86,7 @@ interface CommentProps {
 }
 
 /** The reason of a rejection, or the text that the agent gets in place of the result. */
-function Comment({ mode, onText, onBack }: CommentProps) {
+export function Comment({ mode, onText, onBack }: CommentProps) {
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     onText(String(new FormData(event.currentTarget).get("text")).trim());

@@ -136,7 +136,7 @@ function Diff({ before, after }: { before: LoadedState; after: LoadedState }) {
   if (problem) return <p className="problem">{problem}</p>;
   if (before.data === undefined || after.data === undefined) return <p className="none">Loading…</p>;
   const all = differences(before.data, after.data);
-  const changes = all.slice(0, SHOWN_MAX).map(({ path, before, after }) => ({ name: path, before: compact(before), after: compact(after) }));
+  const changes = all.slice(0, SHOWN_MAX).map(({ path, before, after }) => ({ path, before: compact(before), after: compact(after) }));
   return (
     <>
       <Changes changes={changes} none="The states are equal." />

@@ -1,5 +1,5 @@
 // Facts that a stream reports about its run: nodes that started and ended, and stored checkpoints.
-import { useSyncExternalStore } from "react";
+import { Store } from "../shared/store";
 
 export type Live = "running" | "done";
 
@@ -16,39 +16,25 @@ interface NodeFact {
   status: "started" | "ended";
 }
 
-/** Collects facts, and calls its listeners when one changes what is known. */
-export class RunFacts {
-  private state: RunState = { nodes: new Map(), checkpoints: 0 };
-  private readonly listeners = new Set<() => void>();
+/** Collects facts. */
+export class RunFacts extends Store<RunState> {
+  constructor() {
+    super({ nodes: new Map(), checkpoints: 0 });
+  }
 
-  /** Forgets the nodes of the run before. */
+  /** Removes the nodes of the run before. */
   begin(): void {
-    this.change({ ...this.state, nodes: new Map() });
+    this.set({ ...this.read(), nodes: new Map() });
   }
 
   add({ name, data }: { name: string; data: unknown }): void {
-    if (name === "checkpoint") this.change({ ...this.state, checkpoints: this.state.checkpoints + 1 });
+    const state = this.read();
+    if (name === "checkpoint") this.set({ ...state, checkpoints: state.checkpoints + 1 });
     if (name !== "node") return;
     const { node, ns, status } = data as NodeFact;
     // Nodes of subgraphs are not drawn.
     if (ns !== "") return;
-    const nodes = new Map(this.state.nodes).set(node, status === "started" ? "running" : "done");
-    this.change({ ...this.state, nodes });
+    const nodes = new Map(state.nodes).set(node, status === "started" ? "running" : "done");
+    this.set({ ...state, nodes });
   }
-
-  private change(state: RunState): void {
-    this.state = state;
-    this.listeners.forEach((listener) => listener());
-  }
-
-  readonly subscribe = (listener: () => void): (() => void) => {
-    this.listeners.add(listener);
-    return () => void this.listeners.delete(listener);
-  };
-
-  readonly read = (): RunState => this.state;
-}
-
-export function useRunFacts(facts: RunFacts): RunState {
-  return useSyncExternalStore(facts.subscribe, facts.read);
 }

@@ -1,9 +1,7 @@
 import { useMemo } from "react";
 import type { Topology } from "../api/types";
-import { BOX_HEIGHT, layoutOf } from "./layout";
+import { BOX_HEIGHT, ENDS, layoutOf } from "./layout";
 import { NODE_STATES, type NodeState } from "./progress";
-
-const ENDS: Record<string, string> = { __start__: "start", __end__: "end" };
 
 interface Props {
   topology: Topology;

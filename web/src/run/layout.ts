@@ -2,20 +2,20 @@
 // that lead back.
 import type { Topology } from "../api/types";
 
-export interface Box {
+interface Box {
   id: string;
   x: number;
   y: number;
   width: number;
 }
 
-export interface Line {
+interface Line {
   key: string;
   path: string;
   isConditional: boolean;
 }
 
-export interface Layout {
+interface Layout {
   width: number;
   height: number;
   boxes: Box[];
@@ -26,6 +26,8 @@ type Edge = Topology["edges"][number];
 type Side = "left" | "right";
 
 const END = "__end__";
+/** Words for the two ends of a graph, which have no box. */
+export const ENDS: Record<string, string> = { __start__: "start", [END]: "end" };
 export const BOX_HEIGHT = 32;
 const ROW = 70;
 const GAP = 18;
@@ -33,7 +35,16 @@ const MARGIN = 10;
 /** Room for a line at a side. */
 const LANE = 16;
 
+/** Space between the word of an end and the place where a box would begin. */
+const END_INSET = 7;
+
+function insetOf({ id }: Box): number {
+  return id in ENDS ? END_INSET : 0;
+}
+
 function widthOf(id: string): number {
+  const end = ENDS[id];
+  if (end !== undefined) return 8 + end.length * 7.4;
   return Math.min(190, Math.max(64, 34 + id.length * 7.4));
 }
 
@@ -140,8 +151,8 @@ function sideOf({ source, target }: Edge, rows: Box[][]): Side {
 }
 
 function down(from: Box, to: Box): string {
-  const [x1, y1] = [from.x + from.width / 2, from.y + BOX_HEIGHT];
-  const [x2, y2] = [to.x + to.width / 2, to.y];
+  const [x1, y1] = [from.x + from.width / 2, from.y + BOX_HEIGHT - insetOf(from)];
+  const [x2, y2] = [to.x + to.width / 2, to.y + insetOf(to)];
   const middle = (y1 + y2) / 2;
   return `M${x1} ${y1}C${x1} ${middle} ${x2} ${middle} ${x2} ${y2 - 5}`;
 }

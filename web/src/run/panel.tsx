@@ -1,8 +1,9 @@
 import { useEffect, useState } from "react";
 import type { Thread } from "../api/types";
+import { useStore } from "../shared/store";
 import { Checkpoints } from "./checkpoints";
 import { PAGE, readHistory, readTopology, useLoaded } from "./data";
-import { useRunFacts, type RunFacts } from "./facts";
+import type { RunFacts } from "./facts";
 import { Graph } from "./graph";
 import { progressOf } from "./progress";
 
@@ -12,9 +13,9 @@ interface Props {
   facts: RunFacts;
 }
 
-/** The run of a thread at a glance: the graph of its agent, and the checkpoints. */
+/** The details of a thread: the graph of its agent with the state of the nodes, and the checkpoints. */
 export function RunPanel({ thread, agent, facts }: Props) {
-  const live = useRunFacts(facts);
+  const live = useStore(facts);
   const [limit, setLimit] = useState(PAGE);
   const { thread_id: id, status, updated_at } = thread;
   const topology = useLoaded(agent, (signal) => readTopology(agent, signal));
@@ -26,7 +27,7 @@ export function RunPanel({ thread, agent, facts }: Props) {
   const states = progressOf(found, live, status === "busy");
   const problem = topology.problem ?? history.problem;
   return (
-    <aside className="run" aria-label="Run">
+    <aside className="run" aria-label="Details">
       {problem && <p className="problem">{problem}</p>}
       <h2>Graph</h2>
       {topology.data && <Graph topology={topology.data} states={states} />}

@@ -1,5 +1,6 @@
 // Differences between two values of JSON.
-import type { Json } from "../api/types";
+import type { Json, JsonObject } from "../api/types";
+import { isObject } from "./json";
 
 export interface Difference {
   /** Names and indexes that lead to the value: `messages[3].content`. */
@@ -8,23 +9,27 @@ export interface Difference {
   after: Json | undefined;
 }
 
-type Members = { [name: string]: Json };
-
-function isObject(value: Json | undefined): value is Members {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
 function step(path: string, name: string | number): string {
   if (typeof name === "number") return `${path}[${name}]`;
   return path === "" ? name : `${path}.${name}`;
+}
+
+/** Returns the members in which two objects differ, each as a whole. */
+export function changedMembers(before: JsonObject, after: JsonObject): Difference[] {
+  return namesOf(before, after)
+    .map((name) => ({ path: name, before: before[name], after: after[name] }))
+    .filter((change) => differences(change.before, change.after).length > 0);
+}
+
+function namesOf(before: JsonObject, after: JsonObject): string[] {
+  return [...new Set([...Object.keys(before), ...Object.keys(after)])];
 }
 
 /** Returns the smallest parts in which two values differ. */
 export function differences(before: Json | undefined, after: Json | undefined, path = ""): Difference[] {
   if (before === after) return [];
   if (isObject(before) && isObject(after)) {
-    const names = [...new Set([...Object.keys(before), ...Object.keys(after)])];
-    return names.flatMap((name) => differences(before[name], after[name], step(path, name)));
+    return namesOf(before, after).flatMap((name) => differences(before[name], after[name], step(path, name)));
   }
   if (Array.isArray(before) && Array.isArray(after)) {
     const length = Math.max(before.length, after.length);

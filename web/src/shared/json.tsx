@@ -1,11 +1,11 @@
-import type { Json } from "../api/types";
+import type { Json, JsonObject } from "../api/types";
 
 /** Returns a value as short text: texts as they are, others as JSON. */
 export function plain(value: Json): string {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-function isObject(value: Json): value is { [name: string]: Json } {
+export function isObject(value: Json | undefined): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 

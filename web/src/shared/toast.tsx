@@ -1,63 +1,56 @@
 // Short messages at the bottom of the page, which leave by themselves.
-import { useEffect, useSyncExternalStore } from "react";
+import { useEffect } from "react";
+import { Store, useStore } from "./store";
 
-export interface Toast {
+interface Toast {
   text: string;
-  /** A way back; without it the message only informs. */
+  /** Undoes what the message reports; without it the message only informs. */
   undo?: () => void;
-  /** Called when the message leaves without `undo`. */
-  onGone?: () => void;
 }
 
 /** Time for which a message is shown. */
 export const TOAST_MS = 7000;
 
-let current: Toast | undefined;
-const listeners = new Set<() => void>();
-
-function change(next: Toast | undefined): void {
-  const before = current;
-  current = next;
-  listeners.forEach((listener) => listener());
-  before?.onGone?.();
+interface Shown extends Toast {
+  key: number;
 }
 
-/** Shows a message in place of the one that is shown. */
+const shown = new Store<readonly Shown[]>([]);
+let last = 0;
+
+/** Shows a message. It takes the place of one that only informs; those that offer an undo stay until their time. */
 export function toast(next: Toast): void {
-  change(next);
+  shown.set([...shown.read().filter(({ undo }) => undo), { ...next, key: (last += 1) }]);
 }
 
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener);
-  return () => void listeners.delete(listener);
+function leave({ key }: Shown): void {
+  shown.set(shown.read().filter((one) => one.key !== key));
 }
 
-/** The present message. */
+/** The present messages. */
 export function Toasts() {
-  const shown = useSyncExternalStore(subscribe, () => current);
-  useEffect(() => {
-    if (!shown) return;
-    const leave = () => current === shown && change(undefined);
-    const timer = window.setTimeout(leave, TOAST_MS);
-    window.addEventListener("pagehide", leave);
-    return () => {
-      window.clearTimeout(timer);
-      window.removeEventListener("pagehide", leave);
-    };
-  }, [shown]);
-  const undo = () => {
-    const toast = current;
-    current = toast && { ...toast, onGone: undefined };
-    toast?.undo?.();
-    change(undefined);
-  };
+  const toasts = useStore(shown);
   return (
     <div className="toasts" role="status">
-      {shown && (
-        <p className="toast">
-          {shown.text} {shown.undo && <button onClick={undo}>Undo</button>}
-        </p>
-      )}
+      {toasts.map((toast) => (
+        <Message key={toast.key} toast={toast} />
+      ))}
     </div>
+  );
+}
+
+function Message({ toast }: { toast: Shown }) {
+  useEffect(() => {
+    const timer = window.setTimeout(() => leave(toast), TOAST_MS);
+    return () => window.clearTimeout(timer);
+  }, [toast]);
+  const undo = () => {
+    leave(toast);
+    toast.undo?.();
+  };
+  return (
+    <p className="toast">
+      {toast.text} {toast.undo && <button onClick={undo}>Undo</button>}
+    </p>
   );
 }

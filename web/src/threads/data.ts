@@ -5,22 +5,41 @@ import { usePolled } from "../shared/polled";
 
 /** Number of threads that the list grows by. */
 export const PAGE = 50;
+/** Maximum number of threads that the server returns at once. */
+const LIMIT_MAX = 1000;
+/** Maximum number of words that the server searches for. */
+const WORDS_MAX = 16;
 
-export type Status = "running" | "waiting" | "failed" | "done";
+export type Status = "running" | "waiting" | "timed" | "failed" | "done";
 
 /** The status of a thread in the words of the page. */
 export const STATUS: Record<Status, string> = {
   running: "Running",
   waiting: "Waits for you",
+  timed: "Waits for a time",
   failed: "Failed",
   done: "Done",
 };
 
 const WORDS = { busy: "running", interrupted: "waiting", error: "failed", idle: "done" } as const;
-const NAMES = { running: "busy", waiting: "interrupted", failed: "error", done: "idle" } as const;
+/** Conditions of a search by status. */
+const CONDITIONS: Record<Status, { status?: Thread["status"]; timed?: boolean }> = {
+  running: { status: "busy", timed: false },
+  waiting: { status: "interrupted", timed: false },
+  timed: { timed: true },
+  failed: { status: "error" },
+  done: { status: "idle" },
+};
 
 export function statusOf(thread: Thread): Status {
-  return WORDS[thread.status];
+  return thread.waits_until ? "timed" : WORDS[thread.status];
+}
+
+/** Returns the status of a thread in words, with the time for which it waits. */
+export function statusWordsOf(thread: Thread): string {
+  const words = STATUS[statusOf(thread)];
+  const until = thread.waits_until && new Date(thread.waits_until);
+  return until ? `${words}: ${until.toLocaleString([], { dateStyle: "short", timeStyle: "short" })}` : words;
 }
 
 export function titleOf(thread: Thread): string {
@@ -32,7 +51,7 @@ export function agentOf(thread: Thread): string | undefined {
 }
 
 /** Members of threads without their values, which may be large. */
-const SELECT = ["thread_id", "created_at", "updated_at", "metadata", "status"];
+const SELECT = ["thread_id", "created_at", "updated_at", "metadata", "status", "waits_until"];
 
 /** The selection of the threads that are listed. */
 export interface ListQuery {
@@ -76,10 +95,9 @@ async function lastWords(ids: string[], signal: AbortSignal): Promise<[string, s
 export function useThreads({ words, status, limit }: ListQuery) {
   const known = useRef(new Map<string, { at: string; words: string }>());
   const read = async (signal: AbortSignal): Promise<ThreadList> => {
-    const query = words.trim() === "" ? undefined : words;
-    const wanted = status && NAMES[status];
+    const query = words.trim().split(/\s+/).slice(0, WORDS_MAX).join(" ") || undefined;
     const order = { sort_by: "updated_at", sort_order: "desc" };
-    const body = { limit: limit + 1, ...order, select: SELECT, query, status: wanted };
+    const body = { limit: Math.min(limit + 1, LIMIT_MAX), ...order, select: SELECT, query, ...(status && CONDITIONS[status]) };
     const found = await json<Thread[]>("POST /threads/search", { body, signal });
     const threads = found.slice(0, limit);
     const changed = threads.filter(({ thread_id, updated_at }) => known.current.get(thread_id)?.at !== updated_at);
@@ -112,10 +130,20 @@ export function useThread(id: string) {
   );
 }
 
+/** An agent, and the model that answers in place of its own. */
+export interface Agent extends Pick<Assistant, "assistant_id" | "graph_id"> {
+  model?: string;
+}
+
 /** Creates a thread for an agent. */
-export async function createThread(id: string, assistant: Pick<Assistant, "assistant_id" | "graph_id">, title: string): Promise<void> {
-  const { assistant_id, graph_id } = assistant;
-  await request("POST /threads", { body: { thread_id: id, metadata: { assistant_id, graph_id, title } } });
+export async function createThread(id: string, agent: Agent, title: string): Promise<void> {
+  const { assistant_id, graph_id, model } = agent;
+  await request("POST /threads", { body: { thread_id: id, metadata: { assistant_id, graph_id, title, model } } });
+}
+
+/** Sets the model of the next answers; empty for that of the agent. */
+export async function setModel(id: string, model: string): Promise<void> {
+  await request("PATCH /threads/{thread_id}", { path: { thread_id: id }, body: { metadata: { model } } });
 }
 
 export async function deleteThread(id: string, keepalive = false): Promise<void> {

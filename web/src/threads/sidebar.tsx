@@ -1,3 +1,4 @@
+import { useEffect, useState } from "react";
 import type { Thread } from "../api/types";
 import type { Polled } from "../shared/polled";
 import { link, type Place } from "../shared/route";
@@ -60,8 +61,19 @@ export function Sidebar({ place, threads, query, onQuery, waiting }: Props) {
   );
 }
 
+/** Pause in typing after which threads are searched. */
+const TYPING_MS = 250;
+
 /** The words and the status of the threads that are listed. The server finds them among all threads. */
 function Filter({ query, onQuery }: Pick<Props, "query" | "onQuery">) {
+  const [words, setWords] = useState(query.words);
+  // A search begins when nothing was typed for a moment.
+  useEffect(() => {
+    if (words === query.words) return;
+    const timer = window.setTimeout(() => onQuery({ ...query, words, limit: PAGE }), TYPING_MS);
+    return () => window.clearTimeout(timer);
+  }, [words, query, onQuery]);
+  const choose = (status: string) => onQuery({ words, status: (status || undefined) as Status | undefined, limit: PAGE });
   return (
     <div className="filter">
       <input
@@ -69,14 +81,10 @@ function Filter({ query, onQuery }: Pick<Props, "query" | "onQuery">) {
         id="search"
         aria-label="Search threads"
         placeholder="Search"
-        value={query.words}
-        onChange={(event) => onQuery({ ...query, words: event.target.value, limit: PAGE })}
+        value={words}
+        onChange={(event) => setWords(event.target.value)}
       />
-      <select
-        aria-label="Status"
-        value={query.status ?? ""}
-        onChange={(event) => onQuery({ ...query, status: (event.target.value || undefined) as Status | undefined, limit: PAGE })}
-      >
+      <select aria-label="Status" value={query.status ?? ""} onChange={(event) => choose(event.target.value)}>
         <option value="">All</option>
         {Object.entries(STATUS).map(([status, words]) => (
           <option key={status} value={status}>

@@ -5,7 +5,7 @@ import { wordsOf } from "../question/answer";
 
 export type CallStatus = "running" | "waiting" | "done" | "failed" | "unmade";
 
-export interface CallState {
+interface CallState {
   status: CallStatus;
   result: Json | undefined;
 }

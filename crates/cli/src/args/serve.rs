@@ -34,6 +34,9 @@ pub(crate) struct Serve {
     /// Name of this server in requests, besides localhost; may be repeated
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
+    /// Model that chats may select in place of the usual one; may be repeated
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) offer_model: Vec<String>,
     /// Maximum number of runs that are executed at a time; further ones wait in the store
     #[arg(long, value_name = "N")]
     pub(crate) concurrency: Option<NonZeroUsize>,

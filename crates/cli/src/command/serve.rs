@@ -33,6 +33,11 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
         for host in &args.allow_host {
             server = server.allow_host(host);
         }
+        let own = app.model().id();
+        // A model that cannot be opened is reported at the start.
+        args.offer_model.iter().try_for_each(|id| app.with_model(id).map(drop))?;
+        let others = args.offer_model.iter().filter(|id| **id != own).cloned();
+        server = server.models([own.clone()].into_iter().chain(others));
         if args.no_auth {
             return Ok(server);
         }

@@ -5,7 +5,6 @@
 //! a response that is cut must end within a line.
 
 use super::part::{ChatPart, TextKind};
-use super::ui_stream::counts;
 use serde_json::{Value, json};
 
 /// Headers by which clients recognise the format.
@@ -35,7 +34,7 @@ fn line(part: ChatPart) -> Option<(&'static str, Value)> {
         | ChatPart::Abort { .. } => return None,
         ChatPart::StepStart { message } => ("f", json!({"messageId": message})),
         ChatPart::StepFinish { reason, usage } => {
-            ("e", json!({"finishReason": reason, "usage": counts(usage), "isContinued": false}))
+            ("e", json!({"finishReason": reason, "usage": usage.shown(), "isContinued": false}))
         }
         ChatPart::TextDelta { kind: TextKind::Text, delta, .. } => ("0", json!(delta)),
         ChatPart::TextDelta { kind: TextKind::Reasoning, delta, .. } => ("g", json!(delta)),
@@ -60,7 +59,7 @@ fn line(part: ChatPart) -> Option<(&'static str, Value)> {
         ChatPart::Data { name, data, lasting: false } => ("2", json!([{"name": name, "data": data}])),
         ChatPart::Error { text } => ("3", json!(text)),
         ChatPart::Finish { reason, usage, .. } => {
-            ("d", json!({"finishReason": reason, "usage": counts(usage)}))
+            ("d", json!({"finishReason": reason, "usage": usage.shown()}))
         }
     })
 }

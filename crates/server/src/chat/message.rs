@@ -6,6 +6,7 @@ use super::calls::{Calls, Origin};
 use super::part::{ChatPart, FinishReason, TextKind};
 use super::question::{Asked, WireCall};
 use super::speech::{Speaker, Speech};
+use super::usage::CallUsage;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use weftwork_types::InterruptId;
@@ -13,7 +14,6 @@ use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, CheckpointStored, PieceKind, RunEvent, TaskEnd};
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::run::{RunOutcome, RunRef};
-use weftwork_types::usage::Tokens;
 
 /// The state of a message. It spans a run, and those that continue it: answers to the questions at
 /// which it ended, and wakes. Feed each run in order: [`run`](Self::run), its events, and
@@ -34,7 +34,7 @@ pub(crate) struct ChatMessage {
     last_text: Option<Speaker>,
     step: Option<Step>,
     /// Usage of this response, and of the whole message.
-    usage: (Tokens, Tokens),
+    usage: (CallUsage, CallUsage),
 }
 
 /// A call that stands for a question: one of its own, or that of the model.
@@ -54,7 +54,7 @@ struct Block {
 /// The present step.
 #[derive(Debug, Default)]
 struct Step {
-    usage: Tokens,
+    usage: CallUsage,
     /// Message that the step belongs to, once one speaks.
     by: Option<Speaker>,
     /// `true` if the step has parts of something else than that message.
@@ -96,7 +96,7 @@ impl ChatMessage {
         self.run = first.clone();
         self.parts.clear();
         self.calls.begin_response();
-        self.usage.0 = Tokens::default();
+        self.usage.0 = CallUsage::default();
         self.last_text = None;
         let metadata = json!({"threadId": self.run.thread, "runId": self.run.run});
         self.parts.push(ChatPart::Start { message: self.id.clone(), metadata: metadata.clone() });
@@ -136,7 +136,7 @@ impl ChatMessage {
             (AiEvent::ToolCallResult { tool_call_id, result, is_error }, _) => {
                 self.result(tool_call_id.as_str(), (result.clone(), *is_error));
             }
-            (AiEvent::UsageReport { fact }, _) => self.add_usage(fact.tokens),
+            (AiEvent::UsageReport { fact }, _) => self.add_usage(fact.into()),
             (AiEvent::Checkpoint(stored), _) => self.checkpoint(stored),
             (AiEvent::TasksEnded { ns, ended, .. }, _) => self.ended(ns, ended),
             (AiEvent::TasksStarted { ns, tasks, .. }, _) => {
@@ -235,7 +235,7 @@ impl ChatMessage {
         let metadata = json!({
             "threadId": self.run.thread,
             "runId": self.run.run,
-            "usage": {"inputTokens": all.input, "outputTokens": all.output, "totalTokens": all.total()},
+            "usage": all.with_total(),
         });
         self.parts.push(ChatPart::Finish { reason, usage, metadata });
     }
@@ -313,12 +313,12 @@ impl ChatMessage {
         self.parts.push(ChatPart::Data { name, data, lasting });
     }
 
-    fn add_usage(&mut self, tokens: Tokens) {
-        self.usage.0 = self.usage.0 + tokens;
-        self.usage.1 = self.usage.1 + tokens;
+    fn add_usage(&mut self, usage: CallUsage) {
+        self.usage.0 = self.usage.0 + usage;
+        self.usage.1 = self.usage.1 + usage;
         self.open_step();
         if let Some(step) = &mut self.step {
-            step.usage = step.usage + tokens;
+            step.usage = step.usage + usage;
         }
     }
 

@@ -19,14 +19,15 @@ mod part;
 pub(crate) mod question;
 pub(crate) mod request;
 mod speech;
+mod state_messages;
 #[cfg(test)]
 mod tests;
-mod transcript;
 pub(crate) mod ui_message;
 pub(crate) mod ui_stream;
+mod usage;
 
 pub(crate) use doubt::Doubt;
 pub(crate) use encoder::Encoder;
 pub use encoder::Protocol;
 pub(crate) use message::ChatMessage;
-pub(crate) use transcript::of_state;
+pub(crate) use state_messages::of_state;

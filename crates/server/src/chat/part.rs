@@ -1,8 +1,8 @@
 //! Parts of an assistant's message, before a format gives them their frames.
 
+use super::usage::CallUsage;
 use serde::Serialize;
 use serde_json::Value;
-use weftwork_types::usage::Tokens;
 
 /// A change of an assistant's message.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,7 +14,7 @@ pub(crate) enum ChatPart {
     /// The parts of the present step are void.
     StepReset,
     /// The step ends, with the usage of its model call.
-    StepFinish { reason: FinishReason, usage: Tokens },
+    StepFinish { reason: FinishReason, usage: CallUsage },
     /// A block of text begins.
     TextStart { kind: TextKind, id: String },
     /// Text of the open block.
@@ -40,7 +40,7 @@ pub(crate) enum ChatPart {
     /// The run was cancelled.
     Abort { reason: String },
     /// The response ends.
-    Finish { reason: FinishReason, usage: Tokens, metadata: Value },
+    Finish { reason: FinishReason, usage: CallUsage, metadata: Value },
 }
 
 /// The kind of a block of text.

@@ -30,6 +30,8 @@ pub(crate) struct ChatRequest {
     pub(crate) shown: BTreeMap<String, Value>,
     /// `true` if the last answer is to be replaced by another one.
     pub(crate) regenerates: bool,
+    /// Model of the answer, as `provider:model`.
+    pub(crate) model: Option<String>,
 }
 
 impl ChatRequest {
@@ -45,6 +47,7 @@ impl ChatRequest {
         let mut request = Self {
             thread: text("threadId").or_else(|| text("id")).map(str::to_owned),
             regenerates: text("trigger") == Some("regenerate-message"),
+            model: text("model").map(str::to_owned),
             ..Self::default()
         };
         for message in messages {

@@ -6,7 +6,6 @@
 
 use super::part::{ChatPart, TextKind};
 use serde_json::{Value, json};
-use weftwork_types::usage::Tokens;
 
 /// Headers by which clients recognise the format.
 pub(crate) const HEADERS: [(&str, &str); 2] =
@@ -36,7 +35,7 @@ fn chunk(part: ChatPart) -> Value {
         ChatPart::StepStart { .. } => json!({"type": "start-step"}),
         ChatPart::StepReset => json!({"type": "reset-step"}),
         ChatPart::StepFinish { reason, usage } => {
-            json!({"type": "finish-step", "finishReason": reason, "usage": counts(usage)})
+            json!({"type": "finish-step", "finishReason": reason, "usage": usage.shown()})
         }
         ChatPart::TextStart { kind, id } => json!({"type": name(kind, "start"), "id": id}),
         ChatPart::TextDelta { kind, id, delta } => {
@@ -74,7 +73,7 @@ fn chunk(part: ChatPart) -> Value {
         ChatPart::Error { text } => json!({"type": "error", "errorText": text}),
         ChatPart::Abort { reason } => json!({"type": "abort", "reason": reason}),
         ChatPart::Finish { reason, usage, metadata } => json!({
-            "type": "finish", "finishReason": reason, "usage": counts(usage),
+            "type": "finish", "finishReason": reason, "usage": usage.shown(),
             "messageMetadata": metadata,
         }),
     }
@@ -86,11 +85,6 @@ fn name(kind: TextKind, edge: &str) -> String {
         TextKind::Reasoning => "reasoning",
     };
     format!("{kind}-{edge}")
-}
-
-/// Returns the usage of a step or a response.
-pub(super) fn counts(usage: Tokens) -> Value {
-    json!({"inputTokens": usage.input, "outputTokens": usage.output})
 }
 
 /// Returns the text of a failed call: its safe message if it has one.

@@ -13,11 +13,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use weftwork_types::run::CancelAction;
 
 pub(super) fn routes() -> Router<Service> {
     Router::new()
+        .route("/models", get(models))
         .route("/chat/{agent}", post(say))
         .route("/chat/{agent}/{thread}", get(messages))
         .route("/chat/{agent}/{thread}/stream", get(resume))
@@ -54,6 +55,11 @@ impl Format {
             service.chat_protocol()
         })
     }
+}
+
+async fn models(service: Service) -> Json<Value> {
+    let models = service.models().iter().map(|id| json!({"id": id})).collect();
+    Json(Value::Array(models))
 }
 
 async fn say(

@@ -10,6 +10,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use weftwork_types::ThreadId;
 
 /// Number of questions of a page without a limit.
 const LIMIT: usize = 50;
@@ -31,11 +32,13 @@ struct Page {
     offset: usize,
     #[serde(default)]
     answered: Option<String>,
+    #[serde(default)]
+    thread_id: Option<String>,
 }
 
 async fn list(
     service: Service,
-    Query(Page { limit, offset, answered }): Query<Page>,
+    Query(Page { limit, offset, answered, thread_id }): Query<Page>,
 ) -> Result<(HeaderMap, Json<Value>)> {
     let limit = limit.unwrap_or(LIMIT);
     if limit > LIMIT_MAX {
@@ -43,9 +46,21 @@ async fn list(
     }
     if body::flag(answered.as_deref())? {
         if offset > 0 {
-            return Err(ApiError::invalid("answered questions have no `offset`; raise `limit`"));
+            return Err(ApiError::invalid(format!(
+                "`offset` is {offset}, but `answered=true` lists the newest answers only; leave \
+                 `offset` out and raise `limit`"
+            )));
         }
-        return Ok((HeaderMap::new(), Json(service.answered_questions(limit).await?.into())));
+        let found = match thread_id {
+            Some(thread) => service.answered_questions_of(&ThreadId::new(thread)?, limit).await?,
+            None => service.answered_questions(limit).await?,
+        };
+        return Ok((HeaderMap::new(), Json(found.into())));
+    }
+    if thread_id.is_some() {
+        return Err(ApiError::invalid(
+            "`thread_id` selects answered questions; add `answered=true`",
+        ));
     }
     let (page, count) = service.open_questions(offset, limit).await?;
     let mut headers = HeaderMap::new();

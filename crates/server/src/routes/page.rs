@@ -1,6 +1,6 @@
 //! Pages of results.
 
-use crate::body::OneOrMany;
+use crate::body::{self, OneOrMany};
 use crate::error::{ApiError, Result};
 use axum::Json;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -58,14 +58,7 @@ pub(super) fn of(
 ) -> Result<(HeaderMap, Json<Value>)> {
     let (headers, mut found) = page.of(found)?;
     if let Some(select) = select.map(OneOrMany::into_vec) {
-        found.iter_mut().for_each(|result| choose(result, &select));
+        found.iter_mut().for_each(|result| body::choose(result, &select));
     }
     Ok((headers, Json(found.into())))
-}
-
-/// Removes the members of a result that were not selected.
-pub(super) fn choose(result: &mut Value, select: &[String]) {
-    if let Some(members) = result.as_object_mut() {
-        members.retain(|name, _| select.contains(name));
-    }
 }

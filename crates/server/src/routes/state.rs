@@ -1,6 +1,5 @@
 //! States and histories of threads.
 
-use super::page;
 use crate::body::{self, CheckpointBody, OneOrMany};
 use crate::error::{ApiError, Result};
 use crate::service::Service;
@@ -172,9 +171,7 @@ async fn read_history(service: &Service, id: &str, history: History) -> Result<J
         }
     }
     let at = checkpoint.unwrap_or_default();
-    let mut found = service.history(&ids::thread(id)?, &at, &filter).await?;
-    if let (Some(select), Some(states)) = (select.map(OneOrMany::into_vec), found.as_array_mut()) {
-        states.iter_mut().for_each(|state| page::choose(state, &select));
-    }
-    Ok(Json(found))
+    let select = select.map(OneOrMany::into_vec);
+    let found = service.history(&ids::thread(id)?, &at, (&filter, select.as_deref())).await?;
+    Ok(Json(found.into()))
 }

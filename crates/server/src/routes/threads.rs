@@ -5,7 +5,7 @@ use super::page::{self, Page};
 use crate::body::{self, IfExistsBody, OneOrMany};
 use crate::error::{ApiError, Result};
 use crate::service::{Service, Superstep, Wanted};
-use crate::translate::ids;
+use crate::translate::{ids, time};
 use axum::body::Bytes;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -118,6 +118,9 @@ async fn copy(service: Service, Path(id): Path<String>, body: Bytes) -> Result<J
     Ok(Json(copy))
 }
 
+/// Member with the time for which a thread waits.
+const WAITS_UNTIL: &str = "waits_until";
+
 #[derive(Debug, Deserialize)]
 struct Search {
     #[serde(default)]
@@ -131,6 +134,9 @@ struct Search {
     /// Words that texts of the metadata have.
     #[serde(default)]
     query: Option<String>,
+    /// `true` for threads that wait for a time, `false` for others.
+    #[serde(default)]
+    timed: Option<bool>,
     #[serde(default)]
     extract: Option<Map<String, Value>>,
     #[serde(flatten)]
@@ -162,12 +168,9 @@ enum SortBy {
 }
 
 impl Search {
-    fn wanted(&self) -> Wanted {
-        let words = self.query.as_deref().unwrap_or_default().to_lowercase();
-        Wanted {
-            values: self.values.clone().unwrap_or_default(),
-            words: words.split_whitespace().map(str::to_owned).collect(),
-        }
+    fn wanted(&self) -> Result<Wanted> {
+        let query = self.query.as_deref().unwrap_or_default();
+        Wanted::read(self.values.clone().unwrap_or_default(), query, self.timed)
     }
 
     fn query(&self) -> Result<ThreadQuery> {
@@ -203,7 +206,7 @@ impl Search {
 async fn search(service: Service, body: Bytes) -> Result<Response> {
     let search: Search = body::read(&body)?;
     let extract = search.extract.clone().map(Extract::read).transpose()?;
-    let found = service.search(search.query()?, &search.wanted()).await?;
+    let found = service.search(search.query()?, &search.wanted()?).await?;
     let (headers, found) = search.page.of(found)?;
     let select = search.select.map(OneOrMany::into_vec);
     let of_values = ["values", "error", "interrupts"];
@@ -217,9 +220,13 @@ async fn search(service: Service, body: Bytes) -> Result<Response> {
             true => service.with_values(thread).await?,
             false => service.without_values(thread),
         };
+        // A member of our own, which other clients do not expect.
+        if select.as_ref().is_some_and(|names| names.iter().any(|name| name == WAITS_UNTIL)) {
+            shown[WAITS_UNTIL] = json!(service.waits_until(thread).await?.map(time::text));
+        }
         let extracted = extract.as_ref().map(|extract| extract.of(&shown));
         if let Some(select) = &select {
-            page::choose(&mut shown, select);
+            body::choose(&mut shown, select);
         }
         if let Some(extracted) = extracted {
             shown["extracted"] = extracted;
@@ -231,7 +238,7 @@ async fn search(service: Service, body: Bytes) -> Result<Response> {
 
 async fn count(service: Service, body: Bytes) -> Result<Json<Value>> {
     let search: Search = body::read(&body)?;
-    Ok(Json(json!(service.search(search.query()?, &search.wanted()).await?.len())))
+    Ok(Json(json!(service.search(search.query()?, &search.wanted()?).await?.len())))
 }
 
 #[derive(Debug, Deserialize)]

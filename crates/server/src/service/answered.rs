@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use weftwork_store::thread::{Direction, ThreadKey};
 use weftwork_store::{SearchFrom, ThreadOrder, ThreadQuery, ThreadRow};
-use weftwork_types::Timestamp;
 use weftwork_types::interrupt::Answer;
+use weftwork_types::{ThreadId, Timestamp};
 
 impl Service {
     /// Returns the questions that were answered last, the newest answer first.
@@ -36,11 +36,28 @@ impl Service {
         }
     }
 
+    /// Returns the questions of a thread that were answered last, the newest answer first.
+    pub(crate) async fn answered_questions_of(
+        &self,
+        thread: &ThreadId,
+        limit: usize,
+    ) -> Result<Vec<Value>> {
+        let mut found = self.answered_on(&self.row(thread).await?).await?;
+        found.sort_by_key(|(at, _)| Reverse(*at));
+        found.truncate(limit);
+        Ok(shown(found))
+    }
+
+    /// Returns the questions that were answered on a thread. A copy has also those that were answered
+    /// on the thread from which it was copied; they are left out.
     async fn answered_on(&self, thread: &ThreadRow) -> Result<Vec<(Timestamp, Value)>> {
         let graph = thread.graph.as_deref().map(|graph| self.name_of(graph));
         let mut found = Vec::new();
         for row in self.store().interrupts(self.who(), &thread.id).await? {
             let Some(Answer { value, answered_by, answered_at }) = row.answer else { continue };
+            if answered_at < thread.created_at {
+                continue;
+            }
             let interrupt = row.interrupt.into_shown();
             let shown = json!({
                 "id": address(&thread.id, interrupt.id),

@@ -73,12 +73,18 @@ impl Service {
         let body: RunBody = serde_json::from_value(json!({"assistant_id": agent}))
             .map_err(|error| ApiError::invalid(error.to_string()))?;
         let mut options = body.options(&assistant, self.now())?;
+        options.multitask = Multitask::Reject;
+        options.run_model = match &request.model {
+            Some(id) => self.offered(id)?,
+            // The run goes on with the model of the one that asked.
+            None if matches!(turn, Turn::Answers { .. }) => self.last_model(&thread).await?,
+            None => None,
+        };
+        if let Some(row) = row.as_ref().filter(|_| request.regenerates) {
+            self.replace_last(row, &mut options).await?;
+        }
         let of_thread = row.map(|row| row.metadata).unwrap_or_default();
         options.metadata = metadata(&assistant, of_thread, Map::new());
-        options.multitask = Multitask::Reject;
-        if request.regenerates {
-            self.replace_last(&thread, &mut options).await?;
-        }
         let (input, is_typed) = match turn {
             Turn::Says(text) => (start(&hosted, text)?, false),
             Turn::Answers { answers, is_typed } => (RunInput::answers(answers), is_typed),
@@ -87,6 +93,27 @@ impl Service {
         let id = if is_typed { Some(run.run.to_string()) } else { request.message.clone() };
         let runs = self.message_runs(&run).await?;
         Ok(MessageRuns { id, ..runs })
+    }
+
+    /// Returns the model of a run that selects one; `None` for that of the graphs.
+    ///
+    /// # Errors
+    /// Status 422 for a model that is not offered.
+    fn offered(&self, id: &str) -> Result<Option<String>> {
+        match self.models().iter().position(|offered| offered == id) {
+            Some(0) => Ok(None),
+            Some(_) => Ok(Some(id.to_owned())),
+            None => Err(ApiError::invalid(format!(
+                "`model` is `{}`, which this server does not offer; `GET /models` lists those it offers",
+                id.chars().take(100).collect::<String>()
+            ))),
+        }
+    }
+
+    /// Returns the model that the last message of a thread selected.
+    async fn last_model(&self, thread: &ThreadId) -> Result<Option<String>> {
+        let runs = self.live_runs(thread).await?;
+        Ok(runs.last().and_then(|last| last.new.options.run_model.clone()))
     }
 
     /// Refuses requests for runs if too many runs wait for a slot of this process.
@@ -149,9 +176,15 @@ impl Service {
     }
 
     /// Makes a run replace the last message of a thread.
-    async fn replace_last(&self, thread: &ThreadId, options: &mut RunOptions) -> Result<()> {
-        let runs = self.live_runs(thread).await?;
-        let Some(last) = runs.last() else { return Ok(()) };
+    ///
+    /// # Errors
+    /// Status 409 if the messages of the thread are of no run, such as those of a fork.
+    async fn replace_last(&self, row: &ThreadRow, options: &mut RunOptions) -> Result<()> {
+        let runs = self.live_runs(&row.id).await?;
+        let Some(last) = runs.last() else {
+            // Nothing was said yet: the text of the request is the first one.
+            return if row.head.is_none() { Ok(()) } else { Err(no_run_to_replace()) };
+        };
         options.multitask = Multitask::Rollback;
         options.roll_back =
             message_of(&runs, &last.new.at).first().map(|row| row.new.at.run.clone());
@@ -164,10 +197,11 @@ impl Service {
         Ok(of_rows(message_of(&runs, last)))
     }
 
-    /// Returns the runs of a thread that were not rolled back, oldest first.
+    /// Returns the runs of a thread that were not rolled back, oldest first, without changes of the
+    /// state from outside, which are no messages.
     async fn live_runs(&self, thread: &ThreadId) -> Result<Vec<RunRow>> {
         let mut runs = self.store().runs(self.who(), thread).await?;
-        runs.retain(|row| row.rolled_back_by.is_none());
+        runs.retain(|row| row.rolled_back_by.is_none() && !is_update(row));
         Ok(runs)
     }
 
@@ -182,13 +216,16 @@ impl Service {
         Ok(last.map(|last| of_rows(message_of(&runs, &last.new.at))))
     }
 
-    /// Returns the turns of a thread. The last one has no runs while its message is being produced.
-    pub(crate) async fn messages(&self, agent: &str, thread: &str) -> Result<Vec<StoredTurn>> {
-        let thread = ThreadId::new(thread)?;
-        self.row(&thread).await?;
-        let runs = self.runs_of_agent(agent, &thread).await?;
+    /// Returns a thread with its turns. The last one has no runs while its message is being produced.
+    pub(crate) async fn turns(
+        &self,
+        agent: &str,
+        thread: &str,
+    ) -> Result<(ThreadRow, Vec<StoredTurn>)> {
+        let thread = self.row(&ThreadId::new(thread)?).await?;
+        let runs = self.runs_of_agent(agent, &thread.id).await?;
         let mut turns: Vec<(StoredTurn, Vec<&RunRow>)> = Vec::new();
-        for row in runs.iter().filter(|row| !is_update(row)) {
+        for row in &runs {
             match turns.last_mut() {
                 Some((_, of)) if continues(row) => of.push(row),
                 _ => {
@@ -203,7 +240,7 @@ impl Service {
             of.clear();
         }
         let turns = turns.into_iter().map(|(turn, of)| StoredTurn { runs: of_rows(of), ..turn });
-        Ok(turns.collect())
+        Ok((thread, turns.collect()))
     }
 
     /// Returns the doubt about text of a run that another process executes, or has executed before
@@ -216,11 +253,7 @@ impl Service {
         Ok((!is_first).then_some(doubt))
     }
 
-    pub(super) async fn runs_of_agent(
-        &self,
-        agent: &str,
-        thread: &ThreadId,
-    ) -> Result<Vec<RunRow>> {
+    async fn runs_of_agent(&self, agent: &str, thread: &ThreadId) -> Result<Vec<RunRow>> {
         let assistant = self.chosen(agent).await?;
         let hosted = self.hosted(assistant.record.graph())?;
         let mut runs = match self.live_runs(thread).await {
@@ -304,8 +337,15 @@ fn answered(rows: &[InterruptRow], request: &ChatRequest) -> Option<ApiError> {
     Some(RuntimeError::Store(StoreError::Answered { interrupt, first }).into())
 }
 
-/// Returns `true` for a change of the state from outside, which is no message.
-pub(super) fn is_update(row: &RunRow) -> bool {
+fn no_run_to_replace() -> ApiError {
+    ApiError::conflict(
+        "the last answer of the thread cannot be replaced: it came with a copy of another thread, and \
+         no run of this thread made it; say something new",
+    )
+}
+
+/// Returns `true` for a change of the state from outside.
+fn is_update(row: &RunRow) -> bool {
     matches!(row.new.input, RunInput::Update { .. })
 }
 

@@ -40,7 +40,7 @@ impl Service {
     }
 
     /// Returns the open questions of a thread, without timers.
-    async fn asked_on(&self, thread: &ThreadId) -> Result<Vec<InterruptRow>> {
+    pub(super) async fn asked_on(&self, thread: &ThreadId) -> Result<Vec<InterruptRow>> {
         let mut rows = self.store().interrupts(self.who(), thread).await?;
         rows.retain(|row| row.is_open() && !matches!(row.interrupt.ask, Ask::Timer { .. }));
         Ok(rows)

@@ -11,9 +11,9 @@ mod inbox;
 mod items;
 mod protocol;
 mod runs;
+mod state_messages;
 mod states;
 mod threads;
-mod transcript;
 
 pub(crate) use assistants::{Changes, OWN};
 pub(crate) use chat::{MessageRuns, StoredTurn};
@@ -74,6 +74,8 @@ pub(crate) struct Settings {
     pub(crate) waiting_max: usize,
     /// Format of chats whose clients choose none.
     pub(crate) chat: Protocol,
+    /// Models of which chats select one; the first one is that of the graphs.
+    pub(crate) models: Vec<String>,
     pub(crate) log: Option<Log>,
 }
 
@@ -161,6 +163,10 @@ impl Service {
 
     fn waiting_max(&self) -> usize {
         self.shared.settings.waiting_max
+    }
+
+    pub(crate) fn models(&self) -> &[String] {
+        &self.shared.settings.models
     }
 
     pub(crate) fn chat_protocol(&self) -> Protocol {

@@ -212,6 +212,11 @@ impl Service {
         if found.is_empty() {
             return Err(ApiError::missing("No runs found to cancel."));
         }
+        if action == CancelAction::Interrupt {
+            // Newest first, so that no run that is queued begins. The rollback of a run includes the
+            // later ones.
+            found.reverse();
+        }
         for run in found {
             match self.cancel(&run, action, false).await {
                 Err(error) if !error.is_missing() => return Err(error),

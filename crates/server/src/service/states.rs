@@ -46,17 +46,32 @@ impl Service {
         Ok(state::state(&row.id, graph, view.state().await?))
     }
 
-    /// Returns the checkpoints of a thread, newest first.
+    /// Returns the checkpoints of a thread, newest first, with the selected members or all.
     pub(crate) async fn history(
         &self,
         thread: &ThreadId,
         at: &CheckpointBody,
-        filter: &HistoryFilter,
-    ) -> Result<Value> {
+        (filter, select): (&HistoryFilter, Option<&[String]>),
+    ) -> Result<Vec<Value>> {
         let row = self.row(thread).await?;
-        let Some((opened, graph)) = self.open(&row)? else { return Ok(json!([])) };
+        let Some((opened, graph)) = self.open(&row)? else { return Ok(Vec::new()) };
         let found: Vec<Snapshot> = place(opened.view(), at)?.history(filter).await?;
-        Ok(found.into_iter().map(|at| state::state(thread, graph, at)).collect())
+        let has = |name| select.is_none_or(|names| names.iter().any(|one| one == name));
+        let shown = |mut at: Snapshot| {
+            // Large members are not translated in vain.
+            if !has("values") {
+                at.values = Value::Null;
+            }
+            if !has("tasks") {
+                at.tasks.clear();
+            }
+            let mut shown = state::state(thread, graph, at);
+            if let Some(select) = select {
+                body::choose(&mut shown, select);
+            }
+            shown
+        };
+        Ok(found.into_iter().map(shown).collect())
     }
 
     /// Changes the state of a thread, as a node or as the node that ran last.

@@ -4,13 +4,22 @@ use super::Service;
 use crate::body::{self, CheckpointBody};
 use crate::error::{ApiError, Result};
 use crate::translate::{ids, rows};
+use futures_util::future::{join_all, select};
 use serde_json::{Map, Value};
+use std::time::Duration;
 use weftwork_store::{
     FoundThread, IfExists, NewThread, SearchFrom, StoreError, ThreadQuery, ThreadRow, ThreadStatus,
 };
 use weftwork_types::event::Position;
-use weftwork_types::run::CancelAction;
-use weftwork_types::{CheckpointId, ThreadId};
+use weftwork_types::run::RunStatus;
+use weftwork_types::{CheckpointId, ThreadId, Timestamp};
+
+/// Longest wait for the end of runs that are cancelled because their thread is deleted.
+const END_MAX: Duration = Duration::from_secs(10);
+/// Member of the metadata with the id of the assistant that ran last.
+const ASSISTANT: &str = "assistant_id";
+/// Maximum number of words of a search.
+const WORDS_MAX: usize = 16;
 
 /// A change of the state with which a thread begins.
 #[derive(Debug)]
@@ -25,13 +34,42 @@ pub(crate) struct Wanted {
     /// Members that the values have.
     pub(crate) values: Map<String, Value>,
     /// Words in lower case. Each is part of a text of the metadata.
-    pub(crate) words: Vec<String>,
+    words: Vec<String>,
+    /// `true` for threads that wait for a time, `false` for others.
+    is_timed: Option<bool>,
 }
 
-/// Returns `true` if the texts of the metadata have all words.
-fn has_words(metadata: &Value, words: &[String]) -> bool {
-    let texts = || metadata.as_object().into_iter().flat_map(Map::values).filter_map(Value::as_str);
-    words.iter().all(|word| texts().any(|text| text.to_lowercase().contains(word)))
+impl Wanted {
+    /// Reads conditions: members of the values, and the text of a search.
+    ///
+    /// # Errors
+    /// Status 422 for a text with too many words.
+    pub(crate) fn read(
+        values: Map<String, Value>,
+        query: &str,
+        is_timed: Option<bool>,
+    ) -> Result<Self> {
+        let words: Vec<_> = query.split_whitespace().map(str::to_lowercase).collect();
+        if words.len() > WORDS_MAX {
+            return Err(ApiError::invalid(format!(
+                "`query` has {} words; expected at most {WORDS_MAX}",
+                words.len()
+            )));
+        }
+        Ok(Self { values, words, is_timed })
+    }
+
+    /// Returns `true` if the texts of the metadata have all words. The id of the assistant is no text
+    /// for people.
+    fn has_words(&self, metadata: &Map<String, Value>) -> bool {
+        if self.words.is_empty() {
+            return true;
+        }
+        let texts = metadata.iter().filter(|(name, _)| *name != ASSISTANT);
+        let texts: Vec<_> =
+            texts.filter_map(|(_, value)| value.as_str()).map(str::to_lowercase).collect();
+        self.words.iter().all(|word| texts.iter().any(|text| text.contains(word)))
+    }
 }
 
 impl Service {
@@ -101,6 +139,25 @@ impl Service {
         Ok(shown)
     }
 
+    /// Returns the time for which a thread waits: that of a timer if nobody is asked, or the begin
+    /// of a delayed run.
+    pub(crate) async fn waits_until(&self, found: &FoundThread) -> Result<Option<Timestamp>> {
+        let row = &found.row;
+        match found.status {
+            ThreadStatus::Interrupted if row.wakes_at.is_some() => {
+                let asks = !self.asked_on(&row.id).await?.is_empty();
+                Ok(row.wakes_at.filter(|_| !asks))
+            }
+            ThreadStatus::Busy if row.status != Some(RunStatus::Running) => {
+                let runs = self.store().runs(self.who(), &row.id).await?;
+                let first = runs.into_iter().find(|run| !run.status.is_final());
+                let begins = first.and_then(|run| run.new.options.not_before);
+                Ok(begins.filter(|at| *at > self.now()))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Returns a found thread without its values.
     pub(crate) fn without_values(&self, found: &FoundThread) -> Value {
         let graph = found.row.graph.as_deref().map(|graph| self.name_of(graph));
@@ -111,24 +168,33 @@ impl Service {
     pub(crate) async fn search(
         &self,
         mut query: ThreadQuery,
-        Wanted { values, words }: &Wanted,
+        wanted: &Wanted,
     ) -> Result<Vec<FoundThread>> {
         // These members follow from the last run, and are not part of the stored metadata.
-        let derived: Map<_, _> = ["graph_id", "assistant_id"]
+        let derived: Map<_, _> = ["graph_id", ASSISTANT]
             .into_iter()
             .filter_map(|name| Some((name.to_owned(), query.metadata.shift_remove(name)?)))
             .collect();
+        let reads_metadata = !derived.is_empty() || !wanted.words.is_empty();
         let derived = Value::Object(derived);
         let threads = self.runtime().threads().with_principal(self.who().clone());
         let mut found = Vec::new();
         loop {
             let page = threads.search(query.clone()).await?;
             for thread in page.threads {
-                let metadata = &self.without_values(&thread)["metadata"];
-                if body::contains(metadata, &derived)
-                    && has_words(metadata, words)
-                    && (values.is_empty() || self.has_values(&thread.row, values).await?)
+                if reads_metadata {
+                    let metadata = Value::Object(self.metadata_of(&thread.row));
+                    let words = metadata.as_object().is_some_and(|all| wanted.has_words(all));
+                    if !words || !body::contains(&metadata, &derived) {
+                        continue;
+                    }
+                }
+                if let Some(is_timed) = wanted.is_timed
+                    && self.waits_until(&thread).await?.is_some() != is_timed
                 {
+                    continue;
+                }
+                if self.has_values(&thread.row, &wanted.values).await? {
                     found.push(thread);
                 }
             }
@@ -139,7 +205,15 @@ impl Service {
         }
     }
 
+    /// Returns the metadata of a thread as clients see it.
+    fn metadata_of(&self, row: &ThreadRow) -> Map<String, Value> {
+        rows::metadata(row, row.graph.as_deref().map(|graph| self.name_of(graph)))
+    }
+
     async fn has_values(&self, row: &ThreadRow, values: &Map<String, Value>) -> Result<bool> {
+        if values.is_empty() {
+            return Ok(true);
+        }
         let at = self.state_of(row, &CheckpointBody::default(), false).await?;
         Ok(body::contains(&at["values"], &Value::Object(values.clone())))
     }
@@ -157,22 +231,18 @@ impl Service {
 
     /// Deletes a thread on behalf of a client. Its unfinished runs are cancelled first, as in
     /// LangGraph's server.
+    ///
+    /// # Errors
+    /// Status 409 if a run has not ended in time, such as a run whose process died and that no worker
+    /// claims.
     pub(crate) async fn delete_with_runs(&self, thread: &ThreadId) -> Result<()> {
         self.row(thread).await?;
-        let runs = self.store().runs(self.who(), thread).await?;
-        // Newest first, so that no run that waits begins. Its end follows that of the run before it.
-        let unfinished = runs.iter().rev().filter(|run| !run.status.is_final());
-        let unfinished: Vec<_> = unfinished.map(|run| &run.new.at).collect();
-        for run in &unfinished {
-            match self.cancel(run, CancelAction::Interrupt, false).await {
-                Err(error) if !error.is_missing() => return Err(error),
-                // It ended meanwhile.
-                _ => {}
-            }
+        let threads = self.runtime().threads().with_principal(self.who().clone());
+        let mut ends = Vec::new();
+        for run in threads.cancel(thread).await? {
+            ends.push(self.runtime().watch(self.who(), &run, Position::END).await?.outcome);
         }
-        for run in unfinished {
-            self.runtime().watch(self.who(), run, Position::START).await?.outcome.await;
-        }
+        select(join_all(ends), self.pause(END_MAX)).await;
         self.delete_thread(thread).await
     }
 
@@ -191,7 +261,12 @@ impl Service {
     ) -> Result<Value> {
         let to = uuid::Uuid::new_v4().to_string();
         let row = self.row(thread).await?;
-        if let (Some(at), Some((of, _))) = (at, self.open(&row)?) {
+        if let Some(at) = at {
+            let Some((of, _)) = self.open(&row)? else {
+                return Err(ApiError::missing(format!(
+                    "thread `{thread}` has no checkpoint {at}: no graph has run on it"
+                )));
+            };
             return self.thread(of.at(at).fork(&to).await?.id()).await;
         }
         let Some((of, _)) = self.open(&row)?.filter(|_| row.head.is_some()) else {

@@ -9,24 +9,29 @@ use weftwork_types::run::{Durability, Multitask, RunInput, RunOutcome, RunRef, R
 /// Returns a thread without its values.
 pub(crate) fn thread(row: &ThreadRow, graph: Option<&str>, status: ThreadStatus) -> Value {
     let updated = time::text(row.updated_at);
-    let mut metadata = row.metadata.clone();
-    let mut config = json!({});
-    if let (Some(graph), Some(_)) = (graph, row.status) {
-        metadata.insert("graph_id".to_owned(), json!(graph));
-        let assistant = ids::assistant_of(graph).to_string();
-        metadata.entry("assistant_id").or_insert(assistant.into());
-        config = json!({"configurable": {}});
-    }
+    let has_run = graph.is_some() && row.status.is_some();
+    let config = if has_run { json!({"configurable": {}}) } else { json!({}) };
     json!({
         "thread_id": row.id,
         "created_at": time::text(row.created_at),
         "updated_at": updated,
         "state_updated_at": updated,
-        "metadata": metadata,
+        "metadata": metadata(row, graph),
         "status": status.word(),
         "config": config,
         "values": null,
     })
+}
+
+/// Returns the metadata of a thread, with the members that follow from its last run.
+pub(crate) fn metadata(row: &ThreadRow, graph: Option<&str>) -> Map<String, Value> {
+    let mut metadata = row.metadata.clone();
+    if let (Some(graph), Some(_)) = (graph, row.status) {
+        metadata.insert("graph_id".to_owned(), json!(graph));
+        let assistant = ids::assistant_of(graph).to_string();
+        metadata.entry("assistant_id").or_insert(assistant.into());
+    }
+    metadata
 }
 
 /// Adds the values of a state to a thread, with the open questions by their tasks, and the error of

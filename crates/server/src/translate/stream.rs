@@ -58,7 +58,7 @@ pub(crate) struct Translator {
     /// Messages of which the client has text that is void. Clients cannot take chunks back, so the
     /// rest of such a message is sent with the whole of it, which replaces them.
     void: BTreeSet<String>,
-    /// `true` while the client may have text that the log has no more, because it is void.
+    /// `true` while the client may have text that the log no longer has, because it is void.
     is_lost: bool,
 }
 

@@ -1,8 +1,11 @@
 //! Threads as people browse them: found by words, forked at a message, with what was answered.
 
 use crate::chat::{chunks, client, finished, say, user};
+use crate::client::Client;
+use crate::graphs;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
+use weftwork_runtime::Runtime;
 
 const THREADS: [&str; 3] = [
     "00000000-0000-4000-8000-00000000000a",
@@ -24,6 +27,16 @@ async fn threads_are_found_by_words_and_values_are_extracted() {
         assert_eq!(answer.as_array().map(Vec::len), Some(found), "{query}: {answer}");
         let count = client.post("/threads/count", json!({"query": query})).await.json();
         assert_eq!(count, json!(found));
+    }
+    let shown = client.get(&format!("/threads/{}", THREADS[0])).await.json();
+    let assistant = shown["metadata"]["assistant_id"].as_str().expect("an id").to_owned();
+    let of_people = json!({"query": assistant});
+    assert_eq!(client.post("/threads/count", of_people).await.json(), 0, "an id is no text");
+    let of_program = json!({"metadata": {"assistant_id": assistant}});
+    assert_eq!(client.post("/threads/count", of_program).await.json(), 1);
+    for (words, status) in [(16, StatusCode::OK), (17, StatusCode::UNPROCESSABLE_ENTITY)] {
+        let answer = search(json!({"query": "lamp ".repeat(words)})).await;
+        assert_eq!(answer.status, status, "{words} words");
     }
     let extract = json!({
         "last": "values.messages[-1].content", "first": "values.messages[0].content",
@@ -90,11 +103,91 @@ async fn a_fork_at_a_message_has_the_messages_before_it_and_goes_on_alone() {
     let unknown = json!({"checkpoint_id": THREADS[1]});
     let refused = client.post(&format!("/threads/{thread}/copy"), unknown).await;
     assert_eq!(refused.status, StatusCode::NOT_FOUND);
+    let nothing = client.thread().await;
+    let refused = client.post(&format!("{nothing}/copy"), json!({"checkpoint_id": before})).await;
+    assert_eq!(refused.status, StatusCode::NOT_FOUND, "no graph has run: {}", refused.body);
     // Checkpoints are listed without their states.
     let history = json!({"limit": 3, "select": ["checkpoint_id", "next"]});
     let listed = client.post(&format!("/threads/{thread}/history"), history).await.json();
     assert_eq!(listed.as_array().map(Vec::len), Some(3));
     assert_eq!(listed[0].as_object().map(serde_json::Map::len), Some(2), "{listed}");
+    let whole = json!({"limit": 3, "select": ["values", "tasks"]});
+    let whole = client.post(&format!("/threads/{thread}/history"), whole).await.json();
+    let all = client.post(&format!("/threads/{thread}/history"), json!({"limit": 3})).await.json();
+    let selected = |name: &str, of: &Value| {
+        of.as_array().expect("a list").iter().map(|at| at[name].clone()).collect::<Vec<_>>()
+    };
+    for (name, of) in [("values", &whole), ("tasks", &whole), ("next", &listed)] {
+        assert_eq!(selected(name, of), selected(name, &all), "{name}");
+    }
+}
+
+/// The body of a request that replaces the last answer.
+fn again(thread: &str, text: &str) -> Value {
+    json!({"threadId": thread, "trigger": "regenerate-message", "messages": [user(text)]})
+}
+
+#[tokio::test]
+async fn an_answer_is_replaced_only_if_a_run_of_its_thread_made_it() {
+    let client = client().await;
+    let [thread, other, empty] = THREADS;
+    // Nothing was said on this thread, so nothing is said twice.
+    client.post("/threads", json!({"thread_id": empty, "metadata": {"graph_id": "desk"}})).await;
+    for thread in [empty, other] {
+        chunks(&client.post("/chat/desk", again(thread, "Where is order A1003?")).await);
+        let stored = client.get(&format!("/chat/desk/{thread}")).await.json();
+        assert_eq!(stored.as_array().map(Vec::len), Some(2), "{stored}");
+    }
+    for order in ["A1003", "A1001"] {
+        let text = format!("Where is order {order}?");
+        chunks(&say(&client, thread, json!([user(&text)])).await);
+    }
+    let path = format!("/chat/desk/{thread}");
+    let before = client.get(&path).await.json()[2]["metadata"]["checkpointId"].clone();
+    let fork =
+        client.post(&format!("/threads/{thread}/copy"), json!({"checkpoint_id": before})).await;
+    let fork = fork.json()["thread_id"].as_str().expect("an id").to_owned();
+    let copied = client.get(&format!("/chat/desk/{fork}")).await.json();
+    assert_eq!(copied[1]["metadata"].get("runId"), None, "{copied}");
+    let refused = client.post("/chat/desk", again(&fork, "Where is order A1003?")).await;
+    assert_eq!(refused.status, StatusCode::CONFLICT, "{}", refused.body);
+    assert!(refused.body.contains("came with a copy"), "{}", refused.body);
+    assert_eq!(client.get(&format!("/chat/desk/{fork}")).await.json(), copied);
+    // A change of the state from outside is no message, and does not hide the last one.
+    let update = json!({"values": {"messages": []}, "as_node": "__start__"});
+    let changed = client.post(&format!("/threads/{thread}/state"), update).await;
+    assert_eq!(changed.status, StatusCode::OK, "{}", changed.body);
+    chunks(&client.post("/chat/desk", again(thread, "Where is order A1001?")).await);
+    let stored = client.get(&path).await.json();
+    assert_eq!(stored.as_array().map(Vec::len), Some(4), "{stored}");
+}
+
+#[tokio::test]
+async fn earlier_messages_are_listed_before_the_first_run_begins() {
+    let client = client().await;
+    let [thread, ..] = THREADS;
+    let messages = json!([
+        {"type": "system", "content": "Be brief."},
+        {"type": "human", "content": "Where is order A1003?"},
+        {"type": "ai", "content": "On its way."},
+    ]);
+    let updates = json!([{"values": {"messages": messages}, "as_node": "__start__"}]);
+    let metadata = json!({"graph_id": "desk"});
+    let body =
+        json!({"thread_id": thread, "metadata": metadata, "supersteps": [{"updates": updates}]});
+    client.post("/threads", body).await.json();
+    let input = json!({"messages": [{"type": "human", "content": "And A1001?"}]});
+    let run = json!({"assistant_id": "desk", "input": input, "after_seconds": 600});
+    client.post(&format!("/threads/{thread}/runs"), run).await.json();
+    let stored = client.get(&format!("/chat/desk/{thread}")).await.json();
+    let texts: Vec<_> = stored.as_array().into_iter().flatten().map(said).collect();
+    assert_eq!(texts, ["Where is order A1003?", "On its way.", "And A1001?"]);
+}
+
+/// The last text of a message.
+fn said(message: &Value) -> &str {
+    let parts = message["parts"].as_array().expect("parts");
+    parts.iter().rev().find_map(|part| part["text"].as_str()).unwrap_or_default()
 }
 
 #[tokio::test]
@@ -125,6 +218,56 @@ async fn answered_questions_are_listed_with_who_answered_and_how_newest_first() 
     assert_eq!(found[1]["call"]["args"]["action"], "refund_order");
     let one = client.get(&format!("{path}&limit=1")).await.json();
     assert_eq!(one, json!([found[0]]));
-    let refused = client.get(&format!("{path}&offset=1")).await;
-    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+    for refused in [&format!("{path}&offset=1"), &format!("/interrupts?thread_id={}", THREADS[0])] {
+        let answer = client.get(refused).await;
+        assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");
+    }
+    // Those of one thread. A copy has no answers of its own.
+    let thread = found[1]["thread_id"].as_str().expect("an id");
+    let of = async |thread: &str| client.get(&format!("{path}&thread_id={thread}")).await;
+    assert_eq!(of(thread).await.json(), json!([found[1]]));
+    assert_eq!(of("00000000-0000-4000-8000-00000000000d").await.status, StatusCode::NOT_FOUND);
+    let copy = client.post(&format!("/threads/{thread}/copy"), json!({})).await.json();
+    let copy = copy["thread_id"].as_str().expect("an id");
+    assert_eq!(of(copy).await.json(), json!([]));
+    assert_eq!(client.get(path).await.json(), found);
+}
+
+#[tokio::test]
+async fn threads_that_wait_for_a_time_are_found_apart() {
+    let hosted = graphs::host(Runtime::in_memory()).graph("nap", graphs::nap());
+    let client = Client::over(hosted.open().await.expect("opens"));
+    let thread = async |run: &str, body: Value| {
+        let thread = client.thread().await;
+        let answer = client.post(&format!("{thread}/{run}"), body).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+        thread.rsplit('/').next().expect("an id").to_owned()
+    };
+    let nap = |q: &str| json!({"assistant_id": "nap", "input": {"q": q}});
+    let timer = thread("runs/wait", nap("no")).await;
+    let asks = thread("runs/wait", nap("ask")).await;
+    let later = json!({"assistant_id": "echo", "input": {"msg": "x"}, "after_seconds": 600});
+    let later = thread("runs", later).await;
+    thread("runs/wait", json!({"assistant_id": "echo", "input": {"msg": "x"}})).await;
+    let search = async |mut body: Value| {
+        body["select"] = json!(["thread_id", "status", "waits_until"]);
+        body["sort_order"] = json!("asc");
+        let found = client.post("/threads/search", body).await.json();
+        let shown = |one: &Value| {
+            let of = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
+            (of("thread_id"), of("status"), one["waits_until"].is_string())
+        };
+        found.as_array().expect("a list").iter().map(shown).collect::<Vec<_>>()
+    };
+    let of = |id: &String, status: &str, waits| (id.clone(), status.to_owned(), waits);
+    let timed = [of(&timer, "interrupted", true), of(&later, "busy", true)];
+    assert_eq!(search(json!({"timed": true})).await, timed);
+    let asked = json!({"timed": false, "status": "interrupted"});
+    assert_eq!(search(asked).await, [of(&asks, "interrupted", false)]);
+    assert_eq!(search(json!({"timed": false, "status": "busy"})).await, []);
+    assert_eq!(search(json!({})).await.len(), 4);
+    let count = client.post("/threads/count", json!({"timed": true})).await.json();
+    assert_eq!(count, json!(2));
+    let plain = client.post("/threads/search", json!({"ids": [timer]})).await.json();
+    assert_eq!(plain[0].get("waits_until"), None, "{plain}");
 }

@@ -3,7 +3,7 @@
 #[path = "../../../../examples/reference_server/desk.rs"]
 pub(crate) mod desk;
 
-use crate::client::{Answer, Client};
+use crate::client::{Answer, Client, token, with_tokens};
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, StatusCode};
 use futures_util::StreamExt;
@@ -16,7 +16,7 @@ use weftwork::prelude::*;
 use weftwork::tools::{Decision, Policy, Rule, ToolPattern};
 use weftwork_runtime::Runtime;
 use weftwork_server::{ChatProtocol, Server};
-use weftwork_types::{OrgId, Principal};
+use weftwork_types::{Principal, ThreadId};
 
 /// A tool with a large result.
 #[tool]
@@ -419,19 +419,11 @@ async fn hidden_members_and_secret_arguments_are_in_no_byte() {
 #[tokio::test]
 async fn nothing_of_another_organisation_is_found() {
     let runtime = runtime().await;
-    let tokens = ["0123456789abcdef-one", "0123456789abcdef-two"];
-    let mut server = Server::new(runtime.clone());
-    for token in tokens {
-        let org = OrgId::new(&token[17..]).expect("valid");
-        server = server.token(token, Principal { org, subject: "ada".to_owned() }).expect("valid");
-    }
-    let client = Client { router: server.router(), runtime };
-    let send = async |token: &str, method: &str, path: &str, body: Value| {
-        let request = Request::builder().method(method).uri(path).header("host", "localhost");
-        let request = request.header("authorization", format!("Bearer {token}"));
-        client.send(request.body(Body::from(body.to_string())).expect("a request")).await
+    let client = Client { router: with_tokens(Server::new(runtime.clone())).router(), runtime };
+    let send = async |org: &str, method: &str, path: &str, body: Value| {
+        client.send_as(Some(org), (method, path), body.to_string()).await
     };
-    let [one, two] = tokens;
+    let (one, two) = ("one", "two");
     let ask = json!({"threadId": "t", "messages": [user("Refund order A1002, amount 40.")]});
     let (id, _) = approval(&chunks(&send(one, "POST", "/chat/desk", ask).await));
     let large = json!({"threadId": "l", "messages": [user("go")]});
@@ -450,10 +442,14 @@ async fn nothing_of_another_organisation_is_found() {
         StatusCode::NO_CONTENT
     );
     assert_eq!(send(two, "GET", "/interrupts", json!({})).await.json(), json!([]));
-    assert_eq!(send("", "GET", "/interrupts", json!({})).await.status, StatusCode::UNAUTHORIZED);
+    for (token, org) in [("", None), ("x", Some("three"))] {
+        let refused = client.send_as(org, ("GET", "/interrupts"), "{}").await;
+        assert_eq!(refused.status, StatusCode::UNAUTHORIZED, "{token}");
+    }
     // A token in a query, which logs would have, is none.
-    let query = format!("/chat/desk/t/stream?token={one}&api_key={one}");
-    assert_eq!(send("", "GET", &query, json!({})).await.status, StatusCode::UNAUTHORIZED);
+    let query = format!("/chat/desk/t/stream?token={0}&api_key={0}", token(one));
+    let refused = client.send_as(None, ("GET", &query), "{}").await;
+    assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
     assert_eq!(send(one, "GET", &artifact, json!({})).await.status, StatusCode::OK);
     // An answer of another organisation's thread of the same name starts nothing.
     let other = json!({"threadId": "t", "messages": [result(&id, json!("approve"))]});
@@ -462,6 +458,13 @@ async fn nothing_of_another_organisation_is_found() {
         send(one, "GET", "/interrupts", json!({})).await.json().as_array().map(Vec::len),
         Some(1)
     );
+    // Nor are its answers.
+    let answered = send(one, "POST", &respond, json!({"type": "approve"})).await;
+    assert_eq!(answered.status, StatusCode::ACCEPTED, "{}", answered.body);
+    let list = "/interrupts?answered=true";
+    let mine = send(one, "GET", list, json!({})).await.json();
+    assert_eq!(mine.as_array().map(Vec::len), Some(1), "{mine}");
+    assert_eq!(send(two, "GET", list, json!({})).await.json(), json!([]));
 }
 
 #[tokio::test]
@@ -519,4 +522,42 @@ async fn bodies_that_are_no_chat_are_refused() {
         assert_eq!(answer.status.as_u16(), status, "{path}: {}", answer.body);
         assert!(answer.body.contains(says), "{}", answer.body);
     }
+}
+
+#[tokio::test]
+async fn chats_select_one_of_the_models_that_are_offered() {
+    let runtime = runtime().await;
+    let server = Server::new(runtime.clone()).models(["lab:usual", "lab:other"].map(str::to_owned));
+    let locked = Client { router: with_tokens(server.clone()).router(), runtime: runtime.clone() };
+    let client = Client { router: server.router(), runtime };
+    let refused = locked.send_as(None, ("GET", "/models"), "").await;
+    assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+    let models = locked.send_as(Some("one"), ("GET", "/models"), "").await.json();
+    assert_eq!(models, json!([{"id": "lab:usual"}, {"id": "lab:other"}]));
+    let say = async |thread: &str, model: Value, message: Value| {
+        let body = json!({"threadId": thread, "model": model, "messages": [message]});
+        client.post("/chat/desk", body).await
+    };
+    let used = async |thread: &str| {
+        let (who, thread) = (Principal::local(), ThreadId::new(thread).expect("valid"));
+        let runs = client.runtime.store().runs(&who, &thread).await.expect("runs");
+        runs.into_iter().next_back().expect("a run").new.options.run_model
+    };
+    let order = || user("Where is order A1003?");
+    for (thread, model, expected) in [
+        ("a", json!("lab:other"), Some("lab:other")),
+        ("b", json!("lab:usual"), None),
+        ("c", Value::Null, None),
+    ] {
+        chunks(&say(thread, model, order()).await);
+        assert_eq!(used(thread).await.as_deref(), expected, "{thread}");
+    }
+    let refused = say("d", json!("lab:dear"), order()).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.body);
+    assert!(refused.body.contains("`lab:dear`"), "{}", refused.body);
+    // An answer goes on with the model that asked.
+    let asked = say("e", json!("lab:other"), user("Refund order A1002, amount 40.")).await;
+    let (id, _) = approval(&chunks(&asked));
+    chunks(&say("e", Value::Null, result(&id, json!("approve"))).await);
+    assert_eq!(used("e").await.as_deref(), Some("lab:other"));
 }

@@ -8,6 +8,34 @@ use serde_json::Value;
 use tower::ServiceExt;
 use weftwork_runtime::Runtime;
 use weftwork_server::Server;
+use weftwork_types::{OrgId, Principal};
+
+/// All channels of the events of threads.
+pub(crate) const CHANNELS: [&str; 9] = [
+    "values",
+    "updates",
+    "messages",
+    "tools",
+    "lifecycle",
+    "input",
+    "checkpoints",
+    "tasks",
+    "custom",
+];
+
+/// Returns the token of an organisation: `one` or `two`.
+pub(crate) fn token(org: &str) -> String {
+    format!("token-of-organisation-{org}")
+}
+
+/// Adds the tokens of both organisations to a server.
+pub(crate) fn with_tokens(server: Server) -> Server {
+    ["one", "two"].into_iter().fold(server, |server, org| {
+        let principal =
+            Principal { org: OrgId::new(org).expect("valid"), subject: "ada".to_owned() };
+        server.token(token(org), principal).expect("valid")
+    })
+}
 
 /// A server with the reference graphs.
 #[derive(Clone)]
@@ -42,6 +70,20 @@ impl Client {
         let cut = body.is_err();
         let body = String::from_utf8(body.unwrap_or_default().to_vec()).expect("text");
         Answer { status: head.status, headers: head.headers, body, cut }
+    }
+
+    /// Sends a request with the token of an organisation, or without one.
+    pub(crate) async fn send_as(
+        &self,
+        org: Option<&str>,
+        (method, path): (&str, &str),
+        body: impl Into<Body>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+        if let Some(org) = org {
+            request = request.header("authorization", format!("Bearer {}", token(org)));
+        }
+        self.send(request.body(body.into()).expect("a request")).await
     }
 
     async fn call(&self, method: &str, path: &str, body: Body) -> Answer {

@@ -134,7 +134,7 @@ impl Foreign {
         let runtime = Client::new().await.runtime;
         let (client, [one, _]) = with_token(&runtime);
         let send = async |path: &str, body: Value| {
-            let headers = [("x-api-key", one)];
+            let headers = [("x-api-key", one.as_str())];
             let (status, found) = send(&client, "POST", path, &body.to_string(), &headers).await;
             assert_eq!(status, StatusCode::OK, "{path}: {found}");
             serde_json::from_str::<Value>(&found).expect("JSON")

@@ -1,6 +1,7 @@
 //! Graphs that the reference servers of clients' test suites have.
 
 use serde_json::{Value, json};
+use std::time::Duration;
 use weftwork_graph::channel::{Append, LastValue};
 use weftwork_graph::run_loop::{Semantics, SubgraphState};
 use weftwork_graph::{
@@ -97,6 +98,27 @@ fn stuck() -> CompiledGraph {
         DynUpdate::new().write("out", json!("went"))
     }
     graph("stuck", echo_channels()).node("wait", wait).edge(START, "wait").build().expect("sound")
+}
+
+/// A graph that waits for an hour, and asks a person too if its input is `ask`.
+pub(crate) fn nap() -> CompiledGraph {
+    async fn sleep(_: State<Dynamic>, ctx: Ctx) -> NodeResult<DynUpdate> {
+        ctx.sleep(Duration::from_secs(3_600)).await?;
+        Ok(DynUpdate::new())
+    }
+    async fn ask(state: State<Dynamic>, ctx: Ctx) -> NodeResult<DynUpdate> {
+        if text(&state, "q") == "ask" {
+            ctx.interrupt(json!("go?"))?;
+        }
+        Ok(DynUpdate::new())
+    }
+    graph("nap", vec![last("q")])
+        .node("sleep", sleep)
+        .node("ask", ask)
+        .edge(START, "sleep")
+        .edge(START, "ask")
+        .build()
+        .expect("sound")
 }
 
 /// Hosts them.

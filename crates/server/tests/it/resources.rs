@@ -1,14 +1,17 @@
 //! Assistants, items, deleted runs, delayed runs, and principals.
 
-use crate::client::Client;
+use crate::client::{Client, token, with_tokens};
+use crate::graphs;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::run_loop::Checker;
 use weftwork_runtime::Runtime;
 use weftwork_server::{LogEntry, Server};
-use weftwork_types::{OrgId, Principal};
+use weftwork_store::Store;
+use weftwork_store::memory::MemoryStore;
 
 fn id(value: &Value, name: &str) -> String {
     value[name].as_str().expect("an id").to_owned()
@@ -121,6 +124,22 @@ async fn a_thread_that_is_deleted_ends_its_runs() {
     assert_eq!(client.get(&thread).await.status, StatusCode::NOT_FOUND);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_thread_whose_run_has_no_worker_is_not_deleted() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let runtime =
+        async || graphs::host(Runtime::builder(Arc::clone(&store))).open().await.expect("opens");
+    let died = Client::over(runtime().await);
+    let thread = died.thread().await;
+    let body = json!({"assistant_id": "stuck", "input": {}});
+    died.post(&format!("{thread}/runs"), body).await.json();
+    died.runtime.shutdown(Duration::ZERO).await.expect("stops");
+    let client = Client::over(runtime().await);
+    let refused = client.delete(&thread).await;
+    assert_eq!(refused.status, StatusCode::CONFLICT, "{}", refused.body);
+    assert_eq!(client.get(&thread).await.status, StatusCode::OK);
+}
+
 #[tokio::test]
 async fn a_thread_begins_with_supersteps() {
     let client = Client::new().await;
@@ -139,22 +158,18 @@ async fn a_thread_begins_with_supersteps() {
     assert_eq!(end["note"], "done:y");
 }
 
-/// A client with a token, over the store of others.
-pub(crate) fn with_token(runtime: &Runtime) -> (Client, [&'static str; 2]) {
-    let tokens = ["token-of-organisation-one", "token-of-organisation-two"];
-    let mut server = Server::new(runtime.clone());
-    for (token, org) in tokens.iter().zip(["one", "two"]) {
-        let org = OrgId::new(org).expect("valid");
-        let principal = Principal { org, subject: "ada".to_owned() };
-        server = server.token(*token, principal).expect("valid");
-    }
-    (Client { router: server.router(), runtime: runtime.clone() }, tokens)
+/// A client of a server with tokens, over the store of others.
+pub(crate) fn with_token(runtime: &Runtime) -> (Client, [String; 2]) {
+    let server = with_tokens(Server::new(runtime.clone()));
+    let client = Client { router: server.router(), runtime: runtime.clone() };
+    (client, ["one", "two"].map(token))
 }
 
 #[tokio::test]
 async fn each_request_is_of_the_principal_of_its_token() {
     let runtime = Client::new().await.runtime;
-    let (client, [one, two]) = with_token(&runtime);
+    let (client, tokens) = with_token(&runtime);
+    let [one, two] = [tokens[0].as_str(), tokens[1].as_str()];
     let send = async |token: Option<&str>, method: &str, path: &str, body: Value| {
         let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
         if let Some(token) = token {

@@ -36,7 +36,7 @@ impl ChatMessage {
         }
     }
 
-    /// Emits the text that waited, as far as nobody else speaks.
+    /// Emits the waiting text of each message whose turn it is, unless another message is being emitted.
     pub(super) fn speak_held(&mut self) {
         while let Some(held) = self.speech.next_held() {
             match held {

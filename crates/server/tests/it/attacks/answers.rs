@@ -1,14 +1,12 @@
 //! Attacks on questions and on who answers them, through all routes that take answers.
 
 use crate::chat::desk;
-use crate::client::{Answer, Client};
-use axum::body::Body;
-use axum::http::{Request, StatusCode};
+use crate::client::{Answer, Client, token, with_tokens};
+use axum::http::StatusCode;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use weftwork::prelude::*;
 use weftwork_server::Server;
-use weftwork_types::{OrgId, Principal};
 
 /// A request: id of the attack, organisation of its token, method and path, body, and the status of
 /// its answer. `ASKED` and `OTHER` are threads of the first organisation that wait for an approval,
@@ -34,6 +32,8 @@ const ATTACKS: &[Attack] = &[
     ("S23", "two", "POST /threads/ASKED/state", r#"{"values": {"messages": []}}"#, 404),
     ("S23", "", "POST /interrupts/ASKED.CALL/respond", APPROVES, 401),
     ("S23", "", "POST /chat/desk", r#"{"threadId": "ASKED", "messages": [RESULT]}"#, 401),
+    ("S23", "two", "GET /interrupts?answered=true&thread_id=ASKED", "", 404),
+    ("S23", "two", "POST /threads/ASKED/copy", r#"{"checkpoint_id": "00000000-0000-0000-0000-000000000001"}"#, 404),
     // Answers that do not fit the question.
     ("S23", "one", "POST /interrupts/ASKED.CALL/respond", r#"{"type": "maybe"}"#, 422),
     ("S23", "one", "POST /interrupts/ASKED.CALL/respond", r#"{"type": "edit", "args": {"order_id": 7}}"#, 422),
@@ -68,22 +68,14 @@ impl Desk {
         let logged = Arc::new(Mutex::new(Vec::new()));
         let entries = Arc::clone(&logged);
         let log = move |entry| entries.lock().expect("no panic").push(format!("{entry:?}"));
-        let mut server = Server::new(runtime.clone()).log(log);
-        for org in ["one", "two"] {
-            let principal =
-                Principal { org: OrgId::new(org).expect("valid"), subject: "ada".to_owned() };
-            server = server.token(token(org), principal).expect("valid");
-        }
+        let server = with_tokens(Server::new(runtime.clone()).log(log));
         Self { client: Client { router: server.router(), runtime }, logged }
     }
 
     async fn send(&self, org: &str, request: &str, body: &str) -> Answer {
-        let (method, path) = request.split_once(' ').expect("a method and a path");
-        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
-        if !org.is_empty() {
-            request = request.header("authorization", format!("Bearer {}", token(org)));
-        }
-        self.client.send(request.body(Body::from(body.to_owned())).expect("a request")).await
+        let request = request.split_once(' ').expect("a method and a path");
+        let org = Some(org).filter(|org| !org.is_empty());
+        self.client.send_as(org, request, body.to_owned()).await
     }
 
     /// Asks for a refund on a new thread; returns the thread, the run, and the approval that waits.
@@ -99,10 +91,6 @@ impl Desk {
         let run = place.rsplit('/').next().expect("an id").to_owned();
         (thread, run, question.expect("a question"))
     }
-}
-
-fn token(org: &str) -> String {
-    format!("0123456789abcdef-{org}")
 }
 
 #[tokio::test]

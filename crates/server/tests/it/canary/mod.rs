@@ -5,7 +5,8 @@
 mod provider;
 mod trace;
 
-use crate::client::{Answer, Client};
+use crate::client::{Answer, CHANNELS, Client};
+use crate::protocol::Events;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use futures_util::{SinkExt, StreamExt};
@@ -59,12 +60,12 @@ fn open_account(id: String, #[arg(secret)] pin: String) -> Account {
 struct Sent(Vec<(String, String)>);
 
 /// A client whose requests have secrets in their headers.
-struct Keeper {
+struct RecordingClient {
     client: Client,
     sent: Sent,
 }
 
-impl Keeper {
+impl RecordingClient {
     async fn request(&mut self, method: &str, path: &str, body: &Value) -> Answer {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers() {
@@ -73,8 +74,8 @@ impl Keeper {
         let request = request.body(Body::from(body.to_string())).expect("a request");
         let answer =
             tokio::time::timeout(WAIT, self.client.send(request)).await.expect("an answer");
-        let heard = format!("{} {:?}\n{}", answer.status, answer.headers, answer.body);
-        self.sent.0.push((format!("{method} {path} {body}"), heard));
+        let response = format!("{} {:?}\n{}", answer.status, answer.headers, answer.body);
+        self.sent.0.push((format!("{method} {path} {body}"), response));
         answer
     }
 
@@ -96,6 +97,23 @@ impl Keeper {
         let made: Value =
             serde_json::from_str(&self.post("/threads", &json!({})).await).expect("JSON");
         format!("/threads/{}", made["thread_id"].as_str().expect("an id"))
+    }
+}
+
+impl RecordingClient {
+    /// Forks a thread at each of its checkpoints, and reads the messages that the forks have.
+    async fn fork(&mut self, thread: &str) {
+        let select = json!({"limit": 20, "select": ["checkpoint_id"]});
+        let list = self.post(&format!("{thread}/history"), &select).await;
+        let list: Vec<Value> = serde_json::from_str(&list).expect("JSON");
+        let mut messages = String::new();
+        for checkpoint in &list {
+            let copy = self.post(&format!("{thread}/copy"), checkpoint).await;
+            let copy: Value = serde_json::from_str(&copy).expect("JSON");
+            let id = copy["thread_id"].as_str().expect("an id");
+            messages += &self.get(&format!("/chat/keeper/{id}")).await;
+        }
+        assert!(messages.contains(r#""output":{"id":"A1","owner":{"name":"Ada"}}"#), "{messages}");
     }
 }
 
@@ -140,10 +158,10 @@ fn input(text: &str) -> Value {
 }
 
 /// Runs to the approval, to the end and into a failure, in each stream mode.
-async fn classic(keeper: &mut Keeper) {
+async fn classic(client: &mut RecordingClient) {
     let resume = json!({"resume": {"decisions": [{"type": "approve"}]}});
     for mode in MODES {
-        let thread = keeper.thread().await;
+        let thread = client.thread().await;
         let stream = format!("{thread}/runs/stream");
         let body =
             json!({"assistant_id": "keeper", "stream_mode": [mode], "stream_subgraphs": true});
@@ -152,68 +170,68 @@ async fn classic(keeper: &mut Keeper) {
             body[name] = value.clone();
             body
         };
-        keeper.post(&stream, &with("input", &input("open"))).await;
-        keeper.get(&format!("{thread}/state")).await;
-        let ended = keeper.post(&stream, &with("command", &resume)).await;
+        client.post(&stream, &with("input", &input("open"))).await;
+        client.get(&format!("{thread}/state")).await;
+        let ended = client.post(&stream, &with("command", &resume)).await;
         assert!(mode != "values" || ended.contains("Opened."), "{ended}");
-        keeper.post(&stream, &with("input", &input("fail"))).await;
-        keeper.get(&thread).await;
-        keeper.get(&format!("{thread}/state?subgraphs=true")).await;
-        keeper.get(&format!("{thread}/history")).await;
-        let runs = keeper.get(&format!("{thread}/runs")).await;
+        client.post(&stream, &with("input", &input("fail"))).await;
+        client.get(&thread).await;
+        client.get(&format!("{thread}/state?subgraphs=true")).await;
+        client.get(&format!("{thread}/history")).await;
+        let select = json!({"limit": 20, "select": ["values", "tasks", "metadata", "interrupts"]});
+        let history = client.post(&format!("{thread}/history"), &select).await;
+        assert!(history.contains("Opened."), "{history}");
+        client.fork(&thread).await;
+        let runs = client.get(&format!("{thread}/runs")).await;
         let runs: Vec<Value> = serde_json::from_str(&runs).expect("JSON");
         for run in &runs {
             let path = format!("{thread}/runs/{}", run["run_id"].as_str().expect("an id"));
-            keeper.get(&path).await;
-            keeper.get(&format!("{path}/join")).await;
-            keeper.get(&format!("{path}/stream?stream_mode={mode}")).await;
+            client.get(&path).await;
+            client.get(&format!("{path}/join")).await;
+            client.get(&format!("{path}/stream?stream_mode={mode}")).await;
         }
     }
     let body = json!({"assistant_id": "keeper", "input": input("open")});
-    keeper.post("/runs/wait", &body).await;
-    keeper.post("/threads/search", &json!({})).await;
-    keeper.get("/assistants/keeper/graph").await;
+    client.post("/runs/wait", &body).await;
+    client.post("/threads/search", &json!({})).await;
+    let extract =
+        json!({"all": "values", "last": "values.messages[-1]", "result": "values.messages[2]"});
+    let found =
+        client.post("/threads/search", &json!({"query": "keeper", "extract": extract})).await;
+    assert!(found.contains("\"extracted\""), "{found}");
+    client.get("/assistants/keeper/graph").await;
 }
 
 /// Says the same in both formats of chats.
-async fn chats(keeper: &mut Keeper) {
+async fn chats(client: &mut RecordingClient) {
     for protocol in ["ui-message-stream", "data-stream"] {
         let (path, thread) = (format!("/chat/keeper?protocol={protocol}"), protocol);
         let say = |messages: Value| json!({"threadId": thread, "messages": messages});
         let user =
             |text: &str| json!({"role": "user", "content": [{"type": "text", "text": text}]});
-        let asked = keeper.post(&path, &say(json!([user("open")]))).await;
+        let asked = client.post(&path, &say(json!([user("open")]))).await;
         assert!(asked.contains("request_approval"), "{asked}");
-        keeper.get(&format!("/chat/keeper/{thread}")).await;
+        client.get(&format!("/chat/keeper/{thread}")).await;
         let listed: Vec<Value> =
-            serde_json::from_str(&keeper.get("/interrupts").await).expect("JSON");
+            serde_json::from_str(&client.get("/interrupts").await).expect("JSON");
         let question = listed.iter().find(|one| one["thread_id"] == thread).expect("a question");
         let answer = json!({"role": "tool", "content": [{"type": "tool-result",
             "toolCallId": question["call"]["id"], "toolName": "request_approval",
             "output": {"type": "json", "value": {"type": "approve"}}}]});
-        let ended = keeper.post(&path, &say(json!([answer]))).await;
+        let ended = client.post(&path, &say(json!([answer]))).await;
         assert!(ended.contains("Opened."), "{ended}");
-        let failed = keeper.post(&path, &say(json!([user("fail")]))).await;
+        let failed = client.post(&path, &say(json!([user("fail")]))).await;
         assert!(failed.contains("provider `lab`"), "{failed}");
-        let stored = keeper.get(&format!("/chat/keeper/{thread}")).await;
+        let stored = client.get(&format!("/chat/keeper/{thread}")).await;
         assert!(stored.contains(r#""output":{"id":"A1","owner":{"name":"Ada"}}"#), "{stored}");
+        let answered = client.get("/interrupts?answered=true").await;
+        assert!(answered.contains(thread), "{answered}");
+        client.get(&format!("/interrupts?answered=true&thread_id={thread}")).await;
     }
 }
 
-const CHANNELS: [&str; 9] = [
-    "values",
-    "updates",
-    "messages",
-    "tools",
-    "lifecycle",
-    "input",
-    "checkpoints",
-    "tasks",
-    "custom",
-];
-
 /// Sends commands, and reads all events of the thread by a socket and as server-sent events.
-async fn events(keeper: &mut Keeper, address: std::net::SocketAddr) {
+async fn events(client: &mut RecordingClient, address: std::net::SocketAddr) {
     let thread = uuid::Uuid::new_v4().to_string();
     let mut request = format!("ws://{address}/threads/{thread}/stream/events")
         .into_client_request()
@@ -235,7 +253,7 @@ async fn events(keeper: &mut Keeper, address: std::net::SocketAddr) {
     ] {
         let mut params = params;
         if method == "input.respond" {
-            params = json!({"namespace": [], "interrupt_id": asked(&keeper.sent),
+            params = json!({"namespace": [], "interrupt_id": asked(&client.sent),
                 "response": {"decisions": [{"type": "approve"}]}});
         }
         next += 1;
@@ -244,16 +262,21 @@ async fn events(keeper: &mut Keeper, address: std::net::SocketAddr) {
         loop {
             let message = tokio::time::timeout(WAIT, socket.next()).await.expect(until);
             let Frame::Text(text) = message.expect("open").expect("sound") else { continue };
-            keeper.sent.0.push((format!("WebSocket {command}"), text.to_string()));
+            client.sent.0.push((format!("WebSocket {command}"), text.to_string()));
             assert!(!text.contains("\"type\":\"error\""), "{command}: {text}");
             if text.contains(until) {
                 break;
             }
         }
     }
-    let path = format!("/threads/{thread}/stream/events");
-    let tape = keeper.tape(&path).await;
+    let filter = json!({"channels": CHANNELS, "since": 0});
+    let mut events = Events::open_with(&client.client, &thread, filter, &headers()).await;
+    while !events.received.contains("\"event\":\"failed\"") {
+        events.next().await;
+    }
+    let tape = events.received;
     assert!(tape.contains("tool-finished") && tape.contains("Opened."), "{tape}");
+    client.sent.0.push((format!("events of {thread}"), tape));
 }
 
 /// The id of the question that the socket has asked last.
@@ -264,30 +287,8 @@ fn asked(sent: &Sent) -> Value {
     event["params"]["data"]["interrupt_id"].clone()
 }
 
-impl Keeper {
-    /// Reads the events of a thread up to its failure, which is its last run.
-    async fn tape(&mut self, path: &str) -> String {
-        let mut request = Request::post(path);
-        for (name, value) in headers() {
-            request = request.header(name, value);
-        }
-        let body = json!({"channels": CHANNELS, "since": 0}).to_string();
-        let request = request.body(Body::from(body)).expect("a request");
-        let router = self.client.router.clone();
-        let answer = tower::ServiceExt::oneshot(router, request).await.expect("answers");
-        let mut frames = answer.into_body().into_data_stream();
-        let mut tape = String::new();
-        while !tape.contains("\"event\":\"failed\"") {
-            let frame = tokio::time::timeout(WAIT, frames.next()).await.expect("a frame");
-            tape += std::str::from_utf8(&frame.expect("open").expect("sound")).expect("text");
-        }
-        self.sent.0.push((format!("POST {path}"), tape.clone()));
-        tape
-    }
-}
-
 /// Requests that are refused, with the secrets that they have.
-async fn refusals(keeper: &mut Keeper) {
+async fn refusals(client: &mut RecordingClient) {
     for (method, path, body) in [
         ("GET", "/threads/none", Value::Null),
         ("GET", "/nothing", Value::Null),
@@ -296,14 +297,14 @@ async fn refusals(keeper: &mut Keeper) {
         ("GET", "/artifacts/a/b/c", Value::Null),
         ("DELETE", "/ok", Value::Null),
     ] {
-        let answer = keeper.request(method, path, &body).await;
+        let answer = client.request(method, path, &body).await;
         assert!(answer.status.is_client_error(), "{method} {path}: {}", answer.body);
     }
     let request = Request::get("/info").header("host", "localhost");
     let request = request.header("authorization", format!("Bearer {}", secret("wrong")));
-    let answer = keeper.client.send(request.body(Body::empty()).expect("a request")).await;
+    let answer = client.client.send(request.body(Body::empty()).expect("a request")).await;
     assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
-    keeper.sent.0.push(("a wrong token".to_owned(), answer.body));
+    client.sent.0.push(("a wrong token".to_owned(), answer.body));
 }
 
 #[tokio::test]
@@ -321,16 +322,16 @@ async fn what_is_secret_is_in_no_byte_that_the_server_sends_or_logs() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(server.clone().serve(listener, std::future::pending()));
-    let client = Client { router: server.router(), runtime };
-    let mut keeper = Keeper { client, sent: Sent::default() };
+    let plain = Client { router: server.router(), runtime };
+    let mut client = RecordingClient { client: plain, sent: Sent::default() };
 
-    classic(&mut keeper).await;
-    chats(&mut keeper).await;
-    events(&mut keeper, address).await;
-    refusals(&mut keeper).await;
+    classic(&mut client).await;
+    chats(&mut client).await;
+    events(&mut client, address).await;
+    refusals(&mut client).await;
 
-    for (request, heard) in &keeper.sent.0 {
-        assert!(!heard.contains(&*CANARY), "{request}\n{heard}");
+    for (request, response) in &client.sent.0 {
+        assert!(!response.contains(&*CANARY), "{request}\n{response}");
     }
     let logged = logged.lock().expect("no panic").clone();
     assert!(logged.len() > 100 && !logged.join("\n").contains(&*CANARY), "{logged:?}");

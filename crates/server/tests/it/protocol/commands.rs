@@ -1,13 +1,11 @@
 //! Commands on threads.
 
 use super::{Events, command, graphs, new_thread, result};
-use crate::client::Client;
+use crate::client::{Client, with_tokens};
 use crate::reference;
-use axum::body::Body;
-use axum::http::{Request, StatusCode};
+use axum::http::StatusCode;
 use serde_json::{Value, json};
 use weftwork_server::Server;
-use weftwork_types::{OrgId, Principal};
 
 /// Commands that LangGraph's server does not know, and this one carries out.
 const MORE: [&str; 2] = ["state.get", "state.listCheckpoints"];
@@ -285,27 +283,18 @@ async fn input_answers_an_open_question_and_messages_are_injected() {
 
 #[tokio::test]
 async fn threads_belong_to_the_organisation_of_their_token() {
-    let (one, two) = ("a".repeat(40), "b".repeat(40));
-    let who = |org: &str| Principal {
-        org: OrgId::new(org).expect("valid"),
-        subject: "someone".to_owned(),
+    let runtime = reference::runtime().await;
+    let client = Client { router: with_tokens(Server::new(runtime.clone())).router(), runtime };
+    let path = format!("/threads/{}/commands", new_thread());
+    let send = async |org: Option<&str>, body: Value| {
+        client.send_as(org, ("POST", &path), body.to_string()).await
     };
-    let server = Server::new(reference::runtime().await);
-    let server = server.token(one.clone(), who("one")).expect("a token");
-    let router = server.token(two.clone(), who("two")).expect("a token").router();
-    let client = Client { router, runtime: reference::runtime().await };
-    let thread = new_thread();
-    let send = async |token: &str, body: Value| {
-        let request = Request::post(format!("/threads/{thread}/commands"))
-            .header("host", "localhost")
-            .header("authorization", format!("Bearer {token}"));
-        client.send(request.body(Body::from(body.to_string())).expect("a request")).await
-    };
+    let (one, two) = (Some("one"), Some("two"));
     let start = json!({"id": 1, "method": "run.start",
         "params": {"assistant_id": "inter", "input": {"q": "ok"}}});
-    assert_eq!(send(&one, start).await.json()["type"], "success");
+    assert_eq!(send(one, start).await.json()["type"], "success");
     let tree = json!({"id": 1, "method": "agent.getTree", "params": {}});
-    refused(&send(&two, tree.clone()).await.json(), "no_such_run", "No active run");
-    assert_eq!(send(&one, tree.clone()).await.json()["type"], "success");
-    assert_eq!(send("", tree).await.status, StatusCode::UNAUTHORIZED);
+    refused(&send(two, tree.clone()).await.json(), "no_such_run", "No active run");
+    assert_eq!(send(one, tree.clone()).await.json()["type"], "success");
+    assert_eq!(send(None, tree).await.status, StatusCode::UNAUTHORIZED);
 }

@@ -39,17 +39,31 @@ fn result(answer: Value) -> Value {
 pub(crate) struct Events {
     body: BodyDataStream,
     buffer: String,
+    /// All text of the stream so far.
+    pub(crate) received: String,
 }
 
 impl Events {
     pub(crate) async fn open(client: &Client, thread: &str, body: Value) -> Self {
-        let path = format!("/threads/{thread}/stream/events");
-        let request = Request::post(path).header("host", "localhost");
+        Self::open_with(client, thread, body, &[("host", "localhost".to_owned())]).await
+    }
+
+    /// Opens a stream with headers of the request.
+    pub(crate) async fn open_with(
+        client: &Client,
+        thread: &str,
+        body: Value,
+        headers: &[(&'static str, String)],
+    ) -> Self {
+        let request = Request::post(format!("/threads/{thread}/stream/events"));
+        let request =
+            headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
         let request = request.body(Body::from(body.to_string())).expect("a request");
         let response = client.router.clone().oneshot(request).await.expect("routes do not fail");
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["content-type"], "text/event-stream; charset=utf-8");
-        Self { body: response.into_body().into_data_stream(), buffer: String::new() }
+        let body = response.into_body().into_data_stream();
+        Self { body, buffer: String::new(), received: String::new() }
     }
 
     /// Waits for the next event; `None` if the stream ended.
@@ -65,11 +79,13 @@ impl Events {
             }
             let part = tokio::time::timeout(WAIT, self.body.next()).await.expect("an event");
             let bytes = part?.expect("the stream is not cut");
-            self.buffer += std::str::from_utf8(&bytes).expect("text");
+            let text = std::str::from_utf8(&bytes).expect("text");
+            self.buffer += text;
+            self.received += text;
         }
     }
 
-    async fn next(&mut self) -> Value {
+    pub(crate) async fn next(&mut self) -> Value {
         self.try_next().await.expect("the stream is open")
     }
 

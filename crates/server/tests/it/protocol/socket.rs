@@ -1,6 +1,7 @@
 //! Commands and events by WebSocket.
 
 use super::{WAIT, graphs, is_end, new_thread, until_end};
+use crate::client::CHANNELS;
 use crate::reference;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
@@ -95,24 +96,12 @@ impl Socket {
     }
 }
 
-const ALL: [&str; 9] = [
-    "values",
-    "updates",
-    "messages",
-    "tools",
-    "lifecycle",
-    "input",
-    "checkpoints",
-    "tasks",
-    "custom",
-];
-
 #[tokio::test]
 async fn a_question_is_asked_answered_and_continued_over_a_socket() {
     let server = Served::new(reference::runtime().await).await;
     let thread = new_thread();
     let mut socket = Socket::open(&server, &thread).await.expect("opens");
-    let filter = json!({"channels": ALL});
+    let filter = json!({"channels": CHANNELS});
     let id = socket.result("subscription.subscribe", filter.clone()).await;
     assert!(id["subscription_id"].is_string());
     let start = json!({"assistant_id": "inter", "input": {"q": "ok"}});
@@ -139,7 +128,7 @@ async fn a_question_is_asked_answered_and_continued_over_a_socket() {
     }
     for (index, last) in tape.iter().enumerate() {
         let mut socket = Socket::open(&server, &thread).await.expect("opens");
-        let since = json!({"channels": ALL, "since": last["seq"]});
+        let since = json!({"channels": CHANNELS, "since": last["seq"]});
         socket.result("subscription.subscribe", since).await;
         for expected in &tape[index + 1..] {
             assert_eq!(socket.next().await, *expected, "after {last}");
