@@ -155,6 +155,14 @@ pub(crate) enum Store {
 pub(crate) enum Models {
     /// List models and providers with their availability; keys are never shown
     List,
+    /// Show what a model can do, its limits, its price and its settings
+    Show {
+        /// Id of the model, PROVIDER:MODEL
+        id: String,
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Download the weights of the embedded model; resumes an interrupted download
     Pull {
         /// Name of the model; defaults to the built-in choice

@@ -34,6 +34,9 @@ pub(crate) enum Threads {
         /// Print each call as a line of JSON
         #[arg(long)]
         json: bool,
+        /// List the prompt hash of each model call, compared with the last run of the same agent
+        #[arg(long)]
+        hashes: bool,
     },
     /// List threads that this build cannot resume, with the reasons
     Check {

@@ -5,13 +5,16 @@ use crate::args::Models;
 use crate::context::CommandContext;
 use crate::exit::Exit;
 use crate::terminal::{Table, weights_progress};
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use weftwork::local::weights::{self, Known, Sources};
-use weftwork::models::ModelError;
+use weftwork::models::{Capability, ModelError, ModelFacts};
+use weftwork::types::usage::dollars;
 
 pub(crate) async fn models(command: Models, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
         Models::List => list(context).await,
+        Models::Show { id, json } => show(&id, json, context),
         Models::Pull { name } => {
             let known = weights::find(name.as_deref().unwrap_or(weights::DEFAULT))?;
             context.terminal.line(pull(known, context).await?.display())?;
@@ -50,6 +53,89 @@ async fn list(context: &CommandContext) -> Result<Exit, CliError> {
         table.row([id, state, about]);
     }
     table.write(&context.terminal)?;
+    Ok(Exit::Done)
+}
+
+/// What is known of a model.
+#[derive(Debug, Serialize)]
+struct Shown {
+    id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+    can: Vec<&'static str>,
+    cannot: Vec<&'static str>,
+    /// Maximum number of tokens of request and answer together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_tokens: Option<u64>,
+    /// Maximum number of tokens of an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_tokens: Option<u64>,
+    /// US dollars per million tokens of input and of output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price_usd: Option<(String, String)>,
+    fallback: Vec<String>,
+}
+
+/// Shows a model. Neither a key nor a connection is needed.
+fn show(id: &str, json: bool, context: &CommandContext) -> Result<Exit, CliError> {
+    let (provider, model) = id.split_once(':').unwrap_or((id, ""));
+    let row = context.config.providers.row(provider).filter(|_| !model.is_empty());
+    let (id, facts, price) = match row {
+        Some(row) => (id.to_owned(), row.facts(model), row.price(model)),
+        None => {
+            let model = context.config.open_model(id)?;
+            let (lacks, limits) = (model.lacks().to_vec(), model.token_limits());
+            (model.info().id(), ModelFacts { lacks, limits }, model.price())
+        }
+    };
+    let named = |is_lacking: bool| {
+        let all = Capability::ALL.into_iter();
+        all.filter(|one| facts.lacks.contains(one) == is_lacking).map(Capability::name).collect()
+    };
+    let settings = context.config.models.get(&id);
+    let shown = Shown {
+        protocol: row.map(|row| row.protocol.name()),
+        url: row.map(|row| row.url.clone()),
+        source: row.and_then(|row| row.source.clone()),
+        can: named(false),
+        cannot: named(true),
+        context_tokens: facts.limits.context,
+        output_tokens: facts.limits.output,
+        price_usd: price.map(|price| (dollars(price.input), dollars(price.output))),
+        fallback: settings.map(|settings| settings.fallback.clone()).unwrap_or_default(),
+        id,
+    };
+    if json {
+        context.terminal.line(serde_json::json!(shown))?;
+        return Ok(Exit::Done);
+    }
+    let line =
+        |name: &str, value: String| context.terminal.line(format_args!("{name:<9} {value}"));
+    line("model", shown.id)?;
+    if let (Some(protocol), Some(url)) = (shown.protocol, shown.url) {
+        line("protocol", format!("{protocol} at {url}"))?;
+    }
+    if let Some(source) = shown.source {
+        line("source", source)?;
+    }
+    line("can", shown.can.join(", "))?;
+    if !shown.cannot.is_empty() {
+        line("cannot", shown.cannot.join(", "))?;
+    }
+    let limit = |limit: Option<u64>| limit.map_or("unknown".to_owned(), |limit| limit.to_string());
+    line("context", format!("{} tokens", limit(shown.context_tokens)))?;
+    line("answer", format!("{} tokens", limit(shown.output_tokens)))?;
+    let price = shown.price_usd.map_or("unknown".to_owned(), |(input, output)| {
+        format!("{input} USD for a million tokens of input, {output} of output")
+    });
+    line("price", price)?;
+    if !shown.fallback.is_empty() {
+        line("fallback", shown.fallback.join(", "))?;
+    }
     Ok(Exit::Done)
 }
 

@@ -18,6 +18,7 @@ mod limits;
 mod mcp;
 #[cfg(not(feature = "mcp"))]
 mod missing_features;
+mod models;
 mod one_program;
 mod options;
 mod policies;

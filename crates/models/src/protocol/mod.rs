@@ -55,6 +55,17 @@ struct Outgoing {
 }
 
 impl Protocol {
+    /// Returns the name of the protocol in configurations.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::OpenaiResponses => "openai_responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+        }
+    }
+
     /// Capabilities that no model behind the protocol has.
     fn lacks(self) -> &'static [Capability] {
         match self {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
+mod attacks;
 mod call;
 mod desk;
 mod openai;

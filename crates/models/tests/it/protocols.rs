@@ -25,7 +25,7 @@ const PATIENCE_MS: u64 = 1_000;
 /// Timeout for servers that answer, longer than a busy machine takes.
 const ENOUGH_MS: u64 = 60_000;
 
-const PROTOCOLS: [&str; 4] = ["openai", "openai_responses", "anthropic", "gemini"];
+pub(crate) const PROTOCOLS: [&str; 4] = ["openai", "openai_responses", "anthropic", "gemini"];
 
 /// A part of an answer.
 #[derive(Clone, Copy)]

@@ -3,6 +3,7 @@
 mod check;
 mod delete;
 mod fork;
+mod hashes;
 mod history;
 pub(crate) mod journal;
 mod list;
@@ -29,7 +30,12 @@ pub(crate) async fn threads(command: Threads, context: &CommandContext) -> Resul
         Threads::State(args) => state::state(&args, context).await,
         Threads::History(args) => history::history(&args, context).await,
         Threads::Update(args) => Box::pin(update::update(args, context)).await,
-        Threads::Journal { id, json } => journal::journal(&ThreadId::new(id)?, json, context).await,
+        Threads::Journal { id, json, hashes: true } => {
+            hashes::hashes(&ThreadId::new(id)?, json, context).await
+        }
+        Threads::Journal { id, json, hashes: false } => {
+            journal::journal(&ThreadId::new(id)?, json, context).await
+        }
         Threads::Check { against, all, json } => {
             check::check(against.as_deref(), all, json, context).await
         }
