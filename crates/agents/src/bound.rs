@@ -37,7 +37,7 @@ pub(crate) struct BoundModel {
     pub(crate) caller: ModelCaller,
     pub(crate) config: ModelConfig,
     pub(crate) output: Option<OutputSpec>,
-    /// `true` if parallel calls are permitted unless the options say otherwise.
+    /// `true` if parallel calls are permitted by default.
     pub(crate) parallel_by_default: bool,
 }
 
@@ -51,6 +51,10 @@ impl BoundModel {
         ctx: &Ctx,
     ) -> NodeResult<Message> {
         let mut request = self.request(messages, tools, ctx);
+        if self.output.is_none() {
+            let answer = self.caller.call(self.model.as_ref(), request, ctx.calls()).await;
+            return Ok(answer.map_err(|error| error.fault())?.message);
+        }
         let mut repairs = 0;
         loop {
             let answer = self.caller.call(self.model.as_ref(), request.clone(), ctx.calls()).await;

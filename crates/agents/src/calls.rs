@@ -12,6 +12,7 @@ use weftwork_types::approval::ApprovalDecision;
 use weftwork_types::code::{Fault, Phase};
 use weftwork_types::message::{ToolCall, ToolResult};
 use weftwork_types::port::CallContext;
+use weftwork_types::secret::SECRET;
 use weftwork_types::tool::{ToolFailure, ToolOutcome, wire_name};
 
 /// The tools of a graph, as an argument of its nodes: a node calls them itself, without a model.
@@ -85,14 +86,8 @@ impl Tools {
         name: &str,
         args: serde_json::Value,
     ) -> impl Future<Output = Result<ToolResult, CallError>> + Send + use<'_> {
-        let call = own_call(&self.ctx, name, args);
-        async move {
-            match outcome(&self.ctx, &self.runner, &call, &PromptScope::none()).await {
-                Ok(ToolOutcome::Failed(failure)) => Err(CallError::Failed(failure)),
-                Ok(outcome) => Ok(tool_result(&call, &outcome)),
-                Err(stopped) => Err(CallError::Stopped(stopped)),
-            }
-        }
+        let call = own_call(&self.ctx, &self.runner, name, args);
+        async move { result(&self.ctx, &self.runner, &call, &PromptScope::none()).await }
     }
 }
 
@@ -136,10 +131,35 @@ impl From<CallError> for NodeError {
     }
 }
 
-/// Returns the call that a node itself makes of a tool.
-pub(crate) fn own_call(ctx: &Ctx, name: &str, args: serde_json::Value) -> ToolCall {
+/// Returns the call that a node itself makes of a tool, with its shown arguments.
+pub(crate) fn own_call(
+    ctx: &Ctx,
+    runner: &ToolRunner,
+    name: &str,
+    args: serde_json::Value,
+) -> ToolCall {
     let name = wire_name(name);
-    ToolCall { id: ctx.tool_call_id(&name), name, args, shown: None }
+    let call = ToolCall { id: ctx.tool_call_id(&name), name, args, shown: None };
+    let shown = match runner.has(&call.name) {
+        true => runner.shown_args(&call),
+        // Its secret arguments are not known.
+        false => Some(SECRET.into()),
+    };
+    ToolCall { shown, ..call }
+}
+
+/// Brings a call that the node itself makes to its result.
+pub(crate) async fn result(
+    ctx: &Ctx,
+    runner: &ToolRunner,
+    call: &ToolCall,
+    prompt: &PromptScope,
+) -> Result<ToolResult, CallError> {
+    match outcome(ctx, runner, call, prompt).await {
+        Ok(ToolOutcome::Failed(failure)) => Err(CallError::Failed(failure)),
+        Ok(outcome) => Ok(tool_result(call, &outcome)),
+        Err(stopped) => Err(CallError::Stopped(stopped)),
+    }
 }
 
 /// Brings a call to its outcome, and asks a person where that takes one. A call for a prompt also

@@ -11,6 +11,9 @@ use weftwork_types::code::Fault;
 /// Member of the object around a list: providers accept only objects.
 const ITEMS: &str = "items";
 
+/// Member of the object around a union.
+const VALUE: &str = "value";
+
 /// Maximum length in characters of a problem that is sent back to the model.
 const PROBLEM_CHARS_MAX: usize = 400;
 
@@ -21,6 +24,8 @@ pub(crate) enum Container {
     Object,
     /// A JSON list.
     List,
+    /// A union of types, which need not be objects.
+    Union,
 }
 
 /// The declaration of a structured output.
@@ -85,19 +90,23 @@ impl OutputSpec {
         let container = match schema.get("type").and_then(Value::as_str) {
             Some("object") => Some(Container::Object),
             Some("array") => Some(Container::List),
-            // An enum with data is a choice between objects.
+            // An enum with data.
             None if schema.get("oneOf").is_some() || schema.get("anyOf").is_some() => {
-                Some(Container::Object)
+                Some(Container::Union)
             }
             _ => None,
         };
-        let schema = match container {
-            Some(Container::List) => json!({
+        let within = |member: &str, schema: Value| {
+            json!({
                 "type": "object",
-                "properties": {ITEMS: schema},
-                "required": [ITEMS],
+                "properties": {member: schema},
+                "required": [member],
                 "additionalProperties": false,
-            }),
+            })
+        };
+        let schema = match container {
+            Some(Container::List) => within(ITEMS, schema),
+            Some(Container::Union) => within(VALUE, schema),
             _ => schema,
         };
         let check = |value: &Value| T::deserialize(value).map(drop).map_err(|e| e.to_string());
@@ -106,7 +115,7 @@ impl OutputSpec {
 
     /// Returns the reason for which the type cannot be an output.
     pub(crate) fn problem(&self) -> Option<String> {
-        let text = "its output type is neither an object nor a list; wrap the value in a struct";
+        let text = "its output type is neither an object, a list nor an enum with data; wrap the value in a struct";
         self.container.is_none().then(|| text.to_owned())
     }
 
@@ -133,7 +142,7 @@ impl OutputSpec {
         Ok(value)
     }
 
-    /// Checks the container, and takes a list out of the object around it.
+    /// Checks the container, and takes a list or union out of the object around it.
     fn contained(&self, mut value: Value) -> Result<Value, OutputError> {
         let wrong =
             |found: &Value, expected| OutputError::WrongContainer { found: kind(found), expected };
@@ -144,6 +153,12 @@ impl OutputSpec {
                 None if value.is_array() => Ok(value),
                 None => Err(wrong(&value, "a list")),
             },
+            Some(Container::Union) => Ok(match &mut value {
+                Value::Object(members) if members.len() == 1 => {
+                    members.get_mut(VALUE).map(Value::take).unwrap_or(value)
+                }
+                _ => value,
+            }),
             _ if value.is_object() => Ok(value),
             _ => Err(wrong(&value, "an object")),
         }
@@ -185,6 +200,14 @@ mod tests {
         hours: u32,
     }
 
+    #[derive(Debug, serde::Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    #[expect(dead_code, reason = "the value is not read")]
+    enum Plan {
+        Rest,
+        Day(Day),
+    }
+
     #[test]
     fn each_kind_of_bad_payload_has_an_error_of_its_own() {
         let object = OutputSpec::of::<Day>();
@@ -217,6 +240,19 @@ mod tests {
         ] {
             assert_eq!(code(spec, text, finish), expected, "{text} {finish:?}");
         }
+        let union = OutputSpec::of::<Plan>();
+        for (text, expected) in [
+            (json!({"value": {"day": {"city": "Bern", "hours": 3}}}), "ok"),
+            (json!({"day": {"city": "Bern", "hours": 3}}), "ok"),
+            (json!({"value": "rest"}), "ok"),
+            (json!("rest"), "ok"),
+            (json!({"value": "work"}), "W0615"),
+            (json!([day]), "W0615"),
+        ] {
+            assert_eq!(code(&union, &text.to_string(), stop), expected, "{text}");
+        }
+        assert_eq!(union.schema()["type"], "object", "providers accept only objects");
+        assert_eq!(union.schema()["required"], json!(["value"]));
         assert!(OutputSpec::of::<u32>().problem().is_some());
         assert!(object.problem().is_none() && list.problem().is_none());
     }

@@ -8,7 +8,7 @@ use crate::calls::outcome;
 use crate::conversation::{for_model, invalid_rounds};
 use crate::error::{AgentError, cannot_repair};
 use crate::evaluate::{PromptRun, PromptScope};
-use crate::session;
+use crate::session::Session;
 use std::sync::Arc;
 use weftwork_graph::{
     Arg, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, START, SendTo, State,
@@ -169,7 +169,7 @@ impl ReactAgent {
 
     /// Compiles the graph for evaluations of prompts: each run has a prompt and a session.
     pub(crate) fn build_for_prompts(self) -> Result<CompiledGraph, AgentError> {
-        let graph = self.graph()?.channel(session::channel()).with_run_scoped::<PromptRun>();
+        let graph = self.graph()?.channel(Session::channel()).with_run_scoped::<PromptRun>();
         Ok(graph.build()?)
     }
 

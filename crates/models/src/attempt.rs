@@ -2,7 +2,7 @@
 
 use crate::ModelError;
 use crate::call::ChatResponse;
-use crate::chat::{ChatEvent, ChatModel, ChatRequest, ModelInfo};
+use crate::chat::{BYTES_PER_TOKEN, ChatEvent, ChatModel, ChatRequest, ModelInfo};
 use crate::collect::{Collector, message_id};
 use crate::fingerprint;
 use crate::price::Price;
@@ -20,9 +20,6 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::port::{CallContext, CallKey, Demand, EgressError, Reservation};
 use weftwork_types::usage::{Tokens, Usage, UsageFact, UsageStatus};
 use weftwork_types::{BoxFuture, InvocationId, MessageId};
-
-/// Bytes of text per token, for estimates when the provider does not report usage.
-const BYTES_PER_TOKEN: u64 = 4;
 
 /// Data that all attempts of a call share.
 #[derive(Debug)]
@@ -45,6 +42,30 @@ impl CallInfo {
     /// Returns the cost of tokens; `None` if the price is unknown.
     fn cost(&self, tokens: Tokens) -> Option<u64> {
         self.price.map(|price| price.of(tokens))
+    }
+
+    /// Returns the usage fact of a call that needed no attempt.
+    pub(crate) fn unmade(&self, info: &ModelInfo, ctx: &CallContext) -> UsageFact {
+        let cost_micro_usd = self.cost(Tokens::default());
+        UsageFact { status: UsageStatus::Ok, cost_micro_usd, ..self.fact((info, 0), ctx) }
+    }
+
+    /// Returns the usage fact of an attempt at its beginning.
+    fn fact(&self, (info, attempt): (&ModelInfo, u32), ctx: &CallContext) -> UsageFact {
+        UsageFact {
+            invocation_id: InvocationId::from_uuid(Uuid::from_u128(ctx.clock.unique())),
+            attempt,
+            provider: info.provider.clone(),
+            model: info.model.clone(),
+            status: UsageStatus::Cancelled,
+            error_code: None,
+            tokens: Tokens::default(),
+            cost_micro_usd: None,
+            provider_call_id: None,
+            prompt_hash: self.prompt_hash,
+            started_at: ctx.clock.now(),
+            latency_ms: 0,
+        }
     }
 
     /// Returns the demand of an attempt for a budget.
@@ -79,20 +100,7 @@ impl<'a> Attempt<'a> {
         reservation: Reservation,
         ctx: &'a CallContext,
     ) -> Self {
-        let fact = UsageFact {
-            invocation_id: InvocationId::from_uuid(Uuid::from_u128(ctx.clock.unique())),
-            attempt: number,
-            provider: info.provider.clone(),
-            model: info.model.clone(),
-            status: UsageStatus::Cancelled,
-            error_code: None,
-            tokens: Tokens::default(),
-            cost_micro_usd: None,
-            provider_call_id: None,
-            prompt_hash: call.prompt_hash,
-            started_at: ctx.clock.now(),
-            latency_ms: 0,
-        };
+        let fact = call.fact((info, number), ctx);
         Self {
             ctx,
             call,

@@ -1,13 +1,15 @@
 //! The only path by which models are called: journal, budget, retries, usage, ledger, events.
 
 use crate::attempt::{Attempt, CallInfo};
+use crate::cache::ResponseCache;
 use crate::chat::{ChatModel, ChatRequest, FinishReason};
+use crate::collect::message_id;
 use crate::secrets::Secrets;
 use crate::{CallError, ModelError, RetryPolicy, fingerprint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use weftwork_types::canonical;
+use weftwork_types::canonical::{self, Hash};
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, ToolCallPart};
 use weftwork_types::message::Message;
@@ -68,6 +70,10 @@ impl ModelCaller {
 
     /// Calls a model, or returns the recorded answer of an earlier identical call. A [`RunModel`]
     /// among the dependencies of the run is called instead of the model that it replaces.
+    ///
+    /// After a final error, the [`ChatModel::fallback`] is called, and the answer names the model that
+    /// gave it. An answer of the [`ChatModel::cache`] is given without an attempt; its usage fact has
+    /// attempt 0 and no tokens.
     ///
     /// Every attempt reserves its estimated tokens from the budget, and settles with what it used.
     /// Every attempt, failed or not, produces a usage fact: the ledger records it, and an event
@@ -134,6 +140,8 @@ impl ModelCaller {
         }
     }
 
+    /// Calls the model, and after a final error its fallbacks. Each attempt of each model is one of
+    /// the call.
     async fn make(
         &self,
         model: &dyn ChatModel,
@@ -141,12 +149,47 @@ impl ModelCaller {
         (key, tried): (CallKey, &mut Tried),
         ctx: &CallContext,
     ) -> Result<ChatResponse, ModelError> {
+        let cache_key = ResponseCache::key(&ctx.principal, &model.info().id(), request);
+        if let Some(cached) = cached(model, &cache_key, ctx)? {
+            let call = CallInfo::new(key, model, request);
+            return self.give(cached, call.unmade(model.info(), ctx), key, ctx).await;
+        }
+        let mut current = model;
+        loop {
+            let made = self.attempts(current, (request, secrets), (key, tried), ctx).await;
+            let error = match made {
+                Ok((response, fact)) => {
+                    if let Some(cache) = model.cache() {
+                        cache.insert(cache_key, &response, ctx.clock.elapsed());
+                    }
+                    return self.keep(response, fact, key, ctx).await;
+                }
+                Err(error) => error,
+            };
+            // A fallback that cannot take the request is passed over.
+            current = current.fallback(&error).ok_or_else(|| error.clone())?;
+            while unsupported(current, request).is_some() {
+                current = current.fallback(&error).ok_or_else(|| error.clone())?;
+            }
+            tracing::warn!(model = %current.info().id(), %error, "model call goes to a fallback");
+        }
+    }
+
+    /// Makes attempts with one model until one succeeds or the policy allows no further one.
+    async fn attempts(
+        &self,
+        model: &dyn ChatModel,
+        (request, secrets): (&Arc<ChatRequest>, &Secrets),
+        (key, tried): (CallKey, &mut Tried),
+        ctx: &CallContext,
+    ) -> Result<(ChatResponse, UsageFact), ModelError> {
         let call = CallInfo::new(key, model, request);
         let demand = call.demand(model.info(), request);
+        let before = tried.attempts;
         loop {
             let number = tried.attempts + 1;
             let late = || ModelError::Deadline { provider: model.info().provider.clone() };
-            if ctx.deadline.is_some_and(|deadline| ctx.clock.now() >= deadline) {
+            if has_passed(ctx) {
                 return Err(late());
             }
             let reservation = ctx.budget.reserve(&demand).await?;
@@ -155,11 +198,11 @@ impl ModelCaller {
             tried.attempts = number;
             tried.used += Usage::from(&fact);
             let error = match outcome {
-                Ok(response) => return self.keep(response, fact, key, ctx).await,
+                Ok(response) => return Ok((response, fact)),
                 Err(error) => error,
             };
             book(&fact, ctx).await;
-            let Some(wait) = self.policy.wait(number, &error, ctx.clock.unique()) else {
+            let Some(wait) = self.policy.wait(number - before, &error, ctx.clock.unique()) else {
                 return Err(error);
             };
             if ctx.deadline.is_some_and(|deadline| ctx.clock.now().plus(wait) >= deadline) {
@@ -167,6 +210,22 @@ impl ModelCaller {
             }
             ctx.clock.sleep(wait).await;
         }
+    }
+
+    /// Gives an answer of the cache: it is the call's own, with a usage fact that says that no
+    /// attempt was made.
+    async fn give(
+        &self,
+        mut response: ChatResponse,
+        fact: UsageFact,
+        key: CallKey,
+        ctx: &CallContext,
+    ) -> Result<ChatResponse, ModelError> {
+        response.message.id = message_id(key);
+        response.tokens = fact.tokens;
+        show(&response.message, &response.model, ctx);
+        ctx.emit.emit(AiEvent::UsageReport { fact: fact.clone() });
+        self.keep(response, fact, key, ctx).await
     }
 
     /// Records an answer. The journal record includes the usage fact, so that no answer is recorded
@@ -196,6 +255,24 @@ fn unsupported(model: &dyn ChatModel, request: &ChatRequest) -> Option<String> {
     (asked > limit).then(|| format!("`max_tokens` is {asked}, and its limit is {limit}"))
 }
 
+/// Returns `true` if the deadline of the call has passed.
+fn has_passed(ctx: &CallContext) -> bool {
+    ctx.deadline.is_some_and(|deadline| ctx.clock.now() >= deadline)
+}
+
+/// The answer of the model's cache, if there is one and the deadline has not passed.
+fn cached(
+    model: &dyn ChatModel,
+    key: &Hash,
+    ctx: &CallContext,
+) -> Result<Option<ChatResponse>, ModelError> {
+    let Some(cache) = model.cache() else { return Ok(None) };
+    if has_passed(ctx) {
+        return Err(ModelError::Deadline { provider: model.info().provider.clone() });
+    }
+    Ok(cache.get(key, ctx.clock.elapsed()))
+}
+
 #[derive(Deserialize)]
 struct Record {
     v: u64,
@@ -215,8 +292,14 @@ async fn reuse(name: &str, value: &Value, ctx: &CallContext) -> Result<ChatRespo
     if record.v != RECORD_VERSION {
         return Err(unreadable(format!("version {} is not {RECORD_VERSION}", record.v)));
     }
-    ctx.emit.emit(AiEvent::CallReused { kind: "model".to_owned(), name: name.to_owned() });
-    let message = &record.response.message;
+    show(&record.response.message, name, ctx);
+    book(&record.usage, ctx).await;
+    Ok(record.response)
+}
+
+/// Emits the events of an answer that was given before.
+fn show(message: &Message, model: &str, ctx: &CallContext) {
+    ctx.emit.emit(AiEvent::CallReused { kind: "model".to_owned(), name: model.to_owned() });
     let delta = message.joined_text();
     if !delta.is_empty() {
         ctx.emit.emit_of(&message.id, AiEvent::TextDelta { delta });
@@ -227,8 +310,6 @@ async fn reuse(name: &str, value: &Value, ctx: &CallContext) -> Result<ChatRespo
             (ToolCallPart { tool_call_id, tool_name, index }, call.args.to_string());
         ctx.emit.emit_of(&message.id, AiEvent::ToolCallDelta { call, delta });
     }
-    book(&record.usage, ctx).await;
-    Ok(record.response)
 }
 
 /// Writes a fact to the ledger, which ignores duplicates; tries twice.

@@ -1,4 +1,4 @@
-//! What models can do: data with a source (`models.toml`).
+//! Capabilities of models: data with a source (`models.toml`).
 
 use crate::chat::{ChatRequest, ToolChoice};
 use serde::Deserialize;
@@ -123,7 +123,7 @@ pub struct TokenLimits {
     pub output: Option<u64>,
 }
 
-/// What is known of a model.
+/// Known facts about a model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ModelFacts {
     pub(crate) lacks: Vec<Capability>,

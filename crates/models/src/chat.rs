@@ -1,13 +1,14 @@
 //! The chat model trait, its requests and its events.
 
-use crate::{Capability, ModelError, Price, PriceTable, TokenLimits};
+use crate::cache::ResponseCache;
+use crate::{Capability, ModelError, Price, PriceTable, TokenLimits, fingerprint};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
-use weftwork_types::BoxStream;
 use weftwork_types::message::Message;
 use weftwork_types::tool::ToolSpec;
 use weftwork_types::usage::Tokens;
+use weftwork_types::{BoxStream, canonical};
 
 /// The events of one attempt, ending with [`ChatEvent::Finish`] or an error.
 pub type ChatStream = BoxStream<'static, Result<ChatEvent, ModelError>>;
@@ -31,6 +32,16 @@ pub trait ChatModel: Send + Sync + std::fmt::Debug {
     /// Returns the price of this model; `None` if it is unknown.
     fn price(&self) -> Option<Price> {
         PriceTable::built_in().get(&self.info().id())
+    }
+
+    /// Returns the model to call instead after an error; `None` if the error is final.
+    fn fallback(&self, _error: &ModelError) -> Option<&dyn ChatModel> {
+        None
+    }
+
+    /// Returns the cache of this model's answers; `None` if every call is made.
+    fn cache(&self) -> Option<&ResponseCache> {
+        None
     }
 
     /// Makes one attempt. The stream yields at least one item. A stream that ends without
@@ -79,6 +90,18 @@ pub struct ChatRequest {
     pub parallel_tool_calls: Option<bool>,
     /// JSON Schema that the text of the answer must satisfy, if any.
     pub response_schema: Option<Value>,
+}
+
+/// Bytes of text per token, for estimates.
+pub(crate) const BYTES_PER_TOKEN: u64 = 4;
+
+impl ChatRequest {
+    /// Returns an estimate of the tokens of the request and of the longest answer that it permits.
+    pub(crate) fn estimated_tokens(&self) -> u64 {
+        let asked = canonical::to_string(&fingerprint::request(self)).len() as u64;
+        let answer = self.max_tokens.map_or(0, u64::from);
+        asked.div_ceil(BYTES_PER_TOKEN).saturating_add(answer)
+    }
 }
 
 /// Constraint on the tool calls of an answer.

@@ -6,6 +6,7 @@
 //! to models.
 
 mod attempt;
+pub mod cache;
 pub mod call;
 pub mod capability;
 pub mod chat;
@@ -13,6 +14,7 @@ mod collect;
 pub mod error;
 pub mod fingerprint;
 pub mod form;
+mod limiter;
 pub mod price;
 pub mod prompt_hash;
 mod protocol;
@@ -23,10 +25,11 @@ pub mod retry;
 pub mod scripted;
 pub mod secret;
 mod secrets;
+pub mod settings;
 mod words;
 
 pub use call::{ChatResponse, ModelCaller, RunModel};
-pub use capability::{Capability, TokenLimits};
+pub use capability::{Capability, ModelFacts, TokenLimits};
 pub use chat::{
     ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo, ToolChoice,
 };
@@ -39,3 +42,4 @@ pub use replay::{Recorder, ReplayModel};
 pub use retry::RetryPolicy;
 pub use scripted::ScriptedModel;
 pub use secret::Secret;
+pub use settings::{FallbackOn, ModelSettings, SettingsTable};

@@ -1,12 +1,10 @@
 //! Support for tests of this workspace, and of programs that use it.
 
 pub mod clock;
-pub mod executor;
 pub mod fuzz;
 pub mod loopback;
 pub mod sim;
 
 pub use clock::ManualClock;
-pub use executor::ScriptedExecutor;
 pub use loopback::{LoopbackServer, Received, Reply};
 pub use sim::World;

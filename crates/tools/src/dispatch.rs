@@ -3,6 +3,7 @@
 use crate::ToolError;
 use crate::error::code;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use weftwork_types::port::IdempotencyKey;
 use weftwork_types::session::SessionEvent;
 
 /// Maximum number of events that a call dispatches.
@@ -14,6 +15,7 @@ pub const DISPATCHED_BYTES_MAX: usize = 256 * 1024;
 ///
 /// The events are part of the journal record of the call. A call that fails leaves none, a recorded
 /// call that is reused has the recorded ones, and a round that ends with questions drops its own.
+/// After the end of the tool, events are refused.
 #[derive(Debug, Default)]
 pub struct Dispatched(Mutex<Buffer>);
 
@@ -21,6 +23,9 @@ pub struct Dispatched(Mutex<Buffer>);
 struct Buffer {
     events: Vec<SessionEvent>,
     bytes: usize,
+    is_closed: bool,
+    key: Option<IdempotencyKey>,
+    rounds: u32,
 }
 
 impl Dispatched {
@@ -33,10 +38,17 @@ impl Dispatched {
     /// Adds an event.
     ///
     /// # Errors
-    /// [`ToolError`] (W0620) over [`DISPATCHED_MAX`] events or [`DISPATCHED_BYTES_MAX`] bytes. The
-    /// events before it stay.
+    /// [`ToolError`] (W0620) over [`DISPATCHED_MAX`] events or [`DISPATCHED_BYTES_MAX`] bytes, and
+    /// after the end of the tool. The events before it stay.
     pub fn push(&self, event: SessionEvent) -> Result<(), ToolError> {
         let mut buffer = self.lock();
+        if buffer.is_closed {
+            let error = ToolError::failed(format_args!(
+                "the event for slice `{}` was dispatched after the end of its call; wait in the tool for the tasks that it starts",
+                event.slice,
+            ));
+            return Err(error.with_code(code::TOO_MANY_EVENTS));
+        }
         let bytes = buffer.bytes + event.slice.len() + event.event.to_string().len();
         if buffer.events.len() >= DISPATCHED_MAX || bytes > DISPATCHED_BYTES_MAX {
             let error = ToolError::failed(format_args!(
@@ -57,9 +69,37 @@ impl Dispatched {
         self.lock().events.clone()
     }
 
-    /// Replaces the events.
+    /// Key that identifies the call, the same in all its repetitions; `None` if its tool was not
+    /// started.
+    #[must_use]
+    pub fn idempotency_key(&self) -> Option<IdempotencyKey> {
+        self.lock().key
+    }
+
+    /// Number of times that the tool was started, for a round or an attempt.
+    #[must_use]
+    pub fn rounds(&self) -> u32 {
+        self.lock().rounds
+    }
+
+    /// Begins a round of a call: drops the events of an earlier one, and accepts new ones.
+    pub(crate) fn open(&self, key: IdempotencyKey) {
+        let mut buffer = self.lock();
+        let rounds = buffer.rounds + 1;
+        *buffer = Buffer { key: Some(key), rounds, ..Buffer::default() };
+    }
+
+    /// Refuses further events, and returns those so far.
+    pub(crate) fn close(&self) -> Vec<SessionEvent> {
+        let mut buffer = self.lock();
+        buffer.is_closed = true;
+        buffer.events.clone()
+    }
+
+    /// Replaces the events, and refuses further ones.
     pub(crate) fn set(&self, events: Vec<SessionEvent>) {
-        *self.lock() = Buffer { events, bytes: 0 };
+        let mut buffer = self.lock();
+        (buffer.events, buffer.bytes, buffer.is_closed) = (events, 0, true);
     }
 
     fn lock(&self) -> MutexGuard<'_, Buffer> {
@@ -89,5 +129,21 @@ mod tests {
         large.push(event(DISPATCHED_BYTES_MAX / 2)).expect("half of the limit");
         large.push(event(DISPATCHED_BYTES_MAX / 2)).expect_err("over the limit");
         large.push(event(1)).expect("a small one still fits");
+    }
+
+    #[test]
+    fn events_after_the_end_of_a_round_are_refused() {
+        let late = Dispatched::new();
+        late.push(event(1)).expect("open");
+        assert_eq!(late.close().len(), 1);
+        let refused = late.push(event(1)).expect_err("closed");
+        assert!(refused.message().contains("after the end"), "{}", refused.message());
+        late.set(Vec::new());
+        late.push(event(1)).expect_err("closed");
+        let key = IdempotencyKey(weftwork_types::canonical::hash_bytes(b"call"));
+        late.open(key);
+        assert_eq!(late.idempotency_key(), Some(key));
+        late.push(event(1)).expect("open again");
+        assert_eq!(late.events().len(), 1);
     }
 }

@@ -13,7 +13,8 @@ use std::ops::{Add, AddAssign};
 pub struct UsageFact {
     /// Id of the attempt, unique.
     pub invocation_id: InvocationId,
-    /// Number of the attempt within its call, from 1.
+    /// Number of the attempt within its call, from 1; 0 for an answer of the response cache, which
+    /// used nothing.
     pub attempt: u32,
     /// Provider, such as `openai` or `local`.
     pub provider: String,
@@ -225,13 +226,23 @@ impl UsageCount {
     /// Counts an event.
     pub fn read(&mut self, event: &AiEvent) {
         match event {
-            AiEvent::UsageReport { fact } if self.facts.insert(fact.invocation_id.clone()) => {
-                self.used += Usage::from(fact);
-            }
-            AiEvent::ToolCallStart { .. } => self.used += Usage::tool_call(),
+            AiEvent::UsageReport { fact } => self.add_fact(fact),
+            AiEvent::ToolCallStart { .. } => self.add_tool_call(),
             AiEvent::CallReused { kind, .. } if kind == "tool" => self.reused += 1,
             _ => {}
         }
+    }
+
+    /// Counts a usage fact.
+    pub fn add_fact(&mut self, fact: &UsageFact) {
+        if self.facts.insert(fact.invocation_id.clone()) {
+            self.used += Usage::from(fact);
+        }
+    }
+
+    /// Counts a tool call.
+    pub fn add_tool_call(&mut self) {
+        self.used += Usage::tool_call();
     }
 
     /// Returns the usage so far. Tool calls that were refused count too.

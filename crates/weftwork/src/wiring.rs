@@ -38,7 +38,7 @@ impl Config {
     pub fn models(&self) -> Result<ModelRegistry, Error> {
         let mut registry = ModelRegistry::new(&self.providers, &self.egress()?);
         self.add_offline(&mut registry);
-        Ok(registry)
+        Ok(registry.with_settings(self.models.clone()))
     }
 
     /// Opens a model by its id, `provider:model`; the name of a provider alone selects its default
@@ -53,7 +53,10 @@ impl Config {
         self.add_offline(&mut offline);
         let provider = id.trim().split(':').next().unwrap_or_default();
         if offline.providers().any(|known| known.name() == provider) {
-            return Ok(offline.resolve(id)?);
+            let model = offline.resolve(id)?;
+            if self.models.get(&model.info().id()).is_none() {
+                return Ok(model);
+            }
         }
         Ok(self.models()?.resolve(id)?)
     }

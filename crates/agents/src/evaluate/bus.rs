@@ -18,7 +18,7 @@ pub const BUS_EVENTS_MAX: usize = 1_024;
 /// An event of an evaluation. Each evaluation, and each continuation of one, publishes
 /// [`PromptRendered`](Self::PromptRendered), any number of [`ToolInvoked`](Self::ToolInvoked), and
 /// exactly one [`PromptExecuted`](Self::PromptExecuted), whatever fails. If the prompt cannot be
-/// rendered, the last one stands alone.
+/// rendered, that is its only event.
 ///
 /// The values are those of the program; [`to_shown`](Self::to_shown) has the form for others.
 #[derive(Debug, Clone)]
@@ -168,8 +168,14 @@ impl Drop for Queues {
     fn drop(&mut self) {
         let queues = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         for queue in queues.iter().filter_map(Weak::upgrade) {
-            queue.state().closed = true;
+            let mut state = queue.state();
+            state.closed = true;
+            let waker = state.waker.take();
+            drop(state);
             queue.arrived.notify_all();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
         }
     }
 }
@@ -204,8 +210,8 @@ impl EventBus {
     }
 
     /// Calls a handler for each event from now on, in order, on a thread of its own. A handler that
-    /// panics is called again for the next event; one that does not return loses events, and nobody
-    /// else is affected. The thread ends with the bus.
+    /// panics is called again for the next event; one that does not return loses events. Other
+    /// handlers and evaluations are not affected. The thread ends with the bus.
     ///
     /// # Errors
     /// The error of the operating system if it cannot start a thread.
@@ -267,18 +273,19 @@ impl Queue {
 pub struct Subscription(Arc<Queue>);
 
 impl Subscription {
-    /// Waits for the next event.
+    /// Waits for the next event; `None` once the bus is dropped and all its events were read.
     ///
     /// # Cancel safety
     /// No event is lost.
-    pub async fn next(&mut self) -> PromptEvent {
+    pub async fn next(&mut self) -> Option<PromptEvent> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    fn poll_next(&self, cx: &Context<'_>) -> Poll<PromptEvent> {
+    fn poll_next(&self, cx: &Context<'_>) -> Poll<Option<PromptEvent>> {
         let mut state = self.0.state();
         match state.events.pop_front() {
-            Some(event) => Poll::Ready(event),
+            Some(event) => Poll::Ready(Some(event)),
+            None if state.closed => Poll::Ready(None),
             None => {
                 state.waker = Some(cx.waker().clone());
                 Poll::Pending
@@ -375,5 +382,21 @@ mod tests {
         drop(subscription);
         bus.publish(&event(0));
         assert!(bus.queues().is_empty(), "a dropped subscription is removed");
+    }
+
+    #[tokio::test]
+    async fn a_subscriber_that_waits_is_woken_when_the_bus_is_dropped() {
+        let bus = EventBus::new();
+        let mut subscription = bus.subscribe();
+        bus.publish(&event(0));
+        let waits = tokio::spawn(async move {
+            let first = subscription.next().await.as_ref().map(number);
+            (first, subscription.next().await.is_none())
+        });
+        tokio::task::yield_now().await;
+        drop(bus);
+        let waits = tokio::time::timeout(Duration::from_secs(20), waits).await;
+        let (first, ended) = waits.expect("it is woken").expect("no panic");
+        assert_eq!((first.as_deref(), ended), (Some("0"), true));
     }
 }

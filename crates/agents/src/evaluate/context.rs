@@ -1,17 +1,18 @@
 //! The context of a tool call of a prompt.
 
-use super::error::Blame;
+use super::error::ErrorContext;
 use super::scope::{InRun, PromptRun};
 use super::{Evaluated, EvaluationError, Evaluator};
 use crate::prompt::{OPENED, Prompt, PromptId, Rendered, opened_event};
-use crate::session::{Query, Session, SessionError, Slice, fold_with, session_event};
+use crate::session::{Query, Session, SessionError, Slice, fold, session_event};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::sync::atomic::{AtomicU32, Ordering};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_graph::{List, RuntimeError};
 use weftwork_tools::{Dispatched, ToolError, code};
-use weftwork_types::canonical::{first_128, hash_bytes};
+use weftwork_types::canonical::{self, Hash, first_128};
 use weftwork_types::code::Fault;
 use weftwork_types::message::ToolCall;
 use weftwork_types::port::{Budget, CallContext, Journal};
@@ -52,9 +53,16 @@ pub struct PromptContext {
     call: CallContext,
     tool_call_id: ToolCallId,
     dispatched: Arc<Dispatched>,
-    /// Number of evaluations that the tool made.
-    evaluations: AtomicU32,
+    /// Evaluations that the tool made.
+    evaluations: Mutex<Evaluations>,
     nested: Mutex<Usage>,
+}
+
+/// Number of evaluations in a round of the call, by prompt and parameters.
+#[derive(Debug, Default)]
+struct Evaluations {
+    round: u32,
+    made: BTreeMap<Hash, u32>,
 }
 
 impl PromptContext {
@@ -64,7 +72,7 @@ impl PromptContext {
         of: &ToolCall,
         dispatched: Arc<Dispatched>,
     ) -> Self {
-        let (evaluations, nested) = (AtomicU32::new(0), Mutex::default());
+        let (evaluations, nested) = (Mutex::default(), Mutex::default());
         Self { in_run, call, tool_call_id: of.id.clone(), dispatched, evaluations, nested }
     }
 
@@ -87,7 +95,7 @@ impl PromptContext {
     /// Name of the evaluator.
     #[must_use]
     pub fn adapter(&self) -> &str {
-        &self.run().library.name
+        &self.run().resources.name
     }
 
     /// Id of the session.
@@ -126,7 +134,8 @@ impl PromptContext {
     /// # Errors
     /// [`ToolError`] if a stored event is not one of the slice.
     pub fn query<S: Slice>(&self) -> Result<Query<S>, ToolError> {
-        fold_with(self.state(), &self.dispatched.events()).map_err(refused)
+        let own = self.dispatched.events();
+        fold(self.in_run.events.iter().flat_map(List::iter).chain(&own)).map_err(refused)
     }
 
     /// Dispatches an event to a slice of the session. It is part of the result of the call: it is
@@ -156,8 +165,9 @@ impl PromptContext {
     /// for the same principal. It begins with the state of the session as this call reads it, and the
     /// events of its tools become events of this call when it completes.
     ///
-    /// Its thread is derived from the call: a call that is executed again after a crash finds the
-    /// evaluation, and does not pay for it twice.
+    /// Its thread is derived from the call, the prompt and the parameters. A call that is executed
+    /// again, after a crash or with the answers to its own questions, continues the evaluation or
+    /// returns its stored outcome, and does not pay for it twice.
     ///
     /// # Errors
     /// [`EvaluationError`], which `?` turns into the failure of the tool.
@@ -173,19 +183,20 @@ impl PromptContext {
         P: Serialize + DeserializeOwned + Send + 'static,
         T: DeserializeOwned + 'static,
     {
-        let blame = Blame { prompt: prompt.id().clone(), thread: None, usage: Usage::default() };
+        let errors =
+            ErrorContext { prompt: prompt.id().clone(), thread: None, usage: Usage::default() };
         let evaluator =
-            Evaluator::within(Arc::clone(&self.run().library), self.principal().clone())
-                .ok_or_else(|| blame.runtime(&RuntimeError::Stopping))?;
-        let number = self.evaluations.fetch_add(1, Ordering::Relaxed);
-        let of = format!("{}\u{0}{}\u{0}{number}", self.call.thread, self.tool_call_id);
-        let id = ThreadId::from_uuid(uuid::Uuid::from_u128(first_128(&of)));
+            Evaluator::within(Arc::clone(&self.run().resources), self.principal().clone())
+                .ok_or_else(|| errors.runtime(&RuntimeError::Stopping))?;
+        let params = prompt.json(&params).map_err(|error| errors.prompt(&error))?;
+        let key = self.evaluation_key(prompt.id(), &params);
+        let id = ThreadId::from_uuid(uuid::Uuid::from_u128(first_128(&key)));
         let mut state = self.state();
         state.extend(self.dispatched.events());
         let begun_with = state.len();
-        let session = Session::with_events(id, state, 0);
-        let evaluation = evaluator.evaluate(prompt, params).session(&session);
-        let ended = evaluation.nested(hash_bytes(of.as_bytes()), &self.call).await;
+        let session = Session::with_events(id, state, None);
+        let evaluation = evaluator.evaluate_stored(prompt, params).session(&session);
+        let ended = evaluation.nested(key, &self.call).await;
         let used = match &ended {
             Ok(Evaluated::Done(response)) => response.usage,
             Ok(Evaluated::Interrupted(interrupted)) => interrupted.usage,
@@ -193,20 +204,44 @@ impl PromptContext {
         };
         self.add_nested(used);
         if let Ok(Evaluated::Done(_)) = &ended {
-            self.take_over(session.events().split_off(begun_with), &blame)?;
+            self.take_over(session.events().split_off(begun_with), &errors)?;
         }
         ended
     }
 
+    /// Returns the key of an evaluation within the call, the same in all repetitions of the call.
+    fn evaluation_key(&self, prompt: &PromptId, params: &Value) -> String {
+        let call = match self.dispatched.idempotency_key() {
+            Some(key) => key.to_string(),
+            None => format!("{}\u{0}{}", self.call.thread, self.tool_call_id),
+        };
+        let prompt = (&prompt.namespace, &prompt.key);
+        let of = json!({"call": call, "prompt": prompt, "params": params});
+        let of = canonical::hash(&of);
+        let mut evaluations = self.evaluations.lock().unwrap_or_else(PoisonError::into_inner);
+        let round = self.dispatched.rounds();
+        if evaluations.round != round {
+            // Each round begins at the first line of the tool.
+            *evaluations = Evaluations { round, made: BTreeMap::new() };
+        }
+        let number = evaluations.made.entry(of).or_default();
+        *number += 1;
+        format!("{of}/{number}")
+    }
+
     /// Takes over the events of an evaluation that this call made.
-    fn take_over(&self, events: Vec<SessionEvent>, blame: &Blame) -> Result<(), EvaluationError> {
+    fn take_over(
+        &self,
+        events: Vec<SessionEvent>,
+        errors: &ErrorContext,
+    ) -> Result<(), EvaluationError> {
         if self.in_run.events.is_none() {
             return Ok(());
         }
         for event in events.into_iter().filter(|event| event.slice != OPENED) {
-            self.dispatched
-                .push(event)
-                .map_err(|error| blame.fault(Fault::new(code::TOO_MANY_EVENTS, error.message())))?;
+            self.dispatched.push(event).map_err(|error| {
+                errors.fault(Fault::new(code::TOO_MANY_EVENTS, error.message()))
+            })?;
         }
         Ok(())
     }
@@ -221,9 +256,7 @@ impl PromptContext {
 
     fn add_nested(&self, used: Usage) {
         *self.nested.lock().unwrap_or_else(PoisonError::into_inner) += used;
-        if let Some(live) = self.run().library.live(&self.call.thread) {
-            live.add(used);
-        }
+        self.run().add_nested(used);
     }
 }
 

@@ -1,12 +1,11 @@
 //! Prompts in custom graphs: what nodes take from the prompt of their run.
 
 use super::scope::{PromptRun, PromptScope};
-use crate::calls::{CallError, outcome, own_call};
+use crate::calls::{CallError, outcome, own_call, result};
 use crate::conversation::for_model;
 use weftwork_graph::{BuildInfo, Ctx, Deps, FromTask, NodeError, NodeResult, Reads, TaskInput};
 use weftwork_tools::tool_result;
 use weftwork_types::message::{Message, ToolCall, ToolResult};
-use weftwork_types::tool::ToolOutcome;
 
 /// Fix for a graph without a declaration.
 const DECLARE: &str =
@@ -51,14 +50,10 @@ impl PromptTools {
     /// # Cancel safety
     /// As [`execute`](Self::execute).
     pub async fn call(&self, name: &str, args: serde_json::Value) -> Result<ToolResult, CallError> {
-        let call = own_call(&self.ctx, name, args);
         let runner = self.scope.runner().map_err(CallError::Stopped)?;
         let runner = runner.ok_or_else(|| CallError::Stopped(no_prompt()))?;
-        match outcome(&self.ctx, &runner, &call, &self.scope).await {
-            Ok(ToolOutcome::Failed(failure)) => Err(CallError::Failed(failure)),
-            Ok(outcome) => Ok(tool_result(&call, &outcome)),
-            Err(stopped) => Err(CallError::Stopped(stopped)),
-        }
+        let call = own_call(&self.ctx, &runner, name, args);
+        result(&self.ctx, &runner, &call, &self.scope).await
     }
 }
 

@@ -12,6 +12,12 @@ use weftwork_types::{ErrorCode, ThreadId};
 /// Code of an evaluation that reached its recursion limit.
 const RECURSION_LIMIT: ErrorCode = ErrorCode("W0621");
 
+/// Code of an evaluation whose run was cancelled.
+const CANCELLED: ErrorCode = ErrorCode("W0624");
+
+/// Code of an evaluation for which no thread could be started.
+const NO_THREAD: ErrorCode = ErrorCode("W0625");
+
 /// An evaluation failed. An interrupt is an outcome and not an error.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("evaluation of prompt `{prompt}` failed: {fault}")]
@@ -104,13 +110,13 @@ impl EvaluationError {
 
 /// The evaluation that an error belongs to.
 #[derive(Debug, Clone)]
-pub(crate) struct Blame {
+pub(crate) struct ErrorContext {
     pub(crate) prompt: PromptId,
     pub(crate) thread: Option<ThreadId>,
     pub(crate) usage: Usage,
 }
 
-impl Blame {
+impl ErrorContext {
     pub(crate) fn prompt(&self, error: &PromptError) -> EvaluationError {
         self.error(EvaluationErrorKind::Prompt, EvaluationPhase::Render, error.fault())
     }
@@ -136,8 +142,13 @@ impl Blame {
     }
 
     pub(crate) fn cancelled(&self) -> EvaluationError {
-        let fault = Fault::new(ErrorCode("W0125"), "the run of the evaluation was cancelled");
+        let fault = Fault::new(CANCELLED, "the run of the evaluation was cancelled");
         self.error(EvaluationErrorKind::Cancelled, EvaluationPhase::Request, fault)
+    }
+
+    pub(crate) fn no_thread(&self, error: &std::io::Error) -> EvaluationError {
+        let text = format!("no thread of the system could be started: {error}");
+        self.fault(Fault::new(NO_THREAD, text))
     }
 
     /// Returns the error for the failure of a run.
@@ -173,8 +184,8 @@ impl Blame {
 }
 
 /// Returns the kind of a failure from its code. Errors of functions that make the dependencies of a
-/// run stand behind a code of their own.
-fn kind_of(fault: &Fault) -> EvaluationErrorKind {
+/// run are causes of W0136.
+pub(super) fn kind_of(fault: &Fault) -> EvaluationErrorKind {
     let throttled = |kind| {
         let details = fault.details.as_ref();
         let retry_after = details.and_then(|details| details.retry_after_ms);
@@ -184,7 +195,7 @@ fn kind_of(fault: &Fault) -> EvaluationErrorKind {
     match fault.code.as_str() {
         "W0102" | "W0103" | "W0105" | "W0108" => EvaluationErrorKind::InvalidUpdate,
         "W0124" | "W0313" => EvaluationErrorKind::Deadline,
-        "W0125" => EvaluationErrorKind::Cancelled,
+        "W0624" => EvaluationErrorKind::Cancelled,
         "W0601" | "W0603" | "W0609" => EvaluationErrorKind::Budget,
         "W0304" if fault.kind.as_deref() == Some("timeout") => throttled(ThrottleKind::Timeout),
         "W0304" if fault.retriable => throttled(ThrottleKind::RateLimit),
@@ -233,7 +244,10 @@ mod tests {
             (fault("W0616"), Kind::Output),
             (fault("W0619"), Kind::Session),
             (fault("W0620"), Kind::Session),
+            (fault("W0624"), Kind::Cancelled),
             (fault("W0109"), Kind::Failed),
+            (fault("W0125"), Kind::Failed),
+            (fault("W0625"), Kind::Failed),
         ] {
             assert_eq!(kind_of(&fault), expected, "{}", fault.code);
         }

@@ -1,30 +1,31 @@
 //! Requests for evaluations.
 
-use super::error::Blame;
-use super::run::{Ended, Job};
+use super::error::ErrorContext;
+use super::request::{Ended, EvaluationRequest, Nested, Starting};
 use super::{Evaluated, EvaluationError, Evaluator};
 use crate::prompt::{Overrides, Prompt};
 use crate::session::Session;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use weftwork_types::canonical::Hash;
-use weftwork_types::code::Fault;
 use weftwork_types::event::RunEvent;
 use weftwork_types::port::{Budget, CallContext, LimitedBudget, Limits};
 use weftwork_types::run::Answers;
 use weftwork_types::usage::Usage;
-use weftwork_types::{BoxFuture, ErrorCode, ThreadId, Timestamp};
+use weftwork_types::{BoxFuture, ThreadId, Timestamp};
 
 /// The budget of an evaluation.
 #[derive(Debug, Clone)]
 pub enum Allowance {
-    /// Limits of this evaluation and its continuations together. They are stored with its runs.
+    /// Limits of this evaluation and its continuations together, stored with its runs. Evaluations
+    /// within its tool calls are included, with one exception: their tool calls count only in the
+    /// run that makes them, and not in its continuations.
     Limits(Limits),
     /// A budget that the evaluation shares with others in this process.
     Shared(Arc<dyn Budget>),
@@ -53,6 +54,8 @@ impl From<Arc<dyn Budget>> for Allowance {
 pub(super) enum Start<P> {
     /// A new evaluation with these parameters.
     Params(P),
+    /// A new evaluation with parameters as they are stored.
+    Stored(Value),
     /// A thread that waits.
     Answers { thread: ThreadId, answers: Option<Answers> },
 }
@@ -95,13 +98,16 @@ impl<'a, P, T> Evaluation<'a, P, T> {
         }
     }
 
-    /// Sets the session; a new one by default. A continuation opens that of its thread.
+    /// Sets the session; a new one by default. A continuation opens that of its evaluation, and
+    /// refuses another one (W0619).
     pub fn session(mut self, session: &'a Session) -> Self {
         self.session = Some(session);
         self
     }
 
-    /// Cuts the evaluation off after this long: the running node and its request are dropped.
+    /// Cuts the evaluation off after this long: the running node and its request are dropped. A
+    /// continuation that takes over the run of a dead process, or requeues a failed one, has the
+    /// deadline and the limits of that run.
     pub fn deadline(self, limit: Duration) -> Self {
         let at = self.evaluator.runtime.clock().now().plus(limit);
         self.until(at)
@@ -153,12 +159,12 @@ where
     where
         T: Send,
     {
-        let blame =
-            Blame { prompt: self.prompt.id().clone(), thread: None, usage: Usage::default() };
-        let no_thread = |error: std::io::Error| {
-            let text = format!("no thread could be started for the evaluation: {error}");
-            blame.fault(Fault::new(ErrorCode("W0109"), text))
+        let errors = ErrorContext {
+            prompt: self.prompt.id().clone(),
+            thread: None,
+            usage: Usage::default(),
         };
+        let no_thread = |error: std::io::Error| errors.no_thread(&error);
         let block = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.map_err(&no_thread)?.block_on(self.into_future())
@@ -175,7 +181,7 @@ where
     /// Evaluates within a tool call: in its budget, until its deadline, and once for each key.
     pub(super) fn nested(
         mut self,
-        key: Hash,
+        key: String,
         call: &CallContext,
     ) -> BoxFuture<'a, Result<Evaluated<T>, EvaluationError>>
     where
@@ -183,22 +189,34 @@ where
     {
         self.deadline = call.deadline;
         self.budget = Some(Allowance::Shared(Arc::clone(&call.budget)));
-        Box::pin(self.run(None, Some(key.to_string())))
+        Box::pin(self.run(None, Some(Nested::new(key, call))))
     }
 
     async fn run(
         self,
         events: Option<UnboundedSender<RunEvent>>,
-        key: Option<String>,
+        nested: Option<Nested>,
     ) -> Result<Evaluated<T>, EvaluationError> {
         let Self { evaluator, prompt, start, session, deadline, budget, overrides } = self;
-        let start = match start {
-            Start::Params(params) => Start::Params(prompt.json(&params)),
-            Start::Answers { thread, answers } => Start::Answers { thread, answers },
-        };
         let (id, erased) = (prompt.id().clone(), prompt.erased());
-        let job = Job { evaluator, id, prompt: erased, deadline, budget, overrides, events, key };
-        match job.run(start, session).await? {
+        let request = EvaluationRequest {
+            evaluator,
+            id,
+            prompt: erased,
+            deadline,
+            budget,
+            overrides,
+            events,
+            nested,
+        };
+        let own = request.evaluator.new_session();
+        let new = session.unwrap_or(&own);
+        let start = match start {
+            Start::Params(params) => Starting::New { params: prompt.json(&params), session: new },
+            Start::Stored(params) => Starting::New { params: Ok(params), session: new },
+            Start::Answers { thread, answers } => Starting::Continued { thread, answers, session },
+        };
+        match request.run(start).await? {
             Ended::Done(response, value) => response.typed(value),
             Ended::Interrupted(interrupted) => Ok(Evaluated::Interrupted(interrupted)),
         }

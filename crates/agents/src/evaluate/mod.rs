@@ -5,10 +5,11 @@ mod context;
 mod custom;
 mod error;
 mod evaluation;
-mod library;
 mod outcome;
 mod record;
-mod run;
+mod request;
+mod resources;
+mod running;
 mod scope;
 
 pub use bus::{
@@ -26,9 +27,9 @@ pub(crate) use scope::PromptScope;
 use crate::ReactAgent;
 use crate::bound::ModelConfig;
 use crate::error::AgentError;
-use crate::prompt::{AnyPrompt, Prompt, PromptId};
+use crate::prompt::Prompt;
 use crate::session::{Session, SessionError, read_events};
-use library::{Library, SharedBudgets};
+use resources::{EvaluatorResources, SharedBudgets};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -40,7 +41,7 @@ use weftwork_store::StoreError;
 use weftwork_tools::ToolBox;
 use weftwork_types::port::Budgets;
 use weftwork_types::run::{Answers, Stops};
-use weftwork_types::session::SESSION_CHANNEL;
+use weftwork_types::session::{SESSION_CHANNEL, SessionEvent};
 use weftwork_types::{ErrorCode, Principal, ThreadId};
 
 /// Id of the graph of evaluations without a graph of their own.
@@ -109,7 +110,7 @@ impl Default for ClientConfig {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Evaluator {
-    library: Arc<Library>,
+    resources: Arc<EvaluatorResources>,
     runtime: Runtime,
     config: Arc<Config>,
     principal: Principal,
@@ -128,16 +129,18 @@ struct Config {
 /// Builder of an [`Evaluator`].
 #[must_use]
 pub struct EvaluatorBuilder {
-    library: Library,
+    resources: EvaluatorResources,
     client: ClientConfig,
     graph: Option<CompiledGraph>,
     runtime: Option<RuntimeBuilder>,
-    prompts: Vec<(PromptId, Arc<dyn AnyPrompt>)>,
+    budgets: Option<Arc<dyn Budgets>>,
 }
 
 impl fmt::Debug for EvaluatorBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EvaluatorBuilder").field("library", &self.library).finish_non_exhaustive()
+        f.debug_struct("EvaluatorBuilder")
+            .field("resources", &self.resources)
+            .finish_non_exhaustive()
     }
 }
 
@@ -176,7 +179,7 @@ impl EvaluatorError {
 impl EvaluatorBuilder {
     /// Sets the name that events report as the adapter; `weft` by default.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.library.name = name.into();
+        self.resources.name = name.into();
         self
     }
 
@@ -188,25 +191,25 @@ impl EvaluatorBuilder {
 
     /// Sets the options of the model's calls.
     pub fn model_config(mut self, config: ModelConfig) -> Self {
-        self.library.config = config;
+        self.resources.config = config;
         self
     }
 
     /// Sets the caller of the model, which defines its retries.
     pub fn model_caller(mut self, caller: ModelCaller) -> Self {
-        self.library.caller = caller;
+        self.resources.caller = caller;
         self
     }
 
     /// Sets the values that tools take, and tools that all prompts have.
     pub fn tools(mut self, tools: ToolBox) -> Self {
-        self.library.base = tools;
+        self.resources.base = tools;
         self
     }
 
     /// Sets the bus of the events.
     pub fn bus(mut self, bus: &EventBus) -> Self {
-        self.library.bus = bus.clone();
+        self.resources.bus = bus.clone();
         self
     }
 
@@ -224,20 +227,20 @@ impl EvaluatorBuilder {
         self
     }
 
-    /// Sets the source of the budgets of evaluations that are given none; there are no limits by
-    /// default. It replaces that of the runtime.
+    /// Sets the source of the budgets of evaluations that are given none, in place of that of the
+    /// runtime. There are no limits by default.
     pub fn budgets(mut self, budgets: impl Budgets + 'static) -> Self {
-        self.library.budgets = Arc::new(budgets);
+        self.budgets = Some(Arc::new(budgets));
         self
     }
 
     /// Registers a prompt, so that this process can continue its evaluations. An evaluation
     /// registers its prompt itself.
-    pub fn prompt<P, T>(mut self, prompt: &Prompt<P, T>) -> Self
+    pub fn prompt<P, T>(self, prompt: &Prompt<P, T>) -> Self
     where
         P: Serialize + DeserializeOwned + 'static,
     {
-        self.prompts.push((prompt.id().clone(), prompt.erased()));
+        self.resources.register(prompt.id(), prompt.erased());
         self
     }
 
@@ -247,31 +250,31 @@ impl EvaluatorBuilder {
     /// [`EvaluatorError`] for a graph that cannot evaluate prompts, or a runtime that cannot be
     /// opened.
     pub async fn open(self) -> Result<Evaluator, EvaluatorError> {
-        let Self { library, client, graph, runtime, prompts } = self;
+        let Self { resources, client, graph, runtime, budgets } = self;
         if let Some(graph) = graph.as_ref().filter(|graph| !graph.holds_messages(MESSAGES)) {
             return Err(EvaluatorError::NoMessages { graph: graph.name().to_owned() });
         }
-        let react = ReactAgent::new("prompt", Arc::clone(&library.model));
+        let react = ReactAgent::new("prompt", Arc::clone(&resources.model));
         let config = Arc::new(Config {
             client,
             graph: if graph.is_some() { CUSTOM } else { REACT },
             durable: runtime.is_some(),
         });
-        let library = Arc::new(library);
-        for (id, prompt) in prompts {
-            library.register(&id, prompt);
-        }
+        let resources = Arc::new(resources);
         let graph = graph.map_or_else(|| react.build_for_prompts(), Ok)?;
-        let of_runs = Arc::clone(&library);
+        let of_runs = Arc::clone(&resources);
         let runtime = runtime.unwrap_or_else(Runtime::in_memory);
         let runtime = runtime
-            .graph_with(config.graph, graph, move |_, run| of_runs.dependencies(run))
-            .budgets(SharedBudgets(Arc::clone(&library)))
+            .graph_with(config.graph, graph, move |who, run| of_runs.dependencies(who, run))
+            .map_budgets(|own| {
+                let resources = Arc::clone(&resources);
+                Arc::new(SharedBudgets { resources, otherwise: budgets.unwrap_or(own) })
+            })
             .open()
             .await?;
-        // It was not set before: the library is that of this evaluator alone.
-        let _first = library.runtime.set((runtime.downgrade(), Arc::downgrade(&config)));
-        Ok(Evaluator { library, runtime, config, principal: Principal::local() })
+        // It was not set before: the resources is that of this evaluator alone.
+        let _first = resources.runtime.set((runtime.downgrade(), Arc::downgrade(&config)));
+        Ok(Evaluator { resources, runtime, config, principal: Principal::local() })
     }
 }
 
@@ -279,19 +282,19 @@ impl Evaluator {
     /// Begins an evaluator of a model.
     pub fn builder(model: Arc<dyn ChatModel>) -> EvaluatorBuilder {
         EvaluatorBuilder {
-            library: Library::new("weft".to_owned(), model),
+            resources: EvaluatorResources::new("weft".to_owned(), model),
             client: ClientConfig::default(),
             graph: None,
             runtime: None,
-            prompts: Vec::new(),
+            budgets: None,
         }
     }
 
-    /// The evaluator of a library, for evaluations within its runs; `None` if it is closed.
-    pub(crate) fn within(library: Arc<Library>, principal: Principal) -> Option<Self> {
-        let (runtime, config) = library.runtime.get()?;
+    /// The evaluator of these resources, for evaluations within its runs; `None` if it is closed.
+    pub(crate) fn within(resources: Arc<EvaluatorResources>, principal: Principal) -> Option<Self> {
+        let (runtime, config) = resources.runtime.get()?;
         let (runtime, config) = (runtime.upgrade()?, config.upgrade()?);
-        Some(Self { library, runtime, config, principal })
+        Some(Self { resources, runtime, config, principal })
     }
 
     /// The same evaluator for another principal.
@@ -303,7 +306,7 @@ impl Evaluator {
     /// The bus of the events.
     #[must_use]
     pub fn bus(&self) -> &EventBus {
-        &self.library.bus
+        &self.resources.bus
     }
 
     /// The runtime that executes evaluations.
@@ -324,13 +327,21 @@ impl Evaluator {
     /// [`RuntimeError`] if the thread cannot be read, or is not one of this evaluator.
     pub async fn session(&self, id: &ThreadId) -> Result<Session, RuntimeError> {
         let events = self.stored_events(id).await?.unwrap_or_default();
-        let stored = events.len();
-        Ok(Session::with_events(id.clone(), events, stored))
+        Ok(Session::with_events(id.clone(), events, Some(id.clone())))
     }
 
     /// Evaluates a prompt; see [`Evaluation`].
     pub fn evaluate<'a, P, T>(&self, prompt: &Prompt<P, T>, params: P) -> Evaluation<'a, P, T> {
         Evaluation::new(self, prompt, evaluation::Start::Params(params))
+    }
+
+    /// Evaluates a prompt with parameters as they are stored.
+    fn evaluate_stored<'a, P, T>(
+        &self,
+        prompt: &Prompt<P, T>,
+        params: serde_json::Value,
+    ) -> Evaluation<'a, P, T> {
+        Evaluation::new(self, prompt, evaluation::Start::Stored(params))
     }
 
     /// Continues an evaluation that was interrupted, in this process or another: with answers, or
@@ -339,7 +350,9 @@ impl Evaluator {
     ///
     /// Without answers it also continues an evaluation whose process died, or that failed, was
     /// cancelled, or reached its limit: recorded calls are not made again. While the death of the
-    /// process is not known, it is refused with an error that can be retried.
+    /// process is not known, it is refused with an error that can be retried. The run of a dead
+    /// process, and one that failed before its first superstep, are themselves executed again: with
+    /// the deadline and the limits that they began with, and not with those set here.
     ///
     /// A prompt that is not the one that the evaluation began with is refused (W0614), and the
     /// questions stay open.
@@ -362,20 +375,23 @@ impl Evaluator {
         Ok(thread.with_principal(self.principal.clone()).whole_state())
     }
 
-    /// Returns the events that a thread stores; `None` if there is no such thread, or it stores no
-    /// session.
+    /// Returns the events that a thread stores; `None` if there is no such thread, or the graph
+    /// stores no sessions.
     async fn stored_events(
         &self,
         id: &ThreadId,
-    ) -> Result<Option<Vec<weftwork_types::session::SessionEvent>>, RuntimeError> {
-        let state = match self.thread(id)?.state().await {
+    ) -> Result<Option<Vec<SessionEvent>>, RuntimeError> {
+        if !self.stores_sessions() {
+            return Ok(None);
+        }
+        let mut state = match self.thread(id)?.state().await {
             Ok(state) => state,
             Err(RuntimeError::Store(StoreError::NotFound { .. })) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let Some(events) = state.values.get(SESSION_CHANNEL) else { return Ok(None) };
+        let Some(events) = state.values.get_mut(SESSION_CHANNEL) else { return Ok(None) };
         let unreadable = |error: SessionError| RuntimeError::Node(error.fault());
-        read_events(events).map(Some).map_err(unreadable)
+        read_events(events.take()).map(Some).map_err(unreadable)
     }
 
     /// `true` if the graph stores sessions.

@@ -1,15 +1,15 @@
 //! The evaluation as the options of its runs store it, so that any process can continue it.
 
 use super::EvaluationError;
-use super::error::Blame;
+use super::error::ErrorContext;
 use crate::prompt::{Overrides, PromptId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use weftwork_types::canonical::Hash;
+use weftwork_types::canonical::{Hash, first_128};
 use weftwork_types::code::Fault;
 use weftwork_types::port::Limits;
 use weftwork_types::run::RunOptions;
-use weftwork_types::{ErrorCode, ThreadId};
+use weftwork_types::{ErrorCode, MessageId, ThreadId};
 
 /// Name of the setting of a run that has the evaluation.
 pub(crate) const SETTING: &str = "weft_evaluation";
@@ -48,16 +48,29 @@ impl Record {
 
     /// Reads the evaluation of a run; `None` if the run belongs to none.
     pub(crate) fn of(options: &RunOptions) -> Option<Result<Self, Fault>> {
-        let stored = options.configurable.get(SETTING)?;
+        Self::of_settings(&options.configurable)
+    }
+
+    /// As [`of`](Self::of), from the settings of a run.
+    pub(crate) fn of_settings(settings: &Map<String, Value>) -> Option<Result<Self, Fault>> {
+        let stored = settings.get(SETTING)?;
         let unreadable = |problem: String| {
             let text = format!("the stored evaluation of a run cannot be read: {problem}");
             Fault::new(UNREADABLE, text)
         };
-        let record = Self::deserialize(stored).map_err(|error| unreadable(error.to_string()));
-        Some(record.and_then(|record| match record.v {
-            VERSION => Ok(record),
-            v => Err(unreadable(format!("it has version {v}; this program reads {VERSION}"))),
-        }))
+        // A newer version may have members that this one does not read.
+        Some(match stored.get("v") {
+            Some(v) if *v != VERSION => {
+                Err(unreadable(format!("it has version {v}; this program reads {VERSION}")))
+            }
+            _ => Self::deserialize(stored).map_err(|error| unreadable(error.to_string())),
+        })
+    }
+
+    /// Id of the message with the rendered prompt.
+    pub(crate) fn message_id(&self) -> MessageId {
+        let bits = first_128(&format!("{}\u{0}message", self.id));
+        MessageId::from_uuid(uuid::Uuid::from_u128(bits))
     }
 }
 
@@ -65,9 +78,26 @@ impl Record {
 const UNREADABLE: ErrorCode = ErrorCode("W0622");
 
 /// The error of a thread without an evaluation.
-pub(crate) fn no_evaluation(thread: &ThreadId, blame: &Blame) -> EvaluationError {
+pub(crate) fn no_evaluation(thread: &ThreadId, errors: &ErrorContext) -> EvaluationError {
     let text = format!(
         "thread `{thread}` has no evaluation to continue; begin one with `Evaluator::evaluate`"
     );
-    blame.fault(Fault::new(UNREADABLE, text))
+    errors.fault(Fault::new(UNREADABLE, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_version_is_named_also_if_it_has_other_members() {
+        let settings = |stored: Value| Map::from_iter([(SETTING.to_owned(), stored)]);
+        let newer = settings(json!({"v": 2, "id": "e", "priority": 1}));
+        let error = Record::of_settings(&newer).expect("an evaluation").expect_err("newer");
+        assert!(error.message.contains("version 2"), "{error}");
+        let damaged = settings(json!({"v": 1, "id": "e", "priority": 1}));
+        let error = Record::of_settings(&damaged).expect("an evaluation").expect_err("damaged");
+        assert!(error.message.contains("priority"), "{error}");
+        assert!(Record::of_settings(&Map::new()).is_none());
+    }
 }

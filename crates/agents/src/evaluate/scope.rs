@@ -1,8 +1,8 @@
 //! The prompt of a run, as its nodes and tools take it.
 
 use super::context::PromptContext;
-use super::library::Library;
 use super::record::Record;
+use super::resources::EvaluatorResources;
 use super::{PromptEvent, ToolInvoked};
 use crate::bound::BoundModel;
 use crate::prompt::{OPENED, PromptError, PromptId, Rendered};
@@ -21,33 +21,36 @@ use weftwork_types::usage::Usage;
 /// ([`Graph::with_run_scoped`](weftwork_graph::Graph::with_run_scoped)).
 #[derive(Debug)]
 pub struct PromptRun {
-    pub(crate) library: Arc<Library>,
+    pub(crate) resources: Arc<EvaluatorResources>,
     pub(crate) evaluation: String,
     pub(crate) session: ThreadId,
     pub(crate) rendered: Rendered,
     pub(crate) bound: BoundModel,
-    /// Runners of the tools by the sections that were opened.
+    /// Runners of the tools by the summarized sections that were opened.
     runners: Mutex<BTreeMap<BTreeSet<String>, Arc<ToolRunner>>>,
+    /// Tool calls of the evaluations that its tools made.
+    nested: Mutex<Usage>,
 }
 
 impl PromptRun {
     pub(crate) fn new(
-        library: &Arc<Library>,
+        resources: &Arc<EvaluatorResources>,
         record: &Record,
         rendered: Rendered,
         bound: BoundModel,
     ) -> Result<Self, PromptError> {
         let run = Self {
-            library: Arc::clone(library),
+            resources: Arc::clone(resources),
             evaluation: record.id.clone(),
             session: record.session.clone(),
             rendered,
             bound,
             runners: Mutex::default(),
+            nested: Mutex::default(),
         };
         // Tools of closed sections are checked too: their problems show before the first call.
-        let all = run.rendered.sections().iter().map(|section| section.path.clone()).collect();
-        run.runner(&all)?;
+        let summarized = run.rendered.sections().iter().filter(|s| s.full_text.is_some());
+        run.runner(&summarized.map(|section| section.path.clone()).collect())?;
         run.runner(&BTreeSet::new())?;
         Ok(run)
     }
@@ -64,13 +67,24 @@ impl PromptRun {
         &self.rendered
     }
 
+    /// Adds the usage of an evaluation that a tool made. Its model calls are in the log of the run.
+    pub(super) fn add_nested(&self, used: Usage) {
+        let calls = Usage { tool_calls: used.tool_calls, ..Usage::default() };
+        *self.nested.lock().unwrap_or_else(PoisonError::into_inner) += calls;
+    }
+
+    /// Usage of the evaluations that its tools made, as far as it is not in the log of the run.
+    pub(super) fn nested(&self) -> Usage {
+        *self.nested.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the runner of the tools that are offered after these sections were opened.
     fn runner(&self, opened: &BTreeSet<String>) -> Result<Arc<ToolRunner>, PromptError> {
         let mut runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(runner) = runners.get(opened) {
             return Ok(Arc::clone(runner));
         }
-        let (tools, policy) = self.rendered.tool_box(&self.library.base, opened);
+        let (tools, policy) = self.rendered.tool_box(&self.resources.base, opened);
         let runner = ToolRunner::new(tools.provide_run_scoped::<PromptContext>(), policy);
         let prompt = || self.prompt().clone();
         let runner = runner.map_err(|source| PromptError::Tools { prompt: prompt(), source })?;
@@ -176,16 +190,16 @@ impl PromptCall {
         &self.calls
     }
 
-    /// Adds what the tool dispatched to the writes of the task, and publishes the call.
+    /// Adds the events of a call that succeeded to the writes of the task, and publishes the call.
     pub(crate) fn ended(&self, ctx: &Ctx, call: &ToolCall, outcome: &ToolOutcome) {
         let events = self.dispatched.events();
-        if !events.is_empty() {
+        if matches!(outcome, ToolOutcome::Ok { .. }) && !events.is_empty() {
             ctx.write_also(SESSION_CHANNEL, serde_json::json!(events));
         }
         let run = self.context.run();
-        run.library.bus.publish(&PromptEvent::ToolInvoked(Arc::new(ToolInvoked {
+        run.resources.bus.publish(&PromptEvent::ToolInvoked(Arc::new(ToolInvoked {
             prompt: run.prompt().clone(),
-            adapter: run.library.name.clone(),
+            adapter: run.resources.name.clone(),
             session: run.session.clone(),
             call: call.clone(),
             result: outcome.clone(),

@@ -141,8 +141,8 @@ impl<P: Serialize + DeserializeOwned + JsonSchema, T> PromptBuilder<P, T> {
         self
     }
 
-    /// Declares that the answer is a `U`: an object, or a list (`Vec`). The model gets its schema,
-    /// and an answer that does not fit goes back to it at most twice.
+    /// Declares that the answer is a `U`: an object, a list (`Vec`), or an enum with data. The model
+    /// gets its schema, and an answer that does not fit goes back to it at most twice.
     pub fn output<U: DeserializeOwned + JsonSchema>(self) -> PromptBuilder<P, U> {
         let Self { id, sections, .. } = self;
         PromptBuilder { id, sections, output: Some(OutputSpec::of::<U>()), types: PhantomData }

@@ -10,11 +10,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use weftwork_tools::{FnTool, Policy, Tool, ToolBox, ToolContext, ToolError};
+use weftwork_tools::{ASK_HUMAN, FnTool, Policy, Tool, ToolBox, ToolContext, ToolError};
+use weftwork_types::MessageId;
 use weftwork_types::canonical::{self, Hash};
 use weftwork_types::message::{Media, Message, Part, Role};
 use weftwork_types::session::SessionEvent;
-use weftwork_types::{MessageId, tool::ToolSpec};
 
 /// Deepest level of headings in markdown.
 const HEADING_MAX: usize = 6;
@@ -76,7 +76,8 @@ impl Rendered {
         &self.sections
     }
 
-    /// Hash of all that a model receives: text, media, tools and the schema of the output.
+    /// Hash of all that a model receives: text, media, tools with the sections that bring them, the
+    /// full text of summarized sections, and the schema of the output.
     #[must_use]
     pub fn hash(&self) -> Hash {
         self.hash
@@ -115,7 +116,7 @@ struct OpenSection {
 }
 
 /// Slice of a session with the sections that its evaluations opened.
-pub(crate) const OPENED: &str = "opened_sections";
+pub(crate) const OPENED: &str = "$opened";
 
 /// Returns the tool that reads summarized sections. It records the opened section in the session, so
 /// that the tools of the section are offered from the next model call on.
@@ -195,11 +196,21 @@ impl<P: DeserializeOwned> Definition<P> {
         };
         let text = walk.sections(&self.sections, &Place::default())?.join("\n\n");
         let Walk { sections, tools, media, policy, .. } = walk;
-        let specs: Vec<Value> = tools.iter().map(|placed| json!(spec(&placed.tool))).collect();
+        let placed = |placed: &PlacedTool| {
+            let name = match &placed.tool {
+                SectionTool::Run(tool) => json!(tool.spec()),
+                SectionTool::AskHuman => json!(ASK_HUMAN),
+            };
+            json!({"tool": name, "summaries": placed.summaries})
+        };
+        let full_text = |section: &RenderedSection| {
+            Some(json!({"path": section.path, "text": section.full_text.as_ref()?}))
+        };
         let hash = canonical::hash(&json!({
             "text": text,
+            "summarized": sections.iter().filter_map(full_text).collect::<Vec<_>>(),
             "media": media,
-            "tools": specs,
+            "tools": tools.iter().map(placed).collect::<Vec<_>>(),
             "output": self.output.as_ref().map(|output| output.schema()),
         }));
         let (id, inputs) = (self.id.clone(), inputs.clone());
@@ -229,13 +240,6 @@ impl<P: DeserializeOwned> Definition<P> {
 
     fn unfit(&self, reason: String) -> PromptError {
         PromptError::Parameters { prompt: self.id.clone(), reason }
-    }
-}
-
-fn spec(tool: &SectionTool) -> Option<&ToolSpec> {
-    match tool {
-        SectionTool::Run(tool) => Some(tool.spec()),
-        SectionTool::AskHuman => None,
     }
 }
 

@@ -70,7 +70,7 @@ impl<P> Section<P> {
     }
 
     /// Sets the template of the summary, and renders the section as its summary unless an override
-    /// says otherwise.
+    /// selects the full form.
     pub fn summarized(mut self, summary: impl Into<String>) -> Self {
         self.visibility = Visibility::Summary;
         self.summary(summary)
@@ -83,7 +83,7 @@ impl<P> Section<P> {
     }
 
     /// Includes the section only if the predicate holds. It must be pure: a run that continues in
-    /// another process asks it again.
+    /// another process evaluates it again.
     pub fn enabled(mut self, predicate: impl Fn(&P) -> bool + Send + Sync + 'static) -> Self {
         self.enabled = Some(Arc::new(predicate));
         self

@@ -106,3 +106,25 @@ fn a_placeholder_without_a_value_is_an_error_with_its_section() {
     let stored = prompt.erased().render(&json!({"city": 1}), &Overrides::new());
     assert_eq!(stored.expect_err("other parameters").code().0, "W0611");
 }
+
+#[test]
+fn the_hash_is_also_that_of_the_summarized_content() {
+    /// Reads.
+    #[weftwork_tools::tool]
+    fn read() -> u32 {
+        1
+    }
+    let hash = |text: &str, inside: bool| {
+        let task = Section::new("task", "Task", "Work.");
+        let rules = Section::new("rules", "Rules", text).summarized("Rules.");
+        let (task, rules) = match inside {
+            true => (task, rules.tool(read)),
+            false => (task.tool(read), rules),
+        };
+        let prompt = Prompt::<()>::builder("travel", "rules", "Rules").section(task).section(rules);
+        prompt.build().expect("sound").render(&(), &Overrides::new()).expect("renders").hash()
+    };
+    assert_eq!(hash("No flights.", true), hash("No flights.", true));
+    assert_ne!(hash("No flights.", true), hash("No trains.", true), "the full text");
+    assert_ne!(hash("No flights.", true), hash("No flights.", false), "the place of a tool");
+}

@@ -1,7 +1,7 @@
 //! Errors of sessions.
 
-use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
+use weftwork_types::{ErrorCode, ThreadId};
 
 /// The state of a session cannot be read or changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +32,18 @@ pub enum SessionError {
         found: u32,
         /// Version that this program reads.
         expected: u32,
+    },
+    /// The thread belongs to another session.
+    #[error(
+        "thread `{thread}` belongs to session `{expected}`, and session `{found}` was passed; pass the one that the evaluation began with, or none"
+    )]
+    Other {
+        /// The thread.
+        thread: ThreadId,
+        /// Session that was passed.
+        found: ThreadId,
+        /// Session of the evaluation.
+        expected: ThreadId,
     },
     /// The graph has no channel for the events of a session.
     #[error(

@@ -6,17 +6,19 @@ mod query;
 pub use error::SessionError;
 pub use query::Query;
 
-use query::fold;
-pub(crate) use query::fold_with;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+pub(crate) use query::fold;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_graph::ChannelDef;
 use weftwork_graph::channel::Append;
-use weftwork_types::ThreadId;
+use weftwork_runtime::StoreCheckpointer;
+use weftwork_store::CheckpointStore;
 use weftwork_types::id::InvalidId;
 use weftwork_types::session::{SESSION_CHANNEL, SessionEvent};
+use weftwork_types::{Principal, ThreadId};
 
 /// Slice of the events that replace the whole state.
 const RESTORED: &str = "$restored";
@@ -98,17 +100,37 @@ pub struct Session {
 #[derive(Debug, Default)]
 struct Log {
     events: Vec<SessionEvent>,
-    /// Number of events that the thread has.
-    stored: usize,
+    /// Number of the first events that threads have. Without a checkpointer, each evaluation has a
+    /// thread of its own.
+    stored: BTreeMap<ThreadId, usize>,
 }
 
 /// The state of a session at one time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SessionSnapshot {
     /// Version of the format.
     v: u32,
     events: Vec<SessionEvent>,
+}
+
+impl<'de> Deserialize<'de> for SessionSnapshot {
+    /// Reads a snapshot. One of another version is read without its events, and
+    /// [`Session::restore`] refuses it.
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Stored {
+            v: u32,
+            events: Vec<SessionEvent>,
+        }
+        let stored = Value::deserialize(from)?;
+        let version = stored["v"].as_u64().and_then(|v| u32::try_from(v).ok());
+        if let Some(v) = version.filter(|v| *v != SNAPSHOT_VERSION) {
+            return Ok(Self { v, events: Vec::new() });
+        }
+        let Stored { v, events } = Stored::deserialize(stored).map_err(D::Error::custom)?;
+        Ok(Self { v, events })
+    }
 }
 
 /// Version of the format of snapshots.
@@ -158,10 +180,13 @@ impl Session {
         fold(&self.log().events)
     }
 
-    /// Returns the present state.
+    /// Returns the present state: the events since the last [`restore`](Self::restore), with those
+    /// of the snapshot that it restored.
     #[must_use]
     pub fn snapshot(&self) -> SessionSnapshot {
-        SessionSnapshot { v: SNAPSHOT_VERSION, events: self.log().events.clone() }
+        let mut events = Vec::new();
+        add_effective(&mut events, &self.log().events);
+        SessionSnapshot { v: SNAPSHOT_VERSION, events }
     }
 
     /// Replaces the state by that of a snapshot, also one of another session. The replacement is an
@@ -181,28 +206,44 @@ impl Session {
     /// Creates a session with the same state, which nothing connects to this one.
     #[must_use]
     pub fn copy(&self, id: ThreadId) -> Self {
-        let log = Log { events: self.log().events.clone(), stored: 0 };
-        Self { id, parent: None, log: Mutex::new(log) }
+        Self::with_events(id, self.log().events.clone(), None)
     }
 
-    /// Creates a session with the same state that knows this one as its parent. What happens in it
-    /// does not change the parent.
+    /// Creates a session with the same state and this one as its parent. Events of the child do not
+    /// change the parent.
     #[must_use]
     pub fn child(&self, id: ThreadId) -> Self {
         Self { parent: Some(self.id.clone()), ..self.copy(id) }
+    }
+
+    /// Returns a checkpointer for graphs that the program runs by hand: their threads belong to this
+    /// session. Sessions do not share threads of equal names, and no thread is that of the session
+    /// itself, which evaluations use. Two runs of a thread at the same time are not refused; see
+    /// [`StoreCheckpointer`].
+    ///
+    /// A copy or child of the session has no threads. Deleting the thread of the session leaves them;
+    /// `Checkpointer::delete` deletes one by its name.
+    #[must_use]
+    pub fn checkpointer(
+        &self,
+        store: Arc<dyn CheckpointStore>,
+        who: Principal,
+    ) -> Arc<StoreCheckpointer> {
+        StoreCheckpointer::owned_by(self.id.clone(), store, who)
     }
 
     /// The channel of a graph that stores sessions, for custom graphs:
     /// [`Graph::channel`](weftwork_graph::Graph::channel).
     #[must_use]
     pub fn channel() -> ChannelDef {
-        channel()
+        ChannelDef::new(SESSION_CHANNEL, Append::<SessionEvent>::new())
     }
 
-    /// Events that the thread does not have.
-    pub(crate) fn pending(&self) -> Vec<SessionEvent> {
+    /// Returns the events that a thread does not have, and the number of all events.
+    pub(crate) fn pending(&self, thread: &ThreadId) -> (Vec<SessionEvent>, usize) {
         let log = self.log();
-        log.events.get(log.stored..).unwrap_or_default().to_vec()
+        let stored = log.stored.get(thread).copied().unwrap_or_default();
+        (log.events.get(stored..).unwrap_or_default().to_vec(), log.events.len())
     }
 
     /// All events.
@@ -212,24 +253,37 @@ impl Session {
 
     /// Takes over the events of the thread; those that the program dispatched while it ran follow.
     /// A thread with fewer events than it was sent did not take them.
-    pub(crate) fn update(&self, thread: Vec<SessionEvent>, sent: usize) {
+    pub(crate) fn update(&self, thread: &ThreadId, events: Vec<SessionEvent>, sent: usize) {
         let mut log = self.log();
-        if thread.len() < sent {
+        if events.len() < sent {
             return;
         }
         let known = sent.min(log.events.len());
         let later = log.events.split_off(known);
-        log.stored = thread.len();
-        log.events = thread;
+        // Other threads have no events of this one beyond those that it was sent.
+        log.stored.values_mut().for_each(|stored| *stored = known.min(*stored));
+        log.stored.insert(thread.clone(), events.len());
+        log.events = events;
         log.events.extend(later);
     }
 
-    /// Records that the thread is gone: the next one gets all events.
-    pub(crate) fn forget_thread(&self) {
-        self.log().stored = 0;
+    /// Adds events that are stored elsewhere.
+    pub(crate) fn extend(&self, events: Vec<SessionEvent>) {
+        self.log().events.extend(events);
     }
 
-    pub(crate) fn with_events(id: ThreadId, events: Vec<SessionEvent>, stored: usize) -> Self {
+    /// Records that a thread was deleted: the next one gets all events.
+    pub(crate) fn forget_thread(&self, thread: &ThreadId) {
+        self.log().stored.remove(thread);
+    }
+
+    /// Creates a session with events, which a thread may store already.
+    pub(crate) fn with_events(
+        id: ThreadId,
+        events: Vec<SessionEvent>,
+        thread: Option<ThreadId>,
+    ) -> Self {
+        let stored = thread.map(|thread| (thread, events.len())).into_iter().collect();
         Self { id, parent: None, log: Mutex::new(Log { events, stored }) }
     }
 
@@ -238,9 +292,20 @@ impl Session {
     }
 }
 
-/// The channel that stores the events of a session.
-pub(crate) fn channel() -> ChannelDef {
-    ChannelDef::new(SESSION_CHANNEL, Append::<SessionEvent>::new())
+/// Adds the events that make up a state: without those before the last restored snapshot, which is
+/// replaced by its own events.
+fn add_effective(to: &mut Vec<SessionEvent>, events: &[SessionEvent]) {
+    let restored = events.iter().rposition(|event| event.slice == RESTORED);
+    let Some(at) = restored else { return to.extend_from_slice(events) };
+    let (earlier, later) = events.split_at(at + 1);
+    if let Some(restored) = earlier.last() {
+        match Vec::<SessionEvent>::deserialize(&restored.event) {
+            Ok(events) => add_effective(to, &events),
+            // Queries report the problem.
+            Err(_) => to.push(restored.clone()),
+        }
+    }
+    to.extend_from_slice(later);
 }
 
 /// Returns the stored form of an event.
@@ -253,8 +318,8 @@ pub(crate) fn session_event<S: Slice>(event: &S::Event) -> Result<SessionEvent, 
 }
 
 /// Reads the events of a session from the value of its channel.
-pub(crate) fn read_events(value: &Value) -> Result<Vec<SessionEvent>, SessionError> {
-    serde_json::from_value(value.clone()).map_err(|error| SessionError::Unreadable {
+pub(crate) fn read_events(value: Value) -> Result<Vec<SessionEvent>, SessionError> {
+    serde_json::from_value(value).map_err(|error| SessionError::Unreadable {
         slice: SESSION_CHANNEL.to_owned(),
         problem: error.to_string(),
     })

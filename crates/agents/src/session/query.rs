@@ -33,7 +33,7 @@ impl<S> Query<S> {
 }
 
 /// Computes the items of a slice from the events of a session.
-pub(super) fn fold<'a, S: Slice>(
+pub(crate) fn fold<'a, S: Slice>(
     events: impl IntoIterator<Item = &'a SessionEvent>,
 ) -> Result<Query<S>, SessionError> {
     let mut items = Vec::new();
@@ -60,14 +60,4 @@ fn apply<'a, S: Slice>(
         }
     }
     Ok(())
-}
-
-/// Computes the items of a slice as a tool call reads them: the state at the start of its superstep,
-/// and its own events.
-pub(crate) fn fold_with<S: Slice>(
-    state: impl IntoIterator<Item = SessionEvent>,
-    own: &[SessionEvent],
-) -> Result<Query<S>, SessionError> {
-    let state: Vec<SessionEvent> = state.into_iter().collect();
-    fold(state.iter().chain(own))
 }

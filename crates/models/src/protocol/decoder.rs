@@ -18,7 +18,7 @@ pub(super) trait Reader: Debug + Send {
     fn read(&mut self, document: Value, progress: &mut Progress) -> Result<(), Flaw>;
 }
 
-/// What an answer has said so far.
+/// State of an answer that is being read.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// Events for the caller, in order.

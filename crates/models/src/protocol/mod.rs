@@ -17,6 +17,7 @@ mod signature;
 mod sse;
 mod url;
 
+pub(crate) use model::facts;
 pub use model::{HttpModel, ServerConfig};
 pub use quirk::{Quirk, Quirks};
 pub(crate) use url::base_url;
@@ -54,7 +55,7 @@ struct Outgoing {
 }
 
 impl Protocol {
-    /// What no model behind the protocol can do.
+    /// Capabilities that no model behind the protocol has.
     fn lacks(self) -> &'static [Capability] {
         match self {
             Self::Openai => &[Capability::Video],

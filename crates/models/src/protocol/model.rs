@@ -41,6 +41,19 @@ pub struct ServerConfig {
     pub idle_timeout: Duration,
 }
 
+/// Returns what is known of a model behind a server with a protocol and quirks.
+pub(crate) fn facts(id: &str, protocol: Protocol, quirks: &Quirks) -> ModelFacts {
+    let mut facts = capability::facts(id);
+    facts.lacks.extend(protocol.lacks());
+    if quirks.has(Quirk::ToolsAsSchema) {
+        // The schema of an answer has one call.
+        facts.lacks.push(Capability::ParallelToolCalls);
+    }
+    facts.lacks.sort_unstable();
+    facts.lacks.dedup();
+    facts
+}
+
 /// A model behind an HTTP server. Each stream is one HTTP request.
 #[derive(Debug)]
 pub struct HttpModel {
@@ -57,12 +70,7 @@ impl HttpModel {
     pub fn new(config: ServerConfig, model: &str, egress: Arc<dyn Egress>) -> Self {
         let info =
             ModelInfo { provider: config.provider.clone(), model: model.to_owned(), label: None };
-        let mut facts = capability::facts(&info.id());
-        facts.lacks.extend(config.protocol.lacks());
-        if config.quirks.has(Quirk::ToolsAsSchema) {
-            // The schema of an answer has one call.
-            facts.lacks.push(Capability::ParallelToolCalls);
-        }
+        let facts = facts(&info.id(), config.protocol, &config.quirks);
         Self { info, facts, config: Arc::new(config), egress, price: None }
     }
 

@@ -7,6 +7,7 @@ pub use table::{ProviderOverride, ProviderRow, ProviderTable};
 use crate::ModelError;
 use crate::chat::{ChatModel, ModelInfo};
 use crate::protocol::{HttpModel, ServerConfig};
+use crate::settings::{ConfiguredModel, FallbackOn, Next, SettingsTable};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ pub trait ModelProvider: Send + Sync + Debug {
 #[derive(Debug, Default)]
 pub struct ModelRegistry {
     providers: BTreeMap<String, Arc<dyn ModelProvider>>,
+    settings: SettingsTable,
 }
 
 impl ModelRegistry {
@@ -52,6 +54,12 @@ impl ModelRegistry {
         registry
     }
 
+    /// Returns the registry with settings of models.
+    #[must_use]
+    pub fn with_settings(self, settings: SettingsTable) -> Self {
+        Self { settings, ..self }
+    }
+
     /// Adds a provider, replacing one with the same name.
     pub fn register(&mut self, provider: Arc<dyn ModelProvider>) {
         self.providers.insert(provider.name().to_owned(), provider);
@@ -62,12 +70,32 @@ impl ModelRegistry {
         self.providers.values()
     }
 
-    /// Resolves an id `provider:model`. A provider's name alone means its default model.
+    /// Resolves an id `provider:model` to a model with its settings. A provider's name alone means
+    /// its default model.
     ///
     /// # Errors
     /// [`ModelError::Unknown`] with the known names, the closest first, or the provider's error
-    /// when it cannot open the model.
+    /// when it cannot open the model or one of its fallbacks.
     pub fn resolve(&self, id: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
+        let model = self.open(id)?;
+        let Some(settings) = self.settings.get(&model.info().id()) else { return Ok(model) };
+        let usual = || FallbackOn::USUAL.to_vec();
+        let on: Arc<[FallbackOn]> = settings.fallback_on.clone().unwrap_or_else(usual).into();
+        let mut next = None;
+        for id in settings.fallback.iter().rev() {
+            let model = self.configured(self.open(id)?, next);
+            next = Some(Next { model, on: Arc::clone(&on) });
+        }
+        Ok(self.configured(model, next))
+    }
+
+    /// A model with the settings that it shares with its other users.
+    fn configured(&self, model: Arc<dyn ChatModel>, next: Option<Next>) -> Arc<dyn ChatModel> {
+        let shared = self.settings.shared(&model.info().id());
+        Arc::new(ConfiguredModel { model, shared, next })
+    }
+
+    fn open(&self, id: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         let (name, model) = id.trim().split_once(':').unwrap_or((id.trim(), ""));
         let Some(provider) = self.providers.get(name) else { return Err(self.unknown(id, name)) };
         match (model, provider.list().into_iter().next()) {

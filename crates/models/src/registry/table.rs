@@ -1,7 +1,7 @@
 //! The provider table: built-in rows, changed by configuration and environment.
 
-use crate::protocol::{Protocol, Quirks, base_url};
-use crate::{ModelError, ModelPrices, Price, PriceTable, Secret};
+use crate::protocol::{Protocol, Quirks, base_url, facts};
+use crate::{ModelError, ModelFacts, ModelPrices, Price, PriceTable, Secret};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -94,6 +94,12 @@ impl ProviderRow {
             (false, true) => PriceTable::built_in().get(&format!("{}:{model}", self.name)),
             (false, false) => None,
         }
+    }
+
+    /// Returns what is known of a model of the provider.
+    #[must_use]
+    pub fn facts(&self, model: &str) -> ModelFacts {
+        facts(&format!("{}:{model}", self.name), self.protocol, &self.quirks)
     }
 
     /// The host and port of the URL, such as `localhost:11434`, in the form of an allow list entry.

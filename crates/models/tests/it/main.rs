@@ -8,4 +8,5 @@ mod openai;
 mod protocols;
 mod refusals;
 mod server;
+mod settings;
 mod wire;

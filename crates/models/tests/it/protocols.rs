@@ -1,4 +1,4 @@
-//! One suite for every protocol, over real connections to a server that speaks it.
+//! A suite for every protocol, over real connections to a server that speaks it.
 //!
 //! The cells of the table are printed. A cell that a protocol does not have is refused by name, and
 //! the table says so.

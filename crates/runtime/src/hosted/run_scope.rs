@@ -36,6 +36,7 @@ impl RunScope {
             principal: run.who.clone(),
             caller: Arc::clone(&caller),
             thread: run.claim.at.thread.clone(),
+            configurable: Arc::new(run.row.new.options.configurable.clone()),
             used,
         };
         let mut budget = run.context.budgets.open(&scope).await?;

@@ -170,6 +170,12 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Replaces the source of the budgets of runs by one that is made from the present one.
+    pub fn map_budgets(mut self, map: impl FnOnce(Arc<dyn Budgets>) -> Arc<dyn Budgets>) -> Self {
+        self.budgets = map(self.budgets);
+        self
+    }
+
     /// Sets the handling of runs that no living worker has; see [`Recovery`].
     pub fn recovery(mut self, recovery: Recovery) -> Self {
         self.recovery = recovery;

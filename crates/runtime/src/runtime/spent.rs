@@ -22,30 +22,49 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError::Store`] if the log or the records cannot be read.
     pub async fn used(&self, who: &Principal, run: &RunRef) -> Result<Usage, RuntimeError> {
-        match self.reported_usage(who, run).await {
-            Err(RuntimeError::Store(StoreError::Dropped { .. })) => {
-                self.recorded_usage(who, run).await
-            }
-            used => used,
-        }
+        let mut count = UsageCount::default();
+        self.count_usage(who, run, &mut count).await?;
+        Ok(count.used())
     }
 
-    async fn reported_usage(&self, who: &Principal, run: &RunRef) -> Result<Usage, RuntimeError> {
-        let (mut count, mut after) = (UsageCount::default(), 0);
+    /// Counts the usage of a run together with that of others: a usage fact that several of their
+    /// logs have counts once.
+    ///
+    /// # Errors
+    /// As [`used`](Self::used).
+    pub async fn count_usage(
+        &self,
+        who: &Principal,
+        run: &RunRef,
+        count: &mut UsageCount,
+    ) -> Result<(), RuntimeError> {
+        // The events may be deleted between two reads.
+        let (mut reported, mut after) = (count.clone(), 0);
         loop {
-            let page = self.store().events(who, run, after, LOG_PAGE).await?;
-            let Some(last) = page.last() else { return Ok(count.used()) };
+            let page = match self.store().events(who, run, after, LOG_PAGE).await {
+                Err(StoreError::Dropped { .. }) => {
+                    return self.count_recorded(who, run, count).await;
+                }
+                page => page?,
+            };
+            let Some(last) = page.last() else { break };
             after = last.seq;
-            page.iter().for_each(|told| count.read(&told.event));
+            page.iter().for_each(|told| reported.read(&told.event));
         }
+        *count = reported;
+        Ok(())
     }
 
-    /// Returns the usage of a run by the records that are retained when its events are deleted.
-    async fn recorded_usage(&self, who: &Principal, at: &RunRef) -> Result<Usage, RuntimeError> {
+    /// Counts the usage of a run by the records that are retained when its events are deleted.
+    async fn count_recorded(
+        &self,
+        who: &Principal,
+        at: &RunRef,
+        count: &mut UsageCount,
+    ) -> Result<(), RuntimeError> {
         let store = self.store();
         let facts = store.usage_of_run(who, &at.run).await?;
-        let mut used = Usage::default();
-        facts.iter().for_each(|row| used += Usage::from(&row.fact));
+        facts.iter().for_each(|row| count.add_fact(&row.fact));
         // A run of the thread begins after the one before it has ended.
         let runs = store.runs(who, &at.thread).await?;
         let mut before = None;
@@ -56,7 +75,7 @@ impl Runtime {
             }
             before = before.max(run.ended_at.filter(|_| times.is_none()));
         }
-        let Some((from, to)) = times else { return Ok(used) };
+        let Some((from, to)) = times else { return Ok(()) };
         let calls = store.calls(who, &at.thread).await?;
         let of_run = calls.iter().filter(|call| {
             let opened = call.opened_at;
@@ -64,8 +83,8 @@ impl Runtime {
                 && from.is_none_or(|from| opened >= from)
                 && to.is_none_or(|to| opened <= to)
         });
-        of_run.for_each(|_| used += Usage::tool_call());
-        Ok(used)
+        of_run.for_each(|_| count.add_tool_call());
+        Ok(())
     }
 
     /// Limits a run that continues another one, without new input, to what that run left of its

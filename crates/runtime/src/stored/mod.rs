@@ -26,7 +26,7 @@ use weftwork_store::{
     CheckpointBatch, CheckpointNamespace, CheckpointStore, NewCheckpoint, NewPending, Pending,
     StoreError,
 };
-use weftwork_types::canonical::Hash;
+use weftwork_types::canonical::{Hash, first_128};
 use weftwork_types::event::{AiEvent, CheckpointSource, CheckpointStored, TaskDue, TaskEnd};
 use weftwork_types::message::Message;
 use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
@@ -42,6 +42,8 @@ use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
 pub struct StoreCheckpointer {
     store: Arc<dyn CheckpointStore>,
     who: Principal,
+    /// Owner of the threads; `None` if they have the ids that they are named by.
+    owner: Option<ThreadId>,
     layouts: Arc<Mutex<BTreeMap<LayoutId, Arc<Layout>>>>,
     /// Writes for a run that a worker has claimed.
     claimed: Option<Arc<dyn Claimed>>,
@@ -59,7 +61,19 @@ impl StoreCheckpointer {
     /// Creates a checkpointer over `store` for the organisation of `who`.
     #[must_use]
     pub fn new(store: Arc<dyn CheckpointStore>, who: Principal) -> Arc<Self> {
-        Arc::new(Self { store, who, layouts: Arc::default(), claimed: None, recent: None })
+        Arc::new(Self::unclaimed(store, who, None))
+    }
+
+    /// Creates a checkpointer for threads that belong to another one, such as that of a session.
+    /// Their ids are derived from the id of the owner and their names, so that owners do not share
+    /// threads of equal names.
+    #[must_use]
+    pub fn owned_by(owner: ThreadId, store: Arc<dyn CheckpointStore>, who: Principal) -> Arc<Self> {
+        Arc::new(Self::unclaimed(store, who, Some(owner)))
+    }
+
+    fn unclaimed(store: Arc<dyn CheckpointStore>, who: Principal, owner: Option<ThreadId>) -> Self {
+        Self { store, who, owner, layouts: Arc::default(), claimed: None, recent: None }
     }
 
     /// Creates a checkpointer for a run that a worker has claimed, with writes in that run's
@@ -73,6 +87,7 @@ impl StoreCheckpointer {
         Arc::new(Self {
             store,
             who,
+            owner: None,
             layouts: Arc::default(),
             claimed: Some(run),
             recent: Some(recent),
@@ -182,6 +197,23 @@ impl StoreCheckpointer {
         self.layouts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Converts the name of a thread into its id in the store.
+    fn thread(&self, name: &str) -> Result<ThreadId, CheckpointerError> {
+        if let Some(owner) = &self.owner {
+            let bits = first_128(&format!("{owner}\u{0}{name}"));
+            return Ok(ThreadId::from_uuid(uuid::Uuid::from_u128(bits)));
+        }
+        ThreadId::new(name).map_err(|error| {
+            let (place, expected) =
+                ("the thread of a checkpoint".to_owned(), "a valid name".to_owned());
+            StoreError::Conflict { place, expected, found: error.to_string() }.into()
+        })
+    }
+
+    fn shelf(&self, at: &CheckpointAddress) -> Result<CheckpointNamespace, CheckpointerError> {
+        Ok(CheckpointNamespace { thread: self.thread(&at.thread)?, ns: at.ns.to_string() })
+    }
+
     /// Makes the checkpoints at this address readable.
     async fn show(&self, at: &CheckpointAddress) -> Result<(), CheckpointerError> {
         match self.claimed.as_ref().and_then(|run| run.show(&at.ns)) {
@@ -200,7 +232,7 @@ impl StoreCheckpointer {
         let layouts = !keep.layouts.is_empty();
         match &self.claimed {
             Some(run) => run.keep(keep, told).await?,
-            None => self.store.keep(&self.who, &thread(&at.thread)?, keep).await?,
+            None => self.store.keep(&self.who, &self.thread(&at.thread)?, keep).await?,
         }
         if layouts {
             let layout = plan.layout();
@@ -247,19 +279,6 @@ fn stored(
     AiEvent::Checkpoint(Box::new(CheckpointStored { ns, id, parent, source, step, ended, due }))
 }
 
-/// Converts the name of a thread into its id in stores.
-fn thread(name: &str) -> Result<ThreadId, CheckpointerError> {
-    ThreadId::new(name).map_err(|error| {
-        let (place, expected) =
-            ("the thread of a checkpoint".to_owned(), "a valid name".to_owned());
-        StoreError::Conflict { place, expected, found: error.to_string() }.into()
-    })
-}
-
-fn shelf(at: &CheckpointAddress) -> Result<CheckpointNamespace, CheckpointerError> {
-    Ok(CheckpointNamespace { thread: thread(&at.thread)?, ns: at.ns.to_string() })
-}
-
 impl Checkpointer for StoreCheckpointer {
     fn load<'a>(
         &'a self,
@@ -269,7 +288,7 @@ impl Checkpointer for StoreCheckpointer {
     ) -> BoxFuture<'a, Result<Option<StoredCheckpoint>, CheckpointerError>> {
         Box::pin(async move {
             self.show(at).await?;
-            let shelf = shelf(at)?;
+            let shelf = self.shelf(at)?;
             let Some(found) = self.store.checkpoint(&self.who, &shelf, id).await? else {
                 return Ok(None);
             };
@@ -284,7 +303,7 @@ impl Checkpointer for StoreCheckpointer {
     ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
         Box::pin(async move {
             self.show(at).await?;
-            let found = self.store.checkpoint(&self.who, &shelf(at)?, None).await?;
+            let found = self.store.checkpoint(&self.who, &self.shelf(at)?, None).await?;
             Ok(found.map(|found| found.id))
         })
     }
@@ -293,7 +312,7 @@ impl Checkpointer for StoreCheckpointer {
         &'a self,
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
-        Box::pin(async move { Ok(self.store.newest_id(&self.who, &thread(name)?).await?) })
+        Box::pin(async move { Ok(self.store.newest_id(&self.who, &self.thread(name)?).await?) })
     }
 
     fn list<'a>(
@@ -305,7 +324,7 @@ impl Checkpointer for StoreCheckpointer {
     ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>> {
         Box::pin(async move {
             self.show(at).await?;
-            let shelf = shelf(at)?;
+            let shelf = self.shelf(at)?;
             let page = self.store.page(&self.who, &shelf, before, limit).await?;
             let mut reader = self.reader(&shelf, plan);
             // Outcomes of the tasks of a checkpoint refer to the row of the next one.
@@ -383,7 +402,9 @@ impl Checkpointer for StoreCheckpointer {
     }
 
     fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        Box::pin(async move { Ok(self.store.delete_checkpoints(&self.who, &thread(name)?).await?) })
+        Box::pin(
+            async move { Ok(self.store.delete_checkpoints(&self.who, &self.thread(name)?).await?) },
+        )
     }
 
     fn copy<'a>(
@@ -392,7 +413,7 @@ impl Checkpointer for StoreCheckpointer {
         to: &'a str,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         Box::pin(async move {
-            let (from, to) = (thread(from)?, thread(to)?);
+            let (from, to) = (self.thread(from)?, self.thread(to)?);
             Ok(self.store.copy_checkpoints(&self.who, &from, &to).await?)
         })
     }
@@ -402,7 +423,7 @@ impl Checkpointer for StoreCheckpointer {
         name: &'a str,
     ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>> {
         Box::pin(async move {
-            let shelves = self.store.checkpoint_namespaces(&self.who, &thread(name)?).await?;
+            let shelves = self.store.checkpoint_namespaces(&self.who, &self.thread(name)?).await?;
             Ok(shelves.into_iter().map(|shelf| shelf.ns.into()).collect())
         })
     }
@@ -465,6 +486,6 @@ impl StoreCheckpointer {
                 rows.keep.blobs.extend(blobs);
             }
         }
-        Ok(self.store.rewrite(&self.who, &shelf(at)?, newest, rows.keep).await?)
+        Ok(self.store.rewrite(&self.who, &self.shelf(at)?, newest, rows.keep).await?)
     }
 }

@@ -124,8 +124,7 @@ impl ToolRunner {
         let context = self.tool_context(&call, key, limit);
         let args = call.head.args.clone();
         let tool = Arc::clone(&call.tool);
-        // An earlier round or attempt may have left some.
-        call.set_dispatched(Vec::new());
+        call.open_dispatched(key);
         let ended = attempt(&call.head, limit, move || tool.call(args, context)).await;
         if let Some(reservation) = reservation {
             reservation.settle(Usage::tool_call()).await;
@@ -346,19 +345,27 @@ impl RunCall {
         outcome: &ToolOutcome,
     ) -> Result<(), RunToolError> {
         let mut record = json!(outcome);
-        let dispatched = self.dispatched();
+        let dispatched = self.close_dispatched();
         if let Some(dispatched) = dispatched.filter(|events| !events.is_empty()) {
             record[DISPATCHED] = json!(dispatched);
         }
         self.record(key, record).await
     }
 
-    /// Returns the events that the call dispatched to the session of its run, if it has one.
-    fn dispatched(&self) -> Option<Vec<SessionEvent>> {
-        Some(self.head.context.dependencies.get::<Dispatched>()?.events())
+    /// Accepts events for the session of the run, if it has one. An earlier round or attempt may
+    /// have left some, which are dropped.
+    fn open_dispatched(&self, round: CallKey) {
+        if let Some(dispatched) = self.head.context.dependencies.get::<Dispatched>() {
+            dispatched.open(self.idempotency_key(round));
+        }
     }
 
-    /// Replaces the events that the call dispatched.
+    /// Returns the events that the call dispatched to the session, and refuses further ones.
+    fn close_dispatched(&self) -> Option<Vec<SessionEvent>> {
+        Some(self.head.context.dependencies.get::<Dispatched>()?.close())
+    }
+
+    /// Replaces the events that the call dispatched, and refuses further ones.
     pub(super) fn set_dispatched(&self, events: Vec<SessionEvent>) {
         if let Some(dispatched) = self.head.context.dependencies.get::<Dispatched>() {
             dispatched.set(events);

@@ -85,6 +85,12 @@ impl ToolRunner {
         self
     }
 
+    /// Returns `true` if there is a tool with this wire name.
+    #[must_use]
+    pub fn has(&self, wire_name: &str) -> bool {
+        self.catalogue.get(wire_name).is_some()
+    }
+
     /// The tools to offer to a model, in the order in which they were added.
     #[must_use]
     pub fn specs(&self) -> Vec<ToolSpec> {

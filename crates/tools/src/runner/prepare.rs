@@ -127,8 +127,10 @@ impl ToolRunner {
         }
     }
 
-    /// Returns the arguments of a call without secret ones; `None` if all may be shown.
-    fn shown_args(&self, call: &ToolCall) -> Option<Value> {
+    /// Returns the shown form of the arguments of a call: without secret ones. `None` if all may be
+    /// shown. The arguments of a tool that does not exist are shown as the call has them.
+    #[must_use]
+    pub fn shown_args(&self, call: &ToolCall) -> Option<Value> {
         match self.catalogue.get(&call.name) {
             Some(entry) => secret::shown_args(&entry.spec.parameters, &call.args),
             None => call.shown.clone(),

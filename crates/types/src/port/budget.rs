@@ -5,6 +5,7 @@ use crate::code::Fault;
 use crate::usage::{Tokens, Usage, dollars};
 use crate::{BoxFuture, ErrorCode, Principal, ThreadId};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Unit of costs.
@@ -41,6 +42,8 @@ pub struct BudgetScope {
     pub caller: Arc<GraphCaller>,
     /// Thread of the run, which identifies its session.
     pub thread: ThreadId,
+    /// Named settings given to the run.
+    pub configurable: Arc<Map<String, Value>>,
     /// Usage that the log of the run reports from before: not zero if the run was executed by
     /// another process, or was requeued. An upper bound, because a refused tool call counts too.
     pub used: Usage,

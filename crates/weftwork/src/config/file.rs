@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use weftwork_models::ProviderOverride;
+use weftwork_models::{ModelSettings, ProviderOverride};
 
 /// The origin of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +46,7 @@ pub(super) struct File {
     pub(super) policy: Option<String>,
     pub(super) egress: Egress,
     pub(super) providers: BTreeMap<String, ProviderOverride>,
+    pub(super) models: BTreeMap<String, ModelSettings>,
 }
 
 #[derive(Debug, Default, Deserialize)]

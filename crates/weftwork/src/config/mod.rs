@@ -17,8 +17,10 @@ use crate::Error;
 use file::File;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weftwork_egress::AllowedHost;
-use weftwork_models::{ProviderOverride, ProviderTable};
+use weftwork_graph::SystemClock;
+use weftwork_models::{ProviderOverride, ProviderTable, SettingsTable};
 
 /// Environment variable for the model, such as `local` or `openai:gpt-4o-mini`.
 pub const MODEL_VARIABLE: &str = "WEFT_MODEL";
@@ -120,6 +122,8 @@ pub struct Config {
     pub mcp: Option<McpTools>,
     /// The network providers, with their keys.
     pub providers: ProviderTable,
+    /// Settings of single models, by id: fallbacks, limits and the response cache.
+    pub models: SettingsTable,
 }
 
 impl Config {
@@ -166,6 +170,7 @@ impl Config {
             rules: None,
             mcp: None,
             providers,
+            models: SettingsTable::default(),
         }
     }
 
@@ -237,6 +242,7 @@ impl Config {
             rules,
             mcp: None,
             providers,
+            models: SettingsTable::new(file.models, &(Arc::new(SystemClock::new()) as _)),
         };
         config.mcp = mcp.map(|setting| McpTools::read(setting, &config, around)).transpose()?;
         Ok(config)

@@ -80,7 +80,7 @@ fn an_unknown_field_is_refused_with_its_line_and_a_suggestion() {
     for (text, expected) in [
         (
             "\nmodle = \"local\"\n",
-            "configuration file `FOLDER/weft.toml`, line 2: unknown field `modle`, expected one of `model`, `store`, `model_file`, `policy`, `egress`, `providers`; did you mean `model`?",
+            "configuration file `FOLDER/weft.toml`, line 2: unknown field `modle`, expected one of `model`, `store`, `model_file`, `policy`, `egress`, `providers`, `models`; did you mean `model`?",
         ),
         (
             "[egress]\nalow = []\n",
@@ -165,7 +165,7 @@ fn prices_of_the_file_are_used_and_bad_ones_are_named() {
         ),
         (
             r#"{ name = "gpt-4o", imput = 1, output = 1 }"#,
-            "4: unknown field `imput`, expected one of `name`, `input`, `output`, `cached`; did you mean `input`?",
+            "4: unknown field `imput`, expected one of `name`, `input`, `output`, `cached`, `cache_written`; did you mean `input`?",
         ),
         (r#"{ name = "gpt-4o", input = 1 }"#, "4: missing field `output`"),
     ] {

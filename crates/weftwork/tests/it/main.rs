@@ -11,4 +11,5 @@ mod generated;
 mod policies;
 mod redaction;
 mod secrets;
+mod session_checkpoints;
 mod upkeep;

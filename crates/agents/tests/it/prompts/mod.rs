@@ -1,8 +1,10 @@
 //! Evaluations of prompts with scripted answers: the prompts, models and sessions of the tests.
 
+mod ends;
 mod nested;
 mod options;
 mod outcomes;
+mod repeated;
 mod sections;
 mod sessions;
 

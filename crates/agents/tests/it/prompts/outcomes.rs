@@ -43,7 +43,7 @@ async fn a_prompt_that_changed_or_is_missing_leaves_the_question_open() {
     assert_eq!(done(response).text, "Done.");
     let none = ThreadId::new("none").expect("an id");
     let none = evaluator.resume(&noting(), &none, answers()).await;
-    assert!(none.is_err(), "there is no such thread");
+    assert_eq!(none.expect_err("no such thread").code(), "W0201");
 }
 
 #[tokio::test]

@@ -102,11 +102,24 @@ fn sessions_are_copied_restored_and_have_children() {
     assert_eq!(notes(&other), ["a", "c"]);
     let mut newer = stored;
     newer["v"] = json!(2);
+    newer["parent"] = json!("s");
     let newer = other.restore(&serde_json::from_value(newer).expect("a snapshot"));
     assert_eq!(newer.expect_err("a newer version").code().0, "W0619");
     let wrong = json!({"v": 1, "events": [{"slice": "notes", "event": {"text": 1}}]});
     other.restore(&serde_json::from_value(wrong).expect("a snapshot")).expect("restores");
     assert_eq!(other.query::<Note>().expect_err("no note").code().0, "W0619");
+}
+
+#[test]
+fn snapshots_that_are_restored_again_and_again_do_not_grow() {
+    let session = Session::new("s").expect("an id");
+    for number in 0..60 {
+        session.dispatch::<Note>(&Note(number.to_string())).expect("dispatches");
+        session.restore(&session.snapshot()).expect("restores");
+    }
+    let snapshot = json!(session.snapshot());
+    assert_eq!(snapshot["events"].as_array().map(Vec::len), Some(60));
+    assert_eq!(notes(&session), (0..60).map(|number| number.to_string()).collect::<Vec<_>>());
 }
 
 #[tokio::test]

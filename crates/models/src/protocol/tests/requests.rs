@@ -1,4 +1,4 @@
-//! One conversation, as each protocol writes it.
+//! Requests of the same conversation, as each protocol writes them.
 
 use super::config;
 use crate::chat::{ChatRequest, ToolChoice};

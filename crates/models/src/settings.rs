@@ -1,0 +1,203 @@
+//! Settings of single models: fallbacks, limits of the rate, and the response cache.
+
+use crate::cache::ResponseCache;
+use crate::chat::{ChatModel, ChatRequest, ChatStream, ModelInfo};
+use crate::limiter::{Limiter, RateLimits};
+use crate::{Capability, ModelError, Price, RefusalKind, TokenLimits};
+use futures_util::{StreamExt as _, stream as streams};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use weftwork_types::port::Clock;
+
+/// Settings of a model, as a configuration states them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelSettings {
+    /// Ids of the models to call if this one fails, in order.
+    pub fallback: Vec<String>,
+    /// The failures after which the next model is called; [`FallbackOn::USUAL`] by default.
+    pub fallback_on: Option<Vec<FallbackOn>>,
+    /// The maximum number of calls at the same time.
+    pub concurrent: Option<u32>,
+    /// The maximum number of calls within a minute.
+    pub requests_per_minute: Option<u32>,
+    /// The maximum number of tokens within a minute, as estimated before each call.
+    pub tokens_per_minute: Option<u64>,
+    /// The time for which an answer is used again for the same request of the same principal, in
+    /// seconds. Without it, no answer is.
+    pub cache_seconds: Option<u64>,
+}
+
+/// A failure of a model that another model may not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FallbackOn {
+    /// [`RefusalKind::RateLimit`].
+    RateLimit,
+    /// [`RefusalKind::QuotaExhausted`].
+    QuotaExhausted,
+    /// [`RefusalKind::Timeout`].
+    Timeout,
+    /// [`RefusalKind::Overloaded`].
+    Overloaded,
+    /// [`RefusalKind::Unavailable`].
+    Unavailable,
+    /// [`RefusalKind::Auth`].
+    Auth,
+    /// [`RefusalKind::NotFound`].
+    NotFound,
+    /// [`RefusalKind::ContextLength`].
+    ContextLength,
+    /// [`RefusalKind::ContentFilter`].
+    ContentFilter,
+    /// [`ModelError::Transport`].
+    Unreachable,
+    /// [`ModelError::Truncated`] or [`ModelError::Malformed`].
+    BrokenAnswer,
+}
+
+impl FallbackOn {
+    /// The failures that are not the request's or the configuration's.
+    pub const USUAL: [Self; 7] = [
+        Self::RateLimit,
+        Self::QuotaExhausted,
+        Self::Timeout,
+        Self::Overloaded,
+        Self::Unavailable,
+        Self::Unreachable,
+        Self::BrokenAnswer,
+    ];
+
+    /// Returns the failure that an error is; `None` if no other model would do better.
+    #[must_use]
+    pub fn of(error: &ModelError) -> Option<Self> {
+        match error {
+            ModelError::Transport { .. } => return Some(Self::Unreachable),
+            ModelError::Truncated { .. } | ModelError::Malformed { .. } => {
+                return Some(Self::BrokenAnswer);
+            }
+            _ => {}
+        }
+        Some(match error.refusal()? {
+            RefusalKind::RateLimit => Self::RateLimit,
+            RefusalKind::QuotaExhausted => Self::QuotaExhausted,
+            RefusalKind::Timeout => Self::Timeout,
+            RefusalKind::Overloaded => Self::Overloaded,
+            RefusalKind::Unavailable => Self::Unavailable,
+            RefusalKind::Auth => Self::Auth,
+            RefusalKind::NotFound => Self::NotFound,
+            RefusalKind::ContextLength => Self::ContextLength,
+            RefusalKind::ContentFilter => Self::ContentFilter,
+            RefusalKind::InvalidRequest => return None,
+        })
+    }
+}
+
+/// Settings of models, by id. Clones share the limits and the caches.
+#[derive(Debug, Clone, Default)]
+pub struct SettingsTable(Arc<BTreeMap<String, (ModelSettings, Shared)>>);
+
+impl SettingsTable {
+    /// Creates a table whose limits and caches follow a clock.
+    #[must_use]
+    pub fn new(settings: BTreeMap<String, ModelSettings>, clock: &Arc<dyn Clock>) -> Self {
+        let shared = settings.into_iter().map(|(id, settings)| {
+            let shared = Shared::new(&settings, clock);
+            (id, (settings, shared))
+        });
+        Self(Arc::new(shared.collect()))
+    }
+
+    /// Returns the settings of a model by its id, `provider:model`, if it has any.
+    #[must_use]
+    pub fn get(&self, id: &str) -> Option<&ModelSettings> {
+        self.0.get(id).map(|(settings, _)| settings)
+    }
+
+    pub(crate) fn shared(&self, id: &str) -> Option<Shared> {
+        self.0.get(id).map(|(_, shared)| shared.clone())
+    }
+}
+
+/// The parts of a model's settings that all users of the model share.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared {
+    limiter: Option<Arc<Limiter>>,
+    cache: Option<Arc<ResponseCache>>,
+}
+
+impl Shared {
+    pub(crate) fn new(settings: &ModelSettings, clock: &Arc<dyn Clock>) -> Self {
+        let limits = RateLimits {
+            concurrent: settings.concurrent,
+            requests_per_minute: settings.requests_per_minute,
+            tokens_per_minute: settings.tokens_per_minute,
+        };
+        let lifetime = settings.cache_seconds.map(Duration::from_secs);
+        Self {
+            limiter: limits.any().then(|| Arc::new(Limiter::new(limits, Arc::clone(clock)))),
+            cache: lifetime.map(|lifetime| Arc::new(ResponseCache::new(lifetime))),
+        }
+    }
+}
+
+/// A model with settings.
+#[derive(Debug)]
+pub(crate) struct ConfiguredModel {
+    pub(crate) model: Arc<dyn ChatModel>,
+    pub(crate) shared: Option<Shared>,
+    pub(crate) next: Option<Next>,
+}
+
+/// The model to call if another one fails.
+#[derive(Debug, Clone)]
+pub(crate) struct Next {
+    pub(crate) model: Arc<dyn ChatModel>,
+    pub(crate) on: Arc<[FallbackOn]>,
+}
+
+impl ChatModel for ConfiguredModel {
+    fn info(&self) -> &ModelInfo {
+        self.model.info()
+    }
+
+    fn lacks(&self) -> &[Capability] {
+        self.model.lacks()
+    }
+
+    fn token_limits(&self) -> TokenLimits {
+        self.model.token_limits()
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.model.price()
+    }
+
+    fn fallback(&self, error: &ModelError) -> Option<&dyn ChatModel> {
+        let failure = FallbackOn::of(error)?;
+        let next = self.next.as_ref().filter(|next| next.on.contains(&failure))?;
+        Some(next.model.as_ref())
+    }
+
+    fn cache(&self) -> Option<&ResponseCache> {
+        self.shared.as_ref()?.cache.as_deref()
+    }
+
+    fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
+        let limiter = self.shared.as_ref().and_then(|shared| shared.limiter.clone());
+        let Some(limiter) = limiter else { return self.model.stream(request) };
+        let model = Arc::clone(&self.model);
+        let admitted = async move {
+            let turn = limiter.wait(request.estimated_tokens()).await;
+            let events = model.stream(request);
+            // The turn ends with the stream.
+            events.inspect(move |_| {
+                let _ = &turn;
+            })
+        };
+        streams::once(admitted).flatten().boxed()
+    }
+}
