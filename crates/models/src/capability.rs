@@ -125,9 +125,11 @@ pub struct TokenLimits {
 
 /// Known facts about a model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct ModelFacts {
-    pub(crate) lacks: Vec<Capability>,
-    pub(crate) limits: TokenLimits,
+pub struct ModelFacts {
+    /// Capabilities that the model lacks.
+    pub lacks: Vec<Capability>,
+    /// Token limits of the model.
+    pub limits: TokenLimits,
 }
 
 /// Returns what is known of a model by its id, `provider:model`: the row with the longest beginning
