@@ -126,9 +126,9 @@ pub struct TokenLimits {
 /// Known facts about a model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelFacts {
-    /// What the model cannot do.
+    /// Capabilities that the model lacks.
     pub lacks: Vec<Capability>,
-    /// The token limits of the model.
+    /// Token limits of the model.
     pub limits: TokenLimits,
 }
 

@@ -291,6 +291,8 @@ export type Tokens = {
   estimated?: boolean;
   /** The part of `input` that the provider read from its cache. */
   cached?: number;
+  /** The part of `input` that the provider wrote to its cache. */
+  cache_written?: number;
   /** The part of `output` that the model spent on reasoning. */
   reasoning?: number;
 };

@@ -113,8 +113,7 @@ fn show(id: &str, json: bool, context: &CommandContext) -> Result<Exit, CliError
         context.terminal.line(serde_json::json!(shown))?;
         return Ok(Exit::Done);
     }
-    let line =
-        |name: &str, value: String| context.terminal.line(format_args!("{name:<9} {value}"));
+    let line = |name: &str, value: String| context.terminal.line(format_args!("{name:<9} {value}"));
     line("model", shown.id)?;
     if let (Some(protocol), Some(url)) = (shown.protocol, shown.url) {
         line("protocol", format!("{protocol} at {url}"))?;

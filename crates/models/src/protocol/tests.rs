@@ -184,7 +184,7 @@ fn any_split_of_the_bytes_gives_the_same_events() {
 fn pieces(bytes: &[u8], split: u32) -> Vec<&[u8]> {
     let length = bytes.len();
     let mut cuts = vec![0, length];
-    if split % 2 == 0 && (split as usize / 2) < length {
+    if split.is_multiple_of(2) && (split as usize / 2) < length {
         cuts.push(split as usize / 2);
     } else {
         let mut state = u64::from(split);

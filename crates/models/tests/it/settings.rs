@@ -291,7 +291,7 @@ async fn the_cache_gives_an_answer_to_the_same_request_of_the_same_principal() {
         assert_eq!(answer.message.joined_text(), "I am m");
         assert_eq!(lab.called().len(), calls, "request {number}");
         let fact = desk.facts().pop().expect("a fact");
-        assert_eq!(desk.booked(), [fact.clone()]);
+        assert_eq!(desk.booked(), std::slice::from_ref(&fact));
         assert_eq!(desk.shown(), "I am m");
         let is_cached = number == 1 || number == 5;
         let expected = if is_cached { (0, 0) } else { (1, 15) };

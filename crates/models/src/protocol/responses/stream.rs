@@ -131,7 +131,8 @@ impl Reader for Answer {
                 progress.text(&document.delta);
             }
             "response.reasoning_summary_part.added" => {
-                if std::mem::replace(&mut self.in_summary, true) {
+                let is_further = std::mem::replace(&mut self.in_summary, true);
+                if is_further {
                     progress.reasoning("\n\n");
                 }
             }
