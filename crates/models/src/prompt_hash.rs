@@ -98,6 +98,33 @@ mod tests {
         );
     }
 
+    /// Media count by kind and address, and reasoning by its text: signatures differ by chance.
+    #[test]
+    fn media_and_reasoning_have_one_form_in_all_protocols() {
+        let media = |url: &str| {
+            Part::Media(weftwork_types::message::Media {
+                media_type: "image/png".to_owned(),
+                url: url.to_owned(),
+            })
+        };
+        let reasoning = |signature: Option<&str>| Part::Reasoning {
+            text: "hm".to_owned(),
+            signature: signature.map(str::to_owned),
+        };
+        let with = |part: Part| {
+            let mut request = plain();
+            request.messages[0].parts.push(part);
+            prompt_hash("openai:m", &request)
+        };
+        let payload = r#"{"max_tokens":null,"messages":[{"content":[{"text":"hello","type":"text"},{"media_type":"image/png","type":"media","url":"data:image/png;base64,AA=="}],"role":"user"}],"model":"openai:m","prompt_hash_version":"v1","temperature":null}"#;
+        let image = with(media("data:image/png;base64,AA=="));
+        assert_eq!(image, canonical::hash_bytes(payload.as_bytes()));
+        assert_ne!(image, with(media("data:image/png;base64,AQ==")));
+        let payload = r#"{"max_tokens":null,"messages":[{"content":[{"text":"hello","type":"text"},{"text":"hm","type":"reasoning"}],"role":"user"}],"model":"openai:m","prompt_hash_version":"v1","temperature":null}"#;
+        assert_eq!(with(reasoning(None)), canonical::hash_bytes(payload.as_bytes()));
+        assert_eq!(with(reasoning(Some("gemini:a"))), with(reasoning(Some("anthropic:b"))));
+    }
+
     #[test]
     fn ids_and_what_only_correlates_make_no_difference() {
         let one = prompt_hash("openai:m", &with_call("call_1"));

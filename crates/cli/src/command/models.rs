@@ -56,7 +56,7 @@ async fn list(context: &CommandContext) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// What is known of a model.
+/// Known properties of a model.
 #[derive(Debug, Serialize)]
 struct Shown {
     id: String,

@@ -47,7 +47,9 @@ fn of_assistant(message: &Message) -> Value {
         }
         block
     };
-    let content: Vec<_> = message.parts.iter().enumerate().map(indexed).collect();
+    // Reasoning without text only carries a signature.
+    let is_shown = |part: &&Part| !matches!(part, Part::Reasoning { text, .. } if text.is_empty());
+    let content: Vec<_> = message.parts.iter().filter(is_shown).enumerate().map(indexed).collect();
     let mut shown = json!({
         "type": "ai",
         "content": content,

@@ -99,7 +99,7 @@ fn message_lines(message: &Message, speaker: &str, terminal: &Terminal) -> Resul
     let who = terminal.paint(Style::Strong, format_args!("{who}>"));
     for part in &message.parts {
         let said = match part {
-            Part::Text { text } if text.is_empty() => continue,
+            Part::Text { text } | Part::Reasoning { text, .. } if text.is_empty() => continue,
             Part::Text { text } => plain(text),
             Part::Reasoning { text, .. } => format!("(reasoning) {}", plain(text)),
             Part::Media(media) => {
