@@ -87,7 +87,11 @@ CHANNELS = ["values", "updates", "messages", "tools", "lifecycle", "input", "che
 
 
 async def thread_events(url, thread, since, count=None):
-    """Reads events of a thread after a number, until the server is gone or the run has ended."""
+    """Reads events of a thread after a number, until the server is gone or the run has ended.
+
+    With a count it stops after as many events, one of them a checkpoint: a run that ends three processes without a
+    checkpoint is not begun again.
+    """
     events, body = [], {"channels": CHANNELS} | ({} if since is None else {"since": since})
     try:
         async with httpx.AsyncClient(base_url=url) as http:
@@ -95,8 +99,9 @@ async def thread_events(url, thread, since, count=None):
                 async for line in response.aiter_lines():
                     if line.startswith("data: "):
                         events.append(json.loads(line[6:]))
-                        ended = events[-1]["params"]["data"].get("event") == "completed"
-                        if len(events) == count or ended:
+                        ended = events[-1]["params"]["data"].get("event") in ("completed", "failed")
+                        got_on = any(event["method"] == "checkpoints" for event in events)
+                        if ended or (count and len(events) >= count and got_on):
                             return events
     except httpx.TransportError:
         pass

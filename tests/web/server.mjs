@@ -22,7 +22,7 @@ export class Server {
   token = "token-of-the-web-tests";
   offers = [];
 
-  /** `model` is that of a laboratory; without it, the scripted model answers. */
+  /** `model` is that of a laboratory, or the name of an own one; without it, the scripted model answers. */
   constructor(model) {
     this.model = model;
   }
@@ -50,12 +50,12 @@ export class Server {
   }
 
   env() {
-    return { ...process.env, ...(this.model && { OPENAI_BASE_URL: this.model.url, OPENAI_API_KEY: "none" }) };
+    return { ...process.env, ...(this.model?.url && { OPENAI_BASE_URL: this.model.url, OPENAI_API_KEY: "none" }) };
   }
 
   options() {
     const store = `sqlite:${join(this.folder, "store.db")}`;
-    const model = this.model ? ["--model", "openai:test", "--mcp", join(this.folder, "mcp.json")] : ["--model", "scripted"];
+    const model = this.model?.url ? ["--model", "openai:test", "--mcp", join(this.folder, "mcp.json")] : ["--model", this.model ?? "scripted"];
     return [...model, "--store", store];
   }
 

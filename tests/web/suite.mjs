@@ -1,6 +1,7 @@
-// The tests of the page in one browser, on two servers side by side, each with its tests in order:
+// The tests of the page in one browser, on servers side by side, each with its tests in order:
 // suite.mjs [WORD...]
 import { launch } from "./browser.mjs";
+import { tests as embedded } from "./embedded.mjs";
 import { tests as long } from "./long.mjs";
 import { Model } from "./model.mjs";
 import { tests as safety } from "./safety.mjs";
@@ -51,6 +52,13 @@ async function desk() {
   await server.close();
 }
 
+/** The order desk on the embedded model. */
+async function own() {
+  const server = await new Server("local").start();
+  await run(embedded, server);
+  await server.close();
+}
+
 /** An agent whose model and tools are those of the tests. */
 async function laboratory() {
   const model = await new Model().start();
@@ -60,7 +68,7 @@ async function laboratory() {
   model.close();
 }
 
-await Promise.all([desk(), laboratory()]);
+await Promise.all([desk().then(own), laboratory()]);
 await browser.close();
 console.log(`test result: ${failed === 0 ? "ok" : "FAILED"}. ${passed} passed; ${failed} failed`);
 process.exit(failed === 0 ? 0 : 1);

@@ -13,7 +13,7 @@ use weftwork_types::usage::Usage;
 #[non_exhaustive]
 pub enum ModelError {
     /// Unknown model or provider.
-    #[error("unknown model `{found}`; a model is PROVIDER:MODEL, known are: {}", known.join(", "))]
+    #[error("unknown model `{found}`; a model is PROVIDER:MODEL, known are: {}", listed(known))]
     Unknown {
         /// The requested model.
         found: String,
@@ -163,6 +163,18 @@ pub enum ModelError {
     /// The call could not be recorded, so it was not made.
     #[error(transparent)]
     Journal(#[from] JournalError),
+}
+
+/// Number of known models that a message lists.
+const LISTED_MAX: usize = 8;
+
+/// Formats the closest of the known models.
+fn listed(known: &[String]) -> String {
+    let (closest, others) = known.split_at(known.len().min(LISTED_MAX));
+    match others.len() {
+        0 => closest.join(", "),
+        others => format!("{} and {others} others", closest.join(", ")),
+    }
 }
 
 impl ModelError {

@@ -197,10 +197,11 @@ impl Thread {
         self.runtime.cancel_run(&self.who, run, action).await
     }
 
-    /// Cancels the runs of the thread that have not ended; see [`Threads::cancel`].
+    /// Cancels the runs of the thread that have not ended; see
+    /// [`Threads::cancel`](crate::Threads::cancel).
     ///
     /// # Errors
-    /// As [`Threads::cancel`].
+    /// As [`Threads::cancel`](crate::Threads::cancel).
     pub async fn cancel(&self) -> Result<usize, RuntimeError> {
         let threads = self.runtime.threads().with_principal(self.who.clone());
         Ok(threads.cancel(&self.id).await?.len())

@@ -251,7 +251,10 @@ export type ToolResult = {
 export type UsageFact = {
   /** Id of the attempt, unique. */
   invocation_id: InvocationId;
-  /** Number of the attempt within its call, from 1. */
+  /**
+   * Number of the attempt within its call, from 1; 0 for an answer of the response cache, which
+   * used nothing.
+   */
   attempt: number;
   /** Provider, such as `openai` or `local`. */
   provider: string;

@@ -27,6 +27,7 @@ use crate::chat::{ChatRequest, ToolChoice};
 use decoder::Reader;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use weftwork_types::message::{Message, Role};
 
 /// A wire protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -126,6 +127,26 @@ fn check_choice(request: &ChatRequest) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// The content of messages by author, for protocols that want the results of all calls of an answer
+/// in the message after it: adjacent messages of one author are one, and empty ones are left out.
+/// System messages are no part of it.
+fn turns(
+    messages: &[Message],
+    content: impl Fn(&Message) -> Result<Vec<Value>, String>,
+) -> Result<Vec<(Role, Vec<Value>)>, String> {
+    let mut turns: Vec<(Role, Vec<Value>)> = Vec::with_capacity(messages.len());
+    for message in messages.iter().filter(|message| message.role != Role::System) {
+        let role = if message.role == Role::Tool { Role::User } else { message.role };
+        let content = content(message)?;
+        match turns.last_mut() {
+            Some((last, so_far)) if *last == role => so_far.extend(content),
+            _ => turns.push((role, content)),
+        }
+    }
+    turns.retain(|(_, content)| !content.is_empty());
+    Ok(turns)
 }
 
 /// Text of a tool's result, as a model reads it.

@@ -95,11 +95,15 @@ impl Service {
         Ok(MessageRuns { id, ..runs })
     }
 
-    /// Returns the model of a run that selects one; `None` for that of the graphs.
+    /// Returns the model of a run that selects one; `None` for that of the graphs. A server that
+    /// offers no choice ignores it, because some front ends always send a model of their own.
     ///
     /// # Errors
-    /// Status 422 for a model that is not offered.
+    /// Status 422 for a model that is not among those offered.
     fn offered(&self, id: &str) -> Result<Option<String>> {
+        if self.models().len() < 2 {
+            return Ok(None);
+        }
         match self.models().iter().position(|offered| offered == id) {
             Some(0) => Ok(None),
             Some(_) => Ok(Some(id.to_owned())),

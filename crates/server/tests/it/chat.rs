@@ -555,6 +555,10 @@ async fn chats_select_one_of_the_models_that_are_offered() {
     let refused = say("d", json!("lab:dear"), order()).await;
     assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.body);
     assert!(refused.body.contains("`lab:dear`"), "{}", refused.body);
+    // A server that offers no choice ignores the model of a front end.
+    let plain = self::client().await;
+    let body = json!({"threadId": "d", "model": "lab:dear", "messages": [order()]});
+    chunks(&plain.post("/chat/desk", body).await);
     // An answer goes on with the model that asked.
     let asked = say("e", json!("lab:other"), user("Refund order A1002, amount 40.")).await;
     let (id, _) = approval(&chunks(&asked));

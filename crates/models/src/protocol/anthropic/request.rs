@@ -4,7 +4,7 @@ use crate::chat::{ChatRequest, ToolChoice};
 use crate::fingerprint;
 use crate::protocol::media::{self, Kind, Location};
 use crate::protocol::signature::Format;
-use crate::protocol::{Outgoing, result_text};
+use crate::protocol::{Outgoing, result_text, turns};
 use serde_json::{Map, Value, json};
 use weftwork_types::message::{Media, Message, Part, Role, ToolCall};
 use weftwork_types::tool::ToolSpec;
@@ -67,24 +67,14 @@ fn tool_choice(request: &ChatRequest) -> Value {
     choice
 }
 
-/// The messages, with adjacent ones of one author as one: the protocol wants the results of all
-/// calls of an answer in the message after it.
 fn messages(messages: &[Message]) -> Result<Value, String> {
-    let mut out: Vec<(&str, Vec<Value>)> = Vec::with_capacity(messages.len());
-    for message in messages {
-        let (role, blocks) = match message.role {
-            Role::System => continue,
-            Role::User => ("user", user(message)?),
-            Role::Assistant => ("assistant", assistant(message)),
-            Role::Tool => ("user", results(message)),
-        };
-        match out.last_mut() {
-            Some((last, so_far)) if *last == role => so_far.extend(blocks),
-            _ => out.push((role, blocks)),
-        }
-    }
-    let filled = out.into_iter().filter(|(_, blocks)| !blocks.is_empty());
-    Ok(filled.map(|(role, blocks)| json!({"role": role, "content": blocks})).collect())
+    let turns = turns(messages, |message| match message.role {
+        Role::Assistant => Ok(assistant(message)),
+        Role::Tool => Ok(results(message)),
+        Role::User | Role::System => user(message),
+    })?;
+    let named = |(role, blocks): (Role, Vec<Value>)| json!({"role": role, "content": blocks});
+    Ok(turns.into_iter().map(named).collect())
 }
 
 /// A block of text; `None` for an empty one, which the protocol refuses.

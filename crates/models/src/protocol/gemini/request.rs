@@ -2,9 +2,9 @@
 
 use crate::chat::{ChatRequest, ToolChoice};
 use crate::fingerprint;
-use crate::protocol::Outgoing;
 use crate::protocol::media::{self, Location};
 use crate::protocol::signature::Format;
+use crate::protocol::{Outgoing, turns};
 use serde_json::{Map, Value, json};
 use weftwork_types::message::{Media, Message, Part, Role, ToolCall, ToolResult};
 use weftwork_types::tool::ToolSpec;
@@ -77,24 +77,17 @@ fn generation(request: &ChatRequest) -> Map<String, Value> {
     config
 }
 
-/// The messages, with adjacent ones of one author as one: the protocol wants the results of all
-/// calls of an answer together.
 fn contents(messages: &[Message]) -> Result<Value, String> {
-    let mut out: Vec<(&str, Vec<Value>)> = Vec::with_capacity(messages.len());
-    for message in messages {
-        let (role, parts) = match message.role {
-            Role::System => continue,
-            Role::User => ("user", user(message)?),
-            Role::Assistant => ("model", assistant(message)),
-            Role::Tool => ("user", message.tool_results().map(result).collect()),
-        };
-        match out.last_mut() {
-            Some((last, so_far)) if *last == role => so_far.extend(parts),
-            _ => out.push((role, parts)),
-        }
-    }
-    let filled = out.into_iter().filter(|(_, parts)| !parts.is_empty());
-    Ok(filled.map(|(role, parts)| json!({"role": role, "parts": parts})).collect())
+    let turns = turns(messages, |message| match message.role {
+        Role::Assistant => Ok(assistant(message)),
+        Role::Tool => Ok(message.tool_results().map(result).collect()),
+        Role::User | Role::System => user(message),
+    })?;
+    let named = |(role, parts): (Role, Vec<Value>)| {
+        let role = if role == Role::Assistant { "model" } else { "user" };
+        json!({"role": role, "parts": parts})
+    };
+    Ok(turns.into_iter().map(named).collect())
 }
 
 fn user(message: &Message) -> Result<Vec<Value>, String> {
