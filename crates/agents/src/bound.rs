@@ -6,6 +6,7 @@ use weftwork_graph::{Ctx, NodeResult};
 use weftwork_models::{
     Capability, ChatModel, ChatRequest, ChatResponse, ModelCaller, RunModel, ToolChoice,
 };
+use weftwork_types::MessageId;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::tool::ToolSpec;
@@ -92,8 +93,16 @@ impl BoundModel {
             ToolChoice::Required if tools.is_empty() => ToolChoice::Auto,
             other => other,
         };
-        let can_be_parallel =
-            self.parallel_by_default && !tools.is_empty() && !self.lacks_parallel_calls(ctx);
+        let can_be_parallel = self.parallel_by_default
+            && !tools.is_empty()
+            && !self.lacks(Capability::ParallelToolCalls, ctx);
+        let schema = self.output.as_ref().map(OutputSpec::schema);
+        let (messages, response_schema) = match schema {
+            Some(schema) if self.lacks(Capability::ResponseSchema, ctx) => {
+                (with_schema(messages, schema), None)
+            }
+            schema => (messages, schema.cloned()),
+        };
         ChatRequest {
             messages,
             tools,
@@ -101,15 +110,26 @@ impl BoundModel {
             temperature,
             max_tokens,
             parallel_tool_calls: parallel_tool_calls.or(can_be_parallel.then_some(true)),
-            response_schema: self.output.as_ref().map(|output| output.schema().clone()),
+            response_schema,
         }
     }
 
     /// A run may have a model of its own in place of this one.
-    fn lacks_parallel_calls(&self, ctx: &Ctx) -> bool {
+    fn lacks(&self, capability: Capability, ctx: &Ctx) -> bool {
         let own = ctx.calls().dependencies.get::<RunModel>();
         let own = own.as_ref().filter(|own| own.instead_of == self.model.info().id());
         let model = own.map_or(&self.model, |own| &own.model);
-        model.lacks().contains(&Capability::ParallelToolCalls)
+        model.lacks().contains(&capability)
     }
+}
+
+/// Adds the schema of the answer to the instructions, for a model that takes none. The answer is
+/// checked as any other.
+fn with_schema(mut messages: Vec<Message>, schema: &serde_json::Value) -> Vec<Message> {
+    let at = messages.iter().take_while(|message| message.role == Role::System).count();
+    let text = format!("Answer with JSON only, and satisfy this JSON Schema: {schema}");
+    #[expect(clippy::expect_used, reason = "the text is valid as an id")]
+    let id = MessageId::new("answer-schema").expect("a message id");
+    messages.insert(at, Message::text(id, Role::System, text));
+    messages
 }

@@ -45,7 +45,7 @@ impl CallInfo {
     }
 
     /// Returns the usage fact of a call that needed no attempt.
-    pub(crate) fn unmade(&self, info: &ModelInfo, ctx: &CallContext) -> UsageFact {
+    pub(crate) fn without_attempt(&self, info: &ModelInfo, ctx: &CallContext) -> UsageFact {
         let cost_micro_usd = self.cost(Tokens::default());
         UsageFact { status: UsageStatus::Ok, cost_micro_usd, ..self.fact((info, 0), ctx) }
     }

@@ -9,7 +9,7 @@ use crate::{CallError, ModelError, RetryPolicy, fingerprint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use weftwork_types::canonical::{self, Hash};
+use weftwork_types::canonical;
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, ToolCallPart};
 use weftwork_types::message::Message;
@@ -149,17 +149,25 @@ impl ModelCaller {
         (key, tried): (CallKey, &mut Tried),
         ctx: &CallContext,
     ) -> Result<ChatResponse, ModelError> {
-        let cache_key = ResponseCache::key(&ctx.principal, &model.info().id(), request);
-        if let Some(cached) = cached(model, &cache_key, ctx)? {
-            let call = CallInfo::new(key, model, request);
-            return self.give(cached, call.unmade(model.info(), ctx), key, ctx).await;
+        let cache = model
+            .cache()
+            .map(|cache| (cache, ResponseCache::key(&ctx.principal, &model.info().id(), request)));
+        if let Some((cache, cache_key)) = &cache {
+            if has_passed(ctx) {
+                return Err(ModelError::Deadline { provider: model.info().provider.clone() });
+            }
+            if let Some(cached) = cache.get(cache_key, ctx.clock.elapsed()) {
+                let call = CallInfo::new(key, model, request);
+                let fact = call.without_attempt(model.info(), ctx);
+                return self.give(cached, fact, key, ctx).await;
+            }
         }
         let mut current = model;
         loop {
             let made = self.attempts(current, (request, secrets), (key, tried), ctx).await;
             let error = match made {
                 Ok((response, fact)) => {
-                    if let Some(cache) = model.cache() {
+                    if let Some((cache, cache_key)) = cache {
                         cache.insert(cache_key, &response, ctx.clock.elapsed());
                     }
                     return self.keep(response, fact, key, ctx).await;
@@ -252,25 +260,12 @@ fn unsupported(model: &dyn ChatModel, request: &ChatRequest) -> Option<String> {
         return Some(capability.refusal());
     }
     let (asked, limit) = (u64::from(request.max_tokens?), model.token_limits().output?);
-    (asked > limit).then(|| format!("`max_tokens` is {asked}, and its limit is {limit}"))
+    (asked > limit).then(|| format!("`max_tokens` is {asked}, and its limit is {limit}; lower it"))
 }
 
 /// Returns `true` if the deadline of the call has passed.
 fn has_passed(ctx: &CallContext) -> bool {
     ctx.deadline.is_some_and(|deadline| ctx.clock.now() >= deadline)
-}
-
-/// The answer of the model's cache, if there is one and the deadline has not passed.
-fn cached(
-    model: &dyn ChatModel,
-    key: &Hash,
-    ctx: &CallContext,
-) -> Result<Option<ChatResponse>, ModelError> {
-    let Some(cache) = model.cache() else { return Ok(None) };
-    if has_passed(ctx) {
-        return Err(ModelError::Deadline { provider: model.info().provider.clone() });
-    }
-    Ok(cache.get(key, ctx.clock.elapsed()))
 }
 
 #[derive(Deserialize)]

@@ -192,10 +192,9 @@ impl ChatModel for ConfiguredModel {
         let model = Arc::clone(&self.model);
         let admitted = async move {
             let turn = limiter.wait(request.estimated_tokens()).await;
-            let events = model.stream(request);
             // The turn ends with the stream.
-            events.inspect(move |_| {
-                let _ = &turn;
+            streams::unfold((model.stream(request), turn), |(mut events, turn)| async {
+                Some((events.next().await?, (events, turn)))
             })
         };
         streams::once(admitted).flatten().boxed()

@@ -9,7 +9,7 @@ use std::time::Duration;
 use weftwork_models::scripted::Step;
 use weftwork_models::{
     CallError, Capability, ChatEvent, ChatModel, ChatRequest, ChatResponse, ChatStream,
-    ModelCaller, ModelError, ModelInfo, RefusalKind, ScriptedModel,
+    ModelCaller, ModelError, ModelInfo, RefusalKind, ScriptedModel, TokenLimits,
 };
 use weftwork_testkit::ManualClock;
 use weftwork_types::event::AiEvent;
@@ -87,6 +87,10 @@ impl ChatModel for Lacking {
         &self.1
     }
 
+    fn token_limits(&self) -> TokenLimits {
+        TokenLimits { context: None, output: Some(100) }
+    }
+
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
         self.0.stream(request)
     }
@@ -102,6 +106,10 @@ async fn an_option_that_the_model_lacks_is_refused_and_a_recorded_answer_is_reus
     let refused = caller.call(&lacking, request(), &desk.context(&clock)).await;
     let refused = refused.expect_err("no temperature");
     assert_eq!((refused.code().0, refused.attempts, lacking.0.calls()), ("W0310", 0, 0));
+    let long = ChatRequest { max_tokens: Some(101), ..self::request("hi") };
+    let refused = caller.call(&lacking, long, &desk.context(&clock)).await.expect_err("too long");
+    assert_eq!((refused.code().0, refused.attempts), ("W0310", 0));
+    assert!(refused.to_string().contains("`max_tokens` is 101, and its limit is 100"), "{refused}");
     // The answer was recorded before the model lost the option.
     let first = caller.call(&script(), request(), &desk.context(&clock)).await.expect("an answer");
     let again = caller.call(&lacking, request(), &desk.context(&clock)).await.expect("recorded");

@@ -9,6 +9,7 @@ use weftwork_agents::{
 };
 use weftwork_models::scripted::Step;
 use weftwork_models::{Capability, ToolChoice};
+use weftwork_types::message::{Message, Role};
 
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 struct Day {
@@ -34,6 +35,22 @@ async fn structured_output_is_repaired_twice_and_no_more() {
     let repair = last.messages.last().expect("a message").joined_text();
     assert!(repair.contains("a list, and the output type is an object"), "{repair}");
     assert!(last.response_schema.is_some());
+
+    // A model that takes no schema is told it, and its answer is checked all the same.
+    let model =
+        Recording::new(vec![Step::text("Sure!"), Step::text(day)], &[Capability::ResponseSchema]);
+    let evaluator = Evaluator::builder(Arc::clone(&model) as _).open().await.expect("opens");
+    let response = done(evaluator.evaluate(&one, ()).await.expect("evaluates"));
+    assert_eq!((response.output.is_some(), response.usage.model_calls), (true, 2));
+    for request in model.requests() {
+        let instructions: String = request
+            .messages
+            .iter()
+            .filter(|m| m.role == Role::System)
+            .map(Message::joined_text)
+            .collect();
+        assert!(request.response_schema.is_none() && instructions.contains("\"hours\""));
+    }
 
     let model = scripted(vec![Step::text(&format!(r#"{{"items": [{day}]}}"#))]);
     let evaluator = Evaluator::builder(model).open().await.expect("opens");

@@ -1,19 +1,11 @@
 use super::*;
-use crate::protocol::{Protocol, Quirks, ServerConfig};
+use crate::protocol::Protocol;
+use crate::protocol::tests::config;
 use futures_util::{StreamExt as _, stream};
 use std::time::Duration;
 
 fn source() -> Source {
-    Source::of(&ServerConfig {
-        provider: "p".to_owned(),
-        protocol: Protocol::Openai,
-        base_url: "https://p.example/v1".to_owned(),
-        key: Secret::new("sk-hunter2"),
-        key_variable: "P_KEY".to_owned(),
-        quirks: Quirks::default(),
-        head_timeout: Duration::ZERO,
-        idle_timeout: Duration::ZERO,
-    })
+    Source::of(&config(Protocol::Openai))
 }
 
 fn failed(status: u16, headers: &[(&str, &str)], body: &str) -> ModelError {
