@@ -1,0 +1,1 @@
+//! Remote graphs as agents of their own.

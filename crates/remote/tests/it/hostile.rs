@@ -1,0 +1,1 @@
+//! Servers that send what they should not.
