@@ -106,7 +106,8 @@ impl Call<'_> {
         let end = self.end(&run, read).await?;
         cancel.disarm();
         let path = ["assistants", &run.assistant_id];
-        let assistant: Assistant = match self.send("an assistant", (Method::Get, &path), None).await {
+        let assistant: Assistant = match self.send("an assistant", (Method::Get, &path), None).await
+        {
             Ok(found) => self::read(self.server, "an assistant", found)?,
             // It was deleted since.
             Err(RemoteError::Refused { status: 404, .. }) => {

@@ -105,7 +105,9 @@ impl<'a> Follower<'a> {
                 Some(response) => self.read_stream(response).await?,
                 None => match self.reopen().await {
                     Ok(response) => self.read_stream(response).await?,
-                    Err(error) if error.is_retriable() && quiet < ATTEMPTS_MAX => Connection::Broken,
+                    Err(error) if error.is_retriable() && quiet < ATTEMPTS_MAX => {
+                        Connection::Broken
+                    }
                     // The server does not replay the run. Its result is read all the same.
                     Err(RemoteError::Refused { status: 404 | 410 | 422, .. }) => Connection::Ended,
                     Err(error) => return Err(error),
@@ -249,7 +251,11 @@ impl<'a> Follower<'a> {
         if self.emitted_bytes > EMITTED_BYTES_MAX {
             if is_first {
                 let (remote, run) = (self.at.server.name(), &self.run);
-                tracing::warn!(remote, run, "frames beyond {EMITTED_BYTES_MAX} bytes are not emitted");
+                tracing::warn!(
+                    remote,
+                    run,
+                    "frames beyond {EMITTED_BYTES_MAX} bytes are not emitted"
+                );
             }
             return self.ctx.heartbeat();
         }

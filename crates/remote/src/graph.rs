@@ -8,8 +8,7 @@ use std::sync::Arc;
 use weftwork_graph::channel::{LastValue, Messages};
 use weftwork_graph::run_loop::Checker;
 use weftwork_graph::{
-    BuildError, ChannelDef, CompiledGraph, Ctx, DynUpdate, Graph, NodeResult, Once,
-    Question, START,
+    BuildError, ChannelDef, CompiledGraph, Ctx, DynUpdate, Graph, NodeResult, Once, Question, START,
 };
 use weftwork_types::canonical::{Hash, hash};
 use weftwork_types::message::langchain;
@@ -118,11 +117,8 @@ impl RemoteGraph {
             if plan.channel_idx(&name).is_none() {
                 continue;
             }
-            let value = if ctx.graph().holds_messages(&name) {
-                self.messages(ctx, value)?
-            } else {
-                value
-            };
+            let value =
+                if ctx.graph().holds_messages(&name) { self.messages(ctx, value)? } else { value };
             update = update.write(name, value);
         }
         Ok(update)

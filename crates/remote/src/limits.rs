@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Maximum size of a frame of a stream, in bytes.
 pub(crate) const FRAME_BYTES_MAX: usize = 4 << 20;
 /// Maximum size of all frames of a run that one process reads, in bytes.
-pub(crate) const STREAM_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const STREAM_BYTES_MAX: u64 = 32 << 20;
 /// Maximum size of a JSON answer, in bytes.
 pub(crate) const BODY_BYTES_MAX: u64 = 8 << 20;
 /// Maximum size of the frames of a run that are emitted, in bytes. Later ones are dropped.

@@ -29,7 +29,10 @@ pub struct RemoteServer {
 impl std::fmt::Debug for RemoteServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (name, url) = (&self.name, self.url.as_str());
-        f.debug_struct("RemoteServer").field("name", name).field("url", &url).finish_non_exhaustive()
+        f.debug_struct("RemoteServer")
+            .field("name", name)
+            .field("url", &url)
+            .finish_non_exhaustive()
     }
 }
 
@@ -212,8 +215,7 @@ impl RemoteServer {
             header("content-type", "application/json".to_owned());
             sent.body = Bytes::from(body.to_string());
         }
-        let response =
-            self.egress.send(sent).await.map_err(|error| self.broken(what, error))?;
+        let response = self.egress.send(sent).await.map_err(|error| self.broken(what, error))?;
         let (remote, status) = (self.name.to_string(), response.status);
         match status {
             200..=299 => Ok(response),

@@ -116,7 +116,8 @@ mod tests {
 
     #[test]
     fn partial_text_is_that_of_chunks() {
-        let chunk = |content: Value| json!([{"type": "AIMessageChunk", "id": "m", "content": content}, {}]);
+        let chunk =
+            |content: Value| json!([{"type": "AIMessageChunk", "id": "m", "content": content}, {}]);
         assert_eq!(partial_text(&chunk(json!("Hi"))), Some(("m", "Hi".to_owned())));
         let blocks = chunk(json!([{"type": "text", "text": "H"}, {"type": "text", "text": "i"}]));
         assert_eq!(partial_text(&blocks), Some(("m", "Hi".to_owned())));

@@ -70,7 +70,8 @@ async fn frames_of_the_remote_run_are_frames_of_a_subgraph() {
     ];
     assert_eq!(frames, expected);
     // The log has the same frames, for clients that come later.
-    let options = StreamOptions { modes, subgraphs: Subgraphs::Include, ..StreamOptions::default() };
+    let options =
+        StreamOptions { modes, subgraphs: Subgraphs::Include, ..StreamOptions::default() };
     let stored = runtime.stream(&Principal::local(), &run, options).await.expect("reads");
     let stored: Vec<_> = stored.collect().await;
     let stored = stored.iter().filter_map(|frame| match &frame.as_ref().expect("reads").content {
@@ -87,13 +88,18 @@ async fn questions_inside_are_asked_here_and_answered_through_us() {
     let runtime = in_memory(around(remote, &["q", "answer", "other", "note"])).await;
     let thread = runtime.thread("around", "t").expect("valid");
     let mut ended = thread.start(json!({"q": "x"})).await.expect("accepted");
-    for (asked, answer) in [(json!({"question": "approve?", "q": "x"}), "yes"), (json!("and you?"), "no")] {
+    for (asked, answer) in
+        [(json!({"question": "approve?", "q": "x"}), "yes"), (json!("and you?"), "no")]
+    {
         let [question] = ended.questions() else { panic!("{ended:?}") };
         assert_eq!((&question.ask, &*question.node), (&Ask::Value { value: asked }, "remote"));
         ended = thread.answer(json!(answer)).await.expect("accepted");
     }
     let output = ended.output().expect("completes");
-    assert_eq!((&output["note"], &output["after"]), (&json!("done:yes:no"), &json!("after done:yes:no")));
+    assert_eq!(
+        (&output["note"], &output["after"]),
+        (&json!("done:yes:no"), &json!("after done:yes:no"))
+    );
     assert_eq!(there.runs().await, 2, "one run until the questions, and one with both answers");
 }
 

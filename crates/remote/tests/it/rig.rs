@@ -15,8 +15,8 @@ use weftwork_graph::{
 use weftwork_remote::{RemoteGraph, RemoteServer};
 use weftwork_runtime::Runtime;
 use weftwork_server::Server;
-use weftwork_store::{RunRow, Store};
 use weftwork_store::memory::MemoryStore;
+use weftwork_store::{RunRow, Store};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::Egress;
 use weftwork_types::{BoxFuture, Principal};
@@ -114,17 +114,24 @@ fn gated(gate: Arc<Gate>) -> CompiledGraph {
         .expect("sound")
 }
 
-/// A conversation that counts the messages it has, and says the number in two pieces.
-fn talk() -> CompiledGraph {
-    async fn say(state: State<Dynamic>, ctx: Ctx) -> DynUpdate {
-        let messages = state.get("messages");
-        let number = messages.and_then(|all| all.as_array().map(Vec::len)).unwrap_or_default();
-        let id = ctx.message_id();
-        ctx.token(&id, "messages: ");
-        ctx.token(&id, &number.to_string());
-        let message = Message::text(id, Role::Assistant, format!("messages: {number}"));
-        DynUpdate::new().write("messages", json!([message]))
-    }
+/// A conversation that counts the messages it has, and says the number in two pieces. It waits for
+/// the gate before the end if the last message is `wait`.
+fn talk(gate: Arc<Gate>) -> CompiledGraph {
+    let say = move |state: State<Dynamic>, ctx: Ctx| {
+        let gate = Arc::clone(&gate);
+        async move {
+            let messages = state.get("messages").unwrap_or_default();
+            let messages: Vec<Message> = serde_json::from_value(messages).expect("messages");
+            let (id, number) = (ctx.message_id(), messages.len().to_string());
+            ctx.token(&id, "messages: ");
+            ctx.token(&id, &number);
+            if messages.last().is_some_and(|last| last.joined_text() == "wait") {
+                gate.open.acquire().await.expect("never closed").forget();
+            }
+            let message = Message::text(id, Role::Assistant, format!("messages: {number}"));
+            DynUpdate::new().write("messages", json!([message]))
+        }
+    };
     graph("talk", vec![ChannelDef::new("messages", Messages)])
         .node("say", say)
         .edge(START, "say")
@@ -145,7 +152,7 @@ impl There {
             .graph("inter", inter())
             .graph("failing", failing())
             .graph("gated", gated(Arc::clone(&gate)))
-            .graph("talk", talk());
+            .graph("talk", talk(Arc::clone(&gate)));
         let runtime = runtime.open().await.expect("opens");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -170,6 +177,12 @@ impl There {
     /// Number of runs of all threads.
     pub(crate) async fn runs(&self) -> usize {
         self.rows().await.len()
+    }
+
+    /// Number of threads.
+    pub(crate) async fn threads(&self) -> usize {
+        let threads = self.runtime.store().threads(&Principal::local(), 0, 100).await;
+        threads.expect("reads").len()
     }
 
     /// Number of runs that have not ended.

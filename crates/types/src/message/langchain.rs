@@ -4,9 +4,9 @@
 //! value has one, clients see LangChain's shape. In input, an object with `type` or `role` and
 //! `content` is a message in the channels that hold messages.
 
-use serde_json::{Map, Value, json};
 use super::{Media, Message, Part, Role, ToolCall, ToolResult};
 use crate::{MessageId, ToolCallId};
+use serde_json::{Map, Value, json};
 
 /// Replaces all messages in a value by their LangChain shape.
 pub fn show(value: &mut Value) {

@@ -27,7 +27,16 @@ pub(super) struct RemoteEntry {
 #[derive(Debug, Clone, Default)]
 pub struct Remotes {
     #[cfg(feature = "remote")]
-    all: Vec<(weftwork_remote::RemoteGraph, Vec<String>)>,
+    all: Vec<Configured>,
+}
+
+/// A remote with the channels of its agent, and the variable with its key if that is not set.
+#[cfg(feature = "remote")]
+#[derive(Debug, Clone)]
+struct Configured {
+    remote: weftwork_remote::RemoteGraph,
+    channels: Vec<String>,
+    missing: Option<String>,
 }
 
 #[cfg(feature = "remote")]
@@ -44,15 +53,16 @@ impl Remotes {
         for (name, entry) in entries {
             let egress = config.egress_with(super::own_host(&entry.url)?)?;
             let mut server = RemoteServer::new(&name, &entry.url, egress)?;
-            if let Some(variable) = &entry.key_env {
-                let key = around.get(variable).ok_or_else(|| Error::BadSetting {
-                    setting: format!("`key_env` of `[remotes.{name}]`"),
-                    found: variable.clone(),
-                    expected: "the name of an environment variable that is set".to_owned(),
-                })?;
-                server = server.key(key);
+            let mut missing = None;
+            if let Some(variable) = entry.key_env {
+                match around.get(&variable) {
+                    Some(key) => server = server.key(key),
+                    // Other commands do not need it.
+                    None => missing = Some(variable),
+                }
             }
-            all.push((RemoteGraph::new(server, &entry.assistant), entry.channels));
+            let remote = RemoteGraph::new(server, &entry.assistant);
+            all.push(Configured { remote, channels: entry.channels, missing });
         }
         Ok(Self { all })
     }
@@ -60,11 +70,13 @@ impl Remotes {
     /// The agents, sorted by name.
     #[must_use]
     pub fn agents(&self) -> Vec<AgentDef> {
-        let agents = self.all.iter().map(|(remote, channels)| {
+        let agents = self.all.iter().cloned().map(|Configured { remote, channels, missing }| {
             let server = remote.server();
-            let about = format!("assistant `{}` at {}", remote.assistant(), server.address());
-            let (id, remote) = (format!("remote:{}", server.name()), remote.clone());
-            let channels = channels.clone();
+            let mut about = format!("assistant `{}` at {}", remote.assistant(), server.address());
+            if let Some(variable) = missing {
+                about.push_str(&format!("; its key `{variable}` is not set"));
+            }
+            let id = format!("remote:{}", server.name());
             AgentDef::new(&id, move |_| Ok(remote.agent(&channels)?)).about(about)
         });
         agents.collect()
