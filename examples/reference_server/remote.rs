@@ -7,7 +7,6 @@ use std::error::Error;
 use std::sync::Arc;
 use weftwork::egress::{EgressConfig, GuardedClient};
 use weftwork::graph::{Ctx, DynUpdate, Dynamic, Input, START, State};
-use weftwork::prelude::*;
 use weftwork::remote::{RemoteGraph, RemoteServer};
 use weftwork::runtime::RuntimeBuilder;
 

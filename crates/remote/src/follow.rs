@@ -218,7 +218,13 @@ impl<'a> Follower<'a> {
                 }));
                 return Ok(false);
             }
-            "values" => self.note_values(&data),
+            "values" => {
+                self.note_values(&data);
+                // The run stops here, as the frame of its questions has reported.
+                if data.get(INTERRUPT).is_some() {
+                    return Ok(false);
+                }
+            }
             _ => self.note_questions(&data),
         }
         self.emit((mode, within), data, event.data.len());

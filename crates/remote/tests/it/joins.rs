@@ -66,9 +66,7 @@ fn a_remote_run_that_ended_meanwhile_is_not_repeated() {
     killed_within(&there, &store);
     there.gate.open.add_permits(1);
     process().block_on(async {
-        while there.active().await > 0 {
-            tokio::task::yield_now().await;
-        }
+        there.rests().await;
         let runtime = next_process(&there, &store).await;
         let thread = ThreadId::new("t").expect("valid");
         let handle = runtime.resume(&Principal::local(), &thread).await.expect("it is dead");

@@ -3,10 +3,12 @@
 use crate::rig::{There, around, in_memory, last};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weftwork_graph::{Ctx, DynUpdate, Graph, Input, Modes, NodeResult, START, StreamEvent};
-use weftwork_runtime::{FrameContent, StreamOptions, Subgraphs};
+use weftwork_runtime::{FrameContent, Runtime, StreamOptions, Subgraphs};
+use weftwork_testkit::ManualClock;
 use weftwork_types::Principal;
 use weftwork_types::interrupt::Ask;
 use weftwork_types::run::{RunOutcome, RunStatus};
@@ -136,9 +138,7 @@ async fn a_cancelled_run_cancels_the_run_there_and_one_that_goes_on_continues_it
     there.gate.entered.acquire().await.expect("open").forget();
     assert_eq!(thread.cancel().await.expect("cancels"), 1);
     assert_eq!(handle.outcome.await.status(), RunStatus::Cancelled);
-    while there.active().await > 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    there.rests().await;
     there.gate.open.add_permits(1);
     let ended = thread.proceed().await.expect("accepted");
     assert_eq!(ended.output().expect("completes")["out"], json!("call 2"));
@@ -148,15 +148,18 @@ async fn a_cancelled_run_cancels_the_run_there_and_one_that_goes_on_continues_it
 #[tokio::test]
 async fn a_run_that_reaches_its_deadline_cancels_the_run_there() {
     let there = There::start().await;
-    let runtime = in_memory(around(there.remote("gated"), &["msg", "out"])).await;
+    let clock = ManualClock::new();
+    let runtime = Runtime::in_memory().clock(Arc::new(clock.clone()));
+    let graph = around(there.remote("gated"), &["msg", "out"]);
+    let runtime = runtime.graph("around", graph).open().await.expect("opens");
     let thread = runtime.thread("around", "t").expect("valid");
-    let run = thread.start(json!({"msg": "a"})).deadline(Duration::from_millis(300));
-    let ended = run.await.expect("accepted");
-    assert_ne!(ended.outcome().status(), RunStatus::Completed);
+    let run = thread.start(json!({"msg": "a"})).deadline(Duration::from_secs(60));
+    let handle = run.begin().await.expect("accepted");
+    there.gate.entered.acquire().await.expect("open").forget();
+    clock.advance(Duration::from_secs(60));
+    assert_ne!(handle.outcome.await.status(), RunStatus::Completed);
+    there.rests().await;
     assert_eq!(there.gate.calls.load(Ordering::SeqCst), 1);
-    while there.active().await > 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 #[tokio::test]

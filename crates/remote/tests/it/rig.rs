@@ -185,9 +185,11 @@ impl There {
         threads.expect("reads").len()
     }
 
-    /// Number of runs that have not ended.
-    pub(crate) async fn active(&self) -> usize {
-        self.rows().await.iter().filter(|run| !run.status.is_final()).count()
+    /// Waits until all runs have ended.
+    pub(crate) async fn rests(&self) {
+        while self.rows().await.iter().any(|run| !run.status.is_final()) {
+            tokio::task::yield_now().await;
+        }
     }
 }
 
