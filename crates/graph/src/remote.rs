@@ -1,4 +1,4 @@
-//! What a node reports about a graph that runs on another server on its behalf.
+//! Events of graphs that run on other servers on behalf of a node.
 
 use crate::compiled::CompiledGraph;
 use crate::context::Ctx;

@@ -1,4 +1,4 @@
-//! One run on the server: started once, joined if it exists, followed to its end.
+//! A run on the server: started once, joined if it exists, followed to its end.
 
 use crate::error::{RemoteError, is_passing};
 use crate::follow::{Follower, MODES, Read, RunAt, read};
@@ -50,7 +50,7 @@ pub(crate) struct Ended {
     pub(crate) end: End,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum End {
@@ -102,7 +102,7 @@ impl Call<'_> {
         self.send("the creation of a thread", (Method::Post, &["threads"]), Some(&body)).await?;
         let cancel = CancelOnDrop { call: self, armed: true };
         let Begun { run, stream } = self.begin(input).await?;
-        let (run, read) = Follower::new(self.at(), self.ctx, run).to_end(stream).await?;
+        let (run, read) = Follower::new(self.at(), self.ctx, run).follow(stream).await?;
         let end = self.end(&run, read).await?;
         cancel.disarm();
         let path = ["assistants", &run.assistant_id];

@@ -43,7 +43,7 @@ pub(crate) struct Follower<'a> {
     read: Read,
 }
 
-/// What the frames of a run have shown.
+/// Content of the frames of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
     /// Last values of the outermost graph.
@@ -94,7 +94,7 @@ impl<'a> Follower<'a> {
     ///
     /// # Errors
     /// As [`RemoteError`]; not for broken connections, as long as the server can be reached.
-    pub(crate) async fn to_end(
+    pub(crate) async fn follow(
         mut self,
         first: Option<EgressResponse>,
     ) -> Result<(Run, Read), RemoteError> {

@@ -145,7 +145,7 @@ impl RemoteGraph {
             for asked in questions {
                 let mut question = Question::value(asked.value);
                 // The server checks answers too. A schema that cannot be read checks nothing here.
-                if let Some(schema) = asked.response_schema.filter(|schema| is_schema(schema)) {
+                if let Some(schema) = asked.response_schema.filter(is_schema) {
                     question = question.answer_schema(schema);
                 }
                 answers.insert(asked.id, ctx.ask_question(question)?.value);

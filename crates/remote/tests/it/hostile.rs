@@ -41,7 +41,7 @@ fn route(request: &Received) -> &'static str {
     }
 }
 
-/// What a server answers that does everything right.
+/// The answer of a server that does everything right.
 fn usual(request: &Received) -> Reply {
     match route(request) {
         "create" => json_of(json!({"thread_id": "t"})),
