@@ -143,4 +143,5 @@ pub mod prelude {
 #[doc = include_str!("../../../docs/guide/running.md")]
 #[doc = include_str!("../../../docs/guide/tools.md")]
 #[cfg_attr(feature = "mcp", doc = include_str!("../../../docs/guide/mcp.md"))]
+#[cfg_attr(feature = "remote", doc = include_str!("../../../docs/guide/remote.md"))]
 struct Guide;
