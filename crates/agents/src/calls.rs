@@ -14,6 +14,7 @@ use weftwork_types::message::{ToolCall, ToolResult};
 use weftwork_types::port::CallContext;
 use weftwork_types::secret::SECRET;
 use weftwork_types::tool::{ToolFailure, ToolOutcome, wire_name};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The tools of a graph, as an argument of its nodes: a node calls them itself, without a model.
 ///
@@ -178,12 +179,37 @@ pub(crate) async fn outcome(
     Ok(outcome)
 }
 
+/// The node that makes a call, for a tool that runs a graph: a question within stops the node.
+#[derive(Debug)]
+pub(crate) struct CallingNode {
+    ctx: Ctx,
+    stopped: Mutex<Option<NodeError>>,
+}
+
+impl CallingNode {
+    pub(crate) fn ctx(&self) -> &Ctx {
+        &self.ctx
+    }
+
+    /// Stops the node after the tool has returned that it waits.
+    pub(crate) fn stop(&self, error: NodeError) {
+        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+
+    fn take_stop(&self) -> Option<NodeError> {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 async fn made(
     ctx: &Ctx,
     runner: &ToolRunner,
     call: &ToolCall,
     calls: &CallContext,
 ) -> NodeResult<ToolOutcome> {
+    let node = Arc::new(CallingNode { ctx: ctx.clone(), stopped: Mutex::default() });
+    let dependencies = calls.dependencies.clone().with_shared(Arc::clone(&node));
+    let calls = &CallContext { dependencies, ..calls.clone() };
     let ready = match runner.prepare(call, calls) {
         Prepared::Ready(ready) => ready,
         Prepared::NeedsApproval(pending) => {
@@ -212,6 +238,9 @@ async fn made(
                 executed = runner.resolve(unknown, answer).await;
             }
             Executed::Asks(asking) => {
+                if let Some(stopped) = node.take_stop() {
+                    return Err(stopped);
+                }
                 // Each round has attempts of its own.
                 asked = 0;
                 let replies = replies(ctx, &asking)?;
