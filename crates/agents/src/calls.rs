@@ -1,6 +1,7 @@
 //! Calls of tools by nodes: the questions that a call takes, the call, and its outcome.
 
 use crate::evaluate::PromptScope;
+use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_graph::{
     BuildInfo, Ctx, Deps, FromTask, NodeError, NodeResult, Question, Reads, TaskInput,
 };
@@ -14,7 +15,6 @@ use weftwork_types::message::{ToolCall, ToolResult};
 use weftwork_types::port::CallContext;
 use weftwork_types::secret::SECRET;
 use weftwork_types::tool::{ToolFailure, ToolOutcome, wire_name};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// The tools of a graph, as an argument of its nodes: a node calls them itself, without a model.
 ///

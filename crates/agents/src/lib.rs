@@ -33,8 +33,8 @@ pub use prompt::{
     RenderedSection, Section, Visibility,
 };
 pub use react::{Chat, ChatUpdate, ChatView, ReactAgent};
-pub use team::{
-    ITEMS_MAX, MapState, Mapped, OutputMode, ParallelMap, PlanAndExecute, PlanState, Replan, Report,
-    StepResult, Supervisor, Swarm, SwarmState, TeamState, as_tool,
-};
 pub use session::{Query, Session, SessionError, SessionSnapshot, Slice};
+pub use team::{
+    Handed, ITEMS_MAX, MapState, Mapped, OutputMode, ParallelMap, PlanAndExecute, PlanState,
+    Replan, Report, StepResult, Supervisor, Swarm, SwarmState, TeamState, as_tool,
+};

@@ -143,7 +143,8 @@ impl Ctx {
         }
         let (task, node) = (self.task_id(), self.node().to_owned());
         let graph = self.at().scope.is_nested().then(|| self.at().scope.graph.name().to_owned());
-        let asked = Interrupt { id, task, node, graph, ask, answer_schema, expires_at, default, key };
+        let asked =
+            Interrupt { id, task, node, graph, ask, answer_schema, expires_at, default, key };
         self.open(vec![asked]);
         Err(NodeError::interrupted())
     }

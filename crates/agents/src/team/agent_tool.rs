@@ -14,8 +14,9 @@ use weftwork_types::message::{Message, Role};
 /// Default time limit of a call of an agent. The deadline of the run cuts it off earlier.
 const TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Codes of faults of the budget, which stop the node that called: they are no failures of the agent.
-const BUDGET: [&str; 3] = ["W0601", "W0603", "W0609"];
+/// Codes of faults of the run, of its budget and its deadline. They are no failures of the agent, and
+/// stop the node that called.
+const OF_RUN: [&str; 5] = ["W0601", "W0603", "W0609", "W0124", "W0313"];
 
 /// The request to an agent.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -30,8 +31,8 @@ struct Request {
 /// The tool runs in nodes of agents and in those that take [`Tools`](crate::Tools): the graph is a
 /// subgraph of the node that makes the call. So a question within it ends the run as a question of
 /// any node, the call goes on after the answer, in another process too, and is no further call.
-/// Budget, deadline and principal are those of the run; a used-up budget stops the node. A failure of
-/// the graph is the failed result of the call. The tool counts as read-only: the tools of the graph
+/// Budget, deadline and principal are those of the run; a used-up budget and the deadline stop the
+/// node. Any other failure of the graph is the failed result of the call. The tool counts as read-only: the tools of the graph
 /// have effects and a policy of their own. It has a time limit of 24 hours, which
 /// [`FnTool::timeout`] changes.
 ///
@@ -78,7 +79,7 @@ fn failed_or_stopped(
     node: &CallingNode,
     error: NodeError,
 ) -> Result<ToolOutput<String>, ToolError> {
-    match error.fault().filter(|fault| !BUDGET.contains(&fault.code.as_str())) {
+    match error.fault().filter(|fault| !OF_RUN.contains(&fault.code.as_str())) {
         Some(fault) => Err(ToolError::failed(format_args!(
             "agent `{}` failed ({}): {}",
             member.name(),

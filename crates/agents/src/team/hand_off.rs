@@ -56,10 +56,7 @@ impl HandOffs {
     }
 
     /// Returns a conversation without hand-offs: members do not have these tools.
-    pub(crate) fn without<'a>(
-        &self,
-        messages: impl Iterator<Item = &'a Message>,
-    ) -> Vec<Message> {
+    pub(crate) fn without<'a>(&self, messages: impl Iterator<Item = &'a Message>) -> Vec<Message> {
         messages.filter_map(|message| self.reduced(message, |_| true)).collect()
     }
 

@@ -16,5 +16,5 @@ pub use agent_tool::as_tool;
 pub(crate) use hand_off::HandOffs;
 pub use map::{ITEMS_MAX, MapState, Mapped, ParallelMap};
 pub use plan::{PlanAndExecute, PlanState, Replan, StepResult};
-pub use supervisor::{OutputMode, Report, Supervisor, TeamState};
+pub use supervisor::{Handed, OutputMode, Report, Supervisor, TeamState};
 pub use swarm::{Swarm, SwarmState};

@@ -20,7 +20,7 @@ use weftwork_models::{ChatModel, ModelCaller};
 use weftwork_tools::{ASK_HUMAN, Policy, ToolBox, ToolRunner, tool_result};
 use weftwork_types::message::{Message, Part, Role, ToolCall, ToolResult};
 use weftwork_types::tool::{ToolOutcome, wire_name};
-use weftwork_types::{MessageId, ToolCallId};
+use weftwork_types::{BoxFuture, MessageId, ToolCallId};
 
 const SUPERVISOR: &str = "supervisor";
 const HAND_OFF: &str = "hand_off";
@@ -33,9 +33,22 @@ pub struct TeamState {
     /// The conversation, oldest first.
     #[channel(messages)]
     pub messages: List<Message>,
+    /// The hand-offs of the last superstep, which are due.
+    #[channel(topic)]
+    pub handed: List<Handed>,
     /// The work that members reported, oldest first.
     #[channel(append)]
     pub reports: List<Report>,
+}
+
+/// A hand-off that succeeded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Handed {
+    /// Name of the member.
+    pub member: String,
+    /// The call.
+    pub tool_call_id: ToolCallId,
 }
 
 /// The report of a member to its supervisor.
@@ -66,8 +79,8 @@ pub enum OutputMode {
 /// `transfer_to_NAME` for each member. A hand-off is a tool call in the node `hand_off`, to which the
 /// policy applies; then the node of the member runs the member's graph on the conversation, without
 /// the hand-offs. Afterwards the supervisor's model reads the answer of the member as the result of
-/// its hand-off. Members whose hand-offs are in one message run side by side. An answer without
-/// calls ends the run.
+/// its hand-off. Members whose hand-offs are in one message run side by side; a member that is named
+/// twice runs once. An answer without calls ends the run.
 ///
 /// Members are compiled graphs with a channel `messages`: agents, other teams, graphs of your own.
 /// The name of a graph is the name of the member. Each hand-off begins with a new state of the
@@ -303,14 +316,18 @@ impl Parts {
     /// Returns the conversation as the supervisor's model reads it: the answer of a member is the
     /// result of its hand-off.
     fn seen(&self, state: &State<TeamState>) -> Vec<Message> {
-        let reports: BTreeMap<&str, &Report> =
-            state.reports().iter().map(|report| (report.answer.as_str(), report)).collect();
+        let mut reports: BTreeMap<&str, Vec<&Report>> = BTreeMap::new();
+        for report in state.reports() {
+            reports.entry(report.answer.as_str()).or_default().push(report);
+        }
         let reported: BTreeSet<&str> =
             state.reports().iter().map(|report| report.tool_call_id.as_str()).collect();
         let mut seen = Vec::new();
         for message in state.messages().iter() {
             match reports.get(message.id.as_str()) {
-                Some(report) => seen.extend(as_result(report, message)),
+                Some(reports) => {
+                    seen.extend(reports.iter().flat_map(|report| as_result(report, message)));
+                }
                 None => {
                     seen.extend(self.hand_offs.reduced(message, |call| reported.contains(call)));
                 }
@@ -356,10 +373,14 @@ async fn hand_off(
             vec![Message { id: ctx.message_id(), role: Role::Assistant, parts }, result]
         }
     };
-    let command = Command::update(TeamStateUpdate::new().messages(messages));
+    let update = TeamStateUpdate::new().messages(messages);
     Ok(match member {
-        Some(member) => command.send(SendTo::to(member, call)),
-        None => command,
+        Some(member) => {
+            // No send: the supervisor, which is deferred, waits for nodes and not for sends.
+            let handed = Handed { member: member.to_owned(), tool_call_id: call.id };
+            Command::update(update.handed([handed])).goto(member)
+        }
+        None => Command::update(update),
     })
 }
 
@@ -377,32 +398,30 @@ async fn run_tool(
 /// The node of a member.
 fn works(
     member: Member,
-) -> impl Fn(
-    State<TeamState>,
-    Arg<ToolCall>,
-    Deps<Parts>,
-    Ctx,
-) -> weftwork_types::BoxFuture<'static, NodeResult<TeamStateUpdate>>
+) -> impl Fn(State<TeamState>, Deps<Parts>, Ctx) -> BoxFuture<'static, NodeResult<TeamStateUpdate>>
 + Send
 + Sync
 + 'static {
     let member = Arc::new(member);
-    move |state, Arg(call), parts, ctx| {
+    move |state, parts, ctx| {
         let member = Arc::clone(&member);
         Box::pin(async move {
             let conversation = parts.hand_offs.without(state.messages().iter());
             let work = member.work(&ctx, &conversation).await?;
             let answer = work.answer(member.name())?.clone();
-            let report = Report {
-                member: member.name().to_owned(),
-                tool_call_id: call.id,
+            let handed = state.handed().into_iter().flatten();
+            let own = handed.filter(|handed| handed.member == member.name());
+            let report = |Handed { member, tool_call_id }: &Handed| Report {
+                member: member.clone(),
+                tool_call_id: tool_call_id.clone(),
                 answer: answer.id.clone(),
             };
+            let reports: Vec<Report> = own.map(report).collect();
             let messages = match parts.output {
-                OutputMode::LastMessage => vec![answer],
+                OutputMode::LastMessage => vec![answer.clone()],
                 OutputMode::FullHistory => work.messages,
             };
-            Ok(TeamStateUpdate::new().messages(messages).reports([report]))
+            Ok(TeamStateUpdate::new().messages(messages).reports(reports))
         })
     }
 }

@@ -101,6 +101,7 @@ async fn members_of_one_message_work_side_by_side_with_own_tools_of_the_supervis
         ("transfer_to_orders".to_owned(), json!({})),
         ("find_order".to_owned(), json!({"order": "B2"})),
         ("transfer_to_stock".to_owned(), json!({})),
+        ("transfer_to_orders".to_owned(), json!({})),
         ("no_such_tool".to_owned(), json!({})),
     ]);
     let lead = scripted(vec![both, Step::text("Both.")]);
@@ -112,11 +113,13 @@ async fn members_of_one_message_work_side_by_side_with_own_tools_of_the_supervis
     let output = output(&team.build().expect("sound"), said("Where, and how many?")).await;
     let texts = text_of(&output);
     assert_eq!(texts.last().map(String::as_str), Some("assistant: Both."));
-    for expected in ["assistant: A1 comes.", "assistant: Two are left.", "tool: \"B2 is on its way\""]
+    for expected in
+        ["assistant: A1 comes.", "assistant: Two are left.", "tool: \"B2 is on its way\""]
     {
         assert!(texts.iter().any(|text| text == expected), "{texts:?}");
     }
     assert_eq!(lead.calls(), 2, "the supervisor waits for both members");
+    assert_eq!(output["reports"].as_array().map(Vec::len), Some(3), "one for each hand-off");
 }
 
 #[tokio::test]
@@ -145,10 +148,9 @@ async fn the_active_member_of_a_swarm_begins_the_next_run() {
         .default_member("desk");
     let graph = swarm.build().expect("sound");
     let host = Host::new().with_checkpointer(InMemoryCheckpointer::new());
-    for (said, active, last) in [
-        ("Orders, please", "orders", "I am orders."),
-        ("The desk again", "desk", "I am the desk."),
-    ] {
+    for (said, active, last) in
+        [("Orders, please", "orders", "I am orders."), ("The desk again", "desk", "I am the desk.")]
+    {
         let run = graph.run(&host, Start::from(super::world::said(said))).thread("t");
         let ended = run.finish().await.expect("runs");
         let output = ended.outcome().output().expect("completes");

@@ -76,7 +76,7 @@ impl World {
             Form::Swarm => vec![hand_off],
             _ => vec![hand_off, Step::text("All is done.")],
         };
-        let clock = Arc::new(ManualClock::moved_by_sleeps());
+        let clock = Arc::new(ManualClock::new());
         let model = |steps| {
             let model = ScriptedModel::from_steps(steps);
             Arc::new(model.paced(Arc::clone(&clock) as _, std::time::Duration::ZERO))
