@@ -21,7 +21,7 @@ const OF_RUN: [&str; 5] = ["W0601", "W0603", "W0609", "W0124", "W0313"];
 /// The request to an agent.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Request {
-    /// What the agent is asked to do, with everything that it has to know.
+    /// The task of the agent, with everything that it has to know.
     request: String,
 }
 

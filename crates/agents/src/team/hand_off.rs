@@ -19,7 +19,7 @@ struct NoArguments {}
 impl HandOffs {
     /// Adds a member, and returns the tool that hands off to it.
     pub(crate) fn add(&mut self, member: &str, about: &str) -> FnTool {
-        let name = tool_name(member);
+        let name = format!("transfer_to_{member}");
         self.0.insert(wire_name(&name), member.to_owned());
         let description = match about {
             "" => format!("Hands the conversation to `{member}`."),
@@ -86,9 +86,4 @@ impl HandOffs {
         };
         message.parts.iter().any(says).then_some(message)
     }
-}
-
-/// Canonical name of the tool that hands off to a member.
-pub(crate) fn tool_name(member: &str) -> String {
-    format!("transfer_to_{member}")
 }

@@ -1,6 +1,6 @@
 //! A supervisor: a model that hands work to members, and answers with what they report.
 
-use super::hand_off::{HandOffs, tool_name};
+use super::hand_off::HandOffs;
 use super::member::{Member, check_names};
 use crate::bound::{BoundModel, ModelConfig};
 use crate::calls::outcome;
@@ -19,8 +19,8 @@ use weftwork_graph::{
 use weftwork_models::{ChatModel, ModelCaller};
 use weftwork_tools::{ASK_HUMAN, Policy, ToolBox, ToolRunner, tool_result};
 use weftwork_types::message::{Message, Part, Role, ToolCall, ToolResult};
-use weftwork_types::tool::{ToolOutcome, wire_name};
-use weftwork_types::{BoxFuture, MessageId, ToolCallId};
+use weftwork_types::tool::ToolOutcome;
+use weftwork_types::{BoxFuture, MessageId};
 
 const SUPERVISOR: &str = "supervisor";
 const HAND_OFF: &str = "hand_off";
@@ -42,23 +42,23 @@ pub struct TeamState {
 }
 
 /// A hand-off that succeeded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Handed {
     /// Name of the member.
     pub member: String,
-    /// The call.
-    pub tool_call_id: ToolCallId,
+    /// The call of the hand-off tool.
+    pub call: ToolCall,
 }
 
 /// The report of a member to its supervisor.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
     /// Name of the member.
     pub member: String,
     /// The call by which the supervisor handed the work over.
-    pub tool_call_id: ToolCallId,
+    pub call: ToolCall,
     /// The message of the conversation with the answer of the member.
     pub answer: MessageId,
 }
@@ -321,7 +321,7 @@ impl Parts {
             reports.entry(report.answer.as_str()).or_default().push(report);
         }
         let reported: BTreeSet<&str> =
-            state.reports().iter().map(|report| report.tool_call_id.as_str()).collect();
+            state.reports().iter().map(|report| report.call.id.as_str()).collect();
         let mut seen = Vec::new();
         for message in state.messages().iter() {
             match reports.get(message.id.as_str()) {
@@ -339,11 +339,10 @@ impl Parts {
 
 /// A hand-off with the answer of its member.
 fn as_result(report: &Report, answer: &Message) -> [Message; 2] {
-    let (id, name) = (report.tool_call_id.clone(), wire_name(&tool_name(&report.member)));
-    let call = ToolCall { id: id.clone(), name: name.clone(), args: json!({}), shown: None };
+    let call = report.call.clone();
     let result = ToolResult {
-        tool_call_id: id,
-        name,
+        tool_call_id: call.id.clone(),
+        name: call.name.clone(),
         value: json!(answer.joined_text()),
         shown: None,
         is_error: false,
@@ -377,7 +376,7 @@ async fn hand_off(
     Ok(match member {
         Some(member) => {
             // No send: the supervisor, which is deferred, waits for nodes and not for sends.
-            let handed = Handed { member: member.to_owned(), tool_call_id: call.id };
+            let handed = Handed { member: member.to_owned(), call };
             Command::update(update.handed([handed])).goto(member)
         }
         None => Command::update(update),
@@ -411,9 +410,9 @@ fn works(
             let answer = work.answer(member.name())?.clone();
             let handed = state.handed().into_iter().flatten();
             let own = handed.filter(|handed| handed.member == member.name());
-            let report = |Handed { member, tool_call_id }: &Handed| Report {
+            let report = |Handed { member, call }: &Handed| Report {
                 member: member.clone(),
-                tool_call_id: tool_call_id.clone(),
+                call: call.clone(),
                 answer: answer.id.clone(),
             };
             let reports: Vec<Report> = own.map(report).collect();
