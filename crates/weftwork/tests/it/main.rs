@@ -12,4 +12,5 @@ mod policies;
 mod redaction;
 mod secrets;
 mod session_checkpoints;
+mod team_kills;
 mod upkeep;
