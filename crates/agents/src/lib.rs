@@ -10,6 +10,7 @@ mod calls;
 mod conversation;
 mod error;
 mod evaluate;
+mod instance;
 mod output;
 mod prompt;
 mod react;
@@ -25,6 +26,12 @@ pub use evaluate::{
     PromptExecuted, PromptModel, PromptRendered, PromptResponse, PromptRun, PromptTools,
     Subscription, ThrottleKind, ToolInvoked,
 };
+pub use instance::{
+    Activity, ActivityContext, ActivityPayload, AgentRuntime, AgentRuntimeBuilder, DeadLetter,
+    HostedInstance, Hosting, Instance, InstanceEvent, InstanceEventKind, InstanceInfo,
+    InstanceOptions, InstanceStatus, Logic, MAILBOX_CAPACITY, MAILBOX_CAPACITY_MAX, Models,
+    QueuedActivities, Sent, Statistics, Terminated, handler_graph,
+};
 pub use output::OutputError;
 pub use prompt::{
     OPEN_SECTION, Overrides, Prompt, PromptBuilder, PromptError, PromptId, Rendered,
@@ -32,3 +39,4 @@ pub use prompt::{
 };
 pub use react::{Chat, ChatUpdate, ChatView, ReactAgent};
 pub use session::{Query, Session, SessionError, SessionSnapshot, Slice};
+pub use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError, AgentRuntimeErrorKind};

@@ -5,6 +5,7 @@ mod builder;
 mod cancel;
 mod core;
 mod execution;
+mod mailboxes;
 mod queue;
 mod recovery;
 mod refusals;

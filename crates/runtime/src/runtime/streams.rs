@@ -102,7 +102,7 @@ impl Runtime {
 
     async fn followed(&self, who: &Principal, run: &RunRef) -> Result<Followed, RuntimeError> {
         let row = self.store().run(who, run).await?;
-        let graph = self.find_graph(&row.new.graph)?.1.clone();
+        let graph = self.find_graph(&row.new.graph)?.1;
         let events = self.watch(who, run, Position::START).await?.events;
         let (host, store) = (self.looking(who), Arc::clone(self.store()));
         let (who, thread) = (who.clone(), run.thread.clone());
