@@ -110,23 +110,48 @@ impl AgentRuntime {
         to: impl AsRef<InstanceId>,
         activity: Activity,
     ) -> Result<Sent, AgentRuntimeError> {
-        let id = to.as_ref();
+        let (id, activities) = (to.as_ref(), self.runtime());
+        let row = activities.enqueue(self.request(id, activity).await?).await;
+        let row = row.map_err(|error| of_runtime(id.as_str(), error))?;
+        Ok(Sent { agents: self.clone(), at: row.new.at })
+    }
+
+    /// Sends an activity as [`send`](Self::send) does, for execution by another process.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    ///
+    /// # Cancel safety
+    /// As [`send`](Self::send).
+    pub async fn leave(
+        &self,
+        to: impl AsRef<InstanceId>,
+        activity: Activity,
+    ) -> Result<Sent, AgentRuntimeError> {
+        let (id, activities) = (to.as_ref(), self.runtime());
+        let row = activities.enqueue_only(self.request(id, activity).await?).await;
+        let row = row.map_err(|error| of_runtime(id.as_str(), error))?;
+        Ok(Sent { agents: self.clone(), at: row.new.at })
+    }
+
+    async fn request(
+        &self,
+        id: &InstanceId,
+        activity: Activity,
+    ) -> Result<RunRequest, AgentRuntimeError> {
         let (_, options) = self.instance(id).await?;
         let configurable = activity.configurable.clone();
         check_collision(&RunOptions { configurable, ..RunOptions::default() })?;
         let graph = options.graph.clone();
         let options = activity.run_options(options, self.runtime().clock().now());
-        let request = RunRequest {
+        Ok(RunRequest {
             principal: self.who.clone(),
             caller: self.caller()?,
             graph,
             thread: ThreadId::from(id),
             input: RunInput::Start { input: activity.input.unwrap_or_else(|| json!({})) },
             options,
-        };
-        let row = self.runtime().enqueue(request).await;
-        let row = row.map_err(|error| of_runtime(id.as_str(), error))?;
-        Ok(Sent { agents: self.clone(), at: row.new.at })
+        })
     }
 
     /// Executes the activities that wait for an instance in this process, as long as there are any.

@@ -66,6 +66,17 @@ impl Runtime {
     /// [`check_mailbox`](weftwork_store::mailbox::check_mailbox), with `KeyReused` for an idempotency
     /// key of another request; [`RuntimeError::TooDeep`], [`RuntimeError::Stopping`].
     pub async fn enqueue(&self, request: RunRequest) -> Result<RunRow, RuntimeError> {
+        let who = request.principal.clone();
+        let row = self.enqueue_only(request).await?;
+        self.attend(&who, &row.new.at.thread);
+        Ok(row)
+    }
+
+    /// Accepts an activity as [`enqueue`](Self::enqueue) does, for execution by another process.
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue).
+    pub async fn enqueue_only(&self, request: RunRequest) -> Result<RunRow, RuntimeError> {
         if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
         }
@@ -80,9 +91,7 @@ impl Runtime {
             options: request.options,
             created_at: context.clock.now(),
         };
-        let row = context.store.create_run(&request.principal, new, BTreeMap::new()).await?;
-        self.attend(&request.principal, &row.new.at.thread);
-        Ok(row)
+        Ok(context.store.create_run(&request.principal, new, BTreeMap::new()).await?)
     }
 
     /// Executes the activities of an instance one after another, in a task of this process, until
