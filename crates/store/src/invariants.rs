@@ -27,7 +27,8 @@ pub fn same_request(a: &NewRun, b: &NewRun) -> bool {
 #[must_use]
 pub fn may_wait(new: &NewRun) -> bool {
     let answers = new.input.is_answer();
-    new.options.multitask != Multitask::Reject && !answers
+    let waits = new.options.multitask != Multitask::Reject || new.options.mailbox.is_some();
+    waits && !answers
 }
 
 /// Returns the base of a run that rolls back earlier ones, given the oldest of these and the newest

@@ -63,7 +63,12 @@ impl AgentRuntime {
         R: Future<Output = Result<S, E>> + Send + 'static,
         E: Into<NodeError> + 'static,
     {
-        let graph = self.host_handler(kind, handler).await?;
+        let id = format!("instance:{kind}");
+        let graph = match self.runtime().hosted(&id).is_some() {
+            // No instance waits for it.
+            true => self.replace(&id, handler_of(kind, handler)?)?,
+            false => self.host_handler(kind, handler).await?,
+        };
         let state = serde_json::to_value(state)
             .map_err(|error| invalid(format!("the state of the instance is not JSON: {error}")))?;
         let options = match options.stored.mailbox.error_channel {
@@ -89,9 +94,11 @@ impl AgentRuntime {
         R: Future<Output = Result<S, E>> + Send + 'static,
         E: Into<NodeError> + 'static,
     {
-        let graph = handler_graph(kind, handler)
-            .map_err(|error| AgentRuntimeError::of_runtime(RuntimeError::from(error).fault()))?;
-        self.host(&format!("instance:{kind}"), graph).await
+        self.host(&format!("instance:{kind}"), handler_of(kind, handler)?).await
+    }
+
+    fn replace(&self, id: &str, graph: CompiledGraph) -> Result<String, AgentRuntimeError> {
+        self.runtime().host(id, graph).map_err(|error| of_runtime(id, error))
     }
 
     /// Hosts a graph under an id, in place of one that was hosted so before. Instances that wait for
@@ -101,7 +108,7 @@ impl AgentRuntime {
     /// [`RuntimeError::DuplicateGraph`] as W0112 if the runtime was opened with a graph of this id,
     /// and errors of the store.
     pub async fn host(&self, id: &str, graph: CompiledGraph) -> Result<String, AgentRuntimeError> {
-        let hosted = self.runtime().host(id, graph).map_err(|error| of_runtime(id, error))?;
+        let hosted = self.replace(id, graph)?;
         // Dropping the handles does not end the activities.
         self.runtime().recover().await.map_err(|error| of_runtime(id, error))?;
         Ok(hosted)
@@ -133,7 +140,13 @@ impl AgentRuntime {
         let own = self.runtime().graphs().find(|(_, hosted)| same(hosted, graph));
         let id = match own {
             Some((id, _)) => id.to_owned(),
-            None => self.host(&format!("app:{}", graph.name()), graph.clone()).await?,
+            None => {
+                let id = format!("app:{}", graph.name());
+                match self.runtime().hosted(&id) {
+                    Some(hosted) if same(&hosted, graph) => id,
+                    _ => self.host(&id, graph.clone()).await?,
+                }
+            }
         };
         self.create_of(&id, state, options).await
     }
@@ -247,6 +260,17 @@ impl AgentRuntime {
             .map_err(|error| invalid(format!("the options of instance `{id}`: {error}")))?;
         Ok((row, options))
     }
+}
+
+fn handler_of<S, F, R, E>(kind: &str, handler: F) -> Result<CompiledGraph, AgentRuntimeError>
+where
+    S: Serialize + DeserializeOwned + Send + 'static,
+    F: Fn(S, ActivityContext) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<S, E>> + Send + 'static,
+    E: Into<NodeError> + 'static,
+{
+    handler_graph(kind, handler)
+        .map_err(|error| AgentRuntimeError::of_runtime(RuntimeError::from(error).fault()))
 }
 
 impl StoredOptions {

@@ -72,8 +72,14 @@ impl AgentRuntime {
     {
         let id = id.as_ref().clone();
         let (_, options) = self.instance(&id).await?;
-        let streamed = StreamOptions { modes: Modes::VALUES, ..StreamOptions::default() };
         let thread = ThreadId::from(&id);
+        let from = match from {
+            // Taken now: the stream may be read later.
+            FollowFrom::Now => self.runtime().position(&self.who, &thread).await,
+            from => Ok(from),
+        };
+        let from = from.map_err(|error| of_runtime(id.as_str(), error))?;
+        let streamed = StreamOptions { modes: Modes::VALUES, ..StreamOptions::default() };
         let output = self.runtime().stream_thread(&self.who, &thread, from, streamed);
         let (agents, of_handler) = (self.clone(), is_handler(&options.graph));
         let events = output.filter_map(move |output| {

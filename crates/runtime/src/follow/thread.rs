@@ -173,6 +173,18 @@ impl ThreadRuns {
         self.interval = Interval::new();
     }
 
+    /// Returns the position at which a follower begins, so that it receives all that happens from now
+    /// on, however late it begins.
+    pub(crate) async fn position(mut self) -> Result<FollowFrom, RuntimeError> {
+        if let Some((run, at)) = self.next_run().await? {
+            return Ok(FollowFrom::After(ThreadPosition { run: run.run, at }));
+        }
+        Ok(match self.place {
+            Place::Begin(from) => from,
+            Place::After(position) => FollowFrom::After(position),
+        })
+    }
+
     /// Waits until the runs of the thread may have changed.
     pub(crate) async fn wait(&mut self) {
         self.interval.wait(self.context.clock.as_ref(), self.live.changed()).await;

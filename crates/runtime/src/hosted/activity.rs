@@ -46,6 +46,14 @@ impl RunDriver {
         is_left && fault.retriable && !*self.run.cancel.borrow()
     }
 
+    /// Returns `true` for an activity whose deadline has passed. Other runs are cut off while they
+    /// wait.
+    pub(super) fn is_expired(&self) -> bool {
+        let options = &self.run.row.new.options;
+        let now = self.run.context.clock.now();
+        options.mailbox.is_some() && options.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
     /// Records the error of an activity in the state, before its end is recorded. The nodes that were
     /// due are dropped.
     pub(super) async fn record_error(

@@ -336,6 +336,9 @@ impl RunDriver {
         attempts: &AttemptHistory,
     ) -> Result<Option<Finished>, RuntimeError> {
         let options = &self.run.row.new.options;
+        if self.is_expired() {
+            return Err(RuntimeError::DeadlinePassed { limit_ms: 0 });
+        }
         let mut run = self.graph.run(local, start).thread(self.run.claim.at.thread.as_str());
         run = run.durability(match options.durability {
             Durability::Async => Durability::Async,

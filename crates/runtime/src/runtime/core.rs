@@ -237,6 +237,12 @@ impl Runtime {
         Ok(id)
     }
 
+    /// Returns the hosted graph of an id.
+    #[must_use]
+    pub fn hosted(&self, id: &str) -> Option<CompiledGraph> {
+        self.graph(id).ok()
+    }
+
     /// Sets a function that adds dependencies to those of each run, of every graph, in place of an
     /// earlier one.
     pub fn provide<F>(&self, extend: F)

@@ -39,6 +39,8 @@ impl Place {
     }
 
     pub(super) fn postgres(test: &str) -> Self {
+        // Names of schemas have at most 63 characters.
+        let test: String = test.chars().take(40).collect();
         Self::Postgres(format!("instances_{test}_{}", std::process::id()))
     }
 
