@@ -13,8 +13,10 @@ use serde_json::json;
 use std::time::Duration;
 use weftwork::App;
 use weftwork::agents::{
-    Activity, AgentRuntimeError, AgentRuntimeErrorKind as Kind, InstanceOptions, QueuedActivities,
+    Activity, AgentError, AgentRuntime, AgentRuntimeError, AgentRuntimeErrorKind as Kind,
+    InstanceOptions, QueuedActivities,
 };
+use weftwork::runtime::Runtime;
 use weftwork::types::InstanceId;
 
 pub(crate) async fn instances(
@@ -25,26 +27,44 @@ pub(crate) async fn instances(
         let reason = "instances need a store that outlives the command; set one with --store";
         return Err(CliError::BadInput { reason: reason.to_owned() });
     }
-    let app = context.open_all(None).await?;
+    if let Instances::Send(args) = command {
+        let app = context.open_all(None).await?;
+        let done = send(*args, &app, context).await;
+        // Activities that wait stay in the store.
+        app.shutdown(Duration::from_secs(1)).await?;
+        return done;
+    }
+    let agents = reader(context).await?;
     let done = match command {
-        Instances::Create(args) => create(args, &app, context).await,
-        Instances::List { limit, json } => list(limit, json, &app, context).await,
-        Instances::Show { id, json } => show(&InstanceId::new(id)?, json, &app, context).await,
-        Instances::Send(args) => send(*args, &app, context).await,
-        Instances::Watch { id } => watch(&InstanceId::new(id)?, &app, context).await,
+        Instances::Create(args) => create(args, &agents, context).await,
+        Instances::List { limit, json } => list(limit, json, &agents, context).await,
+        Instances::Show { id, json } => show(&InstanceId::new(id)?, json, &agents, context).await,
+        Instances::Watch { id } => watch(&InstanceId::new(id)?, &agents, context).await,
         Instances::Terminate { id, deadline, dead_letter } => {
             let id = InstanceId::new(id)?;
-            terminate(&id, (deadline, dead_letter), &app, context).await
+            terminate(&id, (deadline, dead_letter), &agents, context).await
         }
+        Instances::Send(_) => Ok(Exit::Done),
     };
-    // Activities that wait stay in the store.
-    app.shutdown(Duration::from_secs(1)).await?;
+    agents.runtime().shutdown(Duration::from_secs(1)).await?;
     done
+}
+
+/// Opens an agent runtime that executes no activities: the models of its agents are scripted.
+async fn reader(context: &CommandContext) -> Result<AgentRuntime, CliError> {
+    let mut builder = Runtime::builder(context.store()?);
+    for agent in &context.agents {
+        builder = builder.graph(agent.id(), context.graph_of(agent.id())?);
+    }
+    let agents = AgentRuntime::over(builder.open().await?).build();
+    let agents =
+        agents.map_err(|source| AgentError::Tools { agent: "agent runtime".to_owned(), source });
+    Ok(agents?)
 }
 
 async fn create(
     args: CreateInstance,
-    app: &App,
+    agents: &AgentRuntime,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
     let agent = context.agent(&args.agent)?;
@@ -54,7 +74,7 @@ async fn create(
         None => options,
     };
     let state = args.state.unwrap_or_else(|| json!({}));
-    let instance = app.instances().create_of(agent.id(), state, options).await?;
+    let instance = agents.create_of(agent.id(), state, options).await?;
     context.terminal.line(instance.id())?;
     Ok(Exit::Done)
 }
@@ -62,10 +82,9 @@ async fn create(
 async fn list(
     limit: usize,
     as_json: bool,
-    app: &App,
+    agents: &AgentRuntime,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
-    let agents = app.instances();
     let mut table = Table::new(&["INSTANCE", "AGENT", "STATUS", "WAITING", "SUCCEEDED", "FAILED"]);
     for id in agents.list(limit).await? {
         let info = agents.info(&id).await?;
@@ -92,10 +111,10 @@ async fn list(
 async fn show(
     id: &InstanceId,
     as_json: bool,
-    app: &App,
+    agents: &AgentRuntime,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
-    let (agents, terminal) = (app.instances(), &context.terminal);
+    let terminal = &context.terminal;
     let info = agents.info(id).await?;
     let state = match agents.get_state(id).await {
         Err(error) if error.kind == Kind::GraphUnavailable => None,
@@ -173,8 +192,12 @@ fn failed(error: &AgentRuntimeError, context: &CommandContext) -> Exit {
     if error.kind == Kind::Cancelled { Exit::Cancelled } else { Exit::Failed }
 }
 
-async fn watch(id: &InstanceId, app: &App, context: &CommandContext) -> Result<Exit, CliError> {
-    let mut events = app.instances().subscribe(id).await?;
+async fn watch(
+    id: &InstanceId,
+    agents: &AgentRuntime,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let mut events = agents.subscribe(id).await?;
     let mut interrupts = Interrupts::listen()?;
     loop {
         let event = tokio::select! {
@@ -190,14 +213,14 @@ async fn watch(id: &InstanceId, app: &App, context: &CommandContext) -> Result<E
 async fn terminate(
     id: &InstanceId,
     (deadline, dead_letter): (Duration, bool),
-    app: &App,
+    agents: &AgentRuntime,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
     let queued = match dead_letter {
         true => QueuedActivities::DeadLetter,
         false => QueuedActivities::Keep,
     };
-    let report = app.instances().terminate(id, deadline, queued).await?;
+    let report = agents.terminate(id, deadline, queued).await?;
     let terminal = &context.terminal;
     if let Some(run) = report.ended {
         terminal.line(format_args!("activity {run}: ended"))?;
