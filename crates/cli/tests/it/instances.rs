@@ -12,7 +12,7 @@ fn an_instance_is_created_sent_to_shown_and_terminated() {
     let sent = weft(&["send", "front", "--message", "Hello"]);
     assert_eq!(sent.status, Some(0), "{sent:?}");
     let state: Value = serde_json::from_str(&sent.out).expect("the state");
-    assert_eq!(state["messages"].as_array().map(Vec::len), Some(2), "{state}");
+    assert!(state["messages"].as_array().is_some_and(|all| all.len() >= 2), "{state}");
     let left = weft(&["send", "front", "--message", "Bye", "--leave"]);
     assert_eq!(left.status, Some(0), "{left:?}");
 

@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use weftwork::agents::{
-    Activity, ActivityContext, AgentRuntime, AgentRuntimeErrorKind as Kind, InstanceStatus,
+    Activity, ActivityContext, AgentRuntime, AgentRuntimeErrorKind as Kind, InstanceOptions,
+    InstanceStatus,
 };
 use weftwork::graph::NodeError;
 use weftwork::tools::ToolBox;
+use weftwork::types::InstanceId;
 use weftwork_testkit::ManualClock;
 
 /// Records the payloads in their order. The payload `gate` waits until the gate is opened.
@@ -141,6 +143,29 @@ async fn activities_begin_and_expire_at_their_times() {
     }
     does(&agents, &instance, json!("next")).await.expect("the mailbox goes on");
     assert_eq!(agents.get_state(id()).await, Ok(json!(["now", "later", "next"])));
+    close(agents).await;
+}
+
+#[tokio::test]
+async fn idle_instances_have_no_task() {
+    let full = std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full");
+    let instances = if full { 100_000 } else { 200 };
+    let agents = open(&Place::memory("")).await;
+    let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    for number in 0..instances {
+        let id = InstanceId::new(format!("i-{number}")).expect("an id");
+        let options = InstanceOptions::new().id(id.clone());
+        let handler = |count: u64, _: ActivityContext| async move { Ok::<_, NodeError>(count + 1) };
+        agents.create("idle", 0_u64, handler, options).await.expect("created");
+        let sent = agents.send(&id, Activity::new(json!(null))).await.expect("accepted");
+        sent.ended().await.expect("succeeds");
+    }
+    let none_left = async {
+        while tokio::runtime::Handle::current().metrics().num_alive_tasks() > before {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), none_left).await.expect("no task is left");
     close(agents).await;
 }
 
