@@ -13,7 +13,7 @@ use weftwork::models::{ChatRequest, ScriptedModel, scripted::Step};
 use weftwork::prelude::*;
 use weftwork::types::InstanceId;
 
-/// What the two send each other.
+/// A letter of the correspondence.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Letter {
     from: InstanceId,

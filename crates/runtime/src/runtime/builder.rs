@@ -1,6 +1,6 @@
 //! Construction of a runtime.
 
-use super::core::{Inner, Runtime};
+use super::core::{Inner, Runtime, full_id};
 use super::mailboxes::Mailboxes;
 use super::slots::Slots;
 use super::{queue, recovery, wakes};
@@ -299,9 +299,4 @@ impl RuntimeBuilder {
         }
         Ok(Runtime(inner))
     }
-}
-
-/// Returns the id of a graph; a name without a colon is one of the program's own.
-pub(super) fn full_id(id: String) -> String {
-    if id.contains(':') { id } else { format!("app:{id}") }
 }

@@ -228,7 +228,7 @@ impl Runtime {
         id: impl Into<String>,
         graph: CompiledGraph,
     ) -> Result<String, RuntimeError> {
-        let id = super::builder::full_id(id.into());
+        let id = full_id(id.into());
         if self.0.graphs.contains_key(&id) {
             return Err(RuntimeError::DuplicateGraph { id });
         }
@@ -307,4 +307,9 @@ impl Runtime {
     pub(super) fn running(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, Here>> {
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the id of a graph; a name without a colon is one of the program's own.
+pub(super) fn full_id(id: String) -> String {
+    if id.contains(':') { id } else { format!("app:{id}") }
 }

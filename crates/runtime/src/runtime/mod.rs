@@ -1,5 +1,6 @@
 //! The runtime: admission of runs, their queue, their execution, recovery and shutdown.
 
+mod activities;
 mod admission;
 mod builder;
 mod cancel;

@@ -113,7 +113,8 @@ async fn an_instance_waits_for_its_graph(place: Place) {
     let waits = info(&agents).await;
     assert_eq!((waits.status, waits.statistics.waiting), (InstanceStatus::Error, 1));
     let error = waits.error.expect("the graph is missing");
-    assert_eq!((error.kind, error.fault.causes().count()), (Kind::GraphUnavailable, 1));
+    assert_eq!((error.kind, error.code()), (Kind::GraphUnavailable, "W0645"));
+    assert_eq!(error.fault.causes().count(), 1);
     let state = agents.get_state(id()).await;
     assert_eq!(state.expect_err("cannot be read").kind, Kind::GraphUnavailable);
     close(agents).await;
@@ -143,7 +144,22 @@ async fn an_instance_waits_for_its_graph(place: Place) {
     close(agents).await;
 }
 
+async fn a_step_limit_is_an_error(place: Place) {
+    let agents = open(&place).await;
+    let run = RunOptions { step_limit: Some(1), ..RunOptions::default() };
+    let instance = agents.create_graph_agent(&notes(), json!({}), options().run_options(run)).await;
+    let error = does(&agents, &instance.expect("created"), json!("a")).await.expect_err("limited");
+    assert_eq!((error.kind, error.code()), (Kind::StepLimit, "W0646"));
+    close(agents).await;
+    let agents = open(&place).await;
+    agents.host("app:notes", notes()).await.expect("hosted");
+    let failed = info(&agents).await;
+    assert_eq!((failed.status, failed.statistics.failed), (InstanceStatus::Error, 1));
+    close(agents).await;
+}
+
 on_three_stores![
+    a_step_limit_is_an_error,
     the_payload_is_merged_with_the_configurable_entries,
     a_collision_with_the_payload_is_refused,
     each_superstep_is_published_and_the_last_one_stays,

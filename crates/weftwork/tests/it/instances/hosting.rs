@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use weftwork::agents::{AgentRuntime, HostedInstance, Hosting};
 use weftwork::prelude::*;
 
-/// What took the hosting runtime, with the runtime and the instance that it found.
+/// Places that took the hosting runtime, with the runtime and the instance that they found.
 #[derive(Debug, Default)]
 struct Seen(Mutex<Vec<(&'static str, HostedInstance)>>);
 
