@@ -22,6 +22,7 @@ pub mod schema;
 pub mod secret;
 pub mod session;
 pub mod shown;
+pub mod sse;
 pub mod store_error;
 pub mod time;
 pub mod tool;

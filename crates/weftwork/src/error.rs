@@ -109,6 +109,10 @@ pub enum Error {
     #[cfg(feature = "mcp")]
     #[error(transparent)]
     Mcp(Box<weftwork_mcp::McpError>),
+    /// A remote cannot be used.
+    #[cfg(feature = "remote")]
+    #[error(transparent)]
+    Remote(#[from] weftwork_remote::RemoteError),
     /// A run was not accepted, or it failed.
     #[error("{0}")]
     Run(Fault),
@@ -154,6 +158,8 @@ impl Error {
             Self::NotBuiltIn { .. } => "W0913",
             #[cfg(feature = "mcp")]
             Self::Mcp(error) => return error.fault(),
+            #[cfg(feature = "remote")]
+            Self::Remote(error) => return error.fault(),
             Self::Model(error) => return error.fault(),
             #[cfg(feature = "local")]
             Self::Weights(error) => return error.fault(),

@@ -91,6 +91,12 @@ pub mod mcp {
     pub use weftwork_mcp::*;
 }
 
+/// Assistants of Agent Servers as nodes and agents.
+#[cfg(feature = "remote")]
+pub mod remote {
+    pub use weftwork_remote::*;
+}
+
 /// The embedded model and its weights.
 #[cfg(feature = "local")]
 pub mod local {

@@ -1,7 +1,9 @@
 //! Laws that hold for every protocol, on one full answer each.
 //!
-//! The answers were written after the documentation of each protocol (2026-11-25).
+//! The answers were written after the documentation of each protocol (2026-11-25); those of
+//! `recorded` come from servers.
 
+mod recorded;
 mod requests;
 
 use super::decoder::Decoder;

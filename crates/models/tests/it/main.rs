@@ -5,6 +5,7 @@
 mod attacks;
 mod call;
 mod desk;
+mod live;
 mod openai;
 mod protocols;
 mod refusals;

@@ -1,7 +1,8 @@
 //! Refusals of providers, as documented, read through the protocol.
 
 use crate::desk::request;
-use crate::server::{model, server, stream};
+use crate::protocols::PROTOCOLS;
+use crate::server::{configured, model, server, stream};
 use futures_util::StreamExt;
 use serde::Deserialize;
 use serde_json::Value;
@@ -46,7 +47,7 @@ impl Case {
         if self.streamed {
             let object: Value = serde_json::from_str(&self.body).expect("json");
             let error = object.get("error").unwrap_or(&object);
-            return stream(&[serde_json::json!({ "error": error })]).end();
+            return stream(&[serde_json::json!({ "type": "error", "error": error })]).end();
         }
         let headers: Vec<_> =
             self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -76,12 +77,14 @@ async fn documented_refusals_have_their_meaning() {
     let cases = Case::all();
     assert!(cases.len() >= 40, "{}", cases.len());
     let played = cases.clone();
-    let server = server(move |number, _| played[number].reply()).await;
-    let model = model(&server, "");
-    for case in &cases {
+    let server = server(move |number, _| played[number % played.len()].reply()).await;
+    // Gateways pass the refusals of one provider on in the protocol of another.
+    let played = PROTOCOLS.iter().flat_map(|one| cases.iter().map(move |case| (one, case)));
+    for (protocol, case) in played {
+        let model = configured(&server, &format!("protocol = \"{protocol}\""), 60_000);
         let mut answer = model.stream(Arc::new(request("hi")));
         let error = answer.next().await.expect("an item").expect_err("a refusal");
-        assert_eq!(error.refusal(), Some(case.kind), "{case:?}: {error}");
+        assert_eq!(error.refusal(), Some(case.kind), "{protocol} {case:?}: {error}");
         assert_eq!(error.retry_after(), case.wait_ms.map(Duration::from_millis), "{case:?}");
         assert_eq!(error.is_retriable(), case.kind.is_retriable(), "{case:?}");
         let fault = error.fault();
@@ -126,7 +129,7 @@ async fn a_refusal_is_read_whole_however_odd_it_is() {
 }
 
 #[test]
-fn the_guide_has_the_table() {
+fn the_guide_has_the_refusals() {
     let mut table = String::from(
         "| Provider | Status | Message | Meaning | Described at |\n| --- | --- | --- | --- | --- |\n",
     );
@@ -142,14 +145,53 @@ fn the_guide_has_the_table() {
             case.source
         ));
     }
+    in_the_guide("refusals", &table);
+}
+
+/// A row of the table of providers.
+#[derive(Debug, Deserialize)]
+struct Provider {
+    url: String,
+    key_env: Option<String>,
+    #[serde(default)]
+    key_optional: bool,
+    protocol: String,
+    source: String,
+}
+
+#[test]
+fn the_guide_has_the_providers() {
+    let providers: BTreeMap<String, Provider> =
+        toml::from_str(include_str!("../../providers.toml")).expect("a table");
+    assert!(providers.len() >= 25, "{}", providers.len());
+    let mut table = String::from(
+        "| Provider | Protocol | Key | Address | Described at |\n|---|---|---|---|---|\n",
+    );
+    for (name, row) in &providers {
+        let key = match &row.key_env {
+            Some(variable) if row.key_optional => format!("none, or `{variable}`"),
+            Some(variable) => format!("`{variable}`"),
+            None => "none".to_owned(),
+        };
+        let host = row.source.trim_start_matches("https://").split('/').next().unwrap_or_default();
+        table.push_str(&format!(
+            "| `{name}` | `{}` | {key} | `{}` | [{host}]({}) |\n",
+            row.protocol, row.url, row.source
+        ));
+    }
+    in_the_guide("providers", &table);
+}
+
+/// Checks a table of the guide between its marks, or writes it.
+fn in_the_guide(name: &str, table: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/models.md");
     let guide = std::fs::read_to_string(&path).expect("the guide");
-    let (begin, end) = ("<!-- refusals: begin -->\n", "<!-- refusals: end -->\n");
-    let (head, rest) = guide.split_once(begin).expect("the begin of the table");
-    let (shown, tail) = rest.split_once(end).expect("the end of the table");
+    let (begin, end) = (format!("<!-- {name}: begin -->\n"), format!("<!-- {name}: end -->\n"));
+    let (head, rest) = guide.split_once(&begin).expect("the begin of the table");
+    let (shown, tail) = rest.split_once(&end).expect("the end of the table");
     if std::env::var_os("WEFT_UPDATE_DOCS").is_some() {
-        std::fs::write(&path, [head, begin, &table, end, tail].concat()).expect("written");
+        std::fs::write(&path, [head, &begin, table, &end, tail].concat()).expect("written");
         return;
     }
-    assert!(shown == table, "docs/guide/models.md: run this test with WEFT_UPDATE_DOCS=1");
+    assert!(shown == table, "docs/guide/models.md: run this test alone with WEFT_UPDATE_DOCS=1");
 }

@@ -20,7 +20,7 @@ use weftwork_types::run::{CancelAction, RunRef, RunStatus};
 /// Number of runs in a list without a limit.
 const LIMIT: usize = 10;
 /// Modes of a stream that is followed, if the client names none: those of graphs and models.
-const FOLLOWED: &str = "values,updates,messages-tuple";
+const FOLLOWED: &str = "values,updates,custom,messages-tuple";
 /// Maximum number of runs in a batch.
 const BATCH_MAX: usize = 100;
 

@@ -110,7 +110,8 @@ fn assistant(part: &Part) -> Option<Value> {
     match part {
         Part::Text { text } if text.is_empty() => None,
         Part::Text { text } => Some(json!({
-            "role": "assistant", "content": [{"type": "output_text", "text": text}],
+            "type": "message", "role": "assistant",
+            "content": [{"type": "output_text", "text": text}],
         })),
         Part::Reasoning { text, signature } => reasoning(text, signature.as_deref()),
         Part::ToolCall(call) => Some(json!({

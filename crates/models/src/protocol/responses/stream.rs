@@ -19,9 +19,23 @@ pub(in crate::protocol) struct Answer {
 /// A tool call and its place among the items.
 #[derive(Debug)]
 struct Call {
-    output_index: u64,
+    place: Place,
     /// `true` once a fragment of the arguments was received.
     has_args: bool,
+}
+
+/// The item that a document belongs to. Some servers, such as llama.cpp's, send no index; others
+/// give the same item another id in each document.
+#[derive(Debug, PartialEq)]
+enum Place {
+    Index(u64),
+    Item(String),
+}
+
+impl Place {
+    fn of(output_index: Option<u64>, item: &str) -> Self {
+        output_index.map_or_else(|| Self::Item(item.to_owned()), Self::Index)
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -29,8 +43,9 @@ struct Call {
 struct Document {
     #[serde(rename = "type", deserialize_with = "or_default")]
     kind: String,
+    output_index: Option<u64>,
     #[serde(deserialize_with = "or_default")]
-    output_index: u64,
+    item_id: String,
     #[serde(deserialize_with = "or_default")]
     delta: String,
     item: Option<Item>,
@@ -140,15 +155,16 @@ impl Reader for Answer {
                 progress.reasoning(&document.delta);
             }
             "response.function_call_arguments.delta" => {
-                self.arguments(document.output_index, &document.delta, progress);
+                let place = Place::of(document.output_index, &document.item_id);
+                self.arguments(&place, &document.delta, progress);
             }
             "response.output_item.added" => {
                 let item = document.item.unwrap_or_default();
-                self.added(document.output_index, &item, progress);
+                self.added(Place::of(document.output_index, &item.id), &item, progress);
             }
             "response.output_item.done" => {
                 let item = document.item.unwrap_or_default();
-                self.done(document.output_index, &item, progress);
+                self.done(&Place::of(document.output_index, &item.id), &item, progress);
             }
             "response.created" => {
                 progress.set_id(document.response.and_then(|response| response.id));
@@ -164,10 +180,10 @@ impl Reader for Answer {
 }
 
 impl Answer {
-    fn added(&mut self, output_index: u64, item: &Item, progress: &mut Progress) {
+    fn added(&mut self, place: Place, item: &Item, progress: &mut Progress) {
         self.in_summary = false;
         if item.kind == "function_call" {
-            self.calls.push(Call { output_index, has_args: false });
+            self.calls.push(Call { place, has_args: false });
             progress.events.push_back(ChatEvent::ToolCallDelta {
                 index: self.calls.len() - 1,
                 id: Some(item.call_id.clone()).filter(|id| !id.is_empty()),
@@ -178,12 +194,12 @@ impl Answer {
     }
 
     /// Handles the end of an item: its signature, or arguments that were not streamed.
-    fn done(&mut self, output_index: u64, item: &Item, progress: &mut Progress) {
+    fn done(&mut self, place: &Place, item: &Item, progress: &mut Progress) {
         match item.kind.as_str() {
             "function_call" => {
                 let mut calls = self.calls.iter();
-                if calls.any(|call| call.output_index == output_index && !call.has_args) {
-                    self.arguments(output_index, &item.arguments, progress);
+                if calls.any(|call| call.place == *place && !call.has_args) {
+                    self.arguments(place, &item.arguments, progress);
                 }
             }
             "reasoning" => {
@@ -196,8 +212,8 @@ impl Answer {
         }
     }
 
-    fn arguments(&mut self, output_index: u64, args: &str, progress: &mut Progress) {
-        let index = self.calls.iter().position(|call| call.output_index == output_index);
+    fn arguments(&mut self, place: &Place, args: &str, progress: &mut Progress) {
+        let index = self.calls.iter().position(|call| call.place == *place);
         let Some(index) = index.filter(|_| !args.is_empty()) else { return };
         self.calls[index].has_args = true;
         let args = args.to_owned();
@@ -213,8 +229,8 @@ impl Answer {
                 progress.text(&content.text);
                 progress.text(&content.refusal);
             }
-            self.added(output_index, &item, progress);
-            self.done(output_index, &item, progress);
+            self.added(Place::Index(output_index), &item, progress);
+            self.done(&Place::Index(output_index), &item, progress);
         }
         self.end(response, progress)
     }
