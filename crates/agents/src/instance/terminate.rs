@@ -7,7 +7,7 @@ use std::time::Duration;
 use weftwork_store::mailbox::TERMINATED;
 use weftwork_store::{Metadata, RunRow, StoreError, cancel_orphan};
 use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError};
-use weftwork_types::run::{CancelAction, RunRef, RunStatus};
+use weftwork_types::run::{CancelAction, RunRef};
 use weftwork_types::{InstanceId, RunId, ThreadId};
 
 /// Interval of checks for the end of an activity that is cut off in another process.
@@ -159,7 +159,6 @@ impl AgentRuntime {
 }
 
 fn letter(run: &RunRow) -> DeadLetter {
-    debug_assert_ne!(run.status, RunStatus::Completed, "it has not ended");
     let payload = run.new.options.configurable.get(ACTIVITY_PAYLOAD);
     DeadLetter { activity: run.new.at.run.clone(), payload: payload.cloned().unwrap_or_default() }
 }
