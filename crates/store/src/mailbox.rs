@@ -13,6 +13,8 @@ use std::cmp::Reverse;
 use weftwork_types::run::RunStatus;
 use weftwork_types::{ThreadId, Timestamp};
 
+/// Begin of the names of members of metadata that only a runtime sets.
+pub const RESERVED: &str = "weft:";
 /// Member of the metadata of a thread that marks it as an instance, with the value `true`.
 pub const INSTANCE: &str = "weft:instance";
 /// Member of the metadata of an instance that marks it as terminated, with the value `true`.

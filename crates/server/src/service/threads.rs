@@ -7,6 +7,7 @@ use crate::translate::{ids, rows};
 use futures_util::future::{join_all, select};
 use serde_json::{Map, Value};
 use std::time::Duration;
+use weftwork_store::mailbox::RESERVED;
 use weftwork_store::{
     FoundThread, IfExists, NewThread, SearchFrom, StoreError, ThreadQuery, ThreadRow, ThreadStatus,
 };
@@ -88,6 +89,7 @@ impl Service {
         if if_exists == IfExists::Refuse && self.row(&id).await.is_ok() {
             return Err(ApiError::conflict(format!("Thread with ID {id} already exists")));
         }
+        refuse_reserved(&metadata)?;
         let graph = match metadata.get("graph_id").and_then(Value::as_str) {
             Some(name) => Some(self.hosted(self.graph_of(name)?)?.id.to_owned()),
             None if supersteps.is_empty() => None,
@@ -224,6 +226,7 @@ impl Service {
         thread: &ThreadId,
         metadata: Map<String, Value>,
     ) -> Result<Value> {
+        refuse_reserved(&metadata)?;
         self.row(thread).await?;
         self.store().update_metadata(self.who(), thread, metadata, self.now()).await?;
         self.thread(thread).await
@@ -270,8 +273,20 @@ impl Service {
             return self.thread(of.at(at).fork(&to).await?.id()).await;
         }
         let Some((of, _)) = self.open(&row)?.filter(|_| row.head.is_some()) else {
-            return self.create_thread(None, row.metadata, IfExists::Refuse, Vec::new()).await;
+            let mut metadata = row.metadata;
+            metadata.retain(|name, _| !name.starts_with(RESERVED));
+            return self.create_thread(None, metadata, IfExists::Refuse, Vec::new()).await;
         };
         self.thread(of.copy(&to).await?.id()).await
+    }
+}
+
+/// Refuses metadata that only a runtime sets, such as the mark of an instance.
+fn refuse_reserved(metadata: &Map<String, Value>) -> Result<()> {
+    match metadata.keys().find(|name| name.starts_with(RESERVED)) {
+        Some(name) => Err(ApiError::invalid(format!(
+            "`metadata` has the reserved member `{name}`; names that begin with `{RESERVED}` are set by the server"
+        ))),
+        None => Ok(()),
     }
 }

@@ -18,6 +18,20 @@ fn id(value: &Value, name: &str) -> String {
 }
 
 #[tokio::test]
+async fn metadata_of_the_runtime_is_reserved() {
+    let client = Client::new().await;
+    let thread = client.thread().await;
+    let reserved = json!({"metadata": {"a": "b", "weft:instance": true}});
+    let refused =
+        [client.post("/threads", reserved.clone()).await, client.patch(&thread, reserved).await];
+    for answer in refused {
+        assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
+        assert!(answer.json().to_string().contains("`weft:instance`"));
+    }
+    assert_eq!(client.get(&thread).await.json()["metadata"]["a"], Value::Null);
+}
+
+#[tokio::test]
 async fn an_assistant_gives_its_runs_settings_and_its_versions_stay() {
     let client = Client::new().await;
     let body = json!({
