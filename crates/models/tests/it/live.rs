@@ -227,7 +227,7 @@ fn expect(holds: bool, found: &impl std::fmt::Debug) -> Cell {
     if holds { Ok(()) } else { Err(format!("{found:?}")) }
 }
 
-/// What is found where a server drops a part of a request.
+/// Finding for a part of a request that a server drops.
 const IGNORED: &str = "ignored by the server";
 
 struct Lab(Arc<dyn ChatModel>);
