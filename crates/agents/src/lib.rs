@@ -2,7 +2,8 @@
 //!
 //! A [`Prompt`] is an agent as a typed document, and an [`Evaluator`] evaluates it with a model, a
 //! [`Session`], a deadline and a budget. The [`ReactAgent`] is a graph on the public API of
-//! `weftwork-graph`, like a user's own graphs. [`Tools`] is for the nodes of any graph: they call
+//! `weftwork-graph`, like a user's own graphs, and so are teams of agents: [`Supervisor`], [`Swarm`],
+//! [`PlanAndExecute`] and [`ParallelMap`]. [`Tools`] is for the nodes of any graph: they call
 //! tools themselves. The guide, `docs/guide/agents.md`, shows all of it.
 
 mod bound;
@@ -10,10 +11,12 @@ mod calls;
 mod conversation;
 mod error;
 mod evaluate;
+mod instance;
 mod output;
 mod prompt;
 mod react;
 mod session;
+mod team;
 
 pub use bound::ModelConfig;
 pub use calls::{CallError, Tools};
@@ -25,6 +28,12 @@ pub use evaluate::{
     PromptExecuted, PromptModel, PromptRendered, PromptResponse, PromptRun, PromptTools,
     Subscription, ThrottleKind, ToolInvoked,
 };
+pub use instance::{
+    Activity, ActivityContext, ActivityPayload, AgentRuntime, AgentRuntimeBuilder, DeadLetter,
+    HostedInstance, Hosting, Instance, InstanceEvent, InstanceEventKind, InstanceInfo,
+    InstanceOptions, InstanceStatus, Logic, MAILBOX_CAPACITY, MAILBOX_CAPACITY_MAX, Models,
+    QueuedActivities, Sent, Statistics, Terminated, handler_graph,
+};
 pub use output::OutputError;
 pub use prompt::{
     OPEN_SECTION, Overrides, Prompt, PromptBuilder, PromptError, PromptId, Rendered,
@@ -32,3 +41,8 @@ pub use prompt::{
 };
 pub use react::{Chat, ChatUpdate, ChatView, ReactAgent};
 pub use session::{Query, Session, SessionError, SessionSnapshot, Slice};
+pub use team::{
+    Handed, ITEMS_MAX, MapState, Mapped, OutputMode, ParallelMap, PlanAndExecute, PlanState,
+    Replan, Report, StepResult, Supervisor, Swarm, SwarmState, TeamState, as_tool,
+};
+pub use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError, AgentRuntimeErrorKind};

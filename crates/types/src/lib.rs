@@ -10,6 +10,7 @@ pub mod canonical;
 pub mod code;
 pub mod event;
 pub mod id;
+pub mod instance;
 pub mod interrupt;
 pub mod item;
 pub mod message;
@@ -29,8 +30,8 @@ pub mod usage;
 
 pub use code::ErrorCode;
 pub use id::{
-    BillingAccountId, CheckpointId, InterruptId, InvocationId, MessageId, OrgId, RequestId, RunId,
-    TaskId, ThreadId, ToolCallId, TraceId, VirtualKeyId, WorkerId,
+    BillingAccountId, CheckpointId, InstanceId, InterruptId, InvocationId, MessageId, OrgId,
+    RequestId, RunId, TaskId, ThreadId, ToolCallId, TraceId, VirtualKeyId, WorkerId,
 };
 pub use principal::Principal;
 pub use store_error::StoreError;

@@ -12,6 +12,7 @@ mod database;
 mod dev;
 mod documents;
 mod home;
+mod instances;
 mod left_behind;
 mod limits;
 #[cfg(feature = "mcp")]
