@@ -80,7 +80,7 @@ def plain(value):
     """A value without the ids of questions."""
     if isinstance(value, dict):
         return {name: plain(member) for name, member in value.items() if name not in ("id", "response_schema")}
-    return [plain(item) for item in value] if isinstance(value, list) else value
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 @case
