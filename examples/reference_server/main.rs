@@ -1,7 +1,7 @@
 //! A server with graphs for tests of clients:
 //! `cargo run --release --example reference_server -- --listen 127.0.0.1:0 --store memory`.
 //! `--graphs sdk-suite` hosts those of the integration suite of LangGraph's Python SDK instead of
-//! ours.
+//! ours. `--remote http://127.0.0.1:PORT` adds graphs with nodes that run graphs of another server.
 //!
 //! It has no authentication: it is for tests on one machine.
 
@@ -12,6 +12,7 @@ mod clock;
 mod desk;
 mod fan;
 mod graphs;
+mod remote;
 mod sdk_suite;
 mod speech;
 
@@ -30,6 +31,7 @@ const GRACE: Duration = Duration::from_secs(10);
 async fn main() -> Result<(), Box<dyn Error>> {
     let (mut listen, mut place) = ("127.0.0.1:0".to_owned(), "memory".to_owned());
     let mut names = "clients".to_owned();
+    let mut other = None;
     let mut args = std::env::args().skip(1);
     while let Some(name) = args.next() {
         let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
@@ -37,12 +39,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
             "--listen" => listen = value,
             "--store" => place = value,
             "--graphs" => names = value,
-            other => {
-                return Err(format!("`{other}` is not known: --listen, --store, --graphs").into());
+            "--remote" => other = Some(value),
+            unknown => {
+                let known = "--listen, --store, --graphs, --remote";
+                return Err(format!("`{unknown}` is not known: {known}").into());
             }
         }
     }
-    let runtime = host(store(&place)?, &names)?.recovery(Recovery::Automatic).open().await?;
+    let mut builder = host(store(&place)?, &names)?;
+    if let Some(url) = &other {
+        builder = remote::host(builder, url)?;
+    }
+    let runtime = builder.recovery(Recovery::Automatic).open().await?;
     let listener = TcpListener::bind(&listen).await?;
     let address = listener.local_addr()?;
     if !address.ip().is_loopback() {

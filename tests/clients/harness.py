@@ -2,13 +2,17 @@
 
 import asyncio
 import inspect
+import json
 import os
 import random
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 FULL = os.environ.get("WEFT_TIER") == "full"
@@ -23,10 +27,11 @@ def randoms(name):
 class Server:
     """A process of the reference server over a store, which can be started again at its address."""
 
-    def __init__(self, store=None, graphs=None):
+    def __init__(self, store=None, graphs=None, remote=None):
         self.folder = tempfile.TemporaryDirectory(prefix="clients-")
         self.store = store or f"sqlite:{self.folder.name}/store.db"
         self.graphs = ["--graphs", graphs] if graphs else []
+        self.remote = ["--remote", remote] if remote else []
         self.address = "127.0.0.1:0"
         self.process = None
         self.log = open(f"{self.folder.name}/log", "ab")
@@ -38,7 +43,7 @@ class Server:
     def start(self):
         """Starts the server and waits until it accepts connections."""
         server = os.environ["WEFT_REFERENCE_SERVER"]
-        command = [server, "--listen", self.address, "--store", self.store, *self.graphs]
+        command = [server, "--listen", self.address, "--store", self.store, *self.graphs, *self.remote]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
         for line in self.process.stdout:
             if line.startswith("listening on http://"):
@@ -72,6 +77,47 @@ class Server:
     def __exit__(self, *_):
         if self.process.poll() is None:
             self.kill()
+        self.log.close()
+        self.folder.cleanup()
+
+
+class Dev:
+    """`langgraph dev` with the graphs of `dev_graphs.py`, in a process of its own."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="dev-")
+        self.log = open(f"{self.folder.name}/log", "ab")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self):
+        here = Path(__file__).resolve().parent
+        shutil.copy(here / "dev_graphs.py", self.folder.name)
+        names = ["parent", "inter", "slow"]
+        graphs = {name: f"./dev_graphs.py:{name}" for name in names}
+        config = Path(self.folder.name) / "langgraph.json"
+        config.write_text(json.dumps({"dependencies": ["."], "graphs": graphs}))
+        program = Path(sys.executable).parent / "langgraph"
+        command = [program, "dev", "--no-browser", "--no-reload", "--port", str(self.port), "--n-jobs-per-worker", "4"]
+        env = {**os.environ, "LANGGRAPH_CLI_NO_ANALYTICS": "1", "LANGSMITH_TRACING": "false"}
+        self.process = subprocess.Popen(
+            command, cwd=self.folder.name, env=env, stdout=self.log, stderr=self.log, start_new_session=True,
+        )
+        end = time.monotonic() + 60
+        while time.monotonic() < end and self.process.poll() is None:
+            try:
+                urllib.request.urlopen(f"{self.url}/ok", timeout=1).close()
+                return self
+            except OSError:
+                time.sleep(0.1)
+        raise RuntimeError(f"langgraph dev did not start: {Path(self.log.name).read_text()}")
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
         self.log.close()
         self.folder.cleanup()
 

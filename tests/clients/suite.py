@@ -9,6 +9,7 @@ import traceback
 from langgraph_sdk import get_client, get_sync_client
 
 import chat
+import dev
 import faults
 import guide
 import javascript
@@ -17,7 +18,7 @@ import remote
 import sdk
 import sdk_suite
 import thread_streams
-from harness import SEED, Server, case, report
+from harness import SEED, Dev, Server, case, report
 
 # Longest time of a test in seconds.
 LIMIT = 60
@@ -81,6 +82,9 @@ async def main(words):
             await of(javascript, server, total, store, {"js": None})
             assert server.process.poll() is None, "the server ended"
         await of(faults, place, total, store, {"faults": None})
+        if dev.wanted(store, total.words):
+            with Dev() as other:
+                await of(dev, other, total, store, {"dev": place})
     return end(total)
 
 

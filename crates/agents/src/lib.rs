@@ -11,6 +11,7 @@ mod calls;
 mod conversation;
 mod error;
 mod evaluate;
+mod instance;
 mod output;
 mod prompt;
 mod react;
@@ -27,6 +28,12 @@ pub use evaluate::{
     PromptExecuted, PromptModel, PromptRendered, PromptResponse, PromptRun, PromptTools,
     Subscription, ThrottleKind, ToolInvoked,
 };
+pub use instance::{
+    Activity, ActivityContext, ActivityPayload, AgentRuntime, AgentRuntimeBuilder, DeadLetter,
+    HostedInstance, Hosting, Instance, InstanceEvent, InstanceEventKind, InstanceInfo,
+    InstanceOptions, InstanceStatus, Logic, MAILBOX_CAPACITY, MAILBOX_CAPACITY_MAX, Models,
+    QueuedActivities, Sent, Statistics, Terminated, handler_graph,
+};
 pub use output::OutputError;
 pub use prompt::{
     OPEN_SECTION, Overrides, Prompt, PromptBuilder, PromptError, PromptId, Rendered,
@@ -38,3 +45,4 @@ pub use team::{
     Handed, ITEMS_MAX, MapState, Mapped, OutputMode, ParallelMap, PlanAndExecute, PlanState,
     Replan, Report, StepResult, Supervisor, Swarm, SwarmState, TeamState, as_tool,
 };
+pub use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError, AgentRuntimeErrorKind};

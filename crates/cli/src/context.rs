@@ -70,7 +70,8 @@ impl CommandContext {
         makers: Rc<[Box<Make>]>,
         terminal: Terminal,
     ) -> Self {
-        let agents = makers.iter().map(|make| make(&config)).collect();
+        let own = makers.iter().map(|make| make(&config));
+        let agents = own.chain(config.remotes.agents()).collect();
         let lasting = config.store.value != StorePlace::Memory;
         Self { config, flags, makers, agents, terminal, lasting }
     }

@@ -102,6 +102,7 @@ through_app!(weftwork::mcp::McpError);
 
 through_app!(
     weftwork::agents::AgentError,
+    weftwork::agents::AgentRuntimeError,
     weftwork::graph::RuntimeError,
     weftwork::local::Error,
     weftwork::models::ModelError,

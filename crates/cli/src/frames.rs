@@ -48,6 +48,9 @@ fn shown(event: &StreamEvent) -> (&'static str, Value) {
         ),
         StreamEvent::Checkpoint(found) => ("checkpoints", snapshot(found)),
         StreamEvent::Custom(value) => ("custom", value.clone()),
+        StreamEvent::Remote { mode, data } => {
+            (mode.remote_name().unwrap_or("custom"), data.clone())
+        }
         StreamEvent::Message { part, node, step } => {
             let mut data = match part {
                 MessagePart::Chunk { id, text } => json!({"id": id, "text": text}),

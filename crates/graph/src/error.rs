@@ -5,6 +5,7 @@ use weftwork_engine::{EngineError, Plan, PlanProblem, TaskOutput};
 use weftwork_types::canonical::DEPTH_MAX;
 use weftwork_types::code::{Fault, Phase};
 use weftwork_types::id::InvalidId;
+use weftwork_types::instance::AgentRuntimeError;
 use weftwork_types::port::BudgetError;
 use weftwork_types::{CheckpointId, ErrorCode, InterruptId, StoreError};
 
@@ -100,6 +101,9 @@ fn fault_of(error: Box<dyn std::error::Error + Send + Sync>) -> Fault {
     };
     if let Some(error) = error.downcast_ref::<RuntimeError>() {
         return error.fault();
+    }
+    if let Some(error) = error.downcast_ref::<AgentRuntimeError>() {
+        return error.fault.clone();
     }
     if let Some(error) = error.downcast_ref::<EngineError>() {
         return error.fault();
@@ -481,6 +485,18 @@ impl Drain {
 }
 
 impl NodeError {
+    /// Returns the failure; the error itself if the node stopped for another reason, such as an open
+    /// question, and has to return it.
+    ///
+    /// # Errors
+    /// The error, unchanged, if it is no failure.
+    pub fn try_into_fault(self) -> Result<Fault, Self> {
+        match self.0 {
+            Stop::Failed(fault) => Ok(fault),
+            other => Err(Self(other)),
+        }
+    }
+
     /// The failure, for reports.
     pub(crate) fn into_fault(self) -> Fault {
         match self.0 {

@@ -28,6 +28,7 @@ mod once;
 mod output;
 mod policy;
 mod question;
+mod remote;
 mod route;
 pub mod run_loop;
 mod schema;

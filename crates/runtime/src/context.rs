@@ -1,6 +1,6 @@
 //! Resources that all runs of a process share.
 
-use crate::dependencies::MakeDependencies;
+use crate::dependencies::{MakeDependencies, Provided};
 use crate::live_runs::LiveRuns;
 use crate::shutdown::Shutdown;
 use crate::stored::{Recent, StoreCheckpointer};
@@ -23,6 +23,8 @@ pub(crate) struct WorkerContext {
     pub(crate) budgets: Arc<dyn Budgets>,
     /// Functions that make the dependencies of runs, by graph.
     pub(crate) dependencies: BTreeMap<String, MakeDependencies>,
+    /// Function that adds dependencies to those of each run.
+    pub(crate) provided: Provided,
     /// `true` if runs read their state back after each superstep.
     pub(crate) rebuilds: bool,
     /// Permits for runs that may have ended their workers.

@@ -291,7 +291,12 @@ impl EventBus {
 
     /// Emits an event, in its shown form.
     pub(crate) fn emit(&self, by: &EventSource, event: AiEvent) {
-        if matches!(&event, AiEvent::Custom { value, .. } if !can_be_read_back(value)) {
+        let value = match &event {
+            AiEvent::Custom { value, .. } => Some(value),
+            AiEvent::RemoteFrame { data, .. } => Some(data),
+            _ => None,
+        };
+        if value.is_some_and(|value| !can_be_read_back(value)) {
             tracing::warn!("an event was dropped: it is nested too deeply for the log");
             return;
         }

@@ -46,7 +46,6 @@ impl Runtime {
     pub fn thread(&self, graph: &str, thread: impl AsRef<str>) -> Result<Thread, RuntimeError> {
         let (graph, compiled) = self.find_graph(graph)?;
         let id = ThreadId::new(thread)?;
-        let (graph, compiled) = (graph.to_owned(), compiled.clone());
         let who = Principal::local();
         let (at, form) = (None, StateForm::Shown);
         Ok(Thread { runtime: self.clone(), graph, compiled, id, who, at, form })
@@ -87,6 +86,18 @@ impl Thread {
     #[must_use]
     pub fn id(&self) -> &ThreadId {
         &self.id
+    }
+
+    /// Id of the graph.
+    #[must_use]
+    pub fn graph_id(&self) -> &str {
+        &self.graph
+    }
+
+    /// The graph.
+    #[must_use]
+    pub fn graph(&self) -> &CompiledGraph {
+        &self.compiled
     }
 
     /// A run with new input: an update of the graph's state, JSON, or any

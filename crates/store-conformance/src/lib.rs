@@ -32,6 +32,7 @@ mod interrupts;
 pub mod item_store;
 mod items;
 mod journal;
+mod mailboxes;
 mod multitask;
 mod orphans;
 mod pieces;
@@ -127,6 +128,9 @@ cases! { $
     requeue::a_requeued_run_finds_the_head_that_its_thread_has,
     requeue::only_the_last_run_is_requeued_once_it_failed,
     requeue::a_run_is_found_by_its_id_alone,
+    mailboxes::activities_take_turns_by_priority_then_arrival,
+    mailboxes::an_activity_waits_for_its_time_alone,
+    mailboxes::a_mailbox_is_bounded_and_closed_by_termination,
     multitask::a_queued_run_waits_for_those_before_it,
     multitask::who_does_not_wait_is_refused,
     multitask::a_queued_run_is_the_one_of_its_key,

@@ -6,13 +6,20 @@ use crate::items::Item;
 use crate::record::{Base, Claim, InterruptRow, NewRun, RunRow};
 use crate::table::Result;
 use weftwork_types::port::{CallRecord, CallState};
-use weftwork_types::run::{Multitask, RunRef, RunStatus};
+use weftwork_types::run::{Multitask, RunOptions, RunRef, RunStatus};
 use weftwork_types::{CheckpointId, InterruptId, RunId, ThreadId, WorkerId};
 
-/// Returns `true` if two requests for a run are equal.
+/// Returns `true` if two requests for a run are equal. The times of an activity do not count: they are
+/// computed from the time of the request.
 #[must_use]
 pub fn same_request(a: &NewRun, b: &NewRun) -> bool {
-    a.at.thread == b.at.thread && a.graph == b.graph && a.input == b.input && a.options == b.options
+    let (ours, theirs) = (&a.options, &b.options);
+    let same_options = ours == theirs
+        || ours.mailbox.is_some() && {
+            let (deadline, not_before) = (theirs.deadline, theirs.not_before);
+            RunOptions { deadline, not_before, ..ours.clone() } == *theirs
+        };
+    a.at.thread == b.at.thread && a.graph == b.graph && a.input == b.input && same_options
 }
 
 /// Returns `true` if a run may wait for earlier runs of its thread. Otherwise it is refused with
@@ -20,7 +27,8 @@ pub fn same_request(a: &NewRun, b: &NewRun) -> bool {
 #[must_use]
 pub fn may_wait(new: &NewRun) -> bool {
     let answers = new.input.is_answer();
-    new.options.multitask != Multitask::Reject && !answers
+    let waits = new.options.multitask != Multitask::Reject || new.options.mailbox.is_some();
+    waits && !answers
 }
 
 /// Returns the base of a run that rolls back earlier ones, given the oldest of these and the newest

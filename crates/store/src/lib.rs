@@ -17,6 +17,7 @@ pub mod effect;
 pub mod invariants;
 pub mod items;
 pub mod ledger;
+pub mod mailbox;
 pub mod memory;
 pub mod orphan;
 pub mod record;
@@ -36,6 +37,7 @@ pub use items::{
     WriteItems,
 };
 pub use ledger::StoreLedger;
+pub use mailbox::ActivityCounts;
 pub use memory::MemoryStore;
 pub use orphan::{cancel_orphan, has_begun, open_questions, speaking, wakes_as_before};
 pub use record::{

@@ -156,6 +156,15 @@ impl RunRow {
         }
     }
 
+    /// Returns `true` if the run waits for its time in a mailbox. A run whose cancellation is
+    /// requested does not wait.
+    #[must_use]
+    pub fn waits_in_mailbox(&self, now: Timestamp) -> bool {
+        let options = &self.new.options;
+        let later = options.mailbox.is_some() && options.begins_later(now).is_some();
+        later && self.status == RunStatus::Queued && !self.cancel_requested
+    }
+
     /// Returns `true` if the run takes its thread back to an earlier state when it starts. A run
     /// that was cancelled before it started takes nothing back.
     #[must_use]

@@ -9,6 +9,7 @@ use crate::StoreError;
 use crate::checkpoint::CheckpointStore;
 use crate::effect::Effects;
 use crate::items::ItemTable;
+use crate::mailbox::ActivityCounts;
 use crate::record::{
     Claim, Commit, Committed, InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow,
     WorkerRow,
@@ -142,8 +143,8 @@ pub trait ReadRuns: Send + Sync {
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>>;
 
     /// Returns runs of any organisation that can be claimed and that no living worker holds: runs
-    /// without a worker, and runs whose worker is dead at `now`. Queued runs are included once all
-    /// earlier runs of their thread have ended. At most `limit` runs, oldest first, each with the
+    /// without a worker, and runs whose worker is dead at `now`. A queued run is included once it is
+    /// its [turn](Self::next_run) and its time. At most `limit` runs, oldest first, each with the
     /// principal that created it. For workers only.
     ///
     /// # Errors
@@ -153,6 +154,31 @@ pub trait ReadRuns: Send + Sync {
         now: Timestamp,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>>;
+
+    /// Returns the run of a thread whose turn it is at `now`, given by the clock of the caller: the
+    /// one that is claimed or pending, or else the first one of the [queue](crate::mailbox::turn),
+    /// with the principal that created it. A run whose time has not come is returned if there is no
+    /// other. `None` if no run of the thread can begin, and for a thread that does not exist.
+    ///
+    /// # Errors
+    /// Only system errors.
+    fn next_run<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<(Principal, RunRow)>>>;
+
+    /// Counts the runs of a thread that have a place in a mailbox, by status. All are zero for a
+    /// thread that does not exist.
+    ///
+    /// # Errors
+    /// Only system errors.
+    fn count_activities<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<ActivityCounts>>;
 
     /// Returns the runs of any organisation that a worker holds and whose cancellation was
     /// requested. For workers only.
@@ -170,7 +196,8 @@ pub trait WriteRuns: Send + Sync {
     /// request is returned and nothing changes. Requests are equal if thread, graph, input and
     /// options are.
     ///
-    /// If the thread has unfinished runs, a run that [may wait](crate::invariants::may_wait) is
+    /// A run with a place in a [mailbox](crate::mailbox) is always queued. If the thread has
+    /// unfinished runs, a run that [may wait](crate::invariants::may_wait) is
     /// [queued](weftwork_types::run::RunStatus::Queued), and does not change the thread before it
     /// is claimed. Cancellation of the earlier runs is requested if the strategy of the run
     /// requires it. Runs that it rolls back are [marked](RunRow::rolled_back_by); the mark is
@@ -178,7 +205,8 @@ pub trait WriteRuns: Send + Sync {
     ///
     /// # Errors
     /// Returns [`StoreError::Busy`] if the thread has an unfinished run and the new run may not
-    /// wait, [`StoreError::NotFound`] for a question that is not open, [`StoreError::Answered`] for
+    /// wait, an error of [`check_mailbox`](crate::mailbox::check_mailbox) for a run with a place in a
+    /// mailbox, [`StoreError::NotFound`] for a question that is not open, [`StoreError::Answered`] for
     /// one that was answered before, [`StoreError::KeyReused`] if the key was used with a different
     /// request, [`StoreError::Conflict`] if the run id was.
     fn create_run<'a>(
@@ -202,14 +230,15 @@ pub trait WriteRuns: Send + Sync {
         worker: &'a WorkerId,
     ) -> BoxFuture<'a, Result<(RunRow, Option<Claim>)>>;
 
-    /// Claims a pending run, a queued run if all earlier ones have ended, or a running run whose
+    /// Claims a pending run, a queued run if it is its [turn](ReadRuns::next_run), or a running run whose
     /// worker is dead at `now`. The fence increases. A worker that was never registered, or has
     /// retired, is dead. The first claim of a run that [clears](RunRow::clears) its thread deletes
     /// everything of the thread except runs, questions, calls and usage.
     ///
     /// # Errors
-    /// Returns [`StoreError::Busy`] if a living worker holds the run or an earlier run has not
-    /// ended, [`StoreError::NotFound`] if the run does not exist or has ended.
+    /// Returns [`StoreError::Busy`] if a living worker holds the run or it is the turn of another run,
+    /// [`StoreError::MailboxClosed`] for an activity that waits at a terminated instance,
+    /// [`StoreError::NotFound`] if the run does not exist or has ended.
     fn claim<'a>(
         &'a self,
         who: &'a Principal,

@@ -120,6 +120,14 @@ export type RunEvent = ({
   /** The value. */
   value: unknown;
 } | {
+  type: "remote_frame";
+  /** Namespace of the graph it is about: that of the task, followed by its namespace there. */
+  ns: string;
+  /** Stream mode: `values`, `updates` or `custom`. */
+  mode: string;
+  /** Data of the frame in the form of that server. */
+  data: unknown;
+} | {
   type: "store_unavailable";
   /** Reason, with its code: `W0207` for a store that is full. */
   fault: Fault;

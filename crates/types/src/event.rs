@@ -169,6 +169,15 @@ pub enum AiEvent {
         /// The value.
         value: Value,
     },
+    /// A frame of the stream of a run on another server, which a node of this run started.
+    RemoteFrame {
+        /// Namespace of the graph it is about: that of the task, followed by its namespace there.
+        ns: String,
+        /// Stream mode: `values`, `updates` or `custom`.
+        mode: String,
+        /// Data of the frame in the form of that server.
+        data: Value,
+    },
     /// The run pauses: its store accepts no writes for now. Not in the log.
     StoreUnavailable {
         /// Reason, with its code: `W0207` for a store that is full.
@@ -241,6 +250,10 @@ impl AiEvent {
             Self::Custom { ns, node, mut value } => {
                 show(&mut value);
                 Self::Custom { ns, node, value }
+            }
+            Self::RemoteFrame { ns, mode, mut data } => {
+                show(&mut data);
+                Self::RemoteFrame { ns, mode, data }
             }
             Self::HumanInputRequired { interrupt_id, ask, graph } => {
                 Self::HumanInputRequired { interrupt_id, ask: ask.into_shown(), graph }

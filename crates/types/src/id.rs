@@ -134,6 +134,8 @@ text_id! {
     ThreadId, "thread id";
     /// An execution of a graph on a thread.
     RunId, "run id";
+    /// An instance of an agent. It is the id of the thread of the instance, too.
+    InstanceId, "instance id";
     /// A message in a thread.
     MessageId, "message id";
     /// A tool call. The id assigned by the model, if it assigned one.
@@ -245,6 +247,24 @@ impl TaskId {
         // Writing to a string cannot fail.
         std::fmt::Write::write_fmt(&mut text, task).unwrap_or_default();
         Self(crate::canonical::first_128(&text))
+    }
+}
+
+impl AsRef<InstanceId> for InstanceId {
+    fn as_ref(&self) -> &InstanceId {
+        self
+    }
+}
+
+impl From<&InstanceId> for ThreadId {
+    fn from(id: &InstanceId) -> Self {
+        Self(std::sync::Arc::clone(&id.0))
+    }
+}
+
+impl From<&ThreadId> for InstanceId {
+    fn from(id: &ThreadId) -> Self {
+        Self(std::sync::Arc::clone(&id.0))
     }
 }
 

@@ -10,6 +10,7 @@ pub mod canonical;
 pub mod code;
 pub mod event;
 pub mod id;
+pub mod instance;
 pub mod interrupt;
 pub mod item;
 pub mod message;
@@ -21,6 +22,7 @@ pub mod schema;
 pub mod secret;
 pub mod session;
 pub mod shown;
+pub mod sse;
 pub mod store_error;
 pub mod time;
 pub mod tool;
@@ -28,8 +30,8 @@ pub mod usage;
 
 pub use code::ErrorCode;
 pub use id::{
-    BillingAccountId, CheckpointId, InterruptId, InvocationId, MessageId, OrgId, RequestId, RunId,
-    TaskId, ThreadId, ToolCallId, TraceId, VirtualKeyId, WorkerId,
+    BillingAccountId, CheckpointId, InstanceId, InterruptId, InvocationId, MessageId, OrgId,
+    RequestId, RunId, TaskId, ThreadId, ToolCallId, TraceId, VirtualKeyId, WorkerId,
 };
 pub use principal::Principal;
 pub use store_error::StoreError;

@@ -1,5 +1,6 @@
 //! Messages of a conversation, made of parts.
 
+pub mod langchain;
 mod read;
 mod written;
 

@@ -1,8 +1,10 @@
 //! Requests for runs, and their outcomes.
 
 mod input;
+mod mailbox;
 
 pub use input::{Answers, RunCommand, RunInput, Target};
+pub use mailbox::{Mailbox, RunRetry};
 
 use crate::caller::Caller;
 use crate::code::Fault;
@@ -105,6 +107,9 @@ pub struct RunOptions {
     /// Labels of the caller, which have no effect on the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// Place in the mailbox of an instance; `None` for a run that is no activity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mailbox: Option<Mailbox>,
 }
 
 impl RunOptions {
@@ -116,7 +121,7 @@ impl RunOptions {
 
     /// Options of a run that continues the thread of one with these options: without what held for
     /// that run alone, its checkpoint, its idempotency key, the run that it rolls back, its
-    /// beginning, its deadline and the usage of the runs before it.
+    /// beginning, its deadline, its place in a mailbox and the usage of the runs before it.
     #[must_use]
     pub fn for_continuation(self) -> Self {
         Self {
@@ -127,6 +132,7 @@ impl RunOptions {
             not_before: None,
             deadline: None,
             spent: None,
+            mailbox: None,
             ..self
         }
     }

@@ -76,6 +76,25 @@ pub enum StoreError {
         /// The key.
         key: String,
     },
+    /// The mailbox of an instance has as many unfinished activities as it may have. Nothing was
+    /// changed.
+    #[error(
+        "mailbox of instance `{thread}` is full: it has {capacity} unfinished activities, its limit; wait for one to end and send again"
+    )]
+    MailboxFull {
+        /// The instance.
+        thread: String,
+        /// Limit of its mailbox.
+        capacity: u32,
+    },
+    /// The instance is terminated. Nothing was changed.
+    #[error(
+        "instance `{thread}` is terminated and takes no more activities; create another instance"
+    )]
+    MailboxClosed {
+        /// The instance.
+        thread: String,
+    },
     /// The data to write conflicts with stored data. Nothing was changed.
     #[error("{place} cannot be written: expected {expected}, found {found}")]
     Conflict {
@@ -206,6 +225,8 @@ impl StoreError {
             Self::BadFilter { .. } => "W0216",
             Self::NotRequeued { .. } => "W0217",
             Self::Dropped { .. } => "W0218",
+            Self::MailboxFull { .. } => "W0640",
+            Self::MailboxClosed { .. } => "W0641",
         })
     }
 
@@ -213,7 +234,10 @@ impl StoreError {
     #[must_use]
     pub fn is_retriable(&self) -> bool {
         match self {
-            Self::Busy { .. } | Self::Locked { .. } | Self::Full { .. } => true,
+            Self::Busy { .. }
+            | Self::Locked { .. }
+            | Self::Full { .. }
+            | Self::MailboxFull { .. } => true,
             Self::Unavailable { retriable, .. } => *retriable,
             _ => false,
         }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_agents::AgentError;
+use weftwork_agents::{AgentError, AgentRuntime};
 use weftwork_graph::{CompiledGraph, SystemClock};
 use weftwork_models::{ChatModel, ModelInfo, Recorder};
 use weftwork_runtime::{Recovery, Runtime};
@@ -173,11 +173,16 @@ impl AppBuilder {
             builder = builder.graph_with(id, graph, move |_, run| models.dependencies(run));
         }
         let runtime = builder.open().await?;
+        let instances = AgentRuntime::over(runtime.clone()).model("default", Arc::clone(&model));
+        let instances = instances
+            .build()
+            .map_err(|source| AgentError::Tools { agent: "agent runtime".to_owned(), source })?;
         let who = Principal::local();
         let (agents, durability, multitask) = (self.agents, self.durability, self.multitask);
         let (run_model, budget, limit) = (None, None, None);
         Ok(App {
             runtime,
+            instances,
             model,
             chosen,
             models,
@@ -223,6 +228,7 @@ impl AppBuilder {
 #[derive(Debug, Clone)]
 pub struct App {
     runtime: Runtime,
+    instances: AgentRuntime,
     model: Arc<dyn ChatModel>,
     chosen: Setting<String>,
     models: Arc<RunModels>,
@@ -292,6 +298,13 @@ impl App {
     #[must_use]
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
+    }
+
+    /// The agent runtime: instances of the agents, on behalf of the principal of this app. The model
+    /// of the app is its model `default`.
+    #[must_use]
+    pub fn instances(&self) -> AgentRuntime {
+        self.instances.on_behalf_of(self.who.clone())
     }
 
     /// The store.

@@ -1,7 +1,7 @@
 //! Errors of apps.
 
 use std::path::PathBuf;
-use weftwork_agents::AgentError;
+use weftwork_agents::{AgentError, AgentRuntimeError};
 use weftwork_egress::ConfigError;
 use weftwork_graph::RuntimeError;
 use weftwork_models::ModelError;
@@ -89,6 +89,9 @@ pub enum Error {
     /// The graph of an agent is not valid.
     #[error(transparent)]
     Agent(#[from] AgentError),
+    /// An operation on an instance failed.
+    #[error(transparent)]
+    Instance(#[from] AgentRuntimeError),
     /// The HTTP client cannot be created from the configuration.
     #[error(transparent)]
     Egress(#[from] ConfigError),
@@ -106,6 +109,10 @@ pub enum Error {
     #[cfg(feature = "mcp")]
     #[error(transparent)]
     Mcp(Box<weftwork_mcp::McpError>),
+    /// A remote cannot be used.
+    #[cfg(feature = "remote")]
+    #[error(transparent)]
+    Remote(#[from] weftwork_remote::RemoteError),
     /// A run was not accepted, or it failed.
     #[error("{0}")]
     Run(Fault),
@@ -151,6 +158,8 @@ impl Error {
             Self::NotBuiltIn { .. } => "W0913",
             #[cfg(feature = "mcp")]
             Self::Mcp(error) => return error.fault(),
+            #[cfg(feature = "remote")]
+            Self::Remote(error) => return error.fault(),
             Self::Model(error) => return error.fault(),
             #[cfg(feature = "local")]
             Self::Weights(error) => return error.fault(),
@@ -158,6 +167,7 @@ impl Error {
             Self::Runtime(error) => return error.fault(),
             Self::Agent(error) => error.code().0,
             Self::Egress(error) => error.code().0,
+            Self::Instance(error) => return error.fault.clone(),
             Self::Run(fault) => return fault.clone(),
         };
         Fault::new(ErrorCode(code), self.to_string()).with_sources_of(self)

@@ -91,6 +91,12 @@ pub mod mcp {
     pub use weftwork_mcp::*;
 }
 
+/// Assistants of Agent Servers as nodes and agents.
+#[cfg(feature = "remote")]
+pub mod remote {
+    pub use weftwork_remote::*;
+}
+
 /// The embedded model and its weights.
 #[cfg(feature = "local")]
 pub mod local {
@@ -135,6 +141,8 @@ pub mod prelude {
 #[doc = include_str!("../../../docs/guide/graphs.md")]
 #[doc = include_str!("../../../docs/guide/models.md")]
 #[doc = include_str!("../../../docs/guide/running.md")]
+#[doc = include_str!("../../../docs/guide/runtime.md")]
 #[doc = include_str!("../../../docs/guide/tools.md")]
 #[cfg_attr(feature = "mcp", doc = include_str!("../../../docs/guide/mcp.md"))]
+#[cfg_attr(feature = "remote", doc = include_str!("../../../docs/guide/remote.md"))]
 struct Guide;

@@ -9,7 +9,7 @@ const HOMES: [&str; 6] = [
     "crates/agents/src/calls.rs",
     "crates/cli/src/command/mcp/call.rs",
     "crates/models/src/collect.rs",
-    "crates/server/src/translate/messages.rs",
+    "crates/types/src/message/langchain.rs",
     "crates/types/src/message/written.rs",
     // It declares a variant of this name.
     "crates/types/src/port/budget.rs",

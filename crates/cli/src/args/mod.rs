@@ -4,6 +4,7 @@ mod approvals;
 mod artifacts;
 mod dev;
 mod frames;
+mod instances;
 mod mcp;
 mod parse;
 mod run;
@@ -15,6 +16,7 @@ mod worker;
 pub(crate) use approvals::{ApprovalList, Approvals};
 pub(crate) use artifacts::Artifacts;
 pub(crate) use dev::Dev;
+pub(crate) use instances::{CreateInstance, Instances, SendActivity};
 pub(crate) use mcp::Mcp;
 #[cfg(feature = "mcp")]
 pub(crate) use mcp::{EffectName, OutputName};
@@ -68,6 +70,9 @@ pub(crate) enum Command {
     /// List, show, watch and cancel runs, and requeue failed runs
     #[command(subcommand)]
     Runs(Runs),
+    /// Create, list, show and terminate instances of agents, and send them activities
+    #[command(subcommand)]
+    Instances(Instances),
     /// Serve the agents to clients of LangGraph, until it is told to stop
     Serve(Serve),
     /// Serve the agents on this machine, and restart when the program or its files change

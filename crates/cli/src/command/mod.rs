@@ -11,6 +11,7 @@ mod dev;
 mod doctor;
 mod explain;
 mod graph;
+mod instances;
 mod mcp;
 pub(crate) mod models;
 pub(crate) mod question;
@@ -59,6 +60,7 @@ pub(crate) async fn run(command: Command, context: &CommandContext) -> Result<Ex
         Command::Run(args) => Box::pin(run::run(&args, context)).await,
         Command::Threads(command) => Box::pin(threads::threads(command, context)).await,
         Command::Runs(command) => Box::pin(runs::runs(command, context)).await,
+        Command::Instances(command) => Box::pin(instances::instances(command, context)).await,
         Command::Serve(args) => Box::pin(serve::serve(&args, context)).await,
         Command::Dev(args) => Box::pin(dev::dev(&args, context)).await,
         Command::Approvals(command) => Box::pin(approvals::run(command, context)).await,

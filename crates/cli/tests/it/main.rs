@@ -12,11 +12,12 @@ mod database;
 mod dev;
 mod documents;
 mod home;
+mod instances;
 mod left_behind;
 mod limits;
 #[cfg(feature = "mcp")]
 mod mcp;
-#[cfg(not(feature = "mcp"))]
+#[cfg(not(all(feature = "mcp", feature = "remote")))]
 mod missing_features;
 mod models;
 mod one_program;
@@ -25,6 +26,8 @@ mod policies;
 mod prune;
 #[cfg(unix)]
 mod remote;
+#[cfg(feature = "remote")]
+mod remotes;
 mod runs;
 mod serve;
 mod stores;

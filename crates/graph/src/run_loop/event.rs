@@ -44,6 +44,17 @@ impl Modes {
         })
     }
 
+    /// Name of a mode of the frames of remote runs; `None` for other sets.
+    #[must_use]
+    pub fn remote_name(self) -> Option<&'static str> {
+        match self {
+            Self::VALUES => Some("values"),
+            Self::UPDATES => Some("updates"),
+            Self::CUSTOM => Some("custom"),
+            _ => None,
+        }
+    }
+
     /// Returns `true` if any of these modes is in the set.
     #[must_use]
     pub const fn any_of(self, other: Self) -> bool {
@@ -112,6 +123,13 @@ pub enum StreamEvent {
     Checkpoint(Box<Snapshot>),
     /// A value that a node emitted.
     Custom(Json),
+    /// A frame of the stream of a run on another server.
+    Remote {
+        /// Its mode: values, updates or custom events.
+        mode: Modes,
+        /// Its data, in the form of that server.
+        data: Json,
+    },
     /// A message, or a part of one.
     Message {
         /// The message, its text, or what happened to it.

@@ -84,6 +84,10 @@ impl RunEnvironment for LocalEnvironment {
         false
     }
 
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+
     fn reserve(&self) -> Option<BoxFuture<'_, ()>> {
         None
     }

@@ -12,7 +12,7 @@ use crate::run_loop::context::{
     CalledTask, LoopContext, LoopStorage, NestedLoop, TaskContext, TaskState,
 };
 use crate::run_loop::event::{Modes, StreamEvent, TaskEnded, TaskStarted, Written};
-use crate::run_loop::namespace::{task_ns, without_tasks};
+use crate::run_loop::namespace::without_tasks;
 use crate::run_loop::node_cache::CacheKey;
 use crate::run_loop::options::{LoopInput, LoopOutcome, Options};
 use crate::run_loop::supersteps::RunLoop;
@@ -206,7 +206,7 @@ impl TaskContext {
         begin: LoopInput,
     ) -> Result<(LoopOutcome, RunLoop), RuntimeError> {
         let scope = &self.scope;
-        let mut ns = task_ns(&self.from, self.key.name(), self.id());
+        let mut ns = self.ns();
         if keep == SubgraphState::PerThread {
             ns = without_tasks(&ns);
         }
@@ -302,7 +302,7 @@ impl Call<'_> {
             task_state: Arc::new(TaskState::new(Arc::clone(scope), resume, &None)),
             recorder: self.at.recorder().map(Arc::new),
             key: self.key.clone(),
-            from: task_ns(&self.at.from, self.at.key.name(), self.at.id()).into(),
+            from: self.at.ns().into(),
             ..self.at.clone()
         };
         TaskRunner {

@@ -1,7 +1,6 @@
 //! Decodes the bytes of a response into events: framing, limits and the end of an answer.
 
 use super::failure::{self, Source};
-use super::sse::SseParser;
 use crate::ModelError;
 use crate::chat::{ChatEvent, FinishReason};
 use serde::de::DeserializeOwned;
@@ -10,7 +9,11 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use weftwork_types::port::EgressError;
+use weftwork_types::sse::SseParser;
 use weftwork_types::usage::Tokens;
+
+/// Maximum size of an event, in bytes.
+const EVENT_BYTES_MAX: usize = 1 << 20;
 
 /// Reads the JSON documents of one answer in a protocol.
 pub(super) trait Reader: Debug + Send {
@@ -130,7 +133,7 @@ impl Decoder {
                         .malformed("expected an event stream, found a web page"));
                 }
                 Some(_) => {
-                    self.body = Body::Events(SseParser::default());
+                    self.body = Body::Events(SseParser::new(EVENT_BYTES_MAX));
                     return self.push(piece, out);
                 }
             },
@@ -139,11 +142,11 @@ impl Decoder {
                 .push(piece, &mut events)
                 .map_err(|_| self.source.malformed("one event is larger than 1 MiB"))?,
         }
-        for data in events {
+        for event in events {
             if self.done {
                 break;
             }
-            self.event(&data, out)?;
+            self.event(&event.data, out)?;
         }
         Ok(())
     }

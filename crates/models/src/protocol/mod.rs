@@ -14,7 +14,6 @@ mod openai;
 mod quirk;
 mod responses;
 mod signature;
-mod sse;
 mod url;
 
 pub(crate) use model::facts;

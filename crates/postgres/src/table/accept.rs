@@ -5,9 +5,10 @@ use crate::error::Done;
 use crate::pool::Before;
 use crate::row::{At, bytes, int, json, text, word};
 use crate::table::runs::{begin, open_run, read, whole};
-use crate::table::{checkpoints, interrupts, threads};
+use crate::table::{checkpoints, interrupts, mailbox, threads};
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
+use weftwork_store::mailbox::first_status;
 use weftwork_store::table::Result;
 use weftwork_store::{Base, Claim, NewRun, RunRow, invariants};
 use weftwork_types::interrupt::Answer;
@@ -36,21 +37,21 @@ pub(crate) async fn create(
     let by_id = whole!("FROM runs r WHERE r.org = $1 AND r.id = $2");
     let named = whole!("FROM runs r WHERE r.org = $1 AND r.id = $2 AND r.thread = $3");
     let rolled_back = new.options.roll_back.as_ref().map(text);
-    let found = conn
-        .begin(vec![
-            threads::lock(org, thread),
-            // Queried before the keys. A thread without a row has no lock, so a concurrent request
-            // may create the same run between these queries; a run that is found here is then found
-            // by its key or id as well.
-            open_run(org, thread),
-            interrupts::asked(org, thread, answers.keys()),
-            ask!(by_key, text(org), key),
-            ask!(by_id, text(org), text(&new.at.run)),
-            checkpoints::newest_of(org, thread),
-            ask!(named, text(org), rolled_back, text(thread)),
-        ])
-        .await?;
-    let [_, open, asked, by_key, by_id, newest, named] = found.as_slice() else {
+    let mut queries = vec![
+        threads::lock(org, thread),
+        // Queried before the keys. A thread without a row has no lock, so a concurrent request
+        // may create the same run between these queries; a run that is found here is then found
+        // by its key or id as well.
+        open_run(org, thread),
+        interrupts::asked(org, thread, answers.keys()),
+        ask!(by_key, text(org), key),
+        ask!(by_id, text(org), text(&new.at.run)),
+        checkpoints::newest_of(org, thread),
+        ask!(named, text(org), rolled_back, text(thread)),
+    ];
+    queries.extend(new.options.mailbox.as_ref().map(|_| mailbox::state(org, thread)));
+    let found = conn.begin(queries).await?;
+    let [_, open, asked, by_key, by_id, newest, named, state @ ..] = found.as_slice() else {
         return Err(At::new("runs", &new.at.run).corrupt("an answer is missing").into());
     };
     if let Some(row) = earlier(new, by_key.first(), by_id.first())? {
@@ -66,13 +67,14 @@ pub(crate) async fn create(
     {
         return Err(invariants::busy(&open.new.at).into());
     }
+    mailbox::check(new, state.first().and_then(|rows| rows.first()))?;
     let asked_by = interrupts::check(thread, answers, asked)?;
     let mut asks = interrupts::answer(org, thread, answers)?;
     let named = named.first().map(read).transpose()?;
     let oldest = invariants::oldest_rolled_back(new, named.as_ref(), open.as_ref())?;
     let place = checkpoints::newest_id(newest.first(), thread)?;
     let base = oldest.and_then(|oldest| invariants::base_after(new, oldest, place));
-    let status = if open.is_some() { RunStatus::Queued } else { RunStatus::Pending };
+    let status = first_status(new, open.is_some());
     let mut run = RunRow { base, answers: asked_by, ..RunRow::accepted(new.clone(), status) };
     if open.is_some() {
         asks.extend(new.options.multitask.cancels().then(|| cancels(org, thread)));
@@ -85,7 +87,7 @@ pub(crate) async fn create(
         asks.extend(begin(org, &mut run, newest.first())?);
         (run.status, run.worker, run.fence) = (RunStatus::Running, Some(worker.clone()), 1);
     }
-    if open.is_none() {
+    if status == RunStatus::Pending {
         asks.push(touches(who, new, run.status)?);
     }
     asks.push(inserts(org, &who.subject, &run)?);

@@ -9,6 +9,7 @@ mod effects;
 mod events;
 mod interrupts;
 mod items;
+mod mailbox;
 mod pieces;
 mod requeue;
 mod retention;

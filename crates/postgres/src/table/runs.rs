@@ -5,12 +5,15 @@ use crate::row::{At, int, text, word};
 use crate::store::PostgresStore;
 use crate::table::accept::{Creation, create};
 use crate::table::commit::{self, Write};
+use crate::table::mailbox::{self, turn};
 use crate::table::requeue::{self, Release, Requeue};
 use crate::table::{checkpoint_write, checkpoints, threads};
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
 use weftwork_store::table::{ReadRuns, Result, WriteRuns};
-use weftwork_store::{Base, Claim, Commit, Committed, NewRun, RunRow, StoreError, invariants};
+use weftwork_store::{
+    ActivityCounts, Base, Claim, Commit, Committed, NewRun, RunRow, StoreError, invariants,
+};
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{
@@ -91,22 +94,57 @@ impl ReadRuns for PostgresStore {
         now: Timestamp,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
-        self.run((self.now(now), int(limit)), |conn, (now, limit), _| {
+        let asked = (now.0, self.now(now), int(limit));
+        self.run(asked, |conn, (now, alive_at, limit), _| {
             Box::pin(async move {
-                let sql = whole!(
-                    "FROM (
+                let sql = concat!(
+                    whole!(
+                        "FROM (
                          SELECT * FROM runs WHERE status IN ('pending', 'running')
                          UNION ALL
-                         SELECT * FROM runs q WHERE q.status = 'queued' AND NOT EXISTS (
-                             SELECT 1 FROM runs o
-                             WHERE o.org = q.org AND o.thread = q.thread AND o.number < q.number
-                                 AND o.status IN ('queued', 'pending', 'running'))
+                         SELECT q.* FROM (SELECT DISTINCT org, thread FROM runs
+                                          WHERE status = 'queued') t
+                         CROSS JOIN LATERAL (SELECT * FROM runs r
+                             WHERE r.org = t.org AND r.thread = t.thread"
+                    ),
+                    turn!(),
+                    ") q WHERE q.status = 'queued' AND (q.cancel_requested
+                             OR comparable(q.options) -> 'mailbox' IS NULL
+                             OR coalesce((comparable(q.options) ->> 'not_before')::bigint <= $1,
+                                 true))
                      ) r LEFT JOIN workers w ON w.id = r.worker
-                     WHERE (w.id IS NULL OR w.expires_at <= coalesce($1, database_time()))
-                     ORDER BY r.created_at, r.number LIMIT $2"
+                     WHERE (w.id IS NULL OR w.expires_at <= coalesce($2, database_time()))
+                     ORDER BY r.created_at, r.number LIMIT $3"
                 );
-                let rows = conn.rows(ask!(sql, *now, *limit)).await?;
+                let rows = conn.rows(ask!(sql, *now, *alive_at, *limit)).await?;
                 rows.iter().map(|row| Ok((made_by(row)?, read(row)?))).collect()
+            })
+        })
+    }
+
+    fn next_run<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<(Principal, RunRow)>>> {
+        self.run((who.org.clone(), thread.clone(), now), |conn, (org, thread, now), _| {
+            Box::pin(async move {
+                let rows = conn.rows(mailbox::next_run(org, thread, *now)).await?;
+                Ok(rows.first().map(mailbox::read_next).transpose()?)
+            })
+        })
+    }
+
+    fn count_activities<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<ActivityCounts>> {
+        self.run((who.org.clone(), thread.clone()), |conn, (org, thread), _| {
+            Box::pin(async move {
+                let rows = conn.rows(mailbox::counts(org, thread)).await?;
+                Ok(mailbox::read_counts(&rows, thread)?)
             })
         })
     }
@@ -268,11 +306,11 @@ async fn take(conn: &mut Conn, taking: &Taking, before: Before) -> Done<(Claim, 
         .begin(vec![
             threads::lock(org, &at.thread),
             ask,
-            open_run(org, &at.thread),
+            mailbox::next_run(org, &at.thread, *now),
             checkpoints::newest_of(org, &at.thread),
         ])
         .await?;
-    let [Some(thread), Some(row), open, newest] =
+    let [Some(thread), Some(row), next, newest] =
         found.iter().map(|rows| rows.first()).collect::<Vec<_>>()[..]
     else {
         return Err(invariants::missing("run", &at.run).into());
@@ -289,11 +327,12 @@ async fn take(conn: &mut Conn, taking: &Taking, before: Before) -> Done<(Claim, 
     if place.plain(row, "alive")? {
         return Err(invariants::busy(at).into());
     }
-    if run.status == RunStatus::Queued
-        && let Some(open) = open.map(|open| named(open, &at.thread)).transpose()?
-        && open != *at
-    {
-        return Err(invariants::busy(&open).into());
+    if run.status == RunStatus::Queued {
+        match next.map(|next| named(next, &at.thread)).transpose()? {
+            Some(next) if next == *at => {}
+            Some(next) => return Err(invariants::busy(&next).into()),
+            None => return Err(weftwork_store::mailbox::closed(&at.thread).into()),
+        }
     }
     let mut asks = if run.fence == 0 { begin(org, &mut run, newest)? } else { Vec::new() };
     run.status = RunStatus::Running;

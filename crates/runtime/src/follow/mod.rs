@@ -50,6 +50,25 @@ impl Interval {
     }
 }
 
+impl RunLog {
+    /// Waits for the end of the run, and returns its outcome as stored, with the last checkpoint.
+    pub(crate) async fn ended(&self) -> Result<(RunOutcome, Option<CheckpointId>), RuntimeError> {
+        let Self { context, who, at } = self;
+        let mut live = self.live();
+        let mut interval = Interval::new();
+        loop {
+            // Before the row is read: an end that it does not have yet is reported.
+            let is_here = live.is_here();
+            let row = context.store.run(who, at).await?;
+            match row.outcome {
+                Some(outcome) => return Ok((outcome, row.last_checkpoint)),
+                None if is_here => live.changed().await,
+                None => interval.wait(context.clock.as_ref(), live.changed()).await,
+            }
+        }
+    }
+}
+
 /// A run, of which the events and the outcome are wanted.
 #[derive(Debug, Clone)]
 pub(crate) struct Follow {
@@ -75,27 +94,16 @@ impl Follow {
     }
 
     async fn outcome(&self) -> Result<RunOutcome, RuntimeError> {
-        let RunLog { context, who, at } = &self.log;
-        let mut live = self.log.live();
-        let mut interval = Interval::new();
-        loop {
-            // Before the row is read: an end that it does not have yet is reported.
-            let is_here = live.is_here();
-            let row = context.store.run(who, at).await?;
-            match row.outcome {
-                Some(RunOutcome::Completed { .. }) => {
-                    return Ok(RunOutcome::Completed {
-                        output: self.output(row.last_checkpoint).await?,
-                    });
-                }
-                Some(RunOutcome::Interrupted { interrupts, .. }) if !interrupts.is_empty() => {
-                    let questions = self.questions(&interrupts).await?;
-                    return Ok(RunOutcome::Interrupted { interrupts, questions });
-                }
-                Some(outcome) => return Ok(outcome),
-                None if is_here => live.changed().await,
-                None => interval.wait(context.clock.as_ref(), live.changed()).await,
+        let (outcome, last_checkpoint) = self.log.ended().await?;
+        match outcome {
+            RunOutcome::Completed { .. } => {
+                Ok(RunOutcome::Completed { output: self.output(last_checkpoint).await? })
             }
+            RunOutcome::Interrupted { interrupts, .. } if !interrupts.is_empty() => {
+                let questions = self.questions(&interrupts).await?;
+                Ok(RunOutcome::Interrupted { interrupts, questions })
+            }
+            outcome => Ok(outcome),
         }
     }
 

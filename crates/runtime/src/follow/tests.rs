@@ -123,6 +123,7 @@ fn context(store: Arc<dyn Store>, clock: &ManualClock) -> Arc<WorkerContext> {
         clock: Arc::new(clock.clone()),
         budgets: Arc::new(Unlimited),
         dependencies: BTreeMap::new(),
+        provided: Default::default(),
         rebuilds: false,
         suspects: Arc::new(Semaphore::new(1)),
         attempts_max: 3,

@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
-use weftwork_store::{RunRow, StoreError, ThreadRow, invariants};
+use weftwork_store::{Base, RunRow, StoreError, ThreadRow, invariants};
 use weftwork_types::event::{Position, RunEvent};
 use weftwork_types::run::RunRef;
 use weftwork_types::{BoxStream, Principal, RunId, ThreadId};
@@ -173,6 +173,18 @@ impl ThreadRuns {
         self.interval = Interval::new();
     }
 
+    /// Returns the position at which a follower begins, so that it receives all that happens from now
+    /// on, however late it begins.
+    pub(crate) async fn position(mut self) -> Result<FollowFrom, RuntimeError> {
+        if let Some((run, at)) = self.next_run().await? {
+            return Ok(FollowFrom::After(ThreadPosition { run: run.run, at }));
+        }
+        Ok(match self.place {
+            Place::Begin(from) => from,
+            Place::After(position) => FollowFrom::After(position),
+        })
+    }
+
     /// Waits until the runs of the thread may have changed.
     pub(crate) async fn wait(&mut self) {
         self.interval.wait(self.context.clock.as_ref(), self.live.changed()).await;
@@ -196,7 +208,7 @@ impl ThreadRuns {
         }
         // A change within the same millisecond may leave the row as it is.
         let settled = (thread.updated_at < now).then_some(thread);
-        let runs = store.runs(&self.who, &self.id).await?;
+        let runs = in_order(store.runs(&self.who, &self.id).await?);
         let next = match &self.place {
             Place::Begin(FollowFrom::Start) => runs.first().map(at_start),
             Place::Begin(FollowFrom::Now) => {
@@ -251,6 +263,25 @@ impl ThreadRuns {
             last = event.seq;
         }
     }
+}
+
+/// Sorts the runs of an instance by their execution, and omits those that were not begun: their order
+/// may still change. The runs of other threads are executed in their order.
+fn in_order(mut runs: Vec<RunRow>) -> Vec<RunRow> {
+    if runs.iter().all(|run| run.new.options.mailbox.is_none()) {
+        return runs;
+    }
+    runs.retain(|run| run.fence > 0 || run.status.is_final());
+    // Each run starts at the checkpoint at which the one before it ended.
+    runs.sort_by_key(|run| {
+        let ended_at = run.ended_at.map_or(i64::MAX, |at| at.0);
+        let base = match run.base {
+            Some(Base::At(id)) => id.0,
+            _ => 0,
+        };
+        (ended_at, base, run.last_checkpoint.map(|id| id.0))
+    });
+    runs
 }
 
 fn at_start(run: &RunRow) -> (RunRef, Position) {

@@ -11,6 +11,7 @@ use crate::event_bus::EventBus;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use tokio::sync::watch;
 use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_graph::run_loop::{
     Attempt, AttemptSignals, EventSource, Given, RunEnvironment, TaskContext, TaskJournal, millis,
@@ -37,6 +38,7 @@ pub(super) struct Calls {
     /// Time at which the run is cut off.
     deadline: Option<Timestamp>,
     configurable: Arc<Map<String, Value>>,
+    cancelled: watch::Receiver<bool>,
 }
 
 impl Calls {
@@ -58,6 +60,7 @@ impl Calls {
             writer: Arc::clone(writer),
             deadline: options.deadline,
             configurable: Arc::new(options.configurable.clone()),
+            cancelled: run.cancel.subscribe(),
         }
     }
 }
@@ -105,6 +108,10 @@ impl RunEnvironment for Calls {
 
     fn shuts_down(&self) -> bool {
         self.context.shutdown.drains()
+    }
+
+    fn is_cancelled(&self) -> bool {
+        *self.cancelled.borrow()
     }
 
     fn reserve(&self) -> Option<BoxFuture<'_, ()>> {

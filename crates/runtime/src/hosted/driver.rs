@@ -13,6 +13,7 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 use tokio::sync::{OnceCell, mpsc};
 use weftwork_graph::run_loop::{
@@ -39,6 +40,8 @@ pub(crate) struct RunDriver {
     pub(crate) live: Option<Live>,
     /// Its budget and dependencies, once they are opened.
     pub(crate) scope: OnceCell<RunScope>,
+    /// Number of repetitions after failures, for activities of instances.
+    pub(crate) retries: AtomicU32,
 }
 
 /// Time for which a run without progress is a suspect.
@@ -101,6 +104,9 @@ impl RunDriver {
                 Err(error) => error,
             };
             writer.forget_held().await;
+            if self.waits_to_retry(&error).await {
+                continue;
+            }
             let RuntimeError::Store(error) = error else { break error };
             if *self.run.cancel.borrow() {
                 break error.into();
@@ -136,6 +142,9 @@ impl RunDriver {
             tracing::warn!(%run, thread = %self.run.claim.at.thread, %error, "run failed");
             RunOutcome::Failed { fault: error.fault() }
         };
+        if !is_late {
+            self.record_outside_error(writer, &outcome).await;
+        }
         let Err(error) = writer.failed(outcome.clone()).await else {
             return ClaimEnd::Recorded(ready(outcome));
         };
@@ -272,10 +281,12 @@ impl RunDriver {
                     }
                     Ok(None) => RunOutcome::cancelled(),
                     // Its siblings may have asked something meanwhile.
-                    Err(RuntimeError::Node(fault)) => RunOutcome::Failed { fault },
+                    Err(RuntimeError::Node(fault)) if !self.will_retry(&fault) => {
+                        RunOutcome::Failed { fault }
+                    }
                     Err(error) => return Err(error),
                 };
-                return Ok(Some(ready(self.stopped(&local, writer, ended).await?)));
+                return Ok(Some(ready(self.stopped_as(&local, writer, ended).await?)));
             }
         }
         let state = self.graph.state(&local, &StateQuery::thread(thread.as_str()), false).await?;
@@ -291,6 +302,10 @@ impl RunDriver {
         (finished, began): (Finished, Timestamp),
     ) -> Result<Option<LazyOutcome>, RuntimeError> {
         if finished.is_completed() {
+            if let Some(channel) = self.error_left(&finished) {
+                drop(finished);
+                return self.end_without_error(local, writer, channel).await.map(Some);
+            }
             writer.finish(RunOutcome::Completed { output: Json::Null }, Vec::new()).await?;
             return Ok(Some(completed(Box::new(finished))));
         }
@@ -308,7 +323,7 @@ impl RunDriver {
             }
             _ => {}
         }
-        Ok(Some(ready(self.stopped(local, writer, outcome).await?)))
+        Ok(Some(ready(self.stopped_as(local, writer, outcome).await?)))
     }
 
     /// Executes the supersteps; `None` if the run was cancelled. Events that watchers wait for are
@@ -321,6 +336,9 @@ impl RunDriver {
         attempts: &AttemptHistory,
     ) -> Result<Option<Finished>, RuntimeError> {
         let options = &self.run.row.new.options;
+        if self.is_expired() {
+            return Err(RuntimeError::DeadlinePassed { limit_ms: 0 });
+        }
         let mut run = self.graph.run(local, start).thread(self.run.claim.at.thread.as_str());
         run = run.durability(match options.durability {
             Durability::Async => Durability::Async,
@@ -363,6 +381,21 @@ impl RunDriver {
             _ = &mut log => {}
         }
         outcome.map(Some)
+    }
+
+    /// Ends a run that executed nodes before its graph has completed, as [`stopped`](Self::stopped)
+    /// does. An activity records its error in the state first.
+    async fn stopped_as(
+        &self,
+        local: &Local,
+        writer: &Writer,
+        outcome: RunOutcome,
+    ) -> Result<RunOutcome, RuntimeError> {
+        if self.run.row.new.options.mailbox.is_some() {
+            writer.let_go().await?;
+            self.record_error(local, &outcome).await?;
+        }
+        self.stopped(local, writer, outcome).await
     }
 
     /// Ends a run before its graph has completed. Unanswered questions stay open.

@@ -4,6 +4,7 @@
 //! of nodes are recorded in the journal, and the outcome is committed with the last superstep.
 //! Streaming, resuming and continuing after a crash use the same loop from different starting points.
 
+mod activity;
 mod attempts;
 mod begin;
 mod calls;

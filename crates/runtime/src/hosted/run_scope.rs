@@ -61,6 +61,7 @@ async fn dependencies(
             made.map_err(|error| RuntimeError::dependencies(id, error))?
         }
     };
+    let made = run.context.provided.extend(&run.who, &run.row.new, made);
     match graph.dependencies().missing_in(&made) {
         None => Ok(made),
         Some(type_name) => Err(RuntimeError::missing_dependency(id, type_name)),

@@ -119,8 +119,8 @@ impl FrameList {
     /// Adds the frames of an event that refers to no checkpoint.
     pub(super) fn event(&mut self, event: &RunEvent, text: &mut PartialText) {
         self.of_messages(text.events(event));
-        if let Some((ns, event)) = custom::event(&event.event) {
-            self.push(Modes::CUSTOM, ns, (1, 0), event);
+        if let Some((mode, ns, event)) = custom::event(&event.event) {
+            self.push(mode, ns, (1, 0), event);
         }
     }
 

@@ -36,7 +36,7 @@ impl Runtime {
         mut request: RunRequest,
         live: Option<Live>,
     ) -> Result<Goes, RuntimeError> {
-        let graph = self.graph(&request.graph)?.clone();
+        let graph = self.graph(&request.graph)?;
         if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
         }
@@ -77,7 +77,7 @@ impl Runtime {
         };
         let given: Vec<_> = answers.keys().copied().collect();
         let who = request.principal;
-        let at_once = new.options.begins_later(now).is_none();
+        let at_once = new.options.begins_later(now).is_none() && new.options.mailbox.is_none();
         let slot = if at_once { self.0.slots.take() } else { None };
         let here = slot.map(|slot| self.register(&who.org, &new.at, slot)).transpose()?;
         let created = match here {
@@ -115,6 +115,10 @@ impl Runtime {
         live: Option<Live>,
     ) -> RunHandle {
         if row.new.at.run != *asked {
+            return self.follow(who, row.new.at, graph);
+        }
+        if row.new.options.mailbox.is_some() {
+            self.attend(&who, &row.new.at.thread);
             return self.follow(who, row.new.at, graph);
         }
         let queued = row.status == RunStatus::Queued;
@@ -302,7 +306,7 @@ fn as_of_other(error: RuntimeError, thread: &ThreadRow, asked: &str) -> RuntimeE
 }
 
 /// Refuses values that would make the thread unreadable.
-fn check_depth(input: &RunInput) -> Result<(), RuntimeError> {
+pub(super) fn check_depth(input: &RunInput) -> Result<(), RuntimeError> {
     let (what, sound) = match input {
         RunInput::Start { input } => ("the input", can_be_read_back(input)),
         RunInput::Update { writes, .. } => ("the update", can_be_read_back(writes)),

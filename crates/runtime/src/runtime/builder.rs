@@ -1,13 +1,14 @@
 //! Construction of a runtime.
 
-use super::core::{Inner, Runtime};
+use super::core::{Inner, Runtime, full_id};
+use super::mailboxes::Mailboxes;
 use super::slots::Slots;
 use super::{queue, recovery, wakes};
 use crate::context::WorkerContext;
-use crate::dependencies::{DependencyError, MakeDependencies};
+use crate::dependencies::{DependencyError, MakeDependencies, Provided};
 use crate::worker::{Heartbeat, LeaseConfig};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 use tokio::sync::{Semaphore, watch};
 use weftwork_graph::run_loop::CACHED_MAX;
 use weftwork_graph::{CompiledGraph, RuntimeError};
@@ -262,6 +263,7 @@ impl RuntimeBuilder {
             budgets: self.budgets,
             rebuilds: self.rebuilds,
             dependencies: self.dependencies,
+            provided: Provided::default(),
             suspects: Arc::new(Semaphore::new(1)),
             attempts_max: self.attempts_max,
             local: local.with_cache_limit(self.cached_max),
@@ -279,6 +281,8 @@ impl RuntimeBuilder {
         let inner = Arc::new(Inner {
             context,
             graphs,
+            hosted: RwLock::default(),
+            mailboxes: Mailboxes::default(),
             heartbeat,
             slots,
             running: Mutex::default(),
@@ -295,9 +299,4 @@ impl RuntimeBuilder {
         }
         Ok(Runtime(inner))
     }
-}
-
-/// Returns the id of a graph; a name without a colon is one of the program's own.
-fn full_id(id: String) -> String {
-    if id.contains(':') { id } else { format!("app:{id}") }
 }

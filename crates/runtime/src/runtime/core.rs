@@ -1,5 +1,6 @@
 //! The runtime: its graphs, and the runs that it executes.
 
+use super::mailboxes::Mailboxes;
 use super::slots::Slots;
 use crate::context::WorkerContext;
 use crate::hosted::Live;
@@ -7,12 +8,12 @@ use crate::modes::Projections;
 use crate::origin::{self, Origins};
 use crate::worker::Heartbeat;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use tokio::sync::watch;
 use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateQuery};
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_store::{RunRow, Store, StoreError, invariants};
-use weftwork_types::port::{Clock, RunHandle};
+use weftwork_store::{NewRun, RunRow, Store, StoreError, invariants};
+use weftwork_types::port::{Clock, Dependencies, RunHandle};
 use weftwork_types::run::RunRef;
 use weftwork_types::{CheckpointId, OrgId, Principal, RunId, ThreadId, WorkerId};
 
@@ -27,6 +28,10 @@ pub struct Runtime(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     pub(super) context: Arc<WorkerContext>,
     pub(super) graphs: BTreeMap<String, CompiledGraph>,
+    /// Graphs that are hosted since the runtime was opened.
+    pub(super) hosted: RwLock<BTreeMap<String, CompiledGraph>>,
+    /// Mailboxes whose activities this process executes.
+    pub(super) mailboxes: Mailboxes,
     pub(super) heartbeat: Heartbeat,
     pub(super) running: Mutex<BTreeMap<RunId, Here>>,
     /// Limit of the runs that are executed at once.
@@ -109,7 +114,7 @@ impl Runtime {
         self.0.heartbeat.id()
     }
 
-    /// The hosted graphs by id.
+    /// The graphs that the runtime was opened with, by id.
     pub fn graphs(&self) -> impl Iterator<Item = (&str, &CompiledGraph)> {
         self.0.graphs.iter().map(|(id, graph)| (id.as_str(), graph))
     }
@@ -189,23 +194,68 @@ impl Runtime {
     ) -> Result<CompiledGraph, RuntimeError> {
         let row = self.store().thread(who, thread).await?;
         let graph = row.graph.ok_or_else(|| invariants::missing("run of thread", thread))?;
-        self.graph(&graph).cloned()
+        self.graph(&graph)
     }
 
     /// The graph of an id, or of the part of an id after its colon if only one id has it.
-    pub(crate) fn find_graph(&self, name: &str) -> Result<(&str, &CompiledGraph), RuntimeError> {
-        if let Some((id, graph)) = self.0.graphs.get_key_value(name) {
-            return Ok((id, graph));
-        }
+    pub(crate) fn find_graph(&self, name: &str) -> Result<(String, CompiledGraph), RuntimeError> {
+        let hosted = self.0.hosted.read().unwrap_or_else(PoisonError::into_inner);
+        let all = || self.0.graphs.iter().chain(hosted.iter());
+        let exact = all().find(|(id, _)| *id == name);
         let named = |id: &str| id.split_once(':').is_some_and(|(_, plain)| plain == name);
-        let mut found = self.graphs().filter(|(id, _)| named(id));
-        match (found.next(), found.next()) {
-            (Some(only), None) => Ok(only),
-            _ => Err(RuntimeError::UnknownGraph {
-                found: name.to_owned(),
-                known: self.0.graphs.keys().cloned().collect(),
-            }),
+        let mut found = all().filter(|(id, _)| named(id));
+        let found = match (exact, found.next(), found.next()) {
+            (Some(exact), ..) => Some(exact),
+            (None, Some(only), None) => Some(only),
+            _ => None,
+        };
+        let found = found.map(|(id, graph)| (id.clone(), graph.clone()));
+        found.ok_or_else(|| RuntimeError::UnknownGraph {
+            found: name.to_owned(),
+            known: all().map(|(id, _)| id.clone()).collect(),
+        })
+    }
+
+    /// Hosts a further graph, in place of an earlier one that was added so. Its runs have the
+    /// dependencies of [`provide`](Self::provide) only. Runs that wait for the graph continue with the
+    /// next [`recover`](Self::recover). Returns the id of the graph; a name without a colon is one of
+    /// the program's own.
+    ///
+    /// # Errors
+    /// [`RuntimeError::DuplicateGraph`] if the runtime was opened with a graph of this id.
+    pub fn host(
+        &self,
+        id: impl Into<String>,
+        graph: CompiledGraph,
+    ) -> Result<String, RuntimeError> {
+        let id = full_id(id.into());
+        if self.0.graphs.contains_key(&id) {
+            return Err(RuntimeError::DuplicateGraph { id });
         }
+        let mut hosted = self.0.hosted.write().unwrap_or_else(PoisonError::into_inner);
+        hosted.insert(id.clone(), graph);
+        Ok(id)
+    }
+
+    /// Returns the hosted graph of an id.
+    #[must_use]
+    pub fn hosted(&self, id: &str) -> Option<CompiledGraph> {
+        self.graph(id).ok()
+    }
+
+    /// Sets a function that adds dependencies to those of each run, of every graph, in place of an
+    /// earlier one.
+    pub fn provide<F>(&self, extend: F)
+    where
+        F: Fn(&Principal, &NewRun, Dependencies) -> Dependencies + Send + Sync + 'static,
+    {
+        self.0.context.provided.set(extend);
+    }
+
+    /// Ids of all hosted graphs.
+    pub(super) fn graph_ids(&self) -> Vec<String> {
+        let hosted = self.0.hosted.read().unwrap_or_else(PoisonError::into_inner);
+        self.0.graphs.keys().chain(hosted.keys()).cloned().collect()
     }
 
     /// Returns read access to the checkpoints of an organisation.
@@ -241,14 +291,25 @@ impl Runtime {
         asked
     }
 
-    pub(super) fn graph(&self, id: &str) -> Result<&CompiledGraph, RuntimeError> {
-        self.0.graphs.get(id).ok_or_else(|| RuntimeError::UnknownGraph {
+    pub(super) fn graph(&self, id: &str) -> Result<CompiledGraph, RuntimeError> {
+        if let Some(graph) = self.0.graphs.get(id) {
+            return Ok(graph.clone());
+        }
+        let hosted = self.0.hosted.read().unwrap_or_else(PoisonError::into_inner);
+        let found = hosted.get(id).cloned();
+        drop(hosted);
+        found.ok_or_else(|| RuntimeError::UnknownGraph {
             found: id.to_owned(),
-            known: self.0.graphs.keys().cloned().collect(),
+            known: self.graph_ids(),
         })
     }
 
     pub(super) fn running(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, Here>> {
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the id of a graph; a name without a colon is one of the program's own.
+pub(super) fn full_id(id: String) -> String {
+    if id.contains(':') { id } else { format!("app:{id}") }
 }

@@ -8,6 +8,7 @@ use crate::hosted::{ClaimEnd, ClaimedRun, LazyOutcome, Live, RunDriver, ready};
 use futures_util::FutureExt;
 use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use tokio::sync::{OnceCell, oneshot, watch};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{Claim, RunRow, StoreError, invariants};
@@ -48,7 +49,7 @@ impl Runtime {
         asked: bool,
     ) -> Result<Admitted, RuntimeError> {
         let row = self.store().run(who, at).await?;
-        let graph = self.graph(&row.new.graph)?.clone();
+        let graph = self.graph(&row.new.graph)?;
         Ok(Admitted { who: who.clone(), row, graph, asked, live: None })
     }
 
@@ -148,9 +149,21 @@ impl Runtime {
         after: Position,
     ) -> Result<RunHandle, RuntimeError> {
         let row = self.store().run(who, at).await?;
-        let graph = self.graph(&row.new.graph)?.clone();
+        let graph = self.graph(&row.new.graph)?;
         let handle = Follow { log: self.log(who.clone(), at.clone()), graph }.handle(after);
         Ok(self.until_closed(handle))
+    }
+
+    /// Waits for the end of a run, in whichever process it is executed, and returns its outcome as
+    /// stored, without output. Its graph need not be hosted here.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`] with `NotFound` if the run does not exist.
+    ///
+    /// # Cancel safety
+    /// The run is not affected.
+    pub async fn ended(&self, who: &Principal, at: &RunRef) -> Result<RunOutcome, RuntimeError> {
+        Ok(self.log(who.clone(), at.clone()).ended().await?.0)
     }
 
     /// Follows all runs of a thread; see [`Thread::follow`](crate::Thread::follow). Their graphs
@@ -271,7 +284,8 @@ impl Registered {
         context.live.begin(&who.org, &at, &bus);
         let (ended, outcome) = oneshot::channel();
         let run = ClaimedRun { context, who, claim, row, bus, cancel: self.cancel.clone() };
-        let run = Box::new(RunDriver { run, graph, asked, live, scope: OnceCell::new() });
+        let (scope, retries) = (OnceCell::new(), AtomicU32::new(0));
+        let run = Box::new(RunDriver { run, graph, asked, live, scope, retries });
         let handle = RunHandle { run: at, events: events.events(), outcome: final_of(outcome) };
         (run, handle, ended)
     }

@@ -1,10 +1,12 @@
 //! The runtime: admission of runs, their queue, their execution, recovery and shutdown.
 
+mod activities;
 mod admission;
 mod builder;
 mod cancel;
 mod core;
 mod execution;
+mod mailboxes;
 mod queue;
 mod recovery;
 mod refusals;

@@ -150,7 +150,7 @@ impl Runtime {
     /// [`RuntimeError::UnknownGraph`], [`RuntimeError::Stopping`].
     pub async fn requeue(&self, who: &Principal, at: &RunRef) -> Result<RunHandle, RuntimeError> {
         let row = self.store().run(who, at).await?;
-        let graph = self.graph(&row.new.graph)?.clone();
+        let graph = self.graph(&row.new.graph)?;
         if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
         }
@@ -176,6 +176,13 @@ impl Runtime {
             // Our own lease expires too while the store is unreachable.
             let run = &row.new.at.run;
             if self.running().contains_key(run) || self.0.slots.has(run) {
+                continue;
+            }
+            if row.new.options.mailbox.is_some() {
+                if let Ok(graph) = self.graph(&row.new.graph) {
+                    self.attend(&who, &row.new.at.thread);
+                    handles.push(self.follow(who, row.new.at, graph));
+                }
                 continue;
             }
             match self.take(&who, &row.new.at, false).await {

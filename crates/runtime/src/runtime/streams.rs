@@ -100,9 +100,24 @@ impl Runtime {
         output.take_until(Box::pin(async move { shutdown.closed().await })).boxed()
     }
 
+    /// Returns the position of a thread from which [`stream_thread`](Self::stream_thread) reports
+    /// everything that happens from now on: the run that is unfinished, or the end of the last one.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`].
+    pub async fn position(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+    ) -> Result<FollowFrom, RuntimeError> {
+        let context = Arc::clone(&self.0.context);
+        let runs = ThreadRuns::new(context, who.clone(), thread.clone(), FollowFrom::Now);
+        runs.position().await
+    }
+
     async fn followed(&self, who: &Principal, run: &RunRef) -> Result<Followed, RuntimeError> {
         let row = self.store().run(who, run).await?;
-        let graph = self.find_graph(&row.new.graph)?.1.clone();
+        let graph = self.find_graph(&row.new.graph)?.1;
         let events = self.watch(who, run, Position::START).await?.events;
         let (host, store) = (self.looking(who), Arc::clone(self.store()));
         let (who, thread) = (who.clone(), run.thread.clone());

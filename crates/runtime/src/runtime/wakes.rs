@@ -47,7 +47,7 @@ impl Runtime {
     }
 
     async fn wake_some(&self, limit: usize) -> Result<Woken, RuntimeError> {
-        let graphs = self.0.graphs.keys().cloned().collect();
+        let graphs = self.graph_ids();
         let mut due = self.store().due(self.0.context.clock.now(), graphs, limit).await?;
         let mut woken = Woken { due: due.len(), ..Woken::default() };
         if due.len() == limit {
@@ -95,7 +95,7 @@ impl Runtime {
     /// Returns the time at which the next thread is due, as stored, after this number of threads
     /// that cannot be resumed here.
     async fn next_due(&self, failed: usize) -> Result<Option<Timestamp>, RuntimeError> {
-        let graphs = self.0.graphs.keys().cloned().collect();
+        let graphs = self.graph_ids();
         let mut due = self.store().due(Timestamp(i64::MAX), graphs, failed + 1).await?;
         let Some((who, run)) = due.drain(..).nth(failed) else { return Ok(None) };
         match self.store().thread(&who, &run.new.at.thread).await {

@@ -183,6 +183,21 @@ impl ReadRuns for Faulty {
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
         self.inner.orphans(now, limit)
     }
+    fn next_run<'a>(
+        &'a self,
+        w: &'a Principal,
+        t: &'a ThreadId,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<(Principal, RunRow)>>> {
+        self.inner.next_run(w, t, now)
+    }
+    fn count_activities<'a>(
+        &'a self,
+        w: &'a Principal,
+        t: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<ActivityCounts>> {
+        self.inner.count_activities(w, t)
+    }
     fn to_stop<'a>(&'a self, w: &'a WorkerId) -> BoxFuture<'a, Result<Vec<(OrgId, RunRef)>>> {
         self.inner.to_stop(w)
     }

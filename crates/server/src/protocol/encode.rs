@@ -181,6 +181,7 @@ impl Encoder {
             StreamEvent::TaskStarted(task) => Content::new(Channel::Tasks, &ns, started(task)),
             StreamEvent::TaskEnded(task) => Content::new(Channel::Tasks, &ns, ended(task)),
             StreamEvent::Custom(value) => Content::new(Channel::Custom, &ns, custom(value)),
+            StreamEvent::Remote { mode, data } => remote(*mode, &ns, data),
             // Questions are events of the log, and so are checkpoints.
             StreamEvent::Interrupts(_) | StreamEvent::Checkpoint(_) | StreamEvent::Debug { .. } => {
                 return Vec::new();
@@ -321,6 +322,17 @@ fn ended(task: &TaskEnded) -> Value {
         "result": written(task.result.clone()),
         "interrupts": task.interrupts.iter().map(interrupt).collect::<Vec<_>>(),
     })
+}
+
+/// Returns a frame of a remote run. A frame of updates has the update of one node.
+fn remote(mode: Modes, ns: &str, data: &Value) -> Content {
+    match (mode, data.as_object().and_then(|nodes| nodes.iter().next())) {
+        (Modes::VALUES, _) => Content::new(Channel::Values, ns, data.clone()),
+        (Modes::UPDATES, Some((node, values))) => {
+            Content::new(Channel::Updates, ns, json!({"node": node, "values": values}))
+        }
+        _ => Content::new(Channel::Custom, ns, custom(data)),
+    }
 }
 
 /// Returns a custom value as `payload`. The members of an object with a text `name` are also members

@@ -3,10 +3,11 @@
 pub(crate) mod approval;
 pub(crate) mod assistant;
 pub(crate) mod ids;
-pub(crate) mod messages;
 pub(crate) mod names;
 pub(crate) mod rows;
 pub(crate) mod schema;
 pub(crate) mod state;
 pub(crate) mod stream;
 pub(crate) mod time;
+
+pub(crate) use weftwork_types::message::langchain as messages;

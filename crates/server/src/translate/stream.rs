@@ -218,6 +218,7 @@ fn event_of(run: &RunView, event: StreamEvent, at: &str) -> (&'static str, Value
             ("checkpoints", state::event(&run.configurable(), *snapshot))
         }
         StreamEvent::Custom(value) => ("custom", messages::into_shown(value)),
+        StreamEvent::Remote { mode, data } => (mode.remote_name().unwrap_or("custom"), data),
         StreamEvent::Debug { step, event } => {
             let kind = match &*event {
                 StreamEvent::TaskStarted(_) => "task",

@@ -2,10 +2,11 @@
 
 use crate::error::Done;
 use crate::row;
-use crate::table::interrupts;
 use crate::table::runs::{expect, newest, open_run, read};
+use crate::table::{interrupts, mailbox};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
+use weftwork_store::mailbox::first_status;
 use weftwork_store::{Base, NewRun, RunRow, invariants};
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunRef, RunStatus};
@@ -57,10 +58,11 @@ pub(crate) fn create(
     {
         return Err(invariants::busy(open).into());
     }
+    mailbox::check(conn, &who.org, new)?;
     let asked_by = interrupts::answer(conn, &who.org, &new.at.thread, answers)?;
     let base = stop_others(conn, &who.org, new, open.as_ref())?;
-    let status = if open.is_some() { RunStatus::Queued } else { RunStatus::Pending };
-    if open.is_none() {
+    let status = first_status(new, open.is_some());
+    if status == RunStatus::Pending {
         touch(conn, who, new, status)?;
     }
     let row = RunRow { base, answers: asked_by, ..RunRow::accepted(new.clone(), status) };

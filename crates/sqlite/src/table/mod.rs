@@ -14,6 +14,7 @@ pub(crate) mod events;
 pub(crate) mod interrupts;
 pub(crate) mod items;
 pub(crate) mod log;
+pub(crate) mod mailbox;
 pub(crate) mod pieces;
 pub(crate) mod requeue;
 mod retention;

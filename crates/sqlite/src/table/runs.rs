@@ -3,13 +3,14 @@ use crate::lock::Locks;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
 use crate::table::accept::{create, earlier};
+use crate::table::mailbox::{self, turn};
 use crate::table::{checkpoint_write, claim_cache, commit, requeue, threads, workers};
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_store::table::{ReadRuns, Result, WriteRuns};
 use weftwork_store::{
-    Base, CheckpointNamespace, Claim, Commit, Committed, NewRun, RunRow, invariants,
+    ActivityCounts, Base, CheckpointNamespace, Claim, Commit, Committed, NewRun, RunRow, invariants,
 };
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
@@ -70,6 +71,25 @@ impl ReadRuns for SqliteStore {
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
         let locks = self.locks();
         self.read(move |conn| orphans(conn, &locks, now, limit))
+    }
+
+    fn next_run<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<(Principal, RunRow)>>> {
+        let (org, thread) = (who.org.clone(), thread.clone());
+        self.read(move |conn| mailbox::next_run(conn, &org, &thread, now))
+    }
+
+    fn count_activities<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<ActivityCounts>> {
+        let (org, thread) = (who.org.clone(), thread.clone());
+        self.read(move |conn| mailbox::count(conn, &org, &thread))
     }
 
     fn to_stop<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<Vec<(OrgId, RunRef)>>> {
@@ -137,11 +157,12 @@ impl WriteRuns for SqliteStore {
             if row.status.is_final() {
                 return Err(invariants::missing("run", &at.run).into());
             }
-            if row.status == RunStatus::Queued
-                && let Some(open) = open_run(conn, &org, &at.thread)?
-                && open != at
-            {
-                return Err(invariants::busy(&open).into());
+            if row.status == RunStatus::Queued {
+                match mailbox::next_run(conn, &org, &at.thread, now)? {
+                    Some((_, next)) if next.new.at == at => {}
+                    Some((_, next)) => return Err(invariants::busy(&next.new.at).into()),
+                    None => return Err(weftwork_store::mailbox::closed(&at.thread).into()),
+                }
             }
             if let Some(holder) = &row.worker {
                 if workers::is_alive(conn, &locks, holder, now)? {
@@ -283,17 +304,19 @@ fn orphans(
     now: Timestamp,
     limit: usize,
 ) -> Done<Vec<(Principal, RunRow)>> {
-    let sql = "SELECT * FROM runs WHERE status IN ('pending', 'running')
-               UNION ALL
-               SELECT * FROM runs q INDEXED BY runs_unfinished
-               WHERE status IN ('queued', 'pending', 'running') AND status = 'queued'
-                   AND NOT EXISTS (
-                   SELECT 1 FROM runs r INDEXED BY runs_unfinished
-                   WHERE r.org = q.org AND r.thread = q.thread AND r.number < q.number
-                       AND r.status IN ('queued', 'pending', 'running'))
-               ORDER BY created_at, number";
+    let sql = concat!(
+        "SELECT * FROM runs WHERE status IN ('pending', 'running')
+         UNION ALL
+         SELECT q.* FROM (SELECT DISTINCT org, thread FROM runs INDEXED BY runs_unfinished
+                          WHERE status IN ('queued', 'pending', 'running')
+                              AND status = 'queued') t
+         JOIN runs q ON q.number = (",
+        turn!(),
+        ") WHERE q.status = 'queued'
+         ORDER BY created_at, number"
+    );
     let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query([])?;
+    let mut rows = statement.query([now.0])?;
     let mut alive = BTreeMap::new();
     let mut found = Vec::new();
     while found.len() < limit {
@@ -311,7 +334,10 @@ fn orphans(
                 continue;
             }
         }
-        found.push((made_by(row)?, read(row)?));
+        let (by, run) = (made_by(row)?, read(row)?);
+        if !run.waits_in_mailbox(now) {
+            found.push((by, run));
+        }
     }
     Ok(found)
 }
@@ -334,10 +360,16 @@ pub(crate) fn expect(conn: &Connection, org: &OrgId, at: &RunRef) -> Done<RunRow
     Ok(row::one(conn, sql, key, read)?.ok_or_else(|| invariants::missing("run", &at.run))?)
 }
 
-fn made_by(row: &Row<'_>) -> Done<Principal> {
+pub(crate) fn made_by(row: &Row<'_>) -> Done<Principal> {
     let name = RowName::of(row)?;
     let at = name.at();
     Ok(Principal { org: at.id(row, "org")?, subject: at.plain(row, "subject")? })
+}
+
+/// Reads a status and the number of runs that have it.
+pub(crate) fn expect_status(row: &Row<'_>) -> Done<(RunStatus, u64)> {
+    let name = RowName::of(row)?;
+    Ok((name.at().word(row, "status")?, name.at().plain(row, "runs")?))
 }
 
 /// The name of a row for messages.

@@ -11,6 +11,7 @@ mod transfer;
 mod write;
 
 use crate::invariants;
+use crate::mailbox;
 use crate::record::{InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow, WorkerRow};
 use crate::table::{Result, Store};
 use crate::thread::Metadata;
@@ -155,8 +156,22 @@ impl Thread {
         self.runs.iter().all(|run| run.row.status.is_final())
     }
 
-    /// Returns the oldest unfinished run. Only queued runs come after it.
+    /// Returns the oldest unfinished run.
     fn open_run(&self) -> Option<&Run> {
-        self.runs.iter().find(|run| !run.row.status.is_final())
+        self.unfinished().next()
+    }
+
+    fn unfinished(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(|run| !run.row.status.is_final())
+    }
+
+    /// Returns the run whose turn it is.
+    fn next_run(&self, now: Timestamp) -> Option<&Run> {
+        let terminated = mailbox::is_terminated(&self.row.metadata);
+        let turns = self.unfinished().filter_map(|run| {
+            let turn = mailbox::turn(&run.row, now, terminated)?;
+            Some((turn, run))
+        });
+        turns.min_by_key(|(turn, run)| (*turn, run.number)).map(|(_, run)| run)
     }
 }

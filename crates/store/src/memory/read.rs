@@ -1,5 +1,6 @@
 use super::MemoryStore;
 use crate::invariants;
+use crate::mailbox::ActivityCounts;
 use crate::record::{InterruptRow, RunRow, StoredEvent, UsageRow};
 use crate::table::{JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadUsage, Result};
 use weftwork_types::event::{Piece, Position};
@@ -65,10 +66,12 @@ impl ReadRuns for MemoryStore {
             let open = tables
                 .threads
                 .iter()
-                .filter_map(|((org, _), thread)| Some((org, thread.open_run()?)));
+                .filter_map(|((org, _), thread)| Some((org, thread.next_run(now)?)));
             let mut found: Vec<_> = open
                 .filter(|(_, run)| {
-                    !run.row.worker.as_ref().is_some_and(|worker| tables.is_alive(worker, now))
+                    let waits = run.row.waits_in_mailbox(now);
+                    let held = run.row.worker.as_ref();
+                    !waits && !held.is_some_and(|worker| tables.is_alive(worker, now))
                 })
                 .collect();
             found.sort_unstable_by_key(|(_, run)| (run.row.new.created_at, run.number));
@@ -76,6 +79,37 @@ impl ReadRuns for MemoryStore {
                 (Principal { org: org.clone(), subject: run.subject.clone() }, run.row.clone())
             });
             Ok(rows.collect())
+        })
+    }
+
+    fn next_run<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<(Principal, RunRow)>>> {
+        self.with(move |tables| {
+            let Ok(thread) = tables.thread(who, thread) else { return Ok(None) };
+            Ok(thread.next_run(now).map(|run| {
+                let by = Principal { org: who.org.clone(), subject: run.subject.clone() };
+                (by, run.row.clone())
+            }))
+        })
+    }
+
+    fn count_activities<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<ActivityCounts>> {
+        self.with(move |tables| {
+            let mut counts = ActivityCounts::default();
+            let Ok(thread) = tables.thread(who, thread) else { return Ok(counts) };
+            let activities = thread.runs.iter().map(|run| &run.row);
+            for row in activities.filter(|row| row.new.options.mailbox.is_some()) {
+                counts.add(row.status, 1);
+            }
+            Ok(counts)
         })
     }
 

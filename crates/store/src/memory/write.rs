@@ -1,6 +1,7 @@
 use super::commit::Kept;
 use super::{MemoryStore, Run, Tables, Thread};
 use crate::invariants::{self, Holder};
+use crate::mailbox;
 use crate::record::{Claim, Commit, Committed, NewRun, RunRow, UsageRow, WorkerRow};
 use crate::table::{Result, Workers, WriteRuns, WriteUsage};
 use std::collections::BTreeMap;
@@ -59,10 +60,10 @@ impl WriteRuns for MemoryStore {
             if row.worker.as_ref().is_some_and(|holder| tables.is_alive(holder, now)) {
                 return Err(invariants::busy(at));
             }
-            if let Some(open) = tables.thread(who, &at.thread)?.open_run()
-                && open.row.new.at != *at
-            {
-                return Err(invariants::busy(&open.row.new.at));
+            match tables.thread(who, &at.thread)?.next_run(now) {
+                Some(next) if next.row.new.at == *at => {}
+                Some(next) => return Err(invariants::busy(&next.row.new.at)),
+                None => return Err(mailbox::closed(&at.thread)),
             }
             claim(tables, who, at, (worker, now))
         })
@@ -216,6 +217,8 @@ fn create(
     {
         return Err(invariants::busy(&open.new.at));
     }
+    let unfinished = known.map_or(0, |thread| thread.unfinished().count());
+    mailbox::check_mailbox(&new, known.map(|thread| &thread.row.metadata), unfinished)?;
     for id in answers.keys() {
         let rows = known.map(|thread| thread.interrupts.as_slice()).unwrap_or_default();
         invariants::check_answerable(*id, rows.iter().find(|row| row.interrupt.id == *id))?;
@@ -233,7 +236,8 @@ fn create(
     tables.runs.insert((who.org.clone(), new.at.run.clone()), new.at.thread.clone());
     tables.run_count += 1;
     let thread = tables.threads.entry(place).or_insert_with(|| Thread::of(&new));
-    if open.is_none() {
+    let status = mailbox::first_status(&new, open.is_some());
+    if status == RunStatus::Pending {
         thread.row.graph = Some(new.graph.clone());
         thread.row.status = Some(RunStatus::Pending);
         thread.row.updated_at = new.created_at;
@@ -258,7 +262,6 @@ fn create(
     let asked =
         thread.interrupts.iter().find(|row| Some(&row.interrupt.id) == answers.keys().next());
     let asked_by = asked.map(|row| row.run.clone());
-    let status = if open.is_some() { RunStatus::Queued } else { RunStatus::Pending };
     let row = RunRow { base, answers: asked_by, ..RunRow::accepted(new, status) };
     thread.runs.push(Run {
         row: row.clone(),

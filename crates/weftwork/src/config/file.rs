@@ -1,6 +1,7 @@
 //! The configuration file.
 
 use super::nearest;
+use super::remotes::RemoteEntry;
 use crate::Error;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -47,6 +48,7 @@ pub(super) struct File {
     pub(super) egress: Egress,
     pub(super) providers: BTreeMap<String, ProviderOverride>,
     pub(super) models: BTreeMap<String, ModelSettings>,
+    pub(super) remotes: BTreeMap<String, RemoteEntry>,
 }
 
 #[derive(Debug, Default, Deserialize)]

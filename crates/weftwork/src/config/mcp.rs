@@ -32,7 +32,7 @@ impl McpTools {
         let mut clients = std::collections::BTreeMap::new();
         for (name, server) in &file.servers {
             if let Reached::Http { url, .. } = &server.reached {
-                clients.insert(name.clone(), config.egress_with(own_host(url)?)?);
+                clients.insert(name.clone(), config.egress_with(super::own_host(url)?)?);
             }
         }
         let clock = Arc::new(weftwork_graph::SystemClock::new());
@@ -72,13 +72,4 @@ impl McpTools {
 
     /// Does nothing.
     pub async fn shutdown(&self) {}
-}
-
-/// The host and port of an address on the loopback device, which the operator allows by naming it.
-#[cfg(feature = "mcp")]
-fn own_host(address: &str) -> Result<Option<weftwork_egress::AllowedHost>, Error> {
-    let Ok(url) = url::Url::parse(address) else { return Ok(None) };
-    let host = url.host().filter(|_| weftwork_egress::is_loopback(&url));
-    let port = url.port_or_known_default().unwrap_or(80);
-    Ok(host.map(|host| format!("{host}:{port}").parse()).transpose()?)
 }

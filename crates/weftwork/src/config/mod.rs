@@ -4,12 +4,14 @@
 mod file;
 mod mcp;
 mod place;
+mod remotes;
 mod rules;
 mod spelling;
 
 pub use file::Origin;
 pub use mcp::McpTools;
 pub use place::{Address, StorePlace};
+pub use remotes::Remotes;
 pub use rules::ToolRules;
 pub use spelling::nearest;
 
@@ -120,6 +122,8 @@ pub struct Config {
     /// The MCP servers of the operator. The command line gives their allowed tools to its built-in
     /// agents.
     pub mcp: Option<McpTools>,
+    /// The assistants of other servers. The command line offers them as agents.
+    pub remotes: Remotes,
     /// The network providers, with their keys.
     pub providers: ProviderTable,
     /// Settings of single models, by id: fallbacks, limits and the response cache.
@@ -169,6 +173,7 @@ impl Config {
             proxy: None,
             rules: None,
             mcp: None,
+            remotes: Remotes::default(),
             providers,
             models: SettingsTable::default(),
         }
@@ -184,8 +189,9 @@ impl Config {
     /// [`Error::ConfigUnreadable`] and [`Error::ConfigInvalid`] for the file,
     /// [`Error::BadSetting`] for a value, [`Error::NoDataFolder`] if no store is set and no data
     /// folder is known, [`Error::Model`] for an invalid provider entry, [`Error::Egress`] for an
-    /// invalid allowed host, [`Error::Mcp`] for the file of MCP servers, [`Error::NotBuiltIn`] if
-    /// one is set and this program was built without the feature `mcp`.
+    /// invalid allowed host, [`Error::Mcp`] for the file of MCP servers, [`Error::Remote`] for the
+    /// address of a remote, [`Error::NotBuiltIn`] for one of these if this program was built without
+    /// the feature `mcp` or `remote`.
     pub fn load(around: &Surroundings<'_>, flags: &Flags) -> Result<Self, Error> {
         let (path, file) = match find(around, flags)? {
             Some((path, text)) => {
@@ -241,10 +247,12 @@ impl Config {
             proxy,
             rules,
             mcp: None,
+            remotes: Remotes::default(),
             providers,
             models: SettingsTable::new(file.models, &(Arc::new(SystemClock::new()) as _)),
         };
         config.mcp = mcp.map(|setting| McpTools::read(setting, &config, around)).transpose()?;
+        config.remotes = Remotes::read(file.remotes, &config, around)?;
         Ok(config)
     }
 
@@ -287,6 +295,15 @@ fn without_secrets(value: &str) -> String {
         Some(start) => format!("{start}…"),
         None => value.to_owned(),
     }
+}
+
+/// The host and port of an address on the loopback device, which the operator allows by naming it.
+#[cfg(any(feature = "mcp", feature = "remote"))]
+fn own_host(address: &str) -> Result<Option<weftwork_egress::AllowedHost>, Error> {
+    let Ok(url) = url::Url::parse(address) else { return Ok(None) };
+    let host = url.host().filter(|_| weftwork_egress::is_loopback(&url));
+    let port = url.port_or_known_default().unwrap_or(80);
+    Ok(host.map(|host| format!("{host}:{port}").parse()).transpose()?)
 }
 
 /// The default store.

@@ -80,7 +80,7 @@ fn an_unknown_field_is_refused_with_its_line_and_a_suggestion() {
     for (text, expected) in [
         (
             "\nmodle = \"local\"\n",
-            "configuration file `FOLDER/weft.toml`, line 2: unknown field `modle`, expected one of `model`, `store`, `model_file`, `policy`, `egress`, `providers`, `models`; did you mean `model`?",
+            "configuration file `FOLDER/weft.toml`, line 2: unknown field `modle`, expected one of `model`, `store`, `model_file`, `policy`, `egress`, `providers`, `models`, `remotes`; did you mean `model`?",
         ),
         (
             "[egress]\nalow = []\n",
@@ -180,4 +180,30 @@ fn servers_need_the_feature() {
     let flags = Flags { mcp: Some("mcp.json".to_owned()), ..Flags::default() };
     let error = Config::with_flags(&flags).expect_err("not built in");
     assert_eq!(error.fault().code, "W0913");
+}
+
+#[cfg(feature = "remote")]
+#[test]
+fn remotes_of_the_file_are_agents() {
+    let text = "[remotes.helper]\nurl = \"http://127.0.0.1:9\"\nassistant = \"support\"\n";
+    let with_key = format!("{text}key_env = \"HELPER_KEY\"\nchannels = [\"topic\"]\n");
+    let home = Home::new().file(&with_key).set("HELPER_KEY", "secret");
+    let config = home.load(&Flags::default()).expect("loads");
+    assert!(!format!("{config:?}").contains("secret"));
+    let agents = config.remotes.agents();
+    let [agent] = &agents[..] else { panic!("{agents:?}") };
+    assert_eq!((agent.id(), agent.name()), ("remote:helper", "helper"));
+    assert_eq!(agent.description(), "assistant `support` at http://127.0.0.1:9");
+    let unknown = Home::new().file(&format!("{text}asistant = 1\n"));
+    assert_eq!(unknown.refused().0, "W0702");
+    let password = Home::new().file(&text.replace("127", "ada:secret@127")).refused();
+    assert_eq!(password.0, "W0650");
+    assert!(!password.1.contains("secret"), "{}", password.1);
+}
+
+#[cfg(not(feature = "remote"))]
+#[test]
+fn remotes_need_the_feature() {
+    let text = "[remotes.helper]\nurl = \"http://127.0.0.1:9\"\nassistant = \"support\"\n";
+    assert_eq!(Home::new().file(text).refused().0, "W0913");
 }

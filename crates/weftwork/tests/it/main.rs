@@ -8,6 +8,7 @@ mod derives;
 mod evaluate;
 mod evaluation_kills;
 mod generated;
+mod instances;
 mod policies;
 mod redaction;
 mod secrets;

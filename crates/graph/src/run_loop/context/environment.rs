@@ -31,6 +31,9 @@ pub trait RunEnvironment: Send + Sync + std::fmt::Debug {
     /// Returns `true` if the process shuts down, so that the run ends after its superstep.
     fn shuts_down(&self) -> bool;
 
+    /// Returns `true` if the run was cancelled by request.
+    fn is_cancelled(&self) -> bool;
+
     /// Waits until no commit of the run is in flight, and reserves the next one for the next
     /// checkpoint: it contains what was emitted up to now, and nothing that is emitted later.
     /// `None` if commits carry no events.

@@ -3,6 +3,7 @@
 use super::{EventSource, Given, LoopContext, TaskRecorder};
 use crate::run_loop::calls::{Calls, TaskCalls};
 use crate::run_loop::checkpointer::TaskKey;
+use crate::run_loop::namespace::task_ns;
 use crate::run_loop::sync::lock;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
@@ -179,6 +180,20 @@ impl TaskContext {
             let message = Some(message.clone());
             environment.emit(EventSource { message, ..self.event_source() }, event());
         }
+    }
+
+    /// The same for an event about a message of a graph with another namespace.
+    pub(crate) fn tell_in(&self, ns: &str, message: &MessageId, event: impl FnOnce() -> AiEvent) {
+        let environment = self.scope.shared.host.environment();
+        if environment.has_log() {
+            let (ns, message) = (ns.into(), Some(message.clone()));
+            environment.emit(EventSource { ns, message, ..self.event_source() }, event());
+        }
+    }
+
+    /// Namespace of the graphs that the task runs.
+    pub(crate) fn ns(&self) -> String {
+        task_ns(&self.from, self.key.name(), self.id())
     }
 
     /// The task as source of an event.

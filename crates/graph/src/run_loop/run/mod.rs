@@ -309,6 +309,14 @@ impl Finished {
         self.graph.is_over::<S>().then(|| State::over(seen()))
     }
 
+    /// Returns the value of a channel as JSON; `None` if the graph has no such channel or the channel
+    /// has no value.
+    #[must_use]
+    pub fn channel(&self, name: &str) -> Option<Json> {
+        let plan = self.graph.plan();
+        plan.value_json(&self.slots, plan.channel_idx(name)?)
+    }
+
     /// Returns the outcome of the run, with its output as JSON.
     #[must_use]
     pub fn outcome(self) -> RunOutcome {

@@ -72,6 +72,11 @@ impl TaskContext {
 
     /// Emits partial text of a message.
     pub fn emit_chunk(&self, id: &MessageId, text: &str) {
+        self.emit_chunk_in(self.by().ns, id, text);
+    }
+
+    /// Emits partial text of a message of a graph with this namespace.
+    pub(crate) fn emit_chunk_in(&self, ns: &str, id: &MessageId, text: &str) {
         if !self.scope.shared.wants(Modes::MESSAGES) {
             return;
         }
@@ -82,8 +87,8 @@ impl TaskContext {
                 lock(&self.scope.shared.messages).insert(id.to_string());
             }
         }
-        self.scope
-            .emit_part(&self.by(), MessagePart::Chunk { id: id.clone(), text: text.to_owned() });
+        let part = MessagePart::Chunk { id: id.clone(), text: text.to_owned() };
+        self.scope.emit_part(&By { ns, ..self.by() }, part);
     }
 
     /// Voids the chunks of a message: the attempt that emitted them failed.

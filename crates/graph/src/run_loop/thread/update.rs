@@ -44,15 +44,18 @@ pub enum AsNode {
     Input,
     /// No node: the checkpoint is copied, beside itself.
     Copy,
+    /// No node: the writes are applied, and nothing is due afterwards.
+    State,
 }
 
 impl AsNode {
     /// Reserved names, which denote no node of a graph. Names of nodes do not begin with `__`.
-    const RESERVED: [(&str, Self); 4] = [
+    const RESERVED: [(&str, Self); 5] = [
         (START_NAME, Self::Start),
         ("__end__", Self::End),
         ("__input__", Self::Input),
         ("__copy__", Self::Copy),
+        ("__state__", Self::State),
     ];
 
     /// Returns the name of the node, or a reserved one; `None` for the node that ran last.
@@ -199,6 +202,12 @@ impl ThreadUpdate<'_> {
                 )?;
                 self.copy(from).await
             }
+            Some((_, AsNode::State)) => {
+                alone(
+                    "a change of the state alone is a change of its own; give it a superstep of its own",
+                )?;
+                self.state(from, updates).await
+            }
             _ => self.write(from, updates).await,
         }
     }
@@ -261,6 +270,28 @@ impl ThreadUpdate<'_> {
         self.store(checkpoint, None, TaskRecords::new(), (&from.metadata, &from.hint)).await
     }
 
+    /// Applies writes in the name of no node. What is due is dropped with its results.
+    async fn state(
+        &self,
+        mut from: From,
+        updates: Vec<StateUpdate>,
+    ) -> Result<Config, RuntimeError> {
+        let plan = self.graph.plan();
+        let values = updates.into_iter().next().and_then(|update| update.values);
+        let named = values.unwrap_or_default().into_iter();
+        let named = named.map(|(name, json)| (name, Write::json(json))).collect();
+        let mut output = TaskOutput { named, ..TaskOutput::default() };
+        plan.find_named(NodeIdx::START, &mut output)?;
+        let task = Task { node: NodeIdx::START, path: Path::Outside(0), arg: None };
+        let (due, nothing) = (from.machine.due_in_order(), TaskOutput::default());
+        let dropped = due.iter().filter(|task| task.node != NodeIdx::START);
+        let mut done = vec![Done { task: &task, output: &output, edges: false }];
+        done.extend(dropped.map(|task| Done { task, output: &nothing, edges: false }));
+        let mut written = Vec::new();
+        from.machine.apply(&mut done, &mut written)?;
+        self.put(from, Source::Update, &written, TaskRecords::new()).await
+    }
+
     async fn write(
         &self,
         mut from: From,
@@ -317,6 +348,7 @@ impl ThreadUpdate<'_> {
             AsNode::End => "END",
             AsNode::Input => "__input__",
             AsNode::Copy => "__copy__",
+            AsNode::State => "__state__",
         };
         let plan = self.graph.plan();
         plan.node_idx(name).ok_or_else(|| RuntimeError::unknown_node("the change", name, plan))

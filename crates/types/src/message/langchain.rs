@@ -4,12 +4,12 @@
 //! value has one, clients see LangChain's shape. In input, an object with `type` or `role` and
 //! `content` is a message in the channels that hold messages.
 
+use super::{Media, Message, Part, Role, ToolCall, ToolResult};
+use crate::{MessageId, ToolCallId};
 use serde_json::{Map, Value, json};
-use weftwork_types::message::{Message, Part, Role, ToolCall, ToolResult};
-use weftwork_types::{MessageId, ToolCallId};
 
 /// Replaces all messages in a value by their LangChain shape.
-pub(crate) fn show(value: &mut Value) {
+pub fn show(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(show),
         Value::Object(members) => match message_of(members) {
@@ -21,12 +21,15 @@ pub(crate) fn show(value: &mut Value) {
 }
 
 /// Returns a value with all its messages in LangChain's shape.
-pub(crate) fn into_shown(mut value: Value) -> Value {
+#[must_use]
+pub fn into_shown(mut value: Value) -> Value {
     show(&mut value);
     value
 }
 
-pub(crate) fn message_of(members: &Map<String, Value>) -> Option<Message> {
+/// Returns the message that an object is; `None` for other objects.
+#[must_use]
+pub fn message_of(members: &Map<String, Value>) -> Option<Message> {
     let is_message = members.len() == 3
         && ["id", "role", "parts"].iter().all(|name| members.contains_key(*name));
     if !is_message {
@@ -36,7 +39,8 @@ pub(crate) fn message_of(members: &Map<String, Value>) -> Option<Message> {
 }
 
 /// Returns a message in LangChain's shape.
-pub(crate) fn shown(message: &Message) -> Value {
+#[must_use]
+pub fn shown(message: &Message) -> Value {
     let kind = match message.role {
         Role::System => "system",
         Role::User => "human",
@@ -96,7 +100,8 @@ fn content(message: &Message) -> Value {
 }
 
 /// Returns partial text of a message as the chunk of an assistant's message.
-pub(crate) fn chunk(id: &MessageId, text: &str) -> Value {
+#[must_use]
+pub fn chunk(id: &MessageId, text: &str) -> Value {
     json!({
         "content": text,
         "additional_kwargs": {},
@@ -114,7 +119,8 @@ pub(crate) fn chunk(id: &MessageId, text: &str) -> Value {
 
 /// Returns the chunk that completes an assistant's message of which a client has a text: the rest of
 /// the text and the tool calls. `None` if nothing is missing.
-pub(crate) fn rest(message: &Message, known: &str) -> Option<Value> {
+#[must_use]
+pub fn rest(message: &Message, known: &str) -> Option<Value> {
     let text = message.joined_text();
     let text = text.strip_prefix(known).unwrap_or_default();
     let calls: Vec<_> = message.tool_calls().map(call).collect();
@@ -137,7 +143,7 @@ pub(crate) fn rest(message: &Message, known: &str) -> Option<Value> {
 ///
 /// # Errors
 /// A text that names the member that does not fit.
-pub(crate) fn read(value: Value, make_id: &mut dyn FnMut() -> MessageId) -> Result<Value, String> {
+pub fn read(value: Value, make_id: &mut dyn FnMut() -> MessageId) -> Result<Value, String> {
     match value {
         Value::Array(items) => {
             let items = items.into_iter().map(|item| read_one(item, make_id));
@@ -217,7 +223,7 @@ fn block(block: Value) -> Result<Part, String> {
             let url = text("/image_url/url").or_else(|| text("/image_url"));
             let url = url.ok_or("an `image_url` block needs `image_url.url`")?;
             let media_type = "image/*".to_owned();
-            Ok(Part::Media(weftwork_types::message::Media { media_type, url }))
+            Ok(Part::Media(Media { media_type, url }))
         }
         (None, kind) => Err(format!(
             "content block `{}` is not known; expected text or image_url",

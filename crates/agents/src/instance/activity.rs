@@ -1,0 +1,186 @@
+//! Activities, and their way into a mailbox.
+
+use super::create::check_collision;
+use super::error::of_runtime;
+use super::options::StoredOptions;
+use super::{AgentRuntime, hosting};
+use serde_json::{Map, Value as Json, json};
+use std::time::Duration;
+use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError};
+use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef, RunRequest};
+use weftwork_types::{InstanceId, ThreadId, Timestamp};
+
+/// An activity for an instance.
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct Activity {
+    payload: Json,
+    input: Option<Json>,
+    priority: i32,
+    not_before: Option<Timestamp>,
+    timeout: Option<Duration>,
+    pub(super) idempotency_key: Option<String>,
+    configurable: Map<String, Json>,
+}
+
+impl Activity {
+    /// Creates an activity with a payload.
+    pub fn new(payload: Json) -> Self {
+        Self { payload, ..Self::default() }
+    }
+
+    /// Sets writes that are applied to the state when the activity begins: an object of channel
+    /// values, such as a message for an agent that takes messages. None by default.
+    pub fn input(mut self, writes: Json) -> Self {
+        self.input = Some(writes);
+        self
+    }
+
+    /// Sets the priority: of the activities that wait, one with the highest value begins first. 0 by
+    /// default.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Sets the time before which the activity does not begin. Other activities do not wait for it.
+    pub fn not_before(mut self, at: Timestamp) -> Self {
+        self.not_before = Some(at);
+        self
+    }
+
+    /// Sets the time after which the activity is cut off, counted from the acceptance. It fails with
+    /// the kind `TimedOut`, also if it did not begin until then.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
+        self
+    }
+
+    /// Sets the idempotency key: a repeated activity with the same key and content is accepted once.
+    /// The key is unique within the organisation.
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.idempotency_key = Some(key.into());
+        self
+    }
+
+    /// Adds configurable entries, which replace those of the instance with the same names.
+    pub fn configurable(mut self, entries: Map<String, Json>) -> Self {
+        self.configurable.extend(entries);
+        self
+    }
+
+    /// Returns the options of the run.
+    fn run_options(&self, options: StoredOptions, now: Timestamp) -> RunOptions {
+        let StoredOptions { mut mailbox, run, .. } = options;
+        mailbox.priority = self.priority;
+        let mut options = RunOptions {
+            idempotency_key: self.idempotency_key.clone(),
+            multitask: Multitask::Enqueue,
+            deadline: self.timeout.map(|limit| now.plus(limit)),
+            not_before: self.not_before,
+            mailbox: Some(mailbox),
+            ..run
+        };
+        options.configurable.extend(self.configurable.clone());
+        options.configurable.insert(ACTIVITY_PAYLOAD.to_owned(), self.payload.clone());
+        options.metadata.insert(hosting::OF_INSTANCE.to_owned(), Json::Bool(true));
+        options
+    }
+}
+
+/// An activity that a mailbox has accepted.
+#[derive(Debug, Clone)]
+pub struct Sent {
+    agents: AgentRuntime,
+    at: RunRef,
+}
+
+impl AgentRuntime {
+    /// Sends an activity to an instance, by its id or handle. When the future completes, the activity
+    /// is stored, in one commit, and is executed by this process or another one that hosts the graph.
+    ///
+    /// # Errors
+    /// Kinds `MailboxFull`, `Terminated`, `UnknownInstance` and `PayloadCollision`; errors of the
+    /// store. Nothing was stored.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the activity is accepted or not. Repeat it with an idempotency key.
+    pub async fn send(
+        &self,
+        to: impl AsRef<InstanceId>,
+        activity: Activity,
+    ) -> Result<Sent, AgentRuntimeError> {
+        let (id, activities) = (to.as_ref(), self.runtime());
+        let row = activities.enqueue(self.request(id, activity).await?).await;
+        let row = row.map_err(|error| of_runtime(id.as_str(), error))?;
+        Ok(Sent { agents: self.clone(), at: row.new.at })
+    }
+
+    /// Sends an activity as [`send`](Self::send) does, for execution by another process.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    ///
+    /// # Cancel safety
+    /// As [`send`](Self::send).
+    pub async fn leave(
+        &self,
+        to: impl AsRef<InstanceId>,
+        activity: Activity,
+    ) -> Result<Sent, AgentRuntimeError> {
+        let (id, activities) = (to.as_ref(), self.runtime());
+        let row = activities.enqueue_only(self.request(id, activity).await?).await;
+        let row = row.map_err(|error| of_runtime(id.as_str(), error))?;
+        Ok(Sent { agents: self.clone(), at: row.new.at })
+    }
+
+    async fn request(
+        &self,
+        id: &InstanceId,
+        activity: Activity,
+    ) -> Result<RunRequest, AgentRuntimeError> {
+        let (_, options) = self.instance(id).await?;
+        let configurable = activity.configurable.clone();
+        check_collision(&RunOptions { configurable, ..RunOptions::default() })?;
+        let graph = options.graph.clone();
+        let options = activity.run_options(options, self.runtime().clock().now());
+        Ok(RunRequest {
+            principal: self.who.clone(),
+            caller: self.caller()?,
+            graph,
+            thread: ThreadId::from(id),
+            input: RunInput::Start { input: activity.input.unwrap_or_else(|| json!({})) },
+            options,
+        })
+    }
+
+    /// Executes the activities that wait for an instance in this process, as long as there are any.
+    /// Returns at once. [`send`](Self::send) does the same.
+    pub fn attend(&self, id: impl AsRef<InstanceId>) {
+        self.runtime().attend(&self.who, &ThreadId::from(id.as_ref()));
+    }
+}
+
+impl Sent {
+    /// The activity: the thread of the instance, and the run.
+    #[must_use]
+    pub fn activity(&self) -> &RunRef {
+        &self.at
+    }
+
+    /// Waits until the activity has ended, in whichever process it is executed. An activity that ends
+    /// at an open question has succeeded. Activities that a terminated instance keeps do not end.
+    ///
+    /// # Errors
+    /// The error of the activity: kinds `Failed`, `Panicked`, `Cancelled`, `TimedOut` and `StepLimit`,
+    /// or an error of the agent runtime that a node returned; errors of the store.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop the activity.
+    pub async fn ended(&self) -> Result<(), AgentRuntimeError> {
+        let ended = self.agents.runtime().ended(&self.agents.who, &self.at).await;
+        let outcome = ended.map_err(|error| of_runtime(self.at.thread.as_str(), error))?;
+        let error = AgentRuntimeError::of_outcome(self.at.run.as_str(), &outcome);
+        error.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,271 @@
+//! Arguments of nodes and tools: the hosting runtime, the payload, and logic over the services.
+
+use super::activity::{Activity, Sent};
+use super::{AgentRuntime, Models};
+use crate::calls::{CallError, own_call, result};
+use crate::evaluate::PromptScope;
+use futures_util::FutureExt;
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use weftwork_graph::{Ctx, FromTask, NodeError, NodeResult, Reads, TaskInput};
+use weftwork_models::{ChatModel, ChatRequest, ChatResponse, ModelCaller, ModelRegistry};
+use weftwork_store::Store;
+use weftwork_tools::{Policy, ToolRunner};
+use weftwork_types::code::Fault;
+use weftwork_types::instance::{
+    ACTIVITY_PAYLOAD, AgentRuntimeError, AgentRuntimeErrorKind as Kind,
+};
+use weftwork_types::message::ToolResult;
+use weftwork_types::run::{RunOptions, RunRef};
+use weftwork_types::{ErrorCode, InstanceId, RunId};
+
+/// Member of the metadata of a run that marks it as an activity, or as a continuation of one.
+pub(super) const OF_INSTANCE: &str = "weft:instance";
+
+/// Returns `true` if a run belongs to an instance.
+pub(super) fn is_of_instance(options: &RunOptions) -> bool {
+    options.metadata.get(OF_INSTANCE) == Some(&Json::Bool(true))
+}
+
+/// The instance that executes a run, as a dependency: tools take it as
+/// [`Deps`](weftwork_tools::Deps), after
+/// [`ToolBox::provide_run_scoped`](weftwork_tools::ToolBox::provide_run_scoped), and nodes as
+/// [`Hosting`].
+#[derive(Debug, Clone)]
+pub struct HostedInstance {
+    agents: AgentRuntime,
+    instance: InstanceId,
+    activity: RunId,
+}
+
+impl HostedInstance {
+    pub(super) fn new(agents: AgentRuntime, at: &RunRef) -> Self {
+        Self { agents, instance: InstanceId::from(&at.thread), activity: at.run.clone() }
+    }
+
+    /// The agent runtime that hosts the instance, on behalf of the principal of the activity.
+    #[must_use]
+    pub fn agents(&self) -> &AgentRuntime {
+        &self.agents
+    }
+
+    /// Id of the instance.
+    #[must_use]
+    pub fn instance(&self) -> &InstanceId {
+        &self.instance
+    }
+
+    /// Id of the activity.
+    #[must_use]
+    pub fn activity(&self) -> &RunId {
+        &self.activity
+    }
+}
+
+/// The agent runtime that hosts the instance of a node, as an argument of the node; in subgraphs, and
+/// after a restart in another process, too. The graph needs no declaration.
+#[derive(Debug, Clone)]
+pub struct Hosting {
+    hosted: Arc<HostedInstance>,
+    ctx: Ctx,
+}
+
+impl FromTask for Hosting {
+    fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
+        let ctx = Ctx::from_task(input)?;
+        let Some(hosted) = ctx.calls().dependencies.get::<HostedInstance>() else {
+            let text = format!(
+                "node `{}` takes `Hosting`, and its run is no activity of an instance; send the activity by `AgentRuntime::send`",
+                ctx.node()
+            );
+            return Err(AgentRuntimeError::new(Kind::NotHosted, text).into());
+        };
+        Ok(Self { hosted, ctx })
+    }
+
+    fn reads() -> Reads {
+        Reads::Nothing
+    }
+}
+
+impl std::ops::Deref for Hosting {
+    type Target = HostedInstance;
+
+    fn deref(&self) -> &HostedInstance {
+        &self.hosted
+    }
+}
+
+impl Hosting {
+    /// Sends an activity from a node. Without an idempotency key it has one that follows from the
+    /// task: a node that is executed again, after a crash for example, sends it once.
+    ///
+    /// # Errors
+    /// As [`AgentRuntime::send`].
+    ///
+    /// # Cancel safety
+    /// As [`AgentRuntime::send`].
+    pub async fn send(
+        &self,
+        to: impl AsRef<InstanceId>,
+        mut activity: Activity,
+    ) -> Result<Sent, AgentRuntimeError> {
+        if activity.idempotency_key.is_none() {
+            let key = self.ctx.tool_call_id(&format!("send {}", to.as_ref()));
+            activity = activity.idempotency_key(format!("activity:{key}"));
+        }
+        self.agents().send(to, activity).await
+    }
+
+    /// Runs logic over the services of the agent runtime. Calls of models and tools have the journal,
+    /// the budget and the deadline of the node.
+    ///
+    /// ```
+    /// use weftwork_agents::{AgentRuntimeError, Hosting};
+    /// use weftwork_types::run::RunStatus;
+    ///
+    /// async fn names(hosting: Hosting) -> Result<Vec<String>, AgentRuntimeError> {
+    ///     hosting.run(async |logic| {
+    ///         Ok::<_, std::io::Error>(logic.models().names().map(str::to_owned).collect())
+    ///     }).await
+    /// }
+    /// # let _ = names;
+    /// ```
+    ///
+    /// # Errors
+    /// The error of the logic as one [`AgentRuntimeError`] of kind `Logic` with the error as its
+    /// cause; an error that is an `AgentRuntimeError` is returned as it is, however deep `run` is
+    /// nested. Kind `Panicked` if the logic panicked. A question to a person within the logic is an
+    /// error: ask before, in the node.
+    ///
+    /// # Cancel safety
+    /// As that of the logic.
+    pub async fn run<T, E, F>(&self, logic: F) -> Result<T, AgentRuntimeError>
+    where
+        F: AsyncFnOnce(Logic) -> Result<T, E>,
+        E: Into<NodeError>,
+    {
+        let own = Logic { hosting: self.clone() };
+        let ended = AssertUnwindSafe(logic(own)).catch_unwind().await;
+        let error = match ended {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => error.into(),
+            Err(panic) => {
+                let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+                let text = text.unwrap_or_else(|| "no message".to_owned());
+                let cause = Fault::new(ErrorCode("W0110"), text);
+                return Err(AgentRuntimeError::wrap(Kind::Panicked, "the logic panicked", cause));
+            }
+        };
+        Err(match error.try_into_fault() {
+            Ok(fault) => AgentRuntimeError::wrap(Kind::Logic, "the logic failed", fault),
+            Err(_) => AgentRuntimeError::new(
+                Kind::Logic,
+                "the logic asked a person; ask in the node, before `run`",
+            ),
+        })
+    }
+}
+
+/// The services of the agent runtime, for the logic of a node.
+#[derive(Debug, Clone)]
+pub struct Logic {
+    hosting: Hosting,
+}
+
+impl Logic {
+    /// The hosting runtime, in which further logic can be run.
+    #[must_use]
+    pub fn hosting(&self) -> &Hosting {
+        &self.hosting
+    }
+
+    /// The models, by name.
+    #[must_use]
+    pub fn models(&self) -> &Models {
+        self.hosting.agents().models()
+    }
+
+    /// The providers of models.
+    #[must_use]
+    pub fn providers(&self) -> &ModelRegistry {
+        self.hosting.agents().providers()
+    }
+
+    /// The policy of tool calls.
+    #[must_use]
+    pub fn policies(&self) -> &Policy {
+        self.hosting.agents().policies()
+    }
+
+    /// The tools, with the policy.
+    #[must_use]
+    pub fn tools(&self) -> &ToolRunner {
+        self.hosting.agents().tools()
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        self.hosting.agents().store()
+    }
+
+    /// Calls a model, as a recorded call of the node.
+    ///
+    /// # Errors
+    /// [`NodeError`] if the call failed or the budget does not suffice.
+    ///
+    /// # Cancel safety
+    /// As [`ModelCaller::call`].
+    pub async fn call_model(
+        &self,
+        model: &dyn ChatModel,
+        request: ChatRequest,
+    ) -> NodeResult<ChatResponse> {
+        let called = ModelCaller::default().call(model, request, self.hosting.ctx.calls()).await;
+        called.map_err(|error| error.fault().into())
+    }
+
+    /// Calls a tool of the agent runtime, as a recorded call of the node.
+    ///
+    /// # Errors
+    /// [`CallError`] as of [`Tools::call`](crate::Tools::call).
+    ///
+    /// # Cancel safety
+    /// As [`ToolRunner::execute`].
+    pub async fn call_tool(&self, name: &str, args: Json) -> Result<ToolResult, CallError> {
+        let (ctx, runner) = (&self.hosting.ctx, self.tools());
+        let call = own_call(ctx, runner, name, args);
+        result(ctx, runner, &call, &PromptScope::none()).await
+    }
+}
+
+/// The payload of the activity, as an argument of a node.
+#[derive(Debug, Clone)]
+pub struct ActivityPayload<T>(pub T);
+
+impl<T: DeserializeOwned> FromTask for ActivityPayload<T> {
+    fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
+        let ctx = Ctx::from_task(input)?;
+        let payload = ctx.calls().configurable.get(ACTIVITY_PAYLOAD).cloned().unwrap_or_default();
+        read(payload).map(Self).map_err(NodeError::from)
+    }
+
+    fn reads() -> Reads {
+        Reads::Nothing
+    }
+}
+
+/// Reads a payload.
+pub(super) fn read<T: DeserializeOwned>(payload: Json) -> Result<T, AgentRuntimeError> {
+    serde_json::from_value(payload).map_err(|error| {
+        let text = format!(
+            "the payload is no `{}`: {error}; send one that is",
+            std::any::type_name::<T>()
+        );
+        AgentRuntimeError::new(Kind::InvalidState, text)
+    })
+}

@@ -1,0 +1,216 @@
+//! States, statuses and statistics of instances.
+
+use super::AgentRuntime;
+use super::error::{invalid, of_runtime, of_store, unavailable};
+use super::handler::STATE_CHANNEL;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+use weftwork_store::mailbox::{INSTANCE, is_terminated};
+use weftwork_store::{ActivityCounts, Metadata, ThreadQuery, ThreadRow};
+use weftwork_types::instance::AgentRuntimeError;
+use weftwork_types::run::RunStatus;
+use weftwork_types::{InstanceId, ThreadId, Timestamp};
+
+/// The status of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum InstanceStatus {
+    /// No activity is executed, and the last one succeeded.
+    Idle,
+    /// An activity is executed.
+    Processing,
+    /// The last activity failed, or the instance waits for its graph.
+    Error,
+    /// The instance takes no more activities.
+    Terminated,
+}
+
+impl InstanceStatus {
+    /// The word for the status, as in JSON.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Processing => "processing",
+            Self::Error => "error",
+            Self::Terminated => "terminated",
+        }
+    }
+}
+
+/// Numbers of the activities of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Statistics {
+    /// Activities that wait in the mailbox.
+    pub waiting: u64,
+    /// Activities that are executed, at most one.
+    pub running: u64,
+    /// Activities that succeeded.
+    pub succeeded: u64,
+    /// Activities that failed.
+    pub failed: u64,
+    /// Activities that were cancelled.
+    pub cancelled: u64,
+}
+
+impl From<ActivityCounts> for Statistics {
+    fn from(counts: ActivityCounts) -> Self {
+        let ActivityCounts { waiting, running, succeeded, failed, cancelled } = counts;
+        Self { waiting, running, succeeded, failed, cancelled }
+    }
+}
+
+/// An instance at one time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct InstanceInfo {
+    /// Id of the instance.
+    pub id: InstanceId,
+    /// Id of its graph.
+    pub graph: String,
+    /// Status of the instance, as this process sees it.
+    pub status: InstanceStatus,
+    /// Error of the last activity, or of the graph. Only with the status `error`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<AgentRuntimeError>,
+    /// Statistics of the activities.
+    pub statistics: Statistics,
+    /// Maximum number of unfinished activities.
+    pub mailbox_capacity: u32,
+    /// Creation time.
+    pub created_at: Timestamp,
+    /// Time of the last change.
+    pub updated_at: Timestamp,
+}
+
+impl AgentRuntime {
+    /// Returns the state of an instance after its last committed superstep, in its shown form: an
+    /// object of channel values, or the state of a handler.
+    ///
+    /// # Errors
+    /// Kinds `UnknownInstance` and `GraphUnavailable`; errors of the store.
+    pub async fn get_state(&self, id: impl AsRef<InstanceId>) -> Result<Json, AgentRuntimeError> {
+        let id = id.as_ref();
+        let (_, options) = self.instance(id).await?;
+        let thread = self.runtime().thread(&options.graph, id.as_str());
+        let thread = thread.map_err(|error| of_runtime(id.as_str(), error))?;
+        let state = thread.with_principal(self.who.clone()).state().await;
+        let mut state = state.map_err(|error| of_runtime(id.as_str(), error))?.values;
+        if is_handler(&options.graph) {
+            return Ok(state.get_mut(STATE_CHANNEL).map(Json::take).unwrap_or_default());
+        }
+        Ok(state)
+    }
+
+    /// Returns the state of an instance as a type.
+    ///
+    /// # Errors
+    /// As [`get_state`](Self::get_state), and kind `InvalidState` if the state is no `S`.
+    pub async fn get_state_as<S: DeserializeOwned>(
+        &self,
+        id: impl AsRef<InstanceId>,
+    ) -> Result<S, AgentRuntimeError> {
+        let id = id.as_ref();
+        let state = self.get_state(id).await?;
+        serde_json::from_value(state).map_err(|error| {
+            let name = std::any::type_name::<S>();
+            invalid(format!("the state of instance `{id}` is no `{name}`: {error}"))
+        })
+    }
+
+    /// Returns an instance with its status and statistics.
+    ///
+    /// # Errors
+    /// Kind `UnknownInstance`; errors of the store.
+    pub async fn info(
+        &self,
+        id: impl AsRef<InstanceId>,
+    ) -> Result<InstanceInfo, AgentRuntimeError> {
+        let id = id.as_ref();
+        let (row, options) = self.instance(id).await?;
+        let counts = self.store().count_activities(&self.who, &row.id).await;
+        let counts = counts.map_err(|error| of_store(id.as_str(), error))?;
+        let (status, error) = if is_terminated(&row.metadata) {
+            (InstanceStatus::Terminated, None)
+        } else if counts.running > 0 {
+            (InstanceStatus::Processing, None)
+        } else {
+            match self.problem(id, &row, &options.graph).await? {
+                Some(error) => (InstanceStatus::Error, Some(error)),
+                None => (InstanceStatus::Idle, None),
+            }
+        };
+        Ok(InstanceInfo {
+            id: id.clone(),
+            graph: options.graph,
+            status,
+            error,
+            statistics: counts.into(),
+            mailbox_capacity: options.mailbox.capacity,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        })
+    }
+
+    /// Returns the error of the graph, or of the last activity.
+    async fn problem(
+        &self,
+        id: &InstanceId,
+        row: &ThreadRow,
+        graph: &str,
+    ) -> Result<Option<AgentRuntimeError>, AgentRuntimeError> {
+        let thread = ThreadId::from(id);
+        if let Err(error) = self.runtime().check_hosted(&self.who, graph, &thread).await {
+            return Ok(Some(unavailable(id.as_str(), &error.fault())));
+        }
+        let failed = matches!(
+            row.status,
+            Some(RunStatus::Failed | RunStatus::Cancelled | RunStatus::LimitReached)
+        );
+        if !failed {
+            return Ok(None);
+        }
+        let runs = self.store().runs(&self.who, &thread).await;
+        let runs = runs.map_err(|error| of_store(id.as_str(), error))?;
+        let ended = runs.iter().filter_map(|run| Some((run.ended_at?, run)));
+        let last = ended.max_by_key(|(at, _)| *at).map(|(_, run)| run);
+        Ok(last.and_then(|run| {
+            AgentRuntimeError::of_outcome(run.new.at.run.as_str(), run.outcome.as_ref()?)
+        }))
+    }
+
+    /// Returns the ids of all instances, oldest first, at most `limit`.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn list(&self, limit: usize) -> Result<Vec<InstanceId>, AgentRuntimeError> {
+        use weftwork_store::thread::Direction;
+        use weftwork_store::{SearchFrom, ThreadOrder};
+        let metadata = Metadata::from_iter([(INSTANCE.to_owned(), Json::Bool(true))]);
+        let order = ThreadOrder { direction: Direction::Ascending, ..ThreadOrder::default() };
+        let mut query = ThreadQuery {
+            metadata,
+            from: SearchFrom::Start(order),
+            limit,
+            ..ThreadQuery::default()
+        };
+        let mut found = Vec::new();
+        loop {
+            let page = self.store().search_threads(&self.who, query.clone()).await;
+            let page = page.map_err(|error| of_store("any", error))?;
+            found.extend(page.threads.iter().map(|thread| InstanceId::from(&thread.row.id)));
+            match page.next {
+                Some(next) if found.len() < limit => query.from = SearchFrom::After(next),
+                _ => break,
+            }
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+}
+
+/// Returns `true` for the id of the graph of a handler.
+pub(super) fn is_handler(graph: &str) -> bool {
+    graph.starts_with("instance:")
+}

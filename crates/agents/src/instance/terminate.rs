@@ -1,0 +1,164 @@
+//! Termination of instances.
+
+use super::AgentRuntime;
+use super::error::{of_runtime, of_store};
+use serde_json::Value as Json;
+use std::time::Duration;
+use weftwork_store::mailbox::TERMINATED;
+use weftwork_store::{Metadata, RunRow, StoreError, cancel_orphan};
+use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError};
+use weftwork_types::run::{CancelAction, RunRef};
+use weftwork_types::{InstanceId, RunId, ThreadId};
+
+/// Interval of checks for the end of an activity that is cut off in another process.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Treatment of the activities that wait when an instance is terminated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum QueuedActivities {
+    /// They stay in the mailbox, and are never executed.
+    #[default]
+    Keep,
+    /// They end as cancelled, and are reported with their payloads.
+    DeadLetter,
+}
+
+/// An activity that was not executed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeadLetter {
+    /// Id of the activity.
+    pub activity: RunId,
+    /// Payload of the activity.
+    pub payload: Json,
+}
+
+/// Report of a termination.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Terminated {
+    /// The activity that was executed, if it ended by itself before the deadline.
+    pub ended: Option<RunId>,
+    /// The activity that was executed, if it was cut off.
+    pub cut: Option<RunId>,
+    /// Activities that stay in the mailbox, in their order.
+    pub kept: Vec<DeadLetter>,
+    /// Activities that ended as cancelled, in their order.
+    pub dead_lettered: Vec<DeadLetter>,
+}
+
+impl AgentRuntime {
+    /// Terminates an instance: it takes no more activities, at once and in every process. The activity
+    /// that is executed may end until the deadline, by the clock of the runtime, and is cut off then.
+    /// State and history stay.
+    ///
+    /// # Errors
+    /// Kind `UnknownInstance`; errors of the store.
+    ///
+    /// # Cancel safety
+    /// Once the future was polled, the instance may be terminated. Call it again to finish.
+    pub async fn terminate(
+        &self,
+        id: impl AsRef<InstanceId>,
+        deadline: Duration,
+        queued: QueuedActivities,
+    ) -> Result<Terminated, AgentRuntimeError> {
+        let id = id.as_ref();
+        let of_store = |error| of_store(id.as_str(), error);
+        let (row, _) = self.instance(id).await?;
+        let clock = self.runtime().clock();
+        let mark = Metadata::from_iter([(TERMINATED.to_owned(), Json::Bool(true))]);
+        let marked = self.store().update_metadata(&self.who, &row.id, mark, clock.now()).await;
+        marked.map_err(of_store)?;
+        let mut report = Terminated::default();
+        let unfinished = self.unfinished(&row.id).await.map_err(of_store)?;
+        if let Some(running) = unfinished.iter().find(|run| run.fence > 0) {
+            let at = &running.new.at;
+            let ended = tokio::select! {
+                biased;
+                ended = self.runtime().ended(&self.who, at) => Some(ended),
+                () = clock.sleep(deadline) => None,
+            };
+            match ended {
+                Some(ended) => {
+                    ended.map_err(|error| of_runtime(id.as_str(), error))?;
+                    report.ended = Some(at.run.clone());
+                }
+                None => {
+                    self.cut(at).await?;
+                    report.cut = Some(at.run.clone());
+                }
+            }
+        }
+        if queued == QueuedActivities::DeadLetter {
+            report.dead_lettered = self.dead_letter(&row.id).await.map_err(of_store)?;
+        }
+        let mut kept = self.unfinished(&row.id).await.map_err(of_store)?;
+        kept.sort_by_key(|run| {
+            let priority = run.new.options.mailbox.as_ref().map_or(0, |mailbox| mailbox.priority);
+            std::cmp::Reverse(priority)
+        });
+        report.kept = kept.iter().map(letter).collect();
+        Ok(report)
+    }
+
+    async fn unfinished(&self, thread: &ThreadId) -> Result<Vec<RunRow>, StoreError> {
+        let mut runs = self.store().runs(&self.who, thread).await?;
+        runs.retain(|run| !run.status.is_final());
+        Ok(runs)
+    }
+
+    /// Cuts an activity off, and waits for its end. An activity whose process is dead is ended here.
+    async fn cut(&self, at: &RunRef) -> Result<(), AgentRuntimeError> {
+        let instance = at.thread.as_str();
+        let cancel = self.runtime().cancel_run(&self.who, at, CancelAction::Interrupt).await;
+        match cancel {
+            // It has ended meanwhile.
+            Ok(_) | Err(weftwork_graph::RuntimeError::Store(StoreError::NotFound { .. })) => {}
+            Err(error) => return Err(of_runtime(instance, error)),
+        }
+        loop {
+            let run = self.store().run(&self.who, at).await;
+            let run = run.map_err(|error| of_store(instance, error))?;
+            if run.status.is_final() {
+                return Ok(());
+            }
+            let worker = self.runtime().worker();
+            let now = self.runtime().clock().now();
+            match cancel_orphan(self.store().as_ref(), &self.who, at, (worker, now)).await {
+                Ok(()) => return Ok(()),
+                Err(StoreError::Busy { .. } | StoreError::NotFound { .. }) => {}
+                Err(error) => return Err(of_store(instance, error)),
+            }
+            // Not by the clock of runs, which tests may stop.
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Ends the activities that wait, in their order.
+    async fn dead_letter(&self, thread: &ThreadId) -> Result<Vec<DeadLetter>, StoreError> {
+        for run in self.unfinished(thread).await? {
+            match self.store().request_cancel(&self.who, &run.new.at).await {
+                Ok(()) | Err(StoreError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut letters = Vec::new();
+        let clock = self.runtime().clock();
+        while let Some((_, next)) = self.store().next_run(&self.who, thread, clock.now()).await? {
+            let (at, now) = (&next.new.at, clock.now());
+            let worker = self.runtime().worker();
+            match cancel_orphan(self.store().as_ref(), &self.who, at, (worker, now)).await {
+                Ok(()) => letters.push(letter(&next)),
+                // Another process ends it.
+                Err(StoreError::Busy { .. }) => tokio::time::sleep(LOOK_EVERY).await,
+                Err(StoreError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(letters)
+    }
+}
+
+fn letter(run: &RunRow) -> DeadLetter {
+    let payload = run.new.options.configurable.get(ACTIVITY_PAYLOAD);
+    DeadLetter { activity: run.new.at.run.clone(), payload: payload.cloned().unwrap_or_default() }
+}

@@ -1,0 +1,240 @@
+//! `weft instances`: creates, lists, shows, watches and terminates instances of agents, and sends
+//! them activities.
+
+use crate::CliError;
+use crate::args::{CreateInstance, Instances, SendActivity};
+use crate::context::CommandContext;
+use crate::exit::Exit;
+use crate::follow::json;
+use crate::input::Interrupts;
+use crate::terminal::Table;
+use futures_util::StreamExt;
+use serde_json::json;
+use std::time::Duration;
+use weftwork::App;
+use weftwork::agents::{
+    Activity, AgentError, AgentRuntime, AgentRuntimeError, AgentRuntimeErrorKind as Kind,
+    InstanceOptions, QueuedActivities,
+};
+use weftwork::runtime::Runtime;
+use weftwork::types::InstanceId;
+
+pub(crate) async fn instances(
+    command: Instances,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    if !context.lasting {
+        let reason = "instances need a store that outlives the command; set one with --store";
+        return Err(CliError::BadInput { reason: reason.to_owned() });
+    }
+    if let Instances::Send(args) = command {
+        let app = context.open_all(None).await?;
+        let done = send(*args, &app, context).await;
+        // Activities that wait stay in the store.
+        app.shutdown(Duration::from_secs(1)).await?;
+        return done;
+    }
+    let agents = reader(context).await?;
+    let done = match command {
+        Instances::Create(args) => create(args, &agents, context).await,
+        Instances::List { limit, json } => list(limit, json, &agents, context).await,
+        Instances::Show { id, json } => show(&InstanceId::new(id)?, json, &agents, context).await,
+        Instances::Watch { id } => watch(&InstanceId::new(id)?, &agents, context).await,
+        Instances::Terminate { id, deadline, dead_letter } => {
+            let id = InstanceId::new(id)?;
+            terminate(&id, (deadline, dead_letter), &agents, context).await
+        }
+        Instances::Send(_) => Ok(Exit::Done),
+    };
+    agents.runtime().shutdown(Duration::from_secs(1)).await?;
+    done
+}
+
+/// Opens an agent runtime that executes no activities: the models of its agents are scripted.
+async fn reader(context: &CommandContext) -> Result<AgentRuntime, CliError> {
+    let mut builder = Runtime::builder(context.store()?);
+    for agent in &context.agents {
+        builder = builder.graph(agent.id(), context.graph_of(agent.id())?);
+    }
+    let agents = AgentRuntime::over(builder.open().await?).build();
+    let agents =
+        agents.map_err(|source| AgentError::Tools { agent: "agent runtime".to_owned(), source });
+    Ok(agents?)
+}
+
+async fn create(
+    args: CreateInstance,
+    agents: &AgentRuntime,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let agent = context.agent(&args.agent)?;
+    let options = InstanceOptions::new().mailbox_capacity(args.mailbox);
+    let options = match args.id {
+        Some(id) => options.id(InstanceId::new(id)?),
+        None => options,
+    };
+    let state = args.state.unwrap_or_else(|| json!({}));
+    let instance = agents.create_of(agent.id(), state, options).await?;
+    context.terminal.line(instance.id())?;
+    Ok(Exit::Done)
+}
+
+async fn list(
+    limit: usize,
+    as_json: bool,
+    agents: &AgentRuntime,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let mut table = Table::new(&["INSTANCE", "AGENT", "STATUS", "WAITING", "SUCCEEDED", "FAILED"]);
+    for id in agents.list(limit).await? {
+        let info = agents.info(&id).await?;
+        if as_json {
+            context.terminal.line(json(&info)?)?;
+            continue;
+        }
+        let counts = info.statistics;
+        table.row([
+            id.to_string(),
+            info.graph,
+            info.status.word().to_owned(),
+            counts.waiting.to_string(),
+            counts.succeeded.to_string(),
+            counts.failed.to_string(),
+        ]);
+    }
+    if !as_json {
+        table.write(&context.terminal)?;
+    }
+    Ok(Exit::Done)
+}
+
+async fn show(
+    id: &InstanceId,
+    as_json: bool,
+    agents: &AgentRuntime,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let terminal = &context.terminal;
+    let info = agents.info(id).await?;
+    let state = match agents.get_state(id).await {
+        Err(error) if error.kind == Kind::GraphUnavailable => None,
+        state => Some(state?),
+    };
+    if as_json {
+        terminal.line(json(&json!({"instance": info, "state": state}))?)?;
+        return Ok(Exit::Done);
+    }
+    let counts = info.statistics;
+    terminal.line(format_args!("instance {id} of {}: {}", info.graph, info.status.word()))?;
+    terminal.line(format_args!(
+        "activities: {} waiting (at most {}), {} running, {} succeeded, {} failed, {} cancelled",
+        counts.waiting,
+        info.mailbox_capacity,
+        counts.running,
+        counts.succeeded,
+        counts.failed,
+        counts.cancelled
+    ))?;
+    if let Some(error) = info.error {
+        terminal.line(format_args!("error: {} {error}", error.code()))?;
+    }
+    if let Some(state) = state {
+        terminal.line(format_args!("state: {state}"))?;
+    }
+    Ok(Exit::Done)
+}
+
+async fn send(args: SendActivity, app: &App, context: &CommandContext) -> Result<Exit, CliError> {
+    let id = InstanceId::new(&args.id)?;
+    let (agents, terminal) = (app.instances(), &context.terminal);
+    let mut activity = Activity::new(args.payload.unwrap_or_default()).priority(args.priority);
+    if let Some(text) = &args.message {
+        activity = activity.input(app.say(text));
+    }
+    if let Some(at) = args.not_before {
+        activity = activity.not_before(at);
+    }
+    if let Some(limit) = args.timeout {
+        activity = activity.timeout(limit);
+    }
+    if let Some(key) = args.key {
+        activity = activity.idempotency_key(key);
+    }
+    let sent = match args.leave {
+        true => agents.leave(&id, activity).await?,
+        false => agents.send(&id, activity).await?,
+    };
+    terminal.note(format_args!("activity {} for instance {id}", sent.activity().run));
+    if args.leave {
+        return Ok(Exit::Done);
+    }
+    let mut interrupts = Interrupts::listen()?;
+    let ended = tokio::select! {
+        biased;
+        () = interrupts.next() => {
+            terminal.note("the activity stays in the store; a worker continues it");
+            return Ok(Exit::Interrupted);
+        }
+        ended = sent.ended() => ended,
+    };
+    match ended {
+        Ok(()) => {
+            terminal.line(agents.get_state(&id).await?)?;
+            Ok(Exit::Done)
+        }
+        Err(error) => Ok(failed(&error, context)),
+    }
+}
+
+/// Reports the error of an activity.
+fn failed(error: &AgentRuntimeError, context: &CommandContext) -> Exit {
+    context.terminal.note(format_args!("{} {error}", error.code()));
+    if error.kind == Kind::Cancelled { Exit::Cancelled } else { Exit::Failed }
+}
+
+async fn watch(
+    id: &InstanceId,
+    agents: &AgentRuntime,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let mut events = agents.subscribe(id).await?;
+    let mut interrupts = Interrupts::listen()?;
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = interrupts.next() => return Ok(Exit::Interrupted),
+            event = events.next() => event,
+        };
+        let Some(event) = event else { return Ok(Exit::Done) };
+        context.terminal.line(json(&event?)?)?;
+    }
+}
+
+async fn terminate(
+    id: &InstanceId,
+    (deadline, dead_letter): (Duration, bool),
+    agents: &AgentRuntime,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let queued = match dead_letter {
+        true => QueuedActivities::DeadLetter,
+        false => QueuedActivities::Keep,
+    };
+    let report = agents.terminate(id, deadline, queued).await?;
+    let terminal = &context.terminal;
+    if let Some(run) = report.ended {
+        terminal.line(format_args!("activity {run}: ended"))?;
+    }
+    if let Some(run) = report.cut {
+        terminal.line(format_args!("activity {run}: cut off"))?;
+    }
+    for letter in report.kept {
+        terminal.line(format_args!("activity {}: kept, {}", letter.activity, letter.payload))?;
+    }
+    for letter in report.dead_lettered {
+        let (run, payload) = (letter.activity, letter.payload);
+        terminal.line(format_args!("activity {run}: dead letter, {payload}"))?;
+    }
+    terminal.note(format_args!("instance {id} is terminated"));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,42 @@
+//! Assistants of other servers as agents.
+
+use crate::home::{Home, PROGRAM};
+use crate::serve::Served;
+use std::path::Path;
+
+const KEY: &str = "a-key-of-sixteen-or-more";
+
+#[test]
+fn an_assistant_of_another_server_is_an_agent() {
+    let there = Home::new().set("WEFT_MODEL", "scripted").set("WEFT_STORE", "memory");
+    let args = ["serve", "--listen", "127.0.0.1:0", "--token", KEY];
+    let (served, _) = Served::start(&there, Path::new(PROGRAM), &args);
+    let file = |key: &str| {
+        format!(
+            "[remotes.helper]\nurl = \"http://{}\"\nassistant = \"desk\"\nkey_env = \"{key}\"\n",
+            served.address
+        )
+    };
+    let home = Home::new().set("WEFT_MODEL", "scripted").set("HELPER_KEY", KEY);
+    let home = home.config(&file("HELPER_KEY"));
+    let listed = home.weft(&["agents", "list"]);
+    assert!(listed.out.contains("remote:helper") && listed.out.contains("desk"), "{listed:?}");
+    let came = home.weft(&["run", "remote:helper", "--input", "What is 6 times 7?"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert!(came.out.contains("42") && !came.out.contains(KEY), "{came:?}");
+    // Without the key, the server refuses the run, and says why.
+    let home = home.config(&file("OTHER_KEY"));
+    let listed = home.weft(&["agents", "list"]);
+    assert!(listed.out.contains("its key `OTHER_KEY` is not set"), "{listed:?}");
+    let came = home.weft(&["run", "remote:helper", "--input", "What is 6 times 7?"]);
+    assert_ne!(came.status, Some(0), "{came:?}");
+    assert!(came.errors.contains("W0652"), "{came:?}");
+}
+
+#[test]
+fn an_address_with_a_password_is_refused_and_not_shown() {
+    let text =
+        "[remotes.helper]\nurl = \"http://ada:secret@agents.example\"\nassistant = \"desk\"\n";
+    let came = Home::new().config(text).weft(&["agents", "list"]);
+    assert!(came.errors.contains("W0650") && !came.errors.contains("secret"), "{came:?}");
+}

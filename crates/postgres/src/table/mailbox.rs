@@ -1,0 +1,79 @@
+//! The order of the unfinished runs of a thread.
+
+use crate::conn::{Ask, ask};
+use crate::row::{At, text};
+use crate::table::runs::{made_by, read, whole};
+use tokio_postgres::Row;
+use weftwork_store::table::Result;
+use weftwork_store::{ActivityCounts, NewRun, RunRow, mailbox};
+use weftwork_types::{OrgId, Principal, ThreadId, Timestamp};
+
+/// Ends a query for unfinished runs `r` of one thread at the run whose turn it is
+/// ([`mailbox::turn`]), at the time `$1`.
+macro_rules! turn {
+    () => {
+        " AND r.status IN ('queued', 'pending', 'running')
+          AND (r.status <> 'queued' OR r.cancel_requested
+              OR comparable(r.options) -> 'mailbox' IS NULL
+              OR NOT EXISTS (SELECT 1 FROM threads i WHERE i.org = r.org AND i.id = r.thread
+                  AND comparable(i.metadata) -> 'weft:terminated' = 'true'))
+          ORDER BY r.status = 'queued',
+              comparable(r.options) -> 'mailbox' IS NOT NULL
+                  AND coalesce((comparable(r.options) ->> 'not_before')::bigint > $1, false),
+              -coalesce((comparable(r.options) #>> '{mailbox,priority}')::bigint, 0), r.number
+          LIMIT 1"
+    };
+}
+
+pub(crate) use turn;
+
+/// Queries the run of a thread whose turn it is; see [`read_next`].
+pub(crate) fn next_run(org: &OrgId, thread: &ThreadId, now: Timestamp) -> Ask {
+    let sql = concat!(whole!("FROM runs r WHERE r.org = $2 AND r.thread = $3"), turn!());
+    ask!(sql, now.0, text(org), text(thread))
+}
+
+/// Reads a run with the principal that created it.
+pub(crate) fn read_next(row: &Row) -> Result<(Principal, RunRow)> {
+    Ok((made_by(row)?, read(row)?))
+}
+
+/// Counts the activities of an instance; see [`read_counts`].
+pub(crate) fn counts(org: &OrgId, thread: &ThreadId) -> Ask {
+    let sql = "SELECT status, count(*) AS runs FROM runs
+               WHERE org = $1 AND thread = $2 AND comparable(options) -> 'mailbox' IS NOT NULL
+               GROUP BY status";
+    ask!(sql, text(org), text(thread))
+}
+
+/// Reads the numbers of activities by status.
+pub(crate) fn read_counts(rows: &[Row], thread: &ThreadId) -> Result<ActivityCounts> {
+    let name = format!("thread `{thread}`");
+    let at = At::new("runs", &name);
+    let mut counts = ActivityCounts::default();
+    for row in rows {
+        counts.add(at.word(row, "status")?, at.count(row, "runs")?);
+    }
+    Ok(counts)
+}
+
+/// Queries what decides if a mailbox takes a run; see [`check`].
+pub(crate) fn state(org: &OrgId, thread: &ThreadId) -> Ask {
+    let sql = "SELECT metadata, (SELECT count(*) FROM runs r WHERE r.org = $1 AND r.thread = $2
+                   AND r.status IN ('queued', 'pending', 'running')) AS unfinished
+               FROM threads WHERE org = $1 AND id = $2";
+    ask!(sql, text(org), text(thread))
+}
+
+/// Checks the mailbox of a new run; see [`mailbox::check_mailbox`].
+pub(crate) fn check(new: &NewRun, state: Option<&Row>) -> Result<()> {
+    if new.options.mailbox.is_none() {
+        return Ok(());
+    }
+    let at = At::new("threads", &new.at.thread);
+    let metadata = state.map(|row| at.maybe_json(row, "metadata")).transpose()?;
+    let metadata = metadata.map(Option::unwrap_or_default);
+    let unfinished = state.map(|row| at.count(row, "unfinished")).transpose()?.unwrap_or(0);
+    let unfinished = usize::try_from(unfinished).unwrap_or(usize::MAX);
+    mailbox::check_mailbox(new, metadata.as_ref(), unfinished)
+}

@@ -1,0 +1,86 @@
+//! Remote graphs as agents of their own.
+
+use crate::rig::There;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use weftwork_graph::{MessagePart, Modes, StreamEvent};
+use weftwork_runtime::Runtime;
+use weftwork_store::memory::MemoryStore;
+use weftwork_types::event::AiEvent;
+use weftwork_types::message::{Message, Role};
+use weftwork_types::{MessageId, Principal};
+
+fn said(id: &str, text: &str) -> Value {
+    let id = MessageId::new(id).expect("valid");
+    json!({"messages": [Message::text(id, Role::User, text)]})
+}
+
+async fn runtime(there: &There, assistant: &str, channels: &[String]) -> Runtime {
+    let graph = there.remote(assistant).agent(channels).expect("sound");
+    let builder = Runtime::builder(Arc::new(MemoryStore::new()));
+    builder.graph("remote:helper", graph).open().await.expect("opens")
+}
+
+fn texts(state: &Value) -> Vec<String> {
+    let messages: Vec<Message> =
+        serde_json::from_value(state["messages"].clone()).expect("messages");
+    messages.iter().map(Message::joined_text).collect()
+}
+
+#[tokio::test]
+async fn turns_of_a_thread_share_a_thread_there() {
+    let there = There::start().await;
+    let runtime = runtime(&there, "talk", &[]).await;
+    let thread = runtime.thread("remote:helper", "t").expect("valid");
+    let first = thread.start(said("m1", "Hello")).await.expect("accepted");
+    assert_eq!(texts(first.output().expect("completes")), ["Hello", "messages: 1"]);
+    let second = thread.start(said("m2", "Again")).await.expect("accepted");
+    let all = ["Hello", "messages: 1", "Again", "messages: 3"];
+    assert_eq!(texts(second.output().expect("completes")), all);
+    let other = runtime.thread("remote:helper", "other").expect("valid");
+    let other = other.start(said("m1", "Hello")).await.expect("accepted");
+    assert_eq!(texts(other.output().expect("completes")), ["Hello", "messages: 1"]);
+    assert_eq!((there.runs().await, there.threads().await), (3, 2));
+}
+
+#[tokio::test]
+async fn partial_text_and_the_final_message_arrive() {
+    let there = There::start().await;
+    let runtime = runtime(&there, "talk", &[]).await;
+    let thread = runtime.thread("remote:helper", "t").expect("valid");
+    let started = thread.start(said("m1", "wait")).stream(Modes::MESSAGES);
+    let mut stream = started.await.expect("accepted");
+    let run = stream.run().clone();
+    let mut text = String::new();
+    while let Some(item) = stream.next().await {
+        let StreamEvent::Message { part, .. } = item.event else { panic!("{item:?}") };
+        let MessagePart::Chunk { text: more, .. } = part else {
+            panic!("a message that was streamed is not emitted again: {part:?}")
+        };
+        assert!(item.ns[0].starts_with("remote:"), "{:?}", item.ns);
+        text.push_str(&more);
+        if text == "messages: 1" {
+            there.gate.open.add_permits(1);
+        }
+    }
+    assert_eq!(text, "messages: 1");
+    let events = runtime.store().events(&Principal::local(), &run, 0, 100).await.expect("reads");
+    let last = events.iter().rev().find_map(|told| match &told.event {
+        AiEvent::MessageFinal { message } => Some(message.joined_text()),
+        _ => None,
+    });
+    assert_eq!(last.as_deref(), Some("messages: 1"));
+}
+
+#[tokio::test]
+async fn other_channels_are_those_that_are_named() {
+    let there = There::start().await;
+    let channels = ["msg".to_owned(), "out".to_owned()];
+    let runtime = runtime(&there, "parent", &channels).await;
+    let thread = runtime.thread("remote:helper", "t").expect("valid");
+    let ended = thread.start(json!({"msg": "a"})).await.expect("accepted");
+    let output = ended.output().expect("completes");
+    assert_eq!((&output["msg"], &output["out"]), (&json!("pre-a"), &json!("echo:pre-a")));
+    let refused = thread.start(json!({"other": 1})).await.expect("accepted");
+    assert!(refused.output().is_err(), "{refused:?}");
+}

@@ -1,0 +1,218 @@
+//! The activities of an instance, one after another.
+//!
+//! An instance is a thread, and its mailbox is the queue of the unfinished runs of that thread, in the
+//! order of [`turn`](weftwork_store::mailbox::turn). The process that accepted an activity, or
+//! recovery, attends the mailbox: one task executes its activities until none is left. An idle
+//! instance has no task.
+
+use super::core::{Inner, Runtime};
+use futures_util::FutureExt;
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::Notify;
+use weftwork_engine::EngineError;
+use weftwork_graph::run_loop::{StateQuery, out_of_node};
+use weftwork_graph::{CompiledGraph, RuntimeError};
+use weftwork_store::{NewRun, RunRow, StoreError};
+use weftwork_types::port::RunHandle;
+use weftwork_types::run::{RunRef, RunRequest, RunStatus};
+use weftwork_types::{OrgId, Principal, RunId, ThreadId, Timestamp};
+
+/// Interval of checks of a mailbox whose next activity waits for another process or for a slot. In
+/// machine time.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Next action for a mailbox.
+enum Step {
+    /// No activity can begin here.
+    Leave,
+    /// The next activity begins at this time.
+    WaitUntil(Timestamp),
+    /// Another process has the next activity, or the store cannot be read now.
+    Look,
+    /// The activity is executed, here or elsewhere.
+    Follow(Box<RunHandle>),
+}
+
+impl Runtime {
+    /// Accepts an activity for the mailbox of its instance, in one commit, and attends the mailbox.
+    /// The graph need not be hosted here: a process that hosts it executes the activity.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`] with the errors of
+    /// [`check_mailbox`](weftwork_store::mailbox::check_mailbox), with `KeyReused` for an idempotency
+    /// key of another request; [`RuntimeError::TooDeep`], [`RuntimeError::Stopping`].
+    pub async fn enqueue(&self, request: RunRequest) -> Result<RunRow, RuntimeError> {
+        let who = request.principal.clone();
+        let row = self.enqueue_only(request).await?;
+        self.attend(&who, &row.new.at.thread);
+        Ok(row)
+    }
+
+    /// Accepts an activity as [`enqueue`](Self::enqueue) does, for execution by another process.
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue).
+    pub async fn enqueue_only(&self, request: RunRequest) -> Result<RunRow, RuntimeError> {
+        if self.0.context.shutdown.drains() {
+            return Err(RuntimeError::Stopping);
+        }
+        super::admission::check_depth(&request.input)?;
+        let context = &self.0.context;
+        let run = RunId::from_uuid(uuid::Uuid::from_u128(context.clock.unique()));
+        let new = NewRun {
+            at: RunRef { thread: request.thread, run },
+            graph: request.graph,
+            caller: request.caller,
+            input: request.input,
+            options: request.options,
+            created_at: context.clock.now(),
+        };
+        Ok(context.store.create_run(&request.principal, new, BTreeMap::new()).await?)
+    }
+
+    /// Executes the activities of an instance one after another, in a task of this process, until
+    /// none is left that can begin here. Has no further effect while such a task exists.
+    ///
+    /// An instance whose graph is not hosted here, or whose state the graph cannot read, stays as it
+    /// is, with its mailbox.
+    pub fn attend(&self, who: &Principal, thread: &ThreadId) {
+        let key = (who.org.clone(), thread.clone());
+        let Some(signal) = self.0.mailboxes.enter(&key) else { return };
+        tokio::spawn(attend(Arc::downgrade(&self.0), who.clone(), key, signal));
+    }
+
+    /// Checks that a graph which is hosted here can read the state of a thread.
+    ///
+    /// # Errors
+    /// [`RuntimeError::UnknownGraph`], [`RuntimeError::Engine`] if the state is that of another graph.
+    pub async fn check_hosted(
+        &self,
+        who: &Principal,
+        graph: &str,
+        thread: &ThreadId,
+    ) -> Result<(), RuntimeError> {
+        let graph = self.graph(graph)?;
+        match self.reads(who, &graph, thread).await {
+            Err(error) if is_of_other_graph(&error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads a thread as a run would. This decodes types of users, which may panic.
+    async fn reads(
+        &self,
+        who: &Principal,
+        graph: &CompiledGraph,
+        thread: &ThreadId,
+    ) -> Result<(), RuntimeError> {
+        let (context, at) = (self.looking(who), StateQuery::thread(thread.as_str()));
+        let read = AssertUnwindSafe(graph.state(&context, &at, true)).catch_unwind().await;
+        read.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))).map(drop)
+    }
+
+    /// Finds the next activity of a mailbox, and begins it. `checked` has the graph that is known to
+    /// read the state.
+    async fn next_activity(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+        checked: &mut Option<String>,
+    ) -> Result<Step, RuntimeError> {
+        let now = self.clock().now();
+        let Some((by, row)) = self.store().next_run(who, thread, now).await? else {
+            return Ok(Step::Leave);
+        };
+        let at = &row.new.at;
+        if row.waits_in_mailbox(now) {
+            return Ok(Step::WaitUntil(row.new.options.not_before.unwrap_or(now)));
+        }
+        if row.status == RunStatus::Running && self.running().contains_key(&at.run) {
+            let graph = self.graph(&row.new.graph)?;
+            return Ok(Step::Follow(Box::new(self.follow(by, at.clone(), graph))));
+        }
+        if checked.as_ref() != Some(&row.new.graph) {
+            self.check_hosted(&by, &row.new.graph, thread).await?;
+            *checked = Some(row.new.graph.clone());
+        }
+        match self.take(&by, at, false).await {
+            Ok(handle) => Ok(Step::Follow(Box::new(handle))),
+            // A living worker has it, or another one became the next.
+            Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
+                Ok(Step::Look)
+            }
+            Err(RuntimeError::Store(StoreError::MailboxClosed { .. })) => Ok(Step::Leave),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Returns `true` for the error of a graph that reads the state of another one.
+fn is_of_other_graph(error: &RuntimeError) -> bool {
+    matches!(
+        error,
+        RuntimeError::Engine(EngineError::LostNode { .. } | EngineError::OtherBuild { .. })
+    )
+}
+
+/// Executes the activities of a mailbox, as long as the runtime exists.
+async fn attend(runtime: Weak<Inner>, who: Principal, key: (OrgId, ThreadId), signal: Arc<Notify>) {
+    let mut checked = None;
+    while let Some(inner) = runtime.upgrade() {
+        let runtime = Runtime(inner);
+        if runtime.0.context.shutdown.drains() {
+            runtime.0.mailboxes.close(&key);
+            return;
+        }
+        let step = match runtime.next_activity(&who, &key.1, &mut checked).await {
+            Ok(step) => step,
+            Err(RuntimeError::Store(error)) if error.is_retriable() => Step::Look,
+            Err(error) => {
+                let instance = &key.1;
+                tracing::debug!(%error, %instance, "the mailbox of an instance waits for its graph");
+                Step::Leave
+            }
+        };
+        match step {
+            Step::Leave => {
+                if runtime.0.mailboxes.leave(&key, &signal) {
+                    return;
+                }
+            }
+            Step::WaitUntil(at) => {
+                let clock = Arc::clone(runtime.clock());
+                drop(runtime);
+                let wait = u64::try_from(at.0.saturating_sub(clock.now().0)).unwrap_or(0);
+                tokio::select! {
+                    () = clock.sleep(Duration::from_millis(wait)) => tokio::task::yield_now().await,
+                    () = signal.notified() => {}
+                }
+            }
+            Step::Look => {
+                drop(runtime);
+                tokio::select! {
+                    () = tokio::time::sleep(LOOK_EVERY) => {}
+                    () = signal.notified() => {}
+                }
+            }
+            Step::Follow(handle) => {
+                let here = runtime.running().contains_key(&handle.run.run);
+                drop(runtime);
+                let RunHandle { events, outcome, .. } = *handle;
+                drop(events);
+                if here {
+                    outcome.await;
+                    continue;
+                }
+                // It waits for a slot, and another one may become the next meanwhile.
+                tokio::select! {
+                    _ = outcome => {}
+                    () = tokio::time::sleep(LOOK_EVERY) => {}
+                    () = signal.notified() => {}
+                }
+            }
+        }
+    }
+}

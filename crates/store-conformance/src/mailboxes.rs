@@ -1,0 +1,127 @@
+use super::fixture::{at, finish, new_run, principal, register, thread, us, worker};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use weftwork_store::mailbox::{INSTANCE, TERMINATED};
+use weftwork_store::record::{Claim, NewRun, RunRow};
+use weftwork_store::table::Store;
+use weftwork_store::{ActivityCounts, IfExists, NewThread, StoreError, cancel_orphan, invariants};
+use weftwork_types::Timestamp;
+use weftwork_types::run::{Mailbox, RunStatus};
+
+const NOW: Timestamp = Timestamp(1_500);
+
+async fn instance(store: &dyn Store) {
+    let metadata = Map::from_iter([(INSTANCE.to_owned(), Value::Bool(true))]);
+    let (id, graph) = (thread("t"), Some("test:graph".to_owned()));
+    let (created_at, if_exists) = (Timestamp(900), IfExists::Refuse);
+    let new = NewThread { id, graph, metadata, created_at, if_exists };
+    store.create_thread(&us(), new).await.expect("a thread");
+}
+
+fn activity(run: &str, priority: i32, not_before: Option<i64>) -> NewRun {
+    let mut new = new_run("t", run);
+    new.options.mailbox = Some(Mailbox { priority, ..Mailbox::of_capacity(4) });
+    new.options.not_before = not_before.map(Timestamp);
+    new
+}
+
+async fn send(store: &dyn Store, new: NewRun) -> Result<RunRow, StoreError> {
+    store.create_run(&us(), new, BTreeMap::new()).await
+}
+
+async fn sent(store: &dyn Store, run: &str, priority: i32) {
+    let row = send(store, activity(run, priority, None)).await.expect("accepted");
+    assert_eq!(row.status, RunStatus::Queued, "also as the only run");
+}
+
+/// The run whose turn it is, as a worker and as recovery find it.
+async fn next(store: &dyn Store, now: Timestamp) -> Option<String> {
+    let next = store.next_run(&us(), &thread("t"), now).await.expect("reads");
+    let next = next.map(|(by, run)| {
+        assert_eq!(by, us());
+        run
+    });
+    let orphans = store.orphans(now, 9).await.expect("reads");
+    let claimable = next.as_ref().filter(|run| !run.waits_in_mailbox(now) && run.worker.is_none());
+    let found = orphans.first().map(|(_, run)| &run.new.at.run);
+    assert_eq!(found, claimable.map(|run| &run.new.at.run));
+    next.map(|run| run.new.at.run.to_string())
+}
+
+async fn claim(store: &dyn Store, run: &str) -> Result<Claim, StoreError> {
+    let worker = register(store, "w1", 1_500).await;
+    Ok(store.claim(&us(), &at("t", run), &worker, NOW).await?.0)
+}
+
+pub(super) async fn activities_take_turns_by_priority_then_arrival(store: Arc<dyn Store>) {
+    let store = &*store;
+    instance(store).await;
+    assert_eq!(next(store, NOW).await, None);
+    for (run, priority) in [("r1", 0), ("r2", 7), ("r3", 0)] {
+        sent(store, run, priority).await;
+    }
+    let mut order = Vec::new();
+    while let Some(run) = next(store, NOW).await {
+        if order.is_empty() {
+            let early = claim(store, "r1").await;
+            assert_eq!(early, Err(invariants::busy(&at("t", "r2"))));
+        }
+        let claim = claim(store, &run).await.expect("its turn");
+        // The one that is claimed stays the first.
+        if order.is_empty() {
+            sent(store, "r4", 9).await;
+        }
+        assert_eq!(next(store, NOW).await.as_ref(), Some(&run));
+        finish(store, &claim, 1_600).await;
+        order.push(run);
+    }
+    assert_eq!(order, ["r2", "r4", "r1", "r3"]);
+    let counts = store.count_activities(&us(), &thread("t")).await.expect("reads");
+    assert_eq!(counts, ActivityCounts { succeeded: 4, ..ActivityCounts::default() });
+    let others = store.count_activities(&principal("others"), &thread("t")).await;
+    assert_eq!(others, Ok(ActivityCounts::default()));
+}
+
+pub(super) async fn an_activity_waits_for_its_time_alone(store: Arc<dyn Store>) {
+    let store = &*store;
+    instance(store).await;
+    send(store, activity("r1", 9, Some(2_000))).await.expect("accepted");
+    assert_eq!(next(store, NOW).await.as_deref(), Some("r1"), "there is no other");
+    sent(store, "r2", 0).await;
+    assert_eq!(next(store, NOW).await.as_deref(), Some("r2"));
+    assert_eq!(next(store, Timestamp(2_000)).await.as_deref(), Some("r1"));
+}
+
+pub(super) async fn a_mailbox_is_bounded_and_closed_by_termination(store: Arc<dyn Store>) {
+    let store = &*store;
+    let missing = send(store, activity("r0", 0, None)).await;
+    assert_eq!(missing, Err(invariants::missing("instance", thread("t"))));
+    instance(store).await;
+    for run in ["r1", "r2", "r3", "r4"] {
+        sent(store, run, 0).await;
+    }
+    let full = StoreError::MailboxFull { thread: "t".to_owned(), capacity: 4 };
+    assert_eq!(send(store, activity("r5", 0, None)).await, Err(full));
+    let claimed = claim(store, "r1").await.expect("its turn");
+    finish(store, &claimed, 1_600).await;
+    sent(store, "r5", 0).await;
+
+    let running = claim(store, "r2").await.expect("its turn");
+    let mark = Map::from_iter([(TERMINATED.to_owned(), Value::Bool(true))]);
+    store.update_metadata(&us(), &thread("t"), mark, NOW).await.expect("marks");
+    let closed = StoreError::MailboxClosed { thread: "t".to_owned() };
+    assert_eq!(send(store, activity("r6", 0, None)).await, Err(closed.clone()));
+    assert_eq!(next(store, NOW).await.as_deref(), Some("r2"));
+    finish(store, &running, 1_700).await;
+    // The others wait, and can be cancelled.
+    assert_eq!(next(store, NOW).await, None);
+    assert_eq!(claim(store, "r3").await, Err(closed));
+    store.request_cancel(&us(), &at("t", "r4")).await.expect("waits");
+    assert_eq!(next(store, NOW).await.as_deref(), Some("r4"));
+    let by = (&worker("w2"), NOW);
+    cancel_orphan(store, &us(), &at("t", "r4"), by).await.expect("is cancelled");
+    let counts = store.count_activities(&us(), &thread("t")).await.expect("reads");
+    let expected = ActivityCounts { waiting: 2, succeeded: 2, cancelled: 1, ..counts };
+    assert_eq!((counts, counts.running, counts.failed), (expected, 0, 0));
+}

@@ -1,0 +1,68 @@
+//! Options of a run that is an activity of an instance.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Place of a run in the mailbox of an instance: the queue of the unfinished runs of its thread.
+///
+/// A run with a place is always accepted as queued, also on a thread without other runs. Of the runs
+/// of a mailbox whose time has come, the one with the highest priority begins first, and of runs with
+/// equal priorities the oldest one. A run that begins later does not delay the others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mailbox {
+    /// Maximum number of unfinished runs of the thread, including this one.
+    pub capacity: u32,
+    /// Priority; higher values begin first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: i32,
+    /// Channel that receives the error of the run if it fails, and null if it succeeds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_channel: Option<String>,
+    /// Repetitions of the run after retriable failures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RunRetry>,
+}
+
+fn is_zero(priority: &i32) -> bool {
+    *priority == 0
+}
+
+impl Mailbox {
+    /// Creates a place with priority 0 in a mailbox of this capacity.
+    #[must_use]
+    pub fn of_capacity(capacity: u32) -> Self {
+        Self { capacity, priority: 0, error_channel: None, retry: None }
+    }
+}
+
+/// Repetitions of a run after failures that a retry can resolve. The run continues in its process, at
+/// its last checkpoint and with its recorded calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRetry {
+    /// Maximum number of repetitions.
+    pub retries: u32,
+    /// Delay before the first repetition, in milliseconds; doubled for each further one.
+    pub backoff_ms: u64,
+    /// Maximum delay, in milliseconds.
+    pub backoff_max_ms: u64,
+}
+
+impl RunRetry {
+    /// Returns the delay before a repetition, numbered from 0; `None` if there are no more.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use weftwork_types::run::RunRetry;
+    ///
+    /// let retry = RunRetry { retries: 3, backoff_ms: 100, backoff_max_ms: 300 };
+    /// assert_eq!(retry.delay(0), Some(Duration::from_millis(100)));
+    /// assert_eq!(retry.delay(2), Some(Duration::from_millis(300)));
+    /// assert_eq!(retry.delay(3), None);
+    /// ```
+    #[must_use]
+    pub fn delay(&self, number: u32) -> Option<Duration> {
+        let factor = 1_u64.checked_shl(number).unwrap_or(u64::MAX);
+        let delay = self.backoff_ms.saturating_mul(factor).min(self.backoff_max_ms);
+        (number < self.retries).then(|| Duration::from_millis(delay))
+    }
+}

@@ -1,0 +1,82 @@
+//! The hosting runtime in nodes, subgraphs and tools.
+
+use super::{Place, close, does, id, on_three_stores, open_with, options};
+use serde_json::json;
+use std::sync::{Arc, Mutex};
+use weftwork::agents::{AgentRuntime, HostedInstance, Hosting};
+use weftwork::prelude::*;
+
+/// Places that took the hosting runtime, with the runtime and the instance that they found.
+#[derive(Debug, Default)]
+struct Seen(Mutex<Vec<(&'static str, HostedInstance)>>);
+
+impl Seen {
+    fn add(&self, place: &'static str, hosted: &HostedInstance) {
+        self.0.lock().expect("no panic").push((place, hosted.clone()));
+    }
+}
+
+#[derive(Debug, State)]
+struct Empty {
+    rounds: u64,
+}
+
+/// Records where the tool is executed.
+#[tool]
+fn where_am_i(
+    hosted: weftwork::tools::Deps<HostedInstance>,
+    seen: weftwork::tools::Deps<Arc<Seen>>,
+) -> String {
+    seen.add("tool", &hosted);
+    hosted.instance().to_string()
+}
+
+async fn outer(
+    hosting: Hosting,
+    seen: Deps<Arc<Seen>>,
+    state: State<Empty>,
+) -> NodeResult<EmptyUpdate> {
+    seen.add("node", &hosting);
+    let found = hosting.run(async |logic| logic.call_tool("where_am_i", json!({})).await).await?;
+    assert_eq!(found.value, json!(hosting.instance().as_str()));
+    Ok(EmptyUpdate::new().rounds(state.rounds().copied().unwrap_or_default() + 1))
+}
+
+async fn inner(hosting: Hosting, seen: Deps<Arc<Seen>>) -> EmptyUpdate {
+    seen.add("subgraph", &hosting);
+    EmptyUpdate::new()
+}
+
+fn graph(seen: &Arc<Seen>) -> CompiledGraph {
+    let within = Graph::<Empty>::new("within").with(Arc::clone(seen)).node("inner", inner);
+    let within = within.edge(START, "inner").build().expect("sound");
+    let graph = Graph::<Empty>::new("around").with(Arc::clone(seen)).node("outer", outer);
+    let graph = graph.subgraph("within", within, weftwork::graph::SubgraphState::PerTask);
+    graph.edge(START, "outer").edge("outer", "within").build().expect("sound")
+}
+
+async fn all_take_the_same_instance(place: Place) {
+    let mut before: Option<AgentRuntime> = None;
+    for round in 1..=2 {
+        let seen = Arc::new(Seen::default());
+        let tools = ToolBox::new().with(where_am_i).provide(Arc::clone(&seen));
+        let agents = open_with(&place, tools).await;
+        let instance = agents.create_graph_agent(&graph(&seen), json!({}), options()).await;
+        let instance = instance.expect("created");
+        does(&agents, &instance, json!(null)).await.expect("succeeds");
+        let found = std::mem::take(&mut *seen.0.lock().expect("no panic"));
+        let places: Vec<_> = found.iter().map(|(place, _)| *place).collect();
+        assert_eq!(places, ["node", "tool", "subgraph"]);
+        for (place, hosted) in &found {
+            assert!(hosted.agents().is_same(&agents), "{place}");
+            assert_eq!((hosted.instance(), hosted.activity()), (&id(), found[0].1.activity()));
+        }
+        assert!(before.as_ref().is_none_or(|before| !before.is_same(&agents)), "another process");
+        assert_eq!(agents.get_state(&instance).await.expect("reads")["rounds"], round);
+        drop(found);
+        before = Some(agents.clone());
+        close(agents).await;
+    }
+}
+
+on_three_stores![all_take_the_same_instance];

@@ -1,0 +1,98 @@
+//! A process that is killed while it executes activities: each is executed once, in order.
+
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::Duration;
+use weftwork::agents::{Activity, ActivityContext, AgentRuntime, InstanceOptions};
+use weftwork::graph::NodeError;
+use weftwork::runtime::{LeaseConfig, Recovery, Runtime};
+use weftwork::sqlite::SqliteStore;
+use weftwork::types::InstanceId;
+
+/// Names the folder of the store, in the process that is killed.
+const FOLDER: &str = "WEFT_TEST_INSTANCES";
+
+/// Numbers of activities, instances and kills.
+fn dose() -> (u32, u32, u32) {
+    match std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full") {
+        true => (10_000, 1_000, 20),
+        false => (200, 20, 2),
+    }
+}
+
+/// Appends the number of the activity.
+async fn append(mut all: Vec<u32>, activity: ActivityContext) -> Result<Vec<u32>, NodeError> {
+    all.push(activity.payload_as()?);
+    Ok(all)
+}
+
+async fn open(folder: &Path, recovery: Recovery) -> AgentRuntime {
+    let options = weftwork::sqlite::Options::default();
+    let store = Arc::new(SqliteStore::open(folder.join("store"), &options).expect("opens"));
+    let beat = Duration::from_millis(100);
+    let lease = LeaseConfig { renew_every: beat, lease: beat * 8, look_every: beat };
+    let runtime = Runtime::builder(store).lease(lease).recovery(recovery);
+    let runtime = runtime.open().await.expect("opens");
+    AgentRuntime::over(runtime).build().expect("sound")
+}
+
+fn instance(number: u32) -> InstanceId {
+    InstanceId::new(format!("i-{number}")).expect("an id")
+}
+
+/// The process that is killed. Without a folder it is no test.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_executes_activities() {
+    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+    let agents = open(&folder, Recovery::Automatic).await;
+    agents.host_handler("append", append).await.expect("hosted");
+    std::future::pending::<()>().await;
+}
+
+fn process(folder: &Path) -> Child {
+    let name = "instances::kills::a_process_that_executes_activities";
+    let mut process = Command::new(std::env::current_exe().expect("the test"));
+    process.args(["--exact", name]).env(FOLDER, folder).spawn().expect("starts")
+}
+
+async fn succeeded(agents: &AgentRuntime, instances: u32) -> u64 {
+    let mut all = 0;
+    for number in 0..instances {
+        all += agents.info(instance(number)).await.expect("exists").statistics.succeeded;
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_activity_is_executed_once_in_order_by_processes_that_are_killed() {
+    let (activities, instances, kills) = dose();
+    let folder = tempfile::tempdir().expect("a folder");
+    let agents = open(folder.path(), Recovery::Manual).await;
+    for number in 0..instances {
+        let options = InstanceOptions::new().id(instance(number));
+        agents.create("append", Vec::new(), append, options).await.expect("created");
+    }
+    // They are left for another process.
+    for number in 0..activities {
+        let activity = Activity::new(json!(number / instances));
+        agents.leave(instance(number % instances), activity).await.expect("accepted");
+    }
+    for kill in 0..=kills {
+        let mut process = process(folder.path());
+        let share = u64::from(activities) * u64::from(kill + 1) / u64::from(kills + 1);
+        while succeeded(&agents, instances).await < share {
+            let ended = process.try_wait().expect("is asked");
+            assert!(ended.is_none(), "it ended: {ended:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        process.kill().expect("is killed");
+        process.wait().expect("is gone");
+    }
+    let in_order: Vec<u32> = (0..activities / instances).collect();
+    for number in 0..instances {
+        let id = instance(number);
+        assert_eq!(agents.get_state(&id).await, Ok(json!(in_order)), "{id}");
+    }
+}

@@ -1,0 +1,182 @@
+//! Instances of agents over the three stores, each with a restart in the middle.
+
+mod failures;
+mod graphs;
+mod hosting;
+mod kills;
+mod mailbox;
+mod termination;
+
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use weftwork::agents::{
+    Activity, AgentRuntime, AgentRuntimeError, Instance, InstanceInfo, InstanceOptions,
+};
+use weftwork::graph::SystemClock;
+use weftwork::postgres::PostgresStore;
+use weftwork::runtime::{LeaseConfig, Runtime};
+use weftwork::sqlite::SqliteStore;
+use weftwork::store::{MemoryStore, Store};
+use weftwork::tools::ToolBox;
+use weftwork::types::InstanceId;
+use weftwork::types::port::Clock;
+
+/// A place for a store, which survives a restart of the runtime.
+pub(super) enum Place {
+    Memory(Arc<dyn Store>),
+    Sqlite(tempfile::TempDir),
+    Postgres(String),
+}
+
+impl Place {
+    pub(super) fn memory(_: &str) -> Self {
+        Self::Memory(Arc::new(MemoryStore::new()))
+    }
+
+    pub(super) fn sqlite(_: &str) -> Self {
+        Self::Sqlite(tempfile::tempdir().expect("a folder"))
+    }
+
+    pub(super) fn postgres(test: &str) -> Self {
+        // Names of schemas have at most 63 characters.
+        let test: String = test.chars().take(40).collect();
+        Self::Postgres(format!("instances_{test}_{}", std::process::id()))
+    }
+
+    pub(super) fn open(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Memory(store) => Arc::clone(store),
+            Self::Sqlite(folder) => {
+                let options = weftwork::sqlite::Options::default();
+                Arc::new(SqliteStore::open(folder.path().join("store"), &options).expect("opens"))
+            }
+            Self::Postgres(schema) => {
+                let address = std::env::var("WEFT_TEST_POSTGRES").expect(
+                    "WEFT_TEST_POSTGRES names no database; run: scripts/postgres.sh with cargo nextest run -p weftwork",
+                );
+                let options = weftwork::postgres::Options::new(Arc::new(SystemClock::new()));
+                let schema = schema.clone();
+                let options = weftwork::postgres::Options { schema, ..options };
+                Arc::new(PostgresStore::open(&address, &options).expect("opens"))
+            }
+        }
+    }
+}
+
+/// Runs tests of a file over the three stores.
+macro_rules! on_three_stores {
+    ($($name:ident),+ $(,)?) => {
+        mod memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(crate::instances::Place::memory(stringify!($name))).await;
+            })+
+        }
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(crate::instances::Place::sqlite(stringify!($name))).await;
+            })+
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(crate::instances::Place::postgres(stringify!($name))).await;
+            })+
+        }
+    };
+}
+pub(super) use on_three_stores;
+
+/// Opens an agent runtime over a place, with tools.
+pub(super) async fn open_with(place: &Place, tools: ToolBox) -> AgentRuntime {
+    open_on(place, tools, Arc::new(SystemClock::new())).await
+}
+
+/// Opens an agent runtime over a place, by a clock.
+pub(super) async fn open_on(place: &Place, tools: ToolBox, clock: Arc<dyn Clock>) -> AgentRuntime {
+    let beat = Duration::from_millis(100);
+    let lease = LeaseConfig { renew_every: beat, lease: beat * 20, look_every: beat };
+    let runtime = Runtime::builder(place.open()).lease(lease).clock(clock);
+    let runtime = runtime.open().await.expect("opens");
+    AgentRuntime::over(runtime).tools(tools).build().expect("sound")
+}
+
+/// Opens an agent runtime over a place.
+pub(super) async fn open(place: &Place) -> AgentRuntime {
+    open_with(place, ToolBox::new()).await
+}
+
+/// Ends an agent runtime, as a process that stops.
+pub(super) async fn close(agents: AgentRuntime) {
+    let left = agents.runtime().shutdown(Duration::from_secs(5)).await.expect("stops");
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// The id of the instance of a test.
+pub(super) fn id() -> InstanceId {
+    InstanceId::new("i-1").expect("an id")
+}
+
+pub(super) fn options() -> InstanceOptions {
+    InstanceOptions::new().id(id())
+}
+
+/// Sends a payload, and waits for the end of the activity.
+pub(super) async fn does(
+    agents: &AgentRuntime,
+    instance: &Instance,
+    payload: Value,
+) -> Result<(), AgentRuntimeError> {
+    agents.send(instance, Activity::new(payload)).await?.ended().await
+}
+
+pub(super) async fn info(agents: &AgentRuntime) -> InstanceInfo {
+    agents.info(id()).await.expect("exists")
+}
+
+/// Waits until a condition of the instance holds.
+pub(super) async fn until(agents: &AgentRuntime, holds: impl Fn(&InstanceInfo) -> bool) {
+    let reached = async {
+        while !holds(&info(agents).await) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let reached = tokio::time::timeout(Duration::from_secs(20), reached).await;
+    assert!(reached.is_ok(), "{:?}", info(agents).await);
+}
+
+async fn a_state_and_its_mailbox_survive_a_restart(place: Place) {
+    use weftwork::agents::ActivityContext;
+    use weftwork::graph::NodeError;
+    async fn count(total: u64, activity: ActivityContext) -> Result<u64, NodeError> {
+        Ok(total + activity.payload_as::<u64>()?)
+    }
+    let agents = open(&place).await;
+    let counter = agents.create("counter", 1_u64, count, options()).await.expect("created");
+    assert_eq!(agents.get_state(&counter).await, Ok(json!(1)), "before the first activity");
+    assert_eq!(info(&agents).await.status.word(), "idle");
+    does(&agents, &counter, json!(2)).await.expect("succeeds");
+    assert_eq!(agents.get_state(&counter).await, Ok(json!(3)));
+    close(agents).await;
+
+    // Another process, which does not know the handler yet.
+    let agents = open(&place).await;
+    let counter = agents.handle(&id());
+    let waiting = agents.send(&counter, Activity::new(json!(4))).await.expect("accepted");
+    assert_eq!(info(&agents).await.status.word(), "error");
+    agents.host_handler("counter", count).await.expect("hosted");
+    waiting.ended().await.expect("succeeds");
+    assert_eq!(agents.get_state_as::<u64>(&counter).await, Ok(7));
+    let statistics = info(&agents).await.statistics;
+    assert_eq!((statistics.succeeded, statistics.waiting, statistics.failed), (2, 0, 0));
+    assert_eq!(agents.list(10).await, Ok(vec![id()]));
+    // A repeated creation returns the instance.
+    agents.create("counter", 1_u64, count, options()).await.expect("the same");
+    let other = agents.create("counter", 1_u64, count, options().mailbox_capacity(3)).await;
+    assert_eq!(other.expect_err("another one").code(), "W0644");
+    close(agents).await;
+}
+
+on_three_stores![a_state_and_its_mailbox_survive_a_restart];

@@ -1,0 +1,77 @@
+//! Termination of instances.
+
+use super::{Place, close, id, info, on_three_stores, open, options, until};
+use serde_json::json;
+use std::time::Duration;
+use weftwork::agents::{
+    Activity, ActivityContext, AgentRuntime, AgentRuntimeErrorKind as Kind, InstanceStatus,
+    QueuedActivities, Sent,
+};
+use weftwork::graph::NodeError;
+
+/// Waits as long as its payload says.
+async fn wait(done: u64, activity: ActivityContext) -> Result<u64, NodeError> {
+    tokio::time::sleep(Duration::from_millis(activity.payload_as()?)).await;
+    Ok(done + 1)
+}
+
+/// An instance that executes one activity, with two that wait.
+async fn busy(agents: &AgentRuntime, ms: u64) -> [Sent; 3] {
+    agents.create("wait", 0, wait, options()).await.expect("created");
+    let send = |ms: u64, priority| agents.send(id(), Activity::new(json!(ms)).priority(priority));
+    let running = send(ms, 0).await.expect("accepted");
+    until(agents, |info| info.status == InstanceStatus::Processing).await;
+    [running, send(1, 0).await.expect("accepted"), send(2, 1).await.expect("accepted")]
+}
+
+async fn queued_activities_are_kept(place: Place) {
+    let agents = open(&place).await;
+    let [running, low, high] = busy(&agents, 200).await;
+    let deadline = Duration::from_secs(20);
+    let report = agents.terminate(id(), deadline, QueuedActivities::Keep).await.expect("exists");
+    assert_eq!(report.ended.as_ref(), Some(&running.activity().run));
+    running.ended().await.expect("ended by itself");
+    let kept: Vec<_> = report.kept.iter().map(|letter| &letter.activity).collect();
+    assert_eq!(kept, [&high.activity().run, &low.activity().run]);
+    assert_eq!((report.cut, report.dead_lettered), (None, Vec::new()));
+    close(agents).await;
+
+    let agents = open(&place).await;
+    agents.host_handler("wait", wait).await.expect("hosted");
+    agents.attend(id());
+    agents.runtime().recover().await.expect("reads");
+    let refused = agents.send(id(), Activity::new(json!(1))).await.expect_err("is terminated");
+    assert_eq!((refused.kind, refused.code()), (Kind::Terminated, "W0641"));
+    let after = info(&agents).await;
+    assert_eq!((after.status, after.statistics.waiting), (InstanceStatus::Terminated, 2));
+    assert_eq!(agents.get_state(id()).await, Ok(json!(1)), "no kept activity was executed");
+    // Repeated, with the other choice.
+    let report = agents.terminate(id(), deadline, QueuedActivities::DeadLetter).await;
+    assert_eq!(report.expect("exists").dead_lettered.len(), 2);
+    close(agents).await;
+}
+
+async fn queued_activities_are_dead_lettered(place: Place) {
+    let agents = open(&place).await;
+    let [running, low, high] = busy(&agents, 60_000).await;
+    let deadline = Duration::from_millis(20);
+    let report = agents.terminate(id(), deadline, QueuedActivities::DeadLetter).await;
+    let report = report.expect("exists");
+    assert_eq!((report.ended, report.cut.as_ref()), (None, Some(&running.activity().run)));
+    assert_eq!(running.ended().await.expect_err("cut off").kind, Kind::Cancelled);
+    let letters: Vec<_> =
+        report.dead_lettered.iter().map(|letter| (&letter.activity, &letter.payload)).collect();
+    let (first, second) = (&high.activity().run, &low.activity().run);
+    assert_eq!(letters, [(first, &json!(2)), (second, &json!(1))]);
+    for sent in [low, high] {
+        assert_eq!(sent.ended().await.expect_err("not executed").kind, Kind::Cancelled);
+    }
+    close(agents).await;
+    let agents = open(&place).await;
+    let refused = agents.send(id(), Activity::new(json!(1))).await.expect_err("is terminated");
+    assert_eq!(refused.kind, Kind::Terminated);
+    assert_eq!(info(&agents).await.statistics.cancelled, 3);
+    close(agents).await;
+}
+
+on_three_stores![queued_activities_are_kept, queued_activities_are_dead_lettered];
