@@ -110,7 +110,10 @@ async fn tell() {
     let thread = runtime.thread("team", id.as_str()).expect("hosted");
     let mut begun = runtime.threads().get(&id).await.is_ok();
     loop {
-        let open = thread.questions().await.expect("reads");
+        let open = match begun {
+            true => thread.questions().await.expect("reads"),
+            false => Vec::new(),
+        };
         let parts = json!([{"type": "text", "text": "Pay me."}]);
         let said = json!({"messages": [{"id": "m", "role": "user", "parts": parts}]});
         let ended = match open.first() {
