@@ -9,6 +9,7 @@ use weftwork_models::{
 use weftwork_types::MessageId;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Role};
+use weftwork_types::port::CallContext;
 use weftwork_types::tool::ToolSpec;
 
 /// Number of times that an answer which does not fit the output type goes back to the model.
@@ -51,14 +52,25 @@ impl BoundModel {
         tools: Vec<ToolSpec>,
         ctx: &Ctx,
     ) -> NodeResult<Message> {
+        self.answer_within(messages, tools, ctx, ctx.calls()).await
+    }
+
+    /// The same with a context of the calls that differs from that of the node.
+    pub(crate) async fn answer_within(
+        &self,
+        messages: Vec<Message>,
+        tools: Vec<ToolSpec>,
+        ctx: &Ctx,
+        calls: &CallContext,
+    ) -> NodeResult<Message> {
         let mut request = self.request(messages, tools, ctx);
         if self.output.is_none() {
-            let answer = self.caller.call(self.model.as_ref(), request, ctx.calls()).await;
+            let answer = self.caller.call(self.model.as_ref(), request, calls).await;
             return Ok(answer.map_err(|error| error.fault())?.message);
         }
         let mut repairs = 0;
         loop {
-            let answer = self.caller.call(self.model.as_ref(), request.clone(), ctx.calls()).await;
+            let answer = self.caller.call(self.model.as_ref(), request.clone(), calls).await;
             let answer = answer.map_err(|error| error.fault())?;
             let Some(problem) = self.problem(&answer) else { return Ok(answer.message) };
             if repairs == OUTPUT_REPAIRS_MAX || problem == OutputError::Truncated {
@@ -66,7 +78,7 @@ impl BoundModel {
             }
             repairs += 1;
             let reset = AiEvent::AttemptReset { node: ctx.node().to_owned() };
-            ctx.calls().emit.emit_of(&answer.message.id, reset);
+            calls.emit.emit_of(&answer.message.id, reset);
             let text =
                 format!("{problem}. Answer again, with one JSON value that fits the schema.");
             request.messages.push(answer.message);

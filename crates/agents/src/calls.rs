@@ -1,6 +1,7 @@
 //! Calls of tools by nodes: the questions that a call takes, the call, and its outcome.
 
 use crate::evaluate::PromptScope;
+use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_graph::{
     BuildInfo, Ctx, Deps, FromTask, NodeError, NodeResult, Question, Reads, TaskInput,
 };
@@ -178,12 +179,37 @@ pub(crate) async fn outcome(
     Ok(outcome)
 }
 
+/// The node that makes a call, for a tool that runs a graph: a question within stops the node.
+#[derive(Debug)]
+pub(crate) struct CallingNode {
+    ctx: Ctx,
+    stopped: Mutex<Option<NodeError>>,
+}
+
+impl CallingNode {
+    pub(crate) fn ctx(&self) -> &Ctx {
+        &self.ctx
+    }
+
+    /// Stops the node after the tool has returned that it waits.
+    pub(crate) fn stop(&self, error: NodeError) {
+        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+
+    fn take_stop(&self) -> Option<NodeError> {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 async fn made(
     ctx: &Ctx,
     runner: &ToolRunner,
     call: &ToolCall,
     calls: &CallContext,
 ) -> NodeResult<ToolOutcome> {
+    let node = Arc::new(CallingNode { ctx: ctx.clone(), stopped: Mutex::default() });
+    let dependencies = calls.dependencies.clone().with_shared(Arc::clone(&node));
+    let calls = &CallContext { dependencies, ..calls.clone() };
     let ready = match runner.prepare(call, calls) {
         Prepared::Ready(ready) => ready,
         Prepared::NeedsApproval(pending) => {
@@ -212,6 +238,9 @@ async fn made(
                 executed = runner.resolve(unknown, answer).await;
             }
             Executed::Asks(asking) => {
+                if let Some(stopped) = node.take_stop() {
+                    return Err(stopped);
+                }
                 // Each round has attempts of its own.
                 asked = 0;
                 let replies = replies(ctx, &asking)?;

@@ -2,7 +2,8 @@
 //!
 //! A [`Prompt`] is an agent as a typed document, and an [`Evaluator`] evaluates it with a model, a
 //! [`Session`], a deadline and a budget. The [`ReactAgent`] is a graph on the public API of
-//! `weftwork-graph`, like a user's own graphs. [`Tools`] is for the nodes of any graph: they call
+//! `weftwork-graph`, like a user's own graphs, and so are teams of agents: [`Supervisor`], [`Swarm`],
+//! [`PlanAndExecute`] and [`ParallelMap`]. [`Tools`] is for the nodes of any graph: they call
 //! tools themselves. The guide, `docs/guide/agents.md`, shows all of it.
 
 mod bound;
@@ -15,6 +16,7 @@ mod output;
 mod prompt;
 mod react;
 mod session;
+mod team;
 
 pub use bound::ModelConfig;
 pub use calls::{CallError, Tools};
@@ -39,4 +41,8 @@ pub use prompt::{
 };
 pub use react::{Chat, ChatUpdate, ChatView, ReactAgent};
 pub use session::{Query, Session, SessionError, SessionSnapshot, Slice};
+pub use team::{
+    Handed, ITEMS_MAX, MapState, Mapped, OutputMode, ParallelMap, PlanAndExecute, PlanState,
+    Replan, Report, StepResult, Supervisor, Swarm, SwarmState, TeamState, as_tool,
+};
 pub use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError, AgentRuntimeErrorKind};

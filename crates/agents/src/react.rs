@@ -9,18 +9,19 @@ use crate::conversation::{for_model, invalid_rounds};
 use crate::error::{AgentError, cannot_repair};
 use crate::evaluate::{PromptRun, PromptScope};
 use crate::session::Session;
+use crate::team::{HandOffs, as_tool};
 use std::sync::Arc;
 use weftwork_graph::{
     Arg, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, START, SendTo, State,
 };
 use weftwork_models::{ChatModel, ModelCaller, ToolChoice};
-use weftwork_tools::{ASK_HUMAN, Policy, ToolBox, ToolRunner, tool_result};
+use weftwork_tools::{ASK_HUMAN, FnTool, Policy, ToolBox, ToolRunner, tool_result};
 use weftwork_types::MessageId;
 use weftwork_types::message::{Message, Role, ToolCall};
 use weftwork_types::run::Stops;
 
 /// Number of times in a row that a model may send arguments that violate a tool's schema.
-const REPAIRS_MAX: usize = 3;
+pub(crate) const REPAIRS_MAX: usize = 3;
 
 /// The state of a chat agent: its conversation.
 #[derive(Debug, State)]
@@ -39,17 +40,19 @@ pub struct Chat {
 #[derive(Debug)]
 #[must_use]
 pub struct ReactAgent {
-    name: String,
+    pub(crate) name: String,
     version: String,
     instructions: String,
     model: Arc<dyn ChatModel>,
     caller: ModelCaller,
-    tools: ToolBox,
+    pub(crate) tools: ToolBox,
     policy: Policy,
     config: ModelConfig,
     step_limit: u32,
     before: Stops,
     after: Stops,
+    /// Tools after whose success the agent ends: another member of its swarm goes on.
+    pub(crate) hand_offs: HandOffs,
 }
 
 /// The data that the nodes share.
@@ -58,6 +61,7 @@ struct Parts {
     instructions: Option<Message>,
     bound: BoundModel,
     runner: ToolRunner,
+    hand_offs: HandOffs,
 }
 
 impl ReactAgent {
@@ -75,6 +79,7 @@ impl ReactAgent {
             step_limit: 100,
             before: Stops::None,
             after: Stops::None,
+            hand_offs: HandOffs::default(),
         }
     }
 
@@ -167,6 +172,19 @@ impl ReactAgent {
         Ok(self.graph()?.build()?)
     }
 
+    /// Returns the agent as a tool of other agents: each call gives it a request, and its last answer
+    /// is the result. See [`as_tool`](crate::as_tool()).
+    ///
+    /// # Errors
+    /// [`AgentError`] as for [`build`](Self::build).
+    pub fn as_tool(
+        self,
+        name: impl Into<String>,
+        description: impl Into<String>,
+    ) -> Result<FnTool, AgentError> {
+        as_tool(self.build()?, name, description)
+    }
+
     /// Compiles the graph for evaluations of prompts: each run has a prompt and a session.
     pub(crate) fn build_for_prompts(self) -> Result<CompiledGraph, AgentError> {
         let graph = self.graph()?.channel(Session::channel()).with_run_scoped::<PromptRun>();
@@ -176,11 +194,10 @@ impl ReactAgent {
     fn graph(self) -> Result<Graph<Chat>, AgentError> {
         let runner = ToolRunner::new(self.tools, self.policy)
             .map_err(|source| AgentError::Tools { agent: self.name.clone(), source })?;
-        let instructions = (!self.instructions.is_empty())
-            .then(|| Message::text(instructions_id(), Role::System, self.instructions));
+        let instructions = system(self.instructions);
         let (model, caller, config) = (self.model, self.caller, self.config);
         let bound = BoundModel { model, caller, config, output: None, parallel_by_default: false };
-        let parts = Parts { instructions, bound, runner };
+        let parts = Parts { instructions, bound, runner, hand_offs: self.hand_offs };
         Ok(Graph::<Chat>::new(self.name)
             .version(self.version)
             .with(parts)
@@ -197,9 +214,11 @@ impl ReactAgent {
     }
 }
 
-fn instructions_id() -> MessageId {
+/// Returns the system message with these instructions, if there are any.
+pub(crate) fn system(instructions: String) -> Option<Message> {
     #[expect(clippy::expect_used, reason = "the literal is a valid id")]
-    MessageId::new("instructions").expect("`instructions` is a valid message id")
+    let id = MessageId::new("instructions").expect("`instructions` is a valid message id");
+    (!instructions.is_empty()).then(|| Message::text(id, Role::System, instructions))
 }
 
 /// Calls the model with the conversation.
@@ -209,6 +228,9 @@ async fn ask_model(
     prompt: PromptScope,
     ctx: Ctx,
 ) -> NodeResult<ChatUpdate> {
+    if parts.hand_offs.taken(state.messages()).is_some() {
+        return Ok(ChatUpdate::new());
+    }
     let bound = prompt.model().unwrap_or(&parts.bound);
     let rounds = invalid_rounds(state.messages().iter());
     if rounds > REPAIRS_MAX {

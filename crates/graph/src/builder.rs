@@ -168,6 +168,15 @@ impl<S: StateSpec> Graph<S> {
         self
     }
 
+    /// Declares that the code of a node calls a graph, as the first one and with this state
+    /// ([`Ctx::call`](crate::Ctx::call)): drawings and views show it like a
+    /// [`subgraph`](Self::subgraph). The code converts the values that the two exchange.
+    pub fn calls(self, node: impl AsRef<str>, graph: CompiledGraph, keep: SubgraphState) -> Self {
+        self.with_options("a called graph", node.as_ref(), move |options| {
+            options.graph = Some((graph, keep));
+        })
+    }
+
     /// Narrows what a node and its routes read as [`Input`](crate::Input) to these channels.
     pub fn reads<T: Into<String>>(
         mut self,
@@ -377,6 +386,8 @@ impl<S: StateSpec> Graph<S> {
     /// # Errors
     /// [`BuildError`] with every problem there is.
     pub fn build(mut self) -> Result<CompiledGraph, BuildError> {
+        // Before the graphs that code calls are added: they need not share channels.
+        self.check_subgraphs();
         self.take_options();
         for (what, name) in std::mem::take(&mut self.stops) {
             if !self.nodes.contains_key(&name) {
@@ -386,7 +397,6 @@ impl<S: StateSpec> Graph<S> {
         for check in std::mem::take(&mut self.checks) {
             self.check(check);
         }
-        self.check_subgraphs();
         self.check_timeouts();
         let mut problems = self.problems;
         let plan = self.plan.build().unwrap_or_else(|found| {

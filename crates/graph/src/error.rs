@@ -40,6 +40,15 @@ impl NodeError {
         matches!(self.0, Stop::Interrupted)
     }
 
+    /// Returns the failure; `None` if the node stopped for another reason, such as an open question.
+    #[must_use]
+    pub fn fault(&self) -> Option<&Fault> {
+        match &self.0 {
+            Stop::Failed(fault) => Some(fault),
+            _ => None,
+        }
+    }
+
     /// A failure with a message of the node's own.
     #[must_use]
     pub fn message(message: impl Into<String>) -> Self {

@@ -45,6 +45,14 @@ impl TaskInput<'_> {
         self.slots.get(index.0).and_then(|value| value.get())
     }
 
+    /// Returns `true` if the graph was built with a value of this type, or declares that each run has
+    /// one. A run has values that subgraphs do not declare.
+    #[must_use]
+    pub fn declares<T: 'static>(&self) -> bool {
+        let [_, graph] = self.source.dependencies();
+        graph.declares(TypeId::of::<T>())
+    }
+
     /// Returns the node's input as JSON: the value sent to it, else an object of the readable
     /// channels that have a value.
     pub(crate) fn json(&self) -> serde_json::Value {

@@ -142,7 +142,9 @@ impl Ctx {
             Checker::new(schema).map_err(failed)?;
         }
         let (task, node) = (self.task_id(), self.node().to_owned());
-        let asked = Interrupt { id, task, node, ask, answer_schema, expires_at, default, key };
+        let graph = self.at().scope.is_nested().then(|| self.at().scope.graph.name().to_owned());
+        let asked =
+            Interrupt { id, task, node, graph, ask, answer_schema, expires_at, default, key };
         self.open(vec![asked]);
         Err(NodeError::interrupted())
     }

@@ -132,9 +132,10 @@ impl<'a> Follower<'a> {
     /// Opens the stream after the last event that was read.
     async fn reopen(&self) -> Result<EgressResponse, RemoteError> {
         let RunAt { server, thread } = self.at;
-        // A server that is asked for modes may leave out the frames of subgraphs; without them, all
-        // modes follow that the run was started with.
-        let url = server.at(&["threads", thread, "runs", &self.run, "stream"]);
+        let mut url = server.at(&["threads", thread, "runs", &self.run, "stream"]);
+        // `langgraph dev` replays nothing if `stream_mode` is given, and otherwise the modes that the
+        // run was started with. It ignores this name, which `weft serve` reads.
+        url.set_query(Some(&format!("stream_modes={}", MODES.join(","))));
         let request = Request { what: "a stream", method: Method::Get, url, body: None };
         // Without ids of events, a replay would repeat those that were read.
         let after = self.last_event.as_deref().or((self.bytes == 0).then_some(START));

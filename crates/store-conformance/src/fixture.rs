@@ -117,6 +117,7 @@ pub(super) fn question(id: u128) -> Interrupt {
         id: InterruptId(id),
         task: TaskId(id + 1),
         node: "ask".to_owned(),
+        graph: None,
         ask: Ask::Value { value: json!({"question": id.to_string()}) },
         answer_schema: Some(json!({"type": "string"})),
         expires_at: Some(Timestamp(9_000)),

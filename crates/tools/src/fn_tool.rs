@@ -74,6 +74,7 @@ impl FnTool {
                 Ok(match returned.into_output() {
                     ToolOutput::Value(value) => ToolOutput::Value(encode(&value)?),
                     ToolOutput::Questions(questions) => ToolOutput::Questions(questions),
+                    ToolOutput::Waits => ToolOutput::Waits,
                 })
             })
         };

@@ -41,6 +41,9 @@ pub enum ToolOutput<T = Value> {
     Value(T),
     /// Questions to a person. The call goes on with the replies.
     Questions(Questions),
+    /// The call waits for answers to questions that were asked elsewhere, by a graph that the tool
+    /// runs. It goes on in another round, without replies.
+    Waits,
 }
 
 impl<T> From<Questions> for ToolOutput<T> {

@@ -80,6 +80,11 @@ export type RunEvent = ({
   interrupt_id: InterruptId;
   /** Content of the question. */
   ask: Ask;
+  /**
+   * Name of the subgraph whose node asked, such as the member of a team; absent if it is a
+   * node of the outermost graph.
+   */
+  graph?: string | null;
 } | CheckpointStored & {
   type: "checkpoint";
 } | {

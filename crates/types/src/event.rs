@@ -118,6 +118,10 @@ pub enum AiEvent {
         interrupt_id: InterruptId,
         /// Content of the question.
         ask: Ask,
+        /// Name of the subgraph whose node asked, such as the member of a team; absent if it is a
+        /// node of the outermost graph.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        graph: Option<String>,
     },
     /// A checkpoint of one of the run's graphs was stored.
     Checkpoint(Box<CheckpointStored>),
@@ -251,8 +255,8 @@ impl AiEvent {
                 show(&mut data);
                 Self::RemoteFrame { ns, mode, data }
             }
-            Self::HumanInputRequired { interrupt_id, ask } => {
-                Self::HumanInputRequired { interrupt_id, ask: ask.into_shown() }
+            Self::HumanInputRequired { interrupt_id, ask, graph } => {
+                Self::HumanInputRequired { interrupt_id, ask: ask.into_shown(), graph }
             }
             other => other,
         }
@@ -262,7 +266,7 @@ impl AiEvent {
     #[must_use]
     pub fn asked(interrupt: &Interrupt) -> Self {
         let (interrupt_id, ask) = (interrupt.id, interrupt.ask.clone().into_shown());
-        Self::HumanInputRequired { interrupt_id, ask }
+        Self::HumanInputRequired { interrupt_id, ask, graph: interrupt.graph.clone() }
     }
 }
 

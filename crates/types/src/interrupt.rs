@@ -15,6 +15,10 @@ pub struct Interrupt {
     pub task: TaskId,
     /// Node that asked.
     pub node: String,
+    /// Name of the subgraph of that node, such as the member of a team; `None` if it is a node of the
+    /// outermost graph.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<String>,
     /// Content of the question.
     pub ask: Ask,
     /// JSON Schema that the answer must satisfy, if any.
@@ -115,6 +119,7 @@ mod tests {
             id: InterruptId(1),
             task: TaskId(2),
             node: "nap".to_owned(),
+            graph: None,
             ask: Ask::Timer { until: Timestamp(5) },
             answer_schema: None,
             expires_at: Some(Timestamp(5)),

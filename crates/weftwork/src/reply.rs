@@ -15,6 +15,8 @@ pub struct Question {
     pub id: InterruptId,
     /// The content: a question, an approval request, a value or a timer.
     pub ask: Ask,
+    /// Name of the subgraph that asks, such as the member of a team; `None` for the outermost graph.
+    pub graph: Option<String>,
 }
 
 /// The result of a run: its events, the messages it added, its open questions, and its outcome.
@@ -68,8 +70,8 @@ impl Reply {
     /// The questions that the run asked and that need an answer.
     pub fn questions(&self) -> impl Iterator<Item = Question> {
         self.events.iter().filter_map(|event| match &event.event {
-            AiEvent::HumanInputRequired { interrupt_id, ask } => {
-                Some(Question { id: *interrupt_id, ask: ask.clone() })
+            AiEvent::HumanInputRequired { interrupt_id, ask, graph } => {
+                Some(Question { id: *interrupt_id, ask: ask.clone(), graph: graph.clone() })
             }
             _ => None,
         })

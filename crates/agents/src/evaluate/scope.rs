@@ -110,6 +110,10 @@ pub(crate) struct InRun {
 
 impl FromTask for PromptScope {
     fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
+        // An agent within a graph that evaluates a prompt has its own model and tools.
+        if !input.declares::<PromptRun>() {
+            return Ok(Self::none());
+        }
         let ctx = Ctx::from_task(input)?;
         let Some(run) = ctx.calls().dependencies.get::<PromptRun>() else {
             return Ok(Self::none());

@@ -10,3 +10,4 @@ mod modes;
 mod prompts;
 mod react;
 mod scoped;
+mod teams;

@@ -39,7 +39,10 @@ pub(crate) fn can_edit(interrupt: &Interrupt) -> bool {
 
 /// Formats a question as lines.
 pub(crate) fn lines(interrupt: &Interrupt, terminal: &Terminal) -> Vec<String> {
-    let head = |text: &str| format!("{} {}", terminal.paint(Style::Ask, "?"), plain(text));
+    let member = interrupt.graph.as_ref().map(|name| format!("[{name}] ")).unwrap_or_default();
+    let head = |text: &str| {
+        format!("{} {}", terminal.paint(Style::Ask, "?"), plain(&format!("{member}{text}")))
+    };
     let body = |value: &Value| format!("    {}", plain(&value.to_string()));
     match &interrupt.ask {
         Ask::Question { question, tool: None, .. } => vec![head(question)],
@@ -217,6 +220,7 @@ mod tests {
             id: InterruptId(1),
             task: TaskId(1),
             node: "tool".to_owned(),
+            graph: None,
             ask,
             answer_schema: None,
             expires_at: None,

@@ -27,6 +27,7 @@ use weftwork_engine::pregel::StartInput;
 use weftwork_engine::task::Arg;
 use weftwork_engine::{NodeIdx, TaskOutput, Write};
 use weftwork_types::MessageId;
+use weftwork_types::canonical::first_128;
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, TaskStatus};
 use weftwork_types::run::Durability;
@@ -45,14 +46,47 @@ impl Ctx {
         keep: SubgraphState,
         input: Json,
     ) -> NodeResult<Json> {
+        let (nth, earlier) = (&self.0.graphs, &self.at().task_state.graphs);
+        let number = CallNumber {
+            of_attempt: nth.fetch_add(1, Ordering::Relaxed),
+            of_task: earlier.fetch_add(1, Ordering::Relaxed),
+        };
+        self.call_at(graph, number, keep, input).await
+    }
+
+    /// Runs another graph like [`call`](Self::call), under a name. A node that runs again continues
+    /// the graph that it called under this name, whatever else it calls and in which order. Calls of
+    /// one task have different names.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub async fn call_named(
+        &self,
+        name: &str,
+        graph: &CompiledGraph,
+        keep: SubgraphState,
+        input: Json,
+    ) -> NodeResult<Json> {
+        // Beyond the numbers of calls without a name.
+        let number = (first_128(name) as u32) | (1 << 31);
+        let number = CallNumber { of_attempt: number, of_task: number };
+        self.call_at(graph, number, keep, input).await
+    }
+
+    async fn call_at(
+        &self,
+        graph: &CompiledGraph,
+        number: CallNumber,
+        keep: SubgraphState,
+        input: Json,
+    ) -> NodeResult<Json> {
         self.check_running()?;
         let at = self.at();
         let start = match input {
             Json::Null => LoopInput::Nothing,
             input => LoopInput::Input(StartInput::Json(Arc::new(input))),
         };
-        let nth = self.0.graphs.fetch_add(1, Ordering::Relaxed);
-        match at.run_graph((graph, nth), keep, start).await {
+        match at.run_graph(graph, number, keep, start).await {
             Ok((LoopOutcome::Completed, cycle)) => {
                 let emitted = cycle.emitted.as_ref();
                 Ok(emitted.map(|slots| output_json(graph.plan(), slots)).unwrap_or_default())
@@ -163,10 +197,11 @@ impl Ctx {
 }
 
 impl TaskContext {
-    /// Runs the graph that an attempt calls after `nth` others.
+    /// Runs a graph that an attempt calls.
     async fn run_graph(
         &self,
-        (graph, nth): (&CompiledGraph, u32),
+        graph: &CompiledGraph,
+        number: CallNumber,
         keep: SubgraphState,
         begin: LoopInput,
     ) -> Result<(LoopOutcome, RunLoop), RuntimeError> {
@@ -175,9 +210,8 @@ impl TaskContext {
         if keep == SubgraphState::PerThread {
             ns = without_tasks(&ns);
         }
-        let earlier = self.task_state.graphs.fetch_add(1, Ordering::Relaxed);
-        if earlier > 0 {
-            ns = format!("{ns}|{earlier}");
+        if number.of_task > 0 {
+            ns = format!("{ns}|{}", number.of_task);
         }
         let checkpointer = scope.keep.lent.clone().filter(|_| keep != SubgraphState::Stateless);
         let lent = checkpointer.clone().or_else(|| scope.keep.lent.clone());
@@ -193,12 +227,21 @@ impl TaskContext {
             resuming: self.resuming,
             around,
             outer: Arc::clone(&self.task_state),
-            outer_path: journals.then(|| self.way_to(nth)),
+            outer_path: journals.then(|| self.way_to(number.of_attempt)),
             earlier: self.earlier,
         });
         let options = Options::within(scope);
         Box::pin(RunLoop::run(Arc::new(within), begin, &options)).await
     }
+}
+
+/// Numbers of the graphs that a task called before, or the hash of the name of a call.
+#[derive(Debug, Clone, Copy)]
+struct CallNumber {
+    /// In the attempt: part of the keys of recorded calls.
+    of_attempt: u32,
+    /// In all attempts of the task: part of the namespace.
+    of_task: u32,
 }
 
 /// A task that a node's code called.

@@ -97,6 +97,7 @@ fn question() -> Interrupt {
         id: InterruptId(1),
         task: TaskId(1),
         node: "ask".to_owned(),
+        graph: None,
         ask: Ask::Value { value: serde_json::json!("well?") },
         answer_schema: None,
         expires_at: None,

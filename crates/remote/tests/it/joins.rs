@@ -52,8 +52,13 @@ fn a_process_that_was_killed_within_a_remote_run_joins_it() {
         let output = handle.outcome.await.output().expect("completes");
         assert_eq!(output["after"], json!("after call 1"));
         let events = store.events(&who, &run, 0, 1_000).await.expect("reads");
-        let is_frame = |event: &AiEvent| matches!(event, AiEvent::RemoteFrame { .. });
-        assert!(events.iter().any(|told| is_frame(&told.event)), "{events:?}");
+        // Frames of all modes are replayed, with those from before the kill.
+        let ours = events.iter().skip_while(|told| told.event != AiEvent::TakenOver { claim: 2 });
+        let modes = ours.filter_map(|told| match &told.event {
+            AiEvent::RemoteFrame { mode, .. } => Some(mode.as_str()),
+            _ => None,
+        });
+        assert_eq!(modes.collect::<Vec<_>>(), ["values", "custom", "updates", "values"]);
         assert_eq!((there.gate.calls.load(Ordering::SeqCst), there.runs().await), (1, 1));
     });
 }

@@ -98,9 +98,10 @@ fn failing() -> CompiledGraph {
 }
 
 fn gated(gate: Arc<Gate>) -> CompiledGraph {
-    let wait = move |_: Input| {
+    let wait = move |_: Input, ctx: Ctx| {
         let gate = Arc::clone(&gate);
         async move {
+            ctx.emit(json!({"progress": 1}));
             let calls = gate.calls.fetch_add(1, Ordering::SeqCst) + 1;
             gate.entered.add_permits(1);
             gate.open.acquire().await.expect("never closed").forget();

@@ -171,7 +171,7 @@ async fn the_payload_of_a_question_reaches_the_caller() {
     let (events, outcome) = bench.run(Bench::request(start())).await;
     let payload = Ask::Value { value: json!({"amount": 25, "to": ["Ada"]}) };
     let interrupt_id = interrupted(outcome)[0];
-    let asked = AiEvent::HumanInputRequired { interrupt_id, ask: payload.clone() };
+    let asked = AiEvent::HumanInputRequired { interrupt_id, ask: payload.clone(), graph: None };
     assert!(events.iter().any(|e| e.event == asked), "{events:#?}");
     let rows = bench.store.interrupts(&Principal::local(), &thread()).await.expect("reads");
     assert_eq!((rows[0].interrupt.id, &rows[0].interrupt.ask), (interrupt_id, &payload));

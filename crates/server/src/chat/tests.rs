@@ -327,6 +327,7 @@ impl World {
             id: InterruptId(number),
             task: TaskId(number),
             node: "tool".to_owned(),
+            graph: None,
             ask,
             answer_schema: Some(schema),
             expires_at: None,

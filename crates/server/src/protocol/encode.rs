@@ -108,7 +108,7 @@ impl Encoder {
                     }
                 }
             }
-            AiEvent::HumanInputRequired { interrupt_id, ask } => {
+            AiEvent::HumanInputRequired { interrupt_id, ask, .. } => {
                 contents.push(self.asked(*interrupt_id, ask));
             }
             AiEvent::Done { .. } => {

@@ -20,7 +20,7 @@ use weftwork_types::run::{CancelAction, RunRef, RunStatus};
 /// Number of runs in a list without a limit.
 const LIMIT: usize = 10;
 /// Modes of a stream that is followed, if the client names none: those of graphs and models.
-const FOLLOWED: &str = "values,updates,custom,messages-tuple";
+const FOLLOWED: &str = "values,updates,messages-tuple";
 /// Maximum number of runs in a batch.
 const BATCH_MAX: usize = 100;
 
@@ -200,7 +200,8 @@ async fn follow_run(
     request: &HeaderMap,
 ) -> Result<Response> {
     let values = |name| query.iter().filter(move |pair| pair.0 == name).map(|pair| &*pair.1);
-    let mut names: Vec<_> = values("stream_mode").collect();
+    // Servers of LangGraph ignore the second name here, so that clients of both can send it.
+    let mut names: Vec<_> = values("stream_mode").chain(values("stream_modes")).collect();
     if names.iter().all(|names| names.is_empty()) {
         names = vec![FOLLOWED];
     }

@@ -77,7 +77,8 @@ pub struct AskingCall {
 }
 
 impl AskingCall {
-    /// The questions, at least one.
+    /// The questions; none if the tool waits for answers to questions that were asked elsewhere
+    /// ([`ToolOutput::Waits`](crate::ToolOutput::Waits)).
     #[must_use]
     pub fn questions(&self) -> &[ToolQuestion] {
         &self.asked.questions

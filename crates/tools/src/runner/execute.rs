@@ -14,7 +14,7 @@ use crate::redact;
 use crate::schema::{WHOLE, drop_undeclared};
 use crate::tool::Tool;
 use crate::toolbox::{Entry, Kind};
-use crate::{Dispatched, ToolOutput};
+use crate::{Dispatched, Questions, ToolOutput};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,6 +140,10 @@ impl ToolRunner {
                         }
                         Err(refused) => ToolOutcome::Failed(refused),
                     },
+                    Ok(ToolOutput::Waits) => {
+                        call.set_dispatched(Vec::new());
+                        return self.asked(call, key, announced, Questions::new([])).await;
+                    }
                     Err(error) => {
                         let is_lost = error.is_outcome_unknown();
                         let mut failure = error.into_failure();

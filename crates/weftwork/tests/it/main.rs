@@ -13,4 +13,5 @@ mod policies;
 mod redaction;
 mod secrets;
 mod session_checkpoints;
+mod team_kills;
 mod upkeep;

@@ -83,6 +83,7 @@ fn interrupt() -> impl Strategy<Value = Interrupt> {
         id: InterruptId(id),
         task: TaskId(1),
         node: "ask".to_owned(),
+        graph: None,
         ask: Ask::Value { value },
         answer_schema: None,
         expires_at: None,

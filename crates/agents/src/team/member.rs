@@ -1,0 +1,89 @@
+//! A member of a team: a graph that takes part in a conversation.
+
+use crate::error::{AgentError, no_answer};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use weftwork_graph::{CompiledGraph, Ctx, NodeResult, SubgraphState};
+use weftwork_types::message::{Message, Role};
+
+/// The channel with the conversation.
+pub(crate) const MESSAGES: &str = "messages";
+
+/// A graph with a conversation. Its name is that of the graph.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    graph: CompiledGraph,
+}
+
+/// The work of a member.
+#[derive(Debug)]
+pub(crate) struct Work {
+    /// The messages that the member added, in order.
+    pub(crate) messages: Vec<Message>,
+    /// The output of its graph, without the messages.
+    pub(crate) output: Value,
+}
+
+impl Member {
+    /// Creates a member, whose graph must have a conversation.
+    pub(crate) fn new(graph: CompiledGraph, role: &'static str) -> Result<Self, AgentError> {
+        if !graph.holds_messages(MESSAGES) {
+            return Err(AgentError::NoConversation { graph: graph.name().to_owned(), role });
+        }
+        Ok(Self { graph })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.graph.name()
+    }
+
+    pub(crate) fn graph(&self) -> &CompiledGraph {
+        &self.graph
+    }
+
+    /// Runs the member on a conversation.
+    pub(crate) async fn work(&self, ctx: &Ctx, conversation: &[Message]) -> NodeResult<Work> {
+        let input = json!({ MESSAGES: conversation });
+        let output = ctx.call(&self.graph, SubgraphState::PerTask, input).await?;
+        added(output, conversation)
+    }
+}
+
+/// Takes the messages that are not of the conversation out of the output of a graph.
+pub(crate) fn added(mut output: Value, conversation: &[Message]) -> NodeResult<Work> {
+    let known: BTreeSet<&str> = conversation.iter().map(|message| message.id.as_str()).collect();
+    let messages = output.get_mut(MESSAGES).map(Value::take).unwrap_or_default();
+    let messages: Option<Vec<Message>> = serde_json::from_value(messages)?;
+    let mut messages = messages.unwrap_or_default();
+    messages.retain(|message| !known.contains(message.id.as_str()));
+    Ok(Work { messages, output })
+}
+
+impl Work {
+    /// Returns the last message of the assistant that has text.
+    pub(crate) fn answer(&self, graph: &str) -> NodeResult<&Message> {
+        let says = |message: &&Message| {
+            message.role == Role::Assistant && !message.joined_text().trim().is_empty()
+        };
+        Ok(self.messages.iter().rev().find(says).ok_or_else(|| no_answer(graph))?)
+    }
+}
+
+/// Checks the names of the members of a team: they are nodes of its graph.
+pub(crate) fn check_names<'a>(
+    team: &str,
+    members: impl IntoIterator<Item = &'a str>,
+    taken: &[&str],
+) -> Result<(), AgentError> {
+    let mut known = BTreeSet::new();
+    for member in members {
+        let problem = match member {
+            _ if taken.contains(&member) => "a node of the team has this name",
+            _ if !known.insert(member) => "another member has this name",
+            _ => continue,
+        };
+        let (team, member) = (team.to_owned(), member.to_owned());
+        return Err(AgentError::MemberName { team, member, problem });
+    }
+    Ok(())
+}

@@ -1,0 +1,342 @@
+//! Plan and execute: a planner, an executor for the steps of its plan, and a replanner.
+
+use super::member::Member;
+use crate::bound::{BoundModel, ModelConfig};
+use crate::conversation::for_model;
+use crate::error::{AgentError, too_many_steps};
+use crate::output::OutputSpec;
+use crate::react::system;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use weftwork_graph::{
+    CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, START, State, SubgraphState,
+};
+use weftwork_models::{ChatModel, FinishReason, ModelCaller};
+use weftwork_types::MessageId;
+use weftwork_types::event::AiEvent;
+use weftwork_types::message::{Message, Role};
+use weftwork_types::port::{CallContext, Emit};
+
+const PLAN: &str = "plan";
+const EXECUTE: &str = "execute";
+const REPLAN: &str = "replan";
+
+/// Default limit of the executed steps of a request.
+const STEPS_MAX: usize = 10;
+
+/// Instructions of the planner, after those of the program.
+const PLANNER: &str = "Make a plan for the last request of the user: short steps, in order, each \
+    of which is one thing to do. Another assistant executes them, with the tools that it has.";
+
+/// Instructions of the replanner, after those of the program.
+const REPLANNER: &str = "Steps of a plan for the request of the user were executed; each is \
+    followed by its result. Answer the request if the results suffice. Otherwise give the steps \
+    that are left, short and in order.";
+
+/// The state of a [`PlanAndExecute`].
+#[derive(Debug, State)]
+pub struct PlanState {
+    /// The conversation, oldest first.
+    #[channel(messages)]
+    pub messages: List<Message>,
+    /// The steps that are left, in order.
+    #[channel(default)]
+    pub plan: List<String>,
+    /// The executed steps of the last request, oldest first.
+    #[channel(default)]
+    pub done: List<StepResult>,
+}
+
+/// An executed step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepResult {
+    /// The step.
+    pub step: String,
+    /// The last answer of the executor.
+    pub result: String,
+}
+
+/// The time at which the plan is made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Replan {
+    /// After each step.
+    #[default]
+    EachStep,
+    /// After the last step.
+    AtEnd,
+}
+
+/// The planner's output.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Plan {
+    /// The steps, in order.
+    steps: Vec<String>,
+}
+
+/// The replanner's output.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Decision {
+    /// The request can be answered.
+    Answer {
+        /// The answer to the user.
+        text: String,
+    },
+    /// Further steps have to be executed.
+    Continue {
+        /// The steps that are left, in order.
+        steps: Vec<String>,
+    },
+}
+
+/// A builder of an agent that plans, executes its plan step by step, and replans.
+///
+/// In the graph, the node `plan` asks the model for a list of steps, as structured output. The node
+/// `execute` runs the executor, a graph with a conversation, for the next step: it reads the
+/// conversation with the steps so far and their results. The node `replan` asks the model for an
+/// answer or for the steps that are left.
+///
+/// Source: Wang et al., "Plan-and-Solve Prompting" (2023), with replanning as in the examples of
+/// LangGraph.
+#[derive(Debug)]
+#[must_use]
+pub struct PlanAndExecute {
+    name: String,
+    version: String,
+    instructions: String,
+    model: Arc<dyn ChatModel>,
+    caller: ModelCaller,
+    config: ModelConfig,
+    executor: CompiledGraph,
+    replan: Replan,
+    steps_max: usize,
+}
+
+/// The data that the nodes share.
+#[derive(Debug)]
+struct Parts {
+    name: String,
+    instructions: String,
+    planner: BoundModel,
+    replanner: BoundModel,
+    executor: Member,
+    steps_max: usize,
+}
+
+impl PlanAndExecute {
+    /// Creates an agent whose model plans and whose executor is a graph with a conversation.
+    pub fn new(
+        name: impl Into<String>,
+        model: Arc<dyn ChatModel>,
+        executor: CompiledGraph,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            version: "0".to_owned(),
+            instructions: String::new(),
+            model,
+            caller: ModelCaller::default(),
+            config: ModelConfig::default(),
+            executor,
+            replan: Replan::EachStep,
+            steps_max: STEPS_MAX,
+        }
+    }
+
+    /// Sets the version that usage facts record.
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = version.into();
+        self
+    }
+
+    /// Sets instructions of the planner and the replanner, before those that describe their task.
+    pub fn instructions(mut self, text: impl Into<String>) -> Self {
+        self.instructions = text.into();
+        self
+    }
+
+    /// Sets the caller, which defines the retries of the calls of the planner's model.
+    pub fn model_caller(mut self, caller: ModelCaller) -> Self {
+        self.caller = caller;
+        self
+    }
+
+    /// Sets the options of the calls of the planner's model.
+    pub fn model_config(mut self, config: ModelConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Sets the time at which the plan is made anew; by default after each step.
+    pub fn replan(mut self, replan: Replan) -> Self {
+        self.replan = replan;
+        self
+    }
+
+    /// Sets the maximum number of executed steps of a request; the default is 10. A request that
+    /// needs more fails (W0630).
+    pub fn steps_max(mut self, steps: usize) -> Self {
+        self.steps_max = steps;
+        self
+    }
+
+    /// Compiles the graph.
+    ///
+    /// # Errors
+    /// [`AgentError`] if the executor has no conversation, or with all problems of the graph.
+    pub fn build(self) -> Result<CompiledGraph, AgentError> {
+        let executor = Member::new(self.executor, "an executor")?;
+        let inner = executor.graph().clone();
+        let bound = |output| BoundModel {
+            model: Arc::clone(&self.model),
+            caller: self.caller.clone(),
+            config: self.config.clone(),
+            output: Some(output),
+            parallel_by_default: false,
+        };
+        let parts = Parts {
+            name: self.name.clone(),
+            planner: bound(OutputSpec::of::<Plan>()),
+            replanner: bound(OutputSpec::of::<Decision>()),
+            instructions: self.instructions,
+            executor,
+            steps_max: self.steps_max,
+        };
+        let each_step = self.replan == Replan::EachStep;
+        let graph = Graph::<PlanState>::new(self.name)
+            .version(self.version)
+            .with(parts)
+            .node(PLAN, plan)
+            .node(EXECUTE, execute)
+            .node(REPLAN, replan)
+            .calls(EXECUTE, inner, SubgraphState::PerTask)
+            .edge(START, PLAN)
+            .route_to(PLAN, [EXECUTE, REPLAN], |state: State<PlanState>| {
+                Next::node(if state.plan().is_empty() { REPLAN } else { EXECUTE })
+            })
+            .route_to(EXECUTE, [EXECUTE, REPLAN], move |state: State<PlanState>| {
+                Next::node(if each_step || state.plan().is_empty() { REPLAN } else { EXECUTE })
+            })
+            .route_to(REPLAN, [EXECUTE, END], |state: State<PlanState>| {
+                if state.plan().is_empty() { Next::End } else { Next::node(EXECUTE) }
+            });
+        Ok(graph.build()?)
+    }
+}
+
+/// Asks the planner for a plan.
+async fn plan(
+    state: State<PlanState>,
+    parts: Deps<Parts>,
+    ctx: Ctx,
+) -> NodeResult<PlanStateUpdate> {
+    let messages = parts.conversation(&state, PLANNER, Vec::new());
+    let Plan { steps } = ask(&parts.planner, messages, &ctx).await?;
+    Ok(PlanStateUpdate::new().plan(steps.into()).done(List::new()))
+}
+
+/// Executes the next step.
+async fn execute(
+    state: State<PlanState>,
+    parts: Deps<Parts>,
+    ctx: Ctx,
+) -> NodeResult<PlanStateUpdate> {
+    let mut done = state.done().clone();
+    let mut left = state.plan().iter();
+    let Some(step) = left.next() else { return Ok(PlanStateUpdate::new()) };
+    if done.len() >= parts.steps_max {
+        return Err(too_many_steps(&parts.name, done.len()).into());
+    }
+    let mut conversation: Vec<Message> = state.messages().iter().cloned().collect();
+    conversation.extend(as_messages(&done, &ctx));
+    conversation.push(Message::text(ctx.message_id(), Role::User, step.as_str()));
+    let work = parts.executor.work(&ctx, &conversation).await?;
+    let result = work.answer(parts.executor.name())?.joined_text();
+    done.push(StepResult { step: step.clone(), result });
+    Ok(PlanStateUpdate::new().plan(left.cloned().collect()).done(done))
+}
+
+/// Asks the replanner for the answer, or for the steps that are left.
+async fn replan(
+    state: State<PlanState>,
+    parts: Deps<Parts>,
+    ctx: Ctx,
+) -> NodeResult<PlanStateUpdate> {
+    let mut steps = as_messages(state.done(), &ctx);
+    let left: Vec<&str> = state.plan().iter().map(String::as_str).collect();
+    let left = match left.as_slice() {
+        [] => "No step of the plan is left.".to_owned(),
+        left => format!("These steps of the plan are left: {}", left.join("; ")),
+    };
+    steps.push(Message::text(ctx.message_id(), Role::User, left));
+    let messages = parts.conversation(&state, REPLANNER, steps);
+    let text = match ask(&parts.replanner, messages, &ctx).await? {
+        Decision::Continue { steps } if !steps.is_empty() => {
+            return Ok(PlanStateUpdate::new().plan(steps.into()));
+        }
+        Decision::Answer { text } => text,
+        // Nothing is left to do: the last result is the answer.
+        Decision::Continue { .. } => {
+            state.done().last().map(|last: &StepResult| last.result.clone()).unwrap_or_default()
+        }
+    };
+    let answer = Message::text(ctx.message_id(), Role::Assistant, text);
+    Ok(PlanStateUpdate::new().plan(List::new()).messages([answer]))
+}
+
+impl Parts {
+    /// Returns the conversation as planner and replanner read it.
+    fn conversation(
+        &self,
+        state: &State<PlanState>,
+        task: &str,
+        more: Vec<Message>,
+    ) -> Vec<Message> {
+        let instructions = match self.instructions.as_str() {
+            "" => task.to_owned(),
+            own => format!("{own}\n\n{task}"),
+        };
+        let mut messages: Vec<Message> = system(instructions).into_iter().collect();
+        messages.extend(for_model(state.messages().iter().collect::<Vec<_>>().into_iter()));
+        messages.extend(more);
+        messages
+    }
+}
+
+/// Executed steps as a conversation.
+fn as_messages(done: &List<StepResult>, ctx: &Ctx) -> Vec<Message> {
+    let pair = |StepResult { step, result }: &StepResult| {
+        [(Role::User, step), (Role::Assistant, result)]
+            .map(|(role, text)| Message::text(ctx.message_id(), role, text.as_str()))
+    };
+    done.iter().flat_map(pair).collect()
+}
+
+/// Asks a model for structured output, whose text is not part of the answer to the user.
+async fn ask<T: DeserializeOwned + JsonSchema>(
+    bound: &BoundModel,
+    messages: Vec<Message>,
+    ctx: &Ctx,
+) -> NodeResult<T> {
+    let plain = ctx.calls();
+    let emit = Arc::new(WithoutText(Arc::clone(&plain.emit)));
+    let calls = CallContext { emit, ..plain.clone() };
+    let answer = bound.answer_within(messages, Vec::new(), ctx, &calls).await?;
+    let value = OutputSpec::of::<T>().read(&answer.joined_text(), FinishReason::Stop);
+    Ok(serde_json::from_value(value.map_err(|error| error.fault())?)?)
+}
+
+/// A sink without the text of messages.
+#[derive(Debug)]
+struct WithoutText(Arc<dyn Emit>);
+
+impl Emit for WithoutText {
+    fn emit(&self, event: AiEvent) {
+        self.0.emit(event);
+    }
+
+    fn emit_of(&self, _: &MessageId, _: AiEvent) {}
+}

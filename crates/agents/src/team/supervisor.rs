@@ -1,0 +1,426 @@
+//! A supervisor: a model that hands work to members, and answers with what they report.
+
+use super::hand_off::HandOffs;
+use super::member::{Member, check_names};
+use crate::bound::{BoundModel, ModelConfig};
+use crate::calls::outcome;
+use crate::conversation::{for_model, invalid_rounds};
+use crate::error::{AgentError, cannot_repair};
+use crate::evaluate::PromptScope;
+use crate::react::{REPAIRS_MAX, system};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use weftwork_graph::{
+    Arg, Command, CompiledGraph, Ctx, Deps, END, Graph, List, NodeResult, START, SendTo, State,
+    SubgraphState,
+};
+use weftwork_models::{ChatModel, ModelCaller};
+use weftwork_tools::{ASK_HUMAN, Policy, ToolBox, ToolRunner, tool_result};
+use weftwork_types::message::{Message, Part, Role, ToolCall, ToolResult};
+use weftwork_types::tool::ToolOutcome;
+use weftwork_types::{BoxFuture, MessageId};
+
+const SUPERVISOR: &str = "supervisor";
+const HAND_OFF: &str = "hand_off";
+const TOOL: &str = "tool";
+const HUMAN: &str = "human";
+
+/// The state of a team with a supervisor.
+#[derive(Debug, State)]
+pub struct TeamState {
+    /// The conversation, oldest first.
+    #[channel(messages)]
+    pub messages: List<Message>,
+    /// The hand-offs of the last superstep, which are due.
+    #[channel(topic)]
+    pub handed: List<Handed>,
+    /// The work that members reported, oldest first.
+    #[channel(append)]
+    pub reports: List<Report>,
+}
+
+/// A hand-off that succeeded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Handed {
+    /// Name of the member.
+    pub member: String,
+    /// The call of the hand-off tool.
+    pub call: ToolCall,
+}
+
+/// The report of a member to its supervisor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// Name of the member.
+    pub member: String,
+    /// The call by which the supervisor handed the work over.
+    pub call: ToolCall,
+    /// The message of the conversation with the answer of the member.
+    pub answer: MessageId,
+}
+
+/// The messages of a member that become part of the conversation of its team.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OutputMode {
+    /// The last answer of the member.
+    #[default]
+    LastMessage,
+    /// Everything that the member added: its calls, their results, and its answers.
+    FullHistory,
+}
+
+/// A builder of a team with a supervisor.
+///
+/// In the graph, the node `supervisor` sends the conversation to the model, which has a hand-off tool
+/// `transfer_to_NAME` for each member. A hand-off is a tool call in the node `hand_off`, to which the
+/// policy applies; then the node of the member runs the member's graph on the conversation, without
+/// the hand-offs. Afterwards the supervisor's model reads the answer of the member as the result of
+/// its hand-off. Members whose hand-offs are in one message run side by side; a member that is named
+/// twice runs once. An answer without calls ends the run.
+///
+/// Members are compiled graphs with a channel `messages`: agents, other teams, graphs of your own.
+/// The name of a graph is the name of the member. Each hand-off begins with a new state of the
+/// member.
+///
+/// Source: the behaviour of `langgraph-supervisor` (prompt, output modes, hand-off messages). There,
+/// control returns with two further messages; here the report is the result of the hand-off.
+#[derive(Debug)]
+#[must_use]
+pub struct Supervisor {
+    name: String,
+    version: String,
+    prompt: String,
+    model: Arc<dyn ChatModel>,
+    caller: ModelCaller,
+    config: ModelConfig,
+    tools: ToolBox,
+    policy: Policy,
+    members: Vec<(CompiledGraph, String)>,
+    examples: Vec<(String, String)>,
+    output: OutputMode,
+    hand_off_messages: bool,
+    step_limit: u32,
+}
+
+/// The data that the nodes share.
+#[derive(Debug)]
+struct Parts {
+    prompt: Option<Message>,
+    bound: BoundModel,
+    runner: ToolRunner,
+    hand_offs: HandOffs,
+    output: OutputMode,
+    hand_off_messages: bool,
+    /// The nodes for the supervisor's own tools.
+    own: Vec<&'static str>,
+}
+
+impl Supervisor {
+    /// Creates a team without members.
+    pub fn new(name: impl Into<String>, model: Arc<dyn ChatModel>) -> Self {
+        Self {
+            name: name.into(),
+            version: "0".to_owned(),
+            prompt: String::new(),
+            model,
+            caller: ModelCaller::default(),
+            config: ModelConfig::default(),
+            tools: ToolBox::new(),
+            policy: Policy::new(),
+            members: Vec::new(),
+            examples: Vec::new(),
+            output: OutputMode::LastMessage,
+            hand_off_messages: true,
+            step_limit: 100,
+        }
+    }
+
+    /// Adds a member, with a description of its work for the supervisor's model.
+    pub fn member(mut self, graph: CompiledGraph, about: impl Into<String>) -> Self {
+        self.members.push((graph, about.into()));
+        self
+    }
+
+    /// Adds an example of a request that is handed to a member, for the supervisor's model.
+    pub fn example(mut self, member: impl Into<String>, request: impl Into<String>) -> Self {
+        self.examples.push((member.into(), request.into()));
+        self
+    }
+
+    /// Sets the version that usage facts record.
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = version.into();
+        self
+    }
+
+    /// Sets the system message of the supervisor's model.
+    pub fn prompt(mut self, text: impl Into<String>) -> Self {
+        self.prompt = text.into();
+        self
+    }
+
+    /// Sets the tools that the supervisor has beside its hand-offs.
+    pub fn tools(mut self, tools: ToolBox) -> Self {
+        self.tools = tools;
+        self
+    }
+
+    /// Sets the policy for the supervisor's tools and hand-offs. Hand-offs are read-only tools, which
+    /// a policy may deny or have approved.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets the caller, which defines the retries of the supervisor's model calls.
+    pub fn model_caller(mut self, caller: ModelCaller) -> Self {
+        self.caller = caller;
+        self
+    }
+
+    /// Sets the options of the supervisor's model calls. With parallel tool calls forbidden, one
+    /// member works at a time.
+    pub fn model_config(mut self, config: ModelConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Sets the messages of members that become part of the conversation; by default the last ones.
+    pub fn output_mode(mut self, output: OutputMode) -> Self {
+        self.output = output;
+        self
+    }
+
+    /// Sets whether hand-offs, calls with their results, are part of the conversation, as they are by
+    /// default. The supervisor's model reads them in either case, and members in none.
+    pub fn add_hand_off_messages(mut self, add: bool) -> Self {
+        self.hand_off_messages = add;
+        self
+    }
+
+    /// Sets the maximum number of supersteps of a run; the default is 100. A hand-off takes three.
+    pub fn step_limit(mut self, steps: u32) -> Self {
+        self.step_limit = steps;
+        self
+    }
+
+    /// Validates the team and compiles its graph.
+    ///
+    /// # Errors
+    /// [`AgentError`] if a member has no conversation or an unusable name, if there is none, or with
+    /// all problems of the tools or the graph.
+    pub fn build(self) -> Result<CompiledGraph, AgentError> {
+        let names = self.members.iter().map(|(graph, _)| graph.name());
+        check_names(&self.name, names.clone(), &[SUPERVISOR, HAND_OFF, TOOL, HUMAN])?;
+        let known: Vec<String> = names.map(str::to_owned).collect();
+        let mentioned = self.examples.iter().map(|(member, _)| ("an example", member.clone()));
+        let first = known.is_empty().then(|| ("the first member", String::new()));
+        for (what, found) in first.into_iter().chain(mentioned) {
+            if !known.contains(&found) {
+                return Err(AgentError::UnknownMember { team: self.name, what, found, known });
+            }
+        }
+        let mut hand_offs = HandOffs::default();
+        let mut tools = self.tools;
+        let mut members = Vec::new();
+        for (graph, about) in self.members {
+            let mut tool = hand_offs.add(graph.name(), &about);
+            for (_, request) in self.examples.iter().filter(|(of, _)| of == graph.name()) {
+                tool = tool.example(request, json!({}));
+            }
+            tools = tools.with(tool);
+            members.push(Member::new(graph, "a member of a team")?);
+        }
+        let runner = ToolRunner::new(tools, self.policy)
+            .map_err(|source| AgentError::Tools { agent: self.name.clone(), source })?;
+        let specs = runner.specs();
+        let has_human = specs.iter().any(|spec| spec.name == ASK_HUMAN);
+        let has_tools = specs.len() > members.len() + usize::from(has_human);
+        let own = [(TOOL, has_tools), (HUMAN, has_human)];
+        let own: Vec<_> = own.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();
+        let (model, caller, config) = (self.model, self.caller, self.config);
+        let parts = Parts {
+            prompt: system(self.prompt),
+            bound: BoundModel { model, caller, config, output: None, parallel_by_default: false },
+            runner,
+            hand_offs,
+            output: self.output,
+            hand_off_messages: self.hand_off_messages,
+            own: own.clone(),
+        };
+        // The supervisor waits for all members: those of one message may take different numbers of
+        // supersteps.
+        let mut graph = Graph::<TeamState>::new(self.name)
+            .version(self.version)
+            .with(parts)
+            .node(SUPERVISOR, supervise)
+            .defer(SUPERVISOR)
+            .node(HAND_OFF, hand_off)
+            .edge(START, SUPERVISOR)
+            .edge(HAND_OFF, SUPERVISOR)
+            .ends(SUPERVISOR, [HAND_OFF].into_iter().chain(own.clone()).chain([END]))
+            .ends(HAND_OFF, members.iter().map(Member::name))
+            .step_limit(self.step_limit);
+        for name in own {
+            graph = graph.node(name, run_tool).edge(name, SUPERVISOR);
+        }
+        for member in members {
+            let (name, inner) = (member.name().to_owned(), member.graph().clone());
+            graph = graph
+                .node(name.as_str(), works(member))
+                .calls(name.as_str(), inner, SubgraphState::PerTask)
+                .edge(name.as_str(), SUPERVISOR);
+        }
+        Ok(graph.build()?)
+    }
+}
+
+/// Calls the supervisor's model, and starts a task for each of its calls.
+async fn supervise(
+    state: State<TeamState>,
+    parts: Deps<Parts>,
+    ctx: Ctx,
+) -> NodeResult<Command<TeamState>> {
+    let rounds = invalid_rounds(state.messages().iter());
+    if rounds > REPAIRS_MAX {
+        return Err(cannot_repair(&parts.bound.model.info().id(), rounds).into());
+    }
+    let mut messages: Vec<Message> = parts.prompt.iter().cloned().collect();
+    messages.extend(for_model(parts.seen(&state).iter()));
+    let answer = parts.bound.answer(messages, parts.runner.specs(), &ctx).await?;
+    let sends: Vec<SendTo> = answer.tool_calls().map(|call| parts.send(call)).collect();
+    let stored = match parts.hand_off_messages {
+        true => Some(answer),
+        false => parts.hand_offs.reduced(&answer, |_| true),
+    };
+    let command = Command::update(TeamStateUpdate::new().messages(stored));
+    Ok(sends.into_iter().fold(command, Command::send))
+}
+
+impl Parts {
+    fn send(&self, call: &ToolCall) -> SendTo {
+        let node = match call.name.as_str() {
+            name if self.hand_offs.member(name).is_some() => HAND_OFF,
+            ASK_HUMAN => HUMAN,
+            _ => TOOL,
+        };
+        // A call of a tool that does not exist gets its refusal where there is a node.
+        let node = if self.own.contains(&node) { node } else { HAND_OFF };
+        SendTo::to(node, call.clone())
+    }
+
+    /// Returns the conversation as the supervisor's model reads it: the answer of a member is the
+    /// result of its hand-off.
+    fn seen(&self, state: &State<TeamState>) -> Vec<Message> {
+        let mut reports: BTreeMap<&str, Vec<&Report>> = BTreeMap::new();
+        for report in state.reports() {
+            reports.entry(report.answer.as_str()).or_default().push(report);
+        }
+        let reported: BTreeSet<&str> =
+            state.reports().iter().map(|report| report.call.id.as_str()).collect();
+        let mut seen = Vec::new();
+        for message in state.messages().iter() {
+            match reports.get(message.id.as_str()) {
+                Some(reports) => {
+                    seen.extend(reports.iter().flat_map(|report| as_result(report, message)));
+                }
+                None => {
+                    seen.extend(self.hand_offs.reduced(message, |call| reported.contains(call)));
+                }
+            }
+        }
+        seen
+    }
+}
+
+/// A hand-off with the answer of its member.
+fn as_result(report: &Report, answer: &Message) -> [Message; 2] {
+    let call = report.call.clone();
+    let result = ToolResult {
+        tool_call_id: call.id.clone(),
+        name: call.name.clone(),
+        value: json!(answer.joined_text()),
+        shown: None,
+        is_error: false,
+    };
+    // Providers do not see ids.
+    let of = || answer.id.clone();
+    let call = Message { id: of(), role: Role::Assistant, parts: vec![Part::ToolCall(call)] };
+    [call, Message::tool_result(of(), result)]
+}
+
+/// Makes a hand-off; the member of a successful one runs next.
+async fn hand_off(
+    Arg(call): Arg<ToolCall>,
+    parts: Deps<Parts>,
+    ctx: Ctx,
+) -> NodeResult<Command<TeamState>> {
+    let outcome = outcome(&ctx, &parts.runner, &call, &PromptScope::none()).await?;
+    let result = Message::tool_result(ctx.message_id(), tool_result(&call, &outcome));
+    let member = parts.hand_offs.member(&call.name);
+    let member = member.filter(|_| matches!(outcome, ToolOutcome::Ok { .. }));
+    let messages = match (parts.hand_off_messages, member) {
+        (true, _) => vec![result],
+        (false, Some(_)) => Vec::new(),
+        // The model has to read the refusal of its call.
+        (false, None) => {
+            let parts = vec![Part::ToolCall(call.clone())];
+            vec![Message { id: ctx.message_id(), role: Role::Assistant, parts }, result]
+        }
+    };
+    let update = TeamStateUpdate::new().messages(messages);
+    Ok(match member {
+        Some(member) => {
+            // No send: the supervisor, which is deferred, waits for nodes and not for sends.
+            let handed = Handed { member: member.to_owned(), call };
+            Command::update(update.handed([handed])).goto(member)
+        }
+        None => Command::update(update),
+    })
+}
+
+/// Brings a call of the supervisor's own tools to its result.
+async fn run_tool(
+    Arg(call): Arg<ToolCall>,
+    parts: Deps<Parts>,
+    ctx: Ctx,
+) -> NodeResult<TeamStateUpdate> {
+    let outcome = outcome(&ctx, &parts.runner, &call, &PromptScope::none()).await?;
+    let result = Message::tool_result(ctx.message_id(), tool_result(&call, &outcome));
+    Ok(TeamStateUpdate::new().messages([result]))
+}
+
+/// The node of a member.
+fn works(
+    member: Member,
+) -> impl Fn(State<TeamState>, Deps<Parts>, Ctx) -> BoxFuture<'static, NodeResult<TeamStateUpdate>>
++ Send
++ Sync
++ 'static {
+    let member = Arc::new(member);
+    move |state, parts, ctx| {
+        let member = Arc::clone(&member);
+        Box::pin(async move {
+            let conversation = parts.hand_offs.without(state.messages().iter());
+            let work = member.work(&ctx, &conversation).await?;
+            let answer = work.answer(member.name())?.clone();
+            let handed = state.handed().into_iter().flatten();
+            let own = handed.filter(|handed| handed.member == member.name());
+            let report = |Handed { member, call }: &Handed| Report {
+                member: member.clone(),
+                call: call.clone(),
+                answer: answer.id.clone(),
+            };
+            let reports: Vec<Report> = own.map(report).collect();
+            let messages = match parts.output {
+                OutputMode::LastMessage => vec![answer.clone()],
+                OutputMode::FullHistory => work.messages,
+            };
+            Ok(TeamStateUpdate::new().messages(messages).reports(reports))
+        })
+    }
+}
