@@ -3,6 +3,7 @@
 //! Without a server the answers come from a recording, and the requests must equal the recorded
 //! ones. `make test-live` runs the cells against the real servers; `scripts/test-live.sh --record`
 //! records them, which is needed when requests change.
+#![expect(clippy::print_stdout, reason = "the table is part of the result")]
 
 use crate::desk::Desk;
 use bytes::Bytes;
