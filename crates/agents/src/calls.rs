@@ -241,6 +241,13 @@ async fn made(
                 if let Some(stopped) = node.take_stop() {
                     return Err(stopped);
                 }
+                // Otherwise the tool would be called again at once, without end.
+                if asking.questions().is_empty() && !asking.is_recorded() {
+                    let name = &call.name;
+                    return Err(NodeError::message(format!(
+                        "tool `{name}` returned `Waits`, and no graph that it runs asks a question; return `Questions`"
+                    )));
+                }
                 // Each round has attempts of its own.
                 asked = 0;
                 let replies = replies(ctx, &asking)?;

@@ -38,10 +38,7 @@ pub enum AgentError {
         role: &'static str,
     },
     /// A team refers to a member that it does not have, or has no members.
-    #[error(
-        "{what} of team `{team}` is `{found}`, which is no member; the members are: {}",
-        members(known)
-    )]
+    #[error("{what} of team `{team}` is `{found}`, which is none of: {}", members(known))]
     UnknownMember {
         /// The name of the team.
         team: String,

@@ -109,8 +109,8 @@ impl Call<'_> {
         let assistant: Assistant = match self.send("an assistant", (Method::Get, &path), None).await
         {
             Ok(found) => self::read(self.server, "an assistant", found)?,
-            // It was deleted since.
-            Err(RemoteError::Refused { status: 404, .. }) => {
+            // It was deleted since, or the key may not read it. The run has ended all the same.
+            Err(RemoteError::Refused { status: 401 | 403 | 404 | 405, .. }) => {
                 Assistant { graph_id: self.assistant.to_owned(), version: 0 }
             }
             Err(error) => return Err(error),

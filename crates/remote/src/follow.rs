@@ -98,20 +98,29 @@ impl<'a> Follower<'a> {
         mut self,
         first: Option<EgressResponse>,
     ) -> Result<(Run, Read), RemoteError> {
-        let (mut next, mut quiet) = (first, 0);
+        let (mut next, mut quiet, mut refused) = (first, 0, 0);
         loop {
             let before = self.bytes;
             let connection = match next.take() {
                 Some(response) => self.read_stream(response).await?,
-                None => match self.reopen().await {
-                    Ok(response) => self.read_stream(response).await?,
-                    Err(error) if error.is_retriable() && quiet < ATTEMPTS_MAX => {
-                        Connection::Broken
+                None => {
+                    // Those of the earlier connection are not the last ones if the server does not
+                    // replay the rest. The end of the run is read from the state of the thread then.
+                    self.read.values = None;
+                    let reopened = self.reopen().await;
+                    refused = if reopened.is_ok() { 0 } else { refused + 1 };
+                    match reopened {
+                        Ok(response) => self.read_stream(response).await?,
+                        Err(error) if error.is_retriable() && refused < ATTEMPTS_MAX => {
+                            Connection::Broken
+                        }
+                        // The server does not replay the run. Its result is read all the same.
+                        Err(RemoteError::Refused { status: 404 | 410 | 422, .. }) => {
+                            Connection::Ended
+                        }
+                        Err(error) => return Err(error),
                     }
-                    // The server does not replay the run. Its result is read all the same.
-                    Err(RemoteError::Refused { status: 404 | 410 | 422, .. }) => Connection::Ended,
-                    Err(error) => return Err(error),
-                },
+                }
             };
             if self.run.is_empty() {
                 return Err(self.at.server.malformed("a stream", "it does not report its run"));

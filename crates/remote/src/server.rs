@@ -60,6 +60,10 @@ impl RemoteServer {
             let shown = url.rsplit('@').next().unwrap_or_default();
             return Err(bad(shown, "it is no URL"));
         };
+        // They may contain a key, and are not shown.
+        let has_more = parsed.query().is_some() || parsed.fragment().is_some();
+        parsed.set_query(None);
+        parsed.set_fragment(None);
         let has_user = !parsed.username().is_empty() || parsed.password().is_some();
         if has_user {
             // Fails for URLs without a host only, which have no user name.
@@ -70,7 +74,7 @@ impl RemoteServer {
         if !matches!(parsed.scheme(), "http" | "https") {
             return Err(bad(parsed.as_str(), "its scheme is neither http nor https"));
         }
-        if parsed.query().is_some() || parsed.fragment().is_some() {
+        if has_more {
             return Err(bad(parsed.as_str(), "it has a query or a fragment"));
         }
         Ok(Self { name: name.into(), url: parsed, key: None, egress })
@@ -271,7 +275,7 @@ mod tests {
         for (url, reason) in [
             ("nonsense", "it is no URL"),
             ("ftp://a", "its scheme"),
-            ("http://a?x=1", "a query"),
+            ("http://a?key=secret", "a query"),
             ("http://ada:secret@a/", "a user name"),
             ("http://ada:secret@[bad", "it is no URL"),
         ] {

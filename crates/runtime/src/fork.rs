@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use uuid::Uuid;
 use weftwork_graph::RuntimeError;
-use weftwork_store::{Store, StoreError, ThreadExport, ThreadRow, invariants};
+use weftwork_store::mailbox::RESERVED;
+use weftwork_store::{Metadata, Store, StoreError, ThreadExport, ThreadRow, invariants};
 use weftwork_types::port::Clock;
 use weftwork_types::run::RunRef;
 use weftwork_types::{CheckpointId, Principal, RunId, ThreadId, Timestamp};
@@ -75,11 +76,22 @@ pub async fn copy_thread(
     last.row.new.at = to.clone();
     last.row.new.options.idempotency_key = None;
     last.row.new.options.roll_back = None;
+    // The copy of an instance is a thread.
+    last.row.new.options.mailbox = None;
+    last.row.new.options.metadata.retain(|name, _| !name.starts_with(RESERVED));
     (last.row.answers, last.row.rolled_back_by) = (None, None);
-    let thread = ThreadRow { id: to.thread.clone(), created_at: now, updated_at: now, ..thread };
+    let metadata = unreserved(thread.metadata);
+    let id = to.thread.clone();
+    let thread = ThreadRow { id, created_at: now, updated_at: now, metadata, ..thread };
     let (runs, usage) = (vec![last], Vec::new());
     let copied = ThreadExport { thread, runs, interrupts, calls, kept, usage };
     Ok(store.import_thread(who, copied).await?)
+}
+
+/// Returns metadata without the marks of an instance.
+fn unreserved(mut metadata: Metadata) -> Metadata {
+    metadata.retain(|name, _| !name.starts_with(RESERVED));
+    metadata
 }
 
 async fn check_free(store: &dyn Store, who: &Principal, to: &ThreadId) -> Result<(), RuntimeError> {
@@ -104,7 +116,7 @@ fn copy(whole: ThreadExport, last: CheckpointId, to: &ThreadId, now: Timestamp) 
         created_at: now,
         updated_at: now,
         wakes_at: None,
-        metadata: thread.metadata,
+        metadata: unreserved(thread.metadata),
     };
     let (runs, interrupts, calls, usage) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut copied = ThreadExport { thread, runs, interrupts, calls, kept, usage };

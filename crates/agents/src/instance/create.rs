@@ -9,12 +9,15 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 use weftwork_graph::{CompiledGraph, NodeError, RuntimeError};
 use weftwork_store::mailbox::INSTANCE;
-use weftwork_store::{StoreError, ThreadRow, mailbox};
+use weftwork_store::{RunRow, StoreError, ThreadRow, mailbox};
 use weftwork_types::caller::Caller;
 use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError, AgentRuntimeErrorKind};
 use weftwork_types::port::GraphExecutor;
-use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRequest};
+use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRequest, RunStatus};
 use weftwork_types::{InstanceId, ThreadId};
+
+/// Begin of the idempotency keys of runs that write initial states.
+const CREATION: &str = "create:";
 
 /// A handle of an instance. It need not be kept: the instance is in the store.
 #[derive(Debug, Clone)]
@@ -184,7 +187,7 @@ impl AgentRuntime {
         metadata.retain(|name, _| !name.starts_with("weft:"));
         metadata.insert(INSTANCE.to_owned(), Json::Bool(true));
         metadata.insert(OPTIONS.to_owned(), json!(stored));
-        match self.store().thread(&self.who, &thread).await {
+        let refused = match self.store().thread(&self.who, &thread).await {
             Ok(found) if mailbox::is_instance(&found.metadata) => {
                 if found.metadata.get(OPTIONS) == metadata.get(OPTIONS) {
                     return Ok(self.handle(&id));
@@ -192,13 +195,26 @@ impl AgentRuntime {
                 return Err(exists(name, "an instance with other options"));
             }
             // The creation was interrupted, or the thread is not an instance.
-            Ok(found) if found.graph.as_ref() != Some(&stored.graph) => {
-                return Err(exists(name, "a thread that is no instance"));
+            Ok(found) => {
+                let runs = self.store().runs(&self.who, &thread).await;
+                let runs = runs.map_err(|error| of_store(name, error))?;
+                let is_other = found.graph.as_ref() != Some(&stored.graph)
+                    || (runs.is_empty() && found.head.is_some())
+                    || !runs.iter().all(is_creation);
+                if is_other {
+                    return Err(exists(name, "a thread that is no instance"));
+                }
+                runs.iter().filter(|run| run.status == RunStatus::Failed).count()
             }
-            Ok(_) | Err(StoreError::NotFound { .. }) => {}
+            Err(StoreError::NotFound { .. }) => 0,
             Err(error) => return Err(of_store(name, error)),
-        }
-        self.write_state(&thread, &stored.graph, state).await?;
+        };
+        // After a refused state, the next one is a request of its own. No id has a `#`.
+        let key = match refused {
+            0 => format!("{CREATION}{name}"),
+            number => format!("{CREATION}{name}#{number}"),
+        };
+        self.write_state(&thread, &stored.graph, state, key).await?;
         let marked = self.store().update_metadata(&self.who, &thread, metadata, clock.now());
         marked.await.map_err(|error| of_store(name, error))?;
         Ok(self.handle(&id))
@@ -210,6 +226,7 @@ impl AgentRuntime {
         thread: &ThreadId,
         graph: &str,
         state: Json,
+        key: String,
     ) -> Result<(), AgentRuntimeError> {
         let name = thread.as_str();
         let as_node = Some("__state__".to_owned());
@@ -219,10 +236,7 @@ impl AgentRuntime {
             graph: graph.to_owned(),
             thread: thread.clone(),
             input: RunInput::Update { writes: state, as_node },
-            options: RunOptions {
-                idempotency_key: Some(format!("create:{name}")),
-                ..RunOptions::default()
-            },
+            options: RunOptions { idempotency_key: Some(key), ..RunOptions::default() },
         };
         let created = self.runtime().execute(request).await;
         let created = created.map_err(|error| AgentRuntimeError::of_runtime(error.fault))?;
@@ -260,6 +274,12 @@ impl AgentRuntime {
             .map_err(|error| invalid(format!("the options of instance `{id}`: {error}")))?;
         Ok((row, options))
     }
+}
+
+/// Returns `true` for a run that wrote the initial state of an instance.
+fn is_creation(run: &RunRow) -> bool {
+    let key = run.new.options.idempotency_key.as_deref();
+    key.is_some_and(|key| key.starts_with(CREATION))
 }
 
 fn handler_of<S, F, R, E>(kind: &str, handler: F) -> Result<CompiledGraph, AgentRuntimeError>

@@ -32,9 +32,9 @@ struct Request {
 /// subgraph of the node that makes the call. So a question within it ends the run as a question of
 /// any node, the call goes on after the answer, in another process too, and is no further call.
 /// Budget, deadline and principal are those of the run; a used-up budget and the deadline stop the
-/// node. Any other failure of the graph is the failed result of the call. The tool counts as read-only: the tools of the graph
-/// have effects and a policy of their own. It has a time limit of 24 hours, which
-/// [`FnTool::timeout`] changes.
+/// node. Any other failure of the graph is the failed result of the call. The tool counts as
+/// read-only: the tools of the graph have effects and a policy of their own. It has a time limit of
+/// 24 hours, which [`FnTool::timeout`] changes.
 ///
 /// # Errors
 /// [`AgentError::NoConversation`] if the graph has no channel `messages`.

@@ -362,8 +362,10 @@ async fn hand_off(
     let outcome = outcome(&ctx, &parts.runner, &call, &PromptScope::none()).await?;
     let result = Message::tool_result(ctx.message_id(), tool_result(&call, &outcome));
     let member = parts.hand_offs.member(&call.name);
+    // The call of a tool that does not exist is part of the conversation in either case.
+    let is_stored = parts.hand_off_messages || member.is_none();
     let member = member.filter(|_| matches!(outcome, ToolOutcome::Ok { .. }));
-    let messages = match (parts.hand_off_messages, member) {
+    let messages = match (is_stored, member) {
         (true, _) => vec![result],
         (false, Some(_)) => Vec::new(),
         // The model has to read the refusal of its call.

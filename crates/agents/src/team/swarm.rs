@@ -186,6 +186,15 @@ impl Swarm {
     }
 
     fn check_references(&self, known: &[String]) -> Result<(), AgentError> {
+        if let Some((from, _)) = self.targets.iter().find(|(from, to)| to.contains(from)) {
+            let others = known.iter().filter(|name| *name != from);
+            return Err(AgentError::UnknownMember {
+                team: self.name.clone(),
+                what: "a hand-off to the member itself",
+                found: from.clone(),
+                known: others.cloned().collect(),
+            });
+        }
         let first = known.is_empty().then(|| ("the first member", String::new()));
         let default = self.default.iter().map(|name| ("the default member", name.clone()));
         let from = self.targets.keys().map(|name| ("a member with hand-offs", name.clone()));

@@ -168,6 +168,11 @@ async fn send(args: SendActivity, app: &App, context: &CommandContext) -> Result
     if args.leave {
         return Ok(Exit::Done);
     }
+    let problem = agents.info(&id).await?.error;
+    if let Some(error) = problem.filter(|error| error.kind == Kind::GraphUnavailable) {
+        let code = error.code();
+        terminal.note(format_args!("{code} {error}; a process with this agent has to execute it"));
+    }
     let mut interrupts = Interrupts::listen()?;
     let ended = tokio::select! {
         biased;
@@ -179,7 +184,11 @@ async fn send(args: SendActivity, app: &App, context: &CommandContext) -> Result
     };
     match ended {
         Ok(()) => {
-            terminal.line(agents.get_state(&id).await?)?;
+            match agents.get_state(&id).await {
+                // A process with this agent has executed it.
+                Err(error) if error.kind == Kind::GraphUnavailable => {}
+                state => terminal.line(state?)?,
+            }
             Ok(Exit::Done)
         }
         Err(error) => Ok(failed(&error, context)),

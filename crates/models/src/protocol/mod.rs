@@ -128,11 +128,17 @@ fn check_choice(request: &ChatRequest) -> Result<(), String> {
     }
 }
 
+/// Text of a last turn of the user after an answer, as the members of teams have it in their
+/// conversation.
+const GO_ON: &str = "Continue with the request.";
+
 /// The content of messages by author, for protocols that want the results of all calls of an answer
 /// in the message after it: adjacent messages of one author are one, and empty ones are left out.
-/// System messages are no part of it.
+/// System messages are no part of it. `go_on` is the content of a last turn of the user after an
+/// answer: some models refuse an answer at the end, and others continue its text.
 fn turns(
     messages: &[Message],
+    go_on: Value,
     content: impl Fn(&Message) -> Result<Vec<Value>, String>,
 ) -> Result<Vec<(Role, Vec<Value>)>, String> {
     let mut turns: Vec<(Role, Vec<Value>)> = Vec::with_capacity(messages.len());
@@ -145,6 +151,9 @@ fn turns(
         }
     }
     turns.retain(|(_, content)| !content.is_empty());
+    if turns.last().is_some_and(|(role, _)| *role == Role::Assistant) {
+        turns.push((Role::User, vec![go_on]));
+    }
     Ok(turns)
 }
 

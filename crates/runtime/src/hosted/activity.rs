@@ -26,6 +26,9 @@ impl RunDriver {
         let number = self.retries.fetch_add(1, Ordering::Relaxed);
         let retry = self.run.row.new.options.mailbox.as_ref().and_then(|mailbox| mailbox.retry);
         let Some(delay) = retry.and_then(|retry| retry.delay(number)) else { return false };
+        // The deadline ends the wait, too.
+        let (now, deadline) = (self.run.context.clock.now(), self.run.row.new.options.deadline);
+        let delay = deadline.map_or(delay, |deadline| delay.min(deadline.since(now)));
         tracing::debug!(run = %self.run.claim.at.run, %fault, number, "the activity is repeated");
         let mut cancelled = self.run.cancel.subscribe();
         let waited = tokio::select! {

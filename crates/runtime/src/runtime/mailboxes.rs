@@ -35,7 +35,7 @@ impl Mailboxes {
     /// Ends the attendance of a mailbox; `false` if it was woken meanwhile.
     pub(super) fn leave(&self, key: &(OrgId, ThreadId), signal: &Notify) -> bool {
         let mut attended = self.lock();
-        // Under this lock nobody wakes it.
+        // Under this lock no other task signals it.
         if signal.notified().now_or_never().is_some() {
             return false;
         }

@@ -74,9 +74,16 @@ pub struct AskingCall {
     call: Box<RunCall>,
     round: CallKey,
     asked: Questions,
+    is_recorded: bool,
 }
 
 impl AskingCall {
+    /// Returns `true` if the round comes from the journal: the tool was not called for it now.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.is_recorded
+    }
+
     /// The questions; none if the tool waits for answers to questions that were asked elsewhere
     /// ([`ToolOutput::Waits`](crate::ToolOutput::Waits)).
     #[must_use]
@@ -125,7 +132,7 @@ impl ToolRunner {
         asking: AskingCall,
         replies: impl IntoIterator<Item = Reply>,
     ) -> Result<Executed, RunToolError> {
-        let AskingCall { mut call, round, asked } = asking;
+        let AskingCall { mut call, round, asked, .. } = asking;
         let mut given = replies.into_iter();
         let replies = asked.questions.iter().map(|question| {
             let reply = given.next().filter(|reply| fits(question, reply));
@@ -154,7 +161,7 @@ impl ToolRunner {
         call.record(round, json!(ToolRecord::Asked(asked.clone()))).await?;
         announced.keep_open();
         call.place = None;
-        Ok(call.asking(round, asked))
+        Ok(call.asking(round, asked, false))
     }
 
     /// Checks the questions of a tool, and removes secret arguments from their texts.
@@ -186,8 +193,8 @@ impl ToolRunner {
 }
 
 impl RunCall {
-    pub(super) fn asking(self, round: CallKey, asked: Questions) -> Executed {
-        Executed::Asks(AskingCall { call: Box::new(self), round, asked })
+    pub(super) fn asking(self, round: CallKey, asked: Questions, is_recorded: bool) -> Executed {
+        Executed::Asks(AskingCall { call: Box::new(self), round, asked, is_recorded })
     }
 }
 

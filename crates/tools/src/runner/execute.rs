@@ -397,7 +397,7 @@ impl RunCall {
             // Its start was emitted in the run in which the tool asked.
             ToolRecord::Asked(asked) => {
                 let call = Self { place: None, ..self };
-                return Ok(call.asking(key, asked));
+                return Ok(call.asking(key, asked, true));
             }
         };
         if self.rounds.is_first() {

@@ -4,7 +4,7 @@ use crate::chat::{ChatRequest, ToolChoice};
 use crate::fingerprint;
 use crate::protocol::media::{self, Kind, Location};
 use crate::protocol::signature::Format;
-use crate::protocol::{Outgoing, result_text, turns};
+use crate::protocol::{GO_ON, Outgoing, result_text, turns};
 use serde_json::{Map, Value, json};
 use weftwork_types::message::{Media, Message, Part, Role, ToolCall};
 use weftwork_types::tool::ToolSpec;
@@ -68,7 +68,8 @@ fn tool_choice(request: &ChatRequest) -> Value {
 }
 
 fn messages(messages: &[Message]) -> Result<Value, String> {
-    let turns = turns(messages, |message| match message.role {
+    let go_on = json!({"type": "text", "text": GO_ON});
+    let turns = turns(messages, go_on, |message| match message.role {
         Role::Assistant => Ok(assistant(message)),
         Role::Tool => Ok(results(message)),
         Role::User | Role::System => user(message),

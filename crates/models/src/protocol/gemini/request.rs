@@ -4,7 +4,7 @@ use crate::chat::{ChatRequest, ToolChoice};
 use crate::fingerprint;
 use crate::protocol::media::{self, Location};
 use crate::protocol::signature::Format;
-use crate::protocol::{Outgoing, turns};
+use crate::protocol::{GO_ON, Outgoing, turns};
 use serde_json::{Map, Value, json};
 use weftwork_types::message::{Media, Message, Part, Role, ToolCall, ToolResult};
 use weftwork_types::tool::ToolSpec;
@@ -78,7 +78,7 @@ fn generation(request: &ChatRequest) -> Map<String, Value> {
 }
 
 fn contents(messages: &[Message]) -> Result<Value, String> {
-    let turns = turns(messages, |message| match message.role {
+    let turns = turns(messages, json!({"text": GO_ON}), |message| match message.role {
         Role::Assistant => Ok(assistant(message)),
         Role::Tool => Ok(message.tool_results().map(result).collect()),
         Role::User | Role::System => user(message),

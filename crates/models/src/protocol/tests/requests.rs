@@ -307,3 +307,20 @@ fn a_model_is_no_path() {
         assert!(written.is_err(), "{name}");
     }
 }
+
+/// Anthropic refuses an answer at the end of a conversation, and so do Gemini's models.
+#[test]
+fn a_conversation_that_ends_with_an_answer_goes_on() {
+    let answered = ChatRequest {
+        messages: vec![
+            message("u", Role::User, vec![text("hi")]),
+            message("a", Role::Assistant, vec![text("hello")]),
+        ],
+        ..ChatRequest::default()
+    };
+    for (protocol, at) in [(Protocol::Anthropic, "messages"), (Protocol::Gemini, "contents")] {
+        let body = body(protocol, &answered);
+        let turns = body[at].as_array().expect("turns");
+        assert_eq!((turns.len(), &turns[2]["role"]), (3, &json!("user")), "{body}");
+    }
+}
