@@ -5,6 +5,7 @@ mod failures;
 mod graphs;
 mod hosting;
 mod kills;
+mod logs;
 mod mailbox;
 mod recovery;
 mod termination;
