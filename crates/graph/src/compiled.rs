@@ -221,6 +221,14 @@ impl CompiledGraph {
         })
     }
 
+    /// Returns the first channel that receives errors, as declared by `#[channel(error)]` or
+    /// [`ChannelDef::of_errors`](crate::ChannelDef::of_errors).
+    #[must_use]
+    pub fn error_channel(&self) -> Option<&str> {
+        let mut channels = self.0.plan.channel_names().zip(&self.0.described);
+        channels.find(|(_, described)| described.of_errors).map(|(name, _)| name)
+    }
+
     /// Returns the JSON Schemas of the graph, made from the types of its state.
     #[must_use]
     pub fn schemas(&self) -> GraphSchemas {

@@ -24,6 +24,8 @@ pub(crate) struct Described {
     pub(crate) schema: Option<ChannelSchema>,
     /// Documentation of the field.
     pub(crate) docs: Option<&'static str>,
+    /// `true` for the channel that receives errors.
+    pub(crate) of_errors: bool,
 }
 
 /// The schema of a type, for the expansion of `#[derive(State)]`: `SchemaOf::<T>::VALUE` is the

@@ -88,7 +88,16 @@ impl ChannelDef {
     #[doc(hidden)]
     #[must_use]
     pub fn described(mut self, schema: Option<TypeSchema>, docs: Option<&'static str>) -> Self {
-        self.described = Described { schema: schema.map(ChannelSchema::Typed), docs };
+        let schema = schema.map(ChannelSchema::Typed);
+        self.described = Described { schema, docs, ..self.described };
+        self
+    }
+
+    /// Makes this the channel that receives the error of an activity which fails, as JSON, for
+    /// instances of agents; see [`CompiledGraph::error_channel`](crate::CompiledGraph::error_channel).
+    #[must_use]
+    pub fn of_errors(mut self) -> Self {
+        self.described.of_errors = true;
         self
     }
 }

@@ -52,6 +52,7 @@ pub fn facade_tool(attributes: TokenStream, item: TokenStream) -> TokenStream {
 /// |---|---|---|
 /// | none | replaces the value; at most one write per superstep | none |
 /// | `#[channel(default)]` | the same | the type's default |
+/// | `#[channel(error)]` | the same; it receives the error of an activity that fails | none |
 /// | `#[channel(append)]` on a `List<T>` | appends | empty |
 /// | `#[channel(messages)]` on a `List<Message>` | appends; a message with a known id is replaced | empty |
 /// | `#[channel(reduce = function)]` | folds with `fn(T, T) -> T` | the type's default |

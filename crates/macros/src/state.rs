@@ -30,6 +30,8 @@ pub(crate) struct Channel {
     pub(crate) ty: Type,
     docs: Vec<syn::Attribute>,
     kind: Kind,
+    /// `true` for the field that receives errors.
+    of_errors: bool,
 }
 
 impl Channel {
@@ -51,6 +53,9 @@ pub(crate) fn expand(input: TokenStream, default_path: Path) -> TokenStream {
 fn derive(input: &DeriveInput, default_path: Path) -> Result<TokenStream> {
     let krate = crate_path(input, default_path)?;
     let channels = fields(input)?.iter().map(channel).collect::<Result<Vec<_>>>()?;
+    if let Some(second) = channels.iter().filter(|channel| channel.of_errors).nth(1) {
+        return Err(Error::new(second.name.span(), "a state has one field for errors"));
+    }
     let (name, vis) = (&input.ident, &input.vis);
     let (view, update) = (format_ident!("{name}View"), format_ident!("{name}Update"));
     let defs = channels.iter().map(|c| definition(c, &krate));
@@ -160,7 +165,7 @@ fn channel(field: &Field) -> Result<Channel> {
     let name =
         field.ident.clone().ok_or_else(|| Error::new(field.span(), "a channel has a name"))?;
     let mut kind = Kind::LastValue { default: false };
-    let mut said = false;
+    let (mut said, mut of_errors) = (false, false);
     for attribute in field.attrs.iter().filter(|a| a.path().is_ident("channel")) {
         attribute.parse_nested_meta(|meta| {
             let first = !std::mem::replace(&mut said, true);
@@ -168,6 +173,10 @@ fn channel(field: &Field) -> Result<Channel> {
                 if let Kind::LastValue { default } = &mut kind {
                     *default = true;
                 }
+                return Ok(());
+            }
+            if meta.path.is_ident("error") {
+                of_errors = true;
                 return Ok(());
             }
             if !first && !matches!(kind, Kind::LastValue { .. }) {
@@ -188,11 +197,17 @@ fn channel(field: &Field) -> Result<Channel> {
                 Kind::Reduce { with: Box::new(meta.value()?.parse()?) }
             } else {
                 return Err(meta.error(
-                    "unknown kind of channel; expected `append`, `messages`, `reduce = function`, `last_value`, `default`, `any`, `ephemeral`, `untracked` or `topic`",
+                    "unknown kind of channel; expected `append`, `messages`, `reduce = function`, `last_value`, `default`, `error`, `any`, `ephemeral`, `untracked` or `topic`",
                 ));
             };
             Ok(())
         })?;
+    }
+    if of_errors && !matches!(kind, Kind::LastValue { .. }) {
+        return Err(Error::new(
+            name.span(),
+            "a field for errors holds its last value: write `#[channel(error)] name: Option<AgentRuntimeError>`",
+        ));
     }
     if is_vec(&field.ty) {
         return Err(Error::new_spanned(
@@ -207,7 +222,7 @@ fn channel(field: &Field) -> Result<Channel> {
         ));
     }
     let docs = field.attrs.iter().filter(|a| a.path().is_ident("doc")).cloned().collect();
-    Ok(Channel { name, ty: field.ty.clone(), docs, kind })
+    Ok(Channel { name, ty: field.ty.clone(), docs, kind, of_errors })
 }
 
 fn passing(path: &Path) -> Option<&'static str> {
@@ -255,7 +270,11 @@ fn definition(channel: &Channel, krate: &Path) -> TokenStream {
         }
     };
     let (schema, docs) = (schema(channel, krate), description(channel));
-    quote!(#krate::ChannelDef::new(#name, #krate::__private::#made).described(#schema, #docs))
+    let of_errors = channel.of_errors.then(|| quote!(.of_errors()));
+    quote! {
+        #krate::ChannelDef::new(#name, #krate::__private::#made)
+            .described(#schema, #docs) #of_errors
+    }
 }
 
 /// The schema of the values of a channel, which their type may not have.

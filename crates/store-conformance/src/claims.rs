@@ -1,14 +1,14 @@
 use super::fixture::{
     LEASE_MS, at, begin, call, checkpoint, commit, finish, new_run, principal, record, register,
-    settled, these, told, us, worker, write,
+    settled, these, thread, told, us, worker, write,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_store::StoreError;
 use weftwork_store::invariants;
 use weftwork_store::record::{Claim, Commit};
 use weftwork_store::table::Store;
+use weftwork_store::{OrphanCursor, OrphanPage, StoreError};
 use weftwork_types::run::RunStatus;
 use weftwork_types::tool::Effect;
 use weftwork_types::{Timestamp, WorkerId};
@@ -125,4 +125,45 @@ pub(super) async fn orphans_are_those_without_a_living_worker(store: Arc<dyn Sto
     let (who, row) = store.orphans(Timestamp(2_200), 9).await.expect("orphans").remove(2);
     assert_eq!(who, principal("them"), "an orphan comes with the principal that made it");
     assert_eq!(store.run(&who, &row.new.at).await, Ok(row));
+}
+
+pub(super) async fn orphans_are_read_in_pages_by_graph(store: Arc<dyn Store>) {
+    let made = [("a", 5), ("b", 3), ("c", 5), ("d", 3), ("e", 1), ("f", 5)];
+    for (name, created) in made {
+        let mut run = new_run(name, name);
+        run.created_at = Timestamp(created);
+        if name == "d" || name == "e" {
+            run.graph = "test:other".to_owned();
+        }
+        store.create_run(&us(), run, BTreeMap::new()).await.expect("a run");
+    }
+    let read = async |graphs: Option<&[&str]>, after: Option<OrphanCursor>| {
+        let graphs = graphs.map(|graphs| graphs.iter().map(|&graph| graph.to_owned()).collect());
+        let page = OrphanPage { graphs, after, limit: 2 };
+        let found = store.orphan_page(Timestamp(2_000), page.clone()).await.expect("orphans");
+        let names: String = found.iter().map(|(_, row)| row.new.at.run.as_str()).collect();
+        (names, page.next(&found))
+    };
+    let here: &[&str] = &["test:unused", "test:graph"];
+    let cases = [(None, vec!["eb", "da", "cf", ""]), (Some(here), vec!["ba", "cf", ""])];
+    for (graphs, expected) in cases {
+        let (mut after, mut pages) = (None, Vec::new());
+        loop {
+            let (names, next) = read(graphs, after).await;
+            pages.push(names);
+            after = next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(pages, expected);
+    }
+    assert_eq!(read(Some(&[]), None).await, (String::new(), None));
+    // The last run of a page was deleted meanwhile: its millisecond is read again.
+    let (_, after) = read(Some(here), None).await;
+    let worker = register(&*store, "w1", 1_000).await;
+    let ended = store.claim(&us(), &at("a", "a"), &worker, Timestamp(2_000)).await;
+    finish(&*store, &ended.expect("a claim").0, 2_000).await;
+    store.delete_thread(&us(), &thread("a")).await.expect("is at rest");
+    assert_eq!(read(Some(here), after).await.0, "cf");
 }

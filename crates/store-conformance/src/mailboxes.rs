@@ -1,13 +1,16 @@
-use super::fixture::{at, finish, new_run, principal, register, thread, us, worker};
+use super::fixture::{
+    at, commit, finish, interrupted, new_run, principal, question, register, thread, us, worker,
+    write,
+};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_store::mailbox::{INSTANCE, TERMINATED};
-use weftwork_store::record::{Claim, NewRun, RunRow};
+use weftwork_store::record::{Claim, Commit, NewRun, RunRow};
 use weftwork_store::table::Store;
 use weftwork_store::{ActivityCounts, IfExists, NewThread, StoreError, cancel_orphan, invariants};
 use weftwork_types::Timestamp;
-use weftwork_types::run::{Mailbox, RunStatus};
+use weftwork_types::run::{Mailbox, RunInput, RunStatus};
 
 const NOW: Timestamp = Timestamp(1_500);
 
@@ -28,6 +31,10 @@ fn activity(run: &str, priority: i32, not_before: Option<i64>) -> NewRun {
 
 async fn send(store: &dyn Store, new: NewRun) -> Result<RunRow, StoreError> {
     store.create_run(&us(), new, BTreeMap::new()).await
+}
+
+fn continuation(run: &str) -> NewRun {
+    NewRun { input: RunInput::Continue, ..activity(run, 0, None) }
 }
 
 async fn sent(store: &dyn Store, run: &str, priority: i32) {
@@ -112,6 +119,9 @@ pub(super) async fn a_mailbox_is_bounded_and_closed_by_termination(store: Arc<dy
     store.update_metadata(&us(), &thread("t"), mark, NOW).await.expect("marks");
     let closed = StoreError::MailboxClosed { thread: "t".to_owned() };
     assert_eq!(send(store, activity("r6", 0, None)).await, Err(closed.clone()));
+    // Also a run that is no activity, although another run is unfinished.
+    assert_eq!(send(store, new_run("t", "r7")).await, Err(closed.clone()));
+    assert_eq!(send(store, continuation("r8")).await, Err(closed.clone()));
     assert_eq!(next(store, NOW).await.as_deref(), Some("r2"));
     finish(store, &running, 1_700).await;
     // The others wait, and can be cancelled.
@@ -124,4 +134,38 @@ pub(super) async fn a_mailbox_is_bounded_and_closed_by_termination(store: Arc<dy
     let counts = store.count_activities(&us(), &thread("t")).await.expect("reads");
     let expected = ActivityCounts { waiting: 2, succeeded: 2, cancelled: 1, ..counts };
     assert_eq!((counts, counts.running, counts.failed), (expected, 0, 0));
+}
+
+pub(super) async fn a_continuation_begins_at_once_or_is_refused(store: Arc<dyn Store>) {
+    let store = &*store;
+    let missing = send(store, continuation("r0")).await;
+    assert_eq!(missing, Err(invariants::missing("instance", thread("t"))));
+    instance(store).await;
+    let row = send(store, continuation("r1")).await.expect("accepted");
+    assert_eq!(row.status, RunStatus::Pending);
+    sent(store, "r2", 9).await;
+    assert_eq!(next(store, NOW).await.as_deref(), Some("r1"), "before activities of any priority");
+    let busy = send(store, continuation("r3")).await;
+    assert_eq!(busy, Err(invariants::busy(&at("t", "r1"))));
+    let claimed = claim(store, "r1").await.expect("its turn");
+    finish(store, &claimed, 1_600).await;
+    assert_eq!(next(store, NOW).await.as_deref(), Some("r2"));
+}
+
+pub(super) async fn a_terminated_instance_does_not_resume_by_itself(store: Arc<dyn Store>) {
+    let store = &*store;
+    instance(store).await;
+    sent(store, "r1", 0).await;
+    let claimed = claim(store, "r1").await.expect("its turn");
+    let finish = interrupted(&[1]);
+    let (interrupts, wakes_at) = (vec![question(1)], Some(Timestamp(2_000)));
+    write(store, &claimed, Commit { interrupts, finish, wakes_at, ..commit(1_600) }).await;
+    let due = async || {
+        let due = store.due(Timestamp(2_000), vec!["test:graph".to_owned()], 9).await;
+        due.expect("reads").len()
+    };
+    assert_eq!(due().await, 1);
+    let mark = Map::from_iter([(TERMINATED.to_owned(), Value::Bool(true))]);
+    store.update_metadata(&us(), &thread("t"), mark, NOW).await.expect("marks");
+    assert_eq!(due().await, 0);
 }

@@ -27,7 +27,7 @@ pub fn same_request(a: &NewRun, b: &NewRun) -> bool {
 #[must_use]
 pub fn may_wait(new: &NewRun) -> bool {
     let answers = new.input.is_answer();
-    let waits = new.options.multitask != Multitask::Reject || new.options.mailbox.is_some();
+    let waits = new.options.multitask != Multitask::Reject || new.is_sent();
     waits && !answers
 }
 

@@ -39,7 +39,9 @@ pub use items::{
 pub use ledger::StoreLedger;
 pub use mailbox::ActivityCounts;
 pub use memory::MemoryStore;
-pub use orphan::{cancel_orphan, has_begun, open_questions, speaking, wakes_as_before};
+pub use orphan::{
+    OrphanCursor, OrphanPage, cancel_orphan, has_begun, open_questions, speaking, wakes_as_before,
+};
 pub use record::{
     Base, Claim, Commit, Committed, InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow,
     WorkerRow,

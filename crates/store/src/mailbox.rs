@@ -61,22 +61,28 @@ pub fn is_terminated(metadata: &Metadata) -> bool {
     metadata.get(TERMINATED) == Some(&Value::Bool(true))
 }
 
-/// Accepts a run for a mailbox, given the metadata of its thread and the number of the unfinished runs
-/// of the thread. Every store calls this in the transaction that creates the run.
+/// Accepts a run, given the metadata of its thread and the number of the unfinished runs of the thread.
+/// Every store calls this in the transaction that creates the run.
+///
+/// A terminated instance takes no runs at all. Runs that are no activities of an instance, such as an
+/// update of its state from outside, are accepted as those of other threads.
 ///
 /// # Errors
-/// Returns [`StoreError::NotFound`] if the thread does not exist or belongs to no instance,
-/// [`StoreError::MailboxClosed`] if the instance is terminated, [`StoreError::MailboxFull`] if the
-/// mailbox has as many runs as it may have.
+/// Returns [`StoreError::MailboxClosed`] if the thread is that of a terminated instance. For an
+/// activity and a run that continues one, [`StoreError::NotFound`] if the thread does not exist or
+/// belongs to no instance; for an activity, [`StoreError::MailboxFull`] if the mailbox has as many
+/// runs as it may have.
 pub fn check_mailbox(new: &NewRun, thread: Option<&Metadata>, unfinished: usize) -> Result<()> {
-    let Some(mailbox) = &new.options.mailbox else { return Ok(()) };
     let id = &new.at.thread;
-    let thread = thread.filter(|metadata| is_instance(metadata));
-    let thread = thread.ok_or_else(|| invariants::missing("instance", id))?;
-    if is_terminated(thread) {
+    let instance = thread.filter(|metadata| is_instance(metadata));
+    if instance.is_some_and(is_terminated) {
         return Err(closed(id));
     }
-    if unfinished >= usize::try_from(mailbox.capacity).unwrap_or(usize::MAX) {
+    let Some(mailbox) = &new.options.mailbox else { return Ok(()) };
+    if instance.is_none() {
+        return Err(invariants::missing("instance", id));
+    }
+    if new.is_sent() && unfinished >= usize::try_from(mailbox.capacity).unwrap_or(usize::MAX) {
         let capacity = mailbox.capacity;
         return Err(StoreError::MailboxFull { thread: id.to_string(), capacity });
     }
@@ -89,17 +95,17 @@ pub fn closed(thread: &ThreadId) -> StoreError {
     StoreError::MailboxClosed { thread: thread.to_string() }
 }
 
-/// Returns the status of a new run: queued if the thread has an unfinished run, or if the run has a
-/// place in a mailbox.
+/// Returns the status of a new run: queued if the thread has an unfinished run, or if the run is an
+/// activity.
 #[must_use]
 pub fn first_status(new: &NewRun, is_busy: bool) -> RunStatus {
-    if is_busy || new.options.mailbox.is_some() { RunStatus::Queued } else { RunStatus::Pending }
+    if is_busy || new.is_sent() { RunStatus::Queued } else { RunStatus::Pending }
 }
 
 /// Place of an unfinished run among those of its thread; the smallest one has its turn. `None` for a
 /// run that does not begin, because its instance is terminated.
 ///
-/// A run that was claimed, or that is no activity and accepted as pending, is always the first one.
+/// A run that was claimed, or that was accepted as pending, is always the first one.
 #[must_use]
 pub fn turn(
     run: &RunRow,

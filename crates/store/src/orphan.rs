@@ -2,18 +2,58 @@
 
 use crate::StoreError;
 use crate::invariants;
-use crate::record::{Commit, InterruptRow};
+use crate::record::{Commit, InterruptRow, RunRow};
 use crate::table::{ReadEvents, Result, Store};
 use std::collections::BTreeSet;
 use weftwork_types::event::{AiEvent, Position};
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::{RunOutcome, RunRef, RunStatus};
-use weftwork_types::{Principal, Timestamp, WorkerId};
+use weftwork_types::{OrgId, Principal, RunId, Timestamp, WorkerId};
 
 /// Maximum number of rows of partial text read at once.
 const PIECES_AT_ONCE: usize = 100;
 /// Maximum number of events read at once.
 const EVENTS_AT_ONCE: usize = 100;
+
+/// A page of the runs that no living worker holds, oldest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrphanPage {
+    /// Graphs of the runs; `None` for runs of all graphs.
+    pub graphs: Option<Vec<String>>,
+    /// Last run of the page before; `None` for the first page. If that run was deleted, runs of its
+    /// millisecond may be returned again.
+    pub after: Option<OrphanCursor>,
+    /// Maximum number of runs.
+    pub limit: usize,
+}
+
+/// Place of a run among the runs without a living worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrphanCursor {
+    /// Organisation of the run.
+    pub org: OrgId,
+    /// Id of the run.
+    pub run: RunId,
+    /// Creation time of the run.
+    pub created_at: Timestamp,
+}
+
+impl OrphanPage {
+    /// Returns `true` for the runs of a graph that the page includes.
+    #[must_use]
+    pub fn has_graph(&self, graph: &str) -> bool {
+        self.graphs.as_ref().is_none_or(|graphs| graphs.iter().any(|known| known == graph))
+    }
+
+    /// Returns the place after which the next page begins, given the runs of this one; `None` if
+    /// this page is the last one.
+    #[must_use]
+    pub fn next(&self, found: &[(Principal, RunRow)]) -> Option<OrphanCursor> {
+        let (who, last) = found.last().filter(|_| found.len() >= self.limit)?;
+        let (run, created_at) = (last.new.at.run.clone(), last.new.created_at);
+        Some(OrphanCursor { org: who.org.clone(), run, created_at })
+    }
+}
 
 /// Ends an orphan as cancelled, without its graph: for threads whose agent no longer exists, or
 /// that are to be deleted. Committed work of the run is retained, and unanswered questions stay

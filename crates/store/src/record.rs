@@ -54,6 +54,16 @@ pub struct NewRun {
     pub created_at: Timestamp,
 }
 
+impl NewRun {
+    /// Returns `true` for an activity that takes its place among those of its mailbox. A run that
+    /// continues an activity has no place: it begins at once, or is refused while another run is
+    /// unfinished, unless it asks to wait.
+    #[must_use]
+    pub fn is_sent(&self) -> bool {
+        self.options.mailbox.is_some() && matches!(self.input, RunInput::Start { .. })
+    }
+}
+
 /// A run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRow {

@@ -10,6 +10,7 @@ use crate::checkpoint::CheckpointStore;
 use crate::effect::Effects;
 use crate::items::ItemTable;
 use crate::mailbox::ActivityCounts;
+use crate::orphan::OrphanPage;
 use crate::record::{
     Claim, Commit, Committed, InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow,
     WorkerRow,
@@ -129,8 +130,8 @@ pub trait ReadRuns: Send + Sync {
     fn find_run<'a>(&'a self, who: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>>;
 
     /// Returns the last run of each thread, of any organisation, that is due to resume by itself at
-    /// `now`, given by the clock of the caller, and whose graph is one of `graphs`. At most `limit`
-    /// runs, ordered by the time at which they became due, each with the principal that created it.
+    /// `now`, given by the clock of the caller, and whose graph is one of `graphs`. Terminated
+    /// instances do not resume. At most `limit` runs, ordered by the time at which they became due, each with the principal that created it.
     /// For workers only.
     ///
     /// # Errors
@@ -144,8 +145,19 @@ pub trait ReadRuns: Send + Sync {
 
     /// Returns runs of any organisation that can be claimed and that no living worker holds: runs
     /// without a worker, and runs whose worker is dead at `now`. A queued run is included once it is
-    /// its [turn](Self::next_run) and its time. At most `limit` runs, oldest first, each with the
+    /// its [turn](Self::next_run) and its time. The runs of one page, oldest first, each with the
     /// principal that created it. For workers only.
+    ///
+    /// # Errors
+    /// Only system errors.
+    fn orphan_page(
+        &self,
+        now: Timestamp,
+        page: OrphanPage,
+    ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>>;
+
+    /// Returns the first runs of all graphs that no living worker holds; see
+    /// [`orphan_page`](Self::orphan_page).
     ///
     /// # Errors
     /// Only system errors.
@@ -153,7 +165,9 @@ pub trait ReadRuns: Send + Sync {
         &self,
         now: Timestamp,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>>;
+    ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
+        self.orphan_page(now, OrphanPage { graphs: None, after: None, limit })
+    }
 
     /// Returns the run of a thread whose turn it is at `now`, given by the clock of the caller: the
     /// one that is claimed or pending, or else the first one of the [queue](crate::mailbox::turn),
@@ -196,7 +210,7 @@ pub trait WriteRuns: Send + Sync {
     /// request is returned and nothing changes. Requests are equal if thread, graph, input and
     /// options are.
     ///
-    /// A run with a place in a [mailbox](crate::mailbox) is always queued. If the thread has
+    /// An [activity](NewRun::is_sent) is always queued. If the thread has
     /// unfinished runs, a run that [may wait](crate::invariants::may_wait) is
     /// [queued](weftwork_types::run::RunStatus::Queued), and does not change the thread before it
     /// is claimed. Cancellation of the earlier runs is requested if the strategy of the run
@@ -205,8 +219,7 @@ pub trait WriteRuns: Send + Sync {
     ///
     /// # Errors
     /// Returns [`StoreError::Busy`] if the thread has an unfinished run and the new run may not
-    /// wait, an error of [`check_mailbox`](crate::mailbox::check_mailbox) for a run with a place in a
-    /// mailbox, [`StoreError::NotFound`] for a question that is not open, [`StoreError::Answered`] for
+    /// wait, an error of [`check_mailbox`](crate::mailbox::check_mailbox), [`StoreError::NotFound`] for a question that is not open, [`StoreError::Answered`] for
     /// one that was answered before, [`StoreError::KeyReused`] if the key was used with a different
     /// request, [`StoreError::Conflict`] if the run id was.
     fn create_run<'a>(

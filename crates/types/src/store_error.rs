@@ -89,7 +89,7 @@ pub enum StoreError {
     },
     /// The instance is terminated. Nothing was changed.
     #[error(
-        "instance `{thread}` is terminated and takes no more activities; create another instance"
+        "instance `{thread}` is terminated and takes no more activities or other runs; create another instance"
     )]
     MailboxClosed {
         /// The instance.

@@ -175,7 +175,10 @@ impl AgentRuntime {
         let thread = ThreadId::from(&id);
         let name = id.as_str();
         let compiled = self.runtime().thread(graph, name).map_err(|e| of_runtime(name, e))?;
-        let channel = stored.mailbox.error_channel.as_deref();
+        let declared = compiled.graph().error_channel();
+        let chosen = &mut stored.mailbox.error_channel;
+        *chosen = chosen.take().or_else(|| declared.map(str::to_owned));
+        let channel = chosen.as_deref();
         if let Some(missing) =
             channel.filter(|channel| compiled.graph().plan().channel_idx(channel).is_none())
         {

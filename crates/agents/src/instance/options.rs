@@ -62,8 +62,9 @@ impl InstanceOptions {
     }
 
     /// Sets the channel that receives the [`AgentRuntimeError`](super::super::AgentRuntimeError) of an
-    /// activity that failed, as JSON, and null after the next one that succeeds. None by default; the
-    /// channel `error` for instances of [`AgentRuntime::create`](super::AgentRuntime::create).
+    /// activity that failed, as JSON, and null after the next one that succeeds. By default the field
+    /// that the state declares by `#[channel(error)]`, if any; the channel `error` for instances of
+    /// [`AgentRuntime::create`](super::AgentRuntime::create).
     pub fn error_channel(mut self, channel: impl Into<String>) -> Self {
         self.stored.mailbox.error_channel = Some(channel.into());
         self

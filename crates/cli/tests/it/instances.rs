@@ -1,7 +1,13 @@
 //! Tests of `weft instances`.
 
-use crate::home::Home;
+use crate::home::{Came, Home};
+use crate::trial;
+use crate::worker::Worker;
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::Duration;
 
 #[test]
 fn an_instance_is_created_sent_to_shown_and_terminated() {
@@ -31,4 +37,69 @@ fn an_instance_is_created_sent_to_shown_and_terminated() {
     let missing = weft(&["show", "back"]);
     assert_eq!(missing.status, Some(2), "{missing:?}");
     assert!(missing.errors.contains("W0642"), "{missing:?}");
+}
+
+#[test]
+fn a_worker_executes_activities_that_were_left_and_a_watcher_prints_them() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let weft = |args: &[&str]| -> Came {
+        let args = [&["instances"], args].concat();
+        home.program(&trial::program(), &args).output().expect("it starts").into()
+    };
+    let leave = || {
+        let left = weft(&["send", "front", "--message", "Hello", "--leave"]);
+        assert_eq!((left.status, left.out.as_str()), (Some(0), ""), "{left:?}");
+        let words: Vec<_> = left.errors.split_whitespace().collect();
+        let at = words.iter().position(|word| *word == "activity").expect("the id");
+        words[at + 1].to_owned()
+    };
+    assert_eq!(weft(&["create", "desk", "--id", "front"]).status, Some(0));
+    let first = leave();
+    let mut worker = Worker::start(&home, &[]);
+    let (begun, ended) = (worker.line(), worker.line());
+    assert_eq!((&begun["type"], &begun["run"]), (&"run_begun".into(), &first.as_str().into()));
+    assert_eq!((&begun["thread"], &ended["run"]), (&"front".into(), &begun["run"]));
+    assert_eq!(ended["status"], "completed");
+
+    let mut watcher = home.program(&trial::program(), &["instances", "watch", "front"]);
+    let mut watcher = watcher.spawn().expect("it starts");
+    let out = BufReader::new(watcher.stdout.take().expect("a pipe"));
+    let (tell, lines) = mpsc::channel::<Value>();
+    let reader = std::thread::spawn(move || {
+        for line in out.lines() {
+            let line = serde_json::from_str(&line.expect("read")).expect("JSON");
+            if tell.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    // It prints what begins after it has subscribed, which it does not report.
+    let mut sent = Vec::new();
+    let mut line = loop {
+        assert!(sent.len() < 60, "nothing is printed");
+        sent.push(leave());
+        if let Ok(line) = lines.recv_timeout(Duration::from_secs(1)) {
+            break line;
+        }
+    };
+    let mut states = Vec::new();
+    let activity = line["activity"].clone();
+    assert!(sent.iter().any(|id| activity == id.as_str()), "{line}");
+    while line["event"] != "ended" {
+        assert_eq!(line["activity"], activity);
+        if line["event"] == "state" {
+            states.push(line["state"].clone());
+        }
+        line = lines.recv_timeout(Duration::from_secs(20)).expect("goes on");
+    }
+    assert_eq!((&line["activity"], &line["error"]), (&activity, &Value::Null));
+    let last = states.last().expect("a state");
+    assert!(last["messages"].as_array().is_some_and(|all| all.len() >= 4), "{last}");
+    let id = watcher.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill starts").success());
+    assert_eq!(watcher.wait().expect("it ends").code(), Some(130));
+    drop(lines);
+    reader.join().expect("ends");
+    worker.terminate();
+    assert_eq!(worker.end().status, Some(0));
 }

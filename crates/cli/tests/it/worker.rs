@@ -13,32 +13,32 @@ fn weft(home: &Home, args: &[&str]) -> Came {
 }
 
 /// A worker, and its output.
-struct Worker {
+pub(crate) struct Worker {
     child: Child,
     out: BufReader<ChildStdout>,
 }
 
 impl Worker {
-    fn start(home: &Home, more: &[&str]) -> Self {
+    pub(crate) fn start(home: &Home, more: &[&str]) -> Self {
         let args = [&["worker", "--json"][..], more].concat();
         let mut child = home.program(&trial::program(), &args).spawn().expect("it starts");
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
         Self { child, out }
     }
 
-    fn line(&mut self) -> Value {
+    pub(crate) fn line(&mut self) -> Value {
         let mut line = String::new();
         assert!(self.out.read_line(&mut line).expect("read") > 0, "the worker ended");
         serde_json::from_str(&line).expect("JSON")
     }
 
-    fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         let id = self.child.id().to_string();
         let done = Command::new("kill").args(["-TERM", &id]).status().expect("kill starts");
         assert!(done.success());
     }
 
-    fn end(mut self) -> Came {
+    pub(crate) fn end(mut self) -> Came {
         let (mut out, mut errors) = (String::new(), String::new());
         self.out.read_to_string(&mut out).expect("read");
         let stderr = self.child.stderr.as_mut().expect("a pipe");

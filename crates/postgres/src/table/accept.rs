@@ -37,7 +37,7 @@ pub(crate) async fn create(
     let by_id = whole!("FROM runs r WHERE r.org = $1 AND r.id = $2");
     let named = whole!("FROM runs r WHERE r.org = $1 AND r.id = $2 AND r.thread = $3");
     let rolled_back = new.options.roll_back.as_ref().map(text);
-    let mut queries = vec![
+    let queries = vec![
         threads::lock(org, thread),
         // Queried before the keys. A thread without a row has no lock, so a concurrent request
         // may create the same run between these queries; a run that is found here is then found
@@ -48,10 +48,10 @@ pub(crate) async fn create(
         ask!(by_id, text(org), text(&new.at.run)),
         checkpoints::newest_of(org, thread),
         ask!(named, text(org), rolled_back, text(thread)),
+        mailbox::state(org, thread),
     ];
-    queries.extend(new.options.mailbox.as_ref().map(|_| mailbox::state(org, thread)));
     let found = conn.begin(queries).await?;
-    let [_, open, asked, by_key, by_id, newest, named, state @ ..] = found.as_slice() else {
+    let [_, open, asked, by_key, by_id, newest, named, state] = found.as_slice() else {
         return Err(At::new("runs", &new.at.run).corrupt("an answer is missing").into());
     };
     if let Some(row) = earlier(new, by_key.first(), by_id.first())? {
@@ -61,13 +61,13 @@ pub(crate) async fn create(
         let claim = claim.map(|worker| Claim { at: new.at.clone(), worker, fence: 1 });
         return Ok((row, claim));
     }
+    mailbox::check(new, state.first())?;
     let open = open.first().map(read).transpose()?;
     if let Some(open) = &open
         && !invariants::may_wait(new)
     {
         return Err(invariants::busy(&open.new.at).into());
     }
-    mailbox::check(new, state.first().and_then(|rows| rows.first()))?;
     let asked_by = interrupts::check(thread, answers, asked)?;
     let mut asks = interrupts::answer(org, thread, answers)?;
     let named = named.first().map(read).transpose()?;

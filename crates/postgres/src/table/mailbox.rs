@@ -57,7 +57,7 @@ pub(crate) fn read_counts(rows: &[Row], thread: &ThreadId) -> Result<ActivityCou
     Ok(counts)
 }
 
-/// Queries what decides if a mailbox takes a run; see [`check`].
+/// Queries what decides if an instance takes a run; see [`check`].
 pub(crate) fn state(org: &OrgId, thread: &ThreadId) -> Ask {
     let sql = "SELECT metadata, (SELECT count(*) FROM runs r WHERE r.org = $1 AND r.thread = $2
                    AND r.status IN ('queued', 'pending', 'running')) AS unfinished
@@ -65,11 +65,8 @@ pub(crate) fn state(org: &OrgId, thread: &ThreadId) -> Ask {
     ask!(sql, text(org), text(thread))
 }
 
-/// Checks the mailbox of a new run; see [`mailbox::check_mailbox`].
+/// Checks the instance of a new run; see [`mailbox::check_mailbox`].
 pub(crate) fn check(new: &NewRun, state: Option<&Row>) -> Result<()> {
-    if new.options.mailbox.is_none() {
-        return Ok(());
-    }
     let at = At::new("threads", &new.at.thread);
     let metadata = state.map(|row| at.maybe_json(row, "metadata")).transpose()?;
     let metadata = metadata.map(Option::unwrap_or_default);

@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use tokio_postgres::Row;
 use weftwork_store::table::{ReadRuns, Result, WriteRuns};
 use weftwork_store::{
-    ActivityCounts, Base, Claim, Commit, Committed, NewRun, RunRow, StoreError, invariants,
+    ActivityCounts, Base, Claim, Commit, Committed, NewRun, OrphanPage, RunRow, StoreError,
+    invariants,
 };
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunRef, RunStatus};
@@ -81,6 +82,7 @@ impl ReadRuns for PostgresStore {
                          AND r.number = (SELECT max(l.number) FROM runs l
                                          WHERE l.org = t.org AND l.thread = t.id)
                      WHERE t.wakes_at <= $1 AND t.graph = ANY ($2)
+                         AND comparable(t.metadata) -> 'weft:terminated' IS DISTINCT FROM 'true'
                      ORDER BY t.wakes_at, t.org, t.id LIMIT $3"
                 );
                 let rows = conn.rows(ask!(sql, *now, graphs.clone(), *limit)).await?;
@@ -89,13 +91,12 @@ impl ReadRuns for PostgresStore {
         })
     }
 
-    fn orphans(
+    fn orphan_page(
         &self,
         now: Timestamp,
-        limit: usize,
+        page: OrphanPage,
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
-        let asked = (now.0, self.now(now), int(limit));
-        self.run(asked, |conn, (now, alive_at, limit), _| {
+        self.run((now.0, self.now(now), page), |conn, (now, alive_at, page), _| {
             Box::pin(async move {
                 let sql = concat!(
                     whole!(
@@ -114,9 +115,18 @@ impl ReadRuns for PostgresStore {
                                  true))
                      ) r LEFT JOIN workers w ON w.id = r.worker
                      WHERE (w.id IS NULL OR w.expires_at <= coalesce($2, database_time()))
+                         AND ($4::text[] IS NULL OR r.graph = ANY ($4))
+                         AND ($5::bigint IS NULL OR (r.created_at, r.number) > ($5, coalesce(
+                             (SELECT o.number FROM runs o WHERE o.org = $6 AND o.id = $7), 0)))
                      ORDER BY r.created_at, r.number LIMIT $3"
                 );
-                let rows = conn.rows(ask!(sql, *now, *alive_at, *limit)).await?;
+                let after = page.after.as_ref();
+                let created_at = after.map(|after| after.created_at.0);
+                let org = after.map(|after| text(&after.org));
+                let run = after.map(|after| text(&after.run));
+                let (graphs, limit) = (page.graphs.clone(), int(page.limit));
+                let ask = ask!(sql, *now, *alive_at, limit, graphs, created_at, org, run);
+                let rows = conn.rows(ask).await?;
                 rows.iter().map(|row| Ok((made_by(row)?, read(row)?))).collect()
             })
         })

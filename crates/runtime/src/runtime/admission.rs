@@ -43,7 +43,7 @@ impl Runtime {
         check_depth(&request.input)?;
         self.check_thread(&request, &graph).await?;
         self.resolve_answers(&mut request, &graph).await?;
-        self.continue_budget(&mut request).await?;
+        self.continue_options(&mut request).await?;
         let given = Answered::by(&request);
         let error = match self.create(request, graph, live).await {
             Ok(goes) => return Ok(goes),
@@ -77,7 +77,7 @@ impl Runtime {
         };
         let given: Vec<_> = answers.keys().copied().collect();
         let who = request.principal;
-        let at_once = new.options.begins_later(now).is_none() && new.options.mailbox.is_none();
+        let at_once = new.options.begins_later(now).is_none() && !new.is_sent();
         let slot = if at_once { self.0.slots.take() } else { None };
         let here = slot.map(|slot| self.register(&who.org, &new.at, slot)).transpose()?;
         let created = match here {
@@ -117,7 +117,7 @@ impl Runtime {
         if row.new.at.run != *asked {
             return self.follow(who, row.new.at, graph);
         }
-        if row.new.options.mailbox.is_some() {
+        if row.new.is_sent() {
             self.attend(&who, &row.new.at.thread);
             return self.follow(who, row.new.at, graph);
         }

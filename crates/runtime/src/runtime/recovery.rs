@@ -5,10 +5,15 @@ use crate::worker::LeaseConfig;
 use std::sync::Weak;
 use std::time::Duration;
 use weftwork_graph::RuntimeError;
-use weftwork_store::{NewRun, RunRow, StoreError, has_begun, open_questions};
+use weftwork_store::{
+    NewRun, OrphanCursor, OrphanPage, RunRow, StoreError, has_begun, open_questions,
+};
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRef, RunRequest};
 use weftwork_types::{Principal, ThreadId, Timestamp};
+
+/// Maximum number of runs that one check considers; the next check considers those after them.
+const ORPHANS_MAX: usize = 1_000;
 
 impl Runtime {
     /// Takes over a run whose worker is dead, or that was never begun, and executes it until it
@@ -166,11 +171,25 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError::Store`]. Runs that another worker took over first are omitted.
     pub async fn recover(&self) -> Result<Vec<RunHandle>, RuntimeError> {
-        self.recover_at(self.0.context.clock.now()).await
+        let now = self.0.context.clock.now();
+        let (mut handles, mut after) = self.recover_page(now, None).await?;
+        while after.is_some() {
+            let (more, next) = self.recover_page(now, after).await?;
+            handles.extend(more);
+            after = next;
+        }
+        Ok(handles)
     }
 
-    async fn recover_at(&self, now: Timestamp) -> Result<Vec<RunHandle>, RuntimeError> {
-        let orphans = self.store().orphans(now, 1_000).await?;
+    /// Takes over the runs of one page, and returns the place after which the next page begins.
+    async fn recover_page(
+        &self,
+        now: Timestamp,
+        after: Option<OrphanCursor>,
+    ) -> Result<(Vec<RunHandle>, Option<OrphanCursor>), RuntimeError> {
+        let page = OrphanPage { graphs: Some(self.graph_ids()), after, limit: ORPHANS_MAX };
+        let orphans = self.store().orphan_page(now, page.clone()).await?;
+        let next = page.next(&orphans);
         let mut handles = Vec::new();
         for (who, row) in orphans {
             // Our own lease expires too while the store is unreachable.
@@ -193,17 +212,21 @@ impl Runtime {
                     tracing::debug!(graph = found, run = %row.new.at.run, "no such graph here");
                 }
                 // Other workers take over the remaining runs.
-                Err(RuntimeError::Stopping) => break,
-                Err(error) => return Err(error),
+                Err(RuntimeError::Stopping) => return Ok((handles, None)),
+                Err(RuntimeError::Store(error)) if error.is_retriable() => return Err(error.into()),
+                Err(error) => {
+                    tracing::warn!(%error, run = %row.new.at.run, "a run cannot be taken over");
+                }
             }
         }
-        Ok(handles)
+        Ok((handles, next))
     }
 }
 
 /// Takes over runs at regular intervals, as long as the runtime exists.
 pub(super) async fn look(runtime: Weak<Inner>, lease: LeaseConfig) {
     let mut last: Option<(Timestamp, Duration)> = None;
+    let mut after = None;
     while let Some(inner) = runtime.upgrade() {
         if inner.context.shutdown.drains() {
             return;
@@ -220,8 +243,13 @@ pub(super) async fn look(runtime: Weak<Inner>, lease: LeaseConfig) {
             // The clock was put forward, or the machine slept: all leases seem to have expired.
             // Workers that are alive renew theirs first.
             wait = wait.max(2 * lease.renew_every);
-        } else if let Err(error) = runtime.recover_at(now).await {
-            tracing::warn!(%error, "cannot take over runs");
+        } else {
+            // One page at a time: runs that cannot be resumed here delay others, and never prevent
+            // their recovery.
+            match runtime.recover_page(now, after.take()).await {
+                Ok((_, next)) => after = next,
+                Err(error) => tracing::warn!(%error, "cannot take over runs"),
+            }
         }
         drop(runtime);
         // Not by the clock of runs, which tests may stop or move: leases use the time of the

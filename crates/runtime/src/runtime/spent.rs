@@ -3,9 +3,10 @@
 use super::core::Runtime;
 use std::collections::BTreeSet;
 use weftwork_graph::RuntimeError;
+use weftwork_store::mailbox::RESERVED;
 use weftwork_store::{RunRow, StoreError};
 use weftwork_types::port::CallKind;
-use weftwork_types::run::{RunInput, RunOptions, RunRef, RunRequest};
+use weftwork_types::run::{Mailbox, RunInput, RunOptions, RunRef, RunRequest};
 use weftwork_types::usage::{Usage, UsageCount};
 use weftwork_types::{Principal, RunId};
 
@@ -88,11 +89,12 @@ impl Runtime {
     }
 
     /// Limits a run that continues another one, without new input, to what that run left of its
-    /// budget. A request with a count of its own stays as it is.
+    /// budget. A request with a count of its own stays as it is. A run that continues an activity has
+    /// the payload, the error channel and the retries of that activity.
     ///
     /// # Errors
     /// As [`used`](Self::used).
-    pub(super) async fn continue_budget(
+    pub(super) async fn continue_options(
         &self,
         request: &mut RunRequest,
     ) -> Result<(), RuntimeError> {
@@ -109,8 +111,9 @@ impl Runtime {
             Err(StoreError::NotFound { .. }) => return Ok(()),
             runs => runs?,
         };
-        let has_budget = |run: &RunRow| run.new.options.budget.is_some();
-        if request.options.budget.is_none() && !runs.iter().any(has_budget) {
+        let concerns =
+            |run: &RunRow| run.new.options.budget.is_some() || run.new.options.mailbox.is_some();
+        if request.options.budget.is_none() && !runs.iter().any(concerns) {
             return Ok(());
         }
         let key = request.options.idempotency_key.as_ref();
@@ -120,6 +123,7 @@ impl Runtime {
             let before = &earlier.new.options;
             request.options.budget = request.options.budget.or(before.budget);
             request.options.spent = before.spent;
+            continue_activity(&mut request.options, before);
             return Ok(());
         }
         let last = match request.input.answers_by_id() {
@@ -133,6 +137,7 @@ impl Runtime {
         if let Some(last) = last {
             let options = std::mem::take(&mut request.options);
             request.options = self.continued_budget(who, last, options).await?;
+            continue_activity(&mut request.options, &last.new.options);
         }
         Ok(())
     }
@@ -151,6 +156,17 @@ impl Runtime {
         let spent = Some(before.spent.unwrap_or_default() + used);
         Ok(RunOptions { budget: Some(budget), spent, ..options })
     }
+}
+
+/// Completes the options of a run that continues an activity, given those of the activity.
+fn continue_activity(options: &mut RunOptions, before: &RunOptions) {
+    let Some(mailbox) = &before.mailbox else { return };
+    options.mailbox.get_or_insert_with(|| Mailbox { priority: 0, ..mailbox.clone() });
+    for (name, value) in &before.configurable {
+        options.configurable.entry(name).or_insert_with(|| value.clone());
+    }
+    let reserved = before.metadata.iter().filter(|(name, _)| name.starts_with(RESERVED));
+    options.metadata.extend(reserved.map(|(name, value)| (name.clone(), value.clone())));
 }
 
 /// Returns the newest run of those that asked questions and of the runs that continued them. `runs`

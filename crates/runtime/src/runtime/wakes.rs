@@ -63,8 +63,11 @@ impl Runtime {
                 Ok(Goes::Here(handle)) => woken.handles.push(handle),
                 Ok(Goes::Elsewhere(_)) => {}
                 Err(RuntimeError::Stopping) => break,
-                Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
-                }
+                Err(RuntimeError::Store(
+                    StoreError::Busy { .. }
+                    | StoreError::NotFound { .. }
+                    | StoreError::MailboxClosed { .. },
+                )) => {}
                 Err(RuntimeError::Store(error)) => return Err(error.into()),
                 Err(error) => {
                     woken.failed += 1;

@@ -176,12 +176,12 @@ impl ReadRuns for Faulty {
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
         self.inner.due(now, graphs, limit)
     }
-    fn orphans(
+    fn orphan_page(
         &self,
         now: Timestamp,
-        limit: usize,
+        page: OrphanPage,
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
-        self.inner.orphans(now, limit)
+        self.inner.orphan_page(now, page)
     }
     fn next_run<'a>(
         &'a self,

@@ -52,13 +52,13 @@ pub(crate) fn create(
     new: &NewRun,
     answers: &BTreeMap<InterruptId, Answer>,
 ) -> Done<RunRow> {
+    mailbox::check(conn, &who.org, new)?;
     let open = open_run(conn, &who.org, &new.at.thread)?;
     if let Some(open) = &open
         && !invariants::may_wait(new)
     {
         return Err(invariants::busy(open).into());
     }
-    mailbox::check(conn, &who.org, new)?;
     let asked_by = interrupts::answer(conn, &who.org, &new.at.thread, answers)?;
     let base = stop_others(conn, &who.org, new, open.as_ref())?;
     let status = first_status(new, open.is_some());

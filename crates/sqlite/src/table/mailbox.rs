@@ -55,16 +55,16 @@ pub(crate) fn count(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<A
     Ok(counts)
 }
 
-/// Checks the mailbox of a new run; see [`mailbox::check_mailbox`].
+/// Checks the instance of a new run; see [`mailbox::check_mailbox`].
 pub(crate) fn check(conn: &Connection, org: &OrgId, new: &NewRun) -> Done<()> {
-    if new.options.mailbox.is_none() {
-        return Ok(());
-    }
     let thread = crate::table::threads::one(conn, org, &new.at.thread)?;
+    let metadata = thread.as_ref().map(|thread| &thread.metadata);
+    if !new.is_sent() {
+        return Ok(mailbox::check_mailbox(new, metadata, 0)?);
+    }
     let sql = "SELECT count(*) FROM runs INDEXED BY runs_unfinished
                WHERE org = ?1 AND thread = ?2 AND status IN ('queued', 'pending', 'running')";
     let key = params![org.as_str(), new.at.thread.as_str()];
     let unfinished = row::one(conn, sql, key, |row| Ok(row.get::<_, usize>(0)?))?;
-    let metadata = thread.as_ref().map(|thread| &thread.metadata);
     Ok(mailbox::check_mailbox(new, metadata, unfinished.unwrap_or_default())?)
 }

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_store::table::{ReadRuns, Result, WriteRuns};
 use weftwork_store::{
-    ActivityCounts, Base, CheckpointNamespace, Claim, Commit, Committed, NewRun, RunRow, invariants,
+    ActivityCounts, Base, CheckpointNamespace, Claim, Commit, Committed, NewRun, OrphanPage,
+    RunRow, invariants,
 };
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
@@ -58,19 +59,20 @@ impl ReadRuns for SqliteStore {
                        ON runs.rowid = (SELECT max(r.rowid) FROM runs r
                                         WHERE r.org = t.org AND r.thread = t.id)
                        WHERE t.wakes_at <= ?1 AND t.graph IN (SELECT value FROM json_each(?2))
+                           AND json_extract(t.metadata, '$.\"weft:terminated\"') IS NOT TRUE
                        ORDER BY t.wakes_at, t.org, t.id LIMIT ?3";
             let asked = params![now.0, row::json(&graphs)?, row::int(limit)];
             row::all(conn, sql, asked, |row| Ok((made_by(row)?, read(row)?)))
         })
     }
 
-    fn orphans(
+    fn orphan_page(
         &self,
         now: Timestamp,
-        limit: usize,
+        page: OrphanPage,
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
         let locks = self.locks();
-        self.read(move |conn| orphans(conn, &locks, now, limit))
+        self.read(move |conn| orphans(conn, &locks, now, &page))
     }
 
     fn next_run<'a>(
@@ -302,10 +304,11 @@ fn orphans(
     conn: &Connection,
     locks: &Locks,
     now: Timestamp,
-    limit: usize,
+    page: &OrphanPage,
 ) -> Done<Vec<(Principal, RunRow)>> {
     let sql = concat!(
-        "SELECT * FROM runs WHERE status IN ('pending', 'running')
+        "SELECT * FROM (
+         SELECT * FROM runs WHERE status IN ('pending', 'running')
          UNION ALL
          SELECT q.* FROM (SELECT DISTINCT org, thread FROM runs INDEXED BY runs_unfinished
                           WHERE status IN ('queued', 'pending', 'running')
@@ -313,13 +316,26 @@ fn orphans(
          JOIN runs q ON q.number = (",
         turn!(),
         ") WHERE q.status = 'queued'
+         )
+         WHERE (?2 IS NULL OR graph IN (SELECT value FROM json_each(?2)))
+             AND (?3 IS NULL OR (created_at, number) > (?3, coalesce(
+                 (SELECT number FROM runs WHERE org = ?4 AND id = ?5), 0)))
          ORDER BY created_at, number"
     );
+    let graphs = page.graphs.as_ref().map(row::json).transpose()?;
+    let after = page.after.as_ref();
+    let values = params![
+        now.0,
+        graphs,
+        after.map(|after| after.created_at.0),
+        after.map(|after| after.org.as_str()),
+        after.map(|after| after.run.as_str()),
+    ];
     let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query([now.0])?;
+    let mut rows = statement.query(values)?;
     let mut alive = BTreeMap::new();
     let mut found = Vec::new();
-    while found.len() < limit {
+    while found.len() < page.limit {
         let Some(row) = rows.next()? else { break };
         let name = RowName::of(row)?;
         let at = name.at();

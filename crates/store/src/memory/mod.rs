@@ -107,6 +107,13 @@ impl Tables {
             .ok_or_else(|| invariants::missing("run", &at.run))
     }
 
+    /// Returns the number of a run of an organisation.
+    fn run_number(&self, org: &OrgId, run: &RunId) -> Option<u64> {
+        let thread = self.runs.get(&(org.clone(), run.clone()))?;
+        let runs = &self.threads.get(&(org.clone(), thread.clone()))?.runs;
+        runs.iter().find(|found| found.row.new.at.run == *run).map(|found| found.number)
+    }
+
     /// Returns the thread of a run, and the index of the run in it.
     fn run_mut(&mut self, who: &Principal, at: &RunRef) -> Result<(&mut Thread, usize)> {
         let missing = || invariants::missing("run", &at.run);

@@ -1,6 +1,7 @@
-use super::MemoryStore;
+use super::{MemoryStore, Run};
 use crate::invariants;
-use crate::mailbox::ActivityCounts;
+use crate::mailbox::{ActivityCounts, is_terminated};
+use crate::orphan::OrphanPage;
 use crate::record::{InterruptRow, RunRow, StoredEvent, UsageRow};
 use crate::table::{JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadUsage, Result};
 use weftwork_types::event::{Piece, Position};
@@ -45,6 +46,7 @@ impl ReadRuns for MemoryStore {
                 let wakes_at = thread.row.wakes_at.filter(|at| *at <= now);
                 if let Some((at, run)) = wakes_at.zip(thread.runs.last())
                     && thread.row.graph.as_ref().is_some_and(|graph| graphs.contains(graph))
+                    && !is_terminated(&thread.row.metadata)
                 {
                     due.push(((at, org, id), run));
                 }
@@ -57,25 +59,32 @@ impl ReadRuns for MemoryStore {
         })
     }
 
-    fn orphans(
+    fn orphan_page(
         &self,
         now: Timestamp,
-        limit: usize,
+        page: OrphanPage,
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
         self.with(move |tables| {
             let open = tables
                 .threads
                 .iter()
                 .filter_map(|((org, _), thread)| Some((org, thread.next_run(now)?)));
+            let after = page.after.as_ref().map(|after| {
+                let number = tables.run_number(&after.org, &after.run).unwrap_or(0);
+                (after.created_at, number)
+            });
+            let place = |run: &Run| (run.row.new.created_at, run.number);
             let mut found: Vec<_> = open
+                .filter(|(_, run)| page.has_graph(&run.row.new.graph))
+                .filter(|(_, run)| after.is_none_or(|after| place(run) > after))
                 .filter(|(_, run)| {
                     let waits = run.row.waits_in_mailbox(now);
                     let held = run.row.worker.as_ref();
                     !waits && !held.is_some_and(|worker| tables.is_alive(worker, now))
                 })
                 .collect();
-            found.sort_unstable_by_key(|(_, run)| (run.row.new.created_at, run.number));
-            let rows = found.into_iter().take(limit).map(|(org, run)| {
+            found.sort_unstable_by_key(|(_, run)| place(run));
+            let rows = found.into_iter().take(page.limit).map(|(org, run)| {
                 (Principal { org: org.clone(), subject: run.subject.clone() }, run.row.clone())
             });
             Ok(rows.collect())

@@ -211,14 +211,14 @@ fn create(
 ) -> Result<RunRow> {
     let place = (who.org.clone(), new.at.thread.clone());
     let known = tables.threads.get(&place);
+    let unfinished = known.map_or(0, |thread| thread.unfinished().count());
+    mailbox::check_mailbox(&new, known.map(|thread| &thread.row.metadata), unfinished)?;
     let open = known.and_then(Thread::open_run).map(|run| run.row.clone());
     if let Some(open) = &open
         && !invariants::may_wait(&new)
     {
         return Err(invariants::busy(&open.new.at));
     }
-    let unfinished = known.map_or(0, |thread| thread.unfinished().count());
-    mailbox::check_mailbox(&new, known.map(|thread| &thread.row.metadata), unfinished)?;
     for id in answers.keys() {
         let rows = known.map(|thread| thread.interrupts.as_slice()).unwrap_or_default();
         invariants::check_answerable(*id, rows.iter().find(|row| row.interrupt.id == *id))?;

@@ -39,7 +39,7 @@ ReadRuns {
     fn runs<'a>(who: &'a Principal, thread: &'a ThreadId) -> Vec<RunRow>;
     fn find_run<'a>(who: &'a Principal, id: &'a RunId) -> RunRow;
     fn due<'a>(now: Timestamp, graphs: Vec<String>, limit: usize) -> Vec<(Principal, RunRow)>;
-    fn orphans<'a>(now: Timestamp, limit: usize) -> Vec<(Principal, RunRow)>;
+    fn orphan_page<'a>(now: Timestamp, page: OrphanPage) -> Vec<(Principal, RunRow)>;
     fn next_run<'a>(who: &'a Principal, thread: &'a ThreadId, now: Timestamp) -> Option<(Principal, RunRow)>;
     fn count_activities<'a>(who: &'a Principal, thread: &'a ThreadId) -> ActivityCounts;
     fn to_stop<'a>(who: &'a WorkerId) -> Vec<(OrgId, RunRef)>;

@@ -56,12 +56,12 @@ async fn work(
     Ok(WorkUpdate::new().done(done + 1))
 }
 
-fn graph() -> CompiledGraph {
+pub(super) fn graph() -> CompiledGraph {
     let graph = Graph::<Work>::new("work").with(AtomicU32::new(0)).node("work", work);
     graph.edge(START, "work").build().expect("sound")
 }
 
-fn state() -> serde_json::Value {
+pub(super) fn state() -> serde_json::Value {
     json!({"done": 0})
 }
 

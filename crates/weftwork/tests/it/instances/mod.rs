@@ -1,10 +1,13 @@
 //! Instances of agents over the three stores, each with a restart in the middle.
 
+mod continuations;
 mod failures;
 mod graphs;
 mod hosting;
 mod kills;
+mod logs;
 mod mailbox;
+mod recovery;
 mod termination;
 
 use serde_json::{Value, json};

@@ -1,0 +1,128 @@
+//! Runs on the threads of instances: continuations of activities, and others.
+
+use super::{Place, close, does, id, info, on_three_stores, open, options, until};
+use serde_json::json;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use weftwork::agents::{
+    Activity, ActivityPayload, AgentRuntime, AgentRuntimeError, AgentRuntimeErrorKind as Kind,
+    Hosting, InstanceStatus, QueuedActivities,
+};
+use weftwork::graph::{Ctx, NodeError, RuntimeError};
+use weftwork::prelude::*;
+use weftwork::runtime::Thread;
+use weftwork::store::StoreError;
+use weftwork::types::run::RunRetry;
+
+#[derive(Debug, State)]
+struct Orders {
+    done: u64,
+    #[channel(error)]
+    error: Option<AgentRuntimeError>,
+}
+
+/// Asks a question, or waits for a time, and then does as the answer and the payload say.
+async fn order(
+    orders: State<Orders>,
+    _: Hosting,
+    payload: ActivityPayload<String>,
+    ctx: Ctx,
+    tries: Deps<AtomicU32>,
+) -> NodeResult<OrdersUpdate> {
+    let answer = match payload.0.as_str() {
+        "sleep" => {
+            ctx.sleep(Duration::from_millis(200)).await?;
+            json!("flaky")
+        }
+        _ => ctx.interrupt(json!("yes?"))?,
+    };
+    match answer.as_str() {
+        Some("fail") => return Err(std::io::Error::other("no disk").into()),
+        Some("flaky") if tries.fetch_add(1, Ordering::SeqCst) % 2 == 0 => {
+            return Err(NodeError::message("busy").retriable());
+        }
+        _ => {}
+    }
+    Ok(OrdersUpdate::new().done(orders.done().copied().unwrap_or_default() + 1))
+}
+
+fn graph() -> CompiledGraph {
+    let graph = Graph::<Orders>::new("orders").with(AtomicU32::new(0)).node("order", order);
+    graph.edge(START, "order").build().expect("sound")
+}
+
+async fn create(agents: &AgentRuntime) -> Thread {
+    let retry = RunRetry { retries: 1, backoff_ms: 1, backoff_max_ms: 1 };
+    let options = options().retry(retry);
+    agents.create_graph_agent(&graph(), json!({"done": 0}), options).await.expect("created");
+    agents.runtime().thread("app:orders", "i-1").expect("hosted")
+}
+
+async fn a_continuation_has_the_error_channel_and_retries_of_its_activity(place: Place) {
+    let agents = open(&place).await;
+    let thread = create(&agents).await;
+    let instance = agents.handle(&id());
+    does(&agents, &instance, json!("ask")).await.expect("ends at its question");
+    let failed = thread.answer(json!("fail")).await.expect("accepted");
+    assert!(failed.output().is_err());
+    let error = info(&agents).await.error.expect("is in the state");
+    assert_eq!((error.kind, error.code()), (Kind::Failed, "W0635"));
+    assert_eq!(info(&agents).await.status, InstanceStatus::Error);
+    assert_eq!(agents.get_state(id()).await.expect("reads")["error"], json!(error));
+    close(agents).await;
+
+    let agents = open(&place).await;
+    let thread = create(&agents).await;
+    let instance = agents.handle(&id());
+    does(&agents, &instance, json!("ask")).await.expect("ends at its question");
+    thread.answer(json!("flaky")).await.expect("accepted").output().expect("at the second try");
+    let after = json!({"done": 1, "error": null});
+    assert_eq!(agents.get_state(id()).await, Ok(after));
+    // A continuation by itself.
+    does(&agents, &instance, json!("sleep")).await.expect("ends at its timer");
+    let woken = async {
+        while agents.runtime().wake().await.expect("reads").is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), woken).await.expect("wakes");
+    until(&agents, |info| info.statistics.succeeded == 5).await;
+    let after = json!({"done": 2, "error": null});
+    assert_eq!(agents.get_state(id()).await, Ok(after));
+    assert_eq!(info(&agents).await.statistics.failed, 1);
+    close(agents).await;
+}
+
+async fn a_terminated_instance_takes_no_run_at_all(place: Place) {
+    let agents = open(&place).await;
+    let thread = create(&agents).await;
+    let instance = agents.handle(&id());
+    // A living instance takes updates from outside.
+    thread.update_as("order", json!({"done": 5})).await.expect("is applied");
+    does(&agents, &instance, json!("ask")).await.expect("ends at its question");
+    let (limit, kept) = (Duration::from_secs(20), QueuedActivities::Keep);
+    agents.terminate(id(), limit, kept).await.expect("exists");
+    close(agents).await;
+
+    let agents = open(&place).await;
+    let thread = create(&agents).await;
+    let runs = [
+        thread.answer(json!("yes")).await.map(drop),
+        thread.start(json!({})).await.map(drop),
+        thread.update_as("order", json!({"done": 7})).await.map(drop),
+        thread.proceed().await.map(drop),
+    ];
+    for refused in runs {
+        let closed = RuntimeError::Store(StoreError::MailboxClosed { thread: "i-1".to_owned() });
+        assert_eq!(refused, Err(closed));
+    }
+    let refused = agents.send(id(), Activity::new(json!("ask"))).await.expect_err("terminated");
+    assert_eq!(refused.kind, Kind::Terminated);
+    assert_eq!(agents.get_state(id()).await.expect("reads")["done"], json!(5));
+    close(agents).await;
+}
+
+on_three_stores![
+    a_continuation_has_the_error_channel_and_retries_of_its_activity,
+    a_terminated_instance_takes_no_run_at_all,
+];
