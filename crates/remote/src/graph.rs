@@ -101,8 +101,8 @@ impl RemoteGraph {
     /// of the node has. Messages are converted from and to the form of the protocol.
     ///
     /// # Errors
-    /// Faults W0651 to W0658 of [`RemoteError`](crate::RemoteError); a [`NodeError`] that stops the
-    /// node while a question has no answer. Return it with `?`.
+    /// Faults W0651 to W0658 of [`RemoteError`](crate::RemoteError); the error that stops the node
+    /// while a question has no answer. Return it with `?`.
     ///
     /// # Cancel safety
     /// As [`call`](Self::call).
