@@ -38,7 +38,7 @@ async fn order(
     };
     match answer.as_str() {
         Some("fail") => return Err(std::io::Error::other("no disk").into()),
-        Some("flaky") if tries.fetch_add(1, Ordering::SeqCst) % 2 == 0 => {
+        Some("flaky") if tries.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) => {
             return Err(NodeError::message("busy").retriable());
         }
         _ => {}

@@ -154,6 +154,7 @@ fn resident_bytes() -> u64 {
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the test measures wall time")]
 async fn idle_instances_have_no_task() {
     let full = std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full");
     let instances = if full { 100_000 } else { 200 };
