@@ -158,7 +158,8 @@ fn resident_bytes() -> u64 {
 async fn idle_instances_have_no_task() {
     let full = std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full");
     let instances = if full { 100_000 } else { 200 };
-    let agents = open(&Place::sqlite("")).await;
+    let place = Place::sqlite("");
+    let agents = open(&place).await;
     let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let (began, mut resident) = (std::time::Instant::now(), 0);
     for number in 0..instances {
