@@ -50,7 +50,7 @@ function gapToEnd(page) {
 }
 
 async function nodes_run_and_fail_live(browser, { server, model }) {
-  model.when("run for a while", (results) => (results === 0 ? { calls: [["lab__slow", { seconds: 1.5 }]] } : { text: "a b c d e f g h", pause: 150 }));
+  model.when("run for a while", (results) => (results === 0 ? { calls: [["lab__slow", { seconds: 4 }]] } : { text: "a b c d e f g h", pause: 150 }));
   const page = await Page.begin(browser, server, "run for a while");
   await page.status("Running");
   const seen = new Set();
