@@ -2,7 +2,8 @@
 
     llamacpp.py WEIGHTS.gguf NAME URL_FILE [TEMPLATE]
 
-TEMPLATE is a file that replaces the chat template of the weights: that of SmolLM2 ignores tools. Writes its URL to URL_FILE once it responds, and serves until it is stopped.
+TEMPLATE is a file that replaces the chat template of the weights: that of SmolLM2 ignores tools.
+Writes its URL to URL_FILE once it responds, and serves until it is stopped.
 """
 
 import os

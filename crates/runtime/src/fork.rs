@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use uuid::Uuid;
 use weftwork_graph::RuntimeError;
-use weftwork_store::mailbox::RESERVED;
-use weftwork_store::{Metadata, Store, StoreError, ThreadExport, ThreadRow, invariants};
+use weftwork_store::mailbox::without_reserved;
+use weftwork_store::{Store, StoreError, ThreadExport, ThreadRow, invariants};
 use weftwork_types::port::Clock;
 use weftwork_types::run::RunRef;
 use weftwork_types::{CheckpointId, Principal, RunId, ThreadId, Timestamp};
@@ -78,20 +78,15 @@ pub async fn copy_thread(
     last.row.new.options.roll_back = None;
     // The copy of an instance is a thread.
     last.row.new.options.mailbox = None;
-    last.row.new.options.metadata.retain(|name, _| !name.starts_with(RESERVED));
+    let options = &mut last.row.new.options;
+    options.metadata = without_reserved(std::mem::take(&mut options.metadata));
     (last.row.answers, last.row.rolled_back_by) = (None, None);
-    let metadata = unreserved(thread.metadata);
+    let metadata = without_reserved(thread.metadata);
     let id = to.thread.clone();
     let thread = ThreadRow { id, created_at: now, updated_at: now, metadata, ..thread };
     let (runs, usage) = (vec![last], Vec::new());
     let copied = ThreadExport { thread, runs, interrupts, calls, kept, usage };
     Ok(store.import_thread(who, copied).await?)
-}
-
-/// Returns metadata without the marks of an instance.
-fn unreserved(mut metadata: Metadata) -> Metadata {
-    metadata.retain(|name, _| !name.starts_with(RESERVED));
-    metadata
 }
 
 async fn check_free(store: &dyn Store, who: &Principal, to: &ThreadId) -> Result<(), RuntimeError> {
@@ -116,7 +111,7 @@ fn copy(whole: ThreadExport, last: CheckpointId, to: &ThreadId, now: Timestamp) 
         created_at: now,
         updated_at: now,
         wakes_at: None,
-        metadata: unreserved(thread.metadata),
+        metadata: without_reserved(thread.metadata),
     };
     let (runs, interrupts, calls, usage) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut copied = ThreadExport { thread, runs, interrupts, calls, kept, usage };

@@ -20,6 +20,13 @@ pub const INSTANCE: &str = "weft:instance";
 /// Member of the metadata of an instance that marks it as terminated, with the value `true`.
 pub const TERMINATED: &str = "weft:terminated";
 
+/// Returns metadata without the members that only a runtime sets: that of a copy, or of a request.
+#[must_use]
+pub fn without_reserved(mut metadata: Metadata) -> Metadata {
+    metadata.retain(|name, _| !name.starts_with(RESERVED));
+    metadata
+}
+
 /// Numbers of the activities of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ActivityCounts {

@@ -187,7 +187,7 @@ impl AgentRuntime {
             )));
         }
         stored.graph = compiled.graph_id().to_owned();
-        metadata.retain(|name, _| !name.starts_with("weft:"));
+        metadata = mailbox::without_reserved(metadata);
         metadata.insert(INSTANCE.to_owned(), Json::Bool(true));
         metadata.insert(OPTIONS.to_owned(), json!(stored));
         let refused = match self.store().thread(&self.who, &thread).await {

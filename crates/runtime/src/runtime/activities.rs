@@ -15,10 +15,10 @@ use tokio::sync::Notify;
 use weftwork_engine::EngineError;
 use weftwork_graph::run_loop::{StateQuery, out_of_node};
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_store::{NewRun, RunRow, StoreError};
+use weftwork_store::{RunRow, StoreError};
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{RunRef, RunRequest, RunStatus};
-use weftwork_types::{OrgId, Principal, RunId, ThreadId, Timestamp};
+use weftwork_types::run::{RunRequest, RunStatus};
+use weftwork_types::{OrgId, Principal, ThreadId, Timestamp};
 
 /// Interval of checks of a mailbox whose next activity waits for another process or for a slot. In
 /// machine time.
@@ -61,16 +61,9 @@ impl Runtime {
         }
         super::admission::check_depth(&request.input)?;
         let context = &self.0.context;
-        let run = RunId::from_uuid(uuid::Uuid::from_u128(context.clock.unique()));
-        let new = NewRun {
-            at: RunRef { thread: request.thread, run },
-            graph: request.graph,
-            caller: request.caller,
-            input: request.input,
-            options: request.options,
-            created_at: context.clock.now(),
-        };
-        Ok(context.store.create_run(&request.principal, new, BTreeMap::new()).await?)
+        let (who, now) = (request.principal.clone(), context.clock.now());
+        let new = super::admission::new_run(&*context.clock, request, now);
+        Ok(context.store.create_run(&who, new, BTreeMap::new()).await?)
     }
 
     /// Executes the activities of an instance one after another, in a task of this process, until

@@ -17,9 +17,9 @@ use weftwork_store::{
 };
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::interrupt::Answer;
-use weftwork_types::port::{ExecuteError, GraphExecutor, RunHandle};
+use weftwork_types::port::{Clock, ExecuteError, GraphExecutor, RunHandle};
 use weftwork_types::run::{Answers, RunCommand, RunInput, RunRef, RunRequest, RunStatus};
-use weftwork_types::{BoxFuture, InterruptId, Principal, RunId, ThreadId};
+use weftwork_types::{BoxFuture, InterruptId, Principal, RunId, ThreadId, Timestamp};
 
 impl Runtime {
     /// Accepts a run, and reports its events to a receiver while it is executed here.
@@ -66,17 +66,9 @@ impl Runtime {
         let context = &self.0.context;
         let now = context.clock.now();
         let answers = answers(&request, now);
-        let run = RunId::from_uuid(uuid::Uuid::from_u128(context.clock.unique()));
-        let new = NewRun {
-            at: RunRef { thread: request.thread, run },
-            graph: request.graph,
-            caller: request.caller,
-            input: request.input,
-            options: request.options,
-            created_at: now,
-        };
         let given: Vec<_> = answers.keys().copied().collect();
-        let who = request.principal;
+        let who = request.principal.clone();
+        let new = new_run(&*context.clock, request, now);
         let at_once = new.options.begins_later(now).is_none() && !new.is_sent();
         let slot = if at_once { self.0.slots.take() } else { None };
         let here = slot.map(|slot| self.register(&who.org, &new.at, slot)).transpose()?;
@@ -302,6 +294,21 @@ fn as_of_other(error: RuntimeError, thread: &ThreadRow, asked: &str) -> RuntimeE
             }
         }
         error => error,
+    }
+}
+
+/// Creates the record of a request's run, with a new id.
+pub(super) fn new_run(clock: &dyn Clock, request: RunRequest, created_at: Timestamp) -> NewRun {
+    NewRun {
+        at: RunRef {
+            thread: request.thread,
+            run: RunId::from_uuid(uuid::Uuid::from_u128(clock.unique())),
+        },
+        graph: request.graph,
+        caller: request.caller,
+        input: request.input,
+        options: request.options,
+        created_at,
     }
 }
 

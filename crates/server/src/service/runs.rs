@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_runtime::{Frame, FramePosition, NoPosition, StreamOptions, Subgraphs};
-use weftwork_store::mailbox::RESERVED;
+use weftwork_store::mailbox::without_reserved;
 use weftwork_store::{RunRow, StoreError, ThreadQuery, ThreadStatus};
 use weftwork_types::caller::Caller;
 use weftwork_types::event::Position;
@@ -330,12 +330,10 @@ pub(super) fn metadata(
     own: Map<String, Value>,
 ) -> Map<String, Value> {
     // Marks of an instance come from its thread alone.
-    let is_free = |(name, _): &(String, Value)| !name.starts_with(RESERVED);
-    let mut all: Map<_, _> =
-        assistant.current().metadata.clone().into_iter().filter(is_free).collect();
+    let mut all = without_reserved(assistant.current().metadata.clone());
     all.extend(thread);
     all.insert("graph_id".to_owned(), assistant.record.graph().into());
     all.insert("assistant_id".to_owned(), assistant.id.to_string().into());
-    all.extend(own.into_iter().filter(is_free));
+    all.extend(without_reserved(own));
     all
 }

@@ -7,7 +7,7 @@ use crate::translate::{ids, rows};
 use futures_util::future::{join_all, select};
 use serde_json::{Map, Value};
 use std::time::Duration;
-use weftwork_store::mailbox::RESERVED;
+use weftwork_store::mailbox::{RESERVED, without_reserved};
 use weftwork_store::{
     FoundThread, IfExists, NewThread, SearchFrom, StoreError, ThreadQuery, ThreadRow, ThreadStatus,
 };
@@ -273,8 +273,7 @@ impl Service {
             return self.thread(of.at(at).fork(&to).await?.id()).await;
         }
         let Some((of, _)) = self.open(&row)?.filter(|_| row.head.is_some()) else {
-            let mut metadata = row.metadata;
-            metadata.retain(|name, _| !name.starts_with(RESERVED));
+            let metadata = without_reserved(row.metadata);
             return self.create_thread(None, metadata, IfExists::Refuse, Vec::new()).await;
         };
         self.thread(of.copy(&to).await?.id()).await
