@@ -106,9 +106,9 @@ impl Threads {
     /// # Errors
     /// [`RuntimeError::Store`] with `NotFound` if the thread does not exist.
     pub async fn cancel(&self, id: &ThreadId) -> Result<Vec<RunRef>, RuntimeError> {
-        let runs = self.runtime.store().runs(&self.who, id).await?;
+        let runs = self.runtime.store().unfinished_runs(&self.who, id).await?;
         let mut cancelled = Vec::new();
-        for run in runs.into_iter().rev().filter(|run| !run.status.is_final()) {
+        for run in runs.into_iter().rev() {
             let at = run.new.at;
             match self.runtime.cancel_run(&self.who, &at, CancelAction::Interrupt).await {
                 Ok(_) => cancelled.push(at),

@@ -9,8 +9,9 @@ use weftwork_store::mailbox::{INSTANCE, TERMINATED};
 use weftwork_store::record::{Claim, Commit, NewRun, RunRow};
 use weftwork_store::table::Store;
 use weftwork_store::{ActivityCounts, IfExists, NewThread, StoreError, cancel_orphan, invariants};
-use weftwork_types::Timestamp;
-use weftwork_types::run::{Mailbox, RunInput, RunStatus};
+use weftwork_types::code::Fault;
+use weftwork_types::run::{Mailbox, RunInput, RunOutcome, RunStatus};
+use weftwork_types::{ErrorCode, Timestamp};
 
 const NOW: Timestamp = Timestamp(1_500);
 
@@ -136,6 +137,31 @@ pub(super) async fn a_mailbox_is_bounded_and_closed_by_termination(store: Arc<dy
     assert_eq!((counts, counts.running, counts.failed), (expected, 0, 0));
 }
 
+pub(super) async fn what_waits_and_what_ended_last_are_found(store: Arc<dyn Store>) {
+    let store = &*store;
+    instance(store).await;
+    let id = |run: RunRow| run.new.at.run.to_string();
+    let unfinished = async || {
+        let runs = store.unfinished_runs(&us(), &thread("t")).await.expect("reads");
+        runs.into_iter().map(id).collect::<Vec<_>>()
+    };
+    let last = async || store.last_ended(&us(), &thread("t")).await.expect("reads").map(id);
+    assert_eq!((unfinished().await, last().await), (Vec::new(), None));
+    for (run, priority) in [("r1", 0), ("r2", 5), ("r3", 9), ("r4", 0)] {
+        sent(store, run, priority).await;
+    }
+    let first = claim(store, "r3").await.expect("its turn");
+    assert_eq!((unfinished().await.join(" "), last().await), ("r1 r2 r3 r4".to_owned(), None));
+    finish(store, &first, 1_600).await;
+    let second = claim(store, "r2").await.expect("its turn");
+    finish(store, &second, 1_700).await;
+    assert_eq!(last().await.as_deref(), Some("r2"));
+    let third = claim(store, "r1").await.expect("its turn");
+    finish(store, &third, 1_700).await;
+    assert_eq!(last().await.as_deref(), Some("r2"), "of equal times, the younger one");
+    assert_eq!(unfinished().await, ["r4"]);
+}
+
 pub(super) async fn a_continuation_begins_at_once_or_is_refused(store: Arc<dyn Store>) {
     let store = &*store;
     let missing = send(store, continuation("r0")).await;
@@ -150,6 +176,22 @@ pub(super) async fn a_continuation_begins_at_once_or_is_refused(store: Arc<dyn S
     let claimed = claim(store, "r1").await.expect("its turn");
     finish(store, &claimed, 1_600).await;
     assert_eq!(next(store, NOW).await.as_deref(), Some("r2"));
+}
+
+pub(super) async fn a_terminated_instance_does_not_try_again(store: Arc<dyn Store>) {
+    let store = &*store;
+    instance(store).await;
+    sent(store, "r1", 0).await;
+    let claimed = claim(store, "r1").await.expect("its turn");
+    let fault = Fault::new(ErrorCode("W0109"), "no luck");
+    let finish = Some(RunOutcome::Failed { fault });
+    write(store, &claimed, Commit { finish, ..commit(1_600) }).await;
+    let mark = Map::from_iter([(TERMINATED.to_owned(), Value::Bool(true))]);
+    store.update_metadata(&us(), &thread("t"), mark, NOW).await.expect("marks");
+    let requeued = store.requeue(&us(), &at("t", "r1"), Timestamp(1_700)).await;
+    assert_eq!(requeued, Err(StoreError::MailboxClosed { thread: "t".to_owned() }));
+    let row = store.run(&us(), &at("t", "r1")).await.expect("the run");
+    assert_eq!(row.status, RunStatus::Failed);
 }
 
 pub(super) async fn a_terminated_instance_does_not_resume_by_itself(store: Arc<dyn Store>) {

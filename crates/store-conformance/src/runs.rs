@@ -144,6 +144,8 @@ pub(super) async fn what_does_not_exist_is_reported_missing(store: Arc<dyn Store
     let no_thread = || invariants::missing("thread", "t");
     assert_eq!(store.thread(&us, &t).await, Err(no_thread()));
     assert_eq!(store.runs(&us, &t).await, Err(no_thread()));
+    assert_eq!(store.unfinished_runs(&us, &t).await, Err(no_thread()));
+    assert_eq!(store.last_ended(&us, &t).await, Err(no_thread()));
     assert_eq!(store.interrupts(&us, &t).await, Err(no_thread()));
     assert_eq!(store.calls(&us, &t).await, Err(no_thread()));
     assert_eq!(store.usage_of_thread(&us, &t).await, Err(no_thread()));

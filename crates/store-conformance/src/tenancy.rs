@@ -37,6 +37,8 @@ pub(super) async fn another_organisation_sees_nothing(store: Arc<dyn Store>) {
     assert_eq!(store.thread(&them, &t).await, Err(no_thread()));
     assert_eq!(store.threads(&them, 0, 9).await, Ok(Vec::new()));
     assert_eq!(store.runs(&them, &t).await, Err(no_thread()));
+    assert_eq!(store.unfinished_runs(&them, &t).await, Err(no_thread()));
+    assert_eq!(store.last_ended(&them, &t).await, Err(no_thread()));
     assert_eq!(store.run(&them, &claim.at).await, Err(no_run()));
     assert_eq!(store.events(&them, &claim.at, 0, 9).await, Err(no_run()));
     assert_eq!(store.interrupts(&them, &t).await, Err(no_thread()));

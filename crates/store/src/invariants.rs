@@ -3,8 +3,10 @@
 use crate::StoreError;
 use crate::checkpoint::{CheckpointBatch, CheckpointNamespace};
 use crate::items::Item;
+use crate::mailbox;
 use crate::record::{Base, Claim, InterruptRow, NewRun, RunRow};
 use crate::table::Result;
+use crate::thread::Metadata;
 use weftwork_types::port::{CallRecord, CallState};
 use weftwork_types::run::{Multitask, RunOptions, RunRef, RunStatus};
 use weftwork_types::{CheckpointId, InterruptId, RunId, ThreadId, WorkerId};
@@ -103,15 +105,23 @@ pub fn check_kept(run: &RunId, after: u64, first: Option<u64>) -> Result<()> {
     }
 }
 
-/// Accepts the requeue of a run that failed and is the last of its thread. The caller has checked
-/// that no other run is unfinished.
+/// Accepts the requeue of a run that failed and is the last of its thread, given the metadata of the
+/// thread. The caller has checked that no other run is unfinished.
 ///
 /// # Errors
-/// Returns [`StoreError::Busy`] if the run has not ended, [`StoreError::NotRequeued`] in all other
-/// cases.
-pub fn check_requeue(at: &RunRef, status: RunStatus, is_last: bool) -> Result<()> {
+/// Returns [`StoreError::Busy`] if the run has not ended, [`StoreError::MailboxClosed`] if the thread
+/// is that of a terminated instance, [`StoreError::NotRequeued`] in all other cases.
+pub fn check_requeue(
+    at: &RunRef,
+    status: RunStatus,
+    is_last: bool,
+    thread: &Metadata,
+) -> Result<()> {
     let why = match status {
         RunStatus::Queued | RunStatus::Pending | RunStatus::Running => return Err(busy(at)),
+        RunStatus::Failed if mailbox::is_terminated(thread) => {
+            return Err(mailbox::closed(&at.thread));
+        }
         RunStatus::Failed if is_last => return Ok(()),
         RunStatus::Failed => "has runs after it",
         RunStatus::Completed => "completed",

@@ -123,6 +123,27 @@ pub trait ReadRuns: Send + Sync {
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<RunRow>>>;
 
+    /// Returns the runs of a thread that have not ended, oldest first.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::NotFound`] if the thread does not exist.
+    fn unfinished_runs<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<RunRow>>>;
+
+    /// Returns the run of a thread that ended last, by the time of its end, then the younger one.
+    /// `None` if none has ended.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::NotFound`] if the thread does not exist.
+    fn last_ended<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<RunRow>>>;
+
     /// Returns a run by its id alone.
     ///
     /// # Errors
@@ -292,8 +313,8 @@ pub trait WriteRuns: Send + Sync {
     ///
     /// # Errors
     /// Returns [`StoreError::NotFound`] if the run does not exist, [`StoreError::Busy`] if the
-    /// thread has an unfinished run, [`StoreError::NotRequeued`] if the run is not the last one or
-    /// did not fail.
+    /// thread has an unfinished run, [`StoreError::MailboxClosed`] if the run is that of a terminated
+    /// instance, [`StoreError::NotRequeued`] if the run is not the last one or did not fail.
     fn requeue<'a>(
         &'a self,
         who: &'a Principal,

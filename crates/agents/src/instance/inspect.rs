@@ -171,10 +171,8 @@ impl AgentRuntime {
         if !failed {
             return Ok(None);
         }
-        let runs = self.store().runs(&self.who, &thread).await;
-        let runs = runs.map_err(|error| of_store(id.as_str(), error))?;
-        let ended = runs.iter().filter_map(|run| Some((run.ended_at?, run)));
-        let last = ended.max_by_key(|(at, _)| *at).map(|(_, run)| run);
+        let last = self.store().last_ended(&self.who, &thread).await;
+        let last = last.map_err(|error| of_store(id.as_str(), error))?;
         Ok(last.and_then(|run| {
             AgentRuntimeError::of_outcome(run.new.at.run.as_str(), run.outcome.as_ref()?)
         }))

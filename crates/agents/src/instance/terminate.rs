@@ -4,7 +4,7 @@ use super::AgentRuntime;
 use super::error::{of_runtime, of_store};
 use serde_json::Value as Json;
 use std::time::Duration;
-use weftwork_store::mailbox::TERMINATED;
+use weftwork_store::mailbox::{self, TERMINATED};
 use weftwork_store::{Metadata, RunRow, StoreError, cancel_orphan};
 use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError};
 use weftwork_types::run::{CancelAction, RunRef};
@@ -69,7 +69,8 @@ impl AgentRuntime {
         let marked = self.store().update_metadata(&self.who, &row.id, mark, clock.now()).await;
         marked.map_err(of_store)?;
         let mut report = Terminated::default();
-        let unfinished = self.unfinished(&row.id).await.map_err(of_store)?;
+        let unfinished = self.store().unfinished_runs(&self.who, &row.id).await;
+        let unfinished = unfinished.map_err(of_store)?;
         if let Some(running) = unfinished.iter().find(|run| run.fence > 0) {
             let at = &running.new.at;
             let ended = tokio::select! {
@@ -91,19 +92,12 @@ impl AgentRuntime {
         if queued == QueuedActivities::DeadLetter {
             report.dead_lettered = self.dead_letter(&row.id).await.map_err(of_store)?;
         }
-        let mut kept = self.unfinished(&row.id).await.map_err(of_store)?;
-        kept.sort_by_key(|run| {
-            let priority = run.new.options.mailbox.as_ref().map_or(0, |mailbox| mailbox.priority);
-            std::cmp::Reverse(priority)
-        });
+        let kept = self.store().unfinished_runs(&self.who, &row.id).await;
+        let mut kept = kept.map_err(of_store)?;
+        let now = clock.now();
+        kept.sort_by_key(|run| mailbox::turn(run, now, false));
         report.kept = kept.iter().map(letter).collect();
         Ok(report)
-    }
-
-    async fn unfinished(&self, thread: &ThreadId) -> Result<Vec<RunRow>, StoreError> {
-        let mut runs = self.store().runs(&self.who, thread).await?;
-        runs.retain(|run| !run.status.is_final());
-        Ok(runs)
     }
 
     /// Cuts an activity off, and waits for its end. An activity whose process is dead is ended here.
@@ -135,7 +129,7 @@ impl AgentRuntime {
 
     /// Ends the activities that wait, in their order.
     async fn dead_letter(&self, thread: &ThreadId) -> Result<Vec<DeadLetter>, StoreError> {
-        for run in self.unfinished(thread).await? {
+        for run in self.store().unfinished_runs(&self.who, thread).await? {
             match self.store().request_cancel(&self.who, &run.new.at).await {
                 Ok(()) | Err(StoreError::NotFound { .. }) => {}
                 Err(error) => return Err(error),

@@ -79,15 +79,16 @@ pub(crate) async fn requeue(conn: &mut Conn, requeue: &Requeue, before: Before) 
             runs::one(org, at),
             runs::open_run(org, &at.thread),
             runs::last(org, &at.thread),
+            threads::one(org, &at.thread),
         ])
         .await?;
-    let [thread, row, open, last] = found.as_slice() else {
+    let [lock, row, open, last, thread] = found.as_slice() else {
         return Err(At::new("runs", &at.run).corrupt("an answer is missing").into());
     };
     let mut row = runs::read(row.first().ok_or_else(|| invariants::missing("run", &at.run))?)?;
     if before == Before::Doubt
-        && let Some(thread) = thread.first()
-        && At::new("threads", &at.thread).plain::<Option<&[u8]>>(thread, "mark")? == Some(mark)
+        && let Some(lock) = lock.first()
+        && At::new("threads", &at.thread).plain::<Option<&[u8]>>(lock, "mark")? == Some(mark)
     {
         return Ok(row);
     }
@@ -95,7 +96,9 @@ pub(crate) async fn requeue(conn: &mut Conn, requeue: &Requeue, before: Before) 
         return Err(invariants::busy(&runs::named(open, &at.thread)?).into());
     }
     let last = last.first().map(|last| runs::named(last, &at.thread)).transpose()?;
-    invariants::check_requeue(at, row.status, last.as_ref() == Some(at))?;
+    let thread = thread.first().map(threads::read).transpose()?;
+    let metadata = thread.map(|thread| thread.metadata).unwrap_or_default();
+    invariants::check_requeue(at, row.status, last.as_ref() == Some(at), &metadata)?;
     let told = AiEvent::Requeued { by: who.subject.clone() };
     let forget = "UPDATE runs SET cancel_requested = false WHERE org = $1 AND id = $2";
     let mut asks = vec![ask!(forget, text(org), text(&at.run))];

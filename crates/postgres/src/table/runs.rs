@@ -59,6 +59,32 @@ impl ReadRuns for PostgresStore {
         })
     }
 
+    fn unfinished_runs<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<RunRow>>> {
+        self.run((who.org.clone(), thread.clone()), |conn, (org, thread), _| {
+            Box::pin(async move {
+                let rows = threads::read_of(conn, org, thread, unfinished(org, thread)).await?;
+                rows.iter().map(|row| Ok(read(row)?)).collect()
+            })
+        })
+    }
+
+    fn last_ended<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<RunRow>>> {
+        self.run((who.org.clone(), thread.clone()), |conn, (org, thread), _| {
+            Box::pin(async move {
+                let rows = threads::read_of(conn, org, thread, last_ended(org, thread)).await?;
+                Ok(rows.first().map(read).transpose()?)
+            })
+        })
+    }
+
     fn find_run<'a>(&'a self, who: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>> {
         self.run((who.org.clone(), id.clone()), |conn, (org, id), _| {
             Box::pin(async move {
@@ -277,6 +303,24 @@ impl WriteRuns for PostgresStore {
 /// Queries the runs of a thread, oldest first; see [`read`].
 pub(crate) fn of_thread(org: &OrgId, thread: &ThreadId) -> Ask {
     let sql = whole!("FROM runs r WHERE r.org = $1 AND r.thread = $2 ORDER BY r.number");
+    ask!(sql, text(org), text(thread))
+}
+
+/// Queries the runs of a thread that have not ended, oldest first; see [`read`].
+fn unfinished(org: &OrgId, thread: &ThreadId) -> Ask {
+    let sql = whole!(
+        "FROM runs r WHERE r.org = $1 AND r.thread = $2
+             AND r.status IN ('queued', 'pending', 'running') ORDER BY r.number"
+    );
+    ask!(sql, text(org), text(thread))
+}
+
+/// Queries the run of a thread that ended last; see [`read`].
+fn last_ended(org: &OrgId, thread: &ThreadId) -> Ask {
+    let sql = whole!(
+        "FROM runs r WHERE r.org = $1 AND r.thread = $2 AND r.ended_at IS NOT NULL
+         ORDER BY r.ended_at DESC, r.number DESC LIMIT 1"
+    );
     ask!(sql, text(org), text(thread))
 }
 

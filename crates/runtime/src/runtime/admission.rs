@@ -175,9 +175,10 @@ impl Runtime {
                     && request.input == RunInput::Continue
                     && !repeats =>
             {
-                let runs = self.store().runs(&request.principal, &request.thread).await?;
+                let runs =
+                    self.store().unfinished_runs(&request.principal, &request.thread).await?;
                 // One that waits for its turn may have begun by then.
-                if runs.iter().all(|run| run.status.is_final()) { Err(missing()) } else { Ok(()) }
+                if runs.is_empty() { Err(missing()) } else { Ok(()) }
             }
             Ok(_) => Ok(()),
             Err(StoreError::NotFound { .. }) => match request.input {

@@ -165,6 +165,20 @@ impl ReadRuns for Faulty {
     fn runs<'a>(&'a self, w: &'a Principal, t: &'a ThreadId) -> BoxFuture<'a, Result<Vec<RunRow>>> {
         self.inner.runs(w, t)
     }
+    fn unfinished_runs<'a>(
+        &'a self,
+        w: &'a Principal,
+        t: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<RunRow>>> {
+        self.inner.unfinished_runs(w, t)
+    }
+    fn last_ended<'a>(
+        &'a self,
+        w: &'a Principal,
+        t: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<RunRow>>> {
+        self.inner.last_ended(w, t)
+    }
     fn find_run<'a>(&'a self, w: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>> {
         self.inner.find_run(w, id)
     }

@@ -2,7 +2,7 @@
 
 use crate::error::Done;
 use crate::row;
-use crate::table::{events, log, runs};
+use crate::table::{events, log, runs, threads};
 use rusqlite::{Connection, params};
 use weftwork_store::{RunRow, invariants};
 use weftwork_types::event::AiEvent;
@@ -43,7 +43,10 @@ pub(crate) fn requeue(
                ORDER BY number DESC LIMIT 1";
     let key = params![org.as_str(), at.thread.as_str(), run];
     let last = row::one(conn, sql, key, |row| Ok((row.get(0)?, row.get::<_, bool>(1)?)))?;
-    invariants::check_requeue(at, row.status, last.is_some_and(|(_, is_it)| is_it))?;
+    let is_last = last.is_some_and(|(_, is_it)| is_it);
+    let thread = threads::one(conn, org, &at.thread)?;
+    let metadata = thread.map(|thread| thread.metadata).unwrap_or_default();
+    invariants::check_requeue(at, row.status, is_last, &metadata)?;
     // The head of the thread may have changed since the end of the run.
     last.map_or(Ok(()), |(number, _)| log::delete_heads(conn, number))?;
     let sql = "UPDATE runs SET outcome = NULL, ended_at = NULL, cancel_requested = 0,

@@ -39,6 +39,37 @@ impl ReadRuns for SqliteStore {
         })
     }
 
+    fn unfinished_runs<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<RunRow>>> {
+        let (org, thread) = (who.org.clone(), thread.clone());
+        self.read(move |conn| {
+            threads::expect(conn, &org, &thread)?;
+            let sql = "SELECT * FROM runs INDEXED BY runs_unfinished
+                       WHERE org = ?1 AND thread = ?2 AND status IN ('queued', 'pending', 'running')
+                       ORDER BY number";
+            row::all(conn, sql, params![org.as_str(), thread.as_str()], read)
+        })
+    }
+
+    fn last_ended<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<RunRow>>> {
+        let (org, thread) = (who.org.clone(), thread.clone());
+        self.read(move |conn| {
+            threads::expect(conn, &org, &thread)?;
+            let sql = "SELECT * FROM runs WHERE number = (
+                           SELECT number FROM runs
+                           WHERE org = ?1 AND thread = ?2 AND ended_at IS NOT NULL
+                           ORDER BY ended_at DESC, number DESC LIMIT 1)";
+            row::one(conn, sql, params![org.as_str(), thread.as_str()], read)
+        })
+    }
+
     fn find_run<'a>(&'a self, who: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>> {
         let (org, id) = (who.org.clone(), id.clone());
         self.read(move |conn| {

@@ -25,6 +25,30 @@ impl ReadRuns for MemoryStore {
         })
     }
 
+    fn unfinished_runs<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<RunRow>>> {
+        self.with(move |tables| {
+            let runs = tables.thread(who, thread)?.runs.iter().map(|run| &run.row);
+            Ok(runs.filter(|row| !row.status.is_final()).cloned().collect())
+        })
+    }
+
+    fn last_ended<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<RunRow>>> {
+        self.with(move |tables| {
+            let runs = tables.thread(who, thread)?.runs.iter().map(|run| &run.row);
+            let ended = runs.filter(|row| row.ended_at.is_some());
+            // Of equal times, the last one.
+            Ok(ended.max_by_key(|row| row.ended_at).cloned())
+        })
+    }
+
     fn find_run<'a>(&'a self, who: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>> {
         self.with(move |tables| {
             let thread = tables.runs.get(&(who.org.clone(), id.clone()));

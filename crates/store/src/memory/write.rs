@@ -116,7 +116,12 @@ impl WriteRuns for MemoryStore {
                 return Err(invariants::busy(&open.row.new.at));
             }
             let is_last = index + 1 == thread.runs.len();
-            invariants::check_requeue(at, thread.runs[index].row.status, is_last)?;
+            invariants::check_requeue(
+                at,
+                thread.runs[index].row.status,
+                is_last,
+                &thread.row.metadata,
+            )?;
             thread.put_back(index, AiEvent::Requeued { by: who.subject.clone() }, now);
             let row = &mut thread.runs[index].row;
             (row.outcome, row.ended_at, row.cancel_requested) = (None, None, false);

@@ -37,6 +37,8 @@ WriteThreads {
 ReadRuns {
     fn run<'a>(who: &'a Principal, at: &'a RunRef) -> RunRow;
     fn runs<'a>(who: &'a Principal, thread: &'a ThreadId) -> Vec<RunRow>;
+    fn unfinished_runs<'a>(who: &'a Principal, thread: &'a ThreadId) -> Vec<RunRow>;
+    fn last_ended<'a>(who: &'a Principal, thread: &'a ThreadId) -> Option<RunRow>;
     fn find_run<'a>(who: &'a Principal, id: &'a RunId) -> RunRow;
     fn due<'a>(now: Timestamp, graphs: Vec<String>, limit: usize) -> Vec<(Principal, RunRow)>;
     fn orphan_page<'a>(now: Timestamp, page: OrphanPage) -> Vec<(Principal, RunRow)>;
