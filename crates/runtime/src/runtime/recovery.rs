@@ -37,8 +37,8 @@ impl Runtime {
     ///   its checkpoint, idempotency key and deadline, and what is left of its budget.
     ///
     /// # Errors
-    /// [`RuntimeError::NothingToResume`] if the last run completed or waits for an answer,
-    /// [`RuntimeError::Store`] with `Busy` if a live process executes it.
+    /// [`RuntimeError::NothingToResume`] if the last run completed or waits for an answer, or is an
+    /// activity whose failure is recorded in the state; [`RuntimeError::Store`] with `Busy` if a live process executes it.
     pub async fn resume(
         &self,
         who: &Principal,
@@ -87,10 +87,24 @@ impl Runtime {
                     let before = &last.new.options;
                     let options = options.unwrap_or_else(|| before.clone().for_continuation());
                     let (at, within) = (before.at.or(last.back_to()), before.within.clone());
-                    let options = RunOptions { at, within, ..options };
-                    return self.follow_up(who, last, last.new.input.clone(), Some(options)).await;
+                    // An activity takes its place in the mailbox again.
+                    let mailbox = before.mailbox.clone();
+                    let options = RunOptions { at, within, mailbox, ..options };
+                    let input = last.new.input.clone();
+                    let resumed = self.follow_up(who, last, input, Some(options)).await?;
+                    if before.mailbox.is_some() {
+                        self.attend(who, thread);
+                    }
+                    return Ok(resumed);
                 }
                 self.requeue(who, &last.new.at).await
+            }
+            // A failure that is recorded in the state dropped the nodes that were due.
+            Some(_)
+                if last.new.options.mailbox.is_some()
+                    && self.state(who, thread).await?.next.is_empty() =>
+            {
+                Err(nothing())
             }
             Some(_) => self.follow_up(who, last, RunInput::Continue, options).await,
         }

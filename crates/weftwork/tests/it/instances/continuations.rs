@@ -13,6 +13,7 @@ use weftwork::prelude::*;
 use weftwork::runtime::Thread;
 use weftwork::store::StoreError;
 use weftwork::types::run::RunRetry;
+use weftwork::types::{Principal, ThreadId};
 
 #[derive(Debug, State)]
 struct Orders {
@@ -93,6 +94,52 @@ async fn a_continuation_has_the_error_channel_and_retries_of_its_activity(place:
     close(agents).await;
 }
 
+/// A state without a channel for errors.
+#[derive(Debug, State)]
+struct Sum {
+    sum: u32,
+}
+
+async fn add(sum: State<Sum>, payload: ActivityPayload<u32>) -> NodeResult<SumUpdate> {
+    Ok(SumUpdate::new().sum(sum.sum().copied().unwrap_or_default() + payload.0))
+}
+
+async fn an_activity_that_was_too_late_is_executed_when_it_is_resumed(place: Place) {
+    let graph = || Graph::<Sum>::new("sum").node("add", add).edge(START, "add").build();
+    let agents = open(&place).await;
+    let created = agents.create_graph_agent(&graph().expect("sound"), json!({}), options()).await;
+    created.expect("created");
+    let late = Activity::new(json!(7)).timeout(Duration::ZERO);
+    let late = agents.send(id(), late).await.expect("accepted");
+    assert_eq!(late.ended().await.expect_err("too late").kind, Kind::TimedOut);
+    close(agents).await;
+
+    let agents = open(&place).await;
+    let created = agents.create_graph_agent(&graph().expect("sound"), json!({}), options()).await;
+    created.expect("the same");
+    let thread = ThreadId::from(&id());
+    let resumed = agents.runtime().resume(&Principal::local(), &thread).await;
+    resumed.expect("accepted").outcome.await;
+    assert_eq!(agents.get_state(id()).await, Ok(json!({"sum": 7})));
+    let counts = info(&agents).await.statistics;
+    assert_eq!((counts.failed, counts.succeeded, counts.waiting), (1, 1, 0));
+    close(agents).await;
+}
+
+async fn a_failure_that_the_state_records_is_not_resumed(place: Place) {
+    let agents = open(&place).await;
+    let thread = create(&agents).await;
+    let late = Activity::new(json!("ask")).timeout(Duration::ZERO);
+    let late = agents.send(id(), late).await.expect("accepted");
+    assert_eq!(late.ended().await.expect_err("too late").kind, Kind::TimedOut);
+    let resumed = agents.runtime().resume(&Principal::local(), thread.id()).await.map(drop);
+    assert_eq!(resumed, Err(RuntimeError::NothingToResume { thread: "i-1".to_owned() }));
+    let after = info(&agents).await;
+    assert_eq!(after.error.expect("is shown").kind, Kind::TimedOut);
+    assert_eq!(after.statistics.succeeded, 0);
+    close(agents).await;
+}
+
 async fn a_terminated_instance_takes_no_run_at_all(place: Place) {
     let agents = open(&place).await;
     let thread = create(&agents).await;
@@ -123,6 +170,8 @@ async fn a_terminated_instance_takes_no_run_at_all(place: Place) {
 }
 
 on_three_stores![
+    a_failure_that_the_state_records_is_not_resumed,
+    an_activity_that_was_too_late_is_executed_when_it_is_resumed,
     a_continuation_has_the_error_channel_and_retries_of_its_activity,
     a_terminated_instance_takes_no_run_at_all,
 ];
