@@ -1,15 +1,21 @@
 //! A process that is killed while it executes activities: each is executed once, in order.
 
 use serde_json::json;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork::agents::{Activity, ActivityContext, AgentRuntime, InstanceOptions};
 use weftwork::graph::NodeError;
+use weftwork::models::scripted::Step;
+use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
+use weftwork::prelude::{Message, Role};
 use weftwork::runtime::{LeaseConfig, Recovery, Runtime};
 use weftwork::sqlite::SqliteStore;
-use weftwork::types::InstanceId;
+use weftwork::types::{InstanceId, MessageId, Principal, ThreadId};
 
 /// Names the folder of the store, in the process that is killed.
 const FOLDER: &str = "WEFT_TEST_INSTANCES";
@@ -22,9 +28,46 @@ fn dose() -> (u32, u32, u32) {
     }
 }
 
-/// Appends the number of the activity.
+/// Priority of an activity, by its number among those of its instance.
+fn priority(number: u32) -> i32 {
+    i32::try_from(number % 3).expect("small")
+}
+
+/// A provider whose count of calls outlives the process: a line a call.
+#[derive(Debug)]
+struct Provider {
+    info: ModelInfo,
+    log: PathBuf,
+}
+
+impl ChatModel for Provider {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
+        let asked = request.messages[0].joined_text();
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(&self.log);
+        log.and_then(|mut log| writeln!(log, "{asked}")).expect("is counted");
+        ScriptedModel::from_steps(vec![Step::text(&asked)]).stream(request)
+    }
+}
+
+/// Asks the provider about the number of the activity, and appends it.
 async fn append(mut all: Vec<u32>, activity: ActivityContext) -> Result<Vec<u32>, NodeError> {
-    all.push(activity.payload_as()?);
+    let number: u32 = activity.payload_as()?;
+    let asked = format!("{} {number}", activity.instance());
+    let id = MessageId::new("m").expect("an id");
+    let answer = activity
+        .run(async |services| {
+            let model = services.models().get("provider").expect("is given");
+            let messages = vec![Message::text(id, Role::User, asked.as_str())];
+            let request = ChatRequest { messages, ..ChatRequest::default() };
+            services.call_model(model.as_ref(), request).await
+        })
+        .await?;
+    assert_eq!(answer.message.joined_text(), asked);
+    all.push(number);
     Ok(all)
 }
 
@@ -35,7 +78,9 @@ async fn open(folder: &Path, recovery: Recovery) -> AgentRuntime {
     let lease = LeaseConfig { renew_every: beat, lease: beat * 8, look_every: beat };
     let runtime = Runtime::builder(store).lease(lease).recovery(recovery);
     let runtime = runtime.open().await.expect("opens");
-    AgentRuntime::over(runtime).build().expect("sound")
+    let info = ScriptedModel::rules().info().clone();
+    let provider = Provider { info, log: folder.join("asked") };
+    AgentRuntime::over(runtime).model("provider", Arc::new(provider)).build().expect("sound")
 }
 
 fn instance(number: u32) -> InstanceId {
@@ -76,7 +121,8 @@ async fn each_activity_is_executed_once_in_order_by_processes_that_are_killed() 
     }
     // They are left for another process.
     for number in 0..activities {
-        let activity = Activity::new(json!(number / instances));
+        let of_instance = number / instances;
+        let activity = Activity::new(json!(of_instance)).priority(priority(of_instance));
         agents.leave(instance(number % instances), activity).await.expect("accepted");
     }
     for kill in 0..=kills {
@@ -90,9 +136,23 @@ async fn each_activity_is_executed_once_in_order_by_processes_that_are_killed() 
         process.kill().expect("is killed");
         process.wait().expect("is gone");
     }
-    let in_order: Vec<u32> = (0..activities / instances).collect();
+    let mut in_order: Vec<u32> = (0..activities / instances).collect();
+    in_order.sort_by_key(|number| Reverse(priority(*number)));
+    let (mut calls, mut possibly_paid) = (0, 0);
     for number in 0..instances {
         let id = instance(number);
         assert_eq!(agents.get_state(&id).await, Ok(json!(in_order)), "{id}");
+        let recorded = agents.store().calls(&Principal::local(), &ThreadId::from(&id)).await;
+        let recorded = recorded.expect("reads");
+        calls += recorded.len();
+        possibly_paid += recorded.iter().map(|call| call.possibly_paid as usize).sum::<usize>();
     }
+    let asked = std::fs::read_to_string(folder.path().join("asked")).expect("reads");
+    let (asked, distinct) = (asked.lines().count(), asked.lines().collect::<BTreeSet<_>>().len());
+    println!(
+        "{activities} activities, {kills} kills: {asked} calls, {possibly_paid} possibly paid"
+    );
+    assert_eq!((calls, distinct), (activities as usize, activities as usize));
+    // Only a call that a kill cut is made again.
+    assert!(asked - distinct <= possibly_paid, "{asked} calls, {possibly_paid} possibly paid");
 }
