@@ -48,7 +48,9 @@ impl ChatModel for Provider {
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
         let asked = request.messages[0].joined_text();
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&self.log);
-        log.and_then(|mut log| writeln!(log, "{asked}")).expect("is counted");
+        // One write a line: others write at the same time.
+        let line = format!("{asked}\n");
+        log.and_then(|mut log| log.write_all(line.as_bytes())).expect("is counted");
         ScriptedModel::from_steps(vec![Step::text(&asked)]).stream(request)
     }
 }
@@ -76,7 +78,10 @@ async fn open(folder: &Path, recovery: Recovery) -> AgentRuntime {
     let store = Arc::new(SqliteStore::open(folder.join("store"), &options).expect("opens"));
     let beat = Duration::from_millis(100);
     let lease = LeaseConfig { renew_every: beat, lease: beat * 8, look_every: beat };
+    // The kills come faster than a process executes all that it takes over.
+    let attempts_max = dose().2 + 2;
     let runtime = Runtime::builder(store).lease(lease).recovery(recovery);
+    let runtime = runtime.attempts_max(attempts_max);
     let runtime = runtime.open().await.expect("opens");
     let info = ScriptedModel::rules().info().clone();
     let provider = Provider { info, log: folder.join("asked") };
@@ -105,7 +110,9 @@ fn process(folder: &Path) -> Child {
 async fn succeeded(agents: &AgentRuntime, instances: u32) -> u64 {
     let mut all = 0;
     for number in 0..instances {
-        all += agents.info(instance(number)).await.expect("exists").statistics.succeeded;
+        let info = agents.info(instance(number)).await.expect("exists");
+        assert_eq!(info.statistics.failed, 0, "{info:?}");
+        all += info.statistics.succeeded;
     }
     all
 }

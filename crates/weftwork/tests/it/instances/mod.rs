@@ -1,5 +1,6 @@
 //! Instances of agents over the three stores, each with a restart in the middle.
 
+mod commits;
 mod continuations;
 mod failures;
 mod graphs;
