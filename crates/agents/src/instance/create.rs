@@ -74,8 +74,13 @@ impl AgentRuntime {
         };
         let state = serde_json::to_value(state)
             .map_err(|error| invalid(format!("the state of the instance is not JSON: {error}")))?;
-        let options = match options.stored.mailbox.error_channel {
+        let options = match options.stored.mailbox.error_channel.as_deref() {
             None => options.error_channel(ERROR_CHANNEL),
+            Some(channel) if channel == STATE_CHANNEL => {
+                let text =
+                    "the errors of a handler cannot replace its state; leave `error_channel` out";
+                return Err(invalid(text));
+            }
             Some(_) => options,
         };
         self.create_of(&graph, json!({STATE_CHANNEL: state}), options).await

@@ -3,21 +3,23 @@
 
 use crate::CliError;
 use crate::args::{CreateInstance, Instances, SendActivity};
+use crate::command::question;
 use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::follow::json;
+use crate::follow::{json, tell_end};
 use crate::input::Interrupts;
 use crate::terminal::Table;
 use futures_util::StreamExt;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 use weftwork::App;
 use weftwork::agents::{
     Activity, AgentError, AgentRuntime, AgentRuntimeError, AgentRuntimeErrorKind as Kind,
-    InstanceOptions, QueuedActivities,
+    InstanceOptions, QueuedActivities, Sent,
 };
 use weftwork::runtime::Runtime;
-use weftwork::types::InstanceId;
+use weftwork::types::run::RunOutcome;
+use weftwork::types::{InstanceId, Principal, canonical};
 
 pub(crate) async fn instances(
     command: Instances,
@@ -149,7 +151,7 @@ async fn send(args: SendActivity, app: &App, context: &CommandContext) -> Result
     let (agents, terminal) = (app.instances(), &context.terminal);
     let mut activity = Activity::new(args.payload.unwrap_or_default()).priority(args.priority);
     if let Some(text) = &args.message {
-        activity = activity.input(app.say(text));
+        activity = activity.input(said(app, text, args.key.as_deref()));
     }
     if let Some(at) = args.not_before {
         activity = activity.not_before(at);
@@ -189,10 +191,35 @@ async fn send(args: SendActivity, app: &App, context: &CommandContext) -> Result
                 Err(error) if error.kind == Kind::GraphUnavailable => {}
                 state => terminal.line(state?)?,
             }
-            Ok(Exit::Done)
+            tell_questions(&sent, app, context).await
         }
         Err(error) => Ok(failed(&error, context)),
     }
+}
+
+/// Prints the questions at which an activity ended, with the commands that answer them.
+async fn tell_questions(
+    sent: &Sent,
+    app: &App,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let (at, store) = (sent.activity(), app.runtime().store());
+    let run = store.run(&Principal::local(), at).await?;
+    let Some(outcome) = &run.outcome else { return Ok(Exit::Done) };
+    if matches!(outcome, RunOutcome::Interrupted { .. }) {
+        let open = question::open(store.as_ref(), &at.thread).await?;
+        question::tell_open(&open, &at.thread, &context.terminal);
+    }
+    Ok(tell_end(store.as_ref(), at, outcome, &context.terminal).await)
+}
+
+/// Returns the input with a message of the user. A repeated activity has the same message.
+fn said(app: &App, text: &str, key: Option<&str>) -> Value {
+    let mut input = app.say(text);
+    if let Some(key) = key {
+        input["messages"][0]["id"] = json!(canonical::hash(&json!(key)));
+    }
+    input
 }
 
 /// Reports the error of an activity.

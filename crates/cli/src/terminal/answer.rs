@@ -29,7 +29,8 @@ pub(crate) struct Answer<'a> {
     markdown: Markdown,
     wrap: Wrap,
     line_open: bool,
-    shown: bool,
+    /// Streamed text whose messages are not complete.
+    streamed: String,
     calls: BTreeMap<String, String>,
 }
 
@@ -58,7 +59,7 @@ impl<'a> Answer<'a> {
             markdown: Markdown::new(terminal.colours()),
             wrap: super::wrap::for_output(terminal.read, 0),
             line_open: false,
-            shown: false,
+            streamed: String::new(),
             calls: BTreeMap::new(),
         }
     }
@@ -67,20 +68,21 @@ impl<'a> Answer<'a> {
     pub(crate) fn event(&mut self, event: &AiEvent) -> Result<(), CliError> {
         match event {
             AiEvent::TextDelta { delta } => {
-                self.shown = true;
+                self.streamed.push_str(delta);
                 self.text(delta)
             }
             AiEvent::AttemptReset { node } => {
                 self.end_line()?;
-                match std::mem::take(&mut self.shown) {
-                    true => self.aside("the answer was cut off; retrying"),
-                    false => self.aside(&format!("attempt failed; retrying node {}", plain(node))),
+                match std::mem::take(&mut self.streamed).is_empty() {
+                    false => self.aside("the answer was cut off; retrying"),
+                    true => self.aside(&format!("attempt failed; retrying node {}", plain(node))),
                 }
             }
             AiEvent::MessageFinal { message } if message.role == Role::Assistant => {
+                let text = message.joined_text();
                 // An answer that was not streamed is shown when it is complete.
-                if !std::mem::take(&mut self.shown) {
-                    self.text(&message.joined_text())?;
+                if !self.was_streamed(&text) {
+                    self.text(&text)?;
                 }
                 self.end_line()
             }
@@ -123,6 +125,17 @@ impl<'a> Answer<'a> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Returns `true` if the text of a complete message was streamed. The messages of a remote run
+    /// are complete only at its end, one after the other.
+    fn was_streamed(&mut self, text: &str) -> bool {
+        match self.streamed.strip_prefix(text) {
+            Some(rest) => self.streamed = rest.to_owned(),
+            None if self.streamed.is_empty() => return false,
+            None => self.streamed.clear(),
+        }
+        true
     }
 
     /// Ends the current line, if it is not empty.

@@ -40,6 +40,22 @@ fn an_instance_is_created_sent_to_shown_and_terminated() {
 }
 
 #[test]
+fn an_activity_that_asks_prints_its_question() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    assert_eq!(home.weft(&["instances", "create", "desk", "--id", "front"]).status, Some(0));
+    let ask = "Refund order A1002, amount 40.";
+    let send = || home.weft(&["instances", "send", "front", "--message", ask, "--key", "k"]);
+    let asked = send();
+    assert_eq!(asked.status, Some(3), "{asked:?}");
+    assert!(asked.errors.contains("weft threads resume front --approve"), "{asked:?}");
+    // The message has the same id, so that the activity is the same one.
+    let again = send();
+    assert_eq!((again.status, &again.errors), (Some(3), &asked.errors), "{again:?}");
+    let answered = home.weft(&["threads", "resume", "front", "--approve"]);
+    assert_eq!(answered.status, Some(0), "{answered:?}");
+}
+
+#[test]
 fn a_worker_executes_activities_that_were_left_and_a_watcher_prints_them() {
     let home = Home::new().set("WEFT_MODEL", "scripted");
     let weft = |args: &[&str]| -> Came {

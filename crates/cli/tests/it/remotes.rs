@@ -24,6 +24,19 @@ fn an_assistant_of_another_server_is_an_agent() {
     let came = home.weft(&["run", "remote:helper", "--input", "What is 6 times 7?"]);
     assert_eq!(came.status, Some(0), "{came:?}");
     assert!(came.out.contains("42") && !came.out.contains(KEY), "{came:?}");
+    // What was streamed is not printed again.
+    assert_eq!(came.out.matches("42").count(), 1, "{came:?}");
+    let ask =
+        ["run", "remote:helper", "--thread", "t", "--input", "Refund order A1002, amount 40."];
+    let asked = home.weft(&ask);
+    assert_eq!(asked.status, Some(3), "{asked:?}");
+    let question =
+        asked.errors.split("--answer-json ").nth(1).and_then(|rest| rest.split('=').next());
+    let answer =
+        format!("{}={{\"decisions\":[{{\"type\":\"approve\"}}]}}", question.expect("an id"));
+    let answered = home.weft(&["threads", "resume", "t", "--answer-json", &answer]);
+    assert_eq!(answered.status, Some(0), "{answered:?}");
+    assert!(answered.out.contains("refunded"), "{answered:?}");
     // Without the key, the server refuses the run, and says why.
     let home = home.config(&file("OTHER_KEY"));
     let listed = home.weft(&["agents", "list"]);

@@ -24,3 +24,22 @@ pub(crate) fn request(request: &ApprovalRequest, question: &Interrupt) -> Value 
         "review_configs": [config],
     })
 }
+
+/// Returns the schema of the answer to an approval: that of our own clients, or `decisions`.
+pub(crate) fn response_schema(question: &Interrupt) -> Value {
+    let mut schema = json!(question.answer_schema);
+    if let Some(forms) = schema["oneOf"].as_array_mut() {
+        let kind = json!({"enum": decisions(question)});
+        let decision =
+            json!({"type": "object", "properties": {"type": kind}, "required": ["type"]});
+        forms.push(json!({
+            "type": "object",
+            "properties": {
+                "decisions": {"type": "array", "items": decision, "minItems": 1, "maxItems": 1},
+            },
+            "required": ["decisions"],
+            "additionalProperties": false,
+        }));
+    }
+    schema
+}

@@ -204,7 +204,10 @@ pub(crate) fn interrupt(question: &Interrupt) -> Value {
 /// Returns a question as part of the values of a run.
 pub(crate) fn asked(question: &Interrupt) -> Value {
     let mut asked = interrupt(question);
-    asked["response_schema"] = json!(question.answer_schema);
+    asked["response_schema"] = match &question.ask {
+        Ask::Approval(_) => approval::response_schema(question),
+        _ => json!(question.answer_schema),
+    };
     asked
 }
 

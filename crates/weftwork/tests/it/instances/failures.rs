@@ -6,8 +6,8 @@ use serde_json::json;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use weftwork::agents::{
-    Activity, ActivityPayload, AgentRuntimeError, AgentRuntimeErrorKind as Kind, Hosting,
-    InstanceEventKind, InstanceStatus,
+    Activity, ActivityContext, ActivityPayload, AgentRuntimeError, AgentRuntimeErrorKind as Kind,
+    Hosting, InstanceEventKind, InstanceStatus,
 };
 use weftwork::graph::NodeError;
 use weftwork::prelude::*;
@@ -152,6 +152,9 @@ async fn an_instance_without_the_error_channel_is_refused() {
     let refused = agents.create_graph_agent(&graph(), state(), options).await;
     let refused = refused.expect_err("the graph has no such channel");
     assert_eq!(refused.code(), "W0648");
+    let handler = async |total: u64, _: ActivityContext| NodeResult::Ok(total);
+    let refused = agents.create("sum", 0, handler, self::options().error_channel("state")).await;
+    assert_eq!(refused.expect_err("is the state of the handler").code(), "W0648");
     let unknown = agents.get_state(id()).await.expect_err("was not created");
     assert_eq!((unknown.kind, unknown.code()), (Kind::UnknownInstance, "W0642"));
     let hosted = agents.runtime().host("app:work", graph()).expect("hosted");
