@@ -7,8 +7,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 use weftwork_store::mailbox::{INSTANCE, is_terminated};
-use weftwork_store::{ActivityCounts, Metadata, ThreadQuery, ThreadRow};
+use weftwork_store::{ActivityCounts, Metadata, ThreadQuery, ThreadRow, open_questions};
 use weftwork_types::instance::AgentRuntimeError;
+use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::RunStatus;
 use weftwork_types::{InstanceId, ThreadId, Timestamp};
 
@@ -40,7 +41,8 @@ impl InstanceStatus {
     }
 }
 
-/// Numbers of the activities of an instance.
+/// Numbers of the activities of an instance. A run that continues an activity, after an answer for
+/// example, counts beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Statistics {
     /// Activities that wait in the mailbox.
@@ -74,6 +76,10 @@ pub struct InstanceInfo {
     /// Error of the last activity, or of the graph. Only with the status `error`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<AgentRuntimeError>,
+    /// Questions at which the last activity ended, in their shown form. An answer by
+    /// [`Thread::answer`](weftwork_runtime::Thread::answer) continues it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<Interrupt>,
     /// Statistics of the activities.
     pub statistics: Statistics,
     /// Maximum number of unfinished activities.
@@ -141,16 +147,33 @@ impl AgentRuntime {
                 None => (InstanceStatus::Idle, None),
             }
         };
+        let questions = match row.status {
+            Some(RunStatus::Interrupted) if status == InstanceStatus::Idle => {
+                self.questions(&row.id).await?
+            }
+            _ => Vec::new(),
+        };
         Ok(InstanceInfo {
             id: id.clone(),
             graph: options.graph,
             status,
             error,
+            questions,
             statistics: counts.into(),
             mailbox_capacity: options.mailbox.capacity,
             created_at: row.created_at,
             updated_at: row.updated_at,
         })
+    }
+
+    /// Returns the open questions of an instance, in their shown form.
+    pub(super) async fn questions(
+        &self,
+        thread: &ThreadId,
+    ) -> Result<Vec<Interrupt>, AgentRuntimeError> {
+        let rows = self.store().interrupts(&self.who, thread).await;
+        let open = open_questions(rows.map_err(|error| of_store(thread.as_str(), error))?);
+        Ok(open.into_iter().map(Interrupt::into_shown).collect())
     }
 
     /// Returns the error of the graph, or of the last activity.

@@ -7,12 +7,23 @@ use super::inspect::is_handler;
 use futures_util::StreamExt;
 use serde::Serialize;
 use serde_json::Value as Json;
+use std::collections::VecDeque;
+use std::time::Duration;
+use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Modes, StreamEvent};
 use weftwork_runtime::{FollowFrom, RunOutput, StreamOptions, ThreadOutput};
+use weftwork_store::mailbox::is_terminated;
 use weftwork_types::event::AiEvent;
 use weftwork_types::instance::AgentRuntimeError;
-use weftwork_types::run::RunRef;
+use weftwork_types::interrupt::Interrupt;
+use weftwork_types::run::{RunOutcome, RunRef};
 use weftwork_types::{BoxStream, InstanceId, RunId, ThreadId};
+
+/// Interval of checks for the termination of an instance without activities.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Number of checks of a terminated instance before its subscriptions end. The output of an instance
+/// is looked for at least as often.
+const QUIET_LOOKS: u32 = 2;
 
 /// A report about an activity.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -29,7 +40,7 @@ pub struct InstanceEvent {
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum InstanceEventKind {
-    /// The activity began.
+    /// The activity began, or was being executed when the subscription began.
     Started,
     /// The state after a superstep that was committed, in its shown form. The last one before the end
     /// is the state of the instance.
@@ -42,13 +53,17 @@ pub enum InstanceEventKind {
         /// Error of an activity that failed.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<AgentRuntimeError>,
+        /// Questions at which the activity ended, in their shown form.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        questions: Vec<Interrupt>,
     },
 }
 
 impl AgentRuntime {
     /// Subscribes to the activities of an instance, from the one that is executed now or begins next:
     /// their states, and their ends. Activities of other processes are included. The stream ends when
-    /// this process shuts down, or after an error.
+    /// the instance is terminated and the activity that was executed has ended, when this process
+    /// shuts down, or after an error.
     ///
     /// # Errors
     /// Kind `UnknownInstance`; errors of the store.
@@ -81,57 +96,147 @@ impl AgentRuntime {
         let from = from.map_err(|error| of_runtime(id.as_str(), error))?;
         let streamed = StreamOptions { modes: Modes::VALUES, ..StreamOptions::default() };
         let output = self.runtime().stream_thread(&self.who, &thread, from, streamed);
-        let (agents, of_handler) = (self.clone(), is_handler(&options.graph));
-        let events = output.filter_map(move |output| {
-            let (agents, id) = (agents.clone(), id.clone());
-            async move {
-                match output {
-                    Ok(output) => agents.event(&id, output, of_handler).await.transpose(),
-                    Err(error) => Some(Err(of_runtime(id.as_str(), error))),
-                }
+        let subscription = Subscription {
+            agents: self.clone(),
+            id,
+            of_handler: is_handler(&options.graph),
+            output,
+            begun: None,
+            state: None,
+            next: VecDeque::new(),
+        };
+        let events = futures_util::stream::unfold(Some(subscription), async |subscription| {
+            let mut subscription = subscription?;
+            match subscription.event().await {
+                Ok(event) => Some((Ok(event?), Some(subscription))),
+                Err(error) => Some((Err(error), None)),
             }
         });
         Ok(events.boxed())
     }
+}
 
-    async fn event(
-        &self,
-        id: &InstanceId,
-        output: ThreadOutput,
-        of_handler: bool,
-    ) -> Result<Option<InstanceEvent>, AgentRuntimeError> {
+struct Subscription {
+    agents: AgentRuntime,
+    id: InstanceId,
+    of_handler: bool,
+    output: BoxStream<'static, Result<ThreadOutput, RuntimeError>>,
+    /// The activity whose begin was reported last.
+    begun: Option<RunId>,
+    /// The state that was reported last.
+    state: Option<Json>,
+    /// Events that were read and not reported yet.
+    next: VecDeque<InstanceEvent>,
+}
+
+impl Subscription {
+    /// Returns the next event; `None` at the end.
+    async fn event(&mut self) -> Result<Option<InstanceEvent>, AgentRuntimeError> {
+        let mut quiet = 0;
+        loop {
+            if let Some(event) = self.next.pop_front() {
+                return Ok(Some(event));
+            }
+            tokio::select! {
+                biased;
+                output = self.output.next() => {
+                    let Some(output) = output else { return Ok(None) };
+                    let output = output.map_err(|error| of_runtime(self.id.as_str(), error))?;
+                    self.read(output).await?;
+                    quiet = 0;
+                }
+                // In machine time, as the output is looked for.
+                () = tokio::time::sleep(LOOK_EVERY) => match self.is_over().await? {
+                    // What ended before was read meanwhile.
+                    true if quiet == QUIET_LOOKS => return Ok(None),
+                    true => quiet += 1,
+                    false => quiet = 0,
+                }
+            }
+        }
+    }
+
+    /// Returns `true` if the instance is terminated and executes nothing.
+    async fn is_over(&mut self) -> Result<bool, AgentRuntimeError> {
+        let (row, _) = self.agents.instance(&self.id).await?;
+        if !is_terminated(&row.metadata) {
+            return Ok(false);
+        }
+        let counts = self.agents.store().count_activities(&self.agents.who, &row.id).await;
+        let counts = counts.map_err(|error| of_store(self.id.as_str(), error))?;
+        Ok(counts.running == 0)
+    }
+
+    async fn read(&mut self, output: ThreadOutput) -> Result<(), AgentRuntimeError> {
         let ThreadOutput { run, output } = output;
-        let kind = match output {
+        match output {
             RunOutput::Event(event) => match event.event {
-                AiEvent::RunStarted { .. } => InstanceEventKind::Started,
-                AiEvent::Done { .. } => self.ended(id, &run).await?,
-                _ => return Ok(None),
+                AiEvent::RunStarted { .. } => self.begin(&run.run),
+                AiEvent::Done { .. } => self.end(&run).await?,
+                _ => {}
             },
             RunOutput::Frame(frame) => {
                 let item = frame.item().filter(|item| item.ns.is_empty());
-                let Some(StreamEvent::Values { values, .. }) = item.map(|item| &item.event) else {
-                    return Ok(None);
-                };
-                let state = match of_handler {
-                    true => values.get(STATE_CHANNEL).cloned().unwrap_or_default(),
-                    false => values.clone(),
-                };
-                InstanceEventKind::State { state }
+                if let Some(StreamEvent::Values { values, .. }) = item.map(|item| &item.event) {
+                    self.begin(&run.run);
+                    let state = match self.of_handler {
+                        true => values.get(STATE_CHANNEL).cloned().unwrap_or_default(),
+                        false => values.clone(),
+                    };
+                    self.report_state(&run.run, state);
+                }
             }
-        };
-        Ok(Some(InstanceEvent { activity: run.run, kind }))
+        }
+        Ok(())
     }
 
-    async fn ended(
-        &self,
-        id: &InstanceId,
-        run: &RunRef,
-    ) -> Result<InstanceEventKind, AgentRuntimeError> {
-        let row = self.store().run(&self.who, run).await;
-        let row = row.map_err(|error| of_store(id.as_str(), error))?;
+    fn report(&mut self, activity: &RunId, kind: InstanceEventKind) {
+        self.next.push_back(InstanceEvent { activity: activity.clone(), kind });
+    }
+
+    fn begin(&mut self, activity: &RunId) {
+        if self.begun.as_ref() != Some(activity) {
+            self.begun = Some(activity.clone());
+            self.report(activity, InstanceEventKind::Started);
+        }
+    }
+
+    fn report_state(&mut self, activity: &RunId, state: Json) {
+        if self.state.as_ref() != Some(&state) {
+            self.state = Some(state.clone());
+            self.report(activity, InstanceEventKind::State { state });
+        }
+    }
+
+    async fn end(&mut self, run: &RunRef) -> Result<(), AgentRuntimeError> {
+        let row = self.agents.store().run(&self.agents.who, run).await;
+        let row = row.map_err(|error| of_store(self.id.as_str(), error))?;
+        let has_error =
+            row.new.options.mailbox.is_some_and(|mailbox| mailbox.error_channel.is_some());
+        // The error is written or cleared after the last superstep.
+        if let (true, Some(last)) = (has_error && !self.of_handler, row.last_checkpoint) {
+            let graph = &row.new.graph;
+            let thread = self.agents.runtime().thread(graph, self.id.as_str());
+            let thread = thread.map_err(|error| of_runtime(self.id.as_str(), error))?;
+            let state = thread.with_principal(self.agents.who.clone()).at(last).state().await;
+            let state = state.map_err(|error| of_runtime(self.id.as_str(), error))?.values;
+            self.report_state(&run.run, state);
+        }
         let outcome = row.outcome.as_ref();
         let error =
             outcome.and_then(|outcome| AgentRuntimeError::of_outcome(run.run.as_str(), outcome));
-        Ok(InstanceEventKind::Ended { error })
+        let questions = match outcome {
+            // They may be answered by now.
+            Some(RunOutcome::Interrupted { interrupts: asked, .. }) => {
+                let rows = self.agents.store().interrupts(&self.agents.who, &run.thread).await;
+                let rows = rows.map_err(|error| of_store(self.id.as_str(), error))?.into_iter();
+                let rows = rows.map(|row| row.interrupt);
+                rows.filter(|row| asked.contains(&row.id)).map(Interrupt::into_shown).collect()
+            }
+            _ => Vec::new(),
+        };
+        self.begun = None;
+        self.report(&run.run, InstanceEventKind::Ended { error, questions });
+        Ok(())
     }
 }

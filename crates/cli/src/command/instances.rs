@@ -19,7 +19,7 @@ use weftwork::agents::{
 };
 use weftwork::runtime::Runtime;
 use weftwork::types::run::RunOutcome;
-use weftwork::types::{InstanceId, Principal, canonical};
+use weftwork::types::{InstanceId, Principal, ThreadId, canonical};
 
 pub(crate) async fn instances(
     command: Instances,
@@ -140,6 +140,7 @@ async fn show(
     if let Some(error) = info.error {
         terminal.line(format_args!("error: {} {error}", error.code()))?;
     }
+    question::tell_open(&info.questions, &ThreadId::from(id), terminal);
     if let Some(state) = state {
         terminal.line(format_args!("state: {state}"))?;
     }

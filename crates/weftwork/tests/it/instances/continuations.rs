@@ -1,12 +1,13 @@
 //! Runs on the threads of instances: continuations of activities, and others.
 
 use super::{Place, close, does, id, info, on_three_stores, open, options, until};
+use futures_util::StreamExt;
 use serde_json::json;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use weftwork::agents::{
     Activity, ActivityPayload, AgentRuntime, AgentRuntimeError, AgentRuntimeErrorKind as Kind,
-    Hosting, InstanceStatus, QueuedActivities,
+    Hosting, InstanceEventKind, InstanceStatus, QueuedActivities,
 };
 use weftwork::graph::{Ctx, NodeError, RuntimeError};
 use weftwork::prelude::*;
@@ -75,8 +76,24 @@ async fn a_continuation_has_the_error_channel_and_retries_of_its_activity(place:
     let agents = open(&place).await;
     let thread = create(&agents).await;
     let instance = agents.handle(&id());
+    let mut events = agents.subscribe(&instance).await.expect("exists");
     does(&agents, &instance, json!("ask")).await.expect("ends at its question");
+    let questions = info(&agents).await.questions;
+    assert_eq!(questions.len(), 1, "{questions:?}");
     thread.answer(json!("flaky")).await.expect("accepted").output().expect("at the second try");
+    assert_eq!(info(&agents).await.questions, Vec::new());
+    let mut told = Vec::new();
+    while told.iter().filter(|word| *word == "ended").count() < 2 {
+        let event = tokio::time::timeout(Duration::from_secs(20), events.next()).await;
+        let event = event.expect("in time").expect("goes on").expect("no error");
+        if let InstanceEventKind::Ended { questions: asked, .. } = &event.kind {
+            let expected = if told.contains(&json!("ended")) { &[][..] } else { &questions };
+            assert_eq!(asked, expected);
+        }
+        told.push(json!(event)["event"].take());
+    }
+    // The error of an earlier activity stays until the question is answered and the run succeeds.
+    assert_eq!(told, ["started", "state", "ended", "started", "state", "state", "ended"]);
     let after = json!({"done": 1, "error": null});
     assert_eq!(agents.get_state(id()).await, Ok(after));
     // A continuation by itself.

@@ -2,15 +2,16 @@
 
 use super::{Place, close, does, id, info, on_three_stores, open, options, until};
 use futures_util::StreamExt;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use weftwork::agents::{
     Activity, ActivityContext, ActivityPayload, AgentRuntimeError, AgentRuntimeErrorKind as Kind,
-    Hosting, InstanceEventKind, InstanceStatus,
+    Hosting, InstanceEvent, InstanceEventKind, InstanceStatus,
 };
 use weftwork::graph::NodeError;
 use weftwork::prelude::*;
+use weftwork::types::BoxStream;
 use weftwork::types::run::{CancelAction, RunRetry};
 
 #[derive(Debug, State)]
@@ -65,6 +66,21 @@ pub(super) fn state() -> serde_json::Value {
     json!({"done": 0})
 }
 
+/// Returns the error of the next end, and the last state before it.
+async fn until_end(
+    events: &mut BoxStream<'static, Result<InstanceEvent, AgentRuntimeError>>,
+) -> (Option<AgentRuntimeError>, Value) {
+    let mut last = Value::Null;
+    loop {
+        let event = tokio::time::timeout(Duration::from_secs(20), events.next()).await;
+        match event.expect("in time").expect("goes on").expect("no error").kind {
+            InstanceEventKind::State { state } => last = state,
+            InstanceEventKind::Ended { error, .. } => return (error, last),
+            _ => {}
+        }
+    }
+}
+
 async fn a_failure_is_one_error_until_the_next_success(place: Place) {
     let cases = [
         ("fail", Kind::Failed, "W0635"),
@@ -83,14 +99,9 @@ async fn a_failure_is_one_error_until_the_next_success(place: Place) {
         let causes: Vec<_> = error.fault.causes().map(|cause| &*cause.message).collect();
         assert_eq!(causes.len(), 1, "one level: {error:?}");
         assert_eq!(causes[0].contains("no disk"), payload != "panic");
-        let published = loop {
-            let event = tokio::time::timeout(Duration::from_secs(20), events.next()).await;
-            let event = event.expect("in time").expect("goes on").expect("no error");
-            if let InstanceEventKind::Ended { error } = event.kind {
-                break error;
-            }
-        };
+        let (published, last) = until_end(&mut events).await;
         assert_eq!(published.as_ref(), Some(&error));
+        assert_eq!(agents.get_state(&instance).await, Ok(last));
         close(agents).await;
 
         let agents = open(&place).await;
@@ -100,8 +111,11 @@ async fn a_failure_is_one_error_until_the_next_success(place: Place) {
         assert_eq!((&after["error"], &after["done"]), (&json!(error), &json!(done)));
         let failed = info(&agents).await;
         assert_eq!((failed.status, failed.error), (InstanceStatus::Error, Some(error)));
+        let mut events = agents.subscribe(&instance).await.expect("exists");
         does(&agents, &instance, json!("work")).await.expect("the next one runs");
         done += 1;
+        let (published, last) = until_end(&mut events).await;
+        assert_eq!((published, agents.get_state(&instance).await), (None, Ok(last)));
         let after = agents.get_state(&instance).await.expect("reads");
         assert_eq!((&after["error"], &after["done"]), (&json!(null), &json!(done)));
         assert_eq!(info(&agents).await.status, InstanceStatus::Idle);

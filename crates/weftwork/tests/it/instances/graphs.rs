@@ -87,7 +87,9 @@ async fn each_superstep_is_published_and_the_last_one_stays(place: Place) {
             assert_eq!(event.activity, sent.activity().run);
             match event.kind {
                 InstanceEventKind::State { state } => states.push(state),
-                InstanceEventKind::Ended { error } => break assert_eq!(error, None),
+                InstanceEventKind::Ended { error, questions } => {
+                    break assert_eq!((error, questions), (None, Vec::new()));
+                }
                 _ => {}
             }
         }

@@ -1,11 +1,12 @@
 //! Termination of instances.
 
 use super::{Place, close, id, info, on_three_stores, open, options, until};
+use futures_util::StreamExt;
 use serde_json::json;
 use std::time::Duration;
 use weftwork::agents::{
-    Activity, ActivityContext, AgentRuntime, AgentRuntimeErrorKind as Kind, InstanceStatus,
-    QueuedActivities, Sent,
+    Activity, ActivityContext, AgentRuntime, AgentRuntimeErrorKind as Kind, InstanceEventKind,
+    InstanceStatus, QueuedActivities, Sent,
 };
 use weftwork::graph::NodeError;
 
@@ -27,6 +28,7 @@ async fn busy(agents: &AgentRuntime, ms: u64) -> [Sent; 3] {
 async fn queued_activities_are_kept(place: Place) {
     let agents = open(&place).await;
     let [running, low, high] = busy(&agents, 200).await;
+    let events = agents.subscribe(id()).await.expect("exists");
     let deadline = Duration::from_secs(20);
     let report = agents.terminate(id(), deadline, QueuedActivities::Keep).await.expect("exists");
     assert_eq!(report.ended.as_ref(), Some(&running.activity().run));
@@ -34,6 +36,11 @@ async fn queued_activities_are_kept(place: Place) {
     let kept: Vec<_> = report.kept.iter().map(|letter| &letter.activity).collect();
     assert_eq!(kept, [&high.activity().run, &low.activity().run]);
     assert_eq!((report.cut, report.dead_lettered), (None, Vec::new()));
+    let events = tokio::time::timeout(deadline, events.collect::<Vec<_>>()).await;
+    let events: Vec<_> = events.expect("it ends").into_iter().map(Result::unwrap).collect();
+    let last = events.last().map(|event| (&event.activity, &event.kind));
+    let ended = InstanceEventKind::Ended { error: None, questions: Vec::new() };
+    assert_eq!(last, Some((&running.activity().run, &ended)));
     close(agents).await;
 
     let agents = open(&place).await;
