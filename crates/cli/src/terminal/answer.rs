@@ -6,8 +6,9 @@ use super::{Style, Terminal, plain, short};
 use crate::CliError;
 use std::collections::BTreeMap;
 use weftwork::models::ModelInfo;
-use weftwork::types::event::AiEvent;
-use weftwork::types::message::Role;
+use weftwork::types::MessageId;
+use weftwork::types::event::{AiEvent, RunEvent};
+use weftwork::types::message::{Message, Role};
 
 /// Maximum length of a displayed tool result, in characters.
 const RESULT_CHARS_MAX: usize = 160;
@@ -29,7 +30,11 @@ pub(crate) struct Answer<'a> {
     markdown: Markdown,
     wrap: Wrap,
     line_open: bool,
-    shown: bool,
+    /// Messages with partial text that are not final, and whether that text is shown. `None` stands
+    /// for text that is part of no message.
+    partial: BTreeMap<Option<MessageId>, bool>,
+    /// Message of the text that is being shown.
+    current: Option<MessageId>,
     calls: BTreeMap<String, String>,
 }
 
@@ -58,31 +63,31 @@ impl<'a> Answer<'a> {
             markdown: Markdown::new(terminal.colours()),
             wrap: super::wrap::for_output(terminal.read, 0),
             line_open: false,
-            shown: false,
+            partial: BTreeMap::new(),
+            current: None,
             calls: BTreeMap::new(),
         }
     }
 
     /// Shows an event.
-    pub(crate) fn event(&mut self, event: &AiEvent) -> Result<(), CliError> {
+    pub(crate) fn event(
+        &mut self,
+        RunEvent { piece, event, .. }: &RunEvent,
+    ) -> Result<(), CliError> {
         match event {
             AiEvent::TextDelta { delta } => {
-                self.shown = true;
-                self.text(delta)
+                self.delta(piece.as_ref().and_then(|piece| piece.message.clone()), delta)
             }
             AiEvent::AttemptReset { node } => {
+                let void = self.current.clone();
                 self.end_line()?;
-                match std::mem::take(&mut self.shown) {
+                match self.partial.remove(&void).unwrap_or_default() {
                     true => self.aside("the answer was cut off; retrying"),
                     false => self.aside(&format!("attempt failed; retrying node {}", plain(node))),
                 }
             }
             AiEvent::MessageFinal { message } if message.role == Role::Assistant => {
-                // An answer that was not streamed is shown when it is complete.
-                if !std::mem::take(&mut self.shown) {
-                    self.text(&message.joined_text())?;
-                }
-                self.end_line()
+                self.whole(message)
             }
             AiEvent::ToolCallStart { tool_call_id, tool_name, args } => {
                 self.end_line()?;
@@ -125,8 +130,38 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// Shows partial text. Of messages that are produced at the same time, one is shown while it is
+    /// produced, and the others once they are final.
+    fn delta(&mut self, message: Option<MessageId>, delta: &str) -> Result<(), CliError> {
+        let is_shown = message.is_none() || self.current.is_none();
+        if !*self.partial.entry(message.clone()).or_insert(is_shown) {
+            return Ok(());
+        }
+        if self.current != message {
+            self.end_line()?;
+            self.current = message;
+        }
+        self.text(delta)
+    }
+
+    /// Shows a complete message, unless its text was shown before.
+    fn whole(&mut self, message: &Message) -> Result<(), CliError> {
+        let text = message.joined_text();
+        if text.is_empty() {
+            return Ok(());
+        }
+        let was_shown = self.partial.remove(&Some(message.id.clone()));
+        let was_shown = was_shown.or_else(|| self.partial.remove(&None)).unwrap_or_default();
+        if !was_shown {
+            self.end_line()?;
+            self.text(&text)?;
+        }
+        self.end_line()
+    }
+
     /// Ends the current line, if it is not empty.
     pub(crate) fn end_line(&mut self) -> Result<(), CliError> {
+        self.current = None;
         let is_code = self.markdown.is_code();
         let rest = self.markdown.end();
         let rest = self.wrap.push(&rest, is_code) + &self.wrap.end();

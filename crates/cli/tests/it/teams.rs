@@ -36,3 +36,19 @@ fn the_teams_hand_requests_to_their_members() {
         assert!(came.out.contains(expected), "{team} {request}: {}", came.out);
     }
 }
+
+#[test]
+fn each_text_of_a_team_is_shown_once_and_in_one_piece() {
+    let home = Home::new();
+    let request = "What is 6 times 7? What is the weather in Oslo?";
+    let came = home.weft(&["run", "supervisor", "--model", "scripted", "--input", request]);
+    let mark = "[scripted model] ";
+    let texts = came.out.lines().filter_map(|line| line.strip_prefix(mark));
+    let texts: Vec<_> = texts.filter(|line| !line.starts_with(['→', '←'])).collect();
+    let [first, second, last] = texts[..] else { panic!("{came:?}") };
+    assert!(first.starts_with("Multiply: 42") || second.starts_with("Multiply: 42"), "{texts:?}");
+    assert!(last.contains(first) && last.contains(second), "{texts:?}");
+
+    let came = home.weft(&["run", "swarm", "--model", "scripted", "--input", "What is 6 plus 7?"]);
+    assert_eq!(came.out.matches("Add: 13").count(), 1, "{came:?}");
+}
