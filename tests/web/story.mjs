@@ -176,6 +176,24 @@ async function the_inbox_is_worked_through_by_keyboard(browser, server) {
   assert.deepEqual(server.refunds().slice(made.length), [["A1003", 100]]);
 }
 
+async function a_question_of_a_member_has_its_name(browser, server) {
+  const page = await Page.begin(browser, server, "Refund order A1002, amount 2.", { agent: "supervisor" });
+  const asker = page.approval.getByText("desk asks");
+  await asker.waitFor();
+  await page.accessible("member");
+  await page.page.reload();
+  await asker.waitFor();
+  await page.page.getByRole("link", { name: /^Inbox/ }).click();
+  await page.page.locator(".waiting .facts", { hasText: "supervisor › desk" }).waitFor();
+  await page.page.locator(".detail", { hasText: "Asked by supervisor › desk" }).waitFor();
+  await asker.waitFor();
+  await page.page.keyboard.press("a");
+  await page.page.getByText("Nothing waits for you.").waitFor();
+  await page.page.getByRole("link", { name: "Answered" }).click();
+  await page.page.locator(".decisions .facts", { hasText: "supervisor › desk" }).waitFor();
+  await page.close();
+}
+
 async function a_question_outlives_the_server_and_threads_are_found_and_deleted(browser, server) {
   const page = await Page.begin(browser, server, "Refund order A1005, amount 3.");
   const card = page.approval;
@@ -252,6 +270,7 @@ export const tests = [
   an_answer_given_in_the_inbox_is_shown_in_the_chat,
   the_order_desk_is_used_by_keyboard_alone,
   the_inbox_is_worked_through_by_keyboard,
+  a_question_of_a_member_has_its_name,
   a_question_outlives_the_server_and_threads_are_found_and_deleted,
   it_fits_a_phone,
 ];

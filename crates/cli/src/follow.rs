@@ -190,7 +190,7 @@ pub(crate) fn exit_at_once() -> ! {
 impl View<'_> {
     fn element(&mut self, element: &Element) -> Result<(), CliError> {
         match (self, element) {
-            (Self::Text(answer), Element::Event(event)) => answer.event(&event.event),
+            (Self::Text(answer), Element::Event(event)) => answer.event(event),
             (Self::Text(answer), Element::Line(line)) => answer.aside(line),
             (Self::Text(answer), Element::TextEnd) => answer.end_line(),
             (Self::Json { .. }, Element::TextEnd) => Ok(()),

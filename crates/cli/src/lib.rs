@@ -31,6 +31,7 @@ mod pages;
 mod position;
 mod snapshot;
 mod spent;
+mod teams;
 mod terminal;
 
 pub use args::Cli;
@@ -70,7 +71,9 @@ impl Program {
     /// Creates a program with the built-in agents.
     #[must_use]
     pub fn new() -> Self {
-        Self { agents: vec![Box::new(demo_agent::agent)] }
+        let agents: [Box<Make>; 3] =
+            [Box::new(demo_agent::agent), Box::new(teams::supervisor), Box::new(teams::swarm)];
+        Self { agents: agents.into() }
     }
 
     /// Adds an agent. `make` is called once the configuration is loaded.

@@ -41,6 +41,10 @@ pub(crate) fn stems(text: &str) -> Vec<String> {
 /// A word without its ending: "refund", "refunds" and "refunded" have the same stem.
 pub(crate) fn stem(word: &str) -> String {
     let word = word.to_lowercase();
+    // In a product, as in "6 times 7", it is no form of "time".
+    if word == "times" {
+        return word;
+    }
     let word = word.strip_suffix("'s").or(word.strip_suffix("’s")).unwrap_or(&word);
     let shorter = [("ing", 6), ("ed", 5), ("es", 5), ("s", 4), ("e", 4)]
         .iter()
@@ -78,6 +82,7 @@ mod tests {
         ] {
             assert!(forms.iter().all(|form| stem(form) == stem(forms[0])), "{forms:?}");
         }
+        assert_ne!(stems("What is 6 times 7?"), stems("What time is it?"));
     }
 
     #[test]

@@ -57,6 +57,8 @@ export interface Waiting {
   thread_id: string;
   agent: string | null;
   node: string;
+  /** Name of the member of a team that asks. */
+  graph: string | null;
   call: Call | null;
   created_at: string;
   age_ms: number;
@@ -68,6 +70,8 @@ export interface Answered {
   thread_id: string;
   agent: string | null;
   node: string;
+  /** Name of the member of a team that asked. */
+  graph: string | null;
   call: Call | null;
   answer: Json;
   answered_by: string;

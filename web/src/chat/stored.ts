@@ -27,6 +27,12 @@ function content(part: StoredPart): Part[] {
   return [];
 }
 
+/** Returns the facts beside a message, as a stream reports them. */
+function facts(parts: StoredPart[]) {
+  const found = parts.filter(({ type }) => type.startsWith("data-"));
+  return found.map(({ type, data }) => ({ name: type.slice("data-".length), data: data ?? null }));
+}
+
 function status({ metadata }: StoredMessage): Status {
   switch (metadata?.finishReason) {
     case "tool-calls":
@@ -45,5 +51,6 @@ export function fromStored(message: StoredMessage): ThreadMessageLike {
   const { id, role, parts, metadata } = message;
   const shown = { id, role, content: parts.flatMap(content) };
   if (role === "user") return shown;
-  return { ...shown, status: status(message), metadata: { custom: { usage: metadata?.usage, isCopied: metadata?.runId === undefined } } };
+  const custom = { usage: metadata?.usage, isCopied: metadata?.runId === undefined };
+  return { ...shown, status: status(message), metadata: { custom, unstable_data: facts(parts) } };
 }

@@ -3,7 +3,7 @@ import { wordsOf } from "../question/answer";
 import { link } from "../shared/route";
 import { age, useNow } from "../shared/time";
 import { useAnswered } from "./data";
-import { subjectOf } from "./subject";
+import { askerOf, subjectOf } from "./subject";
 
 /** The questions that people answered last: who, when, and what. */
 export function Answered() {
@@ -23,7 +23,7 @@ export function Answered() {
 }
 
 function Decision({ row, now }: { row: Row; now: number }) {
-  const { call, answer, answered_by, answered_at, agent, thread_id } = row;
+  const { call, answer, answered_by, answered_at, thread_id } = row;
   const at = new Date(answered_at);
   return (
     <>
@@ -36,7 +36,7 @@ function Decision({ row, now }: { row: Row; now: number }) {
         <time dateTime={answered_at} title={at.toLocaleString()}>
           {age(answered_at, now)}
         </time>
-        <span>{agent ?? "unknown agent"}</span>
+        <span>{askerOf(row)}</span>
       </p>
     </>
   );

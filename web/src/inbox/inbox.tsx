@@ -8,7 +8,7 @@ import { Answered } from "./answered";
 import { Bulk } from "./bulk";
 import { respond } from "./data";
 import { useKeys } from "./keys";
-import { subjectOf } from "./subject";
+import { askerOf, subjectOf } from "./subject";
 
 interface Props {
   tab: InboxTab;
@@ -100,7 +100,7 @@ function List({ waiting, current, selected, onChoose, onToggle }: ListProps) {
           <button aria-pressed={one === current} onClick={() => onChoose(one.id)}>
             <span className="title">{subjectOf(one.call)}</span>
             <time dateTime={one.created_at}>{age(one.created_at, now)}</time>
-            <span className="facts">{one.agent ?? "unknown agent"}</span>
+            <span className="facts">{askerOf(one)}</span>
           </button>
         </li>
       ))}
@@ -109,12 +109,13 @@ function List({ waiting, current, selected, onChoose, onToggle }: ListProps) {
 }
 
 function Detail({ waiting, onAnswered }: { waiting: Waiting; onAnswered: () => void }) {
-  const { id, call, agent, node, thread_id } = waiting;
+  const { id, call, node, graph, thread_id } = waiting;
   return (
     <>
       {call && (
         <Ask
           call={call}
+          member={graph}
           onAnswer={async (answer) => {
             // A question that was answered elsewhere leaves the list too.
             await respond(id, answer).finally(onAnswered);
@@ -122,7 +123,7 @@ function Detail({ waiting, onAnswered }: { waiting: Waiting; onAnswered: () => v
         />
       )}
       <p className="facts">
-        Asked by {agent ?? "an agent"} in node {node}. <a href={link({ view: "thread", thread: thread_id })}>Open the thread</a>
+        Asked by {askerOf(waiting)} in node {node}. <a href={link({ view: "thread", thread: thread_id })}>Open the thread</a>
       </p>
     </>
   );

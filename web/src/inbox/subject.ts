@@ -1,4 +1,4 @@
-import type { Call, Waiting } from "../api/types";
+import type { Answered, Call, Waiting } from "../api/types";
 import { approvalOf, type Approval } from "../question/answer";
 import { plain } from "../shared/json";
 
@@ -9,6 +9,12 @@ export function subjectOf(call: Call | null): string {
   if (call.name !== "request_approval") return plain(question ?? call.name);
   const values = typeof args === "object" && args !== null ? Object.values(args).map(plain) : [];
   return `${plain(action ?? "")} ${values.join(" ")}`;
+}
+
+/** Returns the names of the agent and of its member that asks. */
+export function askerOf({ agent, graph }: Pick<Waiting | Answered, "agent" | "graph">): string {
+  const name = agent ?? "unknown agent";
+  return graph === null ? name : `${name} › ${graph}`;
 }
 
 export interface Alike {

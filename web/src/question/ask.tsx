@@ -8,11 +8,13 @@ import { QuestionCard } from "./question";
 
 interface Props {
   call: Call;
+  /** Name of the member of a team that asks. */
+  member: string | null;
   onAnswer: (answer: Answer) => Promise<void>;
 }
 
 /** A question or an approval that waits, with the ways to answer it. */
-export function Ask({ call, onAnswer }: Props) {
+export function Ask({ call, member, onAnswer }: Props) {
   const [state, setState] = useState<{ sent?: boolean; problem?: string }>({});
   const approval = approvalOf(call);
   const send = (answer: Answer) => {
@@ -21,6 +23,7 @@ export function Ask({ call, onAnswer }: Props) {
   };
   return (
     <section className="ask" data-call={call.id} aria-label={approval ? `Approval of ${approval.action}` : "Question"}>
+      {member !== null && <p className="asker">{member} asks</p>}
       <fieldset disabled={state.sent}>
         {approval ? <ApprovalCard approval={approval} onAnswer={send} /> : <QuestionCard question={questionOf(call)} onAnswer={send} />}
       </fieldset>

@@ -113,7 +113,7 @@ export function useThreads({ words, status, limit }: ListQuery) {
 }
 
 export function useAssistants() {
-  const body = { limit: 100 };
+  const body = { limit: 100, sort_by: "name", sort_order: "asc" };
   return usePolled("assistants", (signal) => json<Assistant[]>("POST /assistants/search", { body, signal }), 30_000);
 }
 

@@ -33,6 +33,13 @@ export function useCallState({ toolCallId, result, isError }: ToolCallMessagePar
   return { status: message === "requires-action" ? "waiting" : "unmade", result: undefined };
 }
 
+/** Returns the name of the member of a team that asks with a call; `null` for a question of the agent itself. */
+export function useAsker(toolCallId: string): string | null {
+  const facts = useFacts().filter(({ name }) => name === "question");
+  const questions = facts.map(({ data }) => data as unknown as { toolCallId: string; graph?: string | null });
+  return questions.find((question) => question.toolCallId === toolCallId)?.graph ?? null;
+}
+
 /** The approval of a call. */
 export interface Approved {
   /** `true` while the question is in the place of the call. */

@@ -19,14 +19,20 @@ pub(crate) async fn open(store: &dyn Store, thread: &ThreadId) -> Result<Vec<Int
     Ok(open.into_iter().map(Interrupt::into_shown).collect())
 }
 
+/// Adds the name of the member of a team that asks, which is the name of its graph.
+pub(crate) fn with_member(graph: Option<&str>, text: &str) -> String {
+    graph.map_or_else(|| text.to_owned(), |name| format!("[{name}] {text}"))
+}
+
 /// Returns a question in one line: a call, a text or a value.
 pub(crate) fn short_form(interrupt: &Interrupt) -> String {
-    match &interrupt.ask {
+    let text = match &interrupt.ask {
         Ask::Question { question, .. } => question.clone(),
         Ask::Approval(request) => format!("{} {}", request.tool, request.args),
         Ask::Value { value } => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
         Ask::Timer { until } => format!("waits until {}", moment(*until)),
-    }
+    };
+    with_member(interrupt.graph.as_deref(), &text)
 }
 
 /// Returns `true` if the arguments of the call that waits for approval can be edited.
@@ -39,9 +45,9 @@ pub(crate) fn can_edit(interrupt: &Interrupt) -> bool {
 
 /// Formats a question as lines.
 pub(crate) fn lines(interrupt: &Interrupt, terminal: &Terminal) -> Vec<String> {
-    let member = interrupt.graph.as_ref().map(|name| format!("[{name}] ")).unwrap_or_default();
     let head = |text: &str| {
-        format!("{} {}", terminal.paint(Style::Ask, "?"), plain(&format!("{member}{text}")))
+        let text = with_member(interrupt.graph.as_deref(), text);
+        format!("{} {}", terminal.paint(Style::Ask, "?"), plain(&text))
     };
     let body = |value: &Value| format!("    {}", plain(&value.to_string()));
     match &interrupt.ask {

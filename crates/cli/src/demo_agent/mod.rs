@@ -5,10 +5,14 @@ mod tools;
 mod weather;
 
 pub(crate) use database::OrderDatabase;
+pub(crate) use tools::multiply;
 
-use tools::{get_weather, lookup_order, multiply, refund_order};
-use weftwork::agents::ReactAgent;
+use std::sync::Arc;
+use tools::{get_weather, lookup_order, refund_order};
+use weftwork::agents::{AgentError, ReactAgent};
 use weftwork::config::McpTools;
+use weftwork::graph::CompiledGraph;
+use weftwork::models::ChatModel;
 use weftwork::tools::{Decision, Policy, Rule, ToolBox, ToolPattern};
 use weftwork::{AgentDef, Config};
 
@@ -22,10 +26,18 @@ const INSTRUCTIONS: &str = "You are the order desk of a small lamp shop. Use you
 
 /// Creates the agent, with its database in the folder of the store.
 pub(crate) fn agent(config: &Config) -> AgentDef {
+    AgentDef::new(ID, graph(config))
+        .about("orders, refunds (with approval), weather and sums of a small shop")
+}
+
+/// Returns the function that builds the graph of the agent for a model.
+pub(crate) fn graph(
+    config: &Config,
+) -> impl Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> + Send + Sync + use<> {
     let file = config.folder().map(|folder| folder.join(FILE));
     let mcp = config.mcp.clone();
     let rules = config.rules.as_ref().map(|rules| rules.policy.clone()).unwrap_or_default();
-    AgentDef::new(ID, move |model| {
+    move |model| {
         let (more, more_rules) = mcp.as_ref().map(McpTools::parts).unwrap_or_default();
         ReactAgent::new("desk", model)
             .version(env!("CARGO_PKG_VERSION"))
@@ -33,8 +45,7 @@ pub(crate) fn agent(config: &Config) -> AgentDef {
             .tools(tools(OrderDatabase::new(file.clone())).with_all(more))
             .policy(rules.clone().then(policy()).then(more_rules))
             .build()
-    })
-    .about("orders, refunds (with approval), weather and sums of a small shop")
+    }
 }
 
 fn tools(orders: OrderDatabase) -> ToolBox {

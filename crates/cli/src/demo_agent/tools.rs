@@ -50,7 +50,7 @@ pub(super) fn get_weather(
 
 /// Multiplies two numbers.
 #[tool(example(request = "What is 6 times 7?", args = {"a": 6, "b": 7}))]
-pub(super) fn multiply(
+pub(crate) fn multiply(
     /// The first number.
     a: f64,
     /// The second number.

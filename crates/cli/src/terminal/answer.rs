@@ -6,8 +6,9 @@ use super::{Style, Terminal, plain, short};
 use crate::CliError;
 use std::collections::BTreeMap;
 use weftwork::models::ModelInfo;
-use weftwork::types::event::AiEvent;
-use weftwork::types::message::Role;
+use weftwork::types::MessageId;
+use weftwork::types::event::{AiEvent, RunEvent};
+use weftwork::types::message::{Message, Role};
 
 /// Maximum length of a displayed tool result, in characters.
 const RESULT_CHARS_MAX: usize = 160;
@@ -29,8 +30,13 @@ pub(crate) struct Answer<'a> {
     markdown: Markdown,
     wrap: Wrap,
     line_open: bool,
-    /// Streamed text whose messages are not complete.
-    streamed: String,
+    /// Messages with partial text that are not final, and whether that text is shown.
+    partial: BTreeMap<MessageId, bool>,
+    /// Streamed text of no known message, as assistants of other servers send it: their messages are
+    /// complete only at the end of the run, one after the other.
+    unnamed: String,
+    /// Message of the text that is being shown.
+    current: Option<MessageId>,
     calls: BTreeMap<String, String>,
 }
 
@@ -59,32 +65,36 @@ impl<'a> Answer<'a> {
             markdown: Markdown::new(terminal.colours()),
             wrap: super::wrap::for_output(terminal.read, 0),
             line_open: false,
-            streamed: String::new(),
+            partial: BTreeMap::new(),
+            unnamed: String::new(),
+            current: None,
             calls: BTreeMap::new(),
         }
     }
 
     /// Shows an event.
-    pub(crate) fn event(&mut self, event: &AiEvent) -> Result<(), CliError> {
+    pub(crate) fn event(
+        &mut self,
+        RunEvent { piece, event, .. }: &RunEvent,
+    ) -> Result<(), CliError> {
         match event {
             AiEvent::TextDelta { delta } => {
-                self.streamed.push_str(delta);
-                self.text(delta)
+                self.delta(piece.as_ref().and_then(|piece| piece.message.clone()), delta)
             }
             AiEvent::AttemptReset { node } => {
+                let void = self.current.clone();
                 self.end_line()?;
-                match std::mem::take(&mut self.streamed).is_empty() {
-                    false => self.aside("the answer was cut off; retrying"),
-                    true => self.aside(&format!("attempt failed; retrying node {}", plain(node))),
+                let was_shown = match void {
+                    Some(message) => self.partial.remove(&message).unwrap_or_default(),
+                    None => !std::mem::take(&mut self.unnamed).is_empty(),
+                };
+                match was_shown {
+                    true => self.aside("the answer was cut off; retrying"),
+                    false => self.aside(&format!("attempt failed; retrying node {}", plain(node))),
                 }
             }
             AiEvent::MessageFinal { message } if message.role == Role::Assistant => {
-                let text = message.joined_text();
-                // An answer that was not streamed is shown when it is complete.
-                if !self.was_streamed(&text) {
-                    self.text(&text)?;
-                }
-                self.end_line()
+                self.whole(message)
             }
             AiEvent::ToolCallStart { tool_call_id, tool_name, args } => {
                 self.end_line()?;
@@ -127,19 +137,52 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Returns `true` if the text of a complete message was streamed. The messages of a remote run
-    /// are complete only at its end, one after the other.
+    /// Shows partial text. Of messages that are produced at the same time, one is shown while it is
+    /// produced, and the others once they are final.
+    fn delta(&mut self, message: Option<MessageId>, delta: &str) -> Result<(), CliError> {
+        match &message {
+            Some(message) => {
+                let is_shown = self.current.is_none();
+                if !*self.partial.entry(message.clone()).or_insert(is_shown) {
+                    return Ok(());
+                }
+            }
+            None => self.unnamed.push_str(delta),
+        }
+        if self.current != message {
+            self.end_line()?;
+            self.current = message;
+        }
+        self.text(delta)
+    }
+
+    /// Shows a complete message, unless its text was shown before.
+    fn whole(&mut self, message: &Message) -> Result<(), CliError> {
+        let text = message.joined_text();
+        if text.is_empty() {
+            return Ok(());
+        }
+        let was_shown = self.partial.remove(&message.id);
+        if !was_shown.unwrap_or_else(|| self.was_streamed(&text)) {
+            self.end_line()?;
+            self.text(&text)?;
+        }
+        self.end_line()
+    }
+
+    /// Returns `true` if the text of a complete message was streamed as text of no known message.
     fn was_streamed(&mut self, text: &str) -> bool {
-        match self.streamed.strip_prefix(text) {
-            Some(rest) => self.streamed = rest.to_owned(),
-            None if self.streamed.is_empty() => return false,
-            None => self.streamed.clear(),
+        match self.unnamed.strip_prefix(text) {
+            Some(rest) => self.unnamed = rest.to_owned(),
+            None if self.unnamed.is_empty() => return false,
+            None => self.unnamed.clear(),
         }
         true
     }
 
     /// Ends the current line, if it is not empty.
     pub(crate) fn end_line(&mut self) -> Result<(), CliError> {
+        self.current = None;
         let is_code = self.markdown.is_code();
         let rest = self.markdown.end();
         let rest = self.wrap.push(&rest, is_code) + &self.wrap.end();

@@ -481,3 +481,27 @@ fn a_pipe_talks_to_a_server_line_by_line() {
     assert!(out.contains("you> /help\n"), "a message: {out}");
     assert!(out.contains("a person refused the call of `refund_order`: ask the boss"), "{out}");
 }
+
+#[test]
+fn a_question_of_a_member_names_it() {
+    for place in Place::both() {
+        let mut chat = place.chat(&["supervisor", "--thread", "t"]);
+        chat.enter("you>", "Refund order A1002, amount 40.");
+        chat.see("? [desk] refund_order needs approval (external side effect): it moves money");
+        chat.enter(APPROVE, "/open");
+        chat.enter("you>", "/inbox");
+        chat.see("[desk] refund_order {\"order_id\":\"A1002\"");
+        chat.enter("you>", "/open 1");
+        chat.see("? [desk] refund_order needs approval");
+        chat.enter(APPROVE, "y");
+        chat.see("status refunded");
+        chat.enter("you>", "What is 6 plus?");
+        chat.see("? [calculator] Which b should I use for add?");
+        chat.enter("your answer:", "7");
+        chat.see("13");
+        chat.last("you>");
+        chat.keys(CTRL_D);
+        let (status, screen) = chat.end();
+        assert_eq!(status, Some(0), "{screen}");
+    }
+}

@@ -32,6 +32,7 @@ mod runs;
 mod serve;
 mod stores;
 #[cfg(unix)]
+mod teams;
 mod terminal;
 mod trial;
 mod watch;

@@ -66,6 +66,7 @@ impl Asked {
             "kind": kind,
             "toolCallId": call.id,
             "node": question.node,
+            "graph": question.graph,
             "expiresAt": question.expires_at,
         });
         Some(Self { interrupt: question.id, id, call, waiting, fact })

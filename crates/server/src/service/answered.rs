@@ -65,6 +65,7 @@ impl Service {
                 "thread_id": thread.id,
                 "agent": graph,
                 "node": interrupt.node,
+                "graph": interrupt.graph,
                 "call": call(&interrupt),
                 "answer": value,
                 "answered_by": answered_by,

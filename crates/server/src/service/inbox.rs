@@ -68,6 +68,7 @@ impl Service {
             "run_id": row.run,
             "agent": graph,
             "node": interrupt.node,
+            "graph": interrupt.graph,
             "question": state::interrupt(&interrupt)["value"],
             "call": call(&interrupt),
             "action": action,

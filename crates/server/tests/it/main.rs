@@ -9,6 +9,7 @@ mod chat;
 mod client;
 mod errors;
 mod graphs;
+mod members;
 mod protocol;
 mod recorded;
 mod reference;

@@ -8,6 +8,7 @@ mod token;
 use super::backend::{Backend, LISTED_MAX, Listed};
 use crate::CliError;
 use crate::args::Chat;
+use crate::command::question::with_member;
 use crate::context::{CommandContext, USUAL_AGENT};
 use crate::follow::{Element, Followed};
 use crate::terminal::{Style, Terminal, plain, short};
@@ -296,6 +297,7 @@ impl Backend for Remote {
                 (None, Some(question)) => question.to_owned(),
                 (None, None) => args.to_string(),
             };
+            let text = with_member(one["graph"].as_str(), &text);
             listed((&one["thread_id"], &one["agent"], &one["created_at"]), &text)
         });
         Ok(listed.collect())

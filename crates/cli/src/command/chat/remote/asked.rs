@@ -75,8 +75,8 @@ fn interrupt(fact: &Value, part: &Value) -> Result<Interrupt, String> {
     };
     of(
         json!({
-            "id": fact["interruptId"], "task": TaskId(0), "node": fact["node"], "ask": ask,
-            "answer_schema": args["schema"], "expires_at": fact["expiresAt"],
+            "id": fact["interruptId"], "task": TaskId(0), "node": fact["node"], "graph": fact["graph"],
+            "ask": ask, "answer_schema": args["schema"], "expires_at": fact["expiresAt"],
         }),
         kind,
     )
@@ -116,7 +116,7 @@ mod tests {
                 {"type": format!("tool-{name}"), "toolCallId": call, "state": "input-available",
                     "input": input},
                 {"type": "data-question", "data": {"interruptId": ID, "kind": kind,
-                    "toolCallId": call, "node": "tool", "expiresAt": null}},
+                    "toolCallId": call, "node": "tool", "graph": "payments", "expiresAt": null}},
             ]}),
         ]
     }
@@ -134,6 +134,7 @@ mod tests {
         let Ask::Approval(request) = &asked.interrupt.ask else { panic!("{asked:?}") };
         assert_eq!((request.tool.as_str(), &request.args), ("pay", &json!({"cents": 5})));
         assert_eq!(json!(request.binding), json!(binding));
+        assert_eq!(asked.interrupt.graph.as_deref(), Some("payments"));
         let part = asked.answered(&json!({"approved": true, "binding": binding}));
         assert_eq!((&part["toolCallId"], &part["output"]["approved"]), (&json!(ID), &json!(true)));
         assert_eq!(part["input"]["args"], json!({"cents": 5}), "the server compares it");

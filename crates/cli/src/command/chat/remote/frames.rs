@@ -1,12 +1,13 @@
 //! The UI message stream of a server, read as events of runs.
 //!
-//! Reading is strict: a line that is no frame, a frame of an unknown type and one without its members
-//! are errors. Only the names of data parts are open.
+//! Reading is strict: an event with a name, a frame of an unknown type and one without its members are
+//! errors. Only the names of data parts are open.
 
 use serde_json::Value;
 use weftwork::types::ToolCallId;
 use weftwork::types::code::Fault;
 use weftwork::types::event::AiEvent;
+use weftwork::types::sse::{SseEvent, SseParser};
 
 /// Maximum length of a frame in bytes. Servers cut values at 64 KiB.
 const FRAME_BYTES_MAX: usize = 1 << 20;
@@ -37,10 +38,9 @@ pub(super) enum Piece {
 }
 
 /// A reader of frames, without I/O.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Frames {
-    /// A line that is not complete.
-    rest: Vec<u8>,
+    parser: SseParser,
     /// Thread of the response.
     pub(super) thread: Option<String>,
     /// Calls that stand for questions, whose results are not shown.
@@ -54,6 +54,21 @@ pub(super) struct Frames {
     is_over: bool,
 }
 
+impl Default for Frames {
+    fn default() -> Self {
+        Self {
+            parser: SseParser::new(FRAME_BYTES_MAX),
+            thread: None,
+            questions: Vec::new(),
+            failure: None,
+            is_cancelled: false,
+            is_text_start: false,
+            end: None,
+            is_over: false,
+        }
+    }
+}
+
 impl Frames {
     /// Returns the end of the response once its last frame was read.
     pub(super) fn end(&self) -> Option<&End> {
@@ -65,26 +80,16 @@ impl Frames {
     /// # Errors
     /// A description of the frame that cannot be read.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Vec<Piece>, String> {
-        let mut pieces = Vec::new();
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.rest.extend_from_slice(piece);
-            if self.rest.len() > FRAME_BYTES_MAX {
-                return Err(format!("a frame has more than {FRAME_BYTES_MAX} bytes"));
-            }
-            if self.rest.ends_with(b"\n") {
-                let line = std::mem::take(&mut self.rest);
-                let line = std::str::from_utf8(&line).map_err(|error| error.to_string())?;
-                pieces.extend(self.line(line.trim_end_matches(['\r', '\n']))?);
-            }
-        }
-        Ok(pieces)
+        let mut events = Vec::new();
+        self.parser.push(bytes, &mut events).map_err(|error| error.to_string())?;
+        let pieces = events.into_iter().filter_map(|event| self.piece(&event).transpose());
+        pieces.collect()
     }
 
-    fn line(&mut self, line: &str) -> Result<Option<Piece>, String> {
-        if line.is_empty() || line.starts_with(':') {
-            return Ok(None);
+    fn piece(&mut self, SseEvent { name, data, .. }: &SseEvent) -> Result<Option<Piece>, String> {
+        if !name.is_empty() {
+            return Err(found("an event with the name", name));
         }
-        let data = line.strip_prefix("data: ").ok_or_else(|| found("a line", line))?;
         if self.is_over {
             return Err(found("a frame after the last one", data));
         }
@@ -333,17 +338,17 @@ mod tests {
     fn anything_else_is_refused() {
         let long = format!("data: {}", "x".repeat(FRAME_BYTES_MAX));
         for (text, says) in [
-            ("event: x\n", "a line `event: x`"),
-            ("data: {\n", "not JSON"),
-            ("data: {\"type\":\"party\"}\n", "an unknown type in a frame `{\"type\":\"party\"}`"),
-            ("data: {\"type\":\"text-delta\"}\n", "no `delta`"),
-            ("data: {\"type\":\"finish\",\"finishReason\":\"fun\"}\n", "an unknown reason"),
+            ("event: x\ndata: {}\n\n", "an event with the name `x`"),
+            ("data: {\n\n", "not JSON"),
+            ("data: {\"type\":\"party\"}\n\n", "an unknown type in a frame `{\"type\":\"party\"}`"),
+            ("data: {\"type\":\"text-delta\"}\n\n", "no `delta`"),
+            ("data: {\"type\":\"finish\",\"finishReason\":\"fun\"}\n\n", "an unknown reason"),
             (
-                "data: {\"type\":\"tool-output-available\",\"toolCallId\":\" \",\"output\":1}\n",
+                "data: {\"type\":\"tool-output-available\",\"toolCallId\":\" \",\"output\":1}\n\n",
                 "not valid",
             ),
-            ("data: [DONE]\n", "no `finish`"),
-            (&long, "more than 1048576 bytes"),
+            ("data: [DONE]\n\n", "no `finish`"),
+            (&long, "longer than 1048576 bytes"),
         ] {
             let error = Frames::default().read(text.as_bytes()).expect_err(says);
             assert!(error.contains(says), "{error}");
@@ -354,6 +359,6 @@ mod tests {
         reader.read(finish.as_bytes()).expect("a frame");
         assert_eq!(reader.end(), None, "the last frame is missing");
         reader.read(done.as_bytes()).expect("a frame");
-        reader.read(b"data: {}\n").expect_err("nothing follows");
+        reader.read(b"data: {}\n\n").expect_err("nothing follows");
     }
 }
