@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let weather = agent("weather").tools(ToolBox::new().with(get_weather));
 
     let team = Supervisor::new("team", model.clone())
-        .prompt("You lead a team. Hand each request to the member whose work it is.")
+        .instructions("You lead a team. Hand each request to the member whose work it is.")
         .member(weather.build()?, "answers questions about the weather")
         .member(orders.build()?, "looks up where an order is")
         .member(refunds.build()?, "refunds an order")

@@ -44,6 +44,17 @@ pub(crate) struct BoundModel {
 }
 
 impl BoundModel {
+    /// Creates a model with the default options of its calls.
+    pub(crate) fn new(model: Arc<dyn ChatModel>) -> Self {
+        Self {
+            model,
+            caller: ModelCaller::default(),
+            config: ModelConfig::default(),
+            output: None,
+            parallel_by_default: false,
+        }
+    }
+
     /// Sends a conversation to the model, and returns its answer. A final answer fits the output
     /// type, if there is one.
     pub(crate) async fn answer(

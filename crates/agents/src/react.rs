@@ -14,7 +14,7 @@ use std::sync::Arc;
 use weftwork_graph::{
     Arg, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, START, SendTo, State,
 };
-use weftwork_models::{ChatModel, ModelCaller, ToolChoice};
+use weftwork_models::{ChatModel, ModelCaller};
 use weftwork_tools::{ASK_HUMAN, FnTool, Policy, ToolBox, ToolRunner, tool_result};
 use weftwork_types::MessageId;
 use weftwork_types::message::{Message, Role, ToolCall};
@@ -43,11 +43,9 @@ pub struct ReactAgent {
     pub(crate) name: String,
     version: String,
     instructions: String,
-    model: Arc<dyn ChatModel>,
-    caller: ModelCaller,
+    bound: BoundModel,
     pub(crate) tools: ToolBox,
     policy: Policy,
-    config: ModelConfig,
     step_limit: u32,
     before: Stops,
     after: Stops,
@@ -71,11 +69,9 @@ impl ReactAgent {
             name: name.into(),
             version: "0".to_owned(),
             instructions: String::new(),
-            model,
-            caller: ModelCaller::default(),
+            bound: BoundModel::new(model),
             tools: ToolBox::new(),
             policy: Policy::new(),
-            config: ModelConfig::default(),
             step_limit: 100,
             before: Stops::None,
             after: Stops::None,
@@ -110,32 +106,13 @@ impl ReactAgent {
 
     /// Sets the caller, which defines the retries of model calls.
     pub fn model_caller(mut self, caller: ModelCaller) -> Self {
-        self.caller = caller;
+        self.bound.caller = caller;
         self
     }
 
-    /// Sets the sampling temperature.
-    pub fn temperature(mut self, temperature: f32) -> Self {
-        self.config.temperature = Some(temperature);
-        self
-    }
-
-    /// Sets all options of the model's calls.
+    /// Sets the options of the model's calls, such as the temperature.
     pub fn model_config(mut self, config: ModelConfig) -> Self {
-        self.config = config;
-        self
-    }
-
-    /// Permits or forbids several tool calls in one message. By default it is left to the
-    /// provider.
-    pub fn parallel_tool_calls(mut self, allowed: bool) -> Self {
-        self.config.parallel_tool_calls = Some(allowed);
-        self
-    }
-
-    /// Constrains the tool calls of the first answer; see [`ModelConfig::tool_choice`].
-    pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
-        self.config.tool_choice = choice;
+        self.bound.config = config;
         self
     }
 
@@ -148,12 +125,6 @@ impl ReactAgent {
     /// Stops runs after these nodes.
     pub fn interrupt_after(mut self, stops: Stops) -> Self {
         self.after = stops;
-        self
-    }
-
-    /// Sets the maximum number of tokens of an answer.
-    pub fn max_tokens(mut self, tokens: u32) -> Self {
-        self.config.max_tokens = Some(tokens);
         self
     }
 
@@ -195,9 +166,7 @@ impl ReactAgent {
         let runner = ToolRunner::new(self.tools, self.policy)
             .map_err(|source| AgentError::Tools { agent: self.name.clone(), source })?;
         let instructions = system(self.instructions);
-        let (model, caller, config) = (self.model, self.caller, self.config);
-        let bound = BoundModel { model, caller, config, output: None, parallel_by_default: false };
-        let parts = Parts { instructions, bound, runner, hand_offs: self.hand_offs };
+        let parts = Parts { instructions, bound: self.bound, runner, hand_offs: self.hand_offs };
         Ok(Graph::<Chat>::new(self.name)
             .version(self.version)
             .with(parts)

@@ -1,43 +1,43 @@
-use super::fixture::{
-    begin, checkpoint, commit, finish, outside, principal, question, register, tasks, these,
-    thread, us, write,
-};
+use super::fixture::{checkpoint, outside, principal, tasks, these, thread, us};
 use std::sync::Arc;
 use weftwork_store::StoreError;
 use weftwork_store::checkpoint::{
     CheckpointBatch, CheckpointNamespace, FoundCheckpoint, NewCheckpoint, NewPending,
 };
-use weftwork_store::record::Commit;
 use weftwork_store::table::Store;
+use weftwork_types::CheckpointId;
 use weftwork_types::canonical::{self, Hash};
-use weftwork_types::{CheckpointId, Timestamp};
 
-fn shelf(thread_id: &str, ns: &str) -> CheckpointNamespace {
+pub(super) fn shelf(thread_id: &str, ns: &str) -> CheckpointNamespace {
     CheckpointNamespace { thread: thread(thread_id), ns: ns.to_owned() }
 }
 
 /// A checkpoint with the task results of another one.
-fn after(of: u128, id: u128) -> NewCheckpoint {
+pub(super) fn after(of: u128, id: u128) -> NewCheckpoint {
     let tasks = format!("tasks of {of} with {id}").into_bytes();
     NewCheckpoint { of: Some(CheckpointId(of)), tasks, ..checkpoint(id) }
 }
 
-fn parts(pending: Vec<NewPending>) -> CheckpointBatch {
+pub(super) fn parts(pending: Vec<NewPending>) -> CheckpointBatch {
     CheckpointBatch { pending, ..CheckpointBatch::default() }
 }
 
-async fn keep(store: &dyn Store, thread_id: &str, keep: CheckpointBatch) {
+pub(super) async fn keep(store: &dyn Store, thread_id: &str, keep: CheckpointBatch) {
     store.keep(&us(), &thread(thread_id), keep).await.expect("keeps");
 }
 
 /// Reads a checkpoint of the root graph by id, or the newest one.
-async fn look(store: &dyn Store, thread_id: &str, id: Option<u128>) -> Option<FoundCheckpoint> {
+pub(super) async fn look(
+    store: &dyn Store,
+    thread_id: &str,
+    id: Option<u128>,
+) -> Option<FoundCheckpoint> {
     let at = shelf(thread_id, "");
     store.checkpoint(&us(), &at, id.map(CheckpointId)).await.expect("reads")
 }
 
 /// Returns the ids of a page.
-async fn ids(
+pub(super) async fn ids(
     store: &dyn Store,
     at: &CheckpointNamespace,
     before: Option<u128>,
@@ -47,7 +47,7 @@ async fn ids(
     page.iter().map(|found| found.id.0).collect()
 }
 
-fn found(new: &NewCheckpoint, tasks: &[&str]) -> FoundCheckpoint {
+pub(super) fn found(new: &NewCheckpoint, tasks: &[&str]) -> FoundCheckpoint {
     FoundCheckpoint {
         id: new.id,
         body: new.body.clone(),
@@ -56,11 +56,11 @@ fn found(new: &NewCheckpoint, tasks: &[&str]) -> FoundCheckpoint {
     }
 }
 
-fn blob(text: &str) -> (Hash, Vec<u8>) {
+pub(super) fn blob(text: &str) -> (Hash, Vec<u8>) {
     (canonical::hash_bytes(text.as_bytes()), text.as_bytes().to_vec())
 }
 
-async fn has_blob(store: &dyn Store, text: &str) -> bool {
+pub(super) async fn has_blob(store: &dyn Store, text: &str) -> bool {
     let (hash, body) = blob(text);
     match store.blob(&us(), hash).await.expect("reads") {
         Some(read) => {
@@ -71,7 +71,7 @@ async fn has_blob(store: &dyn Store, text: &str) -> bool {
     }
 }
 
-async fn collected(store: &dyn Store) -> u64 {
+pub(super) async fn collected(store: &dyn Store) -> u64 {
     store.collect_blobs(&us()).await.expect("collects")
 }
 
@@ -228,7 +228,7 @@ pub(super) async fn bodies_are_read_by_their_ids(store: Arc<dyn Store>) {
 }
 
 /// Reads all checkpoints of a thread, by graph.
-async fn all(store: &dyn Store, thread_id: &str) -> Vec<(String, Vec<FoundCheckpoint>)> {
+pub(super) async fn all(store: &dyn Store, thread_id: &str) -> Vec<(String, Vec<FoundCheckpoint>)> {
     let mut all = Vec::new();
     for at in store.checkpoint_namespaces(&us(), &thread(thread_id)).await.expect("reads") {
         let page = store.page(&us(), &at, None, usize::MAX).await.expect("reads");
@@ -238,7 +238,7 @@ async fn all(store: &dyn Store, thread_id: &str) -> Vec<(String, Vec<FoundCheckp
 }
 
 /// Fills a thread with two graphs, with open parts and a blob each.
-async fn fill(store: &dyn Store, thread_id: &str, mark: &str) {
+pub(super) async fn fill(store: &dyn Store, thread_id: &str, mark: &str) {
     let (hash, bytes) = blob(mark);
     let inner = NewCheckpoint { ns: "in".to_owned(), ..checkpoint(9) };
     let marked = NewCheckpoint { body: mark.as_bytes().to_vec(), blobs: vec![hash], ..after(1, 2) };
@@ -249,156 +249,6 @@ async fn fill(store: &dyn Store, thread_id: &str, mark: &str) {
         ..CheckpointBatch::default()
     };
     keep(store, thread_id, filled).await;
-}
-
-pub(super) async fn a_copy_takes_the_place_of_what_is_there(store: Arc<dyn Store>) {
-    fill(&*store, "from", "one").await;
-    fill(&*store, "to", "two").await;
-    let gone = NewCheckpoint { ns: "gone".to_owned(), ..checkpoint(5) };
-    keep(&*store, "to", CheckpointBatch { pending: vec![tasks(1, "gone")], ..these(vec![gone]) })
-        .await;
-    let before = all(&*store, "from").await;
-    let copy = async |from: &str, to: &str| {
-        store.copy_checkpoints(&us(), &thread(from), &thread(to)).await.expect("copies");
-    };
-    copy("from", "to").await;
-    assert_eq!(all(&*store, "to").await, before);
-    assert_eq!(all(&*store, "from").await, before);
-    copy("from", "from").await;
-    assert_eq!(all(&*store, "from").await, before);
-    // Writes to one thread do not affect the other, and blobs of copies are retained.
-    keep(&*store, "from", these(vec![checkpoint(7)])).await;
-    assert_eq!(all(&*store, "to").await, before);
-    store.delete_checkpoints(&us(), &thread("from")).await.expect("deletes");
-    assert_eq!(collected(&*store).await, 1, "only that of the thread that was replaced");
-    assert!(has_blob(&*store, "one").await && !has_blob(&*store, "two").await);
-    assert_eq!(all(&*store, "to").await, before);
-    copy("nobody", "to").await;
-    assert_eq!(all(&*store, "to").await, []);
-}
-
-pub(super) async fn only_the_thread_that_is_deleted_goes(store: Arc<dyn Store>) {
-    fill(&*store, "t", "one").await;
-    fill(&*store, "t2", "two").await;
-    let before = all(&*store, "t2").await;
-    store.delete_checkpoints(&us(), &thread("t")).await.expect("deletes");
-    store.delete_checkpoints(&us(), &thread("nobody")).await.expect("there is nothing to do");
-    assert_eq!(all(&*store, "t").await, []);
-    assert_eq!(all(&*store, "t2").await, before);
-    // Open parts are deleted as well.
-    keep(&*store, "t", these(vec![checkpoint(2)])).await;
-    assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(2), &[])));
-
-    let claim = begin(&*store, "t2", "r").await;
-    finish(&*store, &claim, 1_100).await;
-    store.delete_thread(&us(), &thread("t2")).await.expect("deletes");
-    assert_eq!(all(&*store, "t2").await, []);
-    assert_eq!(ids(&*store, &shelf("t", ""), None, 9).await, [2]);
-    assert_eq!(collected(&*store).await, 2);
-}
-
-pub(super) async fn a_rewrite_leaves_only_what_is_open_at_the_newest(store: Arc<dyn Store>) {
-    let at = shelf("t", "");
-    keep(&*store, "t", these(vec![checkpoint(1), after(1, 2), after(2, 3)])).await;
-    keep(&*store, "t", parts(vec![outside(1, "gone"), tasks(1, "gone"), tasks(2, "gone")])).await;
-    keep(&*store, "t", parts(vec![outside(3, "stays"), tasks(3, "stays")])).await;
-    let inner = NewCheckpoint { ns: "in".to_owned(), ..checkpoint(1) };
-    keep(&*store, "t", these(vec![inner])).await;
-    keep(&*store, "t2", these(vec![checkpoint(1)])).await;
-
-    let whole = NewCheckpoint { body: b"whole".to_vec(), ..checkpoint(2) };
-    let rest = CheckpointBatch {
-        pending: vec![tasks(2, "anew"), tasks(3, "open")],
-        ..these(vec![whole.clone(), after(2, 3)])
-    };
-    store.rewrite(&us(), &at, CheckpointId(3), rest).await.expect("rewrites");
-    let page = store.page(&us(), &at, None, 9).await;
-    let second = found(&whole, &["anew", "tasks of 2 with 3"]);
-    let outside = Some(b"stays".to_vec());
-    let third = FoundCheckpoint { outside, ..found(&checkpoint(3), &["stays", "open"]) };
-    assert_eq!(page, Ok(vec![third, second]));
-    assert_eq!(ids(&*store, &shelf("t", "in"), None, 9).await, [1]);
-    assert_eq!(ids(&*store, &shelf("t2", ""), None, 9).await, [1]);
-    store.rewrite(&us(), &at, CheckpointId(3), CheckpointBatch::default()).await.expect("rewrites");
-    assert_eq!(ids(&*store, &at, None, 9).await, Vec::<u128>::new());
-    // Open parts do not return with their checkpoint.
-    keep(&*store, "t", these(vec![checkpoint(1), checkpoint(3)])).await;
-    assert_eq!(look(&*store, "t", Some(1)).await, Some(found(&checkpoint(1), &[])));
-    assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(3), &[])));
-}
-
-pub(super) async fn a_rewrite_is_refused_when_the_newest_moved(store: Arc<dyn Store>) {
-    let at = shelf("t", "");
-    let refused = async |newest: u128| {
-        let (hash, bytes) = blob("new");
-        let new = NewCheckpoint { blobs: vec![hash], ..checkpoint(8) };
-        let rest = CheckpointBatch { blobs: vec![(hash, bytes)], ..these(vec![new]) };
-        let error = store.rewrite(&us(), &at, CheckpointId(newest), rest).await;
-        assert!(matches!(error, Err(StoreError::Conflict { .. })), "{error:?}");
-        assert!(!has_blob(&*store, "new").await);
-    };
-    refused(1).await;
-    fill(&*store, "t", "one").await;
-    let before = all(&*store, "t").await;
-    for newest in [1, 3, 9] {
-        refused(newest).await;
-        assert_eq!(all(&*store, "t").await, before);
-    }
-}
-
-pub(super) async fn blobs_are_collected_when_nobody_speaks_of_them(store: Arc<dyn Store>) {
-    let all = ["a", "b", "c", "d", "e"];
-    let speaks = |new: NewCheckpoint, texts: &[&str]| NewCheckpoint {
-        blobs: texts.iter().map(|text| blob(text).0).collect(),
-        ..new
-    };
-    let part = |part: NewPending, text: &str| NewPending { blobs: vec![blob(text).0], ..part };
-    let first = CheckpointBatch {
-        checkpoints: vec![speaks(checkpoint(1), &["a", "a", "b"]), speaks(checkpoint(2), &["b"])],
-        pending: vec![part(outside(2, "x"), "c"), part(tasks(2, "y"), "d"), tasks(2, "z")],
-        blobs: all.map(blob).to_vec(),
-        ..CheckpointBatch::default()
-    };
-    keep(&*store, "t", first).await;
-    let left = async |expected: &str, count: u64| {
-        assert_eq!(collected(&*store).await, count, "{expected}");
-        for text in all {
-            assert_eq!(has_blob(&*store, text).await, expected.contains(text), "{text}");
-        }
-    };
-    left("abcd", 1).await;
-    left("abcd", 0).await;
-    // A replaced row no longer refers to its blobs.
-    keep(&*store, "t", parts(vec![outside(2, "x")])).await;
-    keep(&*store, "t", these(vec![checkpoint(1)])).await;
-    left("bd", 2).await;
-    // Another thread refers to a blob, too; existing bytes are not changed.
-    let other =
-        CheckpointBatch { blobs: vec![(blob("b").0, b"b".to_vec())], ..CheckpointBatch::default() };
-    keep(
-        &*store,
-        "t2",
-        CheckpointBatch { checkpoints: vec![speaks(checkpoint(1), &["b"])], ..other },
-    )
-    .await;
-    let rest = these(vec![speaks(checkpoint(3), &[])]);
-    store.rewrite(&us(), &shelf("t", ""), CheckpointId(2), rest).await.expect("rewrites");
-    left("b", 1).await;
-    store.delete_checkpoints(&us(), &thread("t2")).await.expect("deletes");
-    left("", 1).await;
-}
-
-pub(super) async fn names_left_out_are_kept_by_their_hash(store: Arc<dyn Store>) {
-    let (hash, names) = blob("names");
-    let layouts = || vec![(hash, names.clone())];
-    assert_eq!(store.layout(&us(), hash).await, Ok(None));
-    keep(&*store, "t", CheckpointBatch { layouts: layouts(), ..these(vec![checkpoint(1)]) }).await;
-    keep(&*store, "t2", CheckpointBatch { layouts: layouts(), ..these(vec![checkpoint(1)]) }).await;
-    store.delete_checkpoints(&us(), &thread("t")).await.expect("deletes");
-    assert_eq!(collected(&*store).await, 0, "they are no blobs");
-    assert_eq!(store.layout(&us(), hash).await, Ok(Some(names.clone())));
-    assert_eq!(store.blob(&us(), hash).await, Ok(None));
-    assert_eq!(store.layout(&us(), blob("others").0).await, Ok(None));
 }
 
 pub(super) async fn organisations_keep_their_checkpoints_apart(store: Arc<dyn Store>) {
@@ -429,82 +279,4 @@ pub(super) async fn organisations_keep_their_checkpoints_apart(store: Arc<dyn St
     assert_eq!(collected(&*store).await, 1);
     assert_eq!(store.blob(&them, hash).await, Ok(Some(b"one".to_vec())));
     assert_eq!(store.page(&them, &at, None, 9).await.map(|page| page.len()), Ok(1));
-}
-
-pub(super) async fn a_commit_keeps_checkpoints_and_moves_the_head(store: Arc<dyn Store>) {
-    let claim = begin(&*store, "t", "r").await;
-    let head = async || store.thread(&us(), &thread("t")).await.map(|row| row.head);
-    let inner = NewCheckpoint { ns: "in".to_owned(), ..checkpoint(9) };
-    let kept = CheckpointBatch {
-        pending: vec![tasks(2, "a")],
-        blobs: vec![blob("b")],
-        layouts: vec![blob("l")],
-        ..these(vec![checkpoint(1), after(1, 2), inner])
-    };
-    write(&*store, &claim, Commit { keep: kept.into(), ..commit(1_100) }).await;
-    assert_eq!(head().await, Ok(Some(CheckpointId(2))));
-    assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(2), &["a"])));
-    assert_eq!(ids(&*store, &shelf("t", "in"), None, 9).await, [9]);
-    assert!(has_blob(&*store, "b").await);
-    assert_eq!(store.layout(&us(), blob("l").0).await, Ok(Some(b"l".to_vec())));
-    // Open parts and checkpoints of subgraphs do not move the head.
-    let inner = NewCheckpoint { ns: "in".to_owned(), ..checkpoint(10) };
-    let kept = CheckpointBatch { pending: vec![tasks(1, "b")], ..these(vec![inner]) };
-    write(&*store, &claim, Commit { keep: kept.into(), ..commit(1_200) }).await;
-    assert_eq!(head().await, Ok(Some(CheckpointId(2))));
-    // Removing checkpoints does.
-    let rest = these(vec![checkpoint(1)]);
-    store.rewrite(&us(), &shelf("t", ""), CheckpointId(2), rest).await.expect("rewrites");
-    assert_eq!(head().await, Ok(Some(CheckpointId(1))));
-    store.delete_checkpoints(&us(), &thread("t")).await.expect("deletes");
-    assert_eq!(head().await, Ok(None));
-    keep(&*store, "from", these(vec![checkpoint(4)])).await;
-    store.copy_checkpoints(&us(), &thread("from"), &thread("t")).await.expect("copies");
-    assert_eq!(head().await, Ok(Some(CheckpointId(4))));
-    finish(&*store, &claim, 1_300).await;
-    store.delete_thread(&us(), &thread("t")).await.expect("deletes");
-    assert_eq!(all(&*store, "t").await, []);
-}
-
-pub(super) async fn a_kept_checkpoint_closes_questions(store: Arc<dyn Store>) {
-    let claim = begin(&*store, "t", "r").await;
-    let closed = async || {
-        let rows = store.interrupts(&us(), &thread("t")).await.expect("reads");
-        rows.iter().map(|row| row.closed).collect::<Vec<_>>()
-    };
-    let asked = vec![question(1), question(2)];
-    write(&*store, &claim, Commit { interrupts: asked, ..commit(1_100) }).await;
-    let open = parts(vec![tasks(1, "a")]);
-    write(&*store, &claim, Commit { keep: open.into(), ..commit(1_200) }).await;
-    assert_eq!(closed().await, [false, false]);
-    let next = these(vec![checkpoint(1)]);
-    let again = vec![question(2)];
-    write(&*store, &claim, Commit { keep: next.into(), interrupts: again, ..commit(1_300) }).await;
-    assert_eq!(closed().await, [true, false]);
-}
-
-pub(super) async fn an_old_claim_keeps_nothing(store: Arc<dyn Store>) {
-    let old = begin(&*store, "t", "r").await;
-    let kept = || CheckpointBatch {
-        pending: vec![tasks(1, "late"), outside(1, "late")],
-        blobs: vec![blob("late")],
-        layouts: vec![blob("names")],
-        ..these(vec![after(1, 2)])
-    };
-    write(&*store, &old, Commit { keep: these(vec![checkpoint(1)]).into(), ..commit(1_100) }).await;
-    let w2 = register(&*store, "w2", 50_000).await;
-    let new = store.claim(&us(), &old.at, &w2, Timestamp(50_000)).await.expect("takes over").0;
-    let before = super::dump(&*store, &[us()]).await.expect("reads");
-    let refused = async |claim| {
-        let made =
-            store.commit(&us(), claim, Commit { keep: kept().into(), ..commit(50_100) }).await;
-        assert!(matches!(made, Err(StoreError::Fenced { .. })), "{made:?}");
-        assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(1), &[])));
-        assert!(!has_blob(&*store, "late").await);
-        assert_eq!(store.layout(&us(), blob("names").0).await, Ok(None));
-    };
-    refused(&old).await;
-    assert_eq!(super::dump(&*store, &[us()]).await, Ok(before));
-    finish(&*store, &new, 50_200).await;
-    refused(&new).await;
 }

@@ -1,3 +1,4 @@
+use super::checkpoints::{after, all, blob, found, has_blob, ids, keep, look, parts, shelf};
 use super::fixture::{
     at, begin, checkpoint, commit, completed, finish, outside, question, register, tasks, these,
     thread, told, us, write,
@@ -12,7 +13,7 @@ use weftwork_store::table::Store;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::{RunOutcome, RunStatus};
-use weftwork_types::{ErrorCode, Timestamp};
+use weftwork_types::{CheckpointId, ErrorCode, Timestamp};
 
 pub(super) async fn events_are_gapless_and_in_order(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r").await;
@@ -163,4 +164,82 @@ pub(super) async fn values_read_back_as_they_were_written(store: Arc<dyn Store>)
     let read = store.events(&us(), &claim.at, 0, 99).await.expect("events");
     assert!(read.iter().all(|row| row.at == Timestamp(i64::MAX)));
     assert_eq!(read.into_iter().map(|row| row.event).collect::<Vec<_>>(), events);
+}
+
+pub(super) async fn a_commit_keeps_checkpoints_and_moves_the_head(store: Arc<dyn Store>) {
+    let claim = begin(&*store, "t", "r").await;
+    let head = async || store.thread(&us(), &thread("t")).await.map(|row| row.head);
+    let inner = NewCheckpoint { ns: "in".to_owned(), ..checkpoint(9) };
+    let kept = CheckpointBatch {
+        pending: vec![tasks(2, "a")],
+        blobs: vec![blob("b")],
+        layouts: vec![blob("l")],
+        ..these(vec![checkpoint(1), after(1, 2), inner])
+    };
+    write(&*store, &claim, Commit { keep: kept.into(), ..commit(1_100) }).await;
+    assert_eq!(head().await, Ok(Some(CheckpointId(2))));
+    assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(2), &["a"])));
+    assert_eq!(ids(&*store, &shelf("t", "in"), None, 9).await, [9]);
+    assert!(has_blob(&*store, "b").await);
+    assert_eq!(store.layout(&us(), blob("l").0).await, Ok(Some(b"l".to_vec())));
+    // Open parts and checkpoints of subgraphs do not move the head.
+    let inner = NewCheckpoint { ns: "in".to_owned(), ..checkpoint(10) };
+    let kept = CheckpointBatch { pending: vec![tasks(1, "b")], ..these(vec![inner]) };
+    write(&*store, &claim, Commit { keep: kept.into(), ..commit(1_200) }).await;
+    assert_eq!(head().await, Ok(Some(CheckpointId(2))));
+    // Removing checkpoints does.
+    let rest = these(vec![checkpoint(1)]);
+    store.rewrite(&us(), &shelf("t", ""), CheckpointId(2), rest).await.expect("rewrites");
+    assert_eq!(head().await, Ok(Some(CheckpointId(1))));
+    store.delete_checkpoints(&us(), &thread("t")).await.expect("deletes");
+    assert_eq!(head().await, Ok(None));
+    keep(&*store, "from", these(vec![checkpoint(4)])).await;
+    store.copy_checkpoints(&us(), &thread("from"), &thread("t")).await.expect("copies");
+    assert_eq!(head().await, Ok(Some(CheckpointId(4))));
+    finish(&*store, &claim, 1_300).await;
+    store.delete_thread(&us(), &thread("t")).await.expect("deletes");
+    assert_eq!(all(&*store, "t").await, []);
+}
+
+pub(super) async fn a_kept_checkpoint_closes_questions(store: Arc<dyn Store>) {
+    let claim = begin(&*store, "t", "r").await;
+    let closed = async || {
+        let rows = store.interrupts(&us(), &thread("t")).await.expect("reads");
+        rows.iter().map(|row| row.closed).collect::<Vec<_>>()
+    };
+    let asked = vec![question(1), question(2)];
+    write(&*store, &claim, Commit { interrupts: asked, ..commit(1_100) }).await;
+    let open = parts(vec![tasks(1, "a")]);
+    write(&*store, &claim, Commit { keep: open.into(), ..commit(1_200) }).await;
+    assert_eq!(closed().await, [false, false]);
+    let next = these(vec![checkpoint(1)]);
+    let again = vec![question(2)];
+    write(&*store, &claim, Commit { keep: next.into(), interrupts: again, ..commit(1_300) }).await;
+    assert_eq!(closed().await, [true, false]);
+}
+
+pub(super) async fn an_old_claim_keeps_nothing(store: Arc<dyn Store>) {
+    let old = begin(&*store, "t", "r").await;
+    let kept = || CheckpointBatch {
+        pending: vec![tasks(1, "late"), outside(1, "late")],
+        blobs: vec![blob("late")],
+        layouts: vec![blob("names")],
+        ..these(vec![after(1, 2)])
+    };
+    write(&*store, &old, Commit { keep: these(vec![checkpoint(1)]).into(), ..commit(1_100) }).await;
+    let w2 = register(&*store, "w2", 50_000).await;
+    let new = store.claim(&us(), &old.at, &w2, Timestamp(50_000)).await.expect("takes over").0;
+    let before = super::dump(&*store, &[us()]).await.expect("reads");
+    let refused = async |claim| {
+        let made =
+            store.commit(&us(), claim, Commit { keep: kept().into(), ..commit(50_100) }).await;
+        assert!(matches!(made, Err(StoreError::Fenced { .. })), "{made:?}");
+        assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(1), &[])));
+        assert!(!has_blob(&*store, "late").await);
+        assert_eq!(store.layout(&us(), blob("names").0).await, Ok(None));
+    };
+    refused(&old).await;
+    assert_eq!(super::dump(&*store, &[us()]).await, Ok(before));
+    finish(&*store, &new, 50_200).await;
+    refused(&new).await;
 }

@@ -21,6 +21,7 @@
 //! ```
 #![expect(clippy::expect_used, reason = "a failing case panics with the reason")]
 
+mod blobs;
 mod checkpoints;
 mod claims;
 mod commits;
@@ -38,6 +39,7 @@ mod orphans;
 mod pieces;
 mod requeue;
 mod retention;
+mod rewrites;
 mod runs;
 mod tenancy;
 mod threads;
@@ -170,16 +172,16 @@ cases! { $
     checkpoints::graphs_of_a_thread_are_apart,
     checkpoints::the_newest_id_is_that_of_any_graph_of_the_thread,
     checkpoints::bodies_are_read_by_their_ids,
-    checkpoints::a_copy_takes_the_place_of_what_is_there,
-    checkpoints::only_the_thread_that_is_deleted_goes,
-    checkpoints::a_rewrite_leaves_only_what_is_open_at_the_newest,
-    checkpoints::a_rewrite_is_refused_when_the_newest_moved,
-    checkpoints::blobs_are_collected_when_nobody_speaks_of_them,
-    checkpoints::names_left_out_are_kept_by_their_hash,
+    rewrites::a_copy_takes_the_place_of_what_is_there,
+    rewrites::only_the_thread_that_is_deleted_goes,
+    rewrites::a_rewrite_leaves_only_what_is_open_at_the_newest,
+    rewrites::a_rewrite_is_refused_when_the_newest_moved,
+    blobs::blobs_are_collected_when_nobody_speaks_of_them,
+    blobs::names_left_out_are_kept_by_their_hash,
     checkpoints::organisations_keep_their_checkpoints_apart,
-    checkpoints::a_commit_keeps_checkpoints_and_moves_the_head,
-    checkpoints::a_kept_checkpoint_closes_questions,
-    checkpoints::an_old_claim_keeps_nothing,
+    commits::a_commit_keeps_checkpoints_and_moves_the_head,
+    commits::a_kept_checkpoint_closes_questions,
+    commits::an_old_claim_keeps_nothing,
     interrupts::a_question_opens_is_answered_and_goes_on,
     interrupts::the_first_answer_counts,
     interrupts::questions_left_behind_are_closed,

@@ -1,202 +1,30 @@
 //! An app: a store, a model and agents, wired together.
 
+mod builder;
+
+pub use builder::AppBuilder;
+
 use crate::agent_def::{AgentDef, find_agent};
-use crate::config::{Flags, Origin, Setting};
+use crate::config::{Origin, Setting};
 use crate::run_model::RunModels;
-use crate::{Config, Error, Reply};
+use crate::{Error, Reply};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_agents::{AgentError, AgentRuntime};
-use weftwork_graph::{CompiledGraph, SystemClock};
-use weftwork_models::{ChatModel, ModelInfo, Recorder};
-use weftwork_runtime::{Recovery, Runtime};
+use weftwork_agents::AgentRuntime;
+use weftwork_models::{ChatModel, ModelInfo};
+use weftwork_runtime::Runtime;
 use weftwork_store::{Store, StoreError, ThreadRow};
 use weftwork_types::caller::Caller;
 use weftwork_types::event::Position;
 use weftwork_types::message::{Message, Role};
-use weftwork_types::port::{Budgets, Clock, GraphExecutor, Limits, RunHandle};
+use weftwork_types::port::{Clock, GraphExecutor, Limits, RunHandle};
 use weftwork_types::run::{
     Durability, Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest,
 };
 use weftwork_types::{InterruptId, MessageId, Principal, RunId, ThreadId};
-
-/// Builder of an [`App`].
-#[derive(Debug, Default)]
-#[must_use]
-pub struct AppBuilder {
-    config: Option<Config>,
-    model: Option<String>,
-    default_model: Option<String>,
-    agents: Vec<AgentDef>,
-    store: Option<Arc<dyn Store>>,
-    clock: Option<Arc<dyn Clock>>,
-    durability: Durability,
-    multitask: Multitask,
-    record: Option<PathBuf>,
-    budgets: Option<Arc<dyn Budgets>>,
-    recovery: Recovery,
-    runs_max: Option<usize>,
-}
-
-impl AppBuilder {
-    /// Sets the configuration; the default is that of the process ([`Config::from_env`]).
-    pub fn config(mut self, config: Config) -> Self {
-        self.config = Some(config);
-        self
-    }
-
-    /// Sets the model, overriding the configuration.
-    pub fn model(mut self, id: impl Into<String>) -> Self {
-        self.model = Some(id.into());
-        self
-    }
-
-    /// Sets the model that is used if the configuration names none; the default is `scripted`.
-    pub fn default_model(mut self, id: impl Into<String>) -> Self {
-        self.default_model = Some(id.into());
-        self
-    }
-
-    /// Adds an agent, under the id `app:NAME`.
-    pub fn agent(
-        self,
-        name: &str,
-        make: impl Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> + Send + Sync + 'static,
-    ) -> Self {
-        self.agent_def(AgentDef::new(name, make))
-    }
-
-    /// Adds an agent.
-    pub fn agent_def(mut self, agent: AgentDef) -> Self {
-        self.agents.push(agent);
-        self
-    }
-
-    /// Sets an open store, overriding the configuration.
-    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
-        self.store = Some(store);
-        self
-    }
-
-    /// Sets the clock; the default is the system clock.
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = Some(clock);
-        self
-    }
-
-    /// Sets when checkpoints of runs started by this app are stored; the default is
-    /// [`Durability::Sync`], before the next superstep begins.
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
-        self
-    }
-
-    /// Sets the handling of runs started by this app on a thread whose last run has not ended; the
-    /// default is [`Multitask::Reject`].
-    pub fn multitask(mut self, multitask: Multitask) -> Self {
-        self.multitask = multitask;
-        self
-    }
-
-    /// Records every complete answer of the model in a cassette, which the model `replay:PATH`
-    /// plays back. An existing file is replaced.
-    pub fn record(mut self, cassette: impl Into<PathBuf>) -> Self {
-        self.record = Some(cassette.into());
-        self
-    }
-
-    /// Sets the source of the budgets of runs; runs have no limits by default. See also
-    /// [`App::with_budget`].
-    pub fn budgets(mut self, budgets: impl Budgets + 'static) -> Self {
-        self.budgets = Some(Arc::new(budgets));
-        self
-    }
-
-    /// Sets the handling of runs that no living worker has; see [`Recovery`]. The default is
-    /// [`Recovery::Manual`].
-    pub fn recovery(mut self, recovery: Recovery) -> Self {
-        self.recovery = recovery;
-        self
-    }
-
-    /// Limits the number of runs that this app executes at once; see
-    /// [`RuntimeBuilder::runs_max`](weftwork_runtime::RuntimeBuilder::runs_max). There is no limit by
-    /// default.
-    pub fn runs_max(mut self, runs_max: usize) -> Self {
-        self.runs_max = Some(runs_max);
-        self
-    }
-
-    /// Opens the model and the store, compiles the agents, and registers this process as a worker.
-    ///
-    /// # Errors
-    /// [`Error`] for an invalid configuration or agent, or a model or store that cannot be opened.
-    pub async fn open(self) -> Result<App, Error> {
-        let config = match self.config {
-            Some(config) => config,
-            None => Config::with_flags(&Flags::default())?,
-        };
-        let usual = || Setting {
-            value: self.default_model.unwrap_or_else(|| "scripted".to_owned()),
-            origin: Origin::Default,
-        };
-        let program = self.model.map(|value| Setting { value, origin: Origin::Program });
-        let chosen = program.or(config.model.clone()).unwrap_or_else(usual);
-        let mut model = config.open_model(&chosen.value)?;
-        let models = Arc::new(RunModels::new(config.clone(), model.as_ref()));
-        if let Some(cassette) = self.record {
-            model = Arc::new(Recorder::new(model, cassette));
-        }
-        let graphs = self
-            .agents
-            .iter()
-            .map(|agent| Ok((agent.id().to_owned(), agent.compile(Arc::clone(&model))?)))
-            .collect::<Result<Vec<_>, AgentError>>()?;
-        let store = match self.store {
-            Some(store) => store,
-            None => config.store.value.open()?,
-        };
-        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let mut builder = Runtime::builder(store).clock(Arc::clone(&clock)).recovery(self.recovery);
-        if let Some(budgets) = self.budgets {
-            builder = builder.budgets(budgets);
-        }
-        if let Some(runs_max) = self.runs_max {
-            builder = builder.runs_max(runs_max);
-        }
-        for (id, graph) in graphs {
-            let models = Arc::clone(&models);
-            builder = builder.graph_with(id, graph, move |_, run| models.dependencies(run));
-        }
-        let runtime = builder.open().await?;
-        let instances = AgentRuntime::over(runtime.clone()).model("default", Arc::clone(&model));
-        let instances = instances
-            .build()
-            .map_err(|source| AgentError::Tools { agent: "agent runtime".to_owned(), source })?;
-        let who = Principal::local();
-        let (agents, durability, multitask) = (self.agents, self.durability, self.multitask);
-        let (run_model, budget, limit) = (None, None, None);
-        Ok(App {
-            runtime,
-            instances,
-            model,
-            chosen,
-            models,
-            run_model,
-            budget,
-            limit,
-            agents,
-            who,
-            clock,
-            durability,
-            multitask,
-        })
-    }
-}
 
 /// Agents with an open model and store, ready to run.
 ///

@@ -191,13 +191,13 @@ impl EvaluatorBuilder {
 
     /// Sets the options of the model's calls.
     pub fn model_config(mut self, config: ModelConfig) -> Self {
-        self.resources.config = config;
+        self.resources.bound.config = config;
         self
     }
 
     /// Sets the caller of the model, which defines its retries.
     pub fn model_caller(mut self, caller: ModelCaller) -> Self {
-        self.resources.caller = caller;
+        self.resources.bound.caller = caller;
         self
     }
 
@@ -254,7 +254,7 @@ impl EvaluatorBuilder {
         if let Some(graph) = graph.as_ref().filter(|graph| !graph.holds_messages(MESSAGES)) {
             return Err(EvaluatorError::NoMessages { graph: graph.name().to_owned() });
         }
-        let react = ReactAgent::new("prompt", Arc::clone(&resources.model));
+        let react = ReactAgent::new("prompt", Arc::clone(&resources.bound.model));
         let config = Arc::new(Config {
             client,
             graph: if graph.is_some() { CUSTOM } else { REACT },

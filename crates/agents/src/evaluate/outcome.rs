@@ -1,6 +1,10 @@
 //! Outcomes of evaluations.
 
+use super::error::{ErrorContext, EvaluationError};
+use crate::output::OutputError;
 use crate::prompt::PromptId;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use weftwork_types::ThreadId;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::usage::Usage;
@@ -58,5 +62,21 @@ impl<T> Evaluated<T> {
             Self::Done(_) => None,
             Self::Interrupted(interrupted) => Some(interrupted),
         }
+    }
+}
+
+impl PromptResponse<()> {
+    /// Adds the value of the answer.
+    pub(super) fn typed<T: DeserializeOwned>(
+        self,
+        value: Option<Value>,
+    ) -> Result<Evaluated<T>, EvaluationError> {
+        let Self { prompt, text, output: _, usage, session, thread } = self;
+        let errors =
+            || ErrorContext { prompt: prompt.clone(), thread: Some(thread.clone()), usage };
+        let output = value.map(serde_json::from_value).transpose().map_err(|error| {
+            errors().output(&OutputError::Malformed { problem: error.to_string() })
+        })?;
+        Ok(Evaluated::Done(PromptResponse { prompt, text, output, usage, session, thread }))
     }
 }

@@ -2,12 +2,12 @@
 
 use super::record::Record;
 use super::{Config, EventBus, PromptRun};
-use crate::bound::{BoundModel, ModelConfig};
+use crate::bound::BoundModel;
 use crate::prompt::{AnyPrompt, PromptError, PromptId, Rendered};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use weftwork_models::{ChatModel, ModelCaller};
+use weftwork_models::ChatModel;
 use weftwork_runtime::{DependencyError, WeakRuntime};
 use weftwork_store::NewRun;
 use weftwork_tools::ToolBox;
@@ -17,9 +17,7 @@ use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId};
 /// The prompts of an evaluator by their namespaces and keys, with the model and the tools of all.
 pub(crate) struct EvaluatorResources {
     pub(crate) name: String,
-    pub(crate) model: Arc<dyn ChatModel>,
-    pub(crate) caller: ModelCaller,
-    pub(crate) config: ModelConfig,
+    pub(crate) bound: BoundModel,
     /// Tools of all prompts, and the values provided for tools.
     pub(crate) base: ToolBox,
     pub(crate) bus: EventBus,
@@ -60,9 +58,7 @@ impl EvaluatorResources {
     pub(crate) fn new(name: String, model: Arc<dyn ChatModel>) -> Self {
         Self {
             name,
-            model,
-            caller: ModelCaller::default(),
-            config: ModelConfig::default(),
+            bound: BoundModel { parallel_by_default: true, ..BoundModel::new(model) },
             base: ToolBox::new(),
             bus: EventBus::new(),
             prompts: Mutex::default(),
@@ -96,13 +92,7 @@ impl EvaluatorResources {
                 found: Box::new(rendered.hash()),
             });
         }
-        let bound = BoundModel {
-            model: Arc::clone(&self.model),
-            caller: self.caller.clone(),
-            config: self.config.clone(),
-            output: prompt.output().cloned(),
-            parallel_by_default: true,
-        };
+        let bound = BoundModel { output: prompt.output().cloned(), ..self.bound.clone() };
         PromptRun::new(self, record, rendered, bound)
     }
 

@@ -107,9 +107,7 @@ pub struct PlanAndExecute {
     name: String,
     version: String,
     instructions: String,
-    model: Arc<dyn ChatModel>,
-    caller: ModelCaller,
-    config: ModelConfig,
+    bound: BoundModel,
     executor: CompiledGraph,
     replan: Replan,
     steps_max: usize,
@@ -137,9 +135,7 @@ impl PlanAndExecute {
             name: name.into(),
             version: "0".to_owned(),
             instructions: String::new(),
-            model,
-            caller: ModelCaller::default(),
-            config: ModelConfig::default(),
+            bound: BoundModel::new(model),
             executor,
             replan: Replan::EachStep,
             steps_max: STEPS_MAX,
@@ -160,13 +156,13 @@ impl PlanAndExecute {
 
     /// Sets the caller, which defines the retries of the calls of the planner's model.
     pub fn model_caller(mut self, caller: ModelCaller) -> Self {
-        self.caller = caller;
+        self.bound.caller = caller;
         self
     }
 
     /// Sets the options of the calls of the planner's model.
     pub fn model_config(mut self, config: ModelConfig) -> Self {
-        self.config = config;
+        self.bound.config = config;
         self
     }
 
@@ -190,13 +186,7 @@ impl PlanAndExecute {
     pub fn build(self) -> Result<CompiledGraph, AgentError> {
         let executor = Member::new(self.executor, "an executor")?;
         let inner = executor.graph().clone();
-        let bound = |output| BoundModel {
-            model: Arc::clone(&self.model),
-            caller: self.caller.clone(),
-            config: self.config.clone(),
-            output: Some(output),
-            parallel_by_default: false,
-        };
+        let bound = |output| BoundModel { output: Some(output), ..self.bound.clone() };
         let parts = Parts {
             name: self.name.clone(),
             planner: bound(OutputSpec::of::<Plan>()),

@@ -93,10 +93,8 @@ pub enum OutputMode {
 pub struct Supervisor {
     name: String,
     version: String,
-    prompt: String,
-    model: Arc<dyn ChatModel>,
-    caller: ModelCaller,
-    config: ModelConfig,
+    instructions: String,
+    bound: BoundModel,
     tools: ToolBox,
     policy: Policy,
     members: Vec<(CompiledGraph, String)>,
@@ -109,7 +107,7 @@ pub struct Supervisor {
 /// The data that the nodes share.
 #[derive(Debug)]
 struct Parts {
-    prompt: Option<Message>,
+    instructions: Option<Message>,
     bound: BoundModel,
     runner: ToolRunner,
     hand_offs: HandOffs,
@@ -125,10 +123,8 @@ impl Supervisor {
         Self {
             name: name.into(),
             version: "0".to_owned(),
-            prompt: String::new(),
-            model,
-            caller: ModelCaller::default(),
-            config: ModelConfig::default(),
+            instructions: String::new(),
+            bound: BoundModel::new(model),
             tools: ToolBox::new(),
             policy: Policy::new(),
             members: Vec::new(),
@@ -158,8 +154,8 @@ impl Supervisor {
     }
 
     /// Sets the system message of the supervisor's model.
-    pub fn prompt(mut self, text: impl Into<String>) -> Self {
-        self.prompt = text.into();
+    pub fn instructions(mut self, text: impl Into<String>) -> Self {
+        self.instructions = text.into();
         self
     }
 
@@ -178,14 +174,14 @@ impl Supervisor {
 
     /// Sets the caller, which defines the retries of the supervisor's model calls.
     pub fn model_caller(mut self, caller: ModelCaller) -> Self {
-        self.caller = caller;
+        self.bound.caller = caller;
         self
     }
 
     /// Sets the options of the supervisor's model calls. With parallel tool calls forbidden, one
     /// member works at a time.
     pub fn model_config(mut self, config: ModelConfig) -> Self {
-        self.config = config;
+        self.bound.config = config;
         self
     }
 
@@ -242,10 +238,9 @@ impl Supervisor {
         let has_tools = specs.len() > members.len() + usize::from(has_human);
         let own = [(TOOL, has_tools), (HUMAN, has_human)];
         let own: Vec<_> = own.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();
-        let (model, caller, config) = (self.model, self.caller, self.config);
         let parts = Parts {
-            prompt: system(self.prompt),
-            bound: BoundModel { model, caller, config, output: None, parallel_by_default: false },
+            instructions: system(self.instructions),
+            bound: self.bound,
             runner,
             hand_offs,
             output: self.output,
@@ -289,7 +284,7 @@ async fn supervise(
     if rounds > REPAIRS_MAX {
         return Err(cannot_repair(&parts.bound.model.info().id(), rounds).into());
     }
-    let mut messages: Vec<Message> = parts.prompt.iter().cloned().collect();
+    let mut messages: Vec<Message> = parts.instructions.iter().cloned().collect();
     messages.extend(for_model(parts.seen(&state).iter()));
     let answer = parts.bound.answer(messages, parts.runner.specs(), &ctx).await?;
     let sends: Vec<SendTo> = answer.tool_calls().map(|call| parts.send(call)).collect();

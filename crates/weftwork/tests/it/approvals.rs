@@ -1,19 +1,18 @@
 //! The record of approvals, on any store: who decided when about what, and which answers were
 //! refused.
 
+use crate::stores::{Place, on_three_stores};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weftwork::agents::ReactAgent;
-use weftwork::graph::{RunOutcome, SystemClock};
+use weftwork::graph::RunOutcome;
 use weftwork::models::ScriptedModel;
 use weftwork::models::scripted::Step;
-use weftwork::postgres::PostgresStore;
 use weftwork::runtime::Runtime;
-use weftwork::sqlite::SqliteStore;
+use weftwork::store::Store;
 use weftwork::store::approval::{ApprovalQuery, REFUSALS_MAX, WaitingApproval};
-use weftwork::store::{MemoryStore, Store};
 use weftwork::tools::{
     FnTool, Policy, Questions, ToolBox, ToolContext, ToolError, ToolOutput, question, tool,
 };
@@ -303,7 +302,8 @@ async fn records_are_read_in_pages_and_by_their_organisation(shop: &Shop) {
     assert!(left.rows.is_empty(), "records go with their thread");
 }
 
-async fn approvals_are_on_record(store: Arc<dyn Store>) {
+async fn approvals_are_on_record(place: Place) {
+    let store = place.open();
     let shop = Shop::new(store);
     what_ran_is_what_was_approved(&shop).await;
     each_decision_is_on_record(&shop).await;
@@ -311,32 +311,9 @@ async fn approvals_are_on_record(store: Arc<dyn Store>) {
     a_decision_is_recorded_once(&shop).await;
     secrets_are_in_no_record(&shop).await;
     records_are_read_in_pages_and_by_their_organisation(&shop).await;
+    if let Some(rows) = place.rows("effects").await {
+        assert!(rows.contains("A-1") && !rows.contains(PIN), "{rows}");
+    }
 }
 
-#[tokio::test]
-async fn approvals_in_memory() {
-    approvals_are_on_record(Arc::new(MemoryStore::new())).await;
-}
-
-#[tokio::test]
-async fn approvals_in_sqlite() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("weft.db");
-    let options = weftwork::sqlite::Options::default();
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&file, &options).expect("opens"));
-    approvals_are_on_record(store).await;
-    let rows = crate::redaction::rows(&file, "effects");
-    assert!(rows.contains("A-1") && !rows.contains(PIN), "{rows}");
-}
-
-#[tokio::test]
-async fn approvals_in_postgres() {
-    let address = std::env::var("WEFT_TEST_POSTGRES").expect(
-        "WEFT_TEST_POSTGRES names no database; run: scripts/postgres.sh with cargo nextest run -p weftwork",
-    );
-    let schema = format!("approvals_{}", std::process::id());
-    let options = weftwork::postgres::Options::new(Arc::new(SystemClock::new()));
-    let options = weftwork::postgres::Options { schema, ..options };
-    let store = PostgresStore::open(&address, &options).expect("opens");
-    approvals_are_on_record(Arc::new(store)).await;
-}
+on_three_stores![approvals_are_on_record];

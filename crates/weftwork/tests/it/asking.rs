@@ -1,17 +1,16 @@
 //! A message with a question of the model, an approval, and calls whose tools ask or run, answered
 //! one by one from other processes, on any store.
 
+use crate::stores::{Place, on_three_stores};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use weftwork::agents::ReactAgent;
-use weftwork::graph::{CompiledGraph, RunOutcome, SystemClock};
+use weftwork::graph::{CompiledGraph, RunOutcome};
 use weftwork::models::ScriptedModel;
 use weftwork::models::scripted::Step;
-use weftwork::postgres::PostgresStore;
 use weftwork::runtime::{Runtime, Thread};
-use weftwork::sqlite::SqliteStore;
-use weftwork::store::{MemoryStore, Store, open_questions};
+use weftwork::store::{Store, open_questions};
 use weftwork::tools::{
     FnTool, Policy, Questions, ToolBox, ToolContext, ToolError, ToolOutput, question,
 };
@@ -86,7 +85,8 @@ fn answer(ask: &Ask) -> Value {
     }
 }
 
-async fn each_call_is_made_once(store: Arc<dyn Store>) {
+async fn each_call_is_made_once(place: Place) {
+    let store = place.open();
     let call = |tool: &str, day: &str| (tool.to_owned(), json!({"day": day}));
     let model = Arc::new(ScriptedModel::from_steps(vec![
         Step::calls(vec![
@@ -131,27 +131,4 @@ async fn each_call_is_made_once(store: Arc<dyn Store>) {
     assert_eq!(keys.len(), 4, "a call keeps its key over its rounds");
 }
 
-#[tokio::test]
-async fn asking_in_memory() {
-    each_call_is_made_once(Arc::new(MemoryStore::new())).await;
-}
-
-#[tokio::test]
-async fn asking_in_sqlite() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let options = weftwork::sqlite::Options::default();
-    let store = SqliteStore::open(folder.path().join("calls"), &options).expect("opens");
-    each_call_is_made_once(Arc::new(store)).await;
-}
-
-#[tokio::test]
-async fn asking_in_postgres() {
-    let address = std::env::var("WEFT_TEST_POSTGRES").expect(
-        "WEFT_TEST_POSTGRES names no database; run: scripts/postgres.sh with cargo nextest run -p weftwork",
-    );
-    let schema = format!("asking_{}", std::process::id());
-    let options = weftwork::postgres::Options::new(Arc::new(SystemClock::new()));
-    let options = weftwork::postgres::Options { schema, ..options };
-    let store = PostgresStore::open(&address, &options).expect("opens");
-    each_call_is_made_once(Arc::new(store)).await;
-}
+on_three_stores![each_call_is_made_once];

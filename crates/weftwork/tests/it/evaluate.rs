@@ -1,5 +1,6 @@
 //! Evaluations of a prompt: in both modes and on each store, the same outcomes and the same events.
 
+use crate::stores::{Place, on_three_stores};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +8,11 @@ use weftwork::agents::{
     ClientConfig, Evaluated, Evaluator, EventBus, ExecutedOutcome, Prompt, PromptEvent,
     PromptModel, PromptRun, PromptTools, Section, Session,
 };
-use weftwork::graph::{CompiledGraph, SystemClock};
+use weftwork::graph::CompiledGraph;
 use weftwork::models::scripted::Step;
 use weftwork::models::{ModelError, RefusalKind, ScriptedModel};
-use weftwork::postgres::PostgresStore;
 use weftwork::prelude::*;
-use weftwork::sqlite::SqliteStore;
-use weftwork::store::{MemoryStore, Store};
+use weftwork::store::Store;
 use weftwork::types::message::ToolCall;
 use weftwork::types::port::Limits;
 use weftwork::types::run::{Answers, Stops};
@@ -243,7 +242,8 @@ const CASES: [Case; 7] = [
     Case::Budget,
 ];
 
-async fn all(store: Arc<dyn Store>) {
+async fn both_modes_report_the_same(place: Place) {
+    let store = place.open();
     // Its ids are unique within one clock.
     let clock = Arc::new(ManualClock::new());
     for case in CASES {
@@ -254,26 +254,4 @@ async fn all(store: Arc<dyn Store>) {
     }
 }
 
-#[tokio::test]
-async fn both_modes_report_the_same_in_memory() {
-    all(Arc::new(MemoryStore::new())).await;
-}
-
-#[tokio::test]
-async fn both_modes_report_the_same_in_sqlite() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let options = weftwork::sqlite::Options::default();
-    let store = SqliteStore::open(folder.path().join("evaluations"), &options).expect("opens");
-    all(Arc::new(store)).await;
-}
-
-#[tokio::test]
-async fn both_modes_report_the_same_in_postgres() {
-    let address = std::env::var("WEFT_TEST_POSTGRES").expect(
-        "WEFT_TEST_POSTGRES names no database; run: scripts/postgres.sh with cargo nextest run -p weftwork",
-    );
-    let schema = format!("evaluate_{}", std::process::id());
-    let options = weftwork::postgres::Options::new(Arc::new(SystemClock::new()));
-    let options = weftwork::postgres::Options { schema, ..options };
-    all(Arc::new(PostgresStore::open(&address, &options).expect("opens"))).await;
-}
+on_three_stores![both_modes_report_the_same];

@@ -1,6 +1,7 @@
 //! Processes that are killed inside a tool call that dispatches to the session, and while a question
 //! is open: the session ends as without a kill, with each event once.
 
+use crate::stores;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -8,13 +9,10 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork::agents::EvaluationError;
-use weftwork::graph::SystemClock;
 use weftwork::models::scripted::Step;
 use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
-use weftwork::postgres::PostgresStore;
 use weftwork::prelude::*;
 use weftwork::runtime::LeaseConfig;
-use weftwork::sqlite::SqliteStore;
 use weftwork::store::Store;
 use weftwork::tools::Deps;
 use weftwork::types::ThreadId;
@@ -89,14 +87,10 @@ impl ChatModel for Author {
 
 /// The store of a story: a schema in Postgres, or else a file.
 fn store() -> Arc<dyn Store> {
-    if let Ok(schema) = std::env::var(SCHEMA) {
-        let address = std::env::var("WEFT_TEST_POSTGRES").expect("the address of the database");
-        let options = weftwork::postgres::Options::new(Arc::new(SystemClock::new()));
-        let options = weftwork::postgres::Options { schema, ..options };
-        return Arc::new(PostgresStore::open(&address, &options).expect("opens"));
+    match std::env::var(SCHEMA) {
+        Ok(schema) => stores::postgres(&schema),
+        Err(_) => stores::sqlite(&folder()),
     }
-    let options = weftwork::sqlite::Options::default();
-    Arc::new(SqliteStore::open(folder().join("store"), &options).expect("opens"))
 }
 
 /// Brings the story to its end, or to the place of the kill.

@@ -1,6 +1,7 @@
 //! Generated calls of a model through the stream of hosted runs: each has one start and one result
 //! with its id, and no event, outcome, stored event or trace has a hidden value.
 
+use crate::stores::Place;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,6 @@ use weftwork::graph::{CompiledGraph, SystemClock};
 use weftwork::models::ScriptedModel;
 use weftwork::models::scripted::Step;
 use weftwork::runtime::Runtime;
-use weftwork::sqlite::SqliteStore;
 use weftwork::store::approval::ApprovalQuery;
 use weftwork::store::{MemoryStore, Store};
 use weftwork::tools::{FnTool, Policy, ToolBox, ToolContext, ToolError, tool};
@@ -352,17 +352,14 @@ async fn generated_calls_have_one_start_and_one_result_and_hide_their_secrets() 
 /// Recorded calls and checkpoints are whole; all other rows hide what only the model reads.
 #[tokio::test(start_paused = true)]
 async fn generated_calls_hide_their_secrets_in_rows_of_sqlite() {
-    let folder = tempfile::tempdir().expect("a folder");
     let mut effects = String::new();
     for seed in 0..RUNS_ON_DISK {
-        let file = folder.path().join(seed.to_string());
-        let options = weftwork::sqlite::Options::default();
-        let store = Arc::new(SqliteStore::open(&file, &options).expect("opens"));
-        generated_calls(store, seed).await;
+        let place = Place::sqlite("");
+        generated_calls(place.open(), seed).await;
         for table in ["log", "pieces", "interrupts", "runs"] {
-            hides(&crate::redaction::rows(&file, table));
+            hides(&place.rows(table).await);
         }
-        effects.push_str(&crate::redaction::rows(&file, "effects"));
+        effects.push_str(&place.rows("effects").await.expect("rows"));
     }
     assert!(effects.contains("lapsed"), "{effects}");
 }

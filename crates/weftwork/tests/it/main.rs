@@ -13,5 +13,6 @@ mod policies;
 mod redaction;
 mod secrets;
 mod session_checkpoints;
+mod stores;
 mod team_kills;
 mod upkeep;

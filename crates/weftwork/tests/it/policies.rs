@@ -1,5 +1,6 @@
 //! Policies that refer to earlier calls of a run, and results stored by reference, on any store.
 
+use crate::stores::{Place, on_three_stores};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,11 +9,9 @@ use weftwork::agents::ReactAgent;
 use weftwork::graph::{CompiledGraph, RunOutcome, SystemClock};
 use weftwork::models::ScriptedModel;
 use weftwork::models::scripted::Step;
-use weftwork::postgres::PostgresStore;
 use weftwork::runtime::{Runtime, Thread};
-use weftwork::sqlite::SqliteStore;
 use weftwork::store::artifact::{artifact, artifacts, delete_lapsed};
-use weftwork::store::{MemoryStore, Store, StoreError};
+use weftwork::store::{Store, StoreError};
 use weftwork::tools::{FnTool, Policy, ToolBox, ToolContext};
 use weftwork::types::port::Clock;
 use weftwork::types::tool::Effect;
@@ -64,7 +63,8 @@ async fn results(thread: &Thread, seen: &mut usize) -> Vec<String> {
     found
 }
 
-async fn earlier_calls_count(store: Arc<dyn Store>) {
+async fn earlier_calls_count(place: Place) {
+    let store = place.open();
     let file = |tool: &str, path: &str| Step::call(tool, json!({"path": path}));
     let ask = Step::call("ask_human", json!({"question": "Shall I?"}));
     let model = Arc::new(ScriptedModel::from_steps(vec![
@@ -102,7 +102,8 @@ async fn earlier_calls_count(store: Arc<dyn Store>) {
     assert!(found[0].contains("must have succeeded before"), "another run: {found:?}");
 }
 
-async fn large_results_are_stored(store: Arc<dyn Store>) {
+async fn large_results_are_stored(place: Place) {
+    let store = place.open();
     let steps = vec![Step::call("dump", json!({})), Step::text("Read.")];
     let model = Arc::new(ScriptedModel::from_steps(steps));
     let (_runtime, thread) = opened(&store, &model).await;
@@ -151,41 +152,4 @@ async fn large_results_are_stored(store: Arc<dyn Store>) {
     assert_eq!(lapsed(found.expires_at).await, 0);
 }
 
-#[tokio::test]
-async fn policies_in_memory() {
-    earlier_calls_count(Arc::new(MemoryStore::new())).await;
-    large_results_are_stored(Arc::new(MemoryStore::new())).await;
-}
-
-#[tokio::test]
-async fn policies_in_sqlite() {
-    let folder = tempfile::tempdir().expect("a folder");
-    for name in ["calls", "results"] {
-        let file = folder.path().join(name);
-        let options = weftwork::sqlite::Options::default();
-        let store = Arc::new(SqliteStore::open(&file, &options).expect("opens"));
-        if name == "calls" {
-            earlier_calls_count(store).await;
-        } else {
-            large_results_are_stored(store).await;
-        }
-    }
-}
-
-#[tokio::test]
-async fn policies_in_postgres() {
-    let address = std::env::var("WEFT_TEST_POSTGRES").expect(
-        "WEFT_TEST_POSTGRES names no database; run: scripts/postgres.sh with cargo nextest run -p weftwork",
-    );
-    for name in ["calls", "results"] {
-        let schema = format!("policies_{name}_{}", std::process::id());
-        let options = weftwork::postgres::Options::new(Arc::new(SystemClock::new()));
-        let options = weftwork::postgres::Options { schema, ..options };
-        let store = Arc::new(PostgresStore::open(&address, &options).expect("opens"));
-        if name == "calls" {
-            earlier_calls_count(store).await;
-        } else {
-            large_results_are_stored(store).await;
-        }
-    }
-}
+on_three_stores![earlier_calls_count, large_results_are_stored];

@@ -1,27 +1,23 @@
 //! A member of a tool's result that is not shown is read by the model, and is in no event, stream,
 //! outcome or state, on any store.
 
+use crate::stores::{Place, on_three_stores};
 use futures_util::{StreamExt, TryStreamExt};
-use rusqlite::types::ValueRef;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::Semaphore;
-use tokio_postgres::NoTls;
 use weftwork::agents::{Chat, ReactAgent};
 use weftwork::graph::run_loop::{HistoryFilter, Host, InMemoryCheckpointer, Start, StreamItem};
-use weftwork::graph::{CompiledGraph, Modes, RunOutcome, RuntimeError, StreamEvent, SystemClock};
+use weftwork::graph::{CompiledGraph, Modes, RunOutcome, RuntimeError, StreamEvent};
 use weftwork::models::scripted::Step;
 use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
-use weftwork::postgres::PostgresStore;
 use weftwork::runtime::{Frame, FramePosition, Runtime, StreamOptions, Subgraphs, Thread};
-use weftwork::sqlite::SqliteStore;
-use weftwork::store::{JournalRead, MemoryStore, Store};
+use weftwork::store::{JournalRead, Store};
 use weftwork::tools::{FnTool, ToolBox, ToolContext};
 use weftwork::types::event::{Position, RunEvent};
 use weftwork::types::port::RunHandle;
@@ -140,7 +136,8 @@ async fn opened(store: &Arc<dyn Store>, shared: &Shared) -> (Runtime, Thread) {
 }
 
 /// Runs the agent in every way, and searches everything that clients receive for the canary.
-async fn is_hidden(store: Arc<dyn Store>) {
+async fn hidden_members_are_hidden(place: Place) {
+    let store = place.open();
     let shared = Shared::new();
     let (runtime, thread) = opened(&store, &shared).await;
     let (items, first) = streamed(&thread, json!({"messages": [said("u1")]})).await;
@@ -187,6 +184,11 @@ async fn is_hidden(store: Arc<dyn Store>) {
     let stored = store.events(&who, &first, 0, 1_000).await.expect("reads");
     hides(&stored);
     is_hidden_in_frames(&shared, [&runtime, &elsewhere], &thread).await;
+    for table in ["log", "pieces"] {
+        let Some(rows) = place.rows(table).await else { continue };
+        assert!(!rows.contains(CANARY), "{table}: {rows}");
+        assert_eq!(rows.contains("A-1"), table == "log", "{table}: {rows}");
+    }
 }
 
 type Frames = BoxStream<'static, Result<Arc<Frame>, RuntimeError>>;
@@ -262,11 +264,6 @@ async fn is_hidden_in_state(thread: &Thread) {
 }
 
 #[tokio::test]
-async fn hidden_members_are_hidden_in_memory() {
-    is_hidden(Arc::new(MemoryStore::new())).await;
-}
-
-#[tokio::test]
 async fn hidden_members_are_hidden_in_a_program() {
     let shared = Shared::new();
     let (graph, host) =
@@ -292,55 +289,4 @@ async fn hidden_members_are_hidden_in_a_program() {
     assert_eq!(shared.reads(), 3);
 }
 
-#[tokio::test]
-async fn hidden_members_are_hidden_in_sqlite() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("weft.db");
-    let options = weftwork::sqlite::Options::default();
-    is_hidden(Arc::new(SqliteStore::open(&file, &options).expect("opens"))).await;
-    let log = rows(&file, "log");
-    assert!(log.contains("A-1") && !log.contains(CANARY), "{log}");
-    assert!(!rows(&file, "pieces").contains(CANARY));
-}
-
-/// Reads the bytes of all rows of a table. Of rows of the log, those of events: recorded calls are
-/// whole.
-pub(crate) fn rows(file: &Path, table: &str) -> String {
-    let db = rusqlite::Connection::open(file).expect("opens");
-    let columns = if table == "log" { "events" } else { "*" };
-    let mut rows = db.prepare(&format!("SELECT {columns} FROM {table}")).expect("a table");
-    let count = rows.column_count();
-    let mut rows = rows.query([]).expect("reads");
-    let mut text = String::new();
-    while let Some(row) = rows.next().expect("reads") {
-        for column in 0..count {
-            if let ValueRef::Text(bytes) | ValueRef::Blob(bytes) = row.get_ref(column).expect("one")
-            {
-                text.push_str(&String::from_utf8_lossy(bytes));
-            }
-        }
-    }
-    text
-}
-
-#[tokio::test]
-async fn hidden_members_are_hidden_in_postgres() {
-    let address = std::env::var("WEFT_TEST_POSTGRES").expect(
-        "WEFT_TEST_POSTGRES names no database; run: scripts/postgres.sh with cargo nextest run -p weftwork",
-    );
-    let schema = format!("redaction_{}", std::process::id());
-    let clock = Arc::new(SystemClock::new());
-    let options = weftwork::postgres::Options::new(clock);
-    let options = weftwork::postgres::Options { schema: schema.clone(), ..options };
-    is_hidden(Arc::new(PostgresStore::open(&address, &options).expect("opens"))).await;
-    let (client, connection) = tokio_postgres::connect(&address, NoTls).await.expect("connects");
-    let served = tokio::spawn(connection);
-    for (table, is_there) in [("events", true), ("pieces", false)] {
-        let sql = format!("SELECT coalesce(string_agg(t::text, ''), '') FROM {schema}.{table} t");
-        let row = client.query_one(&sql, &[]).await.expect("reads");
-        let text: String = row.get(0);
-        assert!(text.contains("A-1") == is_there && !text.contains(CANARY), "{text}");
-    }
-    drop(client);
-    served.await.expect("no panic").expect("ends well");
-}
+on_three_stores![hidden_members_are_hidden];

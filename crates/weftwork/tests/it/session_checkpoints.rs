@@ -1,16 +1,15 @@
 //! Graphs that a program runs by hand with the checkpointer of a session, on each store.
 
+use crate::stores::{Place, on_three_stores};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork::agents::{Evaluator, Prompt, Section, Session};
 use weftwork::graph::run_loop::{Checkpointer, Host, Start};
-use weftwork::graph::{CompiledGraph, RunOutcome, SystemClock};
+use weftwork::graph::{CompiledGraph, RunOutcome};
 use weftwork::models::ScriptedModel;
 use weftwork::models::scripted::Step;
-use weftwork::postgres::PostgresStore;
 use weftwork::prelude::*;
-use weftwork::sqlite::SqliteStore;
-use weftwork::store::{MemoryStore, Store};
+use weftwork::store::Store;
 use weftwork::types::Principal;
 
 #[derive(State)]
@@ -38,7 +37,8 @@ async fn add(store: &Arc<dyn Store>, session: &Session, line: &str) -> Value {
     }
 }
 
-async fn keep_their_threads(store: Arc<dyn Store>) {
+async fn sessions_keep_their_threads(place: Place) {
+    let store = place.open();
     let session = |id| Session::new(id).expect("an id");
     assert_eq!(add(&store, &session("a"), "one").await, json!(["one", "after 1"]));
     assert_eq!(add(&store, &session("b"), "two").await, json!(["two", "after 1"]));
@@ -68,26 +68,4 @@ async fn keep_their_threads(store: Arc<dyn Store>) {
     assert_eq!(add(&store, &session("b"), "five").await, other);
 }
 
-#[tokio::test]
-async fn sessions_keep_threads_in_memory() {
-    keep_their_threads(Arc::new(MemoryStore::new())).await;
-}
-
-#[tokio::test]
-async fn sessions_keep_threads_in_sqlite() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let options = weftwork::sqlite::Options::default();
-    let store = SqliteStore::open(folder.path().join("sessions"), &options).expect("opens");
-    keep_their_threads(Arc::new(store)).await;
-}
-
-#[tokio::test]
-async fn sessions_keep_threads_in_postgres() {
-    let address = std::env::var("WEFT_TEST_POSTGRES").expect(
-        "WEFT_TEST_POSTGRES names no database; run: scripts/postgres.sh with cargo nextest run -p weftwork",
-    );
-    let schema = format!("sessions_{}", std::process::id());
-    let options = weftwork::postgres::Options::new(Arc::new(SystemClock::new()));
-    let options = weftwork::postgres::Options { schema, ..options };
-    keep_their_threads(Arc::new(PostgresStore::open(&address, &options).expect("opens"))).await;
-}
+on_three_stores![sessions_keep_their_threads];

@@ -1,6 +1,7 @@
 //! Processes that are killed while a member of a team asks, and inside the call of its tool: the
 //! team ends as without a kill, and pays once.
 
+use crate::stores;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -13,7 +14,6 @@ use weftwork::models::scripted::Step;
 use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
 use weftwork::prelude::*;
 use weftwork::runtime::LeaseConfig;
-use weftwork::sqlite::SqliteStore;
 use weftwork::types::ThreadId;
 
 /// Names the folder of a story, in the process that is killed.
@@ -99,12 +99,11 @@ fn team(form: &str) -> CompiledGraph {
 
 /// Brings the story to its end, or to the place of the kill.
 async fn tell() {
-    let options = weftwork::sqlite::Options::default();
-    let store = SqliteStore::open(folder().join("store"), &options).expect("opens");
     let beat = Duration::from_millis(100);
     let lease = LeaseConfig { renew_every: beat, lease: beat * 8, look_every: beat };
     let form = std::env::var(FORM).expect("the form of the team");
-    let runtime = Runtime::builder(Arc::new(store)).lease(lease).graph("team", team(&form));
+    let runtime =
+        Runtime::builder(stores::sqlite(&folder())).lease(lease).graph("team", team(&form));
     let runtime = runtime.open().await.expect("opens");
     let id = ThreadId::new("t").expect("an id");
     let thread = runtime.thread("team", id.as_str()).expect("hosted");

@@ -1,11 +1,12 @@
 //! The conversations of teams, their options and limits, and the graphs that run agents.
 
 use super::world::{said, text_of};
+use crate::prompts::Recording;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork_agents::{
-    AgentError, Chat, ITEMS_MAX, OutputMode, ParallelMap, PlanAndExecute, ReactAgent, Replan,
-    Supervisor, Swarm,
+    AgentError, Chat, ITEMS_MAX, ModelConfig, OutputMode, ParallelMap, PlanAndExecute, ReactAgent,
+    Replan, Supervisor, Swarm,
 };
 use weftwork_graph::run_loop::{Host, InMemoryCheckpointer, Start};
 use weftwork_graph::{CompiledGraph, Graph, NodeResult, RunOutcome, START, State, SubgraphState};
@@ -69,7 +70,7 @@ async fn options_choose_the_messages_of_a_team() {
     ] {
         let lead = scripted(vec![to("orders"), Step::text("It comes.")]);
         let team = Supervisor::new("team", lead)
-            .prompt("Lead.")
+            .instructions("Lead.")
             .member(orders(), "finds orders")
             .output_mode(mode)
             .add_hand_off_messages(add);
@@ -267,6 +268,24 @@ async fn a_plan_is_executed_and_made_anew() {
         assert_eq!((steps.as_str(), model.calls()), (executed, calls), "{replan:?}");
         assert_eq!(output["plan"], json!([]));
     }
+}
+
+#[tokio::test]
+async fn each_kind_of_agent_sends_the_options_of_its_model() {
+    let planner = vec![plan_of(&[]), answer("All.")];
+    let steps = [vec![Step::text("Done."); 2], planner].concat();
+    let model = Recording::new(steps, &[]);
+    let config = || ModelConfig { temperature: Some(0.5), ..ModelConfig::default() };
+    let lead = || Arc::clone(&model) as _;
+    for graph in [
+        ReactAgent::new("agent", lead()).model_config(config()).build(),
+        Supervisor::new("team", lead()).member(orders(), "").model_config(config()).build(),
+        PlanAndExecute::new("plan", lead(), orders()).model_config(config()).build(),
+    ] {
+        output(&graph.expect("sound"), said("Do it.")).await;
+    }
+    let temperatures: Vec<_> = model.requests().iter().map(|sent| sent.temperature).collect();
+    assert_eq!(temperatures, [Some(0.5); 4]);
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ mod mailbox;
 mod recovery;
 mod termination;
 
+pub(super) use crate::stores::{Place, on_three_stores};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,80 +19,10 @@ use weftwork::agents::{
     Activity, AgentRuntime, AgentRuntimeError, Instance, InstanceInfo, InstanceOptions,
 };
 use weftwork::graph::SystemClock;
-use weftwork::postgres::PostgresStore;
 use weftwork::runtime::{LeaseConfig, Runtime};
-use weftwork::sqlite::SqliteStore;
-use weftwork::store::{MemoryStore, Store};
 use weftwork::tools::ToolBox;
 use weftwork::types::InstanceId;
 use weftwork::types::port::Clock;
-
-/// A place for a store, which survives a restart of the runtime.
-pub(super) enum Place {
-    Memory(Arc<dyn Store>),
-    Sqlite(tempfile::TempDir),
-    Postgres(String),
-}
-
-impl Place {
-    pub(super) fn memory(_: &str) -> Self {
-        Self::Memory(Arc::new(MemoryStore::new()))
-    }
-
-    pub(super) fn sqlite(_: &str) -> Self {
-        Self::Sqlite(tempfile::tempdir().expect("a folder"))
-    }
-
-    pub(super) fn postgres(test: &str) -> Self {
-        // Names of schemas have at most 63 characters.
-        let test: String = test.chars().take(40).collect();
-        Self::Postgres(format!("instances_{test}_{}", std::process::id()))
-    }
-
-    pub(super) fn open(&self) -> Arc<dyn Store> {
-        match self {
-            Self::Memory(store) => Arc::clone(store),
-            Self::Sqlite(folder) => {
-                let options = weftwork::sqlite::Options::default();
-                Arc::new(SqliteStore::open(folder.path().join("store"), &options).expect("opens"))
-            }
-            Self::Postgres(schema) => {
-                let address = std::env::var("WEFT_TEST_POSTGRES").expect(
-                    "WEFT_TEST_POSTGRES names no database; run: scripts/postgres.sh with cargo nextest run -p weftwork",
-                );
-                let options = weftwork::postgres::Options::new(Arc::new(SystemClock::new()));
-                let schema = schema.clone();
-                let options = weftwork::postgres::Options { schema, ..options };
-                Arc::new(PostgresStore::open(&address, &options).expect("opens"))
-            }
-        }
-    }
-}
-
-/// Runs tests of a file over the three stores.
-macro_rules! on_three_stores {
-    ($($name:ident),+ $(,)?) => {
-        mod memory {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() {
-                super::$name(crate::instances::Place::memory(stringify!($name))).await;
-            })+
-        }
-        mod sqlite {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() {
-                super::$name(crate::instances::Place::sqlite(stringify!($name))).await;
-            })+
-        }
-        mod postgres {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() {
-                super::$name(crate::instances::Place::postgres(stringify!($name))).await;
-            })+
-        }
-    };
-}
-pub(super) use on_three_stores;
 
 /// Opens an agent runtime over a place, with tools.
 pub(super) async fn open_with(place: &Place, tools: ToolBox) -> AgentRuntime {

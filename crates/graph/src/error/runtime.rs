@@ -1,159 +1,15 @@
-//! Errors of nodes and of the runtime.
+//! Errors of the runtime.
 
+use super::build::BuildError;
+use super::code::{CRASH_LOOP, NO_DEPENDENCIES, NODE_FAILED, UNFIT};
 use weftwork_engine::ids::did_you_mean;
-use weftwork_engine::{EngineError, Plan, PlanProblem, TaskOutput};
+use weftwork_engine::{EngineError, Plan};
 use weftwork_types::canonical::DEPTH_MAX;
 use weftwork_types::code::{Fault, Phase};
 use weftwork_types::id::InvalidId;
 use weftwork_types::instance::AgentRuntimeError;
 use weftwork_types::port::BudgetError;
 use weftwork_types::{CheckpointId, ErrorCode, InterruptId, StoreError};
-
-/// The reason for which a node did not finish. Any error converts into one with `?`; its sources
-/// become the causes of the fault.
-#[derive(Debug)]
-pub struct NodeError(pub(crate) Stop);
-
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// The node asked a question that has no answer yet.
-    Interrupted,
-    /// The node failed.
-    Failed(Fault),
-    /// A command for the graph around this one.
-    Parent(Box<TaskOutput>),
-    /// A command for this graph from a subgraph: it counts as the result of the node.
-    Own(Box<TaskOutput>),
-    /// A graph that the node ran was asked to stop.
-    Drained(Drain),
-}
-
-impl NodeError {
-    /// The marker that a question is open. Made by [`Ctx::ask`](crate::Ctx::ask) only.
-    pub(crate) fn interrupted() -> Self {
-        Self(Stop::Interrupted)
-    }
-
-    /// Returns `true` if the node stopped at an open question rather than failing.
-    #[must_use]
-    pub fn is_interrupt(&self) -> bool {
-        matches!(self.0, Stop::Interrupted)
-    }
-
-    /// Returns the failure; `None` if the node stopped for another reason, such as an open question.
-    #[must_use]
-    pub fn fault(&self) -> Option<&Fault> {
-        match &self.0 {
-            Stop::Failed(fault) => Some(fault),
-            _ => None,
-        }
-    }
-
-    /// A failure with a message of the node's own.
-    #[must_use]
-    pub fn message(message: impl Into<String>) -> Self {
-        Self(Stop::Failed(Fault::new(NODE_FAILED, message)))
-    }
-
-    /// Says that trying again may cure the failure, for [`Retry`](crate::Retry).
-    #[must_use]
-    pub fn retriable(self) -> Self {
-        match self.0 {
-            Stop::Failed(fault) => Self(Stop::Failed(fault.retriable(true))),
-            other => Self(other),
-        }
-    }
-
-    /// A failure of a kind that retry policies and callers can match by name.
-    #[must_use]
-    pub fn of_kind(kind: impl Into<String>, message: impl Into<String>) -> Self {
-        Self(Stop::Failed(Fault::new(NODE_FAILED, message).of_kind(kind)))
-    }
-}
-
-/// Code of a fault of a node.
-pub const NODE_FAILED: ErrorCode = ErrorCode("W0109");
-pub(crate) const UNFIT: ErrorCode = ErrorCode("W0103");
-pub(crate) const NODE_TIMED_OUT: ErrorCode = ErrorCode("W0117");
-pub(crate) const NODE_CANCELLED: ErrorCode = ErrorCode("W0125");
-pub(crate) const NO_DEPENDENCIES: ErrorCode = ErrorCode("W0136");
-pub(crate) const CRASH_LOOP: ErrorCode = ErrorCode("W0130");
-pub(crate) const NODE_PANICKED: ErrorCode = ErrorCode("W0110");
-
-/// Returns the fault of code that still runs though its attempt was cut off.
-pub(crate) fn cut_off(node: &str) -> Fault {
-    let text = format!("node `{node}` was cut off; what it does since is refused");
-    Fault::new(NODE_CANCELLED, text).of_kind("CancelledError")
-}
-
-impl<E: std::error::Error + Send + Sync + 'static> From<E> for NodeError {
-    fn from(error: E) -> Self {
-        let error: Box<dyn std::error::Error + Send + Sync> = Box::new(error);
-        Self(Stop::Failed(fault_of(error)))
-    }
-}
-
-/// Converts an error to a fault; a fault and errors of this workspace retain their codes.
-fn fault_of(error: Box<dyn std::error::Error + Send + Sync>) -> Fault {
-    let error = match error.downcast::<Fault>() {
-        Ok(fault) => return *fault,
-        Err(other) => other,
-    };
-    if let Some(error) = error.downcast_ref::<RuntimeError>() {
-        return error.fault();
-    }
-    if let Some(error) = error.downcast_ref::<AgentRuntimeError>() {
-        return error.fault.clone();
-    }
-    if let Some(error) = error.downcast_ref::<EngineError>() {
-        return error.fault();
-    }
-    if let Some(error) = error.downcast_ref::<StoreError>() {
-        return error.fault();
-    }
-    Fault::new(NODE_FAILED, error.to_string()).with_sources_of(error.as_ref())
-}
-
-fn within(ns: &str) -> String {
-    if ns.is_empty() { String::new() } else { format!(" of the graph at `{ns}`") }
-}
-
-fn deadline_passed(limit_ms: u64) -> String {
-    let what = match limit_ms {
-        0 => "the deadline of the run had passed before it was executed here".to_owned(),
-        _ => format!("the run reached its deadline after {limit_ms} ms and was cancelled"),
-    };
-    format!("{what}; set a later deadline, or continue from the stored checkpoints")
-}
-
-impl RuntimeError {
-    /// Creates the error of a function that makes the dependencies of the runs of a graph.
-    #[must_use]
-    pub fn dependencies(graph: &str, error: Box<dyn std::error::Error + Send + Sync>) -> Self {
-        Self::Dependencies { graph: graph.to_owned(), source: Box::new(fault_of(error)) }
-    }
-
-    /// Creates the error of a run that has no value of a type that its graph declares.
-    #[must_use]
-    pub fn missing_dependency(graph: &str, type_name: &str) -> Self {
-        let text = format!(
-            "no `{type_name}` was given; host the graph by `graph_with`, with a function that returns one"
-        );
-        let source = Box::new(Fault::new(NO_DEPENDENCIES, text));
-        Self::Dependencies { graph: graph.to_owned(), source }
-    }
-
-    /// A name that is no node of the graph.
-    pub(crate) fn unknown_node(what: &'static str, node: &str, plan: &Plan) -> Self {
-        let names = || plan.nodes().iter().map(|node| &*node.name);
-        Self::UnknownNode {
-            what,
-            node: node.to_owned(),
-            did_you_mean: did_you_mean(node, names()),
-            known: names().collect::<Vec<_>>().join(", "),
-        }
-    }
-}
 
 /// The runtime did not accept a request, or a run ended for a reason of the house.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -403,14 +259,34 @@ pub enum RuntimeError {
     Node(Fault),
 }
 
-fn keys(open: &[String]) -> String {
-    match open {
-        [] => "none has a key".to_owned(),
-        open => format!("the keys of the open ones are: {}", open.join(", ")),
-    }
-}
-
 impl RuntimeError {
+    /// Creates the error of a function that makes the dependencies of the runs of a graph.
+    #[must_use]
+    pub fn dependencies(graph: &str, error: Box<dyn std::error::Error + Send + Sync>) -> Self {
+        Self::Dependencies { graph: graph.to_owned(), source: Box::new(fault_of(error)) }
+    }
+
+    /// Creates the error of a run that has no value of a type that its graph declares.
+    #[must_use]
+    pub fn missing_dependency(graph: &str, type_name: &str) -> Self {
+        let text = format!(
+            "no `{type_name}` was given; host the graph by `graph_with`, with a function that returns one"
+        );
+        let source = Box::new(Fault::new(NO_DEPENDENCIES, text));
+        Self::Dependencies { graph: graph.to_owned(), source }
+    }
+
+    /// A name that is no node of the graph.
+    pub(crate) fn unknown_node(what: &'static str, node: &str, plan: &Plan) -> Self {
+        let names = || plan.nodes().iter().map(|node| &*node.name);
+        Self::UnknownNode {
+            what,
+            node: node.to_owned(),
+            did_you_mean: did_you_mean(node, names()),
+            known: names().collect::<Vec<_>>().join(", "),
+        }
+    }
+
     /// The stable code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
@@ -466,64 +342,42 @@ impl RuntimeError {
     }
 }
 
-/// Reason why a run stops after its superstep with work left to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Drain {
-    /// A node asked for it, with this reason.
-    Requested(String),
-    /// The process shuts down; another one continues the run.
-    Shutdown,
+/// Converts an error to a fault; a fault and errors of this workspace retain their codes.
+pub(super) fn fault_of(error: Box<dyn std::error::Error + Send + Sync>) -> Fault {
+    let error = match error.downcast::<Fault>() {
+        Ok(fault) => return *fault,
+        Err(other) => other,
+    };
+    if let Some(error) = error.downcast_ref::<RuntimeError>() {
+        return error.fault();
+    }
+    if let Some(error) = error.downcast_ref::<AgentRuntimeError>() {
+        return error.fault.clone();
+    }
+    if let Some(error) = error.downcast_ref::<EngineError>() {
+        return error.fault();
+    }
+    if let Some(error) = error.downcast_ref::<StoreError>() {
+        return error.fault();
+    }
+    Fault::new(NODE_FAILED, error.to_string()).with_sources_of(error.as_ref())
 }
 
-impl Drain {
-    pub(crate) fn into_reason(self) -> String {
-        match self {
-            Self::Requested(reason) => reason,
-            Self::Shutdown => "the process shuts down".to_owned(),
-        }
+fn keys(open: &[String]) -> String {
+    match open {
+        [] => "none has a key".to_owned(),
+        open => format!("the keys of the open ones are: {}", open.join(", ")),
     }
 }
 
-impl NodeError {
-    /// Returns the failure; the error itself if the node stopped for another reason, such as an open
-    /// question, and has to return it.
-    ///
-    /// # Errors
-    /// The error, unchanged, if it is no failure.
-    pub fn try_into_fault(self) -> Result<Fault, Self> {
-        match self.0 {
-            Stop::Failed(fault) => Ok(fault),
-            other => Err(Self(other)),
-        }
-    }
-
-    /// The failure, for reports.
-    pub(crate) fn into_fault(self) -> Fault {
-        match self.0 {
-            Stop::Failed(fault) => fault,
-            _ => Fault::new(NODE_FAILED, "the task stopped where it cannot"),
-        }
-    }
+fn within(ns: &str) -> String {
+    if ns.is_empty() { String::new() } else { format!(" of the graph at `{ns}`") }
 }
 
-/// Everything that is wrong with a graph.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("graph `{graph}` cannot be built:{}", list(problems))]
-pub struct BuildError {
-    /// The graph.
-    pub graph: String,
-    /// The problems.
-    pub problems: Vec<PlanProblem>,
-}
-
-impl BuildError {
-    /// The stable code.
-    #[must_use]
-    pub fn code(&self) -> ErrorCode {
-        ErrorCode("W0101")
-    }
-}
-
-fn list(problems: &[PlanProblem]) -> String {
-    problems.iter().map(|p| format!("\n  - {p}")).collect()
+fn deadline_passed(limit_ms: u64) -> String {
+    let what = match limit_ms {
+        0 => "the deadline of the run had passed before it was executed here".to_owned(),
+        _ => format!("the run reached its deadline after {limit_ms} ms and was cancelled"),
+    };
+    format!("{what}; set a later deadline, or continue from the stored checkpoints")
 }

@@ -1,0 +1,180 @@
+//! Requests for evaluations, from the plan of a run to its outcome.
+
+mod end;
+mod plan;
+mod start;
+mod usage;
+
+use super::Evaluator;
+use super::bus::{PromptEvent, PromptRendered};
+use super::error::{ErrorContext, EvaluationError};
+use super::evaluation::Allowance;
+use super::outcome::{Interrupted, PromptResponse};
+use super::running::Report;
+use crate::prompt::{AnyPrompt, Overrides, PromptError, PromptId};
+use crate::session::Session;
+use plan::Planned;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+use weftwork_graph::RuntimeError;
+use weftwork_store::StoreError;
+use weftwork_types::event::RunEvent;
+use weftwork_types::port::{CallContext, Emit};
+use weftwork_types::run::Answers;
+use weftwork_types::usage::Usage;
+use weftwork_types::{InvocationId, ThreadId, Timestamp};
+
+/// Interval at which a repeated call tries to continue the evaluation of the earlier one, whose run
+/// is still active or whose process is not yet known to be dead. The time limit of the tool ends it.
+const RETRY_EVERY: Duration = Duration::from_millis(50);
+
+/// A request for an evaluation, without its types.
+pub(super) struct EvaluationRequest {
+    pub(super) evaluator: Evaluator,
+    pub(super) id: PromptId,
+    pub(super) prompt: Arc<dyn AnyPrompt>,
+    pub(super) deadline: Option<Timestamp>,
+    pub(super) budget: Option<Allowance>,
+    pub(super) overrides: Overrides,
+    pub(super) events: Option<UnboundedSender<RunEvent>>,
+    /// The tool call that makes the evaluation, if one does.
+    pub(super) nested: Option<Nested>,
+}
+
+/// The tool call that makes an evaluation.
+pub(super) struct Nested {
+    /// Key of the evaluation, from which the id of its thread is derived: a repeated call finds the
+    /// evaluation of the first.
+    key: String,
+    /// Thread of the call.
+    within: ThreadId,
+    /// Sink of the events of the call.
+    emit: Arc<dyn Emit>,
+    /// Model calls that the call has reported.
+    reported: Mutex<BTreeSet<InvocationId>>,
+}
+
+/// Outcome of a request.
+pub(super) enum Ended {
+    /// The answer, and its value if the prompt declares an output type.
+    Done(PromptResponse<()>, Option<Value>),
+    Interrupted(Interrupted),
+}
+
+impl Nested {
+    pub(super) fn new(key: String, call: &CallContext) -> Self {
+        let (within, emit) = (call.thread.clone(), Arc::clone(&call.emit));
+        Self { key, within, emit, reported: Mutex::default() }
+    }
+
+    fn reported(&self) -> MutexGuard<'_, BTreeSet<InvocationId>> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The start of an evaluation, or of its continuation.
+pub(super) enum Starting<'a> {
+    New { params: Params, session: &'a Session },
+    Continued { thread: ThreadId, answers: Option<Answers>, session: Option<&'a Session> },
+}
+
+/// Parameters as JSON, or the reason why they cannot be written.
+pub(super) type Params = Result<Value, PromptError>;
+
+impl EvaluationRequest {
+    /// Runs to the outcome, which is published whatever happens.
+    pub(super) async fn run(self, start: Starting<'_>) -> Result<Ended, EvaluationError> {
+        let mut report = Report::new(&self, start.session_id());
+        let ended = self.evaluate(start, &mut report).await;
+        report.end(&ended);
+        ended
+    }
+
+    fn errors(&self, thread: Option<&ThreadId>) -> ErrorContext {
+        ErrorContext { prompt: self.id.clone(), thread: thread.cloned(), usage: Usage::default() }
+    }
+
+    async fn evaluate(
+        &self,
+        start: Starting<'_>,
+        report: &mut Report,
+    ) -> Result<Ended, EvaluationError> {
+        let mut planned = self.plan(&start).await?;
+        let own;
+        let session = match start.session() {
+            Some(session) => session,
+            None => {
+                own = self.open_session(&planned).await?;
+                &own
+            }
+        };
+        report.set_session(session.id());
+        self.publish_rendered(&planned);
+        loop {
+            report.usage = planned.used.used();
+            let mut errors = self.errors(Some(&planned.thread));
+            errors.usage = report.usage;
+            let (request, sent) = self.request(&planned, session, &errors)?;
+            match self.begin(&planned, request).await {
+                Err(error) if self.nested.is_some() && is_busy(&error) => {
+                    tokio::time::sleep(RETRY_EVERY).await;
+                    planned = self.plan(&start).await?;
+                }
+                Err(error) => return Err(errors.runtime(&error)),
+                Ok(begun) => return self.finish(&planned, begun, (session, sent), report).await,
+            }
+        }
+    }
+
+    /// Opens the session of a continuation.
+    async fn open_session(&self, planned: &Planned) -> Result<Session, EvaluationError> {
+        let thread = &planned.thread;
+        let events = self.evaluator.stored_events(thread).await;
+        let events = events.map_err(|error| self.errors(Some(thread)).runtime(&error))?;
+        let events = events.unwrap_or_default();
+        let id = planned.record.session.clone();
+        Ok(Session::with_events(id, events, Some(thread.clone())))
+    }
+
+    fn publish_rendered(&self, planned: &Planned) {
+        let resources = &self.evaluator.resources;
+        let rendered = planned.run.rendered();
+        resources.bus.publish(&PromptEvent::PromptRendered(Arc::new(PromptRendered {
+            prompt: self.id.clone(),
+            adapter: resources.name.clone(),
+            session: planned.record.session.clone(),
+            inputs: rendered.inputs().clone(),
+            text: rendered.text().to_owned(),
+        })));
+    }
+}
+
+impl Starting<'_> {
+    fn session(&self) -> Option<&Session> {
+        match self {
+            Self::New { session, .. } => Some(session),
+            Self::Continued { session, .. } => *session,
+        }
+    }
+
+    /// Id of the session; that of the thread until a continuation has read its runs.
+    fn session_id(&self) -> &ThreadId {
+        match self {
+            Self::New { session, .. } => session.id(),
+            Self::Continued { thread, session, .. } => session.map_or(thread, Session::id),
+        }
+    }
+}
+
+/// `true` if the run of an earlier call is still active, its process may be alive, or it ended after
+/// it was read.
+fn is_busy(error: &RuntimeError) -> bool {
+    matches!(
+        error,
+        RuntimeError::NothingToResume { .. }
+            | RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })
+    )
+}

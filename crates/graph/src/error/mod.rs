@@ -1,0 +1,13 @@
+//! Errors of nodes, of the runtime and of graphs.
+
+mod build;
+mod code;
+mod node;
+mod runtime;
+
+pub use build::BuildError;
+pub use code::NODE_FAILED;
+pub(crate) use code::{NODE_CANCELLED, NODE_PANICKED, NODE_TIMED_OUT};
+pub use node::NodeError;
+pub(crate) use node::{Drain, Stop, cut_off};
+pub use runtime::RuntimeError;
