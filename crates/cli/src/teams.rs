@@ -32,7 +32,7 @@ pub(crate) fn supervisor(config: &Config) -> AgentDef {
     AgentDef::new("builtin:supervisor", move |model| {
         let team = Supervisor::new("supervisor", Arc::clone(&model))
             .version(env!("CARGO_PKG_VERSION"))
-            .prompt(
+            .instructions(
                 "You lead a team. Hand each request to the member whose work it is, and answer with \
                  what the members report.",
             )
