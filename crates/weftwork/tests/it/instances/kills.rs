@@ -14,7 +14,6 @@ use weftwork::models::scripted::Step;
 use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
 use weftwork::prelude::{Message, Role};
 use weftwork::runtime::{LeaseConfig, Recovery, Runtime};
-use weftwork::sqlite::SqliteStore;
 use weftwork::types::{InstanceId, MessageId, Principal, ThreadId};
 
 /// Names the folder of the store, in the process that is killed.
@@ -74,13 +73,11 @@ async fn append(mut all: Vec<u32>, activity: ActivityContext) -> Result<Vec<u32>
 }
 
 async fn open(folder: &Path, recovery: Recovery) -> AgentRuntime {
-    let options = weftwork::sqlite::Options::default();
-    let store = Arc::new(SqliteStore::open(folder.join("store"), &options).expect("opens"));
     let beat = Duration::from_millis(100);
     let lease = LeaseConfig { renew_every: beat, lease: beat * 8, look_every: beat };
     // The kills come faster than a process executes all that it takes over.
     let attempts_max = dose().2 + 2;
-    let runtime = Runtime::builder(store).lease(lease).recovery(recovery);
+    let runtime = Runtime::builder(crate::stores::sqlite(folder)).lease(lease).recovery(recovery);
     let runtime = runtime.attempts_max(attempts_max);
     let runtime = runtime.open().await.expect("opens");
     let info = ScriptedModel::rules().info().clone();
