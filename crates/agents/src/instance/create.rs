@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 use weftwork_graph::{CompiledGraph, NodeError, RuntimeError};
 use weftwork_store::mailbox::INSTANCE;
-use weftwork_store::{RunRow, StoreError, ThreadRow, mailbox};
+use weftwork_store::{Metadata, RunRow, StoreError, ThreadRow, mailbox};
 use weftwork_types::caller::Caller;
 use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError, AgentRuntimeErrorKind};
 use weftwork_types::port::GraphExecutor;
@@ -50,6 +50,9 @@ impl AgentRuntime {
     /// Creates an instance with a state and an asynchronous handler, which returns the next state for
     /// each activity. The handler is hosted under `kind`; see
     /// [`host_handler`](Self::host_handler).
+    ///
+    /// A repeated creation with the same id and options returns the instance, and `state` has no
+    /// effect then.
     ///
     /// # Errors
     /// As [`create_graph_agent`](Self::create_graph_agent).
@@ -131,9 +134,13 @@ impl AgentRuntime {
     /// [`ActivityPayload`](super::ActivityPayload). Nodes take the agent runtime as
     /// [`Hosting`](super::Hosting).
     ///
+    /// A repeated creation with the same id and options returns the instance, and `state` has no
+    /// effect then.
+    ///
     /// # Errors
     /// Kinds `PayloadCollision` if the run options have an entry of that name, `InvalidState` if the
-    /// state or the error channel does not fit the graph, `InstanceExists`; errors of the store.
+    /// state or the error channel does not fit the graph, `InstanceExists`, `Terminated` for the id of
+    /// a terminated instance; errors of the store.
     ///
     /// # Cancel safety
     /// Repeat the call with the same id.
@@ -159,7 +166,8 @@ impl AgentRuntime {
         self.create_of(&id, state, options).await
     }
 
-    /// Creates an instance of a graph that is hosted, by its id.
+    /// Creates an instance of a graph that is hosted, by its id. A repeated creation is as that of
+    /// [`create_graph_agent`](Self::create_graph_agent).
     ///
     /// # Errors
     /// As [`create_graph_agent`](Self::create_graph_agent), and `GraphUnavailable`.
@@ -195,18 +203,39 @@ impl AgentRuntime {
         metadata = mailbox::without_reserved(metadata);
         metadata.insert(INSTANCE.to_owned(), Json::Bool(true));
         metadata.insert(OPTIONS.to_owned(), json!(stored));
-        let refused = match self.store().thread(&self.who, &thread).await {
+        let Some(key) = self.creation_key(&thread, &stored.graph, &metadata).await? else {
+            return Ok(self.handle(&id));
+        };
+        self.write_state(&thread, &stored.graph, state, key).await?;
+        let marked = self.store().update_metadata(&self.who, &thread, metadata, clock.now());
+        marked.await.map_err(|error| of_store(name, error))?;
+        Ok(self.handle(&id))
+    }
+
+    /// Returns the idempotency key of the run that writes the initial state; `None` if the instance
+    /// exists with the same options.
+    async fn creation_key(
+        &self,
+        thread: &ThreadId,
+        graph: &str,
+        metadata: &Metadata,
+    ) -> Result<Option<String>, AgentRuntimeError> {
+        let name = thread.as_str();
+        let refused = match self.store().thread(&self.who, thread).await {
+            Ok(found) if mailbox::is_terminated(&found.metadata) => {
+                return Err(of_store(name, mailbox::closed(thread)));
+            }
             Ok(found) if mailbox::is_instance(&found.metadata) => {
                 if found.metadata.get(OPTIONS) == metadata.get(OPTIONS) {
-                    return Ok(self.handle(&id));
+                    return Ok(None);
                 }
                 return Err(exists(name, "an instance with other options"));
             }
             // The creation was interrupted, or the thread is not an instance.
             Ok(found) => {
-                let runs = self.store().runs(&self.who, &thread).await;
+                let runs = self.store().runs(&self.who, thread).await;
                 let runs = runs.map_err(|error| of_store(name, error))?;
-                let is_other = found.graph.as_ref() != Some(&stored.graph)
+                let is_other = found.graph.as_deref() != Some(graph)
                     || (runs.is_empty() && found.head.is_some())
                     || !runs.iter().all(is_creation);
                 if is_other {
@@ -218,14 +247,10 @@ impl AgentRuntime {
             Err(error) => return Err(of_store(name, error)),
         };
         // After a refused state, the next one is a request of its own. No id has a `#`.
-        let key = match refused {
+        Ok(Some(match refused {
             0 => format!("{CREATION}{name}"),
             number => format!("{CREATION}{name}#{number}"),
-        };
-        self.write_state(&thread, &stored.graph, state, key).await?;
-        let marked = self.store().update_metadata(&self.who, &thread, metadata, clock.now());
-        marked.await.map_err(|error| of_store(name, error))?;
-        Ok(self.handle(&id))
+        }))
     }
 
     /// Creates the thread of an instance with its initial state.

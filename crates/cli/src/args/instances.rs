@@ -9,6 +9,9 @@ use weftwork::types::Timestamp;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Instances {
     /// Create an instance of an agent: a state with a mailbox
+    ///
+    /// A repetition with the same id and options returns the instance, and ignores the initial
+    /// state.
     #[command(after_help = "Example: weft instances create desk --id front-desk")]
     Create(CreateInstance),
     /// List instances, oldest first
