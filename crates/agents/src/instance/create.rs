@@ -11,6 +11,7 @@ use weftwork_graph::{CompiledGraph, NodeError, RuntimeError};
 use weftwork_store::mailbox::INSTANCE;
 use weftwork_store::{Metadata, RunRow, StoreError, ThreadRow, mailbox};
 use weftwork_types::caller::Caller;
+use weftwork_types::code::Fault;
 use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError, AgentRuntimeErrorKind};
 use weftwork_types::port::GraphExecutor;
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRequest, RunStatus};
@@ -206,6 +207,8 @@ impl AgentRuntime {
         let Some(key) = self.creation_key(&thread, &stored.graph, &metadata).await? else {
             return Ok(self.handle(&id));
         };
+        let checked = compiled.graph().check_state(state.clone());
+        checked.map_err(|error| refused(name, error.fault()))?;
         self.write_state(&thread, &stored.graph, state, key).await?;
         let marked = self.store().update_metadata(&self.who, &thread, metadata, clock.now());
         marked.await.map_err(|error| of_store(name, error))?;
@@ -274,10 +277,7 @@ impl AgentRuntime {
         let created = self.runtime().execute(request).await;
         let created = created.map_err(|error| AgentRuntimeError::of_runtime(error.fault))?;
         match created.outcome.await {
-            RunOutcome::Failed { fault } => {
-                let what = format!("the initial state of instance `{name}` is not valid");
-                Err(AgentRuntimeError::wrap(AgentRuntimeErrorKind::InvalidState, &what, fault))
-            }
+            RunOutcome::Failed { fault } => Err(refused(name, fault)),
             _ => Ok(()),
         }
     }
@@ -341,6 +341,12 @@ pub(super) fn check_collision(options: &RunOptions) -> Result<(), AgentRuntimeEr
         "configurable entry `{ACTIVITY_PAYLOAD}` is that of the payload; give the entry another name"
     );
     Err(AgentRuntimeError::new(AgentRuntimeErrorKind::PayloadCollision, text))
+}
+
+/// Returns the error of an initial state that does not fit the graph.
+fn refused(id: &str, cause: Fault) -> AgentRuntimeError {
+    let what = format!("the initial state of instance `{id}` is not valid");
+    AgentRuntimeError::wrap(AgentRuntimeErrorKind::InvalidState, &what, cause)
 }
 
 fn exists(id: &str, found: &str) -> AgentRuntimeError {

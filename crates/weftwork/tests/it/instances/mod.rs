@@ -2,6 +2,7 @@
 
 mod commits;
 mod continuations;
+mod creation;
 mod failures;
 mod graphs;
 mod hosting;
