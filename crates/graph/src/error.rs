@@ -160,7 +160,7 @@ impl RuntimeError {
 #[non_exhaustive]
 pub enum RuntimeError {
     /// No graph of that id is hosted here.
-    #[error("no graph `{found}` here; known are: {}", known.join(", "))]
+    #[error("no graph `{found}` here; {}", hosted(known))]
     UnknownGraph {
         /// The id asked for.
         found: String,
@@ -401,6 +401,13 @@ pub enum RuntimeError {
     /// A node or a route failed.
     #[error(transparent)]
     Node(Fault),
+}
+
+fn hosted(known: &[String]) -> String {
+    match known {
+        [] => "this process hosts none".to_owned(),
+        known => format!("known are: {}", known.join(", ")),
+    }
 }
 
 fn keys(open: &[String]) -> String {

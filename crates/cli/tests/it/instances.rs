@@ -30,7 +30,9 @@ fn an_instance_is_created_sent_to_shown_and_terminated() {
     assert!(listed.out.contains("front"), "{listed:?}");
 
     let ended = weft(&["terminate", "front", "--dead-letter"]);
-    assert!(ended.out.contains("dead letter"), "{ended:?}");
+    assert!(ended.out.contains("dead letter, payload null"), "{ended:?}");
+    let listed = weft(&["list"]);
+    assert!(listed.out.contains("CANCELLED"), "{listed:?}");
     let refused = weft(&["send", "front", "1"]);
     assert_eq!(refused.status, Some(2), "{refused:?}");
     assert!(refused.errors.contains("W0641"), "{refused:?}");
