@@ -10,6 +10,10 @@ use std::fmt;
 /// Configurable entry in which nodes receive the payload of an activity.
 pub const ACTIVITY_PAYLOAD: &str = "ea_activity_payload";
 
+/// Maximum size of the payload of an activity as JSON. Payloads are stored with the activity, and are
+/// read with each look at the mailbox.
+pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+
 /// An error of the agent runtime: of a request, of an activity, or of logic that a node runs.
 ///
 /// Its fault has the code of the kind, and as its first cause the error that led to it. An error that

@@ -3,10 +3,10 @@
 use super::AgentRuntime;
 use super::error::{invalid, of_runtime, of_store, unknown};
 use super::handler::{ActivityContext, ERROR_CHANNEL, STATE_CHANNEL, handler_graph};
-use super::options::{InstanceOptions, OPTIONS, StoredOptions};
+use super::options::{InstanceOptions, MAILBOX_CAPACITY_MAX, OPTIONS, StoredOptions};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 use weftwork_graph::{CompiledGraph, NodeError, RuntimeError};
 use weftwork_store::mailbox::INSTANCE;
 use weftwork_store::{Metadata, RunRow, StoreError, ThreadRow, mailbox};
@@ -140,8 +140,9 @@ impl AgentRuntime {
     ///
     /// # Errors
     /// Kinds `PayloadCollision` if the run options have an entry of that name, `InvalidState` if the
-    /// state or the error channel does not fit the graph, `InstanceExists`, `Terminated` for the id of
-    /// a terminated instance; errors of the store.
+    /// state or the error channel does not fit the graph or the capacity of the mailbox is out of
+    /// range, `InstanceExists`, `Terminated` for the id of a terminated instance; errors of the store.
+    /// A refused creation stores nothing.
     ///
     /// # Cancel safety
     /// Repeat the call with the same id.
@@ -179,7 +180,8 @@ impl AgentRuntime {
         options: InstanceOptions,
     ) -> Result<Instance, AgentRuntimeError> {
         let InstanceOptions { id, mut metadata, mut stored } = options;
-        check_collision(&stored.run)?;
+        check_collision(&stored.run.configurable)?;
+        check_capacity(stored.mailbox.capacity)?;
         let clock = self.runtime().clock();
         let new = || InstanceId::new(uuid::Uuid::from_u128(clock.unique()).to_string());
         let id = match id {
@@ -333,14 +335,23 @@ impl StoredOptions {
 }
 
 /// Refuses configurable entries with the name of the payload.
-pub(super) fn check_collision(options: &RunOptions) -> Result<(), AgentRuntimeError> {
-    if !options.configurable.contains_key(ACTIVITY_PAYLOAD) {
+pub(super) fn check_collision(configurable: &Map<String, Json>) -> Result<(), AgentRuntimeError> {
+    if !configurable.contains_key(ACTIVITY_PAYLOAD) {
         return Ok(());
     }
     let text = format!(
         "configurable entry `{ACTIVITY_PAYLOAD}` is that of the payload; give the entry another name"
     );
     Err(AgentRuntimeError::new(AgentRuntimeErrorKind::PayloadCollision, text))
+}
+
+fn check_capacity(capacity: u32) -> Result<(), AgentRuntimeError> {
+    if (1..=MAILBOX_CAPACITY_MAX).contains(&capacity) {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "the mailbox has a capacity of {capacity} activities; expected 1 to {MAILBOX_CAPACITY_MAX}"
+    )))
 }
 
 /// Returns the error of an initial state that does not fit the graph.

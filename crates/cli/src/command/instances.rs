@@ -2,7 +2,7 @@
 //! them activities.
 
 use crate::CliError;
-use crate::args::{CreateInstance, Instances, SendActivity};
+use crate::args::{Begin, CreateInstance, Instances, SendActivity};
 use crate::command::question;
 use crate::context::CommandContext;
 use crate::exit::Exit;
@@ -155,8 +155,11 @@ async fn send(args: SendActivity, app: &App, context: &CommandContext) -> Result
     if let Some(text) = &args.message {
         activity = activity.input(said(app, text, args.key.as_deref()));
     }
-    if let Some(at) = args.not_before {
-        activity = activity.not_before(at);
+    if let Some(begin) = args.not_before {
+        activity = activity.not_before(match begin {
+            Begin::At(at) => at,
+            Begin::After(delay) => agents.runtime().clock().now().plus(delay),
+        });
     }
     if let Some(limit) = args.timeout {
         activity = activity.timeout(limit);
