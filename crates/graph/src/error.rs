@@ -351,6 +351,14 @@ pub enum RuntimeError {
         /// The thread.
         thread: String,
     },
+    /// An idempotency key of a client is not one that a client may use.
+    #[error("idempotency key `{found}` is not valid: {problem}")]
+    InvalidKey {
+        /// The key.
+        found: String,
+        /// Description of the problem.
+        problem: &'static str,
+    },
     /// This process shuts down and takes no more runs.
     #[error("this process stops and takes no more runs; ask another worker, or ask again later")]
     Stopping,
@@ -446,6 +454,7 @@ impl RuntimeError {
             Self::InvalidId(_) => ErrorCode("W0706"),
             Self::NothingToResume { .. } => ErrorCode("W0707"),
             Self::Stopping => ErrorCode("W0131"),
+            Self::InvalidKey { .. } => ErrorCode("W0137"),
             Self::GivenUp { .. } => ErrorCode("W0132"),
             Self::OtherResult { .. } => ErrorCode("W0133"),
             Self::AskedWithin { .. } => ErrorCode("W0134"),

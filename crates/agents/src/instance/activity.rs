@@ -6,6 +6,7 @@ use super::options::StoredOptions;
 use super::{AgentRuntime, hosting};
 use serde_json::{Map, Value as Json, json};
 use std::time::Duration;
+use weftwork_runtime::check_key;
 use weftwork_types::canonical::{DEPTH_MAX, can_be_read_back};
 use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError, PAYLOAD_BYTES_MAX};
 use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef, RunRequest};
@@ -59,7 +60,7 @@ impl Activity {
     }
 
     /// Sets the idempotency key: a repeated activity with the same key and content is accepted once.
-    /// The key is unique within the organisation.
+    /// The key is unique within the organisation, not empty, and does not begin with `weft:`.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.idempotency_key = Some(key.into());
         self
@@ -74,6 +75,8 @@ impl Activity {
     /// Checks what does not depend on the instance.
     fn check(&self, now: Timestamp) -> Result<(), AgentRuntimeError> {
         check_collision(&self.configurable)?;
+        let key = self.idempotency_key.as_deref().map_or(Ok(()), check_key);
+        key.map_err(|error| AgentRuntimeError::of_runtime(error.fault()))?;
         if !self.configurable.values().chain([&self.payload]).all(can_be_read_back) {
             return Err(invalid(format!(
                 "the payload or a configurable entry is nested deeper than {DEPTH_MAX} levels and could not be read back; make it flatter, or give it as text"
@@ -128,7 +131,8 @@ impl AgentRuntime {
     /// # Errors
     /// Kinds `MailboxFull`, `Terminated`, `UnknownInstance` and `PayloadCollision`; `InvalidState` for
     /// a payload that is too large or too deep, and for a timeout that ends before the activity may
-    /// begin; errors of the store. Nothing was stored.
+    /// begin; [`RuntimeError::InvalidKey`](weftwork_graph::RuntimeError::InvalidKey) as W0137; errors
+    /// of the store. Nothing was stored.
     ///
     /// # Cancel safety
     /// If the future is dropped, the activity is accepted or not. Repeat it with an idempotency key.

@@ -17,8 +17,10 @@ use weftwork_types::port::GraphExecutor;
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRequest, RunStatus};
 use weftwork_types::{InstanceId, ThreadId};
 
-/// Begin of the idempotency keys of runs that write initial states.
-const CREATION: &str = "create:";
+/// Begin of the idempotency keys of runs that write initial states. Clients cannot use such keys.
+const CREATION: &str = "weft:create:";
+/// The same in stores of earlier versions.
+const CREATION_BEFORE: &str = "create:";
 
 /// A handle of an instance. It need not be kept: the instance is in the store.
 #[derive(Debug, Clone)]
@@ -226,7 +228,7 @@ impl AgentRuntime {
         metadata: &Metadata,
     ) -> Result<Option<String>, AgentRuntimeError> {
         let name = thread.as_str();
-        let refused = match self.store().thread(&self.who, thread).await {
+        let runs = match self.store().thread(&self.who, thread).await {
             Ok(found) if mailbox::is_terminated(&found.metadata) => {
                 return Err(of_store(name, mailbox::closed(thread)));
             }
@@ -242,20 +244,23 @@ impl AgentRuntime {
                 let runs = runs.map_err(|error| of_store(name, error))?;
                 let is_other = found.graph.as_deref() != Some(graph)
                     || (runs.is_empty() && found.head.is_some())
-                    || !runs.iter().all(is_creation);
+                    || !runs.iter().all(|run| is_creation(run, name));
                 if is_other {
                     return Err(exists(name, "a thread that is no instance"));
                 }
-                runs.iter().filter(|run| run.status == RunStatus::Failed).count()
+                runs
             }
-            Err(StoreError::NotFound { .. }) => 0,
+            Err(StoreError::NotFound { .. }) => Vec::new(),
             Err(error) => return Err(of_store(name, error)),
         };
+        // A run that was not refused is repeated under its own key.
+        let accepted = runs.iter().find(|run| run.status != RunStatus::Failed);
+        let accepted = accepted.and_then(|run| run.new.options.idempotency_key.clone());
         // After a refused state, the next one is a request of its own. No id has a `#`.
-        Ok(Some(match refused {
+        Ok(Some(accepted.unwrap_or_else(|| match runs.len() {
             0 => format!("{CREATION}{name}"),
-            number => format!("{CREATION}{name}#{number}"),
-        }))
+            refused => format!("{CREATION}{name}#{refused}"),
+        })))
     }
 
     /// Creates the thread of an instance with its initial state.
@@ -311,10 +316,14 @@ impl AgentRuntime {
     }
 }
 
-/// Returns `true` for a run that wrote the initial state of an instance.
-fn is_creation(run: &RunRow) -> bool {
+/// Returns `true` for a run that writes the initial state of an instance.
+fn is_creation(run: &RunRow, instance: &str) -> bool {
     let key = run.new.options.idempotency_key.as_deref();
-    key.is_some_and(|key| key.starts_with(CREATION))
+    let of = |key: &str| {
+        let of = key.strip_prefix(CREATION).or_else(|| key.strip_prefix(CREATION_BEFORE));
+        of.is_some_and(|of| of.split('#').next() == Some(instance))
+    };
+    matches!(run.new.input, RunInput::Update { .. }) && key.is_some_and(of)
 }
 
 fn handler_of<S, F, R, E>(kind: &str, handler: F) -> Result<CompiledGraph, AgentRuntimeError>

@@ -113,6 +113,8 @@ impl Hosting {
         mut activity: Activity,
     ) -> Result<Sent, AgentRuntimeError> {
         if activity.idempotency_key.is_none() {
+            // Without the prefix of other keys of the runtime: a node that an earlier version
+            // executed sends it once, too. No other key has this hash.
             let key = self.ctx.tool_call_id(&format!("send {}", to.as_ref()));
             activity = activity.idempotency_key(format!("activity:{key}"));
         }

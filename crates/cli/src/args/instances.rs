@@ -90,7 +90,7 @@ pub(crate) struct SendActivity {
     /// Time after which the activity is cut off, counted from now, such as 10m
     #[arg(long, value_name = "DURATION", value_parser = parse::duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Idempotency key: a repeated activity is accepted once
+    /// Idempotency key, unique within the organisation: a repeated activity is accepted once
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
     /// Only store the activity, for execution by a worker
