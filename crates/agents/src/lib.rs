@@ -45,4 +45,6 @@ pub use team::{
     Handed, ITEMS_MAX, MapState, Mapped, OutputMode, ParallelMap, PlanAndExecute, PlanState,
     Replan, Report, StepResult, Supervisor, Swarm, SwarmState, TeamState, as_tool,
 };
-pub use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError, AgentRuntimeErrorKind};
+pub use weftwork_types::instance::{
+    ACTIVITY_PAYLOAD, AgentRuntimeError, AgentRuntimeErrorKind, PAYLOAD_BYTES_MAX,
+};

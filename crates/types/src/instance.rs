@@ -10,6 +10,10 @@ use std::fmt;
 /// Configurable entry in which nodes receive the payload of an activity.
 pub const ACTIVITY_PAYLOAD: &str = "ea_activity_payload";
 
+/// Maximum size of the payload of an activity as JSON. Payloads are stored with the activity, and are
+/// read with each look at the mailbox.
+pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+
 /// An error of the agent runtime: of a request, of an activity, or of logic that a node runs.
 ///
 /// Its fault has the code of the kind, and as its first cause the error that led to it. An error that
@@ -135,17 +139,23 @@ impl AgentRuntimeError {
         Some(match outcome {
             RunOutcome::Completed { .. } | RunOutcome::Interrupted { .. } => return None,
             RunOutcome::Cancelled { .. } => {
-                Self::new(Kind::Cancelled, format!("{what} was cancelled; send it again"))
+                let text = "was cancelled; send it again, unless its instance is terminated";
+                Self::new(Kind::Cancelled, format!("{what} {text}"))
             }
             RunOutcome::LimitReached { step_limit } => Self::new(
                 Kind::StepLimit,
                 format!("{what} reached its limit of {step_limit} supersteps; raise `step_limit`"),
             ),
+            RunOutcome::Failed { fault } if fault.code == "W0124" => {
+                let mut error = Self::wrap(Kind::TimedOut, &what, fault.clone());
+                let advice = "send it again with a longer timeout or a higher priority";
+                error.fault.message = format!("{what} reached the end of its timeout; {advice}");
+                error
+            }
             RunOutcome::Failed { fault } => {
                 let (kind, verb) = match fault.code.as_str() {
                     "W0110" => (Kind::Panicked, "panicked"),
                     "W0125" => (Kind::Cancelled, "was cancelled"),
-                    "W0124" => (Kind::TimedOut, "timed out"),
                     _ => (Kind::Failed, "failed"),
                 };
                 Self::wrap(kind, &format!("{what} {verb}"), fault.clone())
@@ -186,6 +196,20 @@ mod tests {
         let twice = AgentRuntimeError::wrap(kind, "the activity failed", once.fault.clone());
         assert_eq!(twice, once);
         assert_eq!(once.fault.causes().count(), 1);
+    }
+
+    #[test]
+    fn ends_say_how_an_activity_is_repeated() {
+        let cause = Fault::new(ErrorCode("W0124"), "the deadline had passed");
+        let late = AgentRuntimeError::of_outcome("a", &RunOutcome::Failed { fault: cause });
+        let late = late.expect("failed");
+        assert_eq!((late.kind, late.fault.causes().count()), (AgentRuntimeErrorKind::TimedOut, 1));
+        let text = "activity `a` reached the end of its timeout; send it again with a longer timeout or a higher priority";
+        assert_eq!(late.to_string(), text);
+        let cut = RunOutcome::Cancelled { reason: None };
+        let cut = AgentRuntimeError::of_outcome("a", &cut).expect("was cancelled");
+        let text = "activity `a` was cancelled; send it again, unless its instance is terminated";
+        assert_eq!(cut.to_string(), text);
     }
 
     #[test]

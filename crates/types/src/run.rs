@@ -47,7 +47,8 @@ pub struct RunOptions {
     /// Subgraph in which the run starts; `None` selects the outermost graph.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<Within>,
-    /// Idempotency key. A repeated request with the same key returns the first run.
+    /// Idempotency key, unique within the organisation. A repeated request with the same key returns
+    /// the first run. Keys that begin with `weft:` are those of the runtime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// Source of reusable calls that are not recorded on the branch of the run.

@@ -1,12 +1,14 @@
 //! Activities, and their way into a mailbox.
 
 use super::create::check_collision;
-use super::error::of_runtime;
+use super::error::{invalid, of_runtime};
 use super::options::StoredOptions;
 use super::{AgentRuntime, hosting};
 use serde_json::{Map, Value as Json, json};
 use std::time::Duration;
-use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError};
+use weftwork_runtime::check_key;
+use weftwork_types::canonical::{DEPTH_MAX, can_be_read_back};
+use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError, PAYLOAD_BYTES_MAX};
 use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef, RunRequest};
 use weftwork_types::{InstanceId, ThreadId, Timestamp};
 
@@ -24,7 +26,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Creates an activity with a payload.
+    /// Creates an activity with a payload, of at most [`PAYLOAD_BYTES_MAX`] bytes of JSON.
     pub fn new(payload: Json) -> Self {
         Self { payload, ..Self::default() }
     }
@@ -50,14 +52,15 @@ impl Activity {
     }
 
     /// Sets the time after which the activity is cut off, counted from the acceptance. It fails with
-    /// the kind `TimedOut`, also if it did not begin until then.
+    /// the kind `TimedOut`, also if it did not begin until then. It is refused if it ends before
+    /// [`not_before`](Self::not_before).
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self
     }
 
     /// Sets the idempotency key: a repeated activity with the same key and content is accepted once.
-    /// The key is unique within the organisation.
+    /// The key is unique within the organisation, not empty, and does not begin with `weft:`.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.idempotency_key = Some(key.into());
         self
@@ -67,6 +70,32 @@ impl Activity {
     pub fn configurable(mut self, entries: Map<String, Json>) -> Self {
         self.configurable.extend(entries);
         self
+    }
+
+    /// Checks what does not depend on the instance.
+    fn check(&self, now: Timestamp) -> Result<(), AgentRuntimeError> {
+        check_collision(&self.configurable)?;
+        let key = self.idempotency_key.as_deref().map_or(Ok(()), check_key);
+        key.map_err(|error| AgentRuntimeError::of_runtime(error.fault()))?;
+        if !self.configurable.values().chain([&self.payload]).all(can_be_read_back) {
+            return Err(invalid(format!(
+                "the payload or a configurable entry is nested deeper than {DEPTH_MAX} levels and could not be read back; make it flatter, or give it as text"
+            )));
+        }
+        let bytes = self.payload.to_string().len();
+        if bytes > PAYLOAD_BYTES_MAX {
+            return Err(invalid(format!(
+                "the payload has {bytes} bytes of JSON; expected at most {PAYLOAD_BYTES_MAX}: store the data elsewhere, such as in an item, and send its name"
+            )));
+        }
+        let end = self.timeout.map(|limit| now.plus(limit));
+        match (self.not_before, end) {
+            (Some(begin), Some(end)) if begin >= end => Err(invalid(format!(
+                "the activity would time out before it begins: `not_before` is {}, and its timeout ends at {}, in milliseconds since 1970; the timeout counts from the acceptance, so make it longer",
+                begin.0, end.0
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the options of the run.
@@ -100,8 +129,10 @@ impl AgentRuntime {
     /// is stored, in one commit, and is executed by this process or another one that hosts the graph.
     ///
     /// # Errors
-    /// Kinds `MailboxFull`, `Terminated`, `UnknownInstance` and `PayloadCollision`; errors of the
-    /// store. Nothing was stored.
+    /// Kinds `MailboxFull`, `Terminated`, `UnknownInstance` and `PayloadCollision`; `InvalidState` for
+    /// a payload that is too large or too deep, and for a timeout that ends before the activity may
+    /// begin; [`RuntimeError::InvalidKey`](weftwork_graph::RuntimeError::InvalidKey) as W0137; errors
+    /// of the store. Nothing was stored.
     ///
     /// # Cancel safety
     /// If the future is dropped, the activity is accepted or not. Repeat it with an idempotency key.
@@ -139,11 +170,11 @@ impl AgentRuntime {
         id: &InstanceId,
         activity: Activity,
     ) -> Result<RunRequest, AgentRuntimeError> {
+        let now = self.runtime().clock().now();
+        activity.check(now)?;
         let (_, options) = self.instance(id).await?;
-        let configurable = activity.configurable.clone();
-        check_collision(&RunOptions { configurable, ..RunOptions::default() })?;
         let graph = options.graph.clone();
-        let options = activity.run_options(options, self.runtime().clock().now());
+        let options = activity.run_options(options, now);
         Ok(RunRequest {
             principal: self.who.clone(),
             caller: self.caller()?,

@@ -3,21 +3,24 @@
 use super::AgentRuntime;
 use super::error::{invalid, of_runtime, of_store, unknown};
 use super::handler::{ActivityContext, ERROR_CHANNEL, STATE_CHANNEL, handler_graph};
-use super::options::{InstanceOptions, OPTIONS, StoredOptions};
+use super::options::{InstanceOptions, MAILBOX_CAPACITY_MAX, OPTIONS, StoredOptions};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 use weftwork_graph::{CompiledGraph, NodeError, RuntimeError};
 use weftwork_store::mailbox::INSTANCE;
-use weftwork_store::{RunRow, StoreError, ThreadRow, mailbox};
+use weftwork_store::{Metadata, RunRow, StoreError, ThreadRow, mailbox};
 use weftwork_types::caller::Caller;
+use weftwork_types::code::Fault;
 use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError, AgentRuntimeErrorKind};
 use weftwork_types::port::GraphExecutor;
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRequest, RunStatus};
 use weftwork_types::{InstanceId, ThreadId};
 
-/// Begin of the idempotency keys of runs that write initial states.
-const CREATION: &str = "create:";
+/// Begin of the idempotency keys of runs that write initial states. Clients cannot use such keys.
+const CREATION: &str = "weft:create:";
+/// The same in stores of earlier versions.
+const CREATION_BEFORE: &str = "create:";
 
 /// A handle of an instance. It need not be kept: the instance is in the store.
 #[derive(Debug, Clone)]
@@ -50,6 +53,9 @@ impl AgentRuntime {
     /// Creates an instance with a state and an asynchronous handler, which returns the next state for
     /// each activity. The handler is hosted under `kind`; see
     /// [`host_handler`](Self::host_handler).
+    ///
+    /// A repeated creation with the same id and options returns the instance, and `state` has no
+    /// effect then.
     ///
     /// # Errors
     /// As [`create_graph_agent`](Self::create_graph_agent).
@@ -131,9 +137,14 @@ impl AgentRuntime {
     /// [`ActivityPayload`](super::ActivityPayload). Nodes take the agent runtime as
     /// [`Hosting`](super::Hosting).
     ///
+    /// A repeated creation with the same id and options returns the instance, and `state` has no
+    /// effect then.
+    ///
     /// # Errors
     /// Kinds `PayloadCollision` if the run options have an entry of that name, `InvalidState` if the
-    /// state or the error channel does not fit the graph, `InstanceExists`; errors of the store.
+    /// state or the error channel does not fit the graph or the capacity of the mailbox is out of
+    /// range, `InstanceExists`, `Terminated` for the id of a terminated instance; errors of the store.
+    /// A refused creation stores nothing.
     ///
     /// # Cancel safety
     /// Repeat the call with the same id.
@@ -159,7 +170,8 @@ impl AgentRuntime {
         self.create_of(&id, state, options).await
     }
 
-    /// Creates an instance of a graph that is hosted, by its id.
+    /// Creates an instance of a graph that is hosted, by its id. A repeated creation is as that of
+    /// [`create_graph_agent`](Self::create_graph_agent).
     ///
     /// # Errors
     /// As [`create_graph_agent`](Self::create_graph_agent), and `GraphUnavailable`.
@@ -170,7 +182,8 @@ impl AgentRuntime {
         options: InstanceOptions,
     ) -> Result<Instance, AgentRuntimeError> {
         let InstanceOptions { id, mut metadata, mut stored } = options;
-        check_collision(&stored.run)?;
+        check_collision(&stored.run.configurable)?;
+        check_capacity(stored.mailbox.capacity)?;
         let clock = self.runtime().clock();
         let new = || InstanceId::new(uuid::Uuid::from_u128(clock.unique()).to_string());
         let id = match id {
@@ -195,37 +208,59 @@ impl AgentRuntime {
         metadata = mailbox::without_reserved(metadata);
         metadata.insert(INSTANCE.to_owned(), Json::Bool(true));
         metadata.insert(OPTIONS.to_owned(), json!(stored));
-        let refused = match self.store().thread(&self.who, &thread).await {
+        let Some(key) = self.creation_key(&thread, &stored.graph, &metadata).await? else {
+            return Ok(self.handle(&id));
+        };
+        let checked = compiled.graph().check_state(state.clone());
+        checked.map_err(|error| refused(name, error.fault()))?;
+        self.write_state(&thread, &stored.graph, state, key).await?;
+        let marked = self.store().update_metadata(&self.who, &thread, metadata, clock.now());
+        marked.await.map_err(|error| of_store(name, error))?;
+        Ok(self.handle(&id))
+    }
+
+    /// Returns the idempotency key of the run that writes the initial state; `None` if the instance
+    /// exists with the same options.
+    async fn creation_key(
+        &self,
+        thread: &ThreadId,
+        graph: &str,
+        metadata: &Metadata,
+    ) -> Result<Option<String>, AgentRuntimeError> {
+        let name = thread.as_str();
+        let runs = match self.store().thread(&self.who, thread).await {
+            Ok(found) if mailbox::is_terminated(&found.metadata) => {
+                return Err(of_store(name, mailbox::closed(thread)));
+            }
             Ok(found) if mailbox::is_instance(&found.metadata) => {
                 if found.metadata.get(OPTIONS) == metadata.get(OPTIONS) {
-                    return Ok(self.handle(&id));
+                    return Ok(None);
                 }
                 return Err(exists(name, "an instance with other options"));
             }
             // The creation was interrupted, or the thread is not an instance.
             Ok(found) => {
-                let runs = self.store().runs(&self.who, &thread).await;
+                let runs = self.store().runs(&self.who, thread).await;
                 let runs = runs.map_err(|error| of_store(name, error))?;
-                let is_other = found.graph.as_ref() != Some(&stored.graph)
+                let is_other = found.graph.as_deref() != Some(graph)
                     || (runs.is_empty() && found.head.is_some())
-                    || !runs.iter().all(is_creation);
+                    || !runs.iter().all(|run| is_creation(run, name));
                 if is_other {
                     return Err(exists(name, "a thread that is no instance"));
                 }
-                runs.iter().filter(|run| run.status == RunStatus::Failed).count()
+                runs
             }
-            Err(StoreError::NotFound { .. }) => 0,
+            Err(StoreError::NotFound { .. }) => Vec::new(),
             Err(error) => return Err(of_store(name, error)),
         };
+        // A run that was not refused is repeated under its own key.
+        let accepted = runs.iter().find(|run| run.status != RunStatus::Failed);
+        let accepted = accepted.and_then(|run| run.new.options.idempotency_key.clone());
         // After a refused state, the next one is a request of its own. No id has a `#`.
-        let key = match refused {
+        Ok(Some(accepted.unwrap_or_else(|| match runs.len() {
             0 => format!("{CREATION}{name}"),
-            number => format!("{CREATION}{name}#{number}"),
-        };
-        self.write_state(&thread, &stored.graph, state, key).await?;
-        let marked = self.store().update_metadata(&self.who, &thread, metadata, clock.now());
-        marked.await.map_err(|error| of_store(name, error))?;
-        Ok(self.handle(&id))
+            refused => format!("{CREATION}{name}#{refused}"),
+        })))
     }
 
     /// Creates the thread of an instance with its initial state.
@@ -249,10 +284,7 @@ impl AgentRuntime {
         let created = self.runtime().execute(request).await;
         let created = created.map_err(|error| AgentRuntimeError::of_runtime(error.fault))?;
         match created.outcome.await {
-            RunOutcome::Failed { fault } => {
-                let what = format!("the initial state of instance `{name}` is not valid");
-                Err(AgentRuntimeError::wrap(AgentRuntimeErrorKind::InvalidState, &what, fault))
-            }
+            RunOutcome::Failed { fault } => Err(refused(name, fault)),
             _ => Ok(()),
         }
     }
@@ -284,10 +316,14 @@ impl AgentRuntime {
     }
 }
 
-/// Returns `true` for a run that wrote the initial state of an instance.
-fn is_creation(run: &RunRow) -> bool {
+/// Returns `true` for a run that writes the initial state of an instance.
+fn is_creation(run: &RunRow, instance: &str) -> bool {
     let key = run.new.options.idempotency_key.as_deref();
-    key.is_some_and(|key| key.starts_with(CREATION))
+    let of = |key: &str| {
+        let of = key.strip_prefix(CREATION).or_else(|| key.strip_prefix(CREATION_BEFORE));
+        of.is_some_and(|of| of.split('#').next() == Some(instance))
+    };
+    matches!(run.new.input, RunInput::Update { .. }) && key.is_some_and(of)
 }
 
 fn handler_of<S, F, R, E>(kind: &str, handler: F) -> Result<CompiledGraph, AgentRuntimeError>
@@ -308,14 +344,29 @@ impl StoredOptions {
 }
 
 /// Refuses configurable entries with the name of the payload.
-pub(super) fn check_collision(options: &RunOptions) -> Result<(), AgentRuntimeError> {
-    if !options.configurable.contains_key(ACTIVITY_PAYLOAD) {
+pub(super) fn check_collision(configurable: &Map<String, Json>) -> Result<(), AgentRuntimeError> {
+    if !configurable.contains_key(ACTIVITY_PAYLOAD) {
         return Ok(());
     }
     let text = format!(
         "configurable entry `{ACTIVITY_PAYLOAD}` is that of the payload; give the entry another name"
     );
     Err(AgentRuntimeError::new(AgentRuntimeErrorKind::PayloadCollision, text))
+}
+
+fn check_capacity(capacity: u32) -> Result<(), AgentRuntimeError> {
+    if (1..=MAILBOX_CAPACITY_MAX).contains(&capacity) {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "the mailbox has a capacity of {capacity} activities; expected 1 to {MAILBOX_CAPACITY_MAX}"
+    )))
+}
+
+/// Returns the error of an initial state that does not fit the graph.
+fn refused(id: &str, cause: Fault) -> AgentRuntimeError {
+    let what = format!("the initial state of instance `{id}` is not valid");
+    AgentRuntimeError::wrap(AgentRuntimeErrorKind::InvalidState, &what, cause)
 }
 
 fn exists(id: &str, found: &str) -> AgentRuntimeError {

@@ -26,7 +26,7 @@ pub(super) fn of_store(instance: &str, error: StoreError) -> AgentRuntimeError {
 /// Returns the error of an instance that does not exist.
 pub(super) fn unknown(instance: &str) -> AgentRuntimeError {
     let text = format!(
-        "instance `{instance}` does not exist; create it, or take an id of `AgentRuntime::list`"
+        "instance `{instance}` does not exist; create it, or take an id that `weft instances list` prints"
     );
     AgentRuntimeError::new(Kind::UnknownInstance, text)
 }

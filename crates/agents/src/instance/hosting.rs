@@ -77,7 +77,7 @@ impl FromTask for Hosting {
         let ctx = Ctx::from_task(input)?;
         let Some(hosted) = ctx.calls().dependencies.get::<HostedInstance>() else {
             let text = format!(
-                "node `{}` takes `Hosting`, and its run is no activity of an instance, or its agent runtime was dropped; send the activity by `AgentRuntime::send`, and keep the agent runtime",
+                "node `{}` takes `Hosting`, and its run is no activity of an instance, or no agent runtime was built over this runtime; build one, and send the activity by `AgentRuntime::send`",
                 ctx.node()
             );
             return Err(AgentRuntimeError::new(Kind::NotHosted, text).into());
@@ -113,6 +113,8 @@ impl Hosting {
         mut activity: Activity,
     ) -> Result<Sent, AgentRuntimeError> {
         if activity.idempotency_key.is_none() {
+            // Without the prefix of other keys of the runtime: a node that an earlier version
+            // executed sends it once, too. No other key has this hash.
             let key = self.ctx.tool_call_id(&format!("send {}", to.as_ref()));
             activity = activity.idempotency_key(format!("activity:{key}"));
         }

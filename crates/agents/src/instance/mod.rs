@@ -59,17 +59,13 @@ use weftwork_types::Principal;
 /// # }
 /// ```
 ///
-/// Clones share the runtime. There is one per [`Runtime`]: nodes take the one that was built last.
+/// Clones share the runtime. There is one per [`Runtime`]: nodes take the one that was built last. It
+/// need not be kept: the runtime has its services.
 #[derive(Debug, Clone)]
 pub struct AgentRuntime {
-    shared: Arc<Shared>,
-    who: Principal,
-}
-
-#[derive(Debug)]
-struct Shared {
     runtime: Runtime,
-    services: Services,
+    services: Arc<Services>,
+    who: Principal,
 }
 
 impl AgentRuntime {
@@ -79,16 +75,21 @@ impl AgentRuntime {
     }
 
     fn new(runtime: Runtime, services: Services) -> Self {
-        let shared = Arc::new(Shared { runtime, services });
-        let weak = Arc::downgrade(&shared);
-        shared.runtime.provide(move |who, run, made| match weak.upgrade() {
-            Some(shared) if hosting::is_of_instance(&run.options) => {
-                let runtime = Self { shared, who: who.clone() };
-                made.with(HostedInstance::new(runtime, &run.at))
+        let services = Arc::new(services);
+        // The runtime has the services, and no reference to itself: activities have them as long as
+        // the runtime exists.
+        let (weak, own) = (runtime.downgrade(), Arc::clone(&services));
+        runtime.provide(move |who, run, made| match weak.upgrade() {
+            Some(runtime) if hosting::is_of_instance(&run.options) => {
+                let services = Arc::clone(&own);
+                made.with(HostedInstance::new(
+                    Self { runtime, services, who: who.clone() },
+                    &run.at,
+                ))
             }
             _ => made,
         });
-        Self { shared, who: Principal::local() }
+        Self { runtime, services, who: Principal::local() }
     }
 
     /// Returns the agent runtime for another principal. Instances of other organisations do not exist
@@ -101,7 +102,7 @@ impl AgentRuntime {
     /// Returns `true` if both are the same agent runtime, for any principals.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+        Arc::ptr_eq(&self.services, &other.services)
     }
 
     /// The principal on whose behalf instances are created and observed.
@@ -113,36 +114,36 @@ impl AgentRuntime {
     /// The runtime that executes the activities.
     #[must_use]
     pub fn runtime(&self) -> &Runtime {
-        &self.shared.runtime
+        &self.runtime
     }
 
     /// The models, by name.
     #[must_use]
     pub fn models(&self) -> &Models {
-        &self.shared.services.models
+        &self.services.models
     }
 
     /// The providers of models.
     #[must_use]
     pub fn providers(&self) -> &ModelRegistry {
-        &self.shared.services.providers
+        &self.services.providers
     }
 
     /// The policy of tool calls.
     #[must_use]
     pub fn policies(&self) -> &Policy {
-        &self.shared.services.policy
+        &self.services.policy
     }
 
     /// The tools, with the policy.
     #[must_use]
     pub fn tools(&self) -> &ToolRunner {
-        &self.shared.services.tools
+        &self.services.tools
     }
 
     /// The store.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
-        self.shared.runtime.store()
+        self.runtime.store()
     }
 }

@@ -55,9 +55,9 @@ impl InstanceOptions {
     }
 
     /// Sets the maximum number of unfinished activities, from 1 to [`MAILBOX_CAPACITY_MAX`];
-    /// [`MAILBOX_CAPACITY`] by default.
+    /// [`MAILBOX_CAPACITY`] by default. The creation refuses other numbers.
     pub fn mailbox_capacity(mut self, activities_max: u32) -> Self {
-        self.stored.mailbox.capacity = activities_max.clamp(1, MAILBOX_CAPACITY_MAX);
+        self.stored.mailbox.capacity = activities_max;
         self
     }
 

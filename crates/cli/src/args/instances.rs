@@ -1,14 +1,19 @@
 //! Arguments of `weft instances`.
 
 use super::parse;
+use crate::terminal::instant;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use std::time::Duration;
+use weftwork::agents::{MAILBOX_CAPACITY, MAILBOX_CAPACITY_MAX};
 use weftwork::types::Timestamp;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Instances {
     /// Create an instance of an agent: a state with a mailbox
+    ///
+    /// A repetition with the same id and options returns the instance, and ignores the initial
+    /// state.
     #[command(after_help = "Example: weft instances create desk --id front-desk")]
     Create(CreateInstance),
     /// List instances, oldest first
@@ -59,8 +64,9 @@ pub(crate) struct CreateInstance {
     /// Initial state: a JSON object of channel values
     #[arg(long, value_name = "JSON", value_parser = parse::json)]
     pub(crate) state: Option<Value>,
-    /// Maximum number of unfinished activities
-    #[arg(long, value_name = "NUMBER", default_value_t = weftwork::agents::MAILBOX_CAPACITY)]
+    /// Maximum number of unfinished activities, at least 1
+    #[arg(long, value_name = "NUMBER", default_value_t = MAILBOX_CAPACITY)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAILBOX_CAPACITY_MAX)))]
     pub(crate) mailbox: u32,
 }
 
@@ -77,13 +83,14 @@ pub(crate) struct SendActivity {
     /// Priority; activities with higher values begin first
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) priority: i32,
-    /// Time before which the activity does not begin, in milliseconds since 1970
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) not_before: Option<Timestamp>,
-    /// Time after which the activity is cut off
+    /// Time before which the activity does not begin: a delay such as 5m, a time such as
+    /// 2026-11-25T09:00:00Z, or milliseconds since 1970
+    #[arg(long, value_name = "TIME", value_parser = begin)]
+    pub(crate) not_before: Option<Begin>,
+    /// Time after which the activity is cut off, counted from now, such as 10m
     #[arg(long, value_name = "DURATION", value_parser = parse::duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Idempotency key: a repeated activity is accepted once
+    /// Idempotency key, unique within the organisation: a repeated activity is accepted once
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
     /// Only store the activity, for execution by a worker
@@ -91,7 +98,33 @@ pub(crate) struct SendActivity {
     pub(crate) leave: bool,
 }
 
-fn time(text: &str) -> Result<Timestamp, String> {
-    let ms = text.parse().map_err(|_| "expected milliseconds since 1970".to_owned())?;
-    Ok(Timestamp(ms))
+/// Time before which an activity does not begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begin {
+    At(Timestamp),
+    After(Duration),
+}
+
+/// Parses a delay, a time in the form of RFC 3339, or milliseconds since 1970.
+fn begin(text: &str) -> Result<Begin, String> {
+    let at = text.parse().ok().map(Timestamp).or_else(|| instant(text)).map(Begin::At);
+    let begin = at.or_else(|| parse::duration(text).ok().map(Begin::After));
+    begin.ok_or_else(|| {
+        "expected a delay such as 5m, a time such as 2026-11-25T09:00:00Z, or milliseconds since 1970"
+            .to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_activity_begins_after_a_delay_or_at_a_time() {
+        assert_eq!(begin("5m"), Ok(Begin::After(Duration::from_secs(300))));
+        let at = Ok(Begin::At(Timestamp(1_767_225_600_000)));
+        assert_eq!(begin("1767225600000"), at);
+        assert_eq!(begin("2026-01-01T00:00:00Z"), at);
+        assert!(begin("tomorrow").is_err_and(|why| why.contains("5m")));
+    }
 }

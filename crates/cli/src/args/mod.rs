@@ -16,7 +16,7 @@ mod worker;
 pub(crate) use approvals::{ApprovalList, Approvals};
 pub(crate) use artifacts::Artifacts;
 pub(crate) use dev::Dev;
-pub(crate) use instances::{CreateInstance, Instances, SendActivity};
+pub(crate) use instances::{Begin, CreateInstance, Instances, SendActivity};
 pub(crate) use mcp::Mcp;
 #[cfg(feature = "mcp")]
 pub(crate) use mcp::{EffectName, OutputName};

@@ -2,7 +2,7 @@
 //! them activities.
 
 use crate::CliError;
-use crate::args::{CreateInstance, Instances, SendActivity};
+use crate::args::{Begin, CreateInstance, Instances, SendActivity};
 use crate::command::question;
 use crate::context::CommandContext;
 use crate::exit::Exit;
@@ -87,7 +87,8 @@ async fn list(
     agents: &AgentRuntime,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
-    let mut table = Table::new(&["INSTANCE", "AGENT", "STATUS", "WAITING", "SUCCEEDED", "FAILED"]);
+    let columns = ["INSTANCE", "AGENT", "STATUS", "WAITING", "SUCCEEDED", "FAILED", "CANCELLED"];
+    let mut table = Table::new(&columns);
     for id in agents.list(limit).await? {
         let info = agents.info(&id).await?;
         if as_json {
@@ -102,6 +103,7 @@ async fn list(
             counts.waiting.to_string(),
             counts.succeeded.to_string(),
             counts.failed.to_string(),
+            counts.cancelled.to_string(),
         ]);
     }
     if !as_json {
@@ -154,8 +156,11 @@ async fn send(args: SendActivity, app: &App, context: &CommandContext) -> Result
     if let Some(text) = &args.message {
         activity = activity.input(said(app, text, args.key.as_deref()));
     }
-    if let Some(at) = args.not_before {
-        activity = activity.not_before(at);
+    if let Some(begin) = args.not_before {
+        activity = activity.not_before(match begin {
+            Begin::At(at) => at,
+            Begin::After(delay) => agents.runtime().clock().now().plus(delay),
+        });
     }
     if let Some(limit) = args.timeout {
         activity = activity.timeout(limit);
@@ -266,11 +271,12 @@ async fn terminate(
         terminal.line(format_args!("activity {run}: cut off"))?;
     }
     for letter in report.kept {
-        terminal.line(format_args!("activity {}: kept, {}", letter.activity, letter.payload))?;
+        terminal
+            .line(format_args!("activity {}: kept, payload {}", letter.activity, letter.payload))?;
     }
     for letter in report.dead_lettered {
         let (run, payload) = (letter.activity, letter.payload);
-        terminal.line(format_args!("activity {run}: dead letter, {payload}"))?;
+        terminal.line(format_args!("activity {run}: dead letter, payload {payload}"))?;
     }
     terminal.note(format_args!("instance {id} is terminated"));
     Ok(Exit::Done)

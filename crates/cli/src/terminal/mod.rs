@@ -14,7 +14,7 @@ pub(crate) use keys::{HiddenKeys, show_keys};
 pub(crate) use progress::{counting, weights_progress};
 pub(crate) use summary::summary;
 pub(crate) use table::Table;
-pub(crate) use time::moment;
+pub(crate) use time::{instant, moment};
 
 use crate::CliError;
 use std::fmt::{Display, Write as _};

@@ -30,13 +30,48 @@ fn an_instance_is_created_sent_to_shown_and_terminated() {
     assert!(listed.out.contains("front"), "{listed:?}");
 
     let ended = weft(&["terminate", "front", "--dead-letter"]);
-    assert!(ended.out.contains("dead letter"), "{ended:?}");
+    assert!(ended.out.contains("dead letter, payload null"), "{ended:?}");
+    let listed = weft(&["list"]);
+    assert!(listed.out.contains("CANCELLED"), "{listed:?}");
     let refused = weft(&["send", "front", "1"]);
     assert_eq!(refused.status, Some(2), "{refused:?}");
     assert!(refused.errors.contains("W0641"), "{refused:?}");
     let missing = weft(&["show", "back"]);
     assert_eq!(missing.status, Some(2), "{missing:?}");
     assert!(missing.errors.contains("W0642"), "{missing:?}");
+    assert!(missing.errors.contains("weft instances list"), "{missing:?}");
+    let again = weft(&["create", "desk", "--id", "front"]);
+    assert_eq!(again.status, Some(2), "{again:?}");
+    assert!(again.errors.contains("W0641"), "{again:?}");
+}
+
+#[test]
+fn requests_that_cannot_be_executed_are_refused() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let weft = |args: &[&str]| home.weft(&[&["instances"], args].concat());
+    let refused = weft(&["create", "desk", "--id", "front", "--state", "[1]"]);
+    assert_eq!(refused.status, Some(2), "{refused:?}");
+    assert!(refused.errors.contains("W0648"), "{refused:?}");
+    let threads = home.weft(&["threads", "list"]);
+    assert!(!threads.out.contains("front"), "{threads:?}");
+    let refused = weft(&["create", "desk", "--mailbox", "0"]);
+    assert_eq!(refused.status, Some(2), "{refused:?}");
+
+    assert_eq!(weft(&["create", "desk", "--id", "front"]).status, Some(0));
+    for (flags, reason) in [
+        (vec!["--key", "weft:a"], "W0137"),
+        (vec!["--key", ""], "W0137"),
+        (vec!["--not-before", "tomorrow"], "a delay such as 5m"),
+        (vec!["--not-before", "1h", "--timeout", "10m"], "W0648"),
+    ] {
+        let refused = weft(&[vec!["send", "front", "1"], flags].concat());
+        assert_eq!(refused.status, Some(2), "{refused:?}");
+        assert!(refused.errors.contains(reason), "{refused:?}");
+    }
+    let left = weft(&["send", "front", "1", "--leave", "--not-before", "1h"]);
+    assert_eq!(left.status, Some(0), "{left:?}");
+    let kept = weft(&["terminate", "front"]);
+    assert!(kept.out.contains("kept, payload 1"), "{kept:?}");
 }
 
 #[test]

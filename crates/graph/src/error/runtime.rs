@@ -16,7 +16,7 @@ use weftwork_types::{CheckpointId, ErrorCode, InterruptId, StoreError};
 #[non_exhaustive]
 pub enum RuntimeError {
     /// No graph of that id is hosted here.
-    #[error("no graph `{found}` here; known are: {}", known.join(", "))]
+    #[error("no graph `{found}` here; {}", hosted(known))]
     UnknownGraph {
         /// The id asked for.
         found: String,
@@ -207,6 +207,14 @@ pub enum RuntimeError {
         /// The thread.
         thread: String,
     },
+    /// An idempotency key of a client is not one that a client may use.
+    #[error("idempotency key `{found}` is not valid: {problem}")]
+    InvalidKey {
+        /// The key.
+        found: String,
+        /// Description of the problem.
+        problem: &'static str,
+    },
     /// This process shuts down and takes no more runs.
     #[error("this process stops and takes no more runs; ask another worker, or ask again later")]
     Stopping,
@@ -315,6 +323,7 @@ impl RuntimeError {
             Self::InvalidId(_) => ErrorCode("W0706"),
             Self::NothingToResume { .. } => ErrorCode("W0707"),
             Self::Stopping => ErrorCode("W0131"),
+            Self::InvalidKey { .. } => ErrorCode("W0137"),
             Self::GivenUp { .. } => ErrorCode("W0132"),
             Self::OtherResult { .. } => ErrorCode("W0133"),
             Self::AskedWithin { .. } => ErrorCode("W0134"),
@@ -361,6 +370,13 @@ pub(super) fn fault_of(error: Box<dyn std::error::Error + Send + Sync>) -> Fault
         return error.fault();
     }
     Fault::new(NODE_FAILED, error.to_string()).with_sources_of(error.as_ref())
+}
+
+fn hosted(known: &[String]) -> String {
+    match known {
+        [] => "this process hosts none".to_owned(),
+        known => format!("known are: {}", known.join(", ")),
+    }
 }
 
 fn keys(open: &[String]) -> String {

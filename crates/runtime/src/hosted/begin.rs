@@ -1,9 +1,7 @@
 //! The first action of a run.
 
 use super::claimed::ClaimedRun;
-use serde_json::Value as Json;
 use std::collections::BTreeMap;
-use weftwork_engine::EngineError;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Answers, Start, StartCommand, StateUpdate};
 use weftwork_types::interrupt::Answer;
@@ -45,17 +43,7 @@ pub(super) async fn begin(
             Begin::Nothing
         }
         RunInput::Update { writes, as_node } => {
-            let values = match writes {
-                Json::Object(members) => Some(members.into_iter().collect()),
-                Json::Null => None,
-                other => {
-                    return Err(RuntimeError::Engine(EngineError::NotAnObject {
-                        by: "the update".to_owned(),
-                        found: other.to_string().chars().take(120).collect(),
-                    }));
-                }
-            };
-            Begin::Update(StateUpdate { values, as_node: as_node.into() })
+            Begin::Update(StateUpdate::read(writes, as_node.into())?)
         }
         RunInput::Start { input } if !begun => Begin::Run(Start::Input(input)),
         RunInput::Command(command) if !begun && applies(run, &command).await? => {

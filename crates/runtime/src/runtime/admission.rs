@@ -12,6 +12,7 @@ use std::panic::AssertUnwindSafe;
 use weftwork_engine::EngineError;
 use weftwork_graph::run_loop::{Unanswered, answers_by_id, check_answer, out_of_node};
 use weftwork_graph::{CompiledGraph, RuntimeError};
+use weftwork_store::mailbox::RESERVED;
 use weftwork_store::{
     InterruptRow, NewRun, RunRow, StoreError, ThreadRow, invariants, open_questions,
 };
@@ -311,6 +312,22 @@ pub(super) fn new_run(clock: &dyn Clock, request: RunRequest, created_at: Timest
         options: request.options,
         created_at,
     }
+}
+
+/// Checks an idempotency key of a client. Keys that begin with
+/// [`RESERVED`](weftwork_store::mailbox::RESERVED) are those of the runtime.
+///
+/// # Errors
+/// [`RuntimeError::InvalidKey`] if the key is empty or reserved.
+pub fn check_key(key: &str) -> Result<(), RuntimeError> {
+    let problem = if key.is_empty() {
+        "it is empty; give it at least one character, or leave it out"
+    } else if key.starts_with(RESERVED) {
+        "keys that begin with `weft:` are those of the runtime; choose another one"
+    } else {
+        return Ok(());
+    };
+    Err(RuntimeError::InvalidKey { found: key.to_owned(), problem })
 }
 
 /// Refuses values that would make the thread unreadable.

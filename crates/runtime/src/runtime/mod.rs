@@ -17,6 +17,7 @@ mod spent;
 mod streams;
 mod wakes;
 
+pub use admission::check_key;
 pub use builder::{Recovery, RuntimeBuilder};
 pub use core::{Runtime, WeakRuntime};
 pub use slots::Load;

@@ -1,7 +1,7 @@
 //! Runs of threads: their requests, their streams and their ends.
 
 use super::{Thread, read};
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, check_key};
 use futures_util::FutureExt;
 use serde_json::{Map, Value as Json};
 use std::time::Duration;
@@ -141,7 +141,8 @@ impl ThreadRun {
         self
     }
 
-    /// Key under which a repeated request returns the first one's run.
+    /// Key under which a repeated request returns the first one's run. It is unique within the
+    /// organisation, not empty, and does not begin with `weft:`.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.options.idempotency_key = Some(key.into());
         self
@@ -185,6 +186,7 @@ impl ThreadRun {
 
     fn request(self) -> Result<(Runtime, RunRequest), RuntimeError> {
         let Self { thread, input, caller, deadline, mut options } = self;
+        options.idempotency_key.as_deref().map_or(Ok(()), check_key)?;
         let clock = thread.runtime.clock();
         if let Some(limit) = deadline {
             options.deadline = Some(clock.now().plus(limit));

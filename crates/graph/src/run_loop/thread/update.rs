@@ -10,14 +10,16 @@ use crate::run_loop::checkpointer::{
 };
 use crate::run_loop::context::Host;
 use crate::run_loop::event::{Config, Metadata, Source};
+use crate::run_loop::panics::out_of_node;
 use crate::run_loop::supersteps::counted;
 use crate::run_loop::task::{TaskOutcome, key_of, routed_after};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use weftwork_engine::plan::START_NAME;
 use weftwork_engine::pregel::{Done, Machine, Path, StartInput, Task};
-use weftwork_engine::{ChannelIdx, NodeIdx, TaskOutput, Write};
+use weftwork_engine::{ChannelIdx, EngineError, NodeIdx, Plan, TaskOutput, Write};
 use weftwork_types::CheckpointId;
 
 /// A change of a thread's state in the name of a node.
@@ -27,6 +29,26 @@ pub struct StateUpdate {
     pub values: Option<Vec<(String, Json)>>,
     /// The node in whose name the change is made.
     pub as_node: AsNode,
+}
+
+impl StateUpdate {
+    /// Reads a change in the form of a request: an object of channel values, or null for none.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Engine`] if the writes are neither.
+    pub fn read(writes: Json, as_node: AsNode) -> Result<Self, RuntimeError> {
+        let values = match writes {
+            Json::Object(members) => Some(members.into_iter().collect()),
+            Json::Null => None,
+            other => {
+                return Err(RuntimeError::Engine(EngineError::NotAnObject {
+                    by: "the update".to_owned(),
+                    found: other.to_string().chars().take(120).collect(),
+                }));
+            }
+        };
+        Ok(Self { values, as_node })
+    }
 }
 
 /// The node in whose name a change is made.
@@ -112,6 +134,43 @@ impl CompiledGraph {
         }
         Ok(config)
     }
+}
+
+impl CompiledGraph {
+    /// Checks the writes of a change that makes the first state of a thread, in the name of no node
+    /// ([`AsNode::State`]): an object of channel values, or null for none. Nothing is stored.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update), also for a type of the state that panics.
+    pub fn check_state(&self, writes: Json) -> Result<(), RuntimeError> {
+        let values = StateUpdate::read(writes, AsNode::State)?.values;
+        let applied = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let mut machine = Machine::new(Arc::clone(self.plan()));
+            apply_state(self.plan(), &mut machine, values).map(drop)
+        }));
+        applied.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref())))
+    }
+}
+
+/// Applies writes in the name of no node, and returns the channels that changed. What is due is
+/// dropped with its results.
+fn apply_state(
+    plan: &Plan,
+    machine: &mut Machine,
+    values: Option<Vec<(String, Json)>>,
+) -> Result<Vec<ChannelIdx>, RuntimeError> {
+    let named = values.unwrap_or_default().into_iter();
+    let named = named.map(|(name, json)| (name, Write::json(json))).collect();
+    let mut output = TaskOutput { named, ..TaskOutput::default() };
+    plan.find_named(NodeIdx::START, &mut output)?;
+    let task = Task { node: NodeIdx::START, path: Path::Outside(0), arg: None };
+    let (due, nothing) = (machine.due_in_order(), TaskOutput::default());
+    let dropped = due.iter().filter(|task| task.node != NodeIdx::START);
+    let mut done = vec![Done { task: &task, output: &output, edges: false }];
+    done.extend(dropped.map(|task| Done { task, output: &nothing, edges: false }));
+    let mut written = Vec::new();
+    machine.apply(&mut done, &mut written)?;
+    Ok(written)
 }
 
 struct ThreadUpdate<'a> {
@@ -276,19 +335,8 @@ impl ThreadUpdate<'_> {
         mut from: From,
         updates: Vec<StateUpdate>,
     ) -> Result<Config, RuntimeError> {
-        let plan = self.graph.plan();
         let values = updates.into_iter().next().and_then(|update| update.values);
-        let named = values.unwrap_or_default().into_iter();
-        let named = named.map(|(name, json)| (name, Write::json(json))).collect();
-        let mut output = TaskOutput { named, ..TaskOutput::default() };
-        plan.find_named(NodeIdx::START, &mut output)?;
-        let task = Task { node: NodeIdx::START, path: Path::Outside(0), arg: None };
-        let (due, nothing) = (from.machine.due_in_order(), TaskOutput::default());
-        let dropped = due.iter().filter(|task| task.node != NodeIdx::START);
-        let mut done = vec![Done { task: &task, output: &output, edges: false }];
-        done.extend(dropped.map(|task| Done { task, output: &nothing, edges: false }));
-        let mut written = Vec::new();
-        from.machine.apply(&mut done, &mut written)?;
+        let written = apply_state(self.graph.plan(), &mut from.machine, values)?;
         self.put(from, Source::Update, &written, TaskRecords::new()).await
     }
 

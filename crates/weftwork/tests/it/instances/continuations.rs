@@ -169,7 +169,8 @@ async fn a_terminated_instance_takes_no_run_at_all(place: Place) {
     close(agents).await;
 
     let agents = open(&place).await;
-    let thread = create(&agents).await;
+    agents.host("app:orders", graph()).await.expect("hosted");
+    let thread = agents.runtime().thread("app:orders", "i-1").expect("hosted");
     let runs = [
         thread.answer(json!("yes")).await.map(drop),
         thread.start(json!({})).await.map(drop),

@@ -3,8 +3,10 @@
 use super::{Place, close, does, id, on_three_stores, open_with, options};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
-use weftwork::agents::{AgentRuntime, HostedInstance, Hosting};
+use std::time::Duration;
+use weftwork::agents::{Activity, AgentRuntime, HostedInstance, Hosting};
 use weftwork::prelude::*;
+use weftwork::types::run::RunOutcome;
 
 /// Places that took the hosting runtime, with the runtime and the instance that they found.
 #[derive(Debug, Default)]
@@ -79,4 +81,38 @@ async fn all_take_the_same_instance(place: Place) {
     }
 }
 
-on_three_stores![all_take_the_same_instance];
+async fn activities_are_executed_after_the_agent_runtime_was_dropped(place: Place) {
+    let seen = Arc::new(Seen::default());
+    let tools = ToolBox::new().with(where_am_i).provide(Arc::clone(&seen));
+    let agents = open_with(&place, tools).await;
+    let (runtime, who) = (agents.runtime().clone(), agents.principal().clone());
+    let instance = agents.create_graph_agent(&graph(&seen), json!({}), options()).await;
+    let instance = instance.expect("created");
+    let waits = agents.leave(&instance, Activity::new(json!(null))).await.expect("accepted");
+    let at = waits.activity().clone();
+    drop((waits, instance, agents));
+    runtime.attend(&who, &at.thread);
+    let ended = runtime.ended(&who, &at).await.expect("reads");
+    assert!(matches!(ended, RunOutcome::Completed { .. }), "{ended:?}");
+    let found = std::mem::take(&mut *seen.0.lock().expect("no panic"));
+    let places: Vec<_> = found.iter().map(|(place, _)| *place).collect();
+    assert_eq!(places, ["node", "tool", "subgraph"]);
+
+    // The services are dropped with the runtime.
+    let services = Arc::downgrade(&seen);
+    let left = runtime.shutdown(Duration::from_secs(5)).await.expect("stops");
+    assert!(left.is_empty(), "{left:?}");
+    drop((found, runtime, seen));
+    let dropped = async {
+        while services.strong_count() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let dropped = tokio::time::timeout(Duration::from_secs(20), dropped).await;
+    assert!(dropped.is_ok(), "{} references are left", services.strong_count());
+}
+
+on_three_stores![
+    all_take_the_same_instance,
+    activities_are_executed_after_the_agent_runtime_was_dropped,
+];

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use weftwork::agents::{
     Activity, ActivityContext, AgentRuntime, AgentRuntimeErrorKind as Kind, InstanceOptions,
-    InstanceStatus,
+    InstanceStatus, MAILBOX_CAPACITY_MAX, PAYLOAD_BYTES_MAX,
 };
 use weftwork::graph::NodeError;
 use weftwork::tools::ToolBox;
@@ -143,6 +143,44 @@ async fn activities_begin_and_expire_at_their_times() {
     }
     does(&agents, &instance, json!("next")).await.expect("the mailbox goes on");
     assert_eq!(agents.get_state(id()).await, Ok(json!(["now", "later", "next"])));
+    close(agents).await;
+}
+
+#[tokio::test]
+async fn activities_that_cannot_be_executed_are_refused() {
+    let (place, gate) = (Place::memory(""), Arc::new(Semaphore::new(0)));
+    let agents = open_on(&place, ToolBox::new(), Arc::new(ManualClock::new())).await;
+    record(&agents, &gate).await;
+    let minute = Duration::from_secs(60);
+    let begin = agents.runtime().clock().now().plus(minute);
+    let late = Activity::new(json!("a")).not_before(begin);
+    let error = agents.send(id(), late.clone().timeout(minute)).await.expect_err("is too late");
+    let times = format!("`not_before` is {0}, and its timeout ends at {0}", begin.0);
+    assert_eq!(error.code(), "W0648");
+    assert!(error.to_string().contains(&times), "{error}");
+    agents.leave(id(), late.timeout(2 * minute)).await.expect("accepted");
+
+    // The quotes are two bytes.
+    let text = |bytes: usize| Activity::new(json!("a".repeat(bytes - 2)));
+    let limit = PAYLOAD_BYTES_MAX;
+    let error = agents.send(id(), text(limit + 1)).await.expect_err("is too large");
+    let sizes = format!("has {} bytes of JSON; expected at most {limit}", limit + 1);
+    assert_eq!(error.code(), "W0648");
+    assert!(error.to_string().contains(&sizes), "{error}");
+    agents.leave(id(), text(limit)).await.expect("accepted");
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let error = agents.send(id(), Activity::new(deep)).await.expect_err("is too deep");
+    assert_eq!(error.code(), "W0648");
+    assert_eq!(info(&agents).await.statistics.waiting, 2);
+
+    for capacity in [0, MAILBOX_CAPACITY_MAX + 1] {
+        let handler = |count: u64, _: ActivityContext| async move { Ok::<_, NodeError>(count) };
+        let options = InstanceOptions::new().mailbox_capacity(capacity);
+        let refused = agents.create("other", 0_u64, handler, options).await;
+        let refused = refused.expect_err("is out of range");
+        assert_eq!(refused.code(), "W0648");
+        assert!(refused.to_string().contains("expected 1 to 100000"), "{refused}");
+    }
     close(agents).await;
 }
 

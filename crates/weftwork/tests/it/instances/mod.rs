@@ -2,6 +2,7 @@
 
 mod commits;
 mod continuations;
+mod creation;
 mod failures;
 mod graphs;
 mod hosting;
@@ -107,8 +108,9 @@ async fn a_state_and_its_mailbox_survive_a_restart(place: Place) {
     let statistics = info(&agents).await.statistics;
     assert_eq!((statistics.succeeded, statistics.waiting, statistics.failed), (2, 0, 0));
     assert_eq!(agents.list(10).await, Ok(vec![id()]));
-    // A repeated creation returns the instance.
-    agents.create("counter", 1_u64, count, options()).await.expect("the same");
+    // A repeated creation returns the instance, and ignores the state.
+    agents.create("counter", 50_u64, count, options()).await.expect("the same");
+    assert_eq!(agents.get_state_as::<u64>(&counter).await, Ok(7));
     let other = agents.create("counter", 1_u64, count, options().mailbox_capacity(3)).await;
     assert_eq!(other.expect_err("another one").code(), "W0644");
     close(agents).await;

@@ -52,6 +52,8 @@ async fn queued_activities_are_kept(place: Place) {
     let after = info(&agents).await;
     assert_eq!((after.status, after.statistics.waiting), (InstanceStatus::Terminated, 2));
     assert_eq!(agents.get_state(id()).await, Ok(json!(1)), "no kept activity was executed");
+    let refused = agents.create("wait", 0, wait, options()).await.expect_err("is terminated");
+    assert_eq!((refused.kind, refused.code()), (Kind::Terminated, "W0641"));
     // Repeated, with the other choice.
     let report = agents.terminate(id(), deadline, QueuedActivities::DeadLetter).await;
     assert_eq!(report.expect("exists").dead_lettered.len(), 2);
