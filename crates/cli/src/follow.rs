@@ -23,7 +23,7 @@ use weftwork::types::usage::Usage;
 /// The output format of a run.
 pub(crate) enum View<'a> {
     /// Streamed text for people.
-    Text(Answer<'a>),
+    Text(Box<Answer<'a>>),
     /// A line of JSON for each event, or for each frame if frames are selected, and one for the
     /// outcome if it is wanted.
     Json { terminal: &'a Terminal, frames: Option<StreamOptions>, outcome: bool },

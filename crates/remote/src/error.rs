@@ -38,7 +38,7 @@ pub enum RemoteError {
         what: &'static str,
         /// The HTTP status.
         status: u16,
-        /// Reason that the server gave, shortened.
+        /// Reason that the server gave, shortened, and the variable of a key that is not set.
         detail: String,
     },
     /// The server redirects a request.

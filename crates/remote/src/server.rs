@@ -23,6 +23,8 @@ pub struct RemoteServer {
     name: Arc<str>,
     url: Url,
     key: Option<Arc<str>>,
+    /// Environment variable that should have the key and is not set.
+    missing: Option<Arc<str>>,
     egress: Arc<dyn Egress>,
 }
 
@@ -77,7 +79,7 @@ impl RemoteServer {
         if has_more {
             return Err(bad(parsed.as_str(), "it has a query or a fragment"));
         }
-        Ok(Self { name: name.into(), url: parsed, key: None, egress })
+        Ok(Self { name: name.into(), url: parsed, key: None, missing: None, egress })
     }
 
     /// Sets the key, which requests to this server have in the headers `x-api-key` and
@@ -85,6 +87,14 @@ impl RemoteServer {
     #[must_use]
     pub fn key(mut self, key: impl AsRef<str>) -> Self {
         self.key = Some(key.as_ref().into());
+        self
+    }
+
+    /// Sets the environment variable that should have the key and is not set. The error of a request
+    /// that the server refuses for lack of a key names it.
+    #[must_use]
+    pub fn missing_key(mut self, variable: &str) -> Self {
+        self.missing = Some(variable.into());
         self
     }
 
@@ -225,7 +235,12 @@ impl RemoteServer {
             200..=299 => Ok(response),
             300..=399 => Err(RemoteError::Redirected { remote, what, status }),
             _ => {
-                let detail = self.detail(response).await;
+                let mut detail = self.detail(response).await;
+                if let (401 | 403, Some(variable)) = (status, &self.missing) {
+                    detail.push_str(&format!(
+                        "; the environment variable `{variable}` with the key of this remote is not set: set it, and continue the run"
+                    ));
+                }
                 Err(RemoteError::Refused { remote, what, status, detail })
             }
         }

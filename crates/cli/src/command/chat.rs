@@ -47,7 +47,7 @@ async fn converse<B: Backend>(backend: B, context: &CommandContext) -> Result<Ex
     let input = Input::open(context)?;
     // People see the label in the first line of the chat.
     let label = backend.model().filter(|_| !input.is_editor());
-    let view = View::Text(Answer::of_chat(terminal, label));
+    let view = View::Text(Box::new(Answer::of_chat(terminal, label)));
     let session = ChatSession {
         terminal,
         view,

@@ -1,7 +1,10 @@
 //! Display of open questions, and parsing of answers.
 
+mod review;
+
 use crate::CliError;
 use crate::terminal::{Style, Terminal, moment, plain};
+use review::Review;
 use serde_json::{Value, json};
 use weftwork::store::{Store, open_questions};
 use weftwork::tools::{UnknownAnswer, UnknownQuestion};
@@ -29,10 +32,32 @@ pub(crate) fn short_form(interrupt: &Interrupt) -> String {
     let text = match &interrupt.ask {
         Ask::Question { question, .. } => question.clone(),
         Ask::Approval(request) => format!("{} {}", request.tool, request.args),
-        Ask::Value { value } => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+        Ask::Value { value } => calls_in_short(value)
+            .unwrap_or_else(|| value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
         Ask::Timer { until } => format!("waits until {}", moment(*until)),
     };
     with_member(interrupt.graph.as_deref(), &text)
+}
+
+/// Returns the calls of another server that a value asks about, in one line.
+pub(crate) fn calls_in_short(value: &Value) -> Option<String> {
+    Review::read(value).map(|review| review.short_form())
+}
+
+/// Returns the calls of another server that a question is about.
+fn review(interrupt: &Interrupt) -> Option<Review> {
+    let Ask::Value { value } = &interrupt.ask else { return None };
+    Review::read(value)
+}
+
+/// Returns `true` if the question asks for a decision about calls.
+pub(crate) fn takes_decision(interrupt: &Interrupt) -> bool {
+    matches!(interrupt.ask, Ask::Approval(_)) || review(interrupt).is_some()
+}
+
+/// Returns `true` if the answer to a review has this verdict about every call.
+pub(crate) fn is_review_with(answer: &Value, verdict: &Verdict) -> bool {
+    review::has_verdict(answer, verdict)
 }
 
 /// Returns `true` if the arguments of the call that waits for approval can be edited.
@@ -50,6 +75,10 @@ pub(crate) fn lines(interrupt: &Interrupt, terminal: &Terminal) -> Vec<String> {
         format!("{} {}", terminal.paint(Style::Ask, "?"), plain(&text))
     };
     let body = |value: &Value| format!("    {}", plain(&value.to_string()));
+    if let Some(review) = review(interrupt) {
+        let lines = review.lines();
+        return lines.flat_map(|(call, args)| [head(&call), format!("    {args}")]).collect();
+    }
     match &interrupt.ask {
         Ask::Question { question, tool: None, .. } => vec![head(question)],
         Ask::Question { question, tool: Some(tool), .. } => {
@@ -104,6 +133,9 @@ fn unknown_outcome(value: &Value) -> Option<Unknown> {
 
 /// Returns the prompt for the answer.
 pub(crate) fn prompt(interrupt: &Interrupt) -> &'static str {
+    if let Some(review) = review(interrupt) {
+        return review.prompt();
+    }
     match &interrupt.ask {
         Ask::Question { tool: None, .. } => "your answer:",
         Ask::Question { tool: Some(_), .. } => "your answer, or `decline` or `cancel`:",
@@ -123,28 +155,48 @@ pub(crate) fn answer(interrupt: &Interrupt, line: &str) -> Option<Value> {
         Ask::Question { .. } if line.is_empty() => None,
         Ask::Question { tool: None, .. } => Some(json!(line)),
         Ask::Question { tool: Some(_), .. } => Some(json!(reply(interrupt, line))),
-        Ask::Approval(request) => {
-            let (word, comment) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            let comment = Some(comment.trim()).filter(|comment| !comment.is_empty());
-            let verdict = match word.to_lowercase().trim_end_matches(',') {
-                "y" | "yes" => Verdict::Approve,
-                "n" | "no" => Verdict::Reject,
-                "edit" => {
-                    let args = serde_json::from_str(comment?).ok()?;
-                    return Some(decision(request, Verdict::Edit { args }, None));
-                }
-                "respond" => {
-                    let text = comment?.to_owned();
-                    return Some(decision(request, Verdict::Respond { text }, None));
-                }
-                _ => return None,
-            };
-            Some(decision(request, verdict, comment))
+        Ask::Approval(_) => {
+            let (verdict, comment) = typed_decision(line)?;
+            decided(interrupt, verdict, comment).ok()
         }
+        Ask::Value { .. } if takes_decision(interrupt) => match typed_decision(line) {
+            Some((verdict, comment)) => decided(interrupt, verdict, comment).ok(),
+            // Decisions that differ from each other.
+            None => serde_json::from_str(line).ok().filter(Value::is_object),
+        },
         Ask::Value { value } if unknown_outcome(value).is_some() => unknown_answer(line),
         Ask::Value { .. } if line.is_empty() => None,
         Ask::Value { .. } => Some(serde_json::from_str(line).unwrap_or_else(|_| json!(line))),
         Ask::Timer { .. } => (line == "now").then_some(Value::Null),
+    }
+}
+
+/// Parses a line as a decision about calls, with its comment.
+fn typed_decision(line: &str) -> Option<(Verdict, Option<&str>)> {
+    let (word, comment) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let comment = Some(comment.trim()).filter(|comment| !comment.is_empty());
+    Some(match word.to_lowercase().trim_end_matches(',') {
+        "y" | "yes" => (Verdict::Approve, comment),
+        "n" | "no" => (Verdict::Reject, comment),
+        "edit" => (Verdict::Edit { args: serde_json::from_str(comment?).ok()? }, None),
+        "respond" => (Verdict::Respond { text: comment?.to_owned() }, None),
+        _ => return None,
+    })
+}
+
+/// Returns the answer that decides about the calls of a question.
+///
+/// # Errors
+/// The reason why the question does not take the decision.
+pub(crate) fn decided(
+    interrupt: &Interrupt,
+    verdict: Verdict,
+    comment: Option<&str>,
+) -> Result<Value, String> {
+    match (&interrupt.ask, review(interrupt)) {
+        (Ask::Approval(request), _) => Ok(decision(request, verdict, comment)),
+        (_, Some(review)) => review.decide(&verdict, comment),
+        _ => Err("the question needs another kind of answer".to_owned()),
     }
 }
 
@@ -191,6 +243,9 @@ pub(crate) fn decision(
 
 /// Returns the command that answers a question.
 pub(crate) fn how(interrupt: &Interrupt, thread: &ThreadId) -> String {
+    if let Some(flags) = review(interrupt).and_then(|review| review.flags()) {
+        return format!("weft threads resume {thread} {flags}");
+    }
     let flag = match &interrupt.ask {
         Ask::Question { tool: None, .. } => "--answer TEXT".to_owned(),
         Ask::Question { tool: Some(_), .. } => "--answer TEXT (or decline, or cancel)".to_owned(),

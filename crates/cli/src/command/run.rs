@@ -92,7 +92,7 @@ pub(crate) async fn to_end(
     let run = handle.run.clone();
     tell_turn(app, &run, terminal).await?;
     let mut view = match (frames, json) {
-        (None, false) => View::Text(Answer::new(terminal, app.model())),
+        (None, false) => View::Text(Box::new(Answer::new(terminal, app.model()))),
         (frames, outcome) => View::Json { terminal, frames, outcome },
     };
     let outcome = follow(app, handle, &mut view, &mut Interrupts::listen()?).await?;

@@ -1,7 +1,8 @@
 //! Assistants of other servers as agents.
 
-use crate::home::{Home, PROGRAM};
+use crate::home::{Came, Home, PROGRAM};
 use crate::serve::Served;
+use std::fs::File;
 use std::path::Path;
 
 const KEY: &str = "a-key-of-sixteen-or-more";
@@ -30,20 +31,34 @@ fn an_assistant_of_another_server_is_an_agent() {
         ["run", "remote:helper", "--thread", "t", "--input", "Refund order A1002, amount 40."];
     let asked = home.weft(&ask);
     assert_eq!(asked.status, Some(3), "{asked:?}");
-    let question =
-        asked.errors.split("--answer-json ").nth(1).and_then(|rest| rest.split('=').next());
-    let answer =
-        format!("{}={{\"decisions\":[{{\"type\":\"approve\"}}]}}", question.expect("an id"));
-    let answered = home.weft(&["threads", "resume", "t", "--answer-json", &answer]);
+    assert!(asked.errors.contains("? refund_order needs approval"), "{asked:?}");
+    assert!(asked.errors.contains("threads resume t --approve (or --reject)"), "{asked:?}");
+    let wrong = home.weft(&["threads", "resume", "t", "--answer", "perhaps"]);
+    assert!(wrong.errors.contains("W0709"), "{wrong:?}");
+    let answered = home.weft(&["threads", "resume", "t", "--approve"]);
     assert_eq!(answered.status, Some(0), "{answered:?}");
     assert!(answered.out.contains("refunded"), "{answered:?}");
+    let mut chat = home.command(&["chat", "remote:helper"]);
+    chat.stdin(typed(&home, "Refund order A1002, amount 40.\nn, too much\n"));
+    let chat: Came = chat.output().expect("weft starts").into();
+    assert!(chat.out.contains("? refund_order needs approval"), "{chat:?}");
+    assert!(chat.out.contains("too much") && !chat.out.contains("action_requests"), "{chat:?}");
     // Without the key, the server refuses the run, and says why.
     let home = home.config(&file("OTHER_KEY"));
     let listed = home.weft(&["agents", "list"]);
     assert!(listed.out.contains("its key `OTHER_KEY` is not set"), "{listed:?}");
     let came = home.weft(&["run", "remote:helper", "--input", "What is 6 times 7?"]);
     assert_ne!(came.status, Some(0), "{came:?}");
-    assert!(came.errors.contains("W0652"), "{came:?}");
+    for part in ["W0652", "`helper`", "`OTHER_KEY`", "is not set: set it"] {
+        assert!(came.errors.contains(part), "{part}: {came:?}");
+    }
+}
+
+/// Returns lines as the standard input of a command.
+fn typed(home: &Home, lines: &str) -> File {
+    let path = home.path("typed");
+    std::fs::write(&path, lines).expect("written");
+    File::open(path).expect("a file")
 }
 
 #[test]

@@ -277,3 +277,17 @@ async fn a_server_that_is_away_for_a_while_is_asked_again() {
     let states = there.received().iter().filter(|request| route(request) == "state").count();
     assert_eq!(states, 5);
 }
+
+#[tokio::test]
+async fn a_refusal_for_lack_of_a_key_names_its_variable() {
+    let refusal = |status| Reply::full(status, JSON, json!({"detail": "no"}).to_string());
+    for (status, names) in [(401, true), (403, true), (422, false)] {
+        let there = except("create", move |_| refusal(status)).await;
+        let url = there.url("");
+        let remote = RemoteServer::new("helper", &url, egress(&url)).expect("valid");
+        let outcome = outcome_of(remote.missing_key("HELPER_KEY")).await;
+        let RunOutcome::Failed { fault } = outcome else { panic!("{outcome:?}") };
+        assert_is(&fault, "W0652", "remote `helper` refused");
+        assert_eq!(fault.message.contains("`HELPER_KEY`"), names, "{fault}");
+    }
+}

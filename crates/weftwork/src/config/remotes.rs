@@ -58,7 +58,10 @@ impl Remotes {
                 match around.get(&variable) {
                     Some(key) => server = server.key(key),
                     // Other commands do not need it.
-                    None => missing = Some(variable),
+                    None => {
+                        server = server.missing_key(&variable);
+                        missing = Some(variable);
+                    }
                 }
             }
             let remote = RemoteGraph::new(server, &entry.assistant);

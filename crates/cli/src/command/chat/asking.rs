@@ -64,9 +64,9 @@ impl<B: Backend> ChatSession<'_, B> {
 
     async fn reply(&mut self, interrupt: &Interrupt) -> Result<Reply<B::Answer>, CliError> {
         let prompt = self.prompt_of(interrupt);
-        let kind = match interrupt.ask {
-            Ask::Approval(_) => Kind::Decision,
-            _ => Kind::Line,
+        let kind = match question::takes_decision(interrupt) {
+            true => Kind::Decision,
+            false => Kind::Line,
         };
         loop {
             let line = match self.read((&prompt, ""), kind).await? {
@@ -125,10 +125,12 @@ impl<B: Backend> ChatSession<'_, B> {
 
     /// Prints the answers that a question takes.
     fn explain(&self, interrupt: &Interrupt) {
-        let Ask::Approval(_) = &interrupt.ask else { return };
-        if !self.input.is_editor() {
+        if !self.input.is_editor() || !question::takes_decision(interrupt) {
             return;
         }
+        let Ask::Approval(_) = &interrupt.ask else {
+            return self.terminal.note("type `y`, `n`, `n REASON`, or the answer as JSON");
+        };
         let edit = match question::can_edit(interrupt) {
             true => ", `edit` to change the arguments, `editor` to change them in $EDITOR",
             false => "",

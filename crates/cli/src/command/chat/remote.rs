@@ -8,7 +8,7 @@ mod token;
 use super::backend::{Backend, LISTED_MAX, Listed};
 use crate::CliError;
 use crate::args::Chat;
-use crate::command::question::with_member;
+use crate::command::question::{calls_in_short, with_member};
 use crate::context::{CommandContext, USUAL_AGENT};
 use crate::follow::{Element, Followed};
 use crate::terminal::{Style, Terminal, plain, short};
@@ -294,8 +294,9 @@ impl Backend for Remote {
             let args = &one["call"]["args"];
             let text = match (one["action"]["name"].as_str(), args["question"].as_str()) {
                 (Some(tool), _) => format!("{tool} {}", one["action"]["args"]),
-                (None, Some(question)) => question.to_owned(),
-                (None, None) => args.to_string(),
+                (None, question) => calls_in_short(&args["value"])
+                    .or_else(|| question.map(str::to_owned))
+                    .unwrap_or_else(|| args.to_string()),
             };
             let text = with_member(one["graph"].as_str(), &text);
             listed((&one["thread_id"], &one["agent"], &one["created_at"]), &text)

@@ -115,9 +115,10 @@ impl Resume {
                     || value.get("action").is_some_and(|action| *action != "accept" && is(action))
             }
             None => {
-                let given = serde_json::from_value::<ApprovalDecision>(value.clone()).ok();
-                let verdict = self.decision().ok().map(|(verdict, _)| verdict);
-                given.is_some() && given.map(|given| given.verdict) == verdict
+                let Ok((verdict, _)) = self.decision() else { return false };
+                let given = serde_json::from_value::<ApprovalDecision>(value.clone());
+                given.is_ok_and(|given| given.verdict == verdict)
+                    || question::is_review_with(value, &verdict)
             }
         })
     }
@@ -142,9 +143,11 @@ fn answers(
     }
     let interrupt = which(args, open).map_err(&bad)?;
     let value = match (&interrupt.ask, &args.answer) {
-        (Ask::Approval(request), None) => {
-            let (verdict, comment) = args.decision().map_err(bad)?;
-            question::decision(request, verdict, comment)
+        (_, None) if question::takes_decision(interrupt) => {
+            let (verdict, comment) = args.decision().map_err(&bad)?;
+            question::decided(interrupt, verdict, comment).map_err(|reason| {
+                bad(format!("{reason}; use: {}", question::how(interrupt, thread)))
+            })?
         }
         (Ask::Question { .. } | Ask::Value { .. }, Some(text)) => question::answer(interrupt, text)
             .ok_or_else(|| {
@@ -168,7 +171,7 @@ fn which<'a>(args: &Resume, open: &'a [Interrupt]) -> Result<&'a Interrupt, Stri
             format!("no open question has the id `{named}`; open questions: {}", ids())
         });
     }
-    let fits = |one: &&Interrupt| matches!(one.ask, Ask::Approval(_)) == args.answer.is_none();
+    let fits = |one: &&Interrupt| question::takes_decision(one) == args.answer.is_none();
     let fitting: Vec<&Interrupt> = open.iter().filter(fits).collect();
     match (fitting.as_slice(), open) {
         ([one], _) => Ok(*one),
@@ -221,6 +224,8 @@ mod tests {
         let edited = decided(json!({"approved": true, "args": {"a": 1}}));
         assert!(given(&["--edit", "{\"a\": 1}"], &edited) && !given(&["--approve"], &edited));
         assert!(!given(&["--edit", "{\"a\": 2}"], &edited) && !given(&["--edit", "{"], &edited));
+        let review = json!({"decisions": [{"type": "approve"}, {"type": "approve"}]});
+        assert!(given(&["--approve"], &review) && !given(&["--reject"], &review));
         let said = decided(json!({"approved": false, "respond": "5"}));
         assert!(given(&["--respond", "5"], &said) && !given(&["--reject"], &said));
         assert!(given(&["--approve"], &yes) && given(&["--reject"], &no));
