@@ -1,6 +1,6 @@
 use super::fixture::{
-    at, commit, finish, interrupted, new_run, principal, question, register, thread, us, worker,
-    write,
+    at, checkpoint, commit, completed, finish, interrupted, new_run, principal, question, register,
+    these, thread, us, worker, write,
 };
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -157,8 +157,9 @@ pub(super) async fn what_waits_and_what_ended_last_are_found(store: Arc<dyn Stor
     finish(store, &second, 1_700).await;
     assert_eq!(last().await.as_deref(), Some("r2"));
     let third = claim(store, "r1").await.expect("its turn");
-    finish(store, &third, 1_700).await;
-    assert_eq!(last().await.as_deref(), Some("r2"), "of equal times, the younger one");
+    let keep = these(vec![checkpoint(1)]).into();
+    write(store, &third, Commit { keep, finish: completed(), ..commit(1_700) }).await;
+    assert_eq!(last().await.as_deref(), Some("r1"), "of equal times, the one with a checkpoint");
     assert_eq!(unfinished().await, ["r4"]);
 }
 

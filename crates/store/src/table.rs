@@ -133,8 +133,8 @@ pub trait ReadRuns: Send + Sync {
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<RunRow>>>;
 
-    /// Returns the run of a thread that ended last, by the time of its end, then the younger one.
-    /// `None` if none has ended.
+    /// Returns the run of a thread that ended last, by the time of its end, then by its last
+    /// checkpoint, then the younger one. `None` if none has ended.
     ///
     /// # Errors
     /// Returns [`StoreError::NotFound`] if the thread does not exist.

@@ -14,16 +14,16 @@ use weftwork_graph::run_loop::{Modes, StreamEvent};
 use weftwork_runtime::{FollowFrom, RunOutput, StreamOptions, ThreadOutput};
 use weftwork_store::mailbox::is_terminated;
 use weftwork_types::event::AiEvent;
-use weftwork_types::instance::AgentRuntimeError;
+use weftwork_types::instance::{AgentRuntimeError, AgentRuntimeErrorKind};
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::run::{RunOutcome, RunRef};
+use weftwork_types::run::{RunOutcome, RunRef, RunStatus};
 use weftwork_types::{BoxStream, InstanceId, RunId, ThreadId};
 
 /// Interval of checks for the termination of an instance without activities.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const CHECK_EVERY: Duration = Duration::from_millis(500);
 /// Number of checks of a terminated instance before its subscriptions end. The output of an instance
-/// is looked for at least as often.
-const QUIET_LOOKS: u32 = 2;
+/// is read at least as often.
+const QUIET_CHECKS: u32 = 2;
 
 /// A report about an activity.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -42,8 +42,8 @@ pub struct InstanceEvent {
 pub enum InstanceEventKind {
     /// The activity began, or was being executed when the subscription began.
     Started,
-    /// The state after a superstep that was committed, in its shown form. The last one before the end
-    /// is the state of the instance.
+    /// The state after a superstep that was committed, if it is not the one that was reported last; in
+    /// its shown form. The last one before the end is the state of the instance.
     State {
         /// The state.
         state: Json,
@@ -145,10 +145,10 @@ impl Subscription {
                     self.read(output).await?;
                     quiet = 0;
                 }
-                // In machine time, as the output is looked for.
-                () = tokio::time::sleep(LOOK_EVERY) => match self.is_over().await? {
-                    // What ended before was read meanwhile.
-                    true if quiet == QUIET_LOOKS => return Ok(None),
+                // Not by the clock of runs, which tests may stop.
+                () = tokio::time::sleep(CHECK_EVERY) => match self.is_over().await? {
+                    // Ends that precede the termination were read meanwhile.
+                    true if quiet == QUIET_CHECKS => return Ok(None),
                     true => quiet += 1,
                     false => quiet = 0,
                 }
@@ -162,9 +162,10 @@ impl Subscription {
         if !is_terminated(&row.metadata) {
             return Ok(false);
         }
-        let counts = self.agents.store().count_activities(&self.agents.who, &row.id).await;
-        let counts = counts.map_err(|error| of_store(self.id.as_str(), error))?;
-        Ok(counts.running == 0)
+        let unfinished = self.agents.store().unfinished_runs(&self.agents.who, &row.id).await;
+        let unfinished = unfinished.map_err(|error| of_store(self.id.as_str(), error))?;
+        // Those that wait stay in the mailbox, or are cancelled.
+        Ok(unfinished.iter().all(|run| run.status == RunStatus::Queued && !run.cancel_requested))
     }
 
     async fn read(&mut self, output: ThreadOutput) -> Result<(), AgentRuntimeError> {
@@ -172,7 +173,7 @@ impl Subscription {
         match output {
             RunOutput::Event(event) => match event.event {
                 AiEvent::RunStarted { .. } => self.begin(&run.run),
-                AiEvent::Done { .. } => self.end(&run).await?,
+                AiEvent::Done { outcome } => self.end(&run, outcome).await?,
                 _ => {}
             },
             RunOutput::Frame(frame) => {
@@ -208,9 +209,16 @@ impl Subscription {
         }
     }
 
-    async fn end(&mut self, run: &RunRef) -> Result<(), AgentRuntimeError> {
+    async fn end(&mut self, run: &RunRef, status: RunStatus) -> Result<(), AgentRuntimeError> {
         let row = self.agents.store().run(&self.agents.who, run).await;
         let row = row.map_err(|error| of_store(self.id.as_str(), error))?;
+        self.begun = None;
+        if row.status != status {
+            let text = "the activity failed and was requeued";
+            let error = Some(AgentRuntimeError::new(AgentRuntimeErrorKind::Failed, text));
+            self.report(&run.run, InstanceEventKind::Ended { error, questions: Vec::new() });
+            return Ok(());
+        }
         let has_error =
             row.new.options.mailbox.is_some_and(|mailbox| mailbox.error_channel.is_some());
         // The error is written or cleared after the last superstep.
@@ -218,9 +226,12 @@ impl Subscription {
             let graph = &row.new.graph;
             let thread = self.agents.runtime().thread(graph, self.id.as_str());
             let thread = thread.map_err(|error| of_runtime(self.id.as_str(), error))?;
-            let state = thread.with_principal(self.agents.who.clone()).at(last).state().await;
-            let state = state.map_err(|error| of_runtime(self.id.as_str(), error))?.values;
-            self.report_state(&run.run, state);
+            match thread.with_principal(self.agents.who.clone()).at(last).state().await {
+                Ok(state) => self.report_state(&run.run, state.values),
+                // Retention deleted it, and the states before it.
+                Err(RuntimeError::UnknownCheckpoint { .. }) => {}
+                Err(error) => return Err(of_runtime(self.id.as_str(), error)),
+            }
         }
         let outcome = row.outcome.as_ref();
         let error =
@@ -235,7 +246,6 @@ impl Subscription {
             }
             _ => Vec::new(),
         };
-        self.begun = None;
         self.report(&run.run, InstanceEventKind::Ended { error, questions });
         Ok(())
     }

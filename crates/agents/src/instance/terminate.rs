@@ -7,7 +7,7 @@ use std::time::Duration;
 use weftwork_store::mailbox::{self, TERMINATED};
 use weftwork_store::{Metadata, RunRow, StoreError, cancel_orphan};
 use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError};
-use weftwork_types::run::{CancelAction, RunRef};
+use weftwork_types::run::{CancelAction, RunRef, RunStatus};
 use weftwork_types::{InstanceId, RunId, ThreadId};
 
 /// Interval of checks for the end of an activity that is cut off in another process.
@@ -71,7 +71,7 @@ impl AgentRuntime {
         let mut report = Terminated::default();
         let unfinished = self.store().unfinished_runs(&self.who, &row.id).await;
         let unfinished = unfinished.map_err(of_store)?;
-        if let Some(running) = unfinished.iter().find(|run| run.fence > 0) {
+        if let Some(running) = unfinished.iter().find(|run| run.status != RunStatus::Queued) {
             let at = &running.new.at;
             let ended = tokio::select! {
                 biased;

@@ -6,9 +6,9 @@ use super::{Style, Terminal, plain, short};
 use crate::CliError;
 use std::collections::BTreeMap;
 use weftwork::models::ModelInfo;
-use weftwork::types::MessageId;
-use weftwork::types::event::{AiEvent, RunEvent};
+use weftwork::types::event::{AiEvent, PieceAt, RunEvent, TaskEnd};
 use weftwork::types::message::{Message, Role};
+use weftwork::types::{MessageId, TaskId};
 
 /// Maximum length of a displayed tool result, in characters.
 const RESULT_CHARS_MAX: usize = 160;
@@ -30,13 +30,14 @@ pub(crate) struct Answer<'a> {
     markdown: Markdown,
     wrap: Wrap,
     line_open: bool,
-    /// Messages with partial text that are not final, and whether that text is shown.
-    partial: BTreeMap<MessageId, bool>,
+    /// Messages with partial text that are not final, with the text that is not shown; `None` if the
+    /// text is shown as it arrives.
+    partial: BTreeMap<MessageId, Option<String>>,
     /// Streamed text of no known message, as assistants of other servers send it: their messages are
     /// complete only at the end of the run, one after the other.
     unnamed: String,
-    /// Message of the text that is being shown.
-    current: Option<MessageId>,
+    /// Message of the text that is being shown, and the task that produces it.
+    current: Option<(MessageId, TaskId)>,
     calls: BTreeMap<String, String>,
 }
 
@@ -78,14 +79,14 @@ impl<'a> Answer<'a> {
         RunEvent { piece, event, .. }: &RunEvent,
     ) -> Result<(), CliError> {
         match event {
-            AiEvent::TextDelta { delta } => {
-                self.delta(piece.as_ref().and_then(|piece| piece.message.clone()), delta)
-            }
+            AiEvent::TextDelta { delta } => self.delta(piece.as_ref(), delta),
             AiEvent::AttemptReset { node } => {
-                let void = self.current.clone();
+                // It is not known which of the hidden texts is void.
+                self.partial.values_mut().flatten().for_each(String::clear);
+                let void = self.current.take();
                 self.end_line()?;
                 let was_shown = match void {
-                    Some(message) => self.partial.remove(&message).unwrap_or_default(),
+                    Some((message, _)) => self.partial.remove(&message).is_some(),
                     None => !std::mem::take(&mut self.unnamed).is_empty(),
                 };
                 match was_shown {
@@ -97,7 +98,7 @@ impl<'a> Answer<'a> {
                 self.whole(message)
             }
             AiEvent::ToolCallStart { tool_call_id, tool_name, args } => {
-                self.end_line()?;
+                self.break_line()?;
                 self.calls.insert(tool_call_id.to_string(), tool_name.clone());
                 self.mark_line(format_args!(
                     "{} {} {}",
@@ -107,7 +108,7 @@ impl<'a> Answer<'a> {
                 ))
             }
             AiEvent::ToolCallResult { tool_call_id, result, is_error } => {
-                self.end_line()?;
+                self.break_line()?;
                 // The start of a call whose tool asked is in an earlier run.
                 let name = self.calls.remove(tool_call_id.as_str());
                 let name = name.unwrap_or_else(|| tool_call_id.to_string());
@@ -117,7 +118,7 @@ impl<'a> Answer<'a> {
                 self.mark_line(format_args!("{arrow} {} {result}", plain(&name)))
             }
             AiEvent::StoreUnavailable { fault } => {
-                self.end_line()?;
+                self.break_line()?;
                 self.terminal.note(format_args!(
                     "the run pauses: {} ({}); it continues when the store accepts writes",
                     plain(&fault.message),
@@ -130,30 +131,53 @@ impl<'a> Answer<'a> {
                 Ok(())
             }
             AiEvent::CallReused { kind, name } => {
-                self.end_line()?;
+                self.break_line()?;
                 self.aside(&format!("reusing the recorded result of {kind} {name}"))
             }
+            AiEvent::Checkpoint(stored) => self.tasks_ended(&stored.ended),
+            AiEvent::TasksEnded { ended, .. } => self.tasks_ended(ended),
+            AiEvent::Done { .. } => self.run_ended(),
             _ => Ok(()),
         }
     }
 
-    /// Shows partial text. Of messages that are produced at the same time, one is shown while it is
+    /// Shows partial text. Of messages that tasks produce at the same time, one is shown while it is
     /// produced, and the others once they are final.
-    fn delta(&mut self, message: Option<MessageId>, delta: &str) -> Result<(), CliError> {
-        match &message {
-            Some(message) => {
-                let is_shown = self.current.is_none();
-                if !*self.partial.entry(message.clone()).or_insert(is_shown) {
+    fn delta(&mut self, piece: Option<&PieceAt>, delta: &str) -> Result<(), CliError> {
+        let source = piece.and_then(|piece| Some((piece.message.clone()?, piece.task)));
+        match &source {
+            Some((message, task)) => {
+                let is_shown = self.current.as_ref().is_none_or(|(_, current)| current == task);
+                let hidden = || (!is_shown).then(String::new);
+                if let Some(hidden) = self.partial.entry(message.clone()).or_insert_with(hidden) {
+                    hidden.push_str(delta);
                     return Ok(());
                 }
             }
             None => self.unnamed.push_str(delta),
         }
-        if self.current != message {
+        if self.current != source {
             self.end_line()?;
-            self.current = message;
+            self.current = source;
         }
         self.text(delta)
+    }
+
+    /// Ends the current text if its task ended. Not every text becomes a message of the state.
+    fn tasks_ended(&mut self, ended: &[TaskEnd]) -> Result<(), CliError> {
+        let is_over =
+            self.current.as_ref().is_some_and(|(_, task)| ended.iter().any(|end| end.id == *task));
+        if is_over { self.end_line() } else { Ok(()) }
+    }
+
+    /// Shows the hidden texts whose messages did not become final.
+    fn run_ended(&mut self) -> Result<(), CliError> {
+        self.unnamed.clear();
+        for hidden in std::mem::take(&mut self.partial).into_values().flatten() {
+            self.end_line()?;
+            self.text(&hidden)?;
+        }
+        self.end_line()
     }
 
     /// Shows a complete message, unless its text was shown before.
@@ -162,7 +186,7 @@ impl<'a> Answer<'a> {
         if text.is_empty() {
             return Ok(());
         }
-        let was_shown = self.partial.remove(&message.id);
+        let was_shown = self.partial.remove(&message.id).map(|hidden| hidden.is_none());
         if !was_shown.unwrap_or_else(|| self.was_streamed(&text)) {
             self.end_line()?;
             self.text(&text)?;
@@ -172,17 +196,19 @@ impl<'a> Answer<'a> {
 
     /// Returns `true` if the text of a complete message was streamed as text of no known message.
     fn was_streamed(&mut self, text: &str) -> bool {
-        match self.unnamed.strip_prefix(text) {
-            Some(rest) => self.unnamed = rest.to_owned(),
-            None if self.unnamed.is_empty() => return false,
-            None => self.unnamed.clear(),
-        }
+        let Some(at) = self.unnamed.find(text) else { return false };
+        self.unnamed.drain(..at + text.len());
         true
     }
 
-    /// Ends the current line, if it is not empty.
+    /// Ends the current text, and its line.
     pub(crate) fn end_line(&mut self) -> Result<(), CliError> {
         self.current = None;
+        self.break_line()
+    }
+
+    /// Ends the current line, if it is not empty.
+    fn break_line(&mut self) -> Result<(), CliError> {
         let is_code = self.markdown.is_code();
         let rest = self.markdown.end();
         let rest = self.wrap.push(&rest, is_code) + &self.wrap.end();

@@ -319,7 +319,7 @@ fn unfinished(org: &OrgId, thread: &ThreadId) -> Ask {
 fn last_ended(org: &OrgId, thread: &ThreadId) -> Ask {
     let sql = whole!(
         "FROM runs r WHERE r.org = $1 AND r.thread = $2 AND r.ended_at IS NOT NULL
-         ORDER BY r.ended_at DESC, r.number DESC LIMIT 1"
+         ORDER BY r.ended_at DESC, r.last_checkpoint DESC NULLS LAST, r.number DESC LIMIT 1"
     );
     ask!(sql, text(org), text(thread))
 }

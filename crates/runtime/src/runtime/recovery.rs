@@ -9,7 +9,7 @@ use weftwork_store::{
     NewRun, OrphanCursor, OrphanPage, RunRow, StoreError, has_begun, open_questions,
 };
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRef, RunRequest};
+use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRef, RunRequest, RunStatus};
 use weftwork_types::{Principal, ThreadId, Timestamp};
 
 /// Maximum number of runs that one check considers; the next check considers those after them.
@@ -31,6 +31,7 @@ impl Runtime {
     /// - Takes the run over if its process is dead.
     /// - Requeues it, as [`requeue`](Self::requeue) does, if it failed before its input was applied
     ///   to the thread and the thread has no other node due.
+    /// - Sends an activity of an instance again if it failed because it came too late to begin.
     /// - Starts a new run if it failed later, was cancelled, reached its limit, or was an update
     ///   from outside that left a node due, or if it ended at a question that has expired since. The
     ///   new run has the options of the last one, except for
@@ -38,7 +39,8 @@ impl Runtime {
     ///
     /// # Errors
     /// [`RuntimeError::NothingToResume`] if the last run completed or waits for an answer, or is an
-    /// activity whose failure is recorded in the state; [`RuntimeError::Store`] with `Busy` if a live process executes it.
+    /// activity whose failure is recorded in the state; [`RuntimeError::Store`] with `Busy` if a live
+    /// process executes it, with `MailboxClosed` for a terminated instance.
     pub async fn resume(
         &self,
         who: &Principal,
@@ -69,9 +71,16 @@ impl Runtime {
     ) -> Result<RunHandle, RuntimeError> {
         let runs = self.store().runs(who, thread).await?;
         let nothing = || RuntimeError::NothingToResume { thread: thread.to_string() };
-        // Queued runs behind an unfinished one start when it ends.
-        let unfinished = runs.iter().find(|run| !run.status.is_final());
-        let last = unfinished.or(runs.last()).ok_or_else(nothing)?;
+        let is_instance = runs.iter().any(|run| run.new.options.mailbox.is_some());
+        // Queued runs behind an unfinished one start when it ends, activities in their own order.
+        let unfinished = runs.iter().find(|run| {
+            !run.status.is_final() && !(is_instance && run.status == RunStatus::Queued)
+        });
+        let ended = match is_instance {
+            true => self.store().last_ended(who, thread).await?,
+            false => runs.last().cloned(),
+        };
+        let last = unfinished.or(ended.as_ref()).ok_or_else(nothing)?;
         match &last.outcome {
             None => self.take_over(who, &last.new.at).await,
             Some(RunOutcome::Completed { .. } | RunOutcome::Interrupted { .. })

@@ -28,7 +28,7 @@ pub(crate) fn request(request: &ApprovalRequest, question: &Interrupt) -> Value 
 /// Returns the schema of the answer to an approval: that of our own clients, or `decisions`.
 pub(crate) fn response_schema(question: &Interrupt) -> Value {
     let mut schema = json!(question.answer_schema);
-    if let Some(forms) = schema["oneOf"].as_array_mut() {
+    if let Some(forms) = schema.get_mut("oneOf").and_then(Value::as_array_mut) {
         let kind = json!({"enum": decisions(question)});
         let decision =
             json!({"type": "object", "properties": {"type": kind}, "required": ["type"]});

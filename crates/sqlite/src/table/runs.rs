@@ -65,7 +65,7 @@ impl ReadRuns for SqliteStore {
             let sql = "SELECT * FROM runs WHERE number = (
                            SELECT number FROM runs
                            WHERE org = ?1 AND thread = ?2 AND ended_at IS NOT NULL
-                           ORDER BY ended_at DESC, number DESC LIMIT 1)";
+                           ORDER BY ended_at DESC, last_checkpoint DESC, number DESC LIMIT 1)";
             row::one(conn, sql, params![org.as_str(), thread.as_str()], read)
         })
     }

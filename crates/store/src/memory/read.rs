@@ -44,8 +44,8 @@ impl ReadRuns for MemoryStore {
         self.with(move |tables| {
             let runs = tables.thread(who, thread)?.runs.iter().map(|run| &run.row);
             let ended = runs.filter(|row| row.ended_at.is_some());
-            // Of equal times, the last one.
-            Ok(ended.max_by_key(|row| row.ended_at).cloned())
+            // Of equal ones, the last one.
+            Ok(ended.max_by_key(|row| (row.ended_at, row.last_checkpoint)).cloned())
         })
     }
 
