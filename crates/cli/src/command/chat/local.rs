@@ -7,7 +7,7 @@ use crate::command::question;
 use crate::command::run::tell_turn;
 use crate::command::threads;
 use crate::context::{CommandContext, USUAL_AGENT};
-use crate::follow::{AppRun, tell_end, unread};
+use crate::follow::{AppRun, model_of, tell_end, unread};
 use crate::spent::Spent;
 use crate::terminal::{Style, Terminal, moment, short};
 use serde_json::Value;
@@ -89,12 +89,15 @@ impl Backend for Local<'_> {
 
     fn welcome(&self, terminal: &Terminal) -> Vec<String> {
         let agent = terminal.paint_error(Style::Strong, &self.agent);
-        let mut lines = vec![format!("{agent} with model {}", self.about_model())];
+        let mut lines = match self.model() {
+            Some(_) => vec![format!("{agent} with model {}", self.about_model())],
+            None => vec![agent],
+        };
         // A configuration file in a foreign folder could send keys to another server.
         if let Some(file) = &self.context.config.file {
             lines.push(format!("configuration file {}", file.display()));
         }
-        if self.app.model_setting().origin == Origin::Default {
+        if self.model().is_some() && self.app.model_setting().origin == Origin::Default {
             lines
                 .push("default model; choose another with --model, WEFT_MODEL or weft.toml".into());
         }
@@ -103,7 +106,7 @@ impl Backend for Local<'_> {
     }
 
     fn model(&self) -> Option<&ModelInfo> {
-        Some(self.app.model())
+        model_of(&self.app)
     }
 
     async fn unfinished(&mut self) -> Result<Option<AppRun>, CliError> {
