@@ -17,6 +17,7 @@ use weftwork::App;
 use weftwork::config::Origin;
 use weftwork::models::ModelInfo;
 use weftwork::runtime::thread_state;
+use weftwork::store::mailbox::is_terminated;
 use weftwork::store::thread::{Direction, ThreadKey};
 use weftwork::store::{
     SearchFrom, Store, StoreError, ThreadOrder, ThreadQuery, ThreadRow, ThreadStatus,
@@ -179,7 +180,9 @@ impl Backend for Local<'_> {
 
     async fn inbox(&self) -> Result<Vec<Listed>, CliError> {
         let mut list = Vec::new();
-        for row in self.search(Some(ThreadStatus::Interrupted)).await? {
+        let rows = self.search(Some(ThreadStatus::Interrupted)).await?;
+        // A terminated instance takes no answers.
+        for row in rows.into_iter().filter(|row| !is_terminated(&row.metadata)) {
             let open = question::open(self.store(), &row.id).await?;
             let asks = open.iter().filter(|one| !matches!(one.ask, Ask::Timer { .. }));
             list.extend(asks.map(|one| listed(&row, question::short_form(one))));
