@@ -11,7 +11,8 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use serde::Serialize;
-use weftwork::App;
+use weftwork::config::REMOTE;
+use weftwork::models::ModelInfo;
 use weftwork::runtime::StreamOptions;
 use weftwork::store::{Store, has_begun};
 use weftwork::types::Principal;
@@ -19,6 +20,7 @@ use weftwork::types::event::RunEvent;
 use weftwork::types::port::RunHandle;
 use weftwork::types::run::{RunOutcome, RunRef};
 use weftwork::types::usage::Usage;
+use weftwork::{AgentDef, App};
 
 /// The output format of a run.
 pub(crate) enum View<'a> {
@@ -234,12 +236,21 @@ impl View<'_> {
             }
             Self::Json { outcome: false, .. } => Ok(()),
             Self::Json { terminal, .. } => {
-                let (model, label) = (app.model().id(), app.model().label.as_deref());
+                let model = model_of(app);
+                let label = model.and_then(|model| model.label.as_deref());
                 let used = spent.map(|spent| spent.used);
-                terminal.line(json(&Last::new(run, Some(model), label, outcome).used(used))?)
+                let last = Last::new(run, model.map(ModelInfo::id), label, outcome);
+                terminal.line(json(&last.used(used))?)
             }
         }
     }
+}
+
+/// Returns the model of an app; `None` if its agents are assistants of other servers, which have
+/// models of their own.
+pub(crate) fn model_of(app: &App) -> Option<&ModelInfo> {
+    let is_own = |agent: &AgentDef| !agent.id().starts_with(REMOTE);
+    app.agents().iter().any(is_own).then(|| app.model())
 }
 
 /// Formats a value as a line of JSON.

@@ -6,6 +6,7 @@
 
 use crate::StoreError;
 use crate::effect::{Content, EFFECTS_LIMIT_MAX, Effect, EffectQuery, EffectRow, Sequence};
+use crate::mailbox::is_terminated;
 use crate::record::InterruptRow;
 use crate::table::{Result, Store};
 use crate::thread::{InvalidCursor, SearchFrom, ThreadQuery, ThreadStatus};
@@ -217,7 +218,8 @@ pub async fn record_refusal(store: &dyn Store, who: &Principal, row: &ApprovalRo
 }
 
 /// Returns calls that wait for a decision, of a thread or of all threads of the organisation, at
-/// most `limit`: those of a thread in the order in which they were asked.
+/// most `limit`: those of a thread in the order in which they were asked. Calls of a terminated
+/// instance wait no more, because it takes no answers.
 ///
 /// # Errors
 /// [`StoreError::NotFound`] if the thread does not exist, otherwise only system errors.
@@ -228,6 +230,7 @@ pub async fn waiting(
     limit: usize,
 ) -> Result<Vec<WaitingApproval>> {
     let mut found = match thread {
+        Some(thread) if is_terminated(&store.thread(who, thread).await?.metadata) => Vec::new(),
         Some(thread) => of_one(store, who, thread).await?,
         None => of_all(store, who, limit).await?,
     };
@@ -243,6 +246,9 @@ async fn of_all(store: &dyn Store, who: &Principal, limit: usize) -> Result<Vec<
         loop {
             let page = store.search_threads(who, query.clone()).await?;
             for thread in page.threads {
+                if is_terminated(&thread.row.metadata) {
+                    continue;
+                }
                 match of_one(store, who, &thread.row.id).await {
                     Ok(waiting) => found.extend(waiting),
                     // The thread was deleted meanwhile.

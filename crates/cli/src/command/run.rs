@@ -5,7 +5,7 @@ use crate::CliError;
 use crate::args::Run;
 use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::follow::{View, follow, tell_end};
+use crate::follow::{View, follow, model_of, tell_end};
 use crate::input::Interrupts;
 use crate::terminal::{Answer, Terminal};
 use serde_json::Value;
@@ -92,7 +92,7 @@ pub(crate) async fn to_end(
     let run = handle.run.clone();
     tell_turn(app, &run, terminal).await?;
     let mut view = match (frames, json) {
-        (None, false) => View::Text(Box::new(Answer::new(terminal, app.model()))),
+        (None, false) => View::Text(Box::new(Answer::new(terminal, model_of(app)))),
         (frames, outcome) => View::Json { terminal, frames, outcome },
     };
     let outcome = follow(app, handle, &mut view, &mut Interrupts::listen()?).await?;

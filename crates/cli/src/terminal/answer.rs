@@ -1,6 +1,7 @@
 //! Display of a run: streamed text, tool calls and their results.
 
 use super::markdown::Markdown;
+use super::remote_calls::{RemoteCall, RemoteCalls};
 use super::wrap::Wrap;
 use super::{Style, Terminal, plain, short};
 use crate::CliError;
@@ -39,11 +40,13 @@ pub(crate) struct Answer<'a> {
     /// Message of the text that is being shown, and the task that produces it.
     current: Option<(MessageId, TaskId)>,
     calls: BTreeMap<String, String>,
+    remote_calls: RemoteCalls,
 }
 
 impl<'a> Answer<'a> {
-    pub(crate) fn new(terminal: &'a Terminal, model: &ModelInfo) -> Self {
-        let mark = weftwork::tag(model).map(|tag| format!("[{tag}] "));
+    /// Creates a display of runs of a model; `None` for assistants of other servers.
+    pub(crate) fn new(terminal: &'a Terminal, model: Option<&ModelInfo>) -> Self {
+        let mark = model.and_then(weftwork::tag).map(|tag| format!("[{tag}] "));
         let mark = mark.map_or_else(String::new, |mark| terminal.paint(Style::Quiet, mark));
         let wrap = super::wrap::for_output(terminal.read, console::measure_text_width(&mark));
         Self { mark, marks: Marks::EachLine, wrap, ..Self::without_mark(terminal) }
@@ -51,11 +54,8 @@ impl<'a> Answer<'a> {
 
     /// Creates a display of a conversation, whose first line alone has a tag.
     pub(crate) fn of_chat(terminal: &'a Terminal, model: Option<&ModelInfo>) -> Self {
-        let answer = match model {
-            Some(model) => Self::new(terminal, model),
-            None => Self::without_mark(terminal),
-        };
-        Self { marks: Marks::Once, wrap: super::wrap::for_output(terminal.read, 0), ..answer }
+        let wrap = super::wrap::for_output(terminal.read, 0);
+        Self { marks: Marks::Once, wrap, ..Self::new(terminal, model) }
     }
 
     fn without_mark(terminal: &'a Terminal) -> Self {
@@ -70,6 +70,7 @@ impl<'a> Answer<'a> {
             unnamed: String::new(),
             current: None,
             calls: BTreeMap::new(),
+            remote_calls: RemoteCalls::default(),
         }
     }
 
@@ -98,24 +99,25 @@ impl<'a> Answer<'a> {
                 self.whole(message)
             }
             AiEvent::ToolCallStart { tool_call_id, tool_name, args } => {
-                self.break_line()?;
                 self.calls.insert(tool_call_id.to_string(), tool_name.clone());
-                self.mark_line(format_args!(
-                    "{} {} {}",
-                    self.terminal.paint(Style::Good, "→"),
-                    self.terminal.paint(Style::Strong, plain(tool_name)),
-                    plain(&args.to_string())
-                ))
+                self.call(&plain(tool_name), &plain(&args.to_string()))
             }
             AiEvent::ToolCallResult { tool_call_id, result, is_error } => {
-                self.break_line()?;
                 // The start of a call whose tool asked is in an earlier run.
                 let name = self.calls.remove(tool_call_id.as_str());
                 let name = name.unwrap_or_else(|| tool_call_id.to_string());
-                let style = if *is_error { Style::Bad } else { Style::Good };
-                let arrow = self.terminal.paint(style, "←");
                 let result = short(&result.to_string(), RESULT_CHARS_MAX);
-                self.mark_line(format_args!("{arrow} {} {result}", plain(&name)))
+                self.result(&plain(&name), &result, *is_error)
+            }
+            AiEvent::RemoteFrame { mode, data, .. } if mode == "updates" => {
+                for made in self.remote_calls.read(data, RESULT_CHARS_MAX) {
+                    let RemoteCall { name, args, result, is_error } = made;
+                    if let Some(args) = args {
+                        self.call(&name, &args)?;
+                    }
+                    self.result(&name, &result, is_error)?;
+                }
+                Ok(())
             }
             AiEvent::StoreUnavailable { fault } => {
                 self.break_line()?;
@@ -139,6 +141,22 @@ impl<'a> Answer<'a> {
             AiEvent::Done { .. } => self.run_ended(),
             _ => Ok(()),
         }
+    }
+
+    /// Shows a tool call. The texts have no control characters.
+    fn call(&mut self, name: &str, args: &str) -> Result<(), CliError> {
+        self.break_line()?;
+        let arrow = self.terminal.paint(Style::Good, "→");
+        let name = self.terminal.paint(Style::Strong, name);
+        self.mark_line(format_args!("{arrow} {name} {args}"))
+    }
+
+    /// Shows the result of a tool call. The texts have no control characters.
+    fn result(&mut self, name: &str, result: &str, is_error: bool) -> Result<(), CliError> {
+        self.break_line()?;
+        let style = if is_error { Style::Bad } else { Style::Good };
+        let arrow = self.terminal.paint(style, "←");
+        self.mark_line(format_args!("{arrow} {name} {result}"))
     }
 
     /// Shows partial text. Of messages that tasks produce at the same time, one is shown while it is

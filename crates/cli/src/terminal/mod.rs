@@ -4,6 +4,7 @@ mod answer;
 mod keys;
 mod markdown;
 mod progress;
+mod remote_calls;
 mod summary;
 mod table;
 mod time;

@@ -98,3 +98,21 @@ fn is_listed(home: &Home) {
     assert!(wrong.status == Some(2) && wrong.errors.contains("cursor `x`"), "{wrong:?}");
     refused(&home.weft(&["approvals", "list", "--thread", "none"]), "W0201");
 }
+
+#[test]
+fn a_terminated_instance_waits_for_no_approval() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    assert_eq!(home.weft(&["instances", "create", "desk", "--id", "front"]).status, Some(0));
+    let ask = ["instances", "send", "front", "--message", "Refund order A1002, amount 40."];
+    assert_eq!(home.weft(&ask).status, Some(3));
+    let state = || home.weft(&["threads", "list"]).out;
+    assert!(state().contains("waits for an answer"), "{}", state());
+    for thread in [&[][..], &["--thread", "front"]] {
+        assert_eq!(listed(&home, thread).len(), 1);
+    }
+    assert_eq!(home.weft(&["instances", "terminate", "front"]).status, Some(0));
+    assert!(state().contains("terminated") && !state().contains("waits"), "{}", state());
+    for thread in [&[][..], &["--thread", "front"]] {
+        assert_eq!(listed(&home, thread), Vec::<Value>::new());
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::home::{Came, Home, PROGRAM};
 use crate::serve::Served;
+use serde_json::Value;
 use std::fs::File;
 use std::path::Path;
 
@@ -25,8 +26,14 @@ fn an_assistant_of_another_server_is_an_agent() {
     let came = home.weft(&["run", "remote:helper", "--input", "What is 6 times 7?"]);
     assert_eq!(came.status, Some(0), "{came:?}");
     assert!(came.out.contains("42") && !came.out.contains(KEY), "{came:?}");
-    // What was streamed is not printed again.
-    assert_eq!(came.out.matches("42").count(), 1, "{came:?}");
+    // What was streamed is not printed again, and is not of the model here.
+    assert_eq!(came.out.matches("Multiply: 42").count(), 1, "{came:?}");
+    assert!(!came.out.contains("scripted"), "{came:?}");
+    let calls = "→ multiply {\"a\":6,\"b\":7}\n← multiply 42.0\n";
+    assert!(came.out.starts_with(calls), "{came:?}");
+    let came = home.weft(&["run", "remote:helper", "--json", "--input", "What is 6 times 7?"]);
+    let last: Value = serde_json::from_str(came.out.lines().last().expect("a line")).expect("JSON");
+    assert_eq!((&last["model"], &last["label"]), (&Value::Null, &Value::Null), "{last}");
     let ask =
         ["run", "remote:helper", "--thread", "t", "--input", "Refund order A1002, amount 40."];
     let asked = home.weft(&ask);
@@ -42,6 +49,7 @@ fn an_assistant_of_another_server_is_an_agent() {
     chat.stdin(typed(&home, "Refund order A1002, amount 40.\nn, too much\n"));
     let chat: Came = chat.output().expect("weft starts").into();
     assert!(chat.out.contains("? refund_order needs approval"), "{chat:?}");
+    assert!(chat.out.contains("← refund_order") && !chat.out.contains("scripted"), "{chat:?}");
     assert!(chat.out.contains("too much") && !chat.out.contains("action_requests"), "{chat:?}");
     // Without the key, the server refuses the run, and says why.
     let home = home.config(&file("OTHER_KEY"));

@@ -135,10 +135,14 @@ async fn found(service: &Service, search: &Search) -> Result<Vec<Value>> {
         Some(SortBy::UpdatedAt) => "updated_at",
         Some(SortBy::CreatedAt) | None => "created_at",
     };
-    found.sort_by_key(|assistant| text(assistant, by));
-    if !matches!(search.sort_order, Some(page::SortOrder::Asc)) {
-        found.reverse();
-    }
+    // Those of graphs have the same times, and are listed by their names in both orders.
+    found
+        .sort_by_cached_key(|assistant| (text(assistant, "name"), text(assistant, "assistant_id")));
+    let is_ascending = matches!(search.sort_order, Some(page::SortOrder::Asc));
+    found.sort_by(|one, other| {
+        let order = text(one, by).cmp(&text(other, by));
+        if is_ascending { order } else { order.reverse() }
+    });
     Ok(found)
 }
 

@@ -7,6 +7,7 @@ use crate::error::{ApiError, Result};
 use crate::translate::{state, time};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use weftwork_store::mailbox::is_terminated;
 use weftwork_store::{InterruptRow, SearchFrom, StoreError, ThreadQuery, ThreadRow, ThreadStatus};
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::run::{Answers, Multitask, RunInput, RunOptions, RunRef};
@@ -24,7 +25,9 @@ impl Service {
         let (mut page, mut count) = (Vec::new(), 0);
         loop {
             let found = self.store().search_threads(self.who(), query.clone()).await?;
-            for thread in &found.threads {
+            // A terminated instance takes no answers.
+            let asking = found.threads.iter().filter(|found| !is_terminated(&found.row.metadata));
+            for thread in asking {
                 for row in self.asked_on(&thread.row.id).await? {
                     if count >= offset && page.len() < limit {
                         page.push(self.listed(&thread.row, &row).await?);

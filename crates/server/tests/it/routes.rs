@@ -16,6 +16,12 @@ async fn graphs_are_assistants() {
     assert_eq!(found.headers["x-pagination-next"], "2");
     assert_eq!(found.json().as_array().map(Vec::len), Some(2));
     assert_eq!(client.post("/assistants/count", json!({})).await.json(), json!(6));
+    for order in [json!({}), json!({"sort_by": "created_at", "sort_order": "asc"})] {
+        let found = client.post("/assistants/search", order).await.json();
+        let found = found.as_array().expect("a list").iter();
+        let names: Vec<_> = found.map(|one| one["name"].as_str().expect("a name")).collect();
+        assert!(names.len() == 6 && names.is_sorted(), "{names:?}");
+    }
     let echo = client.get("/assistants/046b5dc7-2108-582c-9c6c-31d556d138f0").await.json();
     assert_eq!((&echo["graph_id"], &echo["version"]), (&json!("echo"), &json!(1)));
     let refused = client.get("/assistants/echo").await;

@@ -11,7 +11,7 @@ mod spelling;
 pub use file::Origin;
 pub use mcp::McpTools;
 pub use place::{Address, StorePlace};
-pub use remotes::Remotes;
+pub use remotes::{REMOTE, Remotes};
 pub use rules::ToolRules;
 pub use spelling::nearest;
 

@@ -21,6 +21,9 @@ pub(super) struct RemoteEntry {
     channels: Vec<String>,
 }
 
+/// Start of the ids of agents that are assistants of other servers.
+pub const REMOTE: &str = "remote:";
+
 /// The assistants of other servers that the configuration names. Each is an agent with the id
 /// `remote:NAME`. No server is contacted before a run of it. Without the feature `remote` there are
 /// none.
@@ -79,7 +82,7 @@ impl Remotes {
             if let Some(variable) = missing {
                 about.push_str(&format!("; its key `{variable}` is not set"));
             }
-            let id = format!("remote:{}", server.name());
+            let id = format!("{REMOTE}{}", server.name());
             AgentDef::new(&id, move |_| Ok(remote.agent(&channels)?)).about(about)
         });
         agents.collect()

@@ -7,7 +7,7 @@ use crate::command::question;
 use crate::command::run::tell_turn;
 use crate::command::threads;
 use crate::context::{CommandContext, USUAL_AGENT};
-use crate::follow::{AppRun, tell_end, unread};
+use crate::follow::{AppRun, model_of, tell_end, unread};
 use crate::spent::Spent;
 use crate::terminal::{Style, Terminal, moment, short};
 use serde_json::Value;
@@ -17,6 +17,7 @@ use weftwork::App;
 use weftwork::config::Origin;
 use weftwork::models::ModelInfo;
 use weftwork::runtime::thread_state;
+use weftwork::store::mailbox::is_terminated;
 use weftwork::store::thread::{Direction, ThreadKey};
 use weftwork::store::{
     SearchFrom, Store, StoreError, ThreadOrder, ThreadQuery, ThreadRow, ThreadStatus,
@@ -89,12 +90,15 @@ impl Backend for Local<'_> {
 
     fn welcome(&self, terminal: &Terminal) -> Vec<String> {
         let agent = terminal.paint_error(Style::Strong, &self.agent);
-        let mut lines = vec![format!("{agent} with model {}", self.about_model())];
+        let mut lines = match self.model() {
+            Some(_) => vec![format!("{agent} with model {}", self.about_model())],
+            None => vec![agent],
+        };
         // A configuration file in a foreign folder could send keys to another server.
         if let Some(file) = &self.context.config.file {
             lines.push(format!("configuration file {}", file.display()));
         }
-        if self.app.model_setting().origin == Origin::Default {
+        if self.model().is_some() && self.app.model_setting().origin == Origin::Default {
             lines
                 .push("default model; choose another with --model, WEFT_MODEL or weft.toml".into());
         }
@@ -103,7 +107,7 @@ impl Backend for Local<'_> {
     }
 
     fn model(&self) -> Option<&ModelInfo> {
-        Some(self.app.model())
+        model_of(&self.app)
     }
 
     async fn unfinished(&mut self) -> Result<Option<AppRun>, CliError> {
@@ -176,7 +180,9 @@ impl Backend for Local<'_> {
 
     async fn inbox(&self) -> Result<Vec<Listed>, CliError> {
         let mut list = Vec::new();
-        for row in self.search(Some(ThreadStatus::Interrupted)).await? {
+        let rows = self.search(Some(ThreadStatus::Interrupted)).await?;
+        // A terminated instance takes no answers.
+        for row in rows.into_iter().filter(|row| !is_terminated(&row.metadata)) {
             let open = question::open(self.store(), &row.id).await?;
             let asks = open.iter().filter(|one| !matches!(one.ask, Ask::Timer { .. }));
             list.extend(asks.map(|one| listed(&row, question::short_form(one))));

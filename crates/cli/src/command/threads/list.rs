@@ -5,6 +5,7 @@ use crate::exit::Exit;
 use crate::terminal::{Table, moment};
 use std::collections::BTreeSet;
 use weftwork::graph::SystemClock;
+use weftwork::store::mailbox::is_terminated;
 use weftwork::store::thread::{Direction, ThreadKey};
 use weftwork::store::{SearchFrom, Store, ThreadCursor, ThreadOrder, ThreadQuery, ThreadRow};
 use weftwork::types::port::Clock;
@@ -102,7 +103,11 @@ pub(crate) async fn states(
 
 /// Returns the status of the last run of a thread in words.
 pub(crate) fn last_run(row: &ThreadRow) -> &'static str {
-    row.status.map_or("no run", word)
+    match row.status {
+        // A terminated instance takes no answers.
+        Some(RunStatus::Interrupted) if is_terminated(&row.metadata) => "terminated",
+        status => status.map_or("no run", word),
+    }
 }
 
 /// Returns the status of a run in words.
