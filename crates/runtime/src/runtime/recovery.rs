@@ -34,8 +34,8 @@ impl Runtime {
     /// - Sends an activity of an instance again if it failed because it came too late to begin.
     /// - Starts a new run if it failed later, was cancelled, reached its limit, or was an update
     ///   from outside that left a node due, or if it ended at a question that has expired since. The
-    ///   new run has the options of the last one, except for
-    ///   its checkpoint, idempotency key and deadline, and what is left of its budget.
+    ///   new run has the options of the last one, except for its checkpoint, idempotency key and
+    ///   deadline, and what is left of its budget.
     ///
     /// # Errors
     /// [`RuntimeError::NothingToResume`] if the last run completed or waits for an answer, or is an
@@ -73,9 +73,9 @@ impl Runtime {
         let nothing = || RuntimeError::NothingToResume { thread: thread.to_string() };
         let is_instance = runs.iter().any(|run| run.new.options.mailbox.is_some());
         // Queued runs behind an unfinished one start when it ends, activities in their own order.
-        let unfinished = runs.iter().find(|run| {
-            !run.status.is_final() && !(is_instance && run.status == RunStatus::Queued)
-        });
+        let unfinished = runs
+            .iter()
+            .find(|run| !(run.status.is_final() || is_instance && run.status == RunStatus::Queued));
         let ended = match is_instance {
             true => self.store().last_ended(who, thread).await?,
             false => runs.last().cloned(),
