@@ -88,7 +88,7 @@ impl App {
     /// makes to models other than that of the app are not affected.
     ///
     /// # Errors
-    /// As [`Config::open_model`].
+    /// As [`Config::open_model`](crate::Config::open_model).
     pub fn with_model(&self, id: impl Into<String>) -> Result<Self, Error> {
         let id = id.into();
         let model = self.models.open(&id)?;
