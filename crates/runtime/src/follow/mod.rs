@@ -2,6 +2,7 @@
 
 mod follower;
 mod log;
+mod reported;
 #[cfg(test)]
 mod tests;
 mod thread;

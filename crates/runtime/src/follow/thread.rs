@@ -3,6 +3,7 @@
 use super::Interval;
 use super::follower::Follower;
 use super::log::RunLog;
+use super::reported::ReportedRuns;
 use crate::context::WorkerContext;
 use crate::live_runs::LiveThread;
 use futures_util::StreamExt;
@@ -116,6 +117,7 @@ pub(crate) struct ThreadRuns {
     who: Principal,
     id: ThreadId,
     place: Place,
+    reported: ReportedRuns,
     live: LiveThread,
     /// The thread when its runs were read, if a later change is distinguishable from it.
     seen: Option<ThreadRow>,
@@ -164,7 +166,8 @@ impl ThreadRuns {
     ) -> Self {
         let live = context.live.thread(&who.org, &id);
         let (place, interval) = (Place::Begin(from), Interval::new());
-        Self { context, who, id, place, live, seen: None, interval }
+        let reported = ReportedRuns::default();
+        Self { context, who, id, place, reported, live, seen: None, interval }
     }
 
     /// Records that the stored events of a run were received up to a position.
@@ -212,24 +215,27 @@ impl ThreadRuns {
         let next = match &self.place {
             Place::Begin(FollowFrom::Start) => runs.first().map(at_start),
             Place::Begin(FollowFrom::Now) => {
-                let next = runs.iter().find(|run| !run.status.is_final()).map(at_start);
-                if let (None, Some(last)) = (&next, runs.last()) {
+                let next = runs.iter().position(|run| !run.status.is_final());
+                self.reported = ReportedRuns::before(next.unwrap_or(runs.len()), &ids(&runs));
+                if let (None, Some(last)) = (next, runs.last()) {
                     let at = Position::after(self.last_seq(&last.new.at).await?);
                     self.place = Place::After(ThreadPosition { run: last.new.at.run.clone(), at });
                 }
-                next
+                next.map(|next| at_start(&runs[next]))
             }
             Place::Begin(FollowFrom::After(place)) => {
-                let run = found(&runs, place)?.1;
+                let (index, run) = found(&runs, place)?;
+                self.reported = ReportedRuns::before(index, &ids(&runs));
                 Some((run.new.at.clone(), place.at))
             }
             Place::After(place) => {
-                let (index, run) = found(&runs, place)?;
+                let run = found(&runs, place)?.1;
                 // It may have been requeued.
                 if self.continues(run, place.at).await? {
                     Some((run.new.at.clone(), place.at))
                 } else {
-                    runs.get(index + 1).map(at_start)
+                    let next = self.reported.next(&place.run, &ids(&runs));
+                    next.map(|next| at_start(&runs[next]))
                 }
             }
         };
@@ -282,6 +288,10 @@ fn in_order(mut runs: Vec<RunRow>) -> Vec<RunRow> {
         (ended_at, base, run.last_checkpoint.map(|id| id.0))
     });
     runs
+}
+
+fn ids(runs: &[RunRow]) -> Vec<&RunId> {
+    runs.iter().map(|run| &run.new.at.run).collect()
 }
 
 fn at_start(run: &RunRow) -> (RunRef, Position) {

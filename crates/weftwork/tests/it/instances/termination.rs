@@ -3,6 +3,7 @@
 use super::{Place, close, id, info, on_three_stores, open, options, until};
 use futures_util::StreamExt;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use weftwork::agents::{
     Activity, ActivityContext, AgentRuntime, AgentRuntimeErrorKind as Kind, InstanceEventKind,
@@ -63,6 +64,7 @@ async fn queued_activities_are_kept(place: Place) {
 async fn queued_activities_are_dead_lettered(place: Place) {
     let agents = open(&place).await;
     let [running, low, high] = busy(&agents, 60_000).await;
+    let events = agents.subscribe(id()).await.expect("exists");
     let deadline = Duration::from_millis(20);
     let report = agents.terminate(id(), deadline, QueuedActivities::DeadLetter).await;
     let report = report.expect("exists");
@@ -72,8 +74,14 @@ async fn queued_activities_are_dead_lettered(place: Place) {
         report.dead_lettered.iter().map(|letter| (&letter.activity, &letter.payload)).collect();
     let (first, second) = (&high.activity().run, &low.activity().run);
     assert_eq!(letters, [(first, &json!(2)), (second, &json!(1))]);
-    for sent in [low, high] {
-        assert_eq!(sent.ended().await.expect_err("not executed").kind, Kind::Cancelled);
+    let events = tokio::time::timeout(Duration::from_secs(20), events.collect::<Vec<_>>()).await;
+    let events = events.expect("it ends").into_iter().map(Result::unwrap);
+    let ends = events.filter(|event| matches!(event.kind, InstanceEventKind::Ended { .. }));
+    let ends: BTreeSet<_> = ends.map(|event| event.activity).collect();
+    assert_eq!(ends.len(), 3, "the end of each is reported: {ends:?}");
+    for sent in [running, low, high] {
+        assert_eq!(sent.ended().await.expect_err("is cancelled").kind, Kind::Cancelled);
+        assert!(ends.contains(&sent.activity().run));
     }
     close(agents).await;
     let agents = open(&place).await;
