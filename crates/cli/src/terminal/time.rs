@@ -2,74 +2,20 @@
 
 use weftwork::types::Timestamp;
 
-/// Formats a timestamp in UTC, such as `2026-11-21 09:05:07`.
+/// Formats a timestamp in UTC, such as `2026-11-21 09:05:07`. A time that the calendar does not have
+/// is shown in milliseconds since 1970.
 pub(crate) fn moment(at: Timestamp) -> String {
-    let seconds = at.0.div_euclid(1_000);
-    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
-}
-
-/// Converts days since 1970-01-01 to a date. Uses eras of 400 years that begin in March, so that
-/// the leap day is the last day of its year.
-///
-/// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
-fn date(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let of_month = of_year - (153 * month + 2) / 5 + 1;
-    let (month, late) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (year + era * 400 + late, month, of_month)
-}
-
-/// Parses a time in the form of RFC 3339, such as `2026-11-21T09:05:07.5+02:00`. Leap seconds are
-/// not supported.
-pub(crate) fn instant(text: &str) -> Option<Timestamp> {
-    let (date, time) = text.split_once(['T', 't', ' '])?;
-    let zone = time.find(['Z', 'z', '+', '-'])?;
-    let (time, zone) = time.split_at_checked(zone)?;
-    let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
-    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
-    let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
-    let days = days(year, month, day).filter(|_| hour < 24 && minute < 60 && second < 60)?;
-    let digits = !fraction.is_empty() && fraction.bytes().all(|byte| byte.is_ascii_digit());
-    let ms: i64 = format!("{fraction:0<3}").get(..3).filter(|_| digits)?.parse().ok()?;
-    let west = match zone.strip_prefix(['Z', 'z']) {
-        Some(rest) => rest.is_empty().then_some(0)?,
-        None => {
-            let [hours, minutes] = numbers(zone.get(1..)?, ':', [2, 2])?;
-            let minutes = (hours < 24 && minutes < 60).then_some(hours * 60 + minutes)?;
-            if zone.starts_with('-') { minutes } else { -minutes }
-        }
-    };
-    let minutes = (days * 24 + hour) * 60 + minute + west;
-    Some(Timestamp((minutes * 60 + second) * 1_000 + ms))
-}
-
-/// Parses numbers of fixed lengths.
-fn numbers<const N: usize>(text: &str, between: char, lengths: [usize; N]) -> Option<[i64; N]> {
-    let mut parts = text.split(between);
-    let mut numbers = [0; N];
-    for (number, length) in numbers.iter_mut().zip(lengths) {
-        let part = parts.next().filter(|part| part.len() == length)?;
-        *number = part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok())??;
+    // Seconds that have begun, also before 1970.
+    match jiff::Timestamp::from_second(at.0.div_euclid(1_000)) {
+        Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        Err(_) => at.0.to_string(),
     }
-    parts.next().is_none().then_some(numbers)
 }
 
-/// Converts a date to days since 1970-01-01; `None` for a day that the calendar does not have. The
-/// inverse of [`date`].
-fn days(year: i64, month: i64, day: i64) -> Option<i64> {
-    let (shifted, of_march) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let of_era = shifted.rem_euclid(400);
-    let of_year = (153 * of_march + 2) / 5 + day - 1;
-    let of_era = 365 * of_era + of_era / 4 - of_era / 100 + of_year;
-    let days = shifted.div_euclid(400) * 146_097 + of_era - 719_468;
-    (date(days) == (year, month, day)).then_some(days)
+/// Parses a time in the form of RFC 3339, such as `2026-11-21T09:05:07.5+02:00`.
+pub(crate) fn instant(text: &str) -> Option<Timestamp> {
+    let time: jiff::Timestamp = text.parse().ok()?;
+    Some(Timestamp(time.as_millisecond()))
 }
 
 #[cfg(test)]
