@@ -154,7 +154,7 @@ async fn send(args: SendActivity, app: &App, context: &CommandContext) -> Result
     let (agents, terminal) = (app.instances(), &context.terminal);
     let mut activity = Activity::new(args.payload.unwrap_or_default()).priority(args.priority);
     if let Some(text) = &args.message {
-        activity = activity.input(said(app, text, args.key.as_deref()));
+        activity = activity.input(input_of(app, text, args.key.as_deref()));
     }
     if let Some(begin) = args.not_before {
         activity = activity.not_before(match begin {
@@ -197,14 +197,14 @@ async fn send(args: SendActivity, app: &App, context: &CommandContext) -> Result
                 Err(error) if error.kind == Kind::GraphUnavailable => {}
                 state => terminal.line(state?)?,
             }
-            tell_questions(&sent, app, context).await
+            report_questions(&sent, app, context).await
         }
         Err(error) => Ok(failed(&error, context)),
     }
 }
 
 /// Prints the questions at which an activity ended, with the commands that answer them.
-async fn tell_questions(
+async fn report_questions(
     sent: &Sent,
     app: &App,
     context: &CommandContext,
@@ -220,7 +220,7 @@ async fn tell_questions(
 }
 
 /// Returns the input with a message of the user. A repeated activity has the same message.
-fn said(app: &App, text: &str, key: Option<&str>) -> Value {
+fn input_of(app: &App, text: &str, key: Option<&str>) -> Value {
     let mut input = app.say(text);
     if let Some(key) = key {
         input["messages"][0]["id"] = json!(canonical::hash(&json!(key)));
