@@ -43,3 +43,36 @@ pub(crate) fn response_schema(question: &Interrupt) -> Value {
     }
     schema
 }
+
+#[cfg(test)]
+mod tests {
+    use super::response_schema;
+    use serde_json::{Value, json};
+    use weftwork_types::interrupt::{Ask, Interrupt};
+    use weftwork_types::{InterruptId, TaskId};
+
+    fn question(schema: Option<Value>) -> Interrupt {
+        Interrupt {
+            id: InterruptId(1),
+            task: TaskId(1),
+            node: "tool".to_owned(),
+            graph: None,
+            ask: Ask::Value { value: json!("yes?") },
+            answer_schema: schema,
+            expires_at: None,
+            default: None,
+            key: None,
+        }
+    }
+
+    #[test]
+    fn only_schemas_with_alternatives_get_the_form_with_decisions() {
+        for schema in [None, Some(json!(true)), Some(json!({"type": "string"}))] {
+            assert_eq!(response_schema(&question(schema.clone())), json!(schema));
+        }
+        let ours = json!({"oneOf": [{"type": "object"}]});
+        let forms = response_schema(&question(Some(ours)))["oneOf"].take();
+        assert_eq!(forms.as_array().map(Vec::len), Some(2), "{forms}");
+        assert_eq!(forms[1]["required"], json!(["decisions"]));
+    }
+}

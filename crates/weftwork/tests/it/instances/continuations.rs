@@ -11,7 +11,7 @@ use weftwork::agents::{
 };
 use weftwork::graph::{Ctx, NodeError, RuntimeError};
 use weftwork::prelude::*;
-use weftwork::runtime::Thread;
+use weftwork::runtime::{FollowFrom, Thread};
 use weftwork::store::StoreError;
 use weftwork::types::run::RunRetry;
 use weftwork::types::{Principal, ThreadId};
@@ -143,6 +143,40 @@ async fn an_activity_that_was_too_late_is_executed_when_it_is_resumed(place: Pla
     close(agents).await;
 }
 
+/// Fails at the first attempt.
+async fn fail_once(payload: ActivityPayload<u32>, tries: Deps<AtomicU32>) -> NodeResult<SumUpdate> {
+    match tries.fetch_add(1, Ordering::SeqCst) {
+        0 => Err(std::io::Error::other("no disk").into()),
+        _ => Ok(SumUpdate::new().sum(payload.0)),
+    }
+}
+
+async fn a_requeued_activity_reports_both_of_its_ends(place: Place) {
+    let agents = open(&place).await;
+    let graph = Graph::<Sum>::new("sum").with(AtomicU32::new(0)).node("add", fail_once);
+    let graph = graph.edge(START, "add").build().expect("sound");
+    let instance = agents.create_graph_agent(&graph, json!({}), options()).await;
+    let instance = instance.expect("created");
+    let sent = agents.send(&instance, Activity::new(json!(7))).await.expect("accepted");
+    sent.ended().await.expect_err("fails");
+    let again = agents.runtime().requeue(&Principal::local(), sent.activity()).await;
+    again.expect("is requeued").outcome.await;
+    assert_eq!(agents.get_state(id()).await, Ok(json!({"sum": 7})));
+    let mut events = agents.subscribe_from(&instance, FollowFrom::Start).await.expect("exists");
+    let mut ends = Vec::new();
+    while ends.len() < 2 {
+        let event = tokio::time::timeout(Duration::from_secs(20), events.next()).await;
+        let event = event.expect("in time").expect("goes on").expect("no error");
+        if let InstanceEventKind::Ended { error, .. } = event.kind
+            && event.activity == sent.activity().run
+        {
+            ends.push(error.map(|error| error.kind));
+        }
+    }
+    assert_eq!(ends, [Some(Kind::Failed), None]);
+    close(agents).await;
+}
+
 async fn a_failure_that_the_state_records_is_not_resumed(place: Place) {
     let agents = open(&place).await;
     let thread = create(&agents).await;
@@ -188,6 +222,7 @@ async fn a_terminated_instance_takes_no_run_at_all(place: Place) {
 }
 
 on_three_stores![
+    a_requeued_activity_reports_both_of_its_ends,
     a_failure_that_the_state_records_is_not_resumed,
     an_activity_that_was_too_late_is_executed_when_it_is_resumed,
     a_continuation_has_the_error_channel_and_retries_of_its_activity,
