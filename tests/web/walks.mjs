@@ -1,4 +1,4 @@
-// What people do daily, with the clicks that the page saw: docs/walks/2026-11-25-page.md.
+// What people do daily, with the number of clicks that each task may take.
 import assert from "node:assert/strict";
 import { eventually, Page } from "./browser.mjs";
 

@@ -5,6 +5,7 @@ mod arrows;
 mod errors;
 mod manifests;
 mod module_arrows;
+mod notes;
 mod openers;
 mod outside;
 mod prose;
@@ -107,6 +108,7 @@ const RULES: &[Rule] = &[
     Rule { name: "manifests", check: manifests::manifests },
     Rule { name: "module-arrows", check: module_arrows::check },
     Rule { name: "modules", check: sources::modules },
+    Rule { name: "notes", check: notes::check },
     Rule { name: "openers", check: openers::check },
     Rule { name: "outside", check: outside::check },
     Rule { name: "prose", check: prose::check },
