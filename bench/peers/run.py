@@ -3,8 +3,8 @@ their results and what they stored, prints one table and writes `peers.json`.
 
     python3 bench/peers/run.py [--rounds N] [--seconds S] [--engines A,B] [--cases C,D] [--savers E]
 
-Needs Python 3.11, cargo and, on the first run, the package registries. An engine that cannot be
-built is left out and named. See docs/benchmarks.md.
+Needs Python 3.11, cargo and, on the first run, the package registries. A peer that cannot be built
+is left out and named. The status is 1 if one of our own figures is missing. See docs/benchmarks.md.
 """
 
 import argparse
@@ -60,10 +60,8 @@ def peer(name, label, package, savers, *words):
 
 
 def build_ours():
-    """Builds our own programs with the versions of the root's lock file."""
-    folder = HERE / "weft"
-    shutil.copyfile(ROOT / "Cargo.lock", folder / "Cargo.lock")
-    cargo(folder)
+    """Builds our own programs, members of the root workspace."""
+    cargo(ROOT, "--locked", "-p", "peer-weft")
 
 
 def build_python():
@@ -79,8 +77,8 @@ def build_python():
 
 
 ENGINES = [
-    Engine(OURS, "weftwork", [BIN / "weft"], SAVERS, build_ours),
-    Engine(BOUND, "inline", [BIN / "inline"], ["none"], build_ours),
+    Engine(OURS, "weftwork", [BIN / "peer-weft"], SAVERS, build_ours),
+    Engine(BOUND, "inline", [BIN / "peer-inline"], ["none"], build_ours),
     peer("juncture", "juncture 0.4.0", "peer-juncture", OTHERS),
     peer("juncture-invoke", "juncture, invoke", "peer-juncture", ["memory", "sqlite"], "invoke"),
     peer("adk-graph", "adk-graph 2.3.0", "peer-adk-graph", OTHERS),
@@ -231,6 +229,20 @@ def measured(engines, cases, savers, rounds, seconds):
     return {(cell.engine.name, cell.case, cell.saver): cell for cell in cells}
 
 
+def missing(cells, chosen):
+    """Names the figures of our own that were asked for and not measured."""
+    return [
+        f"{engine.label}: {case} {saver}: {cell.refused if cell else 'not built'}"
+        for engine in ENGINES
+        if engine.name in chosen.engines and engine.name in (OURS, BOUND)
+        for case in chosen.cases
+        for saver in chosen.savers
+        if saver in engine.savers
+        for cell in [cells.get((engine.name, case, saver))]
+        if cell is None or cell.refused is not None or not cell.found or not cell.is_durable()
+    ]
+
+
 def short(value):
     """Formats a number with three significant digits."""
     if value >= 99.95:
@@ -328,6 +340,10 @@ def main():
     place.mkdir(parents=True, exist_ok=True)
     (place / "peers.json").write_text(json.dumps(records(cells), indent=2) + "\n")
     (place / "peers.md").write_text(text)
+    gaps = missing(cells, chosen)
+    for gap in gaps:
+        say(f"missing: {gap}")
+    return 1 if gaps else 0
 
 
-main()
+sys.exit(main())

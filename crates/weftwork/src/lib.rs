@@ -142,6 +142,7 @@ pub mod prelude {
 #[doc = include_str!("../../../docs/guide/models.md")]
 #[doc = include_str!("../../../docs/guide/running.md")]
 #[doc = include_str!("../../../docs/guide/runtime.md")]
+#[doc = include_str!("../../../docs/guide/stores.md")]
 #[doc = include_str!("../../../docs/guide/tools.md")]
 #[cfg_attr(feature = "mcp", doc = include_str!("../../../docs/guide/mcp.md"))]
 #[cfg_attr(feature = "remote", doc = include_str!("../../../docs/guide/remote.md"))]

@@ -2,6 +2,7 @@
 //! offences, and has a fixture in `xtask/fixtures/<rule>.txt` that violates it.
 
 mod arrows;
+mod compiled;
 mod errors;
 mod manifests;
 mod module_arrows;
@@ -69,20 +70,51 @@ impl<'a> House<'a> {
     pub(crate) fn of(tree: &'a Tree) -> Self {
         let mut sources = BTreeMap::new();
         let mut unreadable = Vec::new();
-        for (path, text) in tree.rust_files() {
-            match Source::parse(text) {
+        for Parsed { path, result } in parse_all(tree) {
+            match result {
                 Ok(source) => {
                     sources.insert(path, source);
                 }
                 Err(_) if is_compile_fail_case(path) => {}
-                Err(error) => {
-                    let line = error.span().start().line;
-                    unreadable.push(Offence::at(path, line, format!("is not Rust: {error}")));
-                }
+                Err(offence) => unreadable.push(offence),
             }
         }
         Self { tree, crates: Crates::of(tree), sources, unreadable }
     }
+}
+
+/// A Rust file, or the reason why it is none.
+struct Parsed<'a> {
+    path: &'a str,
+    result: Result<Source, Offence>,
+}
+
+/// Parses all Rust files, on all cores: this is most of the work of the rules.
+fn parse_all(tree: &Tree) -> Vec<Parsed<'_>> {
+    let files: Vec<_> = tree.rust_files().collect();
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let parse = |worker: usize| {
+        let own = files.iter().skip(worker).step_by(workers);
+        own.map(|(path, text)| {
+            let result = Source::parse(text).map_err(|error| {
+                let line = error.span().start().line;
+                Offence::at(path, line, format!("is not Rust: {error}"))
+            });
+            Parsed { path, result }
+        })
+        .collect::<Vec<_>>()
+    };
+    std::thread::scope(|scope| {
+        let parse = &parse;
+        let workers: Vec<_> =
+            (0..workers).map(|worker| scope.spawn(move || parse(worker))).collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| {
+                worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .collect()
+    })
 }
 
 /// Returns `true` for test cases of compile errors, which may not parse.
@@ -99,6 +131,7 @@ const RULES: &[Rule] = &[
     Rule { name: "architecture", check: texts::architecture },
     Rule { name: "arrows", check: arrows::check },
     Rule { name: "attributes", check: sources::attributes },
+    Rule { name: "compiled", check: compiled::check },
     Rule { name: "dependencies", check: manifests::dependencies },
     Rule { name: "errors", check: errors::check },
     Rule { name: "fences", check: texts::fences },

@@ -133,7 +133,8 @@ impl Cell {
     /// Returns the error for a checkpointer that the engine does not have.
     #[must_use]
     pub fn no_such_saver(&self) -> Failure {
-        UnknownWord { what: "checkpointer of this engine", word: format!("{:?}", self.saver) }.into()
+        UnknownWord { what: "checkpointer of this engine", word: format!("{:?}", self.saver) }
+            .into()
     }
 }
 

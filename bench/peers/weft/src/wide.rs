@@ -3,13 +3,13 @@
 use crate::graphs::chain_over;
 use peers_harness::{Failure, Found, wide};
 use serde_json::Value;
+use weftwork_graph::run_loop::Start;
 use weftwork_graph::{CompiledGraph, RuntimeError, State};
-use weftwork_graph::exec::Start;
 
 macro_rules! wide_state {
     ($($key:ident)*) => {
         #[derive(State)]
-        pub(crate) struct Wide {
+        pub(super) struct Wide {
             #[channel(default)]
             n: u64,
             $($key: Option<String>,)*

@@ -7,9 +7,9 @@ mod wide;
 use graphs::{Bench, BenchUpdate};
 use peers_harness::{Case, Cell, Engine, Failure, Found, Saver, Waits};
 use std::sync::Arc;
+use weftwork_graph::run_loop::{Host, InMemoryCheckpointer, Start, StateQuery};
 use weftwork_graph::{CompiledGraph, State};
-use weftwork_graph::exec::{At, Host, MemorySaver, Start};
-use weftwork_runtime::StoreSaver;
+use weftwork_runtime::StoreCheckpointer;
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_types::Principal;
 use wide::Wide;
@@ -44,7 +44,7 @@ impl Engine for InProcess {
     async fn open(cell: &Cell) -> Result<Self, Failure> {
         let mut host = Host::new();
         match cell.saver {
-            Saver::Memory => host = host.with_saver(MemorySaver::new()),
+            Saver::Memory => host = host.with_checkpointer(InMemoryCheckpointer::new()),
             Saver::Sqlite => {
                 let durability = match cell.waits {
                     Waits::Seldom => Durability::Normal,
@@ -52,7 +52,7 @@ impl Engine for InProcess {
                 };
                 let options = Options { durability, ..Options::default() };
                 let store = Arc::new(SqliteStore::open(&cell.file, &options)?);
-                host = host.with_saver(StoreSaver::new(store, Principal::local()));
+                host = host.with_checkpointer(StoreCheckpointer::new(store, Principal::local()));
             }
             Saver::None => {}
         }
@@ -87,10 +87,11 @@ impl Engine for InProcess {
     }
 
     async fn stored(&self, run: u64) -> Result<Option<u64>, Failure> {
-        if self.host.saver().is_none() {
+        if self.host.checkpointer().is_none() {
             return Ok(None);
         }
-        let history = self.graph.history(&self.host, &At::thread(format!("t{run}"))).await?;
+        let history =
+            self.graph.history(&self.host, &StateQuery::thread(format!("t{run}"))).await?;
         Ok(Some(history.len() as u64))
     }
 }
