@@ -6,9 +6,9 @@ use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
 use weftwork::config::{Flags, Origin, Setting, StorePlace};
-use weftwork::graph::CompiledGraph;
+use weftwork::graph::{CompiledGraph, SystemClock};
 use weftwork::models::ScriptedModel;
-use weftwork::runtime::Runtime;
+use weftwork::runtime::{Runtime, delete_remote_threads};
 use weftwork::store::{RunRow, Store, StoreError, ThreadRow, invariants};
 use weftwork::types::run::{Durability, Multitask, RunOutcome};
 use weftwork::types::{Principal, ThreadId};
@@ -106,6 +106,20 @@ impl CommandContext {
             return Err(invariants::missing("thread", thread).into());
         }
         self.store_there()
+    }
+
+    /// Deletes the threads on other servers whose thread in the store was deleted, once each. What is
+    /// left is deleted later, by a process that stays.
+    pub(crate) async fn delete_remote_threads(&self, store: &dyn Store) -> Result<(), CliError> {
+        let clock = SystemClock::new();
+        let result = delete_remote_threads(store, &clock, &self.config.remotes.servers()).await;
+        let left = result.map_err(weftwork::Error::from)?.left;
+        if left > 0 {
+            self.terminal.note(format_args!(
+                "{left} threads on other servers are not deleted yet; `weft serve` and `weft worker` repeat it"
+            ));
+        }
+        Ok(())
     }
 
     /// Returns `true` if no store is configured and the default one does not exist yet.

@@ -10,11 +10,11 @@ pub use book::{CallBook, Origin};
 use key::Occurrence;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use weftwork_types::canonical::{Hash, can_be_read_back};
+use weftwork_types::canonical::{Hash, can_be_read_back, first_128};
 use weftwork_types::code::Fault;
 use weftwork_types::port::{
     Admission, Admitted, Attempts, CallKey, CallKind, CallRecord, CallResult, CallState, Intent,
-    Journal, JournalError, NewArtifact, Opened,
+    Journal, JournalError, NewArtifact, Opened, RemoteUse,
 };
 use weftwork_types::tool::Effect;
 use weftwork_types::{BoxFuture, CheckpointId, StoreError};
@@ -83,6 +83,14 @@ impl TaskJournal {
     /// Refuses calls of an attempt that was cut off: the next one may be under way.
     fn check_running(&self) -> Result<(), Fault> {
         if self.signals.is_cut_off() { Err(cut_off(&self.place.node)) } else { Ok(()) }
+    }
+
+    /// Returns the id of a remote thread without a record: that of the branch, whose root is drawn at
+    /// random and stored in its checkpoints.
+    fn remote_thread_of_branch(&self, of: &RemoteUse) -> Option<String> {
+        let branch = self.place.branch?;
+        let bits = first_128(&format!("remote thread {} {}", branch.0, of.name));
+        Some(uuid::Builder::from_custom_bytes(bits.to_be_bytes()).into_uuid().to_string())
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -359,6 +367,17 @@ impl Journal for TaskJournal {
 
     fn store_artifact(&self, artifact: NewArtifact) -> Option<String> {
         self.book.store_artifact(artifact)
+    }
+
+    fn remote_thread(&self, of: RemoteUse) -> BoxFuture<'_, Result<Option<String>, JournalError>> {
+        Box::pin(async move {
+            let name = of.server.name.clone();
+            let of_branch = self.remote_thread_of_branch(&of);
+            let error = |source| JournalError { name: name.clone(), source };
+            self.check_running().map_err(error)?;
+            let recorded = self.book.remote_thread(of).await.map_err(error)?;
+            Ok(recorded.or(of_branch))
+        })
     }
 }
 

@@ -10,8 +10,9 @@ use weftwork_graph::run_loop::Checker;
 use weftwork_graph::{
     BuildError, ChannelDef, CompiledGraph, Ctx, DynUpdate, Graph, NodeResult, Once, Question, START,
 };
-use weftwork_types::canonical::{Hash, hash};
+use weftwork_types::canonical::hash;
 use weftwork_types::message::langchain;
+use weftwork_types::port::RemoteUse;
 
 /// Channel with the messages of a conversation.
 const MESSAGES: &str = "messages";
@@ -134,8 +135,9 @@ impl RemoteGraph {
     /// request to cancel the remote run is sent in the background. Otherwise the remote run
     /// continues, and is joined when the node is executed again.
     pub async fn call(&self, ctx: &Ctx, input: Value) -> NodeResult<Value> {
+        let thread = self.thread_id(ctx).await?;
         let input = Input::Start(langchain::into_shown(input));
-        let mut ended = self.once(ctx, None, &input).await?;
+        let mut ended = self.once(ctx, &thread, &input).await?;
         loop {
             let questions = match ended.end {
                 End::Completed { values } => return Ok(values),
@@ -150,43 +152,47 @@ impl RemoteGraph {
                 }
                 answers.insert(asked.id, ctx.ask_question(question)?.value);
             }
-            ended = self.once(ctx, Some(ended.thread), &Input::Answers(answers)).await?;
+            ended = self.once(ctx, &thread, &Input::Answers(answers)).await?;
         }
     }
 
     /// Makes a run, or returns its recorded end.
-    async fn once(&self, ctx: &Ctx, thread: Option<String>, input: &Input) -> NodeResult<Ended> {
+    async fn once(&self, ctx: &Ctx, thread: &str, input: &Input) -> NodeResult<Ended> {
         let Self { server, assistant, .. } = self;
+        // With the thread: a copy of the local thread has another one, and joins no run of the
+        // original.
         let what = json!({"assistant": &**assistant, "thread": thread, "input": input});
         // The server finds the run by the key, so that it may be requested again.
         let once = Once::new(format!("remote:{}", server.name())).with(what).idempotent();
         ctx.once(once, async |key| {
-            let thread = thread.unwrap_or_else(|| self.thread_id(ctx, &key.0));
+            let thread = thread.to_owned();
             let call = Call { server, assistant, ctx, thread, key: key.to_string() };
             call.to_end(input).await.map_err(crate::RemoteError::into_node_error)
         })
         .await
     }
 
-    /// Returns the id of the thread: the same for each process that executes the node.
-    fn thread_id(&self, ctx: &Ctx, call: &Hash) -> String {
-        let shared;
-        let Hash(bytes) = match self.thread {
-            RemoteThread::PerTask => call,
-            RemoteThread::PerThread => {
-                let calls = ctx.calls();
-                shared = hash(&json!({
-                    "server": self.server.address(),
-                    "assistant": &*self.assistant,
-                    "org": calls.principal.org,
-                    "thread": calls.thread,
-                    "graph": calls.caller.graph,
-                }));
-                &shared
+    /// Returns the id of the thread: drawn at random by the first process that executes the node, and
+    /// recorded with the local thread.
+    async fn thread_id(&self, ctx: &Ctx) -> NodeResult<String> {
+        let calls = ctx.calls();
+        let task = match self.thread {
+            RemoteThread::PerTask => {
+                Some(ctx.tool_call_id(&format!("remote:{}", self.server.name())))
             }
+            RemoteThread::PerThread => None,
         };
-        let bytes = std::array::from_fn(|at| bytes[at]);
-        uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
+        let name = hash(&json!({
+            "server": self.server.address(),
+            "assistant": &*self.assistant,
+            "thread": calls.thread,
+            "graph": calls.caller.graph,
+            "task": task,
+        }));
+        let of = RemoteUse { server: self.server.remote_address(), name };
+        let recorded = calls.journal.remote_thread(of).await?;
+        // Without a journal the node is never executed again.
+        Ok(recorded.unwrap_or_else(|| uuid::Uuid::from_u128(ctx.clock().unique()).to_string()))
     }
 
     /// Reads messages of the protocol. Blocks of content that are unknown here are left out.

@@ -9,8 +9,11 @@ use futures_util::StreamExt;
 use serde_json::Value;
 use std::sync::Arc;
 use url::Url;
+use weftwork_types::BoxFuture;
+use weftwork_types::code::Fault;
 use weftwork_types::port::{
-    Clock, Egress, EgressError, EgressRequest, EgressResponse, Method, Redirects,
+    Clock, Egress, EgressError, EgressRequest, EgressResponse, Method, Redirects, RemoteAddress,
+    RemoteThreads,
 };
 use weftwork_types::secret::SECRET;
 
@@ -108,6 +111,11 @@ impl RemoteServer {
     #[must_use]
     pub fn address(&self) -> &str {
         self.url.as_str().trim_end_matches('/')
+    }
+
+    /// Returns name and address, for records.
+    pub(crate) fn remote_address(&self) -> RemoteAddress {
+        RemoteAddress { name: self.name.to_string(), url: self.address().to_owned() }
     }
 
     /// Returns the URL of a path, whose segments are encoded.
@@ -260,6 +268,25 @@ impl RemoteServer {
             "" => "without a reason".to_owned(),
             text => self.short(text),
         }
+    }
+}
+
+impl RemoteThreads for RemoteServer {
+    fn server(&self) -> RemoteAddress {
+        self.remote_address()
+    }
+
+    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let what = "the deletion of a thread";
+            let url = self.at(&["threads", thread]);
+            let request = Request { what, method: Method::Delete, url, body: None };
+            match self.open(&request, Some(BODY_BYTES_MAX)).await {
+                // It was deleted before, or its run never began.
+                Ok(_) | Err(RemoteError::Refused { status: 404 | 410, .. }) => Ok(()),
+                Err(error) => Err(error.fault()),
+            }
+        })
     }
 }
 

@@ -32,7 +32,10 @@ pub use inspect::{thread_history, thread_state};
 pub use modes::{
     Frame, FrameContent, FramePosition, NoPosition, RunOutput, StreamOptions, Subgraphs,
 };
-pub use runtime::{Load, Recovery, Runtime, RuntimeBuilder, ThreadOutput, WeakRuntime, check_key};
+pub use runtime::{
+    Load, Recovery, RemoteDeletions, Runtime, RuntimeBuilder, ThreadOutput, WeakRuntime, check_key,
+    delete_remote_threads,
+};
 pub use stored::{CheckedRows, StoreCheckpointer, check_names, check_rows};
 pub use thread::{EndedRun, RolledBack, Thread, ThreadRun, ThreadStream};
 pub use threads::Threads;

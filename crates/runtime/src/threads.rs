@@ -120,12 +120,12 @@ impl Threads {
         Ok(cancelled)
     }
 
-    /// Deletes a thread with everything it owns.
+    /// Deletes a thread with everything it owns. Its threads on other servers are deleted later.
     ///
     /// # Errors
     /// [`RuntimeError::Store`] with `NotFound` if it does not exist, with `Busy` if a run of it has
     /// not ended.
     pub async fn delete(&self, id: &ThreadId) -> Result<(), RuntimeError> {
-        Ok(self.runtime.store().delete_thread(&self.who, id).await?)
+        self.runtime.delete_thread(&self.who, id).await
     }
 }

@@ -10,8 +10,11 @@ use weftwork_store::effect::{
     Content, EFFECTS_LIMIT_MAX, Effect, EffectQuery, EffectRow, SEQUENCE_BYTES_MAX, Sequence,
 };
 use weftwork_store::record::Commit;
+use weftwork_store::remote::{forget_deletion, record_of, recorded, remote_deletions};
 use weftwork_store::table::Store;
-use weftwork_types::Timestamp;
+use weftwork_types::canonical::{Hash, hash_bytes};
+use weftwork_types::port::{RemoteAddress, RemoteThreadRecord};
+use weftwork_types::{Principal, Timestamp};
 
 fn to(kind: &str, key: &str) -> Sequence {
     Sequence::new(kind, key)
@@ -192,4 +195,62 @@ pub(super) async fn organisations_have_their_own_sequences(store: Arc<dyn Store>
     store.commit(&them, &claim, with(effects)).await.expect("commits");
     assert_eq!(store.effect_version(&them, &to("mail", "ada")).await, Ok(1));
     assert_eq!(in_mail(&*store, "ada").await, ["ada 1 ours"]);
+}
+
+/// A thread on another server with a number, as long as the ids that are drawn.
+fn remote(number: u8) -> RemoteThreadRecord {
+    let server = RemoteAddress { name: "helper".to_owned(), url: "https://there".to_owned() };
+    RemoteThreadRecord { server, thread: format!("00000000-0000-4000-8000-0000000000{number:02}") }
+}
+
+/// Returns the threads whose deletion is recorded, read in pages of one.
+async fn deletions(store: &dyn Store) -> Vec<RemoteThreadRecord> {
+    let mut all = Vec::new();
+    let mut last = None;
+    while let Some(next) = remote_deletions(store, last.as_ref(), 1).await.expect("reads").pop() {
+        all.push(next.of.clone());
+        last = Some(next);
+    }
+    all
+}
+
+pub(super) async fn remote_threads_become_deletions_with_their_thread(store: Arc<dyn Store>) {
+    let name = |text: &str| hash_bytes(text.as_bytes());
+    let them = principal("them");
+    let of = async |who: &Principal, thread: &str, name: Hash| {
+        recorded(&*store, who, &super::fixture::thread(thread), name).await.expect("reads")
+    };
+    // Threads whose names begin alike, and the same thread of another organisation.
+    for (who, thread, number) in [(us(), "t", 1), (us(), "t-2", 2), (them.clone(), "t", 3)] {
+        let claim = begin_as(&*store, &who, new_run(thread, &format!("r{number}"))).await;
+        let id = &claim.at.thread;
+        let used = [("a", number), ("b", number + 10)];
+        let records = used.map(|(text, number)| record_of(id, name(text), &remote(number)));
+        let effects = records.map(|record| record.expect("has a JSON form")).into();
+        store.commit(&who, &claim, with(effects)).await.expect("commits");
+        let finish = Some(weftwork_types::run::RunOutcome::cancelled());
+        store.commit(&who, &claim, Commit { finish, ..commit(1_500) }).await.expect("commits");
+    }
+    assert_eq!(of(&us(), "t", name("a")).await, Some(remote(1)));
+    assert_eq!(of(&us(), "t", name("b")).await, Some(remote(11)));
+    assert_eq!(of(&us(), "t", name("c")).await, None);
+    assert_eq!(deletions(&*store).await, []);
+    let thread = super::fixture::thread("t");
+    store.delete_thread(&us(), &thread).await.expect("deletes");
+    assert_eq!(deletions(&*store).await, [remote(1), remote(11)]);
+    assert_eq!(of(&us(), "t", name("a")).await, None);
+    assert_eq!(of(&us(), "t-2", name("a")).await, Some(remote(2)));
+    assert_eq!(of(&them, "t", name("a")).await, Some(remote(3)));
+    // A thread of the same name has records of its own, and both are deleted.
+    let new = record_of(&thread, name("a"), &remote(4)).expect("has a JSON form");
+    let claim = begin_as(&*store, &us(), new_run("t", "again")).await;
+    store.commit(&us(), &claim, with(vec![new])).await.expect("commits");
+    super::fixture::finish(&*store, &claim, 1_600).await;
+    store.delete_thread(&us(), &thread).await.expect("deletes");
+    assert_eq!(deletions(&*store).await, [remote(1), remote(4), remote(11)]);
+    let first = remote_deletions(&*store, None, 9).await.expect("reads").remove(0);
+    forget_deletion(&*store, first, Timestamp(1_700)).await.expect("forgets");
+    assert_eq!(deletions(&*store).await, [remote(4), remote(11)]);
+    store.delete_thread(&them, &thread).await.expect("deletes");
+    assert_eq!(deletions(&*store).await, [remote(3), remote(4), remote(11), remote(13)]);
 }

@@ -209,6 +209,7 @@ cases! { $
     effects::effects_are_read_by_ranges_of_keys,
     effects::names_of_sequences_have_limits,
     effects::organisations_have_their_own_sequences,
+    effects::remote_threads_become_deletions_with_their_thread,
     usage::a_fact_is_recorded_once,
     usage::facts_outlive_their_thread,
     usage::the_ledger_writes_into_the_store,

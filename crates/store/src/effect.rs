@@ -23,7 +23,9 @@ pub const SEQUENCE_BYTES_MAX: usize = 512;
 /// Kind of the sequences of calls that policies refer to; the key is a thread and a run.
 pub const PAST_CALLS: &str = "thread:past_call";
 /// Kinds of the sequences that belong to a thread and are deleted with it. Their keys begin with
-/// the id of the thread and a slash, which no id contains.
+/// the id of the thread and a slash, which no id contains. Records of the kind
+/// [`REMOTE_THREADS`](crate::remote::REMOTE_THREADS) are moved instead, as
+/// [`remote`](crate::remote) defines.
 pub const KINDS_OF_THREADS: [&str; 3] =
     [crate::artifact::ARTIFACTS, PAST_CALLS, crate::approval::APPROVALS];
 

@@ -21,6 +21,7 @@ pub mod mailbox;
 pub mod memory;
 pub mod orphan;
 pub mod record;
+pub mod remote;
 pub mod retention;
 pub mod table;
 pub mod thread;

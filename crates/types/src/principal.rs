@@ -19,6 +19,14 @@ impl Principal {
     pub fn local() -> Self {
         Self { org: local_org(), subject: "local".to_owned() }
     }
+
+    /// Creates the principal of the work of servers that belongs to no organisation.
+    #[must_use]
+    pub fn of_workers() -> Self {
+        #[expect(clippy::expect_used, reason = "the literal is a valid id")]
+        let org = OrgId::new("weft:workers").expect("`weft:workers` is a valid organisation id");
+        Self { org, subject: "worker".to_owned() }
+    }
 }
 
 fn local_org() -> OrgId {

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 use weftwork_types::code::Fault;
-use weftwork_types::port::{Admission, Admitted, CallKey, CallRecord, Clock, NewArtifact};
+use weftwork_types::port::{
+    Admission, Admitted, CallKey, CallRecord, Clock, NewArtifact, RemoteUse,
+};
 use weftwork_types::{BoxFuture, CheckpointId};
 
 /// Branch that another branch of the thread starts from.
@@ -72,5 +74,14 @@ pub trait CallBook: Send + Sync + std::fmt::Debug {
     /// Stores a value with the next commit, and returns its reference; `None` without a place.
     fn store_artifact(&self, _artifact: NewArtifact) -> Option<String> {
         None
+    }
+
+    /// Returns the id of the thread on another server for a use by the thread of the run, and records
+    /// it with the next commit if it is new; `None` without a place for the record.
+    ///
+    /// # Errors
+    /// Failure to read the record.
+    fn remote_thread(&self, _of: RemoteUse) -> BoxFuture<'_, Result<Option<String>, Fault>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
 }

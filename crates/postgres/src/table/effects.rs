@@ -7,6 +7,7 @@ use weftwork_store::effect::{
     Change, Content, Effect, EffectQuery, EffectRow, Effects, KINDS_OF_THREADS, Sequence,
     check_name, of_thread, wrong_version,
 };
+use weftwork_store::remote::{REMOTE_DELETIONS, REMOTE_ID_CHARS, REMOTE_THREADS};
 use weftwork_store::table::Result;
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
@@ -69,17 +70,36 @@ pub(crate) fn asks(org: &OrgId, effects: &[Effect], at: Timestamp) -> Result<Vec
     effects.iter().enumerate().map(|(number, effect)| one(org, number, effect, at)).collect()
 }
 
-/// Returns the statements that delete the sequences of a thread.
+/// Returns the statements that delete the sequences of a thread, and make its records of remote
+/// threads records of their deletions.
 pub(crate) fn deletes_of(org: &OrgId, thread: &ThreadId) -> Vec<Ask> {
     let (first, last) = of_thread(thread);
+    let sql = "INSERT INTO effects (org, kind, key, version, at, format, content)
+               SELECT $1, $2, right(key, $3), version, at, format, content FROM effects
+               WHERE org = $4 AND kind = $5 AND key BETWEEN $6 AND $7";
+    let workers = Principal::of_workers().org;
+    let deletions = REMOTE_DELETIONS.to_owned();
+    let threads = REMOTE_THREADS.to_owned();
+    let id_chars = i32::try_from(REMOTE_ID_CHARS).unwrap_or(i32::MAX);
+    let moves = ask!(
+        sql,
+        text(&workers),
+        deletions,
+        id_chars,
+        text(org),
+        threads,
+        first.clone(),
+        last.clone()
+    );
     let tables = [
         "DELETE FROM effects WHERE org = $1 AND kind = $2 AND key BETWEEN $3 AND $4",
         "DELETE FROM sequences WHERE org = $1 AND kind = $2 AND key BETWEEN $3 AND $4",
     ];
-    let kinds = KINDS_OF_THREADS.into_iter().flat_map(|kind| tables.map(|sql| (kind, sql)));
+    let kinds = KINDS_OF_THREADS.into_iter().chain([REMOTE_THREADS]);
+    let kinds = kinds.flat_map(|kind| tables.map(|sql| (kind, sql)));
     let ask =
         |(kind, sql): (&str, _)| ask!(sql, text(org), kind.to_owned(), first.clone(), last.clone());
-    kinds.map(ask).collect()
+    std::iter::once(moves).chain(kinds.map(ask)).collect()
 }
 
 fn one(org: &OrgId, number: usize, effect: &Effect, at: Timestamp) -> Result<Ask> {

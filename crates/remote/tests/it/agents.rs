@@ -8,7 +8,7 @@ use weftwork_runtime::Runtime;
 use weftwork_store::memory::MemoryStore;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Role};
-use weftwork_types::{MessageId, Principal};
+use weftwork_types::{MessageId, Principal, ThreadId};
 
 fn said(id: &str, text: &str) -> Value {
     let id = MessageId::new(id).expect("valid");
@@ -83,4 +83,30 @@ async fn other_channels_are_those_that_are_named() {
     assert_eq!((&output["msg"], &output["out"]), (&json!("pre-a"), &json!("echo:pre-a")));
     let refused = thread.start(json!({"other": 1})).await.expect("accepted");
     assert!(refused.output().is_err(), "{refused:?}");
+}
+
+/// Runs a turn of a conversation, and returns the texts of its state.
+async fn turn(runtime: &Runtime, thread: &str, text: &str) -> Vec<String> {
+    let thread = runtime.thread("remote:helper", thread).expect("valid");
+    let ended = thread.start(said(&format!("m-{text}"), text)).await.expect("accepted");
+    texts(ended.output().expect("completes"))
+}
+
+#[tokio::test]
+async fn threads_of_the_same_name_in_two_stores_share_nothing_there() {
+    let there = There::start().await;
+    let ours = runtime(&there, "talk", &[]).await;
+    assert_eq!(turn(&ours, "support-1", "secret").await, ["secret", "messages: 1"]);
+    let theirs = runtime(&there, "talk", &[]).await;
+    assert_eq!(turn(&theirs, "support-1", "hello").await, ["hello", "messages: 1"]);
+    assert_eq!(there.threads().await, 2);
+}
+
+#[tokio::test]
+async fn a_thread_with_the_name_of_a_deleted_one_begins_anew_there() {
+    let there = There::start().await;
+    let runtime = runtime(&there, "talk", &[]).await;
+    turn(&runtime, "t", "secret").await;
+    runtime.threads().delete(&ThreadId::new("t").expect("valid")).await.expect("deletes");
+    assert_eq!(turn(&runtime, "t", "hello").await, ["hello", "messages: 1"]);
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod agents;
+mod deletions;
 mod hostile;
 mod joins;
 mod nodes;

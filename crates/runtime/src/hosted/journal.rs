@@ -3,13 +3,16 @@
 use super::lineage::Lineage;
 use super::log::{CallLog, Ticket};
 use super::past::PastCalls;
+use super::remote_threads::RemoteThreadIds;
 use crate::patience::Patience;
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{CallBook, Origin};
 use weftwork_store::{Claim, Store, StoreError};
 use weftwork_types::code::Fault;
-use weftwork_types::port::{Admission, Admitted, CallKey, CallRecord, Clock, NewArtifact};
+use weftwork_types::port::{
+    Admission, Admitted, CallKey, CallRecord, Clock, NewArtifact, RemoteUse,
+};
 use weftwork_types::{BoxFuture, CheckpointId, Principal};
 
 /// Data that the journals of all tasks of a hosted run share.
@@ -26,6 +29,8 @@ pub(crate) struct RunJournal {
     pub(crate) lineage: Option<Lineage>,
     /// Calls of the run that policies refer to.
     pub(crate) past: PastCalls,
+    /// Threads on other servers that belong to the thread.
+    pub(crate) remote_threads: RemoteThreadIds,
 }
 
 /// Call records of a task of a hosted run.
@@ -101,6 +106,13 @@ impl CallBook for RunBook {
 
     fn store_artifact(&self, artifact: NewArtifact) -> Option<String> {
         self.journal.past.store_artifact(artifact)
+    }
+
+    fn remote_thread(&self, of: RemoteUse) -> BoxFuture<'_, Result<Option<String>, Fault>> {
+        Box::pin(async move {
+            let id = self.journal.remote_threads.id_of(of).await;
+            id.map(Some).map_err(|error| error.fault())
+        })
     }
 }
 

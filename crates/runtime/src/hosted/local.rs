@@ -5,6 +5,7 @@ use super::claimed::ClaimedRun;
 use super::journal::RunJournal;
 use super::lineage::Lineage;
 use super::past::PastCalls;
+use super::remote_threads::RemoteThreadIds;
 use super::run_scope::RunScope;
 use super::writer::Writer;
 use crate::stored::StoreCheckpointer;
@@ -37,6 +38,7 @@ pub(super) fn local(
         (run.who.clone(), run.claim.at.clone()),
         Arc::clone(&writer.calls),
     );
+    let remote_threads = RemoteThreadIds::new(run, Arc::clone(&writer.calls));
     let journal = RunJournal {
         store: Arc::clone(&context.store),
         clock: Arc::clone(&context.clock),
@@ -46,6 +48,7 @@ pub(super) fn local(
         lost,
         lineage: lineage(run, graph),
         past,
+        remote_threads,
     };
     let calls = Calls::new(run, writer, scope, (journal, answers));
     let local = context.local.clone().with_checkpointer(saver).in_environment(Arc::new(calls));

@@ -19,6 +19,7 @@ mod log;
 mod open_steps;
 mod options;
 mod past;
+mod remote_threads;
 mod run_scope;
 mod writer;
 

@@ -2,8 +2,9 @@
 
 use super::core::{Inner, Runtime, full_id};
 use super::mailboxes::Mailboxes;
+use super::remote_servers::RemoteServers;
 use super::slots::Slots;
-use super::{queue, recovery, wakes};
+use super::{queue, recovery, remote_deletions, wakes};
 use crate::context::WorkerContext;
 use crate::dependencies::{DependencyError, MakeDependencies, Provided};
 use crate::worker::{Heartbeat, LeaseConfig};
@@ -13,7 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use weftwork_graph::run_loop::CACHED_MAX;
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{ItemStore, MemoryStore, NewRun, Store, StoreItems, StoreLedger};
-use weftwork_types::port::{Budgets, Clock, Dependencies, Ledger, Unlimited};
+use weftwork_types::port::{Budgets, Clock, Dependencies, Ledger, RemoteThreads, Unlimited};
 use weftwork_types::{Principal, WorkerId};
 
 /// Maximum number of runs of which a process with recovery records that they wait for a slot.
@@ -47,6 +48,7 @@ pub struct RuntimeBuilder {
     rebuilds: bool,
     graphs: Vec<(String, CompiledGraph)>,
     dependencies: BTreeMap<String, MakeDependencies>,
+    remote_servers: RemoteServers,
 }
 
 impl Runtime {
@@ -76,6 +78,7 @@ impl RuntimeBuilder {
             rebuilds: false,
             graphs: Vec::new(),
             dependencies: BTreeMap::new(),
+            remote_servers: RemoteServers::default(),
         }
     }
 
@@ -226,6 +229,14 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Adds a server on which graphs of the runtime use threads, such as `RemoteServer`. When a local
+    /// thread is deleted, its threads there are deleted later; see
+    /// [`Runtime::delete_remote_threads`].
+    pub fn remote_server(mut self, server: Arc<dyn RemoteThreads>) -> Self {
+        self.remote_servers.all.push(server);
+        self
+    }
+
     /// Drops the state of a run after each superstep, and reads it back from the store: for tests
     /// that nothing a run needs is in memory only.
     pub fn rebuilding(mut self) -> Self {
@@ -283,6 +294,7 @@ impl RuntimeBuilder {
             graphs,
             hosted: RwLock::default(),
             mailboxes: Mailboxes::default(),
+            remote_servers: Arc::new(self.remote_servers),
             heartbeat,
             slots,
             running: Mutex::default(),
@@ -296,6 +308,9 @@ impl RuntimeBuilder {
         if self.recovery == Recovery::Automatic {
             tokio::spawn(recovery::look(Arc::downgrade(&inner), self.lease));
             tokio::spawn(wakes::wake_at_times(Arc::downgrade(&inner), self.lease));
+            if !inner.remote_servers.all.is_empty() {
+                tokio::spawn(remote_deletions::pass_on(Arc::downgrade(&inner)));
+            }
         }
         Ok(Runtime(inner))
     }

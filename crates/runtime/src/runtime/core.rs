@@ -1,6 +1,7 @@
 //! The runtime: its graphs, and the runs that it executes.
 
 use super::mailboxes::Mailboxes;
+use super::remote_servers::RemoteServers;
 use super::slots::Slots;
 use crate::context::WorkerContext;
 use crate::hosted::Live;
@@ -32,6 +33,8 @@ pub(super) struct Inner {
     pub(super) hosted: RwLock<BTreeMap<String, CompiledGraph>>,
     /// Mailboxes whose activities this process executes.
     pub(super) mailboxes: Mailboxes,
+    /// Servers on which threads are deleted together with local ones.
+    pub(super) remote_servers: Arc<RemoteServers>,
     pub(super) heartbeat: Heartbeat,
     pub(super) running: Mutex<BTreeMap<RunId, Here>>,
     /// Limit of the runs that are executed at once.

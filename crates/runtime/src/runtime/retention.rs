@@ -11,6 +11,18 @@ use weftwork_types::{Principal, ThreadId, Timestamp};
 const SWEPT_AT_ONCE: usize = 1_000;
 
 impl Runtime {
+    /// Deletes a thread with everything it owns, and wakes the task that deletes its threads on other
+    /// servers.
+    pub(crate) async fn delete_thread(
+        &self,
+        who: &Principal,
+        id: &ThreadId,
+    ) -> Result<(), RuntimeError> {
+        self.store().delete_thread(who, id).await?;
+        self.0.remote_servers.deleted.notify_one();
+        Ok(())
+    }
+
     /// Deletes the threads of an organisation that have not changed for this long, with their runs,
     /// checkpoints, events, questions and journal, and returns their ids. Threads with an
     /// unfinished run are retained, and waiting threads too unless they are included. Usage records
@@ -25,7 +37,9 @@ impl Runtime {
         waiting: Waiting,
     ) -> Result<Vec<ThreadId>, RuntimeError> {
         let which = Untouched { before: self.ago(untouched_for), waiting, limit: usize::MAX };
-        Ok(delete_all_untouched(self.store().as_ref(), who, which).await?)
+        let deleted = delete_all_untouched(self.store().as_ref(), who, which).await;
+        self.0.remote_servers.deleted.notify_one();
+        Ok(deleted?)
     }
 
     /// Deletes all checkpoints except the newest `keep` of the threads of an organisation that have

@@ -6,6 +6,7 @@ use weftwork_store::effect::{
     Change, Content, Effect, EffectQuery, EffectRow, Effects, KINDS_OF_THREADS, Sequence,
     of_thread, version_after,
 };
+use weftwork_store::remote::{REMOTE_DELETIONS, REMOTE_ID_CHARS, REMOTE_THREADS};
 use weftwork_store::table::Result;
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
@@ -84,10 +85,26 @@ fn delete(
     Ok(())
 }
 
-/// Deletes the sequences of a thread.
+/// Deletes the sequences of a thread, and makes its records of remote threads records of their
+/// deletions.
 pub(crate) fn delete_of(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<()> {
     let (first, last) = of_thread(thread);
-    for kind in KINDS_OF_THREADS {
+    let sql = "INSERT INTO effects (org, kind, key, version, at, format, content)
+               SELECT ?1, ?2, substr(key, -?3), version, at, format, content FROM effects
+               WHERE org = ?4 AND kind = ?5 AND key BETWEEN ?6 AND ?7";
+    let workers = Principal::of_workers().org;
+    let id_chars = row::int(REMOTE_ID_CHARS);
+    let moved = params![
+        workers.as_str(),
+        REMOTE_DELETIONS,
+        id_chars,
+        org.as_str(),
+        REMOTE_THREADS,
+        first,
+        last
+    ];
+    row::execute(conn, sql, moved)?;
+    for kind in KINDS_OF_THREADS.into_iter().chain([REMOTE_THREADS]) {
         for table in ["effects", "sequences"] {
             let sql = format!(
                 "DELETE FROM {table} WHERE org = ?1 AND kind = ?2 AND key BETWEEN ?3 AND ?4"

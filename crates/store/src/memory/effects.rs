@@ -5,6 +5,7 @@ use crate::effect::{
     Change, Content, Effect, EffectQuery, EffectRow, Effects, KINDS_OF_THREADS, Sequence,
     check_all, of_thread,
 };
+use crate::remote::{REMOTE_DELETIONS, REMOTE_ID_CHARS, REMOTE_THREADS};
 use crate::table::Result;
 use std::collections::BTreeMap;
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
@@ -48,10 +49,24 @@ impl Sequences {
     /// Deletes the sequences of a thread.
     pub(super) fn delete_of(&mut self, org: &OrgId, thread: &ThreadId) {
         let (first, last) = of_thread(thread);
+        self.move_deletions(org, &first, &last);
         self.0.retain(|(owner, Sequence { kind, key }), _| {
             let of_thread = KINDS_OF_THREADS.contains(&kind.as_str());
             owner != org || !of_thread || !(&first..=&last).contains(&key)
         });
+    }
+
+    /// Makes the records of remote threads records of their deletions.
+    fn move_deletions(&mut self, org: &OrgId, first: &str, last: &str) {
+        let workers = Principal::of_workers().org;
+        let moved = self.0.extract_if(.., |(owner, Sequence { kind, key }), _| {
+            owner == org && kind == REMOTE_THREADS && (first..=last).contains(&key.as_str())
+        });
+        let moved: Vec<_> = moved.collect();
+        for ((_, Sequence { key, .. }), records) in moved {
+            let id = key.get(key.len().saturating_sub(REMOTE_ID_CHARS)..).unwrap_or(&key);
+            self.0.insert((workers.clone(), Sequence::new(REMOTE_DELETIONS, id)), records);
+        }
     }
 
     fn version(&self, org: &OrgId, sequence: &Sequence) -> u64 {

@@ -1,4 +1,5 @@
 use super::past::{Admission, Admitted, NewArtifact};
+use super::remote::RemoteUse;
 use crate::canonical::{Hash, hash_bytes};
 use crate::code::Fault;
 use crate::shown::show;
@@ -55,6 +56,16 @@ pub trait Journal: Send + Sync + std::fmt::Debug {
     /// the reference. `None` if the run has no place for it, as in the default implementation.
     fn store_artifact(&self, _artifact: NewArtifact) -> Option<String> {
         None
+    }
+
+    /// Returns the id of the thread on another server for a use by the thread of the run. The first
+    /// call draws it at random and records it with the thread, in the same commit as the next intent
+    /// or before. `None` if the run has no place for the record, as in the default implementation.
+    ///
+    /// # Errors
+    /// Returns [`JournalError`] if the record cannot be read; the thread must not be used.
+    fn remote_thread(&self, _of: RemoteUse) -> BoxFuture<'_, Result<Option<String>, JournalError>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
 }
 

@@ -9,6 +9,7 @@ mod executor;
 mod journal;
 mod ledger;
 mod past;
+mod remote;
 
 pub use budget::{
     Budget, BudgetError, BudgetExceeded, BudgetScope, BudgetWithin, Budgets, Demand, Hold,
@@ -25,3 +26,4 @@ pub use journal::{
 };
 pub use ledger::{Ledger, LedgerError, NoLedger};
 pub use past::{Admission, Admitted, NewArtifact, PastCall};
+pub use remote::{RemoteAddress, RemoteThreadRecord, RemoteThreads, RemoteUse};

@@ -160,6 +160,9 @@ impl AppBuilder {
         if let Some(runs_max) = self.runs_max {
             builder = builder.runs_max(runs_max);
         }
+        for server in config.remotes.servers() {
+            builder = builder.remote_server(server);
+        }
         for (id, graph) in graphs {
             let models = Arc::clone(&models);
             builder = builder.graph_with(id, graph, move |_, run| models.dependencies(run));

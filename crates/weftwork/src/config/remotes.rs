@@ -4,6 +4,8 @@ use super::{Config, Surroundings};
 use crate::{AgentDef, Error};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use weftwork_types::port::RemoteThreads;
 
 /// An entry of a configuration file.
 #[derive(Debug, Clone, Deserialize)]
@@ -73,6 +75,13 @@ impl Remotes {
         Ok(Self { all })
     }
 
+    /// The servers, on which threads are deleted after their local thread.
+    #[must_use]
+    pub fn servers(&self) -> Vec<Arc<dyn RemoteThreads>> {
+        let servers = self.all.iter().map(|configured| configured.remote.server().clone());
+        servers.map(|server| Arc::new(server) as Arc<dyn RemoteThreads>).collect()
+    }
+
     /// The agents, sorted by name.
     #[must_use]
     pub fn agents(&self) -> Vec<AgentDef> {
@@ -103,6 +112,12 @@ impl Remotes {
             }
             None => Ok(Self::default()),
         }
+    }
+
+    /// The servers: none.
+    #[must_use]
+    pub fn servers(&self) -> Vec<Arc<dyn RemoteThreads>> {
+        Vec::new()
     }
 
     /// The agents: none.

@@ -30,6 +30,7 @@ pub(crate) async fn delete(
     // Long texts are stored as blobs that several threads can share.
     store.collect_blobs(&Principal::local()).await?;
     terminal.note(format_args!("deleted thread {id}"));
+    context.delete_remote_threads(store.as_ref()).await?;
     Ok(Exit::Done)
 }
 

@@ -157,6 +157,7 @@ async fn forget(
     }
     store.collect_blobs(&who).await?;
     context.terminal.note(format_args!("deleted {forgotten} threads"));
+    context.delete_remote_threads(store).await?;
     Ok(Exit::Done)
 }
 
