@@ -3,7 +3,7 @@
 use crate::context::Ctx;
 use crate::error::{NodeError, RuntimeError, Stop};
 use crate::output::NodeResult;
-use crate::run_loop::Checker;
+use crate::run_loop::schema::answer_checker;
 use serde_json::Value as Json;
 use std::time::Duration;
 use weftwork_engine::ids::interrupt_id;
@@ -139,7 +139,7 @@ impl Ctx {
             return Err(RuntimeError::TooDeep { what: "a question" }.into());
         }
         if let Some(schema) = &answer_schema {
-            Checker::new(schema).map_err(failed)?;
+            answer_checker(schema).map_err(failed)?;
         }
         let (task, node) = (self.task_id(), self.node().to_owned());
         let graph = self.at().scope.is_nested().then(|| self.at().scope.graph.name().to_owned());

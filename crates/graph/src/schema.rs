@@ -153,9 +153,9 @@ fn messages() -> Json {
 #[cfg(test)]
 mod tests {
     use crate::channel::{LastValue, Messages};
-    use crate::run_loop::Checker;
     use crate::{ChannelDef, CompiledGraph, DynUpdate, Dynamic, Graph, List, START, State};
     use serde_json::{Value, json};
+    use weftwork_schema::{Checker, Quotes};
     use weftwork_types::MessageId;
     use weftwork_types::message::{Message, Role};
 
@@ -210,14 +210,14 @@ mod tests {
         assert_eq!(of("names"), json!({"type": "array", "items": {"type": "string"}}));
         assert_eq!((of("opaque"), of("any")), (json!({}), json!(true)));
         assert_eq!(schema["$defs"]["Person"]["properties"]["name"], json!({"type": "string"}));
-        let checker = Checker::new(&schema).expect("a schema");
+        let checker = Checker::compile(&schema).expect("a schema");
         let message = Message::text(MessageId::new("m").expect("an id"), Role::User, "hi");
         let ada = json!({"name": "ada", "friends": [{"name": "bob", "friends": []}]});
         let good = json!({"talk": [message], "rounds": 1, "people": [ada], "opaque": [7],
             "owner": null, "names": ["x"], "any": 1});
-        assert_eq!(checker.check(&good), Ok(()));
+        assert_eq!(checker.check(&good, Quotes::Values), Ok(()));
         for bad in [json!({"talk": ["hi"]}), json!({"rounds": -1}), json!({"people": [{}]})] {
-            assert!(checker.check(&bad).is_err(), "{bad}");
+            assert!(checker.check(&bad, Quotes::Values).is_err(), "{bad}");
         }
     }
 

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_graph::channel::{LastValue, Messages};
-use weftwork_graph::run_loop::Checker;
 use weftwork_graph::{
     BuildError, ChannelDef, CompiledGraph, Ctx, DynUpdate, Graph, NodeResult, Once, Question, START,
 };
+use weftwork_schema::Checker;
 use weftwork_types::canonical::hash;
 use weftwork_types::message::langchain;
 use weftwork_types::port::RemoteUse;
@@ -225,7 +225,7 @@ impl RemoteGraph {
 }
 
 fn is_schema(schema: &Value) -> bool {
-    schema.is_object() && Checker::new(schema).is_ok()
+    schema.is_object() && Checker::compile(schema).is_ok()
 }
 
 /// Leaves out the blocks of messages that are neither text nor an image.

@@ -1,6 +1,6 @@
 //! The collection of a program's tools and the values provided for them.
 
-use crate::check::{Checker, Quotes};
+use crate::check::{arguments_checker, output_checker};
 use crate::error::{ToolBoxErrors, cut};
 use crate::name::{self, ASK_HUMAN};
 use crate::redact::first_member;
@@ -10,6 +10,7 @@ use crate::{Need, ToolBoxError};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_schema::{Checker, Quotes};
 use weftwork_types::port::Dependencies;
 use weftwork_types::tool::{Effect, ToolExample, ToolSpec, UnknownOutcome};
 
@@ -151,8 +152,8 @@ impl Entry {
         let before = problems.len();
         let mut note = |problem: ToolBoxError| problems.push(problem);
         let wire_name = name::wire_name(&spec.name).map_err(&mut note).ok();
-        let args = Checker::args(&spec.name, &spec.parameters).map_err(&mut note).ok();
-        let output = spec.output.as_ref().map(|schema| Checker::output(&spec.name, schema));
+        let args = arguments_checker(&spec.name, &spec.parameters).map_err(&mut note).ok();
+        let output = spec.output.as_ref().map(|schema| output_checker(&spec.name, schema));
         let output = output.transpose().map_err(&mut note).ok().flatten();
         if let Kind::Run(tool) = &kind {
             check_tool(&spec, tool.as_ref(), provided, &mut note);

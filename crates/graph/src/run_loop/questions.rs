@@ -3,13 +3,14 @@
 use crate::error::RuntimeError;
 use crate::question::Question;
 use crate::run_loop::context::{Given, LoopContext, RunContext, TaskContext};
-use crate::run_loop::schema::Checker;
+use crate::run_loop::schema::answer_checker;
 use crate::run_loop::sync::lock;
 use crate::semantics::Unanswered;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use weftwork_engine::ids::interrupt_id;
+use weftwork_schema::Quotes;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::run::Answers;
 use weftwork_types::{InterruptId, TaskId, Timestamp};
@@ -80,7 +81,7 @@ pub fn check_answer(
         return Err(wrong(question.id, &question.node, problem.to_owned()));
     }
     let Some(schema) = &question.answer_schema else { return Ok(()) };
-    let checked = Checker::new(schema)?.check(answer);
+    let checked = answer_checker(schema)?.check(answer, Quotes::Values);
     checked.map_err(|problem| wrong(question.id, &question.node, problem))
 }
 
@@ -153,7 +154,7 @@ impl TaskContext {
             };
             if let Some(schema) = &question.answer_schema {
                 // It came before the question was known, so that it could not be refused then.
-                let checked = Checker::new(schema)?.check(&answer);
+                let checked = answer_checker(schema)?.check(&answer, Quotes::Values);
                 let id = interrupt_id(self.id(), index);
                 checked.map_err(|problem| wrong(id, self.key.name(), problem))?;
             }

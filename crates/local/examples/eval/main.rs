@@ -21,6 +21,7 @@ use talk::{Made, Talk};
 use weftwork_local::chat::{LocalModel, Settings};
 use weftwork_local::{cpu, weights};
 use weftwork_models::ChatModel;
+use weftwork_schema::{Checker, Quotes};
 use weftwork_types::tool::ToolSpec;
 
 const SETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../evals");
@@ -163,7 +164,10 @@ impl Score {
         let args: Option<Value> = serde_json::from_str(&made.args).ok();
         let spec = tools.iter().find(|tool| tool.wire_name() == made.name);
         let valid = match (&args, spec) {
-            (Some(args), Some(spec)) => jsonschema::is_valid(&spec.parameters, args),
+            (Some(args), Some(spec)) => {
+                let checker = Checker::compile(&spec.parameters);
+                checker.is_ok_and(|checker| checker.check(args, Quotes::Nothing).is_ok())
+            }
             _ => false,
         };
         let tool = made.name == case.tool;

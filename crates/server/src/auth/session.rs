@@ -6,7 +6,7 @@
 
 use super::new_token;
 use axum::http::header::{COOKIE, HOST, HeaderMap, ORIGIN};
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::collections::BTreeMap;
 use std::fmt::Write;

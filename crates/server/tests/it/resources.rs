@@ -7,8 +7,8 @@ use axum::http::{Request, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_graph::run_loop::Checker;
 use weftwork_runtime::Runtime;
+use weftwork_schema::{Checker, Quotes};
 use weftwork_server::{LogEntry, Server};
 use weftwork_store::Store;
 use weftwork_store::memory::MemoryStore;
@@ -241,10 +241,10 @@ async fn the_schemas_of_a_typed_graph_fit_its_states() {
         ("output_schema", &state["values"]),
         ("input_schema", &input),
     ] {
-        let checker = Checker::new(&schemas[name]).expect("a schema");
-        assert_eq!(checker.check(value), Ok(()), "{name}");
+        let checker = Checker::compile(&schemas[name]).expect("a schema");
+        assert_eq!(checker.check(value, Quotes::Values), Ok(()), "{name}");
         for wrong in [json!({"messages": "hi"}), json!({"messages": [{"type": "robot"}]})] {
-            assert!(checker.check(&wrong).is_err(), "{name}: {wrong}");
+            assert!(checker.check(&wrong, Quotes::Values).is_err(), "{name}: {wrong}");
         }
     }
     assert_eq!(schemas["context_schema"], Value::Null);

@@ -4,9 +4,10 @@ use super::ToolRunner;
 use super::announce::Announced;
 use super::execute::{Executed, RunCall};
 use crate::Replies;
-use crate::check::{Checker, Quotes, bytes_over};
+use crate::check::bytes_over;
 use crate::error::{RunToolError, code, cut};
 use serde_json::{Value, json};
+use weftwork_schema::{Checker, Quotes};
 use weftwork_types::Timestamp;
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::interrupt::Ask;
@@ -205,8 +206,7 @@ fn fits(question: &ToolQuestion, reply: &Reply) -> bool {
 }
 
 fn check(question: &ToolQuestion, content: &Value) -> Result<(), String> {
-    let checker = Checker::output("", &question.schema).map_err(|error| error.to_string())?;
-    checker.check(content, Quotes::Nothing)
+    Checker::compile(&question.schema)?.check(content, Quotes::Nothing)
 }
 
 /// Returns what is wrong with the questions of a tool.
@@ -242,7 +242,7 @@ fn problem_of(question: &ToolQuestion) -> Option<String> {
     if !can_be_read_back(&json!([[[whole]]])) {
         return Some("its schema is nested too deeply".to_owned());
     }
-    if let Err(error) = Checker::output("", &question.schema) {
+    if let Err(error) = Checker::compile(&question.schema) {
         return Some(format!("its schema cannot be used: {error}"));
     }
     let default = question.default.as_ref()?;

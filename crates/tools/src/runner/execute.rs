@@ -8,7 +8,7 @@ use super::attempt::{Cut, attempt, time_left};
 use super::large::is_cut;
 use super::prepare::{Head, Plan, ReadyCall};
 use super::unknown::{Begun, Looked, UnknownCall};
-use crate::check::{Quotes, bytes_over};
+use crate::check::bytes_over;
 use crate::error::{RunToolError, code, cut};
 use crate::redact;
 use crate::schema::{WHOLE, drop_undeclared};
@@ -18,6 +18,7 @@ use crate::{Dispatched, Questions, ToolOutput};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use weftwork_schema::Quotes;
 use weftwork_types::canonical;
 use weftwork_types::event::AiEvent;
 use weftwork_types::port::{

@@ -2,13 +2,13 @@
 
 use super::ToolRunner;
 use crate::Policy;
-use crate::check::Quotes;
 use crate::error::{code, cut};
 use crate::policy::{Decision, PolicyCall, Requirements};
 use crate::toolbox::{Entry, Kind};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use weftwork_schema::Quotes;
 use weftwork_types::approval::{ApprovalDecision, ApprovalRequest, Verdict};
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::ToolCall;

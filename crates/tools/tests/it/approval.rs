@@ -4,6 +4,7 @@ use crate::rig::{Count, Rig, call, done, failure, runner, value};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use weftwork_schema::{Checker, Quotes};
 use weftwork_tools::{
     Deps, Executed, FnTool, HumanCall, PendingCall, Policy, Prepared, ToolBox, ToolRunner, tool,
 };
@@ -66,12 +67,13 @@ fn the_person_sees_the_exact_call_and_the_reason() {
     assert_eq!(pending.ask(), Ask::Approval(request.clone()));
     assert!(rig.events.all().is_empty(), "a call that waits has no start yet");
 
-    let schema = jsonschema::validator_for(&pending.answer_schema()).expect("a schema");
+    let schema = Checker::compile(&pending.answer_schema()).expect("a schema");
     let answer = |d: ApprovalDecision| serde_json::to_value(d).expect("json");
-    assert!(schema.is_valid(&answer(decision(true, request.binding, None))));
-    assert!(schema.is_valid(&answer(decision(false, request.binding, Some("no")))));
-    assert!(!schema.is_valid(&answer(decision(true, Hash([0; 32]), None))));
-    assert!(!schema.is_valid(&json!("yes")));
+    assert!(schema.check(&answer(decision(true, request.binding, None)), Quotes::Nothing).is_ok());
+    let rejected = answer(decision(false, request.binding, Some("no")));
+    assert!(schema.check(&rejected, Quotes::Nothing).is_ok());
+    assert!(schema.check(&answer(decision(true, Hash([0; 32]), None)), Quotes::Nothing).is_err());
+    assert!(schema.check(&json!("yes"), Quotes::Nothing).is_err());
 }
 
 #[test]
@@ -231,8 +233,8 @@ fn each_decision_has_its_result() {
         let desk = recording(rules.clone(), &ran, false);
         let pending = pending(&desk, &rig, &call("c-1", "pay", args.clone()));
         let decision = ApprovalDecision::new(pending.request().binding, verdict.clone());
-        let schema = jsonschema::validator_for(&pending.answer_schema()).expect("a schema");
-        assert_eq!(schema.is_valid(&json!(decision)), fits, "{decision:?}");
+        let schema = Checker::compile(&pending.answer_schema()).expect("a schema");
+        assert_eq!(schema.check(&json!(decision), Quotes::Nothing).is_ok(), fits, "{decision:?}");
         let executed = rig.drive(desk.execute(pending.decide(&decision))).expect("no error");
         let found = match done(executed) {
             ToolOutcome::Ok { value, .. } => value.as_str().expect("a text").to_owned(),
@@ -256,8 +258,8 @@ fn arguments_beside_secret_ones_are_not_edited() {
     let pending = pending(&desk, &rig, &call("c-1", "pay", args));
     let verdict = Verdict::Edit { args: json!({"to": "bob", "pin": "4711-0815"}) };
     let decision = ApprovalDecision::new(pending.request().binding, verdict);
-    let schema = jsonschema::validator_for(&pending.answer_schema()).expect("a schema");
-    assert!(!schema.is_valid(&json!(decision)));
+    let schema = Checker::compile(&pending.answer_schema()).expect("a schema");
+    assert!(schema.check(&json!(decision), Quotes::Nothing).is_err());
     let (_, code, _) = failure(rig.drive(desk.execute(pending.decide(&decision))).expect("none"));
     assert_eq!((code.as_str(), ran.lock().expect("not poisoned").len()), ("W0405", 0));
     assert!(!format!("{:?}", rig.events.all()).contains("4711-0815"));
