@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "a command line tool answers on stdout")]
 
+mod cost;
 mod features;
 mod figures;
 mod markdown;
@@ -33,6 +34,10 @@ cargo xtask <job>
   new crate <name> <description…>  make crates/<name> with a first test to fill in
   suite [--tier fast|full] [--only a,b] [--list]
                                    run the stages of xtask/suite.toml in order
+  cost crates | build [--rev REV] | sizes [FILE] | tests
+                                   print CPU and wall time of builds from nothing and check
+                                   xtask/cost.toml; the largest crates and generic functions of the
+                                   binary; seconds of the stages and tests of the last suite
   features                         check each crate with each of its features alone
   readme [FILE]                    run the `sh run` blocks of README.md in order
 ";
@@ -60,6 +65,7 @@ fn run(args: &[String]) -> Result<bool> {
         ["metrics"] => metrics::run(&root),
         ["new", rest @ ..] => scaffold::run(&root, rest),
         ["suite", rest @ ..] => suite::run(&root, rest),
+        ["cost", rest @ ..] => cost::run(&root, rest),
         ["features"] => features::run(&root),
         ["readme"] => readme::run(&root, "README.md"),
         ["readme", file] => readme::run(&root, file),

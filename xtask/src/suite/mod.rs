@@ -18,6 +18,8 @@ use process::Ended;
 use report::{Outcome, Verdict};
 
 const PLAN: &str = "xtask/suite.toml";
+/// The report of the last suite, in the folder of its logs.
+pub(crate) const SECONDS: &str = "summary.txt";
 const SKIPS: &str = "xtask/skips.toml";
 /// Number of lines that are printed of a failed stage's log.
 const TAIL_LINES: usize = 80;
@@ -46,6 +48,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
     }
     let (text, good) = report::summary(&outcomes, &skips, tier);
     print!("{text}");
+    std::fs::write(logs.join(SECONDS), &text).context("the summary could not be written")?;
     Ok(good)
 }
 
@@ -79,7 +82,7 @@ fn perform(root: &Path, logs: &Path, stage: &Stage, tier: Tier) -> Result<Outcom
 }
 
 #[expect(clippy::disallowed_methods, reason = "the suite measures real seconds")]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
