@@ -4,23 +4,56 @@ use crate::place::Place;
 use crate::worker::{NAPS, Site, Worker, accept_as};
 use crate::{full, report};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::SystemClock;
-use weftwork_types::Principal;
+use weftwork_store::Store;
 use weftwork_types::port::Clock;
 use weftwork_types::run::{Durability, RunRef, RunStatus};
+use weftwork_types::{Principal, Timestamp};
 
-/// Time within which all timers must have begun.
+/// Time within which all timers of a full dose must have begun.
 const BEGUN_MS: i64 = 30_000;
 
-async fn ended(store: &dyn weftwork_store::Store, runs: &[RunRef], status: RunStatus) -> usize {
+async fn ended(store: &dyn Store, runs: &[RunRef], status: RunStatus) -> usize {
     let rows = store.threads(&Principal::local(), 0, runs.len()).await.expect("reads");
     rows.iter().filter(|row| row.status == Some(status)).count()
 }
 
+/// Runs that sleep until one time.
+struct Asleep {
+    runs: Vec<RunRef>,
+    due: Timestamp,
+}
+
+/// Lets threads sleep until a time by which all of them have fallen asleep. On a busy machine that
+/// takes longer than expected; then others sleep until a later time.
+async fn asleep(store: &Arc<dyn Store>, timers: usize, ahead_ms: u64, look: Duration) -> Asleep {
+    let clock = SystemClock::new();
+    let mut ahead = Duration::from_millis(ahead_ms);
+    loop {
+        let due = clock.now().plus(ahead);
+        let mut runs = Vec::new();
+        for n in 0..timers {
+            let (thread, tag) = (format!("t{}-{n}", ahead.as_millis()), due.0.to_string());
+            runs.push(accept_as(store, NAPS, (&thread, &tag), Durability::Sync).await);
+        }
+        while clock.now() < due {
+            if ended(store.as_ref(), &runs, RunStatus::Interrupted).await == timers {
+                return Asleep { runs, due };
+            }
+            tokio::time::sleep(look).await;
+        }
+        while ended(store.as_ref(), &runs, RunStatus::Completed).await < timers {
+            tokio::time::sleep(look).await;
+        }
+        ahead *= 2;
+    }
+}
+
 async fn all_at_once(name: &str, place: Place, folder: &Path) {
     let who = Principal::local();
-    // Each look at the threads reads all of them, on the cores that the workers use.
+    // A check of the threads reads all of them, on the cores that the workers use.
     let (timers, ahead_ms, pace_ms, look_ms) =
         if full() { (10_000, 150_000, 2_000, 1_000) } else { (300, 6_000, 150, 10) };
     let look = Duration::from_millis(look_ms);
@@ -28,16 +61,7 @@ async fn all_at_once(name: &str, place: Place, folder: &Path) {
     let (store, clock) = (site.place.open(), SystemClock::new());
     let first = Worker::start(&site);
     let second = Worker::start(&site);
-    let due = clock.now().plus(Duration::from_millis(ahead_ms));
-    let mut runs = Vec::new();
-    for n in 0..timers {
-        let (thread, tag) = (format!("t{n}"), due.0.to_string());
-        runs.push(accept_as(&store, NAPS, (&thread, &tag), Durability::Sync).await);
-    }
-    while ended(store.as_ref(), &runs, RunStatus::Interrupted).await < timers {
-        tokio::time::sleep(look).await;
-        assert!(clock.now() < due, "the workers take too long before the timers");
-    }
+    let Asleep { runs, due } = asleep(&store, timers, ahead_ms, look).await;
     clock.sleep(Duration::from_millis(u64::try_from(due.0 - clock.now().0).unwrap_or(0))).await;
     while ended(store.as_ref(), &runs, RunStatus::Completed).await < timers / 4 {
         tokio::time::sleep(look).await;
@@ -54,7 +78,9 @@ async fn all_at_once(name: &str, place: Place, folder: &Path) {
     }
     late.sort_unstable();
     let (half, last) = (late[late.len() / 2], late[late.len() - 1]);
-    assert!(late[0] >= 0 && last <= BEGUN_MS, "between {} and {last} ms", late[0]);
+    assert!(late[0] >= 0, "{} ms", late[0]);
+    // A small dose runs beside other tests, and its time depends on them.
+    assert!(!full() || last <= BEGUN_MS, "{last} ms");
     report(name, &format!("{timers} timers: first {} ms, half {half} ms, last {last} ms", late[0]));
     drop(second);
 }
