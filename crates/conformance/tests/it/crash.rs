@@ -3,6 +3,7 @@
 //! Which they are is another seed's choice each time. `WEFT_CRASH_SEED` plays those of a seed again,
 //! `WEFT_CRASH_SPECS` plays more.
 
+use crate::dose::{random_seed, say, shuffled, variable};
 use crate::saver::Manner;
 use crate::stores::{MadeOf, SAID_NOTHING, hosted_over, odd, over, scenarios};
 use serde_json::Value as Json;
@@ -10,33 +11,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use weftwork_conformance::kit::Scenario;
 use weftwork_conformance::{Mode, Profile, Setting, Tally, answer};
-use weftwork_graph::SystemClock;
-use weftwork_types::port::Clock;
 
 /// Number of scenarios played.
 const SPECS: usize = 32;
 
-/// Another one in each process, unless it is said.
-static SEED: LazyLock<u64> = LazyLock::new(|| {
-    let random = SystemClock::new().unique() % 1_000_000;
-    variable("WEFT_CRASH_SEED").unwrap_or(random.try_into().unwrap())
-});
-
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap())
-}
-
-/// A number that nobody expects, for each number.
-fn mixed(number: u64) -> u64 {
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
-}
-
-#[expect(clippy::print_stdout, reason = "the log says what was played, and how to play it again")]
-fn say(text: &str) {
-    println!("{text}");
-}
+/// Differs between processes unless it is set.
+static SEED: LazyLock<u64> =
+    LazyLock::new(|| variable("WEFT_CRASH_SEED").unwrap_or_else(random_seed));
 
 /// Some scenarios about which the mode says something, or all.
 fn chosen(setting: &Setting, share: usize) -> Vec<Scenario> {
@@ -51,9 +32,7 @@ fn chosen(setting: &Setting, share: usize) -> Vec<Scenario> {
         let spec = weftwork_conformance::Spec::from_json(&scenario.spec).unwrap();
         setting.not_applicable(&spec).is_none()
     });
-    let mut order: Vec<_> = (0u64..).zip(all).collect();
-    order.sort_by_key(|(index, _)| mixed(seed.wrapping_mul(1_000_003).wrapping_add(*index)));
-    order.into_iter().map(|(_, scenario)| scenario).take(count / share).collect()
+    shuffled(all, seed).into_iter().take(count / share).collect()
 }
 
 /// The problems that an answer reports.

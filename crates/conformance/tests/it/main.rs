@@ -4,6 +4,7 @@
 
 mod crash;
 mod decoder;
+mod dose;
 mod kit;
 mod modes;
 mod saver;
