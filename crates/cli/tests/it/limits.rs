@@ -57,7 +57,8 @@ fn a_run_whose_model_trickles_ends_at_its_deadline() {
     let asked = times.recv_timeout(wait).expect("a request");
     let closed = times.recv_timeout(wait).expect("the connection is closed");
     let (took, open) = (exited.duration_since(asked), closed.duration_since(asked));
-    assert!(took < Duration::from_secs(3) && open < Duration::from_secs(4), "{took:?} {open:?}");
+    // Without the deadline it would go on for as long as the model sends; a busy machine needs a while.
+    assert!(took < wait / 2 && open < wait / 2, "{took:?} {open:?}");
     let lines: Vec<Value> =
         came.out.lines().map(|line| serde_json::from_str(line).expect("json")).collect();
     let fact = lines.iter().find(|line| line["type"] == "usage_report").expect("a fact");

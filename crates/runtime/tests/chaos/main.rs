@@ -24,9 +24,17 @@ mod stall;
 mod timers;
 mod worker;
 
+use std::time::Duration;
+
 /// Returns `true` if the full doses are requested.
 fn full() -> bool {
     std::env::var("WEFT_FAULTS").is_ok_and(|faults| faults == "full")
+}
+
+/// Checks a time limit of a full dose, which has the machine to itself. A small dose runs beside other
+/// tests, and its times depend on them.
+fn check_time(took: Duration, most: Duration) {
+    assert!(!full() || took <= most, "took {took:?}, at most {most:?}");
 }
 
 /// Which moments and runs are drawn.
