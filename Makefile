@@ -17,6 +17,10 @@ demo: ## build weft and run the demo on the embedded model, without input
 demo-scripted: ## run the demo on the scripted model
 	$(CARGO) run --locked --quiet -p weftwork-cli --bin weft -- --model scripted demo --fast
 
+.PHONY: check
+check: ## check what changed since main, and what uses it; before each commit, a minute or two
+	$(CARGO) xtask check
+
 .PHONY: test
 test: ## run the checks that every change must pass; prints seconds per stage and all skips
 	scripts/bootstrap.sh
@@ -53,8 +57,8 @@ bench-server: ## compare the server with `langgraph dev`, and measure the age of
 	python3 bench/server/run.py
 
 .PHONY: mutants
-mutants: ## mutate the engine and count the mutants that the tests detect (an hour)
-	python3 scripts/mutate.py
+mutants: ## mutate six crates and count the mutants that the tests detect (an hour)
+	scripts/postgres.sh with python3 scripts/mutate.py
 
 .PHONY: web-check
 web-check: ## build the page of the server anew, and check that the committed one is the same

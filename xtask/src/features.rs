@@ -1,26 +1,44 @@
-//! Builds each crate without its features, and with each feature alone; runs the tests of the binary
-//! without its optional parts.
+//! Checks or builds each crate without its features, and with each feature alone.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::suite::scrub_cargo;
 use crate::tree::Tree;
 use crate::workspace::Crates;
 
+/// Extent of the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Types and borrows only.
+    Check,
+    /// Also generates code, and runs the tests of the binary without its optional parts.
+    Build,
+}
+
+/// The package with which a selection of packages has the features of the whole workspace.
+pub(crate) const SELECTION: &str = "selection";
+
 /// Tests of the binary without its features.
 const WITHOUT: &str = "-p weftwork-cli --no-default-features --test it missing_features";
 
-/// Checks every combination and prints one line for each; returns `false` if one does not build, or
-/// if a test without the features fails.
-pub(crate) fn run(root: &Path) -> Result<bool> {
+/// Checks or builds every combination and prints one line for each; returns `false` if one fails, or
+/// if a test without the features does.
+pub(crate) fn run(root: &Path, depth: Depth) -> Result<bool> {
     let tree = Tree::read(root)?;
     let builds = builds(&Crates::of(&tree));
-    let mut jobs: Vec<_> = builds.into_iter().map(|args| ("check", args)).collect();
-    jobs.push(("test", WITHOUT.split(' ').map(str::to_owned).collect()));
-    let mut good = true;
+    let command = match depth {
+        Depth::Check => "check",
+        Depth::Build => "build",
+    };
+    let mut jobs: Vec<_> = builds.into_iter().map(|args| (command, args)).collect();
+    if depth == Depth::Build {
+        jobs.push(("test", WITHOUT.split(' ').map(str::to_owned).collect()));
+    }
+    let mut good = is_unified(root)?;
     for (command, args) in jobs {
         let mut cargo = Command::new("cargo");
         scrub_cargo(&mut cargo);
@@ -31,6 +49,34 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
         good &= done;
     }
     Ok(good)
+}
+
+/// Compares the features of libraries in builds of [`SELECTION`] with those in builds of the
+/// workspace; prints the libraries that differ.
+fn is_unified(root: &Path) -> Result<bool> {
+    let workspace = resolved(root, &["--workspace"])?;
+    let selection = resolved(root, &["-p", SELECTION])?;
+    let mut good = true;
+    for line in selection.difference(&workspace) {
+        println!("features: only in builds of `{SELECTION}`: {line}");
+        good = false;
+    }
+    let result = if good { "ok" } else { "FAILED: see xtask/selection/Cargo.toml" };
+    println!("features: those of `{SELECTION}` are those of the workspace {result}");
+    Ok(good)
+}
+
+/// The libraries of a build of tests, with their features.
+fn resolved(root: &Path, packages: &[&str]) -> Result<BTreeSet<String>> {
+    let mut cargo = Command::new("cargo");
+    scrub_cargo(&mut cargo);
+    cargo.current_dir(root).args(["tree", "--locked", "--prefix=none", "--format={p} {f}"]);
+    cargo.args(["--edges=normal,build,dev"]).args(packages);
+    let output = cargo.output().context("cargo could not be started")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+    let text = String::from_utf8(output.stdout).context("cargo printed no text")?;
+    // A library that was listed before is marked.
+    Ok(text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect())
 }
 
 /// The cargo arguments of each build. Crates without features are built by every other stage.

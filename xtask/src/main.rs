@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "a command line tool answers on stdout")]
 
+mod check;
 mod cost;
 mod features;
 mod figures;
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use readme::Programs;
 
 const USAGE: &str = "\
 cargo xtask <job>
@@ -38,8 +40,12 @@ cargo xtask <job>
                                    print CPU and wall time of builds from nothing and check
                                    xtask/cost.toml; the largest crates and generic functions of the
                                    binary; seconds of the stages and tests of the last suite
-  features                         check each crate with each of its features alone
-  readme [FILE]                    run the `sh run` blocks of README.md in order
+  check [--since REF]              format, rules, lints and tests of the crates that changed since
+                                   the branch began, and of those that use them
+  features [--build]               check each crate with each of its features alone; --build builds
+                                   them, and tests the binary without its optional parts
+  readme [--built] [FILE]          run the `sh run` blocks of README.md in order; --built starts the
+                                   programs of a build of the workspace
 ";
 
 fn main() -> ExitCode {
@@ -66,9 +72,13 @@ fn run(args: &[String]) -> Result<bool> {
         ["new", rest @ ..] => scaffold::run(&root, rest),
         ["suite", rest @ ..] => suite::run(&root, rest),
         ["cost", rest @ ..] => cost::run(&root, rest),
-        ["features"] => features::run(&root),
-        ["readme"] => readme::run(&root, "README.md"),
-        ["readme", file] => readme::run(&root, file),
+        ["check", rest @ ..] => check::run(&root, rest),
+        ["features"] => features::run(&root, features::Depth::Check),
+        ["features", "--build"] => features::run(&root, features::Depth::Build),
+        ["readme", "--built"] => readme::run(&root, "README.md", Programs::Built),
+        ["readme", "--built", file] => readme::run(&root, file, Programs::Built),
+        ["readme"] => readme::run(&root, "README.md", Programs::Cargo),
+        ["readme", file] => readme::run(&root, file, Programs::Cargo),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(true)

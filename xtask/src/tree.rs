@@ -51,7 +51,7 @@ impl Tree {
     }
 }
 
-fn git(root: &Path, args: &[&str]) -> Result<String> {
+pub(crate) fn git(root: &Path, args: &[&str]) -> Result<String> {
     let output = Command::new("git").arg("-C").arg(root).args(args).output();
     let output = output.context("git could not be started")?;
     ensure!(

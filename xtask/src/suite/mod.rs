@@ -6,11 +6,12 @@ mod plan;
 mod process;
 mod report;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use log::Log;
 use plan::{Plan, Selection, Skips, Stage, Tier};
@@ -40,13 +41,13 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
     let logs = target_dir(root).join("suite");
     std::fs::create_dir_all(&logs)
         .with_context(|| format!("the folder {} could not be made", logs.display()))?;
-    let mut outcomes = Vec::new();
-    for stage in stages {
+    let start = now();
+    let outcomes = perform_all(&stages, |stage| {
         let outcome = perform(root, &logs, stage, tier)?;
         print!("{}", report::line(&outcome));
-        outcomes.push(outcome);
-    }
-    let (text, good) = report::summary(&outcomes, &skips, tier);
+        Ok(outcome)
+    })?;
+    let (text, good) = report::summary(&outcomes, start.elapsed(), &skips, tier);
     print!("{text}");
     std::fs::write(logs.join(SECONDS), &text).context("the summary could not be written")?;
     Ok(good)
@@ -58,6 +59,40 @@ fn read<T: serde::de::DeserializeOwned>(root: &Path, path: &str) -> Result<T> {
     toml::from_str(&text).with_context(|| format!("{path} could not be parsed"))
 }
 
+/// Performs all stages; those of a lane beside the others, from the place of the first of the lane
+/// on. Returns the outcomes in the order of the stages.
+fn perform_all<T: Send>(
+    stages: &[&Stage],
+    perform: impl Fn(&Stage) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let perform = &perform;
+    std::thread::scope(|scope| {
+        let mut lanes: BTreeMap<&str, _> = BTreeMap::new();
+        let mut performed = Vec::new();
+        for (place, stage) in stages.iter().enumerate() {
+            let Some(lane) = stage.lane.as_deref() else {
+                performed.push((place, perform(stage)?));
+                continue;
+            };
+            lanes.entry(lane).or_insert_with(|| {
+                let places = (place..stages.len())
+                    .filter(move |place| stages[*place].lane.as_deref() == Some(lane));
+                scope.spawn(move || {
+                    places
+                        .map(|place| Ok((place, perform(stages[place])?)))
+                        .collect::<Result<Vec<_>>>()
+                })
+            });
+        }
+        for lane in lanes.into_values() {
+            let of_lane = lane.join().map_err(|_| anyhow!("the thread of a lane panicked"))?;
+            performed.extend(of_lane?);
+        }
+        performed.sort_by_key(|(place, _)| *place);
+        Ok(performed.into_iter().map(|(_, outcome)| outcome).collect())
+    })
+}
+
 fn perform(root: &Path, logs: &Path, stage: &Stage, tier: Tier) -> Result<Outcome> {
     let log_path = logs.join(format!("{}.log", stage.name));
     let mut command = Command::new("bash");
@@ -65,6 +100,8 @@ fn perform(root: &Path, logs: &Path, stage: &Stage, tier: Tier) -> Result<Outcom
     scrub_cargo(&mut command);
     command.envs([("CARGO_TERM_COLOR", "never"), ("NO_COLOR", "1"), ("TERM", "dumb")]);
     command.envs([("CARGO_TERM_PROGRESS_WHEN", "never"), ("WEFT_TIER", tier.name())]);
+    // Stages start the programs that the stage `build` left there.
+    command.env("WEFT_TARGET_DIR", target_dir(root));
     let start = now();
     let ended = process::run(&mut command, &log_path, Duration::from_secs(stage.timeout_s))
         .with_context(|| format!("stage {} could not be run", stage.name))?;
@@ -174,6 +211,25 @@ mod tests {
         let dir = house(&plan, "[skips.\"no weights\"]\nwhy = \"not on every machine\"\n");
         assert!(!run(dir.path(), &[]).unwrap());
         assert!(dir.path().join("ran").exists());
+    }
+
+    #[test]
+    fn stages_of_a_lane_run_beside_the_others_and_in_order() {
+        let stage = |name: &str, lane: &str, run: &str| {
+            format!(
+                "[[stage]]\nname = \"{name}\"\ntier = \"fast\"\ntimeout_s = 60\n{lane}run = \"{run}\"\n"
+            )
+        };
+        let lane = "lane = \"pages\"\n";
+        // The first of the lane ends when the stage after it has begun.
+        let plan = [
+            stage("before", "", "test ! -e first; mkfifo pipe"),
+            stage("first", lane, "touch first; cat pipe"),
+            stage("second", lane, "test -e first"),
+            stage("beside", "", "echo > pipe"),
+        ];
+        let dir = house(&plan.concat(), "");
+        assert!(run(dir.path(), &[]).unwrap());
     }
 
     #[test]

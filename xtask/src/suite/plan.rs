@@ -46,6 +46,12 @@ pub(super) struct Stage {
     /// `true` if the stage fails when no test ran.
     #[serde(default)]
     pub(super) tests: bool,
+    /// An earlier stage whose results this one uses. It runs too if only this one is selected.
+    #[serde(default)]
+    pub(super) needs: Option<String>,
+    /// Stages of one lane run one after the other, beside the stages that follow in the plan.
+    #[serde(default)]
+    pub(super) lane: Option<String>,
 }
 
 /// All stages in order.
@@ -71,15 +77,27 @@ impl Plan {
             ensure!(!twice, "two stages are named `{}`", stage.name);
         }
         let names: Vec<&str> = self.stage.iter().map(|stage| stage.name.as_str()).collect();
+        for (index, stage) in self.stage.iter().enumerate() {
+            if let Some(needed) = &stage.needs {
+                let is_earlier = names[..index].contains(&needed.as_str());
+                ensure!(is_earlier, "stage `{}` needs `{needed}`, no earlier stage", stage.name);
+            }
+        }
         for name in selection.only.iter().flatten() {
             let known = names.contains(&name.as_str());
             ensure!(known, "no stage is named `{name}`; there are {}", names.join(", "));
         }
         let selected = self.stage.iter().filter(|stage| match &selection.only {
-            Some(only) => only.contains(&stage.name),
+            Some(only) => only.contains(&stage.name) || self.is_needed(stage, only),
             None => stage.tier <= selection.tier,
         });
         Ok(selected.collect())
+    }
+
+    /// Returns `true` if one of the named stages uses the results of a stage.
+    fn is_needed(&self, stage: &Stage, only: &[String]) -> bool {
+        let named = self.stage.iter().filter(|other| only.contains(&other.name));
+        named.into_iter().any(|other| other.needs.as_ref() == Some(&stage.name))
     }
 }
 
@@ -140,6 +158,19 @@ timeout_s = 1
     fn named_stages_run_in_any_tier() {
         let only = Some(vec!["b".to_owned()]);
         assert_eq!(names(&Selection { tier: Tier::Fast, only }), ["b"]);
+    }
+
+    #[test]
+    fn needed_stages_are_selected_and_precede() {
+        let text = PLAN.replace("name = \"b\"", "name = \"b\"\nneeds = \"a\"");
+        let plan: Plan = toml::from_str(&text).unwrap();
+        let only = Some(vec!["b".to_owned()]);
+        let selected = plan.select(&Selection { tier: Tier::Fast, only }).unwrap();
+        let selected: Vec<_> = selected.iter().map(|stage| stage.name.as_str()).collect();
+        assert_eq!(selected, ["a", "b"]);
+        let text = PLAN.replace("name = \"a\"", "name = \"a\"\nneeds = \"b\"");
+        let plan: Plan = toml::from_str(&text).unwrap();
+        assert!(plan.select(&Selection::default()).is_err());
     }
 
     #[test]

@@ -63,15 +63,18 @@ pub(super) fn line(outcome: &Outcome) -> String {
     text
 }
 
-/// Returns the table of stages, all skips and the total of all tests, and `true` if all is well.
-pub(super) fn summary(outcomes: &[Outcome], skips: &Skips, tier: Tier) -> (String, bool) {
+/// Returns the table of stages and the time until all had ended, all skips and the total of all tests, and `true` if all is well.
+pub(super) fn summary(
+    outcomes: &[Outcome],
+    elapsed: Duration,
+    skips: &Skips,
+    tier: Tier,
+) -> (String, bool) {
     let mut rows = vec![["stage", "result", "seconds"].map(str::to_owned).to_vec()];
     let mut count = Count::default();
-    let mut elapsed = Duration::ZERO;
     for outcome in outcomes {
         let result = outcome.verdict.word().to_owned();
         rows.push(vec![outcome.name.clone(), result, seconds(outcome.elapsed)]);
-        elapsed += outcome.elapsed;
         count.passed += outcome.log.count.passed;
         count.failed += outcome.log.count.failed;
         count.skipped += outcome.log.count.skipped;
@@ -154,7 +157,8 @@ mod tests {
     #[test]
     fn the_summary_counts_seconds_and_tests_and_names_skips() {
         let skips: Skips = toml::from_str("[skips.\"no gpu\"]\nwhy = \"rare\"\n").unwrap();
-        let (text, good) = summary(&[outcome(Verdict::Ok, LOG)], &skips, Tier::Fast);
+        let (text, good) =
+            summary(&[outcome(Verdict::Ok, LOG)], Duration::from_millis(1250), &skips, Tier::Fast);
         let expected = "
 stage  result  seconds
 unit       ok      1.2
@@ -172,9 +176,9 @@ total: 3 passed, 0 failed, 1 skipped
     #[test]
     fn skips_without_leave_and_failures_are_not_good() {
         let none = Skips::default();
-        let (text, good) = summary(&[outcome(Verdict::Ok, LOG)], &none, Tier::Full);
+        let (text, good) = summary(&[outcome(Verdict::Ok, LOG)], Duration::ZERO, &none, Tier::Full);
         assert!(text.contains("skipped, no gpu (NOT ALLOWED in the full tier"));
         assert!(!good);
-        assert!(!summary(&[outcome(Verdict::NoTests, "")], &none, Tier::Fast).1);
+        assert!(!summary(&[outcome(Verdict::NoTests, "")], Duration::ZERO, &none, Tier::Fast).1);
     }
 }
