@@ -6,12 +6,12 @@ use weftwork_graph::{
     BuildInfo, Ctx, Deps, FromTask, NodeError, NodeResult, Question, Reads, TaskInput,
 };
 use weftwork_tools::{
-    AskingCall, Executed, Prepared, Reply, ToolRunner, UnknownAnswer, UnknownCall, code,
-    tool_result,
+    AskingCall, Executed, LeftOpen, Prepared, ReadyCall, Reply, ToolRunner, UnknownAnswer,
+    UnknownCall, code, not_decided, tool_result,
 };
 use weftwork_types::approval::ApprovalDecision;
 use weftwork_types::code::{Fault, Phase};
-use weftwork_types::message::{ToolCall, ToolResult};
+use weftwork_types::message::{Message, ToolCall, ToolResult};
 use weftwork_types::port::CallContext;
 use weftwork_types::secret::SECRET;
 use weftwork_types::tool::{ToolFailure, ToolOutcome, wire_name};
@@ -187,6 +187,16 @@ pub(crate) struct CallingNode {
 }
 
 impl CallingNode {
+    fn new(ctx: &Ctx) -> Arc<Self> {
+        Arc::new(Self { ctx: ctx.clone(), stopped: Mutex::default() })
+    }
+
+    /// The context of a call with the node that makes it.
+    fn calls(self: &Arc<Self>, calls: &CallContext) -> CallContext {
+        let dependencies = calls.dependencies.clone().with_shared(Arc::clone(self));
+        CallContext { dependencies, ..calls.clone() }
+    }
+
     pub(crate) fn ctx(&self) -> &Ctx {
         &self.ctx
     }
@@ -201,16 +211,70 @@ impl CallingNode {
     }
 }
 
-async fn made(
+/// Returns the outcome of a call that is left open, from the record. Nothing is made.
+pub(crate) async fn left_open(
+    ctx: &Ctx,
+    runner: &ToolRunner,
+    call: &ToolCall,
+    prompt: &PromptScope,
+) -> NodeResult<ToolOutcome> {
+    let Some(of_prompt) = prompt.call(ctx, call) else {
+        return recorded(ctx, runner, call, ctx.calls()).await;
+    };
+    let outcome = recorded(ctx, runner, call, of_prompt.calls()).await?;
+    of_prompt.write_events(ctx, &outcome);
+    Ok(outcome)
+}
+
+/// A result that tells a model how a call ended.
+pub(crate) fn result_message(ctx: &Ctx, call: &ToolCall, outcome: &ToolOutcome) -> Message {
+    Message::tool_result(ctx.message_id(), tool_result(call, outcome))
+}
+
+async fn recorded(
     ctx: &Ctx,
     runner: &ToolRunner,
     call: &ToolCall,
     calls: &CallContext,
 ) -> NodeResult<ToolOutcome> {
-    let node = Arc::new(CallingNode { ctx: ctx.clone(), stopped: Mutex::default() });
-    let dependencies = calls.dependencies.clone().with_shared(Arc::clone(&node));
-    let calls = &CallContext { dependencies, ..calls.clone() };
-    let ready = match runner.prepare(call, calls) {
+    let calls = CallingNode::new(ctx).calls(calls);
+    let mut left = match runner.recorded(call, &calls).await.map_err(|error| error.fault())? {
+        Some(left) => left,
+        None => match unless_open(ready(ctx, runner, call, &calls))? {
+            Some(ready) => runner.left_open(ready).await.map_err(|error| error.fault())?,
+            None => return Ok(not_decided(call)),
+        },
+    };
+    loop {
+        let asking = match left {
+            LeftOpen::Closed(outcome) => return Ok(outcome),
+            LeftOpen::Asked(asking) => asking,
+        };
+        let Some(replies) = unless_open(replies(ctx, &asking))? else {
+            return Ok(asking.left_open());
+        };
+        let next = runner.left_open_after(asking, replies).await;
+        left = next.map_err(|error| error.fault())?;
+    }
+}
+
+/// Returns `None` instead of the stop at an open question.
+fn unless_open<T>(answered: NodeResult<T>) -> NodeResult<Option<T>> {
+    match answered {
+        Ok(answered) => Ok(Some(answered)),
+        Err(error) if error.is_interrupt() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the call as it can be executed, with the decision or the answer of a person.
+fn ready(
+    ctx: &Ctx,
+    runner: &ToolRunner,
+    call: &ToolCall,
+    calls: &CallContext,
+) -> NodeResult<ReadyCall> {
+    Ok(match runner.prepare(call, calls) {
         Prepared::Ready(ready) => ready,
         Prepared::NeedsApproval(pending) => {
             let question = Question::new(pending.ask()).answer_schema(pending.answer_schema());
@@ -227,7 +291,18 @@ async fn made(
             let answer = ctx.ask(question.ask(), Some(question.answer_schema()))?;
             question.answer(answer.value)
         }
-    };
+    })
+}
+
+async fn made(
+    ctx: &Ctx,
+    runner: &ToolRunner,
+    call: &ToolCall,
+    calls: &CallContext,
+) -> NodeResult<ToolOutcome> {
+    let node = CallingNode::new(ctx);
+    let calls = node.calls(calls);
+    let ready = ready(ctx, runner, call, &calls)?;
     let mut executed = runner.execute(ready).await;
     let mut asked = 0;
     loop {

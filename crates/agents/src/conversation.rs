@@ -8,7 +8,8 @@ use weftwork_types::{MessageId, ToolCallId};
 /// Places each tool result directly after the message with its call, and answers calls without a
 /// result with an error, so that no model receives an open call.
 ///
-/// A call stays open if the person sends a new message instead of answering a question.
+/// Agents close the calls of their own messages from the record. A call without a result comes with
+/// a conversation from elsewhere, of which nothing is known.
 pub(crate) fn for_model<'a>(messages: impl Iterator<Item = &'a Message> + Clone) -> Vec<Message> {
     let mut results: BTreeMap<&ToolCallId, &ToolResult> = BTreeMap::new();
     for result in messages.clone().flat_map(Message::tool_results) {
@@ -58,7 +59,7 @@ fn left_open(tool_call_id: ToolCallId, name: &str) -> ToolResult {
         name: name.to_owned(),
         value: serde_json::json!({
             "error_code": "unavailable",
-            "safe_message": "the call has no result: the person sent a new message instead of an answer",
+            "safe_message": "the conversation has no result of the call: it may have been made; do not repeat it without checking whether it was",
         }),
         shown: None,
         is_error: true,

@@ -4,7 +4,7 @@
 //! implemented as a graph with a model node, a tool node and a human node.
 
 use crate::bound::{BoundModel, ModelConfig};
-use crate::calls::outcome;
+use crate::calls::{left_open, outcome, result_message};
 use crate::conversation::{for_model, invalid_rounds};
 use crate::error::{AgentError, cannot_repair};
 use crate::evaluate::{PromptRun, PromptScope};
@@ -15,7 +15,7 @@ use weftwork_graph::{
     Arg, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, START, SendTo, State,
 };
 use weftwork_models::{ChatModel, ModelCaller};
-use weftwork_tools::{ASK_HUMAN, FnTool, Policy, ToolBox, ToolRunner, tool_result};
+use weftwork_tools::{ASK_HUMAN, FnTool, Policy, ToolBox, ToolRunner};
 use weftwork_types::MessageId;
 use weftwork_types::message::{Message, Role, ToolCall};
 use weftwork_types::run::Stops;
@@ -173,6 +173,8 @@ impl ReactAgent {
             .node("model", ask_model)
             .node("tool", run_tool)
             .node("human", run_tool)
+            .on_left_open("tool", close_call)
+            .on_left_open("human", close_call)
             .edge(START, "model")
             .route_to("model", ["tool", "human", END], calls_of_last)
             .edge("tool", "model")
@@ -237,6 +239,17 @@ async fn run_tool(
 ) -> NodeResult<ChatUpdate> {
     let own = prompt.runner()?;
     let outcome = outcome(&ctx, own.as_deref().unwrap_or(&parts.runner), &call, &prompt).await?;
-    let result = Message::tool_result(ctx.message_id(), tool_result(&call, &outcome));
-    Ok(ChatUpdate::new().messages([result]))
+    Ok(ChatUpdate::new().messages([result_message(&ctx, &call, &outcome)]))
+}
+
+/// Closes a tool call that is left open.
+async fn close_call(
+    Arg(call): Arg<ToolCall>,
+    parts: Deps<Parts>,
+    prompt: PromptScope,
+    ctx: Ctx,
+) -> NodeResult<ChatUpdate> {
+    let own = prompt.runner()?;
+    let outcome = left_open(&ctx, own.as_deref().unwrap_or(&parts.runner), &call, &prompt).await?;
+    Ok(ChatUpdate::new().messages([result_message(&ctx, &call, &outcome)]))
 }

@@ -287,6 +287,33 @@ impl<S: StateSpec> Graph<S> {
         })
     }
 
+    /// Sets a closer for tasks of a node that are left open: new input ends their superstep before
+    /// it could be closed, after a question, a cancellation or a failure.
+    ///
+    /// The results of tasks that had finished are applied before the input. For each other task of
+    /// the node the closer runs in its place and reads what is on record: it has the input of the
+    /// task, and its questions have the answers that were given. It calls no model and no tool. Its
+    /// writes are applied like those of the node; edges, routes and commands are not followed. A
+    /// closer that stops at an open question writes nothing. A graph that a closer runs with
+    /// [`Ctx::call`](crate::Ctx::call) is not continued: its open superstep is closed in the same
+    /// way, and the call returns the state of the graph; it stops the closer if the task has not
+    /// begun the graph.
+    ///
+    /// Without a closer, tasks that are left open are dropped with their results. A
+    /// [`subgraph`](Self::subgraph) has a closer if its graph has one.
+    pub fn on_left_open<M: 'static>(
+        mut self,
+        node: impl AsRef<str>,
+        closer: impl Handler<M>,
+    ) -> Self {
+        let closer = NodeFn::new(closer);
+        let name = node.as_ref().to_owned();
+        self.checks.push(Check { name, node: closer.clone(), role: Role::Closer });
+        self.with_options("a closer", node.as_ref(), move |options| {
+            options.on_left_open = Some(closer);
+        })
+    }
+
     /// Defers options until the graph is built: a node may be added after them.
     fn with_options(
         mut self,

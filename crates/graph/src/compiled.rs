@@ -91,6 +91,7 @@ pub(crate) struct NodeOptions {
     pub(crate) retry: Option<Retry>,
     pub(crate) timeout: Timeout,
     pub(crate) on_error: Option<NodeFn>,
+    pub(crate) on_left_open: Option<NodeFn>,
     pub(crate) cache: Option<Cache>,
     pub(crate) thread: Thread,
     /// The graph that the node runs.
@@ -255,6 +256,11 @@ impl CompiledGraph {
 
     pub(crate) fn node(&self, index: NodeIdx) -> Option<&NodeFn> {
         self.0.nodes.get(index.0)
+    }
+
+    /// Returns `true` if tasks of some node are closed when they are left open.
+    pub(crate) fn has_closers(&self) -> bool {
+        self.0.nodes.iter().any(|node| node.options.on_left_open.is_some())
     }
 
     /// The name under which a node's error handler runs.

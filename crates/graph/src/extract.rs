@@ -97,6 +97,8 @@ pub(crate) enum Role {
     Node,
     /// It takes over when the node failed.
     Handler,
+    /// It closes tasks of the node that are left open.
+    Closer,
 }
 
 /// The part of the state that an argument of a node reads.
@@ -170,7 +172,7 @@ impl FromTask for Failure {
 
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
         let fix = "only error handlers get one: give the function by `on_error`";
-        (info.role == Role::Node).then(|| ("`Failure`".to_owned(), fix.to_owned()))
+        (info.role != Role::Handler).then(|| ("`Failure`".to_owned(), fix.to_owned()))
     }
 
     fn reads() -> Reads {

@@ -331,6 +331,22 @@ impl Journal for TaskJournal {
         })
     }
 
+    fn look(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>> {
+        let occurrence = self.occurrence(&intent);
+        let key = self.key(&intent, &occurrence, &self.place);
+        Box::pin(async move {
+            let found = self.find(key).await;
+            let found = found.map_err(|source| JournalError { name: intent.name, source })?;
+            Ok(match found {
+                None => Opened::New { key },
+                Some(call) => match &call.result {
+                    Some(result) => Opened::Settled { key, result: result.clone() },
+                    None => Opened::Unknown { key, made: call.made },
+                },
+            })
+        })
+    }
+
     fn begin_again(&self, key: CallKey) -> BoxFuture<'_, Result<(), JournalError>> {
         Box::pin(async move {
             let begun = self.make_again(key).await;

@@ -21,7 +21,11 @@ pub(crate) fn node(graph: CompiledGraph, keep: SubgraphState) -> NodeFn {
             NodeResult::Ok(Output { json: output, graph: inner, around })
         }
     });
-    Arc::make_mut(&mut node.options).graph = Some((graph, keep));
+    // The node writes what the graph returns, and a graph that is closed returns its state.
+    let closer = graph.has_closers().then(|| node.clone());
+    let options = Arc::make_mut(&mut node.options);
+    options.on_left_open = closer;
+    options.graph = Some((graph, keep));
     node
 }
 

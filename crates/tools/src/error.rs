@@ -43,6 +43,8 @@ pub mod code {
     pub const NOT_RECORDED: ErrorCode = ErrorCode("W0416");
     /// The tool's questions to a person are over a limit or cannot be asked.
     pub const QUESTIONS_REFUSED: ErrorCode = ErrorCode("W0417");
+    /// The conversation went on before the call was made.
+    pub const NOT_MADE: ErrorCode = ErrorCode("W0418");
     /// The call dispatches more events to its session than a call may.
     pub const TOO_MANY_EVENTS: ErrorCode = ErrorCode("W0620");
 }

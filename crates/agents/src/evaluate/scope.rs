@@ -194,12 +194,17 @@ impl PromptCall {
         &self.calls
     }
 
-    /// Adds the events of a call that succeeded to the writes of the task, and publishes the call.
-    pub(crate) fn ended(&self, ctx: &Ctx, call: &ToolCall, outcome: &ToolOutcome) {
+    /// Adds the events of a call that succeeded to the writes of the task.
+    pub(crate) fn write_events(&self, ctx: &Ctx, outcome: &ToolOutcome) {
         let events = self.dispatched.events();
         if matches!(outcome, ToolOutcome::Ok { .. }) && !events.is_empty() {
             ctx.write_also(SESSION_CHANNEL, serde_json::json!(events));
         }
+    }
+
+    /// Adds the events of a call that succeeded to the writes of the task, and publishes the call.
+    pub(crate) fn ended(&self, ctx: &Ctx, call: &ToolCall, outcome: &ToolOutcome) {
+        self.write_events(ctx, outcome);
         let run = self.context.run();
         run.resources.bus.publish(&PromptEvent::ToolInvoked(Arc::new(ToolInvoked {
             prompt: run.prompt().clone(),

@@ -1,6 +1,6 @@
 //! Agents as tools of other agents.
 
-use super::member::{Member, added};
+use super::member::{Member, Work, added};
 use crate::calls::CallingNode;
 use crate::error::AgentError;
 use schemars::JsonSchema;
@@ -44,6 +44,7 @@ pub fn as_tool(
     description: impl Into<String>,
 ) -> Result<FnTool, AgentError> {
     let member = Member::new(graph, "a tool")?;
+    let closed = member.clone();
     let tool = FnTool::new(name, description, move |request: Request, context: ToolContext| {
         let member = member.clone();
         async move {
@@ -54,6 +55,18 @@ pub fn as_tool(
             }
         }
     });
+    // Calls of the agent that are on record stay known when the call of the agent is left open.
+    let tool = tool.reconcile(move |request: Request, context: ToolContext| {
+        let member = closed.clone();
+        async move {
+            let node = context.deps::<CallingNode>()?;
+            match work(&member, &node, &context, request).await {
+                Ok(work) => Ok(work.calls_left_open(member.name())),
+                Err(error) if error.is_interrupt() => Ok(None),
+                Err(error) => failed_or_stopped(&member, &node, error).map(|_| None),
+            }
+        }
+    });
     Ok(tool.timeout(TIMEOUT))
 }
 
@@ -61,15 +74,26 @@ async fn answer(
     member: &Member,
     node: &CallingNode,
     context: &ToolContext,
-    Request { request }: Request,
+    request: Request,
 ) -> NodeResult<String> {
+    let work = work(member, node, context, request).await?;
+    Ok(work.answer(member.name())?.joined_text())
+}
+
+/// Runs the agent on a request; if the call is left open, returns its work up to then.
+async fn work(
+    member: &Member,
+    node: &CallingNode,
+    context: &ToolContext,
+    Request { request }: Request,
+) -> NodeResult<Work> {
     let ctx = node.ctx();
     let asked = [Message::text(ctx.message_id(), Role::User, request)];
     // The id of the call: other calls of the node may come from the journal when it runs again.
     let name = context.tool_call_id.as_str();
     let input = json!({ "messages": asked });
     let output = ctx.call_named(name, member.graph(), SubgraphState::PerTask, input).await?;
-    Ok(added(output, &asked)?.answer(member.name())?.joined_text())
+    added(output, &asked)
 }
 
 /// A failure of the graph is the result of the call; everything else stops the node, and the call

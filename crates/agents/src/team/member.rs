@@ -67,6 +67,21 @@ impl Work {
         };
         Ok(self.messages.iter().rev().find(says).ok_or_else(|| no_answer(graph))?)
     }
+
+    /// Describes the calls of an agent that is left open, in their shown form; `None` if it made none.
+    pub(crate) fn calls_left_open(&self, agent: &str) -> Option<String> {
+        let shown: Vec<Message> = self.messages.iter().cloned().map(Message::into_shown).collect();
+        let results = || shown.iter().flat_map(Message::tool_results);
+        let calls = shown.iter().flat_map(Message::tool_calls).map(|call| {
+            let result = results().find(|result| result.tool_call_id == call.id);
+            json!({"tool": call.name, "args": call.args, "result": result.map(|r| &r.value)})
+        });
+        let calls: Vec<Value> = calls.collect();
+        let listed = json!(calls);
+        let text =
+            || format!("agent `{agent}` was left open before it answered; its calls: {listed}");
+        (!calls.is_empty()).then(text)
+    }
 }
 
 /// Checks the names of the members of a team: they are nodes of its graph.

@@ -201,6 +201,7 @@ impl PlanAndExecute {
             .with(parts)
             .node(PLAN, plan)
             .node(EXECUTE, execute)
+            .on_left_open(EXECUTE, close_step)
             .node(REPLAN, replan)
             .calls(EXECUTE, inner, SubgraphState::PerTask)
             .edge(START, PLAN)
@@ -240,13 +241,31 @@ async fn execute(
     if done.len() >= parts.steps_max {
         return Err(too_many_steps(&parts.name, done.len()).into());
     }
-    let mut conversation: Vec<Message> = state.messages().iter().cloned().collect();
-    conversation.extend(as_messages(&done, &ctx));
-    conversation.push(Message::text(ctx.message_id(), Role::User, step.as_str()));
+    let conversation = of_step(&state, step, &ctx);
     let work = parts.executor.work(&ctx, &conversation).await?;
     let result = work.answer(parts.executor.name())?.joined_text();
     done.push(StepResult { step: step.clone(), result });
     Ok(PlanStateUpdate::new().plan(left.cloned().collect()).done(done))
+}
+
+/// Closes a step that is left open: calls that the executor has made become part of the conversation.
+async fn close_step(
+    state: State<PlanState>,
+    parts: Deps<Parts>,
+    ctx: Ctx,
+) -> NodeResult<PlanStateUpdate> {
+    let Some(step) = state.plan().iter().next() else { return Ok(PlanStateUpdate::new()) };
+    let conversation = of_step(&state, step, &ctx);
+    let work = parts.executor.work(&ctx, &conversation).await?;
+    Ok(PlanStateUpdate::new().messages(work.messages))
+}
+
+/// Returns the conversation as the executor of a step reads it.
+fn of_step(state: &State<PlanState>, step: &str, ctx: &Ctx) -> Vec<Message> {
+    let mut conversation: Vec<Message> = state.messages().iter().cloned().collect();
+    conversation.extend(as_messages(state.done(), ctx));
+    conversation.push(Message::text(ctx.message_id(), Role::User, step));
+    conversation
 }
 
 /// Asks the replanner for the answer, or for the steps that are left.

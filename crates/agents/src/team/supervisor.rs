@@ -3,7 +3,7 @@
 use super::hand_off::HandOffs;
 use super::member::{Member, check_names};
 use crate::bound::{BoundModel, ModelConfig};
-use crate::calls::outcome;
+use crate::calls::{left_open, outcome, result_message};
 use crate::conversation::{for_model, invalid_rounds};
 use crate::error::{AgentError, cannot_repair};
 use crate::evaluate::PromptScope;
@@ -17,7 +17,7 @@ use weftwork_graph::{
     SubgraphState,
 };
 use weftwork_models::{ChatModel, ModelCaller};
-use weftwork_tools::{ASK_HUMAN, Policy, ToolBox, ToolRunner, tool_result};
+use weftwork_tools::{ASK_HUMAN, Policy, ToolBox, ToolRunner};
 use weftwork_types::message::{Message, Part, Role, ToolCall, ToolResult};
 use weftwork_types::tool::ToolOutcome;
 use weftwork_types::{BoxFuture, MessageId};
@@ -255,17 +255,20 @@ impl Supervisor {
             .node(SUPERVISOR, supervise)
             .defer(SUPERVISOR)
             .node(HAND_OFF, hand_off)
+            .on_left_open(HAND_OFF, close_call)
             .edge(START, SUPERVISOR)
             .edge(HAND_OFF, SUPERVISOR)
             .ends(SUPERVISOR, [HAND_OFF].into_iter().chain(own.clone()).chain([END]))
             .ends(HAND_OFF, members.iter().map(Member::name))
             .step_limit(self.step_limit);
         for name in own {
-            graph = graph.node(name, run_tool).edge(name, SUPERVISOR);
+            graph =
+                graph.node(name, run_tool).on_left_open(name, close_call).edge(name, SUPERVISOR);
         }
         for member in members {
             let (name, inner) = (member.name().to_owned(), member.graph().clone());
             graph = graph
+                .on_left_open(name.as_str(), close_work(member.clone()))
                 .node(name.as_str(), works(member))
                 .calls(name.as_str(), inner, SubgraphState::PerTask)
                 .edge(name.as_str(), SUPERVISOR);
@@ -355,7 +358,7 @@ async fn hand_off(
     ctx: Ctx,
 ) -> NodeResult<Command<TeamState>> {
     let outcome = outcome(&ctx, &parts.runner, &call, &PromptScope::none()).await?;
-    let result = Message::tool_result(ctx.message_id(), tool_result(&call, &outcome));
+    let result = result_message(&ctx, &call, &outcome);
     let member = parts.hand_offs.member(&call.name);
     // The call of a tool that does not exist is part of the conversation in either case.
     let is_stored = parts.hand_off_messages || member.is_none();
@@ -387,8 +390,36 @@ async fn run_tool(
     ctx: Ctx,
 ) -> NodeResult<TeamStateUpdate> {
     let outcome = outcome(&ctx, &parts.runner, &call, &PromptScope::none()).await?;
-    let result = Message::tool_result(ctx.message_id(), tool_result(&call, &outcome));
-    Ok(TeamStateUpdate::new().messages([result]))
+    Ok(TeamStateUpdate::new().messages([result_message(&ctx, &call, &outcome)]))
+}
+
+/// Closes a call of the supervisor that is left open.
+async fn close_call(
+    Arg(call): Arg<ToolCall>,
+    parts: Deps<Parts>,
+    ctx: Ctx,
+) -> NodeResult<TeamStateUpdate> {
+    let outcome = left_open(&ctx, &parts.runner, &call, &PromptScope::none()).await?;
+    Ok(TeamStateUpdate::new().messages([result_message(&ctx, &call, &outcome)]))
+}
+
+/// Closes the work of a member that is left open: whichever messages a team keeps of its members,
+/// calls that a member has made become part of the conversation.
+fn close_work(
+    member: Member,
+) -> impl Fn(State<TeamState>, Deps<Parts>, Ctx) -> BoxFuture<'static, NodeResult<TeamStateUpdate>>
++ Send
++ Sync
++ 'static {
+    let member = Arc::new(member);
+    move |state, parts, ctx| {
+        let member = Arc::clone(&member);
+        Box::pin(async move {
+            let conversation = parts.hand_offs.without(state.messages().iter());
+            let work = member.work(&ctx, &conversation).await?;
+            Ok(TeamStateUpdate::new().messages(work.messages))
+        })
+    }
 }
 
 /// The node of a member.

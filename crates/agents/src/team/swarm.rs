@@ -178,6 +178,7 @@ impl Swarm {
             let member = Member::new(inner.clone(), "a member of a swarm")?;
             let ends = targets.iter().map(String::as_str).chain([END]);
             graph = graph
+                .on_left_open(name.as_str(), close_work(member.clone(), Arc::clone(&all)))
                 .node(name.as_str(), works(member, Arc::clone(&all), targets.clone()))
                 .calls(name.as_str(), inner, SubgraphState::PerTask)
                 .ends(name.as_str(), ends);
@@ -238,6 +239,27 @@ fn works(
                 Some(next) => command.goto(next),
                 None => command,
             })
+        })
+    }
+}
+
+/// Closes the work of a member that is left open, which stays the active one.
+fn close_work(
+    member: Member,
+    all: Arc<HandOffs>,
+) -> impl Fn(State<SwarmState>, Ctx) -> BoxFuture<'static, NodeResult<SwarmStateUpdate>>
++ Send
++ Sync
++ 'static {
+    let member = Arc::new(member);
+    move |state, ctx| {
+        let member = Arc::clone(&member);
+        let all = Arc::clone(&all);
+        Box::pin(async move {
+            let conversation = all.without(state.messages().iter());
+            let work = member.work(&ctx, &conversation).await?;
+            let active = member.name().to_owned();
+            Ok(SwarmStateUpdate::new().messages(work.messages).active_agent(active))
         })
     }
 }

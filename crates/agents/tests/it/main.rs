@@ -6,6 +6,7 @@ mod asking;
 mod calls;
 mod desk;
 mod golden;
+mod left_open;
 mod modes;
 mod prompts;
 mod react;

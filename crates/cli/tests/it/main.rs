@@ -14,6 +14,8 @@ mod documents;
 mod home;
 mod instances;
 mod left_behind;
+#[cfg(unix)]
+mod left_open;
 mod limits;
 #[cfg(feature = "mcp")]
 mod mcp;

@@ -82,6 +82,12 @@ impl Served {
         (status.expect("a status"), body)
     }
 
+    /// Kills the process with SIGKILL.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+
     pub(crate) fn terminate(self) -> Came {
         let id = self.child.id().to_string();
         let done = Command::new("kill").args(["-TERM", &id]).status().expect("kill starts");

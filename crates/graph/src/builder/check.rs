@@ -58,6 +58,7 @@ impl<S: StateSpec> Graph<S> {
         let node_name = match role {
             Role::Node => name.clone(),
             Role::Handler => format!("{name} (on error)"),
+            Role::Closer => format!("{name} (left open)"),
         };
         let Checked { misfits, reads } = node.check(&info);
         let fits = misfits.is_empty();

@@ -9,7 +9,7 @@ use crate::run_loop::checkpointer::{
     TaskDetails, TaskFailure, TaskKey, TaskPause, TaskRecord, TaskRecords,
 };
 use crate::run_loop::context::{
-    CalledTask, LoopContext, LoopStorage, NestedLoop, TaskContext, TaskState,
+    CalledTask, LoopContext, LoopStorage, NestedLoop, Purpose, TaskContext, TaskState,
 };
 use crate::run_loop::event::{Modes, StreamEvent, TaskEnded, TaskStarted, Written};
 use crate::run_loop::namespace::without_tasks;
@@ -82,6 +82,9 @@ impl Ctx {
     ) -> NodeResult<Json> {
         self.check_running()?;
         let at = self.at();
+        if at.purpose == Purpose::Close {
+            return at.close_graph(graph, number, keep).await;
+        }
         let start = match input {
             Json::Null => LoopInput::Nothing,
             input => LoopInput::Input(StartInput::Json(Arc::new(input))),
@@ -205,6 +208,34 @@ impl TaskContext {
         keep: SubgraphState,
         begin: LoopInput,
     ) -> Result<(LoopOutcome, RunLoop), RuntimeError> {
+        let within = self.within(graph, number, keep);
+        let options = Options::within(&self.scope);
+        Box::pin(RunLoop::run(Arc::new(within), begin, &options)).await
+    }
+
+    /// Closes a graph that the task has begun, and returns its state.
+    async fn close_graph(
+        &self,
+        graph: &CompiledGraph,
+        number: CallNumber,
+        keep: SubgraphState,
+    ) -> NodeResult<Json> {
+        let within = self.within(graph, number, keep);
+        let options = Options::within(&self.scope);
+        match Box::pin(RunLoop::left_open(Arc::new(within), &options)).await {
+            Ok(Some(cycle)) => Ok(output_json(graph.plan(), cycle.machine.slots())),
+            Ok(None) => Err(NodeError::interrupted()),
+            Err(error) => Err(NodeError(Stop::Failed(error.fault()))),
+        }
+    }
+
+    /// The loop of a graph that an attempt calls.
+    fn within(
+        &self,
+        graph: &CompiledGraph,
+        number: CallNumber,
+        keep: SubgraphState,
+    ) -> LoopContext {
         let scope = &self.scope;
         let mut ns = self.ns();
         if keep == SubgraphState::PerThread {
@@ -219,7 +250,7 @@ impl TaskContext {
         let journals = recorder.is_some() || scope.shared.host.environment().has_log();
         let mut around = scope.around.clone();
         around.insert(scope.place.ns.to_string(), self.checkpoint);
-        let within = scope.within(NestedLoop {
+        scope.within(NestedLoop {
             graph,
             ns: ns.into(),
             recorder,
@@ -229,9 +260,7 @@ impl TaskContext {
             outer: Arc::clone(&self.task_state),
             outer_path: journals.then(|| self.way_to(number.of_attempt)),
             earlier: self.earlier,
-        });
-        let options = Options::within(scope);
-        Box::pin(RunLoop::run(Arc::new(within), begin, &options)).await
+        })
     }
 }
 

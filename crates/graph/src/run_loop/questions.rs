@@ -2,7 +2,7 @@
 
 use crate::error::RuntimeError;
 use crate::question::Question;
-use crate::run_loop::context::{Given, LoopContext, RunContext, TaskContext};
+use crate::run_loop::context::{Given, LoopContext, Purpose, RunContext, TaskContext};
 use crate::run_loop::schema::answer_checker;
 use crate::run_loop::sync::lock;
 use crate::semantics::Unanswered;
@@ -149,7 +149,9 @@ impl TaskContext {
         if resume.len() <= index as usize {
             let id = || interrupt_id(self.id(), index);
             let given = || self.scope.shared.answers.get().and_then(|all| all.get(&id()).cloned());
-            let Some(answer) = given().or_else(|| self.task_state.take_answer()) else {
+            let recorded = || self.recorded_answer(id());
+            let answer = given().or_else(recorded).or_else(|| self.task_state.take_answer());
+            let Some(answer) = answer else {
                 return Ok((index, None));
             };
             if let Some(schema) = &question.answer_schema {
@@ -167,6 +169,14 @@ impl TaskContext {
         let answer = resume.get(index as usize);
         let answer = answer.map(|value| self.answered(id, &question.ask, Given::Answer(value)));
         Ok((index, answer))
+    }
+
+    /// The answer that an earlier run gave to a question of a task that is closed. It may have led to
+    /// calls without being stored with the task.
+    fn recorded_answer(&self, id: InterruptId) -> Option<Json> {
+        let closes = self.purpose == Purpose::Close;
+        let answer = closes.then(|| self.scope.shared.host.environment().answer(id));
+        answer.flatten().map(|answer| answer.value)
     }
 
     /// Takes the default of a question that has expired as its answer; not while a question the

@@ -102,6 +102,31 @@ impl AskingCall {
         }
     }
 
+    pub(super) fn name(&self) -> &str {
+        self.call.name()
+    }
+
+    /// Returns `true` if the tool declared that it has taken an effect.
+    pub(super) fn has_acted(&self) -> bool {
+        self.call.rounds.acted || self.asked.acted
+    }
+
+    /// The next round of the call.
+    pub(super) fn replied(self, replies: impl IntoIterator<Item = Reply>) -> RunCall {
+        let Self { mut call, round, asked, .. } = self;
+        let mut given = replies.into_iter();
+        let replies = asked.questions.iter().map(|question| {
+            let reply = given.next().filter(|reply| fits(question, reply));
+            reply.unwrap_or(Reply::Cancel)
+        });
+        let rounds = &mut call.rounds;
+        rounds.first = Some(rounds.call_key(round));
+        rounds.replies.push(replies.collect());
+        rounds.state = asked.state;
+        rounds.acted |= asked.acted;
+        *call
+    }
+
     /// JSON Schema of the answer to a question, a [`Reply`].
     #[must_use]
     pub fn answer_schema(&self, question: &ToolQuestion) -> Value {
@@ -133,22 +158,12 @@ impl ToolRunner {
         asking: AskingCall,
         replies: impl IntoIterator<Item = Reply>,
     ) -> Result<Executed, RunToolError> {
-        let AskingCall { mut call, round, asked, .. } = asking;
-        let mut given = replies.into_iter();
-        let replies = asked.questions.iter().map(|question| {
-            let reply = given.next().filter(|reply| fits(question, reply));
-            reply.unwrap_or(Reply::Cancel)
-        });
-        let rounds = &mut call.rounds;
-        rounds.first = Some(rounds.call_key(round));
-        rounds.replies.push(replies.collect());
-        rounds.state = asked.state;
-        rounds.acted |= asked.acted;
+        let mut call = asking.replied(replies);
         match self.place(&call).await {
             Ok(place) => call.place = place,
             Err(late) => return Ok(call.done(ToolOutcome::Failed(late))),
         }
-        self.begin(*call).await
+        self.begin(call).await
     }
 
     /// Records the questions of a round, after which the call waits.
@@ -196,6 +211,11 @@ impl ToolRunner {
 impl RunCall {
     pub(super) fn asking(self, round: CallKey, asked: Questions, is_recorded: bool) -> Executed {
         Executed::Asks(AskingCall { call: Box::new(self), round, asked, is_recorded })
+    }
+
+    /// The call with the questions of a recorded round.
+    pub(super) fn asked(self, round: CallKey, asked: Questions) -> AskingCall {
+        AskingCall { call: Box::new(self), round, asked, is_recorded: true }
     }
 }
 

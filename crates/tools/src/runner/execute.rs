@@ -328,7 +328,7 @@ impl RunCall {
         Executed::Done(outcome)
     }
 
-    fn intent(&self) -> Intent {
+    pub(super) fn intent(&self) -> Intent {
         let spec = &self.entry.spec;
         let input = self.rounds.input(&self.head.args);
         Intent {
@@ -381,7 +381,8 @@ impl RunCall {
         Ok(self.head.context.journal.settle(key, CallResult { value }).await?)
     }
 
-    fn reuse(self, key: CallKey, mut result: CallResult) -> Result<Executed, RunToolError> {
+    /// Reads the record of a round, and restores the events that it dispatched.
+    pub(super) fn read(&self, mut result: CallResult) -> Result<ToolRecord, RunToolError> {
         let unreadable = |e: serde_json::Error| RunToolError::RecordUnreadable {
             tool: self.name().to_owned(),
             tool_call_id: self.head.tool_call_id.to_string(),
@@ -393,7 +394,21 @@ impl RunCall {
         };
         let record: ToolRecord = serde_json::from_value(result.value).map_err(unreadable)?;
         self.set_dispatched(dispatched);
-        let outcome = match record {
+        Ok(record)
+    }
+
+    /// Returns a recorded outcome with its shown form. The present declaration decides what is
+    /// shown, also of a result that was recorded before.
+    pub(super) fn shown_now(&self, outcome: ToolOutcome) -> ToolOutcome {
+        match outcome {
+            ToolOutcome::Ok { value, shown } if is_cut(&value) => ToolOutcome::Ok { value, shown },
+            ToolOutcome::Ok { value, .. } => redact::outcome(value, self.entry.shown()),
+            failed => failed,
+        }
+    }
+
+    fn reuse(self, key: CallKey, result: CallResult) -> Result<Executed, RunToolError> {
+        let outcome = match self.read(result)? {
             ToolRecord::Ended(outcome) => outcome,
             // Its start was emitted in the run in which the tool asked.
             ToolRecord::Asked(asked) => {
@@ -406,12 +421,7 @@ impl RunCall {
             let (kind, name) = ("tool".to_owned(), self.name().to_owned());
             self.head.context.emit.emit(AiEvent::CallReused { kind, name });
         }
-        // The present declaration decides what is shown, also of a result that was recorded before.
-        let outcome = match outcome {
-            ToolOutcome::Ok { value, shown } if is_cut(&value) => ToolOutcome::Ok { value, shown },
-            ToolOutcome::Ok { value, .. } => redact::outcome(value, self.entry.shown()),
-            failed => failed,
-        };
+        let outcome = self.shown_now(outcome);
         if matches!(outcome, ToolOutcome::Ok { .. }) {
             self.head.context.journal.succeeded(self.rounds.call_key(key));
         }
@@ -419,7 +429,7 @@ impl RunCall {
     }
 }
 
-fn not_runnable() -> ToolOutcome {
+pub(super) fn not_runnable() -> ToolOutcome {
     ToolOutcome::Failed(ToolFailure::new(
         ToolErrorKind::Unavailable,
         code::TOOL_UNAVAILABLE,

@@ -6,11 +6,13 @@ mod ask;
 mod attempt;
 mod execute;
 mod large;
+mod left_open;
 mod prepare;
 mod unknown;
 
 pub use ask::{AskingCall, QUESTION_BYTES_MAX, QUESTIONS_MAX, ROUNDS_MAX, STATE_BYTES_MAX};
 pub use execute::Executed;
+pub use left_open::{LeftOpen, not_decided};
 pub use prepare::{HumanCall, PendingCall, Prepared, ReadyCall};
 pub use unknown::{UnknownAnswer, UnknownCall, UnknownQuestion};
 

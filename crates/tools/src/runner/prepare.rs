@@ -87,14 +87,7 @@ pub struct HumanCall {
 impl ToolRunner {
     /// Checks the tool, its arguments and the policy. Emits no events and writes no records.
     pub fn prepare(&self, call: &ToolCall, context: &CallContext) -> Prepared {
-        let mut head = Head {
-            tool_call_id: call.id.clone(),
-            wire_name: call.name.clone(),
-            args: call.args.clone(),
-            shown: self.shown_args(call),
-            context: context.clone(),
-            requires: Requirements::default(),
-        };
+        let mut head = self.head(call, context);
         let entry = match self.admissible(&head) {
             Ok(entry) => entry,
             Err(refused) => return head.refused(refused),
@@ -124,6 +117,17 @@ impl ToolRunner {
             (Decision::Allow, Kind::Run(_)) => {
                 Prepared::Ready(ReadyCall { head, plan: Plan::Run(entry) })
             }
+        }
+    }
+
+    pub(super) fn head(&self, call: &ToolCall, context: &CallContext) -> Head {
+        Head {
+            tool_call_id: call.id.clone(),
+            wire_name: call.name.clone(),
+            args: call.args.clone(),
+            shown: self.shown_args(call),
+            context: context.clone(),
+            requires: Requirements::default(),
         }
     }
 

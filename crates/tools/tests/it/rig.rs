@@ -234,6 +234,16 @@ impl Journal for MemoryJournal {
         })
     }
 
+    fn look(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>> {
+        let key = Self::key(&intent);
+        let found = self.calls.lock().expect("not poisoned").get(&key).cloned();
+        Box::pin(std::future::ready(Ok(match found {
+            None => Opened::New { key },
+            Some(None) => Opened::Unknown { key, made: 1 },
+            Some(Some(result)) => Opened::Settled { key, result },
+        })))
+    }
+
     fn begin_again(&self, key: CallKey) -> BoxFuture<'_, Result<(), JournalError>> {
         self.begun_again.lock().expect("not poisoned").push(key);
         Box::pin(async { Ok(()) })

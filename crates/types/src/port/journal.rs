@@ -24,6 +24,13 @@ pub trait Journal: Send + Sync + std::fmt::Debug {
     /// Returns [`JournalError`] if the store refused the record; the call must not be made.
     fn open(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>>;
 
+    /// Returns what [`open`](Self::open) would return, without announcing the call: nothing is
+    /// recorded. [`Opened::New`] says that the call has no record.
+    ///
+    /// # Errors
+    /// Returns [`JournalError`] if the record cannot be read.
+    fn look(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>>;
+
     /// Announces that a call with an unknown outcome is repeated, as decided by a person. The
     /// record is durable when the future completes: after another crash the call has no result, and
     /// the person is asked again.

@@ -121,6 +121,16 @@ pub struct TaskContext {
     pub(crate) recorder: Option<Arc<TaskRecorder>>,
     /// The state its superstep starts from.
     pub(crate) slots: weftwork_engine::Slots,
+    pub(crate) purpose: Purpose,
+}
+
+/// Purpose for which the code of a task runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To finish the task.
+    Finish,
+    /// To close the task, which is left open: its code reads what is on record.
+    Close,
 }
 
 impl TaskContext {

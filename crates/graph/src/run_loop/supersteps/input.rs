@@ -23,6 +23,11 @@ impl RunLoop {
         let goes_on = matches!(begin, LoopInput::Nothing | LoopInput::Command(_));
         let resuming = !self.machine.is_fresh() && flag.unwrap_or(goes_on);
         let here = scope.is_nested() && scope.around.contains_key(&*scope.place.ns);
+        // Before answers are cleared: they tell which calls may have been made.
+        let closed = match &begin {
+            LoopInput::Input(_) if !resuming => self.close_left_open().await?,
+            _ => false,
+        };
         let (addressed, superseded) = (self.start.is_addressed(), self.start.is_superseded());
         let travels = addressed && (here || !(begin.answers() || flag == Some(true)));
         let again = travels || superseded;
@@ -64,7 +69,9 @@ impl RunLoop {
         } {
             self.machine.take_input(input);
             self.clear_recorded();
-            self.counters.clear_written();
+            if !closed {
+                self.counters.clear_written();
+            }
             self.checkpoint(Source::Input).await?;
         } else if flag.is_none() {
             return Err(RuntimeError::EmptyInput);

@@ -5,6 +5,7 @@ mod commit;
 mod counters;
 mod emit;
 mod input;
+mod left_open;
 mod open_step;
 mod plan;
 mod position;
@@ -23,6 +24,7 @@ use crate::run_loop::options::{Continued, Going, LoopInput, LoopOutcome, Options
 use crate::run_loop::sync::lock;
 use counters::Counters;
 pub(crate) use counters::counted;
+pub(crate) use left_open::unfollowed;
 use open_step::OpenStep;
 use position::{Position, StartPoint};
 use start::Started;

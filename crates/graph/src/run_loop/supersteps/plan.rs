@@ -80,7 +80,7 @@ impl RunLoop {
         Ok(self.scope.shared.drained().map(LoopOutcome::Drained))
     }
 
-    fn make_tasks(&mut self) {
+    pub(super) fn make_tasks(&mut self) {
         self.machine.set_managed(self.position.step(), self.position.stop());
         let single = self.single_arg();
         let (tasks, machine) = (self.open.clear_tasks(), &self.machine);

@@ -83,7 +83,7 @@ impl RunLoop {
 
 impl OpenTask {
     /// Restores the state that a task retains when it runs again: its answers and its calls.
-    fn restore_attempt(&mut self, record: &TaskRecord) {
+    pub(super) fn restore_attempt(&mut self, record: &TaskRecord) {
         if let Some(answers) = record.answers() {
             self.record.details_mut().answers = Some(answers.clone());
         }

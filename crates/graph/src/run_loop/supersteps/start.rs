@@ -2,7 +2,7 @@
 
 use super::RunLoop;
 use crate::context::LazyCtx;
-use crate::run_loop::context::{Earlier, TaskContext, TaskState};
+use crate::run_loop::context::{Earlier, Purpose, TaskContext, TaskState};
 use crate::run_loop::namespace::task_ns;
 use crate::run_loop::stream::By;
 use crate::run_loop::task::{
@@ -169,7 +169,7 @@ impl RunLoop {
     }
 
     /// Everything a task needs to run by itself.
-    fn job(&self, index: usize) -> Option<TaskRunner> {
+    pub(super) fn job(&self, index: usize) -> Option<TaskRunner> {
         let slot = self.open.tasks().get(index)?;
         let graph = &self.scope.graph;
         let node = graph.node(slot.task.node)?;
@@ -192,6 +192,7 @@ impl RunLoop {
             earlier: self.earlier(),
             recorder: self.scope.recorder.clone(),
             slots: self.machine.slots().clone(),
+            purpose: Purpose::Finish,
         };
         let handler = matches!(slot.task.path, Path::Handler(_));
         let (node, failure, follows) = match &node.options.on_error {

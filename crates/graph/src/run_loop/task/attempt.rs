@@ -6,7 +6,7 @@ use crate::context::{AttemptContext, Ctx, LazyCtx, Local};
 use crate::error::{Drain, NODE_FAILED, NODE_TIMED_OUT, NodeError, Stop};
 use crate::extract::TaskInput;
 use crate::output::NodeResult;
-use crate::run_loop::context::{AttemptSignals, Earlier, TaskContext};
+use crate::run_loop::context::{AttemptSignals, Earlier, Purpose, TaskContext};
 use crate::run_loop::panics::{choose, node_panicked};
 use crate::run_loop::task::on_thread;
 use crate::semantics::{Resuming, Unanswered};
@@ -257,7 +257,9 @@ pub(crate) fn finish(
         Ok(Err(NodeError(Stop::Drained(reason)))) => TaskOutcome::Drained(reason),
         Err(panic) => TaskOutcome::failed(node_panicked(at.key.name(), panic.as_ref())),
     };
-    let muted = || ctx.is_some_and(|ctx| ctx.0.muted.load(Ordering::Relaxed));
+    // What a closer writes depends on a checkpoint that is not stored yet.
+    let closes = at.purpose == Purpose::Close;
+    let muted = || closes || ctx.is_some_and(|ctx| ctx.0.muted.load(Ordering::Relaxed));
     if matches!(what, TaskOutcome::Done(..)) && !messages.is_empty() && !muted() {
         at.emit_messages(messages);
     }

@@ -6,12 +6,12 @@ use crate::error::RuntimeError;
 use crate::output::IntoOutput;
 use crate::run_loop::checkpointer::{
     Checkpoint, CheckpointAddress, CheckpointWrite, CheckpointWrites, Checkpointer, ExternalInput,
-    StoredCheckpoint, TaskRecord, TaskRecords, WriteHint,
+    StoredCheckpoint, TaskKey, TaskRecord, TaskRecords, WriteHint,
 };
 use crate::run_loop::context::Host;
 use crate::run_loop::event::{Config, Metadata, Source};
 use crate::run_loop::panics::out_of_node;
-use crate::run_loop::supersteps::counted;
+use crate::run_loop::supersteps::{counted, unfollowed};
 use crate::run_loop::task::{TaskOutcome, key_of, routed_after};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -336,7 +336,9 @@ impl ThreadUpdate<'_> {
         updates: Vec<StateUpdate>,
     ) -> Result<Config, RuntimeError> {
         let values = updates.into_iter().next().and_then(|update| update.values);
-        let written = apply_state(self.graph.plan(), &mut from.machine, values)?;
+        let kept = self.keep_results(&mut from, |_| true)?;
+        let mut written = apply_state(self.graph.plan(), &mut from.machine, values)?;
+        written.extend(kept);
         self.put(from, Source::Update, &written, TaskRecords::new()).await
     }
 
@@ -353,6 +355,11 @@ impl ThreadUpdate<'_> {
             tasks.push((Task { node, path: Path::Outside(index), arg: None }, output));
         }
         let records = self.records(&from, &tasks);
+        let named = |key: &TaskKey| records.iter().any(|(named, _)| named == key);
+        // Nodes that are due stay due; sends are dropped with their superstep.
+        let is_dropped =
+            |task: &Task| matches!(task.path, Path::Push(_)) && !named(&key_of(self.graph, task));
+        let kept = self.keep_results(&mut from, is_dropped)?;
         let plan = self.graph.plan();
         for (_, output) in &tasks {
             let overwritten =
@@ -366,8 +373,36 @@ impl ThreadUpdate<'_> {
             tasks.iter().map(|(task, output)| Done { task, output, edges: true }).collect();
         let mut written = Vec::new();
         from.machine.apply(&mut done, &mut written)?;
+        written.extend(kept);
         let records = if self.first && from.superseded { TaskRecords::new() } else { records };
         self.put(from, Source::Update, &written, records).await
+    }
+
+    /// Applies results on record of tasks that a change drops, where their nodes close tasks that are
+    /// left open. Returns the channels that changed.
+    fn keep_results(
+        &self,
+        from: &mut From,
+        is_dropped: impl Fn(&Task) -> bool,
+    ) -> Result<Vec<ChannelIdx>, RuntimeError> {
+        let mut written = Vec::new();
+        if !self.graph.has_closers() {
+            return Ok(written);
+        }
+        let result = |task: &Task| {
+            self.graph.node(task.node)?.options.on_left_open.as_ref()?;
+            let key = key_of(self.graph, task);
+            let (_, record) = from.tasks.iter().find(|(known, _)| *known == key)?;
+            Some(unfollowed(Arc::clone(record.output()?)))
+        };
+        let dropped = from.machine.due_in_order().into_iter().filter(is_dropped);
+        let results: Vec<_> = dropped.filter_map(|task| Some((result(&task)?, task))).collect();
+        let mut done: Vec<_> =
+            results.iter().map(|(output, task)| Done { task, output, edges: false }).collect();
+        if !done.is_empty() {
+            from.machine.apply(&mut done, &mut written)?;
+        }
+        Ok(written)
     }
 
     /// Returns the records of the due tasks in whose name the changes are made.
