@@ -197,7 +197,7 @@ impl Desk {
         let open = tasks.iter().flat_map(|task| task["interrupts"].as_array().cloned());
         let open = open.flatten().map(|asked| {
             let id = asked["id"].as_str().expect("an id").to_owned();
-            (id, json!({"approved": true, "binding": asked["value"]["binding"]}))
+            (id, json!({"decisions": [{"type": "approve"}]}))
         });
         open.collect()
     }
@@ -327,7 +327,10 @@ impl Desk {
                 true => Self::said("Go on.", "enqueue"),
                 false => Self::answers(open),
             };
-            self.run(body);
+            // The answer may have been given to a run that was cut off: then the thread goes on with it.
+            if self.run(body).is_none() {
+                self.run(json!({"input": null}));
+            }
             self.ended();
             self.check_once();
         }
