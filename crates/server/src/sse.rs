@@ -74,9 +74,9 @@ fn frames_of(
     frames.map(Some).chain(ended).flat_map(move |frame| {
         let events = match frame {
             Some(Ok(frame)) => {
-                let id = frame.position.to_string();
-                let events = translator.events(Arc::unwrap_or_clone(frame)).into_iter();
-                events.map(|(name, data)| event(&name, &data).id(&id)).collect()
+                let events = translator.events(Arc::unwrap_or_clone(frame));
+                let id = if events.is_empty() { String::new() } else { translator.id() };
+                events.into_iter().map(|(name, data)| event(&name, &data).id(&id)).collect()
             }
             Some(Err(error)) => vec![event("error", &unreadable(&error.into()))],
             None => {

@@ -5,6 +5,7 @@ use crate::body::{self, OnCompletion, OnDisconnect, RunBody, flag};
 use crate::error::{ApiError, Result};
 use crate::service::{Bulk, Place, Service};
 use crate::sse::{self, CancelOnDrop};
+use crate::translate::stream::Requested;
 use crate::translate::{ids, rows};
 use axum::body::Bytes;
 use axum::extract::{Path, Query};
@@ -15,6 +16,7 @@ use axum::{Json, Router};
 use futures_util::FutureExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use weftwork_runtime::NoPosition;
 use weftwork_types::run::{CancelAction, RunRef, RunStatus};
 
 /// Number of runs in a list without a limit.
@@ -104,9 +106,10 @@ async fn stream(service: Service, thread: OfThread, body: Bytes) -> Result<Respo
     if is_temporary(&thread, &body) {
         service.delete_later(run.clone(), handle.outcome);
     }
+    let place = stream_place(modes, body.stream_subgraphs);
     let headers = match thread {
-        Some(_) => headers(&run, Some("stream")),
-        None => headers_at(&format!("/runs/{}", run.run), Some("stream")),
+        Some(_) => headers(&run, Some(&place)),
+        None => headers_at(&format!("/runs/{}", run.run), Some(&place)),
     };
     Ok((headers, sse::response(service, run, frames, guard)).into_response())
 }
@@ -208,15 +211,32 @@ async fn follow_run(
     let names = names.iter().flat_map(|names| names.split(',')).map(str::trim);
     let modes = body::modes(names.filter(|name| !name.is_empty()))?;
     let cancels = flag(values("cancel_on_disconnect").next_back())?;
+    let subgraphs = values("stream_subgraphs").next_back();
+    let subgraphs = subgraphs.is_none() || flag(subgraphs)?;
     let place = match request.get("last-event-id").map(|id| id.to_str().unwrap_or_default()) {
         None => Place::Unknown,
         Some("-1" | "0") => Place::Start,
-        Some(id) => id.parse().map_or_else(Place::Invalid, Place::After),
+        Some(id) => match id.parse() {
+            Ok(received) => Place::After(received),
+            Err(problem) if id.parse::<u64>().is_ok() => Place::Foreign(problem),
+            Err(problem) => return Err(last_event_id(&problem)),
+        },
     };
-    let frames = service.frames(&run, modes, true, place).await?;
+    let frames = service.frames(&run, modes, subgraphs, place).await?;
     let guard = on_leave(&service, &run, cancels);
-    let headers = headers(&run, Some("stream"));
+    let headers = headers(&run, Some(&stream_place(modes, subgraphs)));
     Ok((headers, sse::response(service, run, frames, guard)).into_response())
+}
+
+/// The place of a stream beneath its run. Clients that lose their connection request it as it is.
+fn stream_place(modes: Requested, subgraphs: bool) -> String {
+    format!("stream?stream_mode={}&stream_subgraphs={subgraphs}", modes.names())
+}
+
+fn last_event_id(problem: &NoPosition) -> ApiError {
+    let found = &problem.found;
+    let expected = "the id of an event of this stream, or -1 for all events";
+    ApiError::invalid(format!("`last-event-id` is `{found}`; expected {expected}"))
 }
 
 #[derive(Debug, Deserialize)]

@@ -5,7 +5,7 @@ use crate::body::{CheckpointBody, IfNotExists, RunBody};
 use crate::error::{ApiError, Result};
 use crate::log::{Log, LogEntry};
 use crate::translate::assistant::Assistant;
-use crate::translate::stream::{Requested, Translator};
+use crate::translate::stream::{Received, Requested, Translator};
 use crate::translate::{ids, messages, rows, state};
 use axum::http::StatusCode;
 use futures_util::StreamExt;
@@ -24,25 +24,21 @@ use weftwork_types::{BoxFuture, BoxStream, RunId, ThreadId};
 /// Time for which the thread of a stateless run exists after its end.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// Position after all frames.
-const END: FramePosition =
-    FramePosition { event: Position { seq: u64::MAX, bytes: 0 }, part: u64::MAX };
-
 /// The frames of a run.
 pub(crate) type Frames =
     BoxStream<'static, std::result::Result<Arc<Frame>, weftwork_graph::RuntimeError>>;
 
 /// The place at which a client begins to follow a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Place {
     /// Before the first frame, and before the metadata of the stream.
     Start,
-    /// After a frame.
-    After(FramePosition),
+    /// After the events that the client received.
+    After(Received),
     /// No place that the client names. A run that has ended has nothing more for it.
     Unknown,
-    /// A text that is no position, which is refused unless the run has ended.
-    Invalid(NoPosition),
+    /// A number, as in the ids of other servers. It is refused unless the run has ended.
+    Foreign(NoPosition),
 }
 
 /// The runs that a request cancels.
@@ -277,22 +273,21 @@ impl Service {
         let row = self.run_row(run).await?;
         let subgraphs = if subgraphs { Subgraphs::Include } else { Subgraphs::Omit };
         let ended = row.status.is_final();
-        let from_start = place == Place::Start || place == Place::Unknown && !ended;
-        let (after, is_over) = match place {
-            Place::After(after) => (after, false),
-            Place::Start => (FramePosition::START, false),
-            Place::Unknown if !ended => (FramePosition::START, false),
-            Place::Invalid(problem) if !ended => {
+        let is_over = ended && matches!(place, Place::Unknown | Place::Foreign(_));
+        let from_start = !is_over && !matches!(place, Place::After(_));
+        let received = match place {
+            Place::After(received) => received,
+            Place::Foreign(problem) if !ended => {
                 return Err(ApiError::invalid(problem.to_string()));
             }
-            Place::Unknown | Place::Invalid(_) => (END, true),
+            Place::Start | Place::Unknown | Place::Foreign(_) => Received::default(),
         };
         let frames = if is_over {
             futures_util::stream::empty().boxed()
         } else {
             // A translator of messages needs to know which of their texts the client has.
             let messages = requested.accumulated || requested.tuples;
-            let from = if messages { FramePosition::START } else { after };
+            let from = if messages { FramePosition::START } else { received.position };
             let options = StreamOptions {
                 modes: requested.modes,
                 subgraphs,
@@ -301,7 +296,7 @@ impl Service {
             };
             self.runtime().stream(self.who(), run, options).await?
         };
-        Ok((frames, Translator::new(self.view(&row), requested, after, from_start)))
+        Ok((frames, Translator::new(self.view(&row), requested, received, from_start)))
     }
 
     /// Waits for a time.

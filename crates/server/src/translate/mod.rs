@@ -4,6 +4,7 @@ pub(crate) mod approval;
 pub(crate) mod assistant;
 pub(crate) mod ids;
 pub(crate) mod names;
+pub(crate) mod partial;
 pub(crate) mod rows;
 pub(crate) mod schema;
 pub(crate) mod state;

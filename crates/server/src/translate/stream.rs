@@ -1,13 +1,15 @@
 //! Frames of runs as server-sent events.
 
+use super::partial::{Missing, PartialMessages};
 use super::rows::RunView;
 use super::{ids, messages, state, time};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
 use weftwork_graph::run_loop::{
     MessagePart, MessageWrite, Modes, StreamEvent, StreamItem, TaskEnded, TaskStarted,
 };
-use weftwork_runtime::{Frame, FrameContent, FramePosition};
+use weftwork_runtime::{Frame, FrameContent, FramePosition, NoPosition};
 
 /// An event: its name and its data.
 pub(crate) type Event = (String, Value);
@@ -20,6 +22,8 @@ pub(crate) struct Requested {
     pub(crate) accumulated: bool,
     /// Messages as pairs of chunk and metadata.
     pub(crate) tuples: bool,
+    /// Records of LangChain's callbacks, which graphs here do not have.
+    events: bool,
 }
 
 impl Requested {
@@ -34,8 +38,10 @@ impl Requested {
                 self.tuples = true;
                 Modes::MESSAGES
             }
-            // Records of LangChain's callbacks, which graphs here do not have.
-            "events" => Modes::NONE,
+            "events" => {
+                self.events = true;
+                Modes::NONE
+            }
             name => match Modes::parse(name) {
                 Some(mode) => mode,
                 None => return false,
@@ -44,6 +50,16 @@ impl Requested {
         self.modes = self.modes | mode;
         true
     }
+
+    /// Returns the names of the modes, separated by commas. [`Self::add`] takes each.
+    pub(crate) fn names(self) -> String {
+        const NAMES: [&str; 6] = ["values", "updates", "tasks", "checkpoints", "custom", "debug"];
+        let has = |name: &&str| Modes::parse(name).is_some_and(|mode| self.modes.any_of(mode));
+        let of_messages = [(self.accumulated, "messages"), (self.tuples, "messages-tuple")];
+        let others = of_messages.into_iter().chain([(self.events, "events")]);
+        let others = others.filter_map(|requested| requested.0.then_some(requested.1));
+        NAMES.into_iter().filter(has).chain(others).collect::<Vec<_>>().join(",")
+    }
 }
 
 /// Translates the frames of one run. It holds the texts of messages that are not final.
@@ -51,26 +67,47 @@ impl Requested {
 pub(crate) struct Translator {
     run: RunView,
     requested: Requested,
-    /// Position of the last frame that the client received.
-    after: FramePosition,
+    received: Received,
     from_start: bool,
-    texts: BTreeMap<String, String>,
-    /// Messages of which the client has text that is void. Clients cannot take chunks back, so the
-    /// rest of such a message is sent with the whole of it, which replaces them.
-    void: BTreeSet<String>,
-    /// `true` while the client may have text that the log no longer has, because it is void.
-    is_lost: bool,
+}
+
+/// The events that a client has received: all up to a position, and the text of messages that were
+/// not final then. It is the id of the last event.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Received {
+    /// Position of the last frame.
+    pub(crate) position: FramePosition,
+    /// Clients append chunks and cannot take them back. A message of which the client has other
+    /// text is sent when it is final, as a whole that replaces them.
+    messages: PartialMessages,
+}
+
+impl fmt::Display for Received {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.position, self.messages)
+    }
+}
+
+impl FromStr for Received {
+    type Err = NoPosition;
+
+    fn from_str(text: &str) -> Result<Self, NoPosition> {
+        let messages = text.match_indices('-').nth(1).map_or(text.len(), |found| found.0);
+        let (position, messages) = text.split_at(messages);
+        let unknown = || NoPosition { found: text.to_owned() };
+        let messages = PartialMessages::read(messages).ok_or_else(unknown)?;
+        Ok(Self { position: position.parse().map_err(|_| unknown())?, messages })
+    }
 }
 
 impl Translator {
     pub(crate) fn new(
         run: RunView,
         requested: Requested,
-        after: FramePosition,
+        received: Received,
         from_start: bool,
     ) -> Self {
-        let (texts, void, is_lost) = (BTreeMap::new(), BTreeSet::new(), after.event.bytes > 0);
-        Self { run, requested, after, from_start, texts, void, is_lost }
+        Self { run, requested, received, from_start }
     }
 
     /// Returns the event that precedes the frames; `None` if the client received it.
@@ -81,9 +118,32 @@ impl Translator {
 
     /// Returns the events of a frame; none if the client received it.
     pub(crate) fn events(&mut self, frame: Frame) -> Vec<Event> {
-        let is_new = frame.position > self.after;
-        let events = self.translate(frame);
-        if is_new { events } else { Vec::new() }
+        if frame.position <= self.received.position {
+            self.pass(frame);
+            return Vec::new();
+        }
+        self.received.position = frame.position;
+        self.translate(frame)
+    }
+
+    /// Returns the id of the last events.
+    pub(crate) fn id(&self) -> String {
+        self.received.to_string()
+    }
+
+    /// Reads a frame that the client received.
+    fn pass(&mut self, frame: Frame) {
+        let FrameContent::Item(StreamItem { event, .. }) = frame.content else { return };
+        let StreamEvent::Message { part, .. } = event else { return };
+        let messages = &mut self.received.messages;
+        match part {
+            MessagePart::Chunk { id, text } => messages.add_received(id.as_str(), &text),
+            MessagePart::Reset { id } => messages.reset(id.as_str()),
+            MessagePart::Returned(MessageWrite::Put(message)) => {
+                messages.end(message.id.as_str(), "");
+            }
+            MessagePart::Returned(MessageWrite::Remove { .. }) => {}
+        }
     }
 
     fn translate(&mut self, frame: Frame) -> Vec<Event> {
@@ -100,29 +160,12 @@ impl Translator {
             false => format!("|{}", ids::namespace(ns.iter().map(String::as_str))),
         };
         if let StreamEvent::Message { part, node, step } = event {
-            self.note_void(&part, frame.position);
             let events = self.message(part, &node, step, &suffix);
             return events.into_iter().map(|(name, data)| (name + &suffix, data)).collect();
         }
         let at = time::text(frame.at);
         let (name, data) = event_of(&self.run, event, &at);
         vec![(format!("{name}{suffix}"), data)]
-    }
-
-    /// Notes the messages of which the client has text that is void.
-    fn note_void(&mut self, part: &MessagePart, at: FramePosition) {
-        match part {
-            MessagePart::Chunk { .. } if at <= self.after => self.is_lost = false,
-            MessagePart::Chunk { id, .. } if self.is_lost => {
-                self.void.insert(id.to_string());
-            }
-            MessagePart::Reset { id } if self.texts.remove(id.as_str()).is_some() => {
-                self.void.insert(id.to_string());
-            }
-            // The text that the client has may be of this message, which is final.
-            MessagePart::Returned(_) if at > self.after => self.is_lost = false,
-            _ => {}
-        }
     }
 
     fn message(&mut self, part: MessagePart, node: &str, step: i64, suffix: &str) -> Vec<Event> {
@@ -141,41 +184,41 @@ impl Translator {
         metadata.extend(of_message.as_object().cloned().unwrap_or_default());
         let metadata = Value::Object(metadata);
         let mut events = Vec::new();
-        let (id, whole, chunk) = match part {
+        let known = &mut self.received.messages;
+        let (id, is_first, whole, chunk) = match part {
             MessagePart::Chunk { id, text } => {
-                let known = self.texts.entry(id.to_string()).or_default();
-                known.push_str(&text);
-                let mut whole = messages::chunk(&id, known);
+                let is_first = known.text(id.as_str()).is_empty();
+                let missing = known.add(id.as_str(), &text).filter(|missing| !missing.is_empty());
+                let chunk = missing.map(|missing| messages::chunk(&id, missing));
+                let mut whole = messages::chunk(&id, known.text(id.as_str()));
                 whole["type"] = json!("ai");
                 if let Some(members) = whole.as_object_mut() {
                     members.remove("tool_call_chunks");
                     members.remove("chunk_position");
                 }
-                let first = known.len() == text.len();
-                if first && self.requested.accumulated {
-                    let data = json!({id.to_string(): {"metadata": metadata}});
-                    events.push(("messages/metadata".to_owned(), data));
-                }
-                let is_void = self.void.contains(id.as_str());
-                (id.clone(), whole, (!is_void).then(|| messages::chunk(&id, &text)))
+                (id, is_first, whole, chunk)
             }
-            MessagePart::Reset { .. } => return Vec::new(),
+            MessagePart::Reset { id } => {
+                known.reset(id.as_str());
+                return Vec::new();
+            }
             MessagePart::Returned(MessageWrite::Put(message)) => {
                 let shown = messages::shown(&message);
-                let is_void = self.void.contains(message.id.as_str());
-                let chunk = match self.texts.get(message.id.as_str()) {
-                    Some(known) if !is_void => messages::rest(&message, known),
-                    _ => Some(shown.clone()),
+                let is_first = known.text(message.id.as_str()).is_empty();
+                let text = message.joined_text();
+                let chunk = match known.end(message.id.as_str(), &text) {
+                    Missing::Rest { received } => messages::rest(&message, received),
+                    Missing::Whole => Some(shown.clone()),
                 };
-                (message.id, shown, chunk)
+                (message.id, is_first, shown, chunk)
             }
             MessagePart::Returned(MessageWrite::Remove { remove }) => {
                 let shown = json!({"type": "remove", "id": remove, "content": ""});
-                (remove, shown.clone(), Some(shown))
+                (remove, true, shown.clone(), Some(shown))
             }
         };
         if self.requested.accumulated {
-            if !self.texts.contains_key(id.as_str()) {
+            if is_first {
                 let data = json!({id.to_string(): {"metadata": metadata}});
                 events.push(("messages/metadata".to_owned(), data));
             }
@@ -291,36 +334,47 @@ mod tests {
         chunk_at(4, bytes, text)
     }
 
-    fn events_of(mode: &str, after: FramePosition, frames: Vec<Frame>) -> Vec<Event> {
+    fn translator(mode: &str, received: Received) -> Translator {
         let thread = ThreadId::new("t").expect("valid");
         let at = RunRef { thread, run: RunId::new("r").expect("valid") };
         let (graph, assistant, metadata) = ("chat".to_owned(), Value::Null, Map::new());
         let run = RunView { at, graph, assistant, created_ms: 0, metadata };
         let mut requested = Requested::default();
         assert!(requested.add(mode));
-        let mut translator = Translator::new(run, requested, after, after == FramePosition::START);
+        Translator::new(run, requested, received, false)
+    }
+
+    fn events_of(mode: &str, received: Received, frames: Vec<Frame>) -> Vec<Event> {
+        let mut translator = translator(mode, received);
         frames.into_iter().flat_map(|frame| translator.events(frame)).collect()
     }
 
-    fn events(mode: &str, after: FramePosition) -> Vec<Event> {
-        events_of(mode, after, vec![chunk(2, "Go"), chunk(5, "od "), chunk(8, "day")])
+    /// The id that a client sends after these frames.
+    fn after(frames: &[Frame]) -> Received {
+        let mut translator = translator("messages-tuple", Received::default());
+        frames.iter().for_each(|frame| drop(translator.events(frame.clone())));
+        translator.id().parse().expect("its own form")
+    }
+
+    fn events(mode: &str, received: Received) -> Vec<Event> {
+        events_of(mode, received, vec![chunk(2, "Go"), chunk(5, "od "), chunk(8, "day")])
     }
 
     #[test]
     fn partial_messages_are_whole_also_after_a_reconnect() {
-        let all = events("messages", FramePosition::START);
+        let all = events("messages", Received::default());
         let names: Vec<_> = all.iter().map(|event| event.0.as_str()).collect();
         let partial = "messages/partial";
         assert_eq!(names, ["messages/metadata", partial, partial, partial]);
         let texts: Vec<_> = all[1..].iter().map(|event| event.1[0]["content"].clone()).collect();
         assert_eq!(texts, ["Go", "Good ", "Good day"]);
-        let rest = events("messages", chunk(5, "").position);
+        let rest = events("messages", after(&[chunk(2, "Go"), chunk(5, "od ")]));
         assert_eq!(rest, all[3..]);
     }
 
     #[test]
     fn chunks_of_messages_have_their_node() {
-        let all = events("messages-tuple", FramePosition::START);
+        let all = events("messages-tuple", Received::default());
         assert_eq!(all.len(), 3);
         assert_eq!((&*all[1].0, &all[1].1[0]["content"]), ("messages", &json!("od ")));
         assert_eq!(all[1].1[1]["langgraph_node"], "model");
@@ -343,17 +397,47 @@ mod tests {
             (|text: &str| (json!("AIMessageChunk"), json!(text)), (json!("ai"), json!("Hello")));
         // The attempt fails while the client reads.
         let frames = [chunk(2, "Go"), reset.clone()].into_iter().chain(again());
-        let found = events_of("messages-tuple", FramePosition::START, frames.collect());
+        let found = events_of("messages-tuple", Received::default(), frames.collect());
         assert_eq!(kinds(&found), [part("Go"), whole.clone()]);
         // It failed before the client came back, and the log has nothing of its text.
-        let found = events_of("messages-tuple", chunk(2, "Go").position, again().into());
+        let found = events_of("messages-tuple", after(&[chunk(2, "Go")]), again().into());
         assert_eq!(kinds(&found), [whole]);
         // The client has nothing of it.
-        let found = events_of("messages-tuple", reset.position, again().into());
+        let found = events_of("messages-tuple", after(&[reset]), again().into());
         assert_eq!(kinds(&found), [part("Hel"), part("lo")]);
         // A text that is not void goes on.
         let frames = vec![chunk(2, "Hel"), chunk(5, "lo"), returned()];
-        let found = events_of("messages-tuple", chunk(2, "Hel").position, frames);
+        let found = events_of("messages-tuple", after(&[chunk(2, "Hel")]), frames);
         assert_eq!(kinds(&found), [part("lo")]);
+        // The message is final, and the log has nothing of its text.
+        let found = events_of("messages-tuple", after(&[chunk(2, "Hel")]), vec![returned()]);
+        assert_eq!(kinds(&found), [part("lo")]);
+        let all = after(&[chunk(2, "Hel"), chunk(5, "lo")]);
+        assert_eq!(kinds(&events_of("messages-tuple", all, vec![returned()])), []);
+    }
+
+    #[test]
+    fn stored_text_is_cut_at_the_position_of_the_client() {
+        let received = after(&[chunk(2, "Go"), chunk(5, "od ")]);
+        let found = events_of("messages-tuple", received, vec![chunk(8, "Good day")]);
+        assert_eq!(found[0].1[0]["content"], "day");
+    }
+
+    #[test]
+    fn requested_modes_have_their_names() {
+        let all = "values,updates,tasks,checkpoints,custom,debug,messages,messages-tuple,events";
+        for names in [all, "events", "custom,messages-tuple"] {
+            let mut requested = Requested::default();
+            assert!(names.split(',').all(|name| requested.add(name)));
+            assert_eq!(requested.names(), names);
+        }
+    }
+
+    #[test]
+    fn other_texts_are_no_ids() {
+        for text in ["", "1", "x-1", "1-2-3", "1-2-0123", "1-2-01234567.1"] {
+            let refused = text.parse::<Received>().expect_err(text);
+            assert_eq!(refused.found, text);
+        }
     }
 }

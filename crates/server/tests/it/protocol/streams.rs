@@ -291,3 +291,40 @@ async fn deleted_runs_and_threads_of_others_have_no_events() {
     assert_eq!(data(&events, "lifecycle").len(), 2);
     assert!(data(&events, "values").iter().any(|values| values["out"] == "echo:b"));
 }
+
+/// The text of a message in a stream of `messages-tuple`, as clients put it together: chunks are
+/// appended, and so is a message of the type `ai`.
+fn appended(events: &[(String, Value, Option<String>)]) -> String {
+    let texts = events.iter().filter(|event| event.0 == "messages");
+    texts.filter_map(|event| event.1[0]["content"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_text_is_continued_within_its_words_also_after_its_end() {
+    let (runtime, words) = graphs::runtime().await;
+    let client = Client::over(runtime);
+    let thread = format!("/threads/{}", new_thread());
+    client.post("/threads", json!({"thread_id": thread.trim_start_matches("/threads/")})).await;
+    let talk = json!({
+        "assistant_id": "talk", "input": {"messages": [{"role": "user", "content": "?"}]},
+        "stream_mode": ["messages-tuple", "values"],
+    });
+    words.add_permits(4);
+    let whole = client.post(&format!("{thread}/runs/stream"), talk).await;
+    let events = whole.events();
+    let text = appended(&events);
+    assert_eq!(text, "one two three four");
+    let location = whole.headers["location"].to_str().expect("text");
+    // The run has ended, and the log has no partial text of it.
+    for (seen, event) in events.iter().enumerate() {
+        let Some(id) = &event.2 else { continue };
+        let request = axum::http::Request::get(location)
+            .header("host", "localhost")
+            .header("last-event-id", id);
+        let rest =
+            client.send(request.body(axum::body::Body::empty()).expect("a request")).await.events();
+        let mut received = events[..=seen].to_vec();
+        received.extend(rest);
+        assert_eq!(appended(&received), text, "after {id}");
+    }
+}
