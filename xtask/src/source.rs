@@ -77,9 +77,10 @@ pub(crate) struct Source {
 impl Source {
     /// Parses a file; the error has the location of the syntax error.
     pub(crate) fn parse(text: &str) -> Result<Self, syn::Error> {
-        let file = syn::parse_file(text)?;
+        let stream = text.parse::<TokenStream>()?;
+        let file = syn::parse2::<syn::File>(stream.clone())?;
         let mut tokens = TokenScan { text_lines: text.lines().collect(), ..TokenScan::default() };
-        tokens.scan(text.parse::<TokenStream>()?);
+        tokens.scan(stream);
         let mut items = ItemScan::new(&tokens.code);
         items.visit_file(&file);
         let ItemScan { functions, modules, public, tests, .. } = items;
