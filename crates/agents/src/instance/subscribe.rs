@@ -12,6 +12,7 @@ use std::time::Duration;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Modes, StreamEvent};
 use weftwork_runtime::{FollowFrom, RunOutput, StreamOptions, ThreadOutput};
+use weftwork_store::RunRow;
 use weftwork_store::mailbox::is_terminated;
 use weftwork_types::event::AiEvent;
 use weftwork_types::instance::{AgentRuntimeError, AgentRuntimeErrorKind};
@@ -43,7 +44,8 @@ pub enum InstanceEventKind {
     /// The activity began, or was being executed when the subscription began.
     Started,
     /// The state after a superstep that was committed, if it is not the one that was reported last; in
-    /// its shown form. The last one before the end is the state of the instance.
+    /// its shown form. The last one before the end is the state of the instance, also at an end at
+    /// questions.
     State {
         /// The state.
         state: Json,
@@ -102,6 +104,7 @@ impl AgentRuntime {
             of_handler: is_handler(&options.graph),
             output,
             begun: None,
+            ended: None,
             state: None,
             next: VecDeque::new(),
         };
@@ -123,6 +126,9 @@ struct Subscription {
     output: BoxStream<'static, Result<ThreadOutput, RuntimeError>>,
     /// The activity whose begin was reported last.
     begun: Option<RunId>,
+    /// The activity whose end was reported last. Frames may follow the end of a run, as that of the
+    /// superstep in which it stopped; the state at the end is reported before it.
+    ended: Option<RunId>,
     /// The state that was reported last.
     state: Option<Json>,
     /// Events that were read and not reported yet.
@@ -172,18 +178,21 @@ impl Subscription {
         let ThreadOutput { run, output } = output;
         match output {
             RunOutput::Event(event) => match event.event {
-                AiEvent::RunStarted { .. } => self.begin(&run.run),
                 AiEvent::Done { outcome } => self.end(&run, outcome).await?,
-                _ => {}
+                event => {
+                    // A requeued run begins again.
+                    self.ended.take_if(|ended| *ended == run.run);
+                    if matches!(event, AiEvent::RunStarted { .. }) {
+                        self.begin(&run.run);
+                    }
+                }
             },
+            RunOutput::Frame(_) if self.ended.as_ref() == Some(&run.run) => {}
             RunOutput::Frame(frame) => {
                 let item = frame.item().filter(|item| item.ns.is_empty());
                 if let Some(StreamEvent::Values { values, .. }) = item.map(|item| &item.event) {
                     self.begin(&run.run);
-                    let state = match self.of_handler {
-                        true => values.get(STATE_CHANNEL).cloned().unwrap_or_default(),
-                        false => values.clone(),
-                    };
+                    let state = self.state_of_instance(values.clone());
                     self.report_state(&run.run, state);
                 }
             }
@@ -209,30 +218,57 @@ impl Subscription {
         }
     }
 
+    /// Reports the state that the end of an activity left, if no frame before the end has it: an error
+    /// is written or cleared after the last superstep, and the frame of a question follows the end.
+    async fn report_last_state(
+        &mut self,
+        run: &RunRef,
+        row: &RunRow,
+    ) -> Result<(), AgentRuntimeError> {
+        let mailbox = row.new.options.mailbox.as_ref();
+        let has_error = mailbox.is_some_and(|mailbox| mailbox.error_channel.is_some());
+        let asks = matches!(row.outcome, Some(RunOutcome::Interrupted { .. }));
+        let Some(last) = row.last_checkpoint.filter(|_| has_error && !self.of_handler || asks)
+        else {
+            return Ok(());
+        };
+        let thread = match self.agents.runtime().thread(&row.new.graph, self.id.as_str()) {
+            // Another process executes the activities; frames have the states.
+            Err(RuntimeError::UnknownGraph { .. }) => return Ok(()),
+            thread => thread.map_err(|error| of_runtime(self.id.as_str(), error))?,
+        };
+        match thread.with_principal(self.agents.who.clone()).at(last).state().await {
+            Ok(state) => {
+                let state = self.state_of_instance(state.values);
+                self.report_state(&run.run, state);
+                Ok(())
+            }
+            // Retention deleted it, and the states before it.
+            Err(RuntimeError::UnknownCheckpoint { .. }) => Ok(()),
+            Err(error) => Err(of_runtime(self.id.as_str(), error)),
+        }
+    }
+
+    /// Returns the state of the instance, given that of its thread.
+    fn state_of_instance(&self, mut values: Json) -> Json {
+        match self.of_handler {
+            true => values.get_mut(STATE_CHANNEL).map(Json::take).unwrap_or_default(),
+            false => values,
+        }
+    }
+
     async fn end(&mut self, run: &RunRef, status: RunStatus) -> Result<(), AgentRuntimeError> {
         let row = self.agents.store().run(&self.agents.who, run).await;
         let row = row.map_err(|error| of_store(self.id.as_str(), error))?;
         self.begun = None;
+        self.ended = Some(run.run.clone());
         if row.status != status {
             let text = "the activity failed and was requeued";
             let error = Some(AgentRuntimeError::new(AgentRuntimeErrorKind::Failed, text));
             self.report(&run.run, InstanceEventKind::Ended { error, questions: Vec::new() });
             return Ok(());
         }
-        let has_error =
-            row.new.options.mailbox.is_some_and(|mailbox| mailbox.error_channel.is_some());
-        // The error is written or cleared after the last superstep.
-        if let (true, Some(last)) = (has_error && !self.of_handler, row.last_checkpoint) {
-            let graph = &row.new.graph;
-            let thread = self.agents.runtime().thread(graph, self.id.as_str());
-            let thread = thread.map_err(|error| of_runtime(self.id.as_str(), error))?;
-            match thread.with_principal(self.agents.who.clone()).at(last).state().await {
-                Ok(state) => self.report_state(&run.run, state.values),
-                // Retention deleted it, and the states before it.
-                Err(RuntimeError::UnknownCheckpoint { .. }) => {}
-                Err(error) => return Err(of_runtime(self.id.as_str(), error)),
-            }
-        }
+        self.report_last_state(run, &row).await?;
         let outcome = row.outcome.as_ref();
         let error =
             outcome.and_then(|outcome| AgentRuntimeError::of_outcome(run.run.as_str(), outcome));
