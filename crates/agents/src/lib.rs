@@ -29,8 +29,8 @@ pub use evaluate::{
     Subscription, ThrottleKind, ToolInvoked,
 };
 pub use instance::{
-    Activity, ActivityContext, ActivityPayload, AgentRuntime, AgentRuntimeBuilder, DeadLetter,
-    HostedInstance, Hosting, Instance, InstanceEvent, InstanceEventKind, InstanceInfo,
+    Activity, ActivityContext, ActivityEnd, ActivityPayload, AgentRuntime, AgentRuntimeBuilder,
+    DeadLetter, HostedInstance, Hosting, Instance, InstanceEvent, InstanceEventKind, InstanceInfo,
     InstanceOptions, InstanceStatus, Logic, MAILBOX_CAPACITY, MAILBOX_CAPACITY_MAX, Models,
     QueuedActivities, Sent, Statistics, Terminated, handler_graph,
 };

@@ -72,7 +72,9 @@ impl Exit {
             "W0512" | "W0513" => Self::Usage,
             _ if code.starts_with("W05") => Self::NotConfigured,
             "W0111" | "W0113" | "W0114" | "W0127" | "W0137" => Self::Usage,
-            "W0640" | "W0641" | "W0642" | "W0643" | "W0644" | "W0645" | "W0648" => Self::Usage,
+            "W0640" | "W0641" | "W0642" | "W0643" | "W0644" | "W0645" | "W0648" | "W0649" => {
+                Self::Usage
+            }
             "W0712" | "W0718" => Self::Failed,
             _ if code.starts_with("W07") => Self::Usage,
             "W0806" | "W0807" => Self::Usage,

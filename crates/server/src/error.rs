@@ -19,6 +19,11 @@ const NOTHING_TO_CONTINUE: &str = "W0114";
 /// Code of [`RuntimeError::Stopping`].
 const STOPPING: &str = "W0131";
 
+/// Code of [`StoreError::BelongsToInstance`].
+const BELONGS_TO_INSTANCE: &str = "W0649";
+/// Code of [`StoreError::MailboxClosed`].
+const TERMINATED: &str = "W0641";
+
 /// The result of a request.
 pub(crate) type Result<T, E = ApiError> = std::result::Result<T, E>;
 
@@ -124,6 +129,8 @@ impl From<StoreError> for ApiError {
             }
             StoreError::Fenced { .. }
             | StoreError::NotRequeued { .. }
+            | StoreError::BelongsToInstance { .. }
+            | StoreError::MailboxClosed { .. }
             | StoreError::KeyReused { .. } => StatusCode::CONFLICT,
             StoreError::Conflict { .. }
             | StoreError::BadNamespace { .. }
@@ -169,6 +176,7 @@ impl From<ExecuteError> for ApiError {
             BUSY => Self::busy(),
             NOTHING_TO_CONTINUE => Self::bad(fault.message),
             STOPPING => Self::new(StatusCode::SERVICE_UNAVAILABLE, fault.message),
+            BELONGS_TO_INSTANCE | TERMINATED => Self::conflict(fault.message),
             _ if fault.retriable => Self::new(StatusCode::SERVICE_UNAVAILABLE, fault.message),
             _ => Self::invalid(fault.message),
         }
@@ -179,13 +187,20 @@ impl From<ExecuteError> for ApiError {
 mod tests {
     use super::*;
     use weftwork_types::code::Fault;
+    use weftwork_types::store_error::RefusedByInstance;
 
     #[test]
     fn codes_are_those_of_the_errors() {
         let busy = StoreError::Busy { thread: "t".to_owned(), run: "r".to_owned() };
         let nothing = RuntimeError::NothingToContinue { thread: "t".to_owned() };
+        let thread = "t".to_owned();
+        let closed = StoreError::MailboxClosed { thread: thread.clone() };
+        let refused = RefusedByInstance::Input;
+        let instance = StoreError::BelongsToInstance { thread, refused };
         for (fault, code, status) in [
             (busy.fault(), BUSY, StatusCode::CONFLICT),
+            (closed.fault(), TERMINATED, StatusCode::CONFLICT),
+            (instance.fault(), BELONGS_TO_INSTANCE, StatusCode::CONFLICT),
             (nothing.fault(), NOTHING_TO_CONTINUE, StatusCode::BAD_REQUEST),
             (RuntimeError::Stopping.fault(), STOPPING, StatusCode::SERVICE_UNAVAILABLE),
             (

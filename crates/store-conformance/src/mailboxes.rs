@@ -8,10 +8,16 @@ use std::sync::Arc;
 use weftwork_store::mailbox::{INSTANCE, TERMINATED};
 use weftwork_store::record::{Claim, Commit, NewRun, RunRow};
 use weftwork_store::table::Store;
-use weftwork_store::{ActivityCounts, IfExists, NewThread, StoreError, cancel_orphan, invariants};
+use weftwork_store::{
+    ActivityCounts, IfExists, NewThread, StoreError, Untouched, Waiting, cancel_orphan, invariants,
+};
 use weftwork_types::code::Fault;
-use weftwork_types::run::{Mailbox, RunInput, RunOutcome, RunStatus};
-use weftwork_types::{ErrorCode, Timestamp};
+use weftwork_types::interrupt::Answer;
+use weftwork_types::run::{
+    Answers, Mailbox, Multitask, RunCommand, RunInput, RunOptions, RunOutcome, RunStatus,
+};
+use weftwork_types::store_error::RefusedByInstance;
+use weftwork_types::{ErrorCode, InterruptId, Timestamp};
 
 const NOW: Timestamp = Timestamp(1_500);
 
@@ -211,4 +217,136 @@ pub(super) async fn a_terminated_instance_does_not_resume_by_itself(store: Arc<d
     let mark = Map::from_iter([(TERMINATED.to_owned(), Value::Bool(true))]);
     store.update_metadata(&us(), &thread("t"), mark, NOW).await.expect("marks");
     assert_eq!(due().await, 0);
+}
+
+/// Executes an activity up to a question.
+async fn asks(store: &dyn Store, run: &str, wakes_at: Option<Timestamp>) {
+    sent(store, run, 0).await;
+    let claimed = claim(store, run).await.expect("its turn");
+    let commit =
+        Commit { interrupts: vec![question(1)], finish: interrupted(&[1]), ..commit(1_600) };
+    write(store, &claimed, Commit { wakes_at, ..commit }).await;
+}
+
+async fn counts(store: &dyn Store) -> ActivityCounts {
+    store.count_activities(&us(), &thread("t")).await.expect("reads")
+}
+
+fn answer(run: &str) -> NewRun {
+    let answers = BTreeMap::from([(InterruptId(1), Value::Bool(true))]);
+    let command = RunCommand { answers: Some(Answers::ById(answers)), ..RunCommand::default() };
+    NewRun { input: RunInput::Command(command), ..continuation(run) }
+}
+
+async fn answered(store: &dyn Store, run: &str) -> Result<RunRow, StoreError> {
+    let value =
+        Answer { value: Value::Bool(true), answered_by: "ada".to_owned(), answered_at: NOW };
+    store.create_run(&us(), answer(run), BTreeMap::from([(InterruptId(1), value)])).await
+}
+
+pub(super) async fn an_open_question_holds_the_mailbox(store: Arc<dyn Store>) {
+    let store = &*store;
+    instance(store).await;
+    asks(store, "r1", None).await;
+    sent(store, "r2", 9).await;
+    assert_eq!(next(store, NOW).await, None);
+    assert_eq!(claim(store, "r2").await, Err(invariants::busy(&at("t", "r1"))));
+    assert_eq!(
+        counts(store).await,
+        ActivityCounts { waiting: 1, asking: 1, ..counts(store).await }
+    );
+    // The answer precedes the activities that wait.
+    let row = answered(store, "r3").await.expect("accepted");
+    assert_eq!((row.status, row.answers), (RunStatus::Pending, Some(at("t", "r1").run)));
+    assert_eq!(next(store, NOW).await.as_deref(), Some("r3"));
+    assert!(claim(store, "r2").await.is_err());
+    let claimed = claim(store, "r3").await.expect("its turn");
+    finish(store, &claimed, 1_700).await;
+    assert_eq!(next(store, NOW).await.as_deref(), Some("r2"));
+    let expected = ActivityCounts { waiting: 1, succeeded: 1, ..ActivityCounts::default() };
+    assert_eq!(counts(store).await, expected);
+}
+
+pub(super) async fn a_question_stays_that_of_the_run_that_asked_it(store: Arc<dyn Store>) {
+    let store = &*store;
+    instance(store).await;
+    asks(store, "r1", None).await;
+    sent(store, "r2", 0).await;
+    sent(store, "r3", 0).await;
+    // An activity that is cancelled passes the question, and does not become its run.
+    store.request_cancel(&us(), &at("t", "r2")).await.expect("waits");
+    assert_eq!(next(store, NOW).await.as_deref(), Some("r2"));
+    let by = (&worker("w2"), NOW);
+    cancel_orphan(store, &us(), &at("t", "r2"), by).await.expect("is cancelled");
+    let asked = store.interrupts(&us(), &thread("t")).await.expect("reads");
+    assert_eq!(
+        asked.iter().map(|row| (&row.run, row.is_open())).collect::<Vec<_>>(),
+        [(&at("t", "r1").run, true)]
+    );
+    assert_eq!(next(store, NOW).await, None);
+    let expected = ActivityCounts { waiting: 1, asking: 1, cancelled: 1, ..Default::default() };
+    assert_eq!(counts(store).await, expected);
+    answered(store, "r4").await.expect("accepted");
+    let claimed = claim(store, "r4").await.expect("its turn");
+    finish(store, &claimed, 1_700).await;
+    assert_eq!(next(store, NOW).await.as_deref(), Some("r3"));
+}
+
+pub(super) async fn a_timer_resumes_the_activity_that_waits_for_it(store: Arc<dyn Store>) {
+    let store = &*store;
+    instance(store).await;
+    asks(store, "r1", Some(Timestamp(2_000))).await;
+    sent(store, "r2", 0).await;
+    let due = store.due(Timestamp(2_000), vec!["test:graph".to_owned()], 9).await.expect("reads");
+    assert_eq!(due.iter().map(|(_, run)| &run.new.at).collect::<Vec<_>>(), [&at("t", "r1")]);
+    let row = send(store, continuation("r3")).await.expect("accepted");
+    assert_eq!(row.status, RunStatus::Pending, "before the activity that waits");
+    let claimed = claim(store, "r3").await.expect("its turn");
+    finish(store, &claimed, 1_700).await;
+    assert_eq!(next(store, NOW).await.as_deref(), Some("r2"));
+}
+
+pub(super) async fn the_mailbox_is_the_only_door(store: Arc<dyn Store>) {
+    let store = &*store;
+    instance(store).await;
+    asks(store, "r1", None).await;
+    let refused = |refused| Err(StoreError::BelongsToInstance { thread: "t".to_owned(), refused });
+    let beside = new_run("t", "r2");
+    assert_eq!(send(store, beside.clone()).await, refused(RefusedByInstance::Input));
+    for multitask in [Multitask::Enqueue, Multitask::Interrupt, Multitask::Rollback] {
+        let options = RunOptions { multitask, ..beside.options.clone() };
+        let new = NewRun { options, ..beside.clone() };
+        assert_eq!(send(store, new).await, refused(RefusedByInstance::Input));
+    }
+    let update = vec![("x".to_owned(), Value::Null)];
+    let command = RunCommand { update, ..RunCommand::default() };
+    let new = NewRun { input: RunInput::Command(command), ..beside.clone() };
+    assert_eq!(send(store, new).await, refused(RefusedByInstance::Input));
+    for multitask in [Multitask::Interrupt, Multitask::Rollback] {
+        let new = continuation("r2");
+        let options = RunOptions { multitask, ..new.options.clone() };
+        let sent = send(store, NewRun { options, ..new }).await;
+        assert_eq!(sent, refused(RefusedByInstance::Cancellation));
+    }
+    assert_eq!(counts(store).await, ActivityCounts { asking: 1, ..ActivityCounts::default() });
+    answered(store, "r3").await.expect("an answer is a continuation");
+}
+
+pub(super) async fn the_thread_of_a_living_instance_is_not_deleted(store: Arc<dyn Store>) {
+    let store = &*store;
+    instance(store).await;
+    sent(store, "r1", 0).await;
+    let claimed = claim(store, "r1").await.expect("its turn");
+    finish(store, &claimed, 1_600).await;
+    let refused = RefusedByInstance::Deletion;
+    let refused = StoreError::BelongsToInstance { thread: "t".to_owned(), refused };
+    assert_eq!(store.delete_thread(&us(), &thread("t")).await, Err(refused));
+    let old = Untouched { before: Timestamp(9_000), waiting: Waiting::Included, limit: 9 };
+    assert_eq!(store.untouched(&us(), old).await, Ok(Vec::new()));
+    assert_eq!(store.delete_untouched(&us(), old).await, Ok(Vec::new()));
+    let mark = Map::from_iter([(TERMINATED.to_owned(), Value::Bool(true))]);
+    store.update_metadata(&us(), &thread("t"), mark, NOW).await.expect("marks");
+    assert_eq!(store.untouched(&us(), old).await.expect("reads").len(), 1);
+    store.delete_thread(&us(), &thread("t")).await.expect("is terminated");
+    assert!(store.thread(&us(), &thread("t")).await.is_err());
 }

@@ -10,8 +10,9 @@ use crate::table::Result;
 use crate::thread::Metadata;
 use serde_json::Value;
 use std::cmp::Reverse;
-use weftwork_types::run::RunStatus;
-use weftwork_types::{ThreadId, Timestamp};
+use weftwork_types::run::{RunInput, RunRef, RunStatus};
+use weftwork_types::store_error::RefusedByInstance;
+use weftwork_types::{RunId, ThreadId, Timestamp};
 
 /// Begin of the names of members of metadata that only a runtime sets.
 pub const RESERVED: &str = "weft:";
@@ -34,7 +35,9 @@ pub struct ActivityCounts {
     pub waiting: u64,
     /// Activities that a worker has, at most one.
     pub running: u64,
-    /// Activities that completed or ended at open questions.
+    /// Activities that wait for an answer or for a time, at most one.
+    pub asking: u64,
+    /// Activities that completed.
     pub succeeded: u64,
     /// Activities that failed or reached their step limit.
     pub failed: u64,
@@ -43,12 +46,14 @@ pub struct ActivityCounts {
 }
 
 impl ActivityCounts {
-    /// Adds a number of activities with a status.
+    /// Adds a number of runs with a status, of activities and of their continuations. An activity that
+    /// ended at a question is counted by the run that continues it, or as asking.
     pub fn add(&mut self, status: RunStatus, number: u64) {
         let of_status = match status {
             RunStatus::Queued | RunStatus::Pending => &mut self.waiting,
             RunStatus::Running => &mut self.running,
-            RunStatus::Completed | RunStatus::Interrupted => &mut self.succeeded,
+            RunStatus::Completed => &mut self.succeeded,
+            RunStatus::Interrupted => return,
             RunStatus::Failed | RunStatus::LimitReached => &mut self.failed,
             RunStatus::Cancelled => &mut self.cancelled,
         };
@@ -62,6 +67,12 @@ pub fn is_instance(metadata: &Metadata) -> bool {
     metadata.get(INSTANCE) == Some(&Value::Bool(true))
 }
 
+/// Returns `true` if the metadata is that of an instance that is not terminated.
+#[must_use]
+pub fn is_living_instance(metadata: &Metadata) -> bool {
+    is_instance(metadata) && !is_terminated(metadata)
+}
+
 /// Returns `true` if the metadata is that of a terminated instance.
 #[must_use]
 pub fn is_terminated(metadata: &Metadata) -> bool {
@@ -71,11 +82,13 @@ pub fn is_terminated(metadata: &Metadata) -> bool {
 /// Accepts a run, given the metadata of its thread and the number of the unfinished runs of the thread.
 /// Every store calls this in the transaction that creates the run.
 ///
-/// A terminated instance takes no runs at all. Runs that are no activities of an instance, such as an
-/// update of its state from outside, are accepted as those of other threads.
+/// A terminated instance takes no runs at all. The mailbox is the only way to the others: of the runs
+/// that are no activities, they take answers, continuations, and updates of their state from outside.
 ///
 /// # Errors
-/// Returns [`StoreError::MailboxClosed`] if the thread is that of a terminated instance. For an
+/// Returns [`StoreError::MailboxClosed`] if the thread is that of a terminated instance,
+/// [`StoreError::BelongsToInstance`] for new input that is no activity and for a run that cancels
+/// others. For an
 /// activity and a run that continues one, [`StoreError::NotFound`] if the thread does not exist or
 /// belongs to no instance; for an activity, [`StoreError::MailboxFull`] if the mailbox has as many
 /// runs as it may have.
@@ -84,6 +97,9 @@ pub fn check_mailbox(new: &NewRun, thread: Option<&Metadata>, unfinished: usize)
     let instance = thread.filter(|metadata| is_instance(metadata));
     if instance.is_some_and(is_terminated) {
         return Err(closed(id));
+    }
+    if instance.is_some() {
+        check_door(new)?;
     }
     let Some(mailbox) = &new.options.mailbox else { return Ok(()) };
     if instance.is_none() {
@@ -94,6 +110,48 @@ pub fn check_mailbox(new: &NewRun, thread: Option<&Metadata>, unfinished: usize)
         return Err(StoreError::MailboxFull { thread: id.to_string(), capacity });
     }
     Ok(())
+}
+
+/// Refuses runs that bring input past the mailbox, or that cancel what is in it.
+fn check_door(new: &NewRun) -> Result<()> {
+    let brings = match &new.input {
+        RunInput::Start { .. } => !new.is_sent(),
+        RunInput::Command(command) => !command.only_answers(),
+        RunInput::Continue | RunInput::Update { .. } => false,
+    };
+    if brings {
+        return Err(belongs_to_instance(&new.at.thread, RefusedByInstance::Input));
+    }
+    if new.options.multitask.cancels() {
+        return Err(belongs_to_instance(&new.at.thread, RefusedByInstance::Cancellation));
+    }
+    Ok(())
+}
+
+/// Accepts the deletion of a thread, given its metadata. Every store calls this before it deletes a
+/// thread by its id; a deletion of old threads skips living instances.
+///
+/// # Errors
+/// Returns [`StoreError::BelongsToInstance`] if it is that of an instance that is not terminated.
+pub fn check_deletion(thread: &ThreadId, metadata: &Metadata) -> Result<()> {
+    if is_living_instance(metadata) {
+        return Err(belongs_to_instance(thread, RefusedByInstance::Deletion));
+    }
+    Ok(())
+}
+
+fn belongs_to_instance(thread: &ThreadId, refused: RefusedByInstance) -> StoreError {
+    StoreError::BelongsToInstance { thread: thread.to_string(), refused }
+}
+
+/// Creates the error for a claim of an activity whose mailbox does not let any begin, given the run
+/// that asked the open question of the instance.
+#[must_use]
+pub fn not_its_turn(thread: &ThreadId, asking: Option<&RunId>) -> StoreError {
+    match asking {
+        Some(run) => invariants::busy(&RunRef { thread: thread.clone(), run: run.clone() }),
+        None => closed(thread),
+    }
 }
 
 /// Creates the error for a claim of an activity that waits at a terminated instance.
@@ -109,19 +167,40 @@ pub fn first_status(new: &NewRun, is_busy: bool) -> RunStatus {
     if is_busy || new.is_sent() { RunStatus::Queued } else { RunStatus::Pending }
 }
 
-/// Place of an unfinished run among those of its thread; the smallest one has its turn. `None` for a
-/// run that does not begin, because its instance is terminated.
+/// Returns `true` if an unfinished run delays a new one of its thread. Activities that wait delay
+/// activities only: a continuation precedes them, whether it answers a question or comes at its time.
+#[must_use]
+pub fn delays(unfinished: &RunRow, new: &NewRun) -> bool {
+    new.is_sent() || !unfinished.waits_as_activity()
+}
+
+/// The treatment of the activities that wait in a mailbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// The next one may begin.
+    Open,
+    /// None begins: the last activity waits for an answer or for a time, or the instance is
+    /// terminated.
+    Shut,
+}
+
+/// Returns the gate of a mailbox, given the metadata of its thread and if the thread has an open
+/// question. A question and its answer are one activity, so that no other one comes between them.
+#[must_use]
+pub fn gate(metadata: &Metadata, asks: bool) -> Gate {
+    if asks || is_terminated(metadata) { Gate::Shut } else { Gate::Open }
+}
+
+/// Place of an unfinished run among those of its thread; the smallest one has its turn. `None` for an
+/// activity that does not begin now, because the gate of its mailbox is shut. One whose cancellation
+/// is requested passes it.
 ///
 /// A run that was claimed, or that was accepted as pending, is always the first one.
 #[must_use]
-pub fn turn(
-    run: &RunRow,
-    now: Timestamp,
-    is_terminated: bool,
-) -> Option<(bool, bool, Reverse<i32>)> {
+pub fn turn(run: &RunRow, now: Timestamp, gate: Gate) -> Option<(bool, bool, Reverse<i32>)> {
     let queued = run.status == RunStatus::Queued;
     let mailbox = run.new.options.mailbox.as_ref();
-    if is_terminated && queued && mailbox.is_some() && !run.cancel_requested {
+    if gate == Gate::Shut && queued && mailbox.is_some() && !run.cancel_requested {
         return None;
     }
     let later = mailbox.is_some() && run.new.options.begins_later(now).is_some();

@@ -166,6 +166,12 @@ impl RunRow {
         }
     }
 
+    /// Returns `true` for an activity that waits in its mailbox.
+    #[must_use]
+    pub fn waits_as_activity(&self) -> bool {
+        self.status == RunStatus::Queued && self.new.options.mailbox.is_some()
+    }
+
     /// Returns `true` if the run waits for its time in a mailbox. A run whose cancellation is
     /// requested does not wait.
     #[must_use]
@@ -265,7 +271,8 @@ pub struct Commit {
     /// recorded for its run.
     pub usage: Vec<Arc<UsageRow>>,
     /// Open questions. A question that was already answered stays answered. If this commit ends the
-    /// run or stores a checkpoint, all other open questions of the thread are closed.
+    /// run or stores a checkpoint, all other open questions of the thread are closed. A question that
+    /// was open before becomes that of this run, unless [`keeps_asking_run`](Self::keeps_asking_run).
     pub interrupts: Vec<Interrupt>,
     /// Events, in order. The store assigns their numbers.
     pub events: Vec<AiEvent>,
@@ -285,6 +292,15 @@ pub struct Commit {
     pub wakes_at: Option<Timestamp>,
     /// Time of the commit.
     pub at: Timestamp,
+}
+
+impl Commit {
+    /// Returns `true` if questions that were open before stay those of the runs that asked them: a
+    /// cancelled run asks nothing, and may have been cancelled before it began.
+    #[must_use]
+    pub fn keeps_asking_run(&self) -> bool {
+        matches!(self.finish, Some(RunOutcome::Cancelled { .. }))
+    }
 }
 
 /// The result of a commit.

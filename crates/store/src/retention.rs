@@ -1,5 +1,6 @@
 //! Retention: deletion of old threads and events.
 
+use crate::mailbox::is_living_instance;
 use crate::record::ThreadRow;
 use crate::table::{Result, Store};
 use weftwork_types::run::RunStatus;
@@ -16,8 +17,8 @@ pub enum Waiting {
     Included,
 }
 
-/// A selection of threads that have not changed for a time. Threads with an unfinished run are
-/// never selected.
+/// A selection of threads that have not changed for a time. Threads with an unfinished run and those
+/// of instances that are not terminated are never selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Untouched {
     /// Latest time of the last change, exclusive.
@@ -35,7 +36,9 @@ impl Untouched {
     pub fn has(&self, row: &ThreadRow, asks: bool) -> bool {
         let waits = asks || row.status == Some(RunStatus::Interrupted);
         let spared = self.waiting == Waiting::Spared && waits;
-        row.updated_at < self.before && row.status.is_none_or(RunStatus::is_final) && !spared
+        let rests =
+            row.status.is_none_or(RunStatus::is_final) && !is_living_instance(&row.metadata);
+        row.updated_at < self.before && rests && !spared
     }
 }
 

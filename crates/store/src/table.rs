@@ -97,7 +97,8 @@ pub trait WriteThreads: Send + Sync {
     ///
     /// # Errors
     /// Returns [`StoreError::NotFound`] if the thread does not exist, [`StoreError::Busy`] if it
-    /// has an unfinished run.
+    /// has an unfinished run, [`StoreError::BelongsToInstance`] if it is that of an instance that is
+    /// not terminated.
     fn delete_thread<'a>(
         &'a self,
         who: &'a Principal,
@@ -150,7 +151,8 @@ pub trait ReadRuns: Send + Sync {
     /// Returns [`StoreError::NotFound`] if it does not exist.
     fn find_run<'a>(&'a self, who: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>>;
 
-    /// Returns the last run of each thread, of any organisation, that is due to resume by itself at
+    /// Returns the last run of each thread, except activities that wait in a mailbox, of any
+    /// organisation, that is due to resume by itself at
     /// `now`, given by the clock of the caller, and whose graph is one of `graphs`. Terminated
     /// instances do not resume. At most `limit` runs, ordered by the time at which they became due, each with the principal that created it.
     /// For workers only.
@@ -204,8 +206,8 @@ pub trait ReadRuns: Send + Sync {
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Option<(Principal, RunRow)>>>;
 
-    /// Counts the runs of a thread that have a place in a mailbox, by status. All are zero for a
-    /// thread that does not exist.
+    /// Counts the activities of an instance, each by its last run. All are zero for a thread that does
+    /// not exist.
     ///
     /// # Errors
     /// Only system errors.
@@ -270,7 +272,8 @@ pub trait WriteRuns: Send + Sync {
     /// everything of the thread except runs, questions, calls and usage.
     ///
     /// # Errors
-    /// Returns [`StoreError::Busy`] if a living worker holds the run or it is the turn of another run,
+    /// Returns [`StoreError::Busy`] if a living worker holds the run, if it is the turn of another run,
+    /// or if another activity of the instance waits for an answer,
     /// [`StoreError::MailboxClosed`] for an activity that waits at a terminated instance,
     /// [`StoreError::NotFound`] if the run does not exist or has ended.
     fn claim<'a>(

@@ -95,6 +95,15 @@ pub enum StoreError {
         /// The instance.
         thread: String,
     },
+    /// The thread belongs to an instance that is not terminated, which is reached through its mailbox
+    /// only. Nothing was changed.
+    #[error("thread `{thread}` belongs to an instance, which does not take {refused}")]
+    BelongsToInstance {
+        /// The thread, and the instance.
+        thread: String,
+        /// The refused request.
+        refused: RefusedByInstance,
+    },
     /// The data to write conflicts with stored data. Nothing was changed.
     #[error("{place} cannot be written: expected {expected}, found {found}")]
     Conflict {
@@ -202,6 +211,31 @@ pub enum StoreError {
     },
 }
 
+/// A request that the thread of an instance refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusedByInstance {
+    /// A run with new input that is not an activity.
+    Input,
+    /// A run that cancels the unfinished runs of the thread.
+    Cancellation,
+    /// The deletion of the thread.
+    Deletion,
+}
+
+impl std::fmt::Display for RefusedByInstance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Input => {
+                "runs with new input; send an activity, with `weft instances send` for example"
+            }
+            Self::Cancellation => {
+                "runs that cancel others; answer or continue it with the strategy `reject` or `enqueue`"
+            }
+            Self::Deletion => "a deletion; terminate the instance before",
+        })
+    }
+}
+
 impl StoreError {
     /// Returns the stable error code.
     #[must_use]
@@ -227,6 +261,7 @@ impl StoreError {
             Self::Dropped { .. } => "W0218",
             Self::MailboxFull { .. } => "W0640",
             Self::MailboxClosed { .. } => "W0641",
+            Self::BelongsToInstance { .. } => "W0649",
         })
     }
 

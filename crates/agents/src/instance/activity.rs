@@ -9,7 +9,7 @@ use std::time::Duration;
 use weftwork_runtime::check_key;
 use weftwork_types::canonical::{DEPTH_MAX, can_be_read_back};
 use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError, PAYLOAD_BYTES_MAX};
-use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef, RunRequest};
+use weftwork_types::run::{Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest};
 use weftwork_types::{InstanceId, ThreadId, Timestamp};
 
 /// An activity for an instance.
@@ -117,6 +117,17 @@ impl Activity {
     }
 }
 
+/// The end of an activity that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ActivityEnd {
+    /// The activity succeeded.
+    Succeeded,
+    /// The activity waits for an answer or for a time, and the others wait behind it.
+    /// [`AgentRuntime::info`] has its questions; a continuation ends it.
+    Asks,
+}
+
 /// An activity that a mailbox has accepted.
 #[derive(Debug, Clone)]
 pub struct Sent {
@@ -199,8 +210,8 @@ impl Sent {
         &self.at
     }
 
-    /// Waits until the activity has ended, in whichever process it is executed. An activity that ends
-    /// at an open question has succeeded. Activities that a terminated instance keeps do not end.
+    /// Waits until the activity has ended or waits for an answer or for a time, in whichever process it
+    /// is executed. Activities that a terminated instance keeps do not end.
     ///
     /// # Errors
     /// The error of the activity: kinds `Failed`, `Panicked`, `Cancelled`, `TimedOut` and `StepLimit`,
@@ -208,10 +219,13 @@ impl Sent {
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the activity.
-    pub async fn ended(&self) -> Result<(), AgentRuntimeError> {
+    pub async fn ended(&self) -> Result<ActivityEnd, AgentRuntimeError> {
         let ended = self.agents.runtime().ended(&self.agents.who, &self.at).await;
         let outcome = ended.map_err(|error| of_runtime(self.at.thread.as_str(), error))?;
-        let error = AgentRuntimeError::of_outcome(self.at.run.as_str(), &outcome);
-        error.map_or(Ok(()), Err)
+        match AgentRuntimeError::of_outcome(self.at.run.as_str(), &outcome) {
+            Some(error) => Err(error),
+            None if matches!(outcome, RunOutcome::Interrupted { .. }) => Ok(ActivityEnd::Asks),
+            None => Ok(ActivityEnd::Succeeded),
+        }
     }
 }

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 use weftwork_store::mailbox::{INSTANCE, is_terminated};
 use weftwork_store::{ActivityCounts, Metadata, ThreadQuery, ThreadRow, open_questions};
-use weftwork_types::instance::AgentRuntimeError;
+use weftwork_types::instance::{AgentRuntimeError, AgentRuntimeErrorKind};
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::RunStatus;
 use weftwork_types::{InstanceId, ThreadId, Timestamp};
@@ -22,6 +22,8 @@ pub enum InstanceStatus {
     Idle,
     /// An activity is executed.
     Processing,
+    /// An activity waits for an answer or for a time, and the others wait behind it.
+    Asking,
     /// The last activity failed, or the instance waits for its graph.
     Error,
     /// The instance takes no more activities.
@@ -35,20 +37,23 @@ impl InstanceStatus {
         match self {
             Self::Idle => "idle",
             Self::Processing => "processing",
+            Self::Asking => "asking",
             Self::Error => "error",
             Self::Terminated => "terminated",
         }
     }
 }
 
-/// Numbers of the activities of an instance. A run that continues an activity, after an answer for
-/// example, counts beside it.
+/// Numbers of the activities of an instance. A question and its answer are one activity, which counts
+/// once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Statistics {
     /// Activities that wait in the mailbox.
     pub waiting: u64,
     /// Activities that are executed, at most one.
     pub running: u64,
+    /// Activities that wait for an answer or for a time, at most one.
+    pub asking: u64,
     /// Activities that succeeded.
     pub succeeded: u64,
     /// Activities that failed.
@@ -59,8 +64,8 @@ pub struct Statistics {
 
 impl From<ActivityCounts> for Statistics {
     fn from(counts: ActivityCounts) -> Self {
-        let ActivityCounts { waiting, running, succeeded, failed, cancelled } = counts;
-        Self { waiting, running, succeeded, failed, cancelled }
+        let ActivityCounts { waiting, running, asking, succeeded, failed, cancelled } = counts;
+        Self { waiting, running, asking, succeeded, failed, cancelled }
     }
 }
 
@@ -76,7 +81,7 @@ pub struct InstanceInfo {
     /// Error of the last activity, or of the graph. Only with the status `error`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<AgentRuntimeError>,
-    /// Questions at which the last activity ended, in their shown form. An answer by
+    /// Questions of the activity that waits, in their shown form, timers included. An answer by
     /// [`Thread::answer`](weftwork_runtime::Thread::answer) continues it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<Interrupt>,
@@ -142,15 +147,17 @@ impl AgentRuntime {
         } else if counts.running > 0 {
             (InstanceStatus::Processing, None)
         } else {
+            let asks = counts.asking > 0;
             match self.problem(id, &row, &options.graph).await? {
-                Some(error) => (InstanceStatus::Error, Some(error)),
-                None => (InstanceStatus::Idle, None),
+                Some(error) if !asks || error.kind == AgentRuntimeErrorKind::GraphUnavailable => {
+                    (InstanceStatus::Error, Some(error))
+                }
+                _ if asks => (InstanceStatus::Asking, None),
+                _ => (InstanceStatus::Idle, None),
             }
         };
-        let questions = match row.status {
-            Some(RunStatus::Interrupted) if status == InstanceStatus::Idle => {
-                self.questions(&row.id).await?
-            }
+        let questions = match status {
+            InstanceStatus::Asking => self.questions(&row.id).await?,
             _ => Vec::new(),
         };
         Ok(InstanceInfo {

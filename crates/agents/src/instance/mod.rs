@@ -14,7 +14,7 @@ mod services;
 mod subscribe;
 mod terminate;
 
-pub use activity::{Activity, Sent};
+pub use activity::{Activity, ActivityEnd, Sent};
 pub use create::Instance;
 pub use handler::{ActivityContext, handler_graph};
 pub use hosting::{ActivityPayload, HostedInstance, Hosting, Logic};

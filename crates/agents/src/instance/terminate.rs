@@ -4,7 +4,7 @@ use super::AgentRuntime;
 use super::error::{of_runtime, of_store};
 use serde_json::Value as Json;
 use std::time::Duration;
-use weftwork_store::mailbox::{self, TERMINATED};
+use weftwork_store::mailbox::{self, Gate, TERMINATED};
 use weftwork_store::{Metadata, RunRow, StoreError, cancel_orphan};
 use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError};
 use weftwork_types::run::{CancelAction, RunRef, RunStatus};
@@ -95,7 +95,7 @@ impl AgentRuntime {
         let kept = self.store().unfinished_runs(&self.who, &row.id).await;
         let mut kept = kept.map_err(of_store)?;
         let now = clock.now();
-        kept.sort_by_key(|run| mailbox::turn(run, now, false));
+        kept.sort_by_key(|run| mailbox::turn(run, now, Gate::Open));
         report.kept = kept.iter().map(letter).collect();
         Ok(report)
     }

@@ -87,7 +87,8 @@ async fn list(
     agents: &AgentRuntime,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
-    let columns = ["INSTANCE", "AGENT", "STATUS", "WAITING", "SUCCEEDED", "FAILED", "CANCELLED"];
+    let columns =
+        ["INSTANCE", "AGENT", "STATUS", "QUESTIONS", "WAITING", "SUCCEEDED", "FAILED", "CANCELLED"];
     let mut table = Table::new(&columns);
     for id in agents.list(limit).await? {
         let info = agents.info(&id).await?;
@@ -100,6 +101,7 @@ async fn list(
             id.to_string(),
             info.graph,
             info.status.word().to_owned(),
+            info.questions.len().to_string(),
             counts.waiting.to_string(),
             counts.succeeded.to_string(),
             counts.failed.to_string(),
@@ -131,10 +133,11 @@ async fn show(
     let counts = info.statistics;
     terminal.line(format_args!("instance {id} of {}: {}", info.graph, info.status.word()))?;
     terminal.line(format_args!(
-        "activities: {} waiting (at most {}), {} running, {} succeeded, {} failed, {} cancelled",
+        "activities: {} waiting (at most {}), {} running, {} asking, {} succeeded, {} failed, {} cancelled",
         counts.waiting,
         info.mailbox_capacity,
         counts.running,
+        counts.asking,
         counts.succeeded,
         counts.failed,
         counts.cancelled
@@ -191,7 +194,7 @@ async fn send(args: SendActivity, app: &App, context: &CommandContext) -> Result
         ended = sent.ended() => ended,
     };
     match ended {
-        Ok(()) => {
+        Ok(_) => {
             match agents.get_state(&id).await {
                 // A process with this agent has executed it.
                 Err(error) if error.kind == Kind::GraphUnavailable => {}

@@ -4,7 +4,7 @@ use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
 use crate::pool::Before;
 use crate::row::{At, bytes, int, json, text, word};
-use crate::table::runs::{begin, open_run, read, whole};
+use crate::table::runs::{begin, read, whole};
 use crate::table::{checkpoints, interrupts, mailbox, threads};
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
@@ -42,7 +42,7 @@ pub(crate) async fn create(
         // Queried before the keys. A thread without a row has no lock, so a concurrent request
         // may create the same run between these queries; a run that is found here is then found
         // by its key or id as well.
-        open_run(org, thread),
+        mailbox::delaying(org, new),
         interrupts::asked(org, thread, answers.keys()),
         ask!(by_key, text(org), key),
         ask!(by_id, text(org), text(&new.at.run)),

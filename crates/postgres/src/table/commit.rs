@@ -140,7 +140,7 @@ fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
     }
     asks.extend(pieces::asks(org, &claim.at.run, commit)?);
     for interrupt in &commit.interrupts {
-        asks.push(interrupts::open(org, &claim.at, interrupt)?);
+        asks.push(interrupts::open(org, &claim.at, interrupt, commit.keeps_asking_run())?);
     }
     asks.extend(effects::asks(org, &commit.effects, commit.at)?);
     Ok(asks)

@@ -86,13 +86,20 @@ pub(crate) fn answer(
     answers.iter().map(ask).collect()
 }
 
-/// Opens a question, unless it was answered before.
-pub(crate) fn open(org: &OrgId, at: &RunRef, interrupt: &Interrupt) -> Result<Ask> {
+/// Opens a question, unless it was answered before. One that was open before becomes that of the run
+/// `at`, unless it keeps its run.
+pub(crate) fn open(
+    org: &OrgId,
+    at: &RunRef,
+    interrupt: &Interrupt,
+    keeps_run: bool,
+) -> Result<Ask> {
     let sql = "INSERT INTO interrupts AS i (org, thread, id, run, interrupt, closed)
                VALUES ($1, $2, $3, $4, $5, false)
                ON CONFLICT (org, thread, id) DO UPDATE
-                   SET run = excluded.run, interrupt = excluded.interrupt, closed = false
+                   SET run = CASE WHEN $6 THEN i.run ELSE excluded.run END,
+                       interrupt = excluded.interrupt, closed = false
                    WHERE i.answer IS NULL";
     let (thread, run, id) = (text(&at.thread), text(&at.run), bytes(interrupt.id.0));
-    Ok(ask!(sql, text(org), thread, id, run, json(interrupt)?))
+    Ok(ask!(sql, text(org), thread, id, run, json(interrupt)?, keeps_run))
 }

@@ -5,8 +5,8 @@ use crate::row::{At, text};
 use crate::table::runs::{made_by, read, whole};
 use tokio_postgres::Row;
 use weftwork_store::table::Result;
-use weftwork_store::{ActivityCounts, NewRun, RunRow, mailbox};
-use weftwork_types::{OrgId, Principal, ThreadId, Timestamp};
+use weftwork_store::{ActivityCounts, NewRun, RunRow, StoreError, mailbox};
+use weftwork_types::{OrgId, Principal, RunId, ThreadId, Timestamp};
 
 /// Ends a query for unfinished runs `r` of one thread at the run whose turn it is
 /// ([`mailbox::turn`]), at the time `$1`.
@@ -16,7 +16,9 @@ macro_rules! turn {
           AND (r.status <> 'queued' OR r.cancel_requested
               OR comparable(r.options) -> 'mailbox' IS NULL
               OR NOT EXISTS (SELECT 1 FROM threads i WHERE i.org = r.org AND i.id = r.thread
-                  AND comparable(i.metadata) -> 'weft:terminated' = 'true'))
+                  AND comparable(i.metadata) -> 'weft:terminated' = 'true')
+              AND NOT EXISTS (SELECT 1 FROM interrupts q WHERE q.org = r.org AND q.thread = r.thread
+                  AND q.answer IS NULL AND NOT q.closed))
           ORDER BY r.status = 'queued',
               comparable(r.options) -> 'mailbox' IS NOT NULL
                   AND coalesce((comparable(r.options) ->> 'not_before')::bigint > $1, false),
@@ -40,8 +42,9 @@ pub(crate) fn read_next(row: &Row) -> Result<(Principal, RunRow)> {
 
 /// Counts the activities of an instance; see [`read_counts`].
 pub(crate) fn counts(org: &OrgId, thread: &ThreadId) -> Ask {
-    let sql = "SELECT status, count(*) AS runs FROM runs
-               WHERE org = $1 AND thread = $2 AND comparable(options) -> 'mailbox' IS NOT NULL
+    let sql = "SELECT status, count(*) AS runs, EXISTS (SELECT 1 FROM interrupts
+                   WHERE org = $1 AND thread = $2 AND answer IS NULL AND NOT closed) AS asks
+               FROM runs WHERE org = $1 AND thread = $2 AND comparable(options) -> 'mailbox' IS NOT NULL
                GROUP BY status";
     ask!(sql, text(org), text(thread))
 }
@@ -53,8 +56,34 @@ pub(crate) fn read_counts(rows: &[Row], thread: &ThreadId) -> Result<ActivityCou
     let mut counts = ActivityCounts::default();
     for row in rows {
         counts.add(at.word(row, "status")?, at.count(row, "runs")?);
+        counts.asking = u64::from(at.plain::<bool>(row, "asks")?);
     }
     Ok(counts)
+}
+
+/// Queries the run that asked an open question of a thread; see [`not_its_turn`].
+pub(crate) fn asking(org: &OrgId, thread: &ThreadId) -> Ask {
+    let sql = "SELECT run FROM interrupts
+               WHERE org = $1 AND thread = $2 AND answer IS NULL AND NOT closed LIMIT 1";
+    ask!(sql, text(org), text(thread))
+}
+
+/// Returns the error for a claim of an activity while its mailbox lets none begin.
+pub(crate) fn not_its_turn(thread: &ThreadId, asking: Option<&Row>) -> Result<StoreError> {
+    let at = At::new("interrupts", thread);
+    let asking = asking.map(|row| at.id::<RunId>(row, "run")).transpose()?;
+    Ok(mailbox::not_its_turn(thread, asking.as_ref()))
+}
+
+/// Queries the oldest unfinished run that delays a new one; see [`mailbox::delays`].
+pub(crate) fn delaying(org: &OrgId, new: &NewRun) -> Ask {
+    let sql = whole!(
+        "FROM runs r WHERE r.org = $1 AND r.thread = $2
+             AND r.status IN ('queued', 'pending', 'running')
+             AND ($3 OR r.status <> 'queued' OR comparable(r.options) -> 'mailbox' IS NULL)
+         ORDER BY r.number LIMIT 1"
+    );
+    ask!(sql, text(org), text(&new.at.thread), new.is_sent())
 }
 
 /// Queries what decides if an instance takes a run; see [`check`].

@@ -15,6 +15,9 @@ macro_rules! untouched {
         concat!(
             "SELECT id, graph, status, head, created_at, updated_at, wakes_at, metadata FROM threads
              WHERE org = $1 AND updated_at < $2 AND status NOT IN ('pending', 'running')
+                 AND (metadata IS NULL
+                     OR comparable(metadata) -> 'weft:instance' IS DISTINCT FROM 'true'
+                     OR comparable(metadata) -> 'weft:terminated' = 'true')
                  AND ($3 OR status <> 'interrupted' AND NOT EXISTS (
                      SELECT 1 FROM interrupts i
                      WHERE i.org = threads.org AND i.thread = threads.id

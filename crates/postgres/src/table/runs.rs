@@ -105,8 +105,10 @@ impl ReadRuns for PostgresStore {
             Box::pin(async move {
                 let sql = whole!(
                     "FROM threads t JOIN runs r ON r.org = t.org AND r.thread = t.id
-                         AND r.number = (SELECT max(l.number) FROM runs l
-                                         WHERE l.org = t.org AND l.thread = t.id)
+                         AND r.number = (SELECT l.number FROM runs l
+                             WHERE l.org = t.org AND l.thread = t.id AND (l.status <> 'queued'
+                                 OR comparable(l.options) -> 'mailbox' IS NULL)
+                             ORDER BY l.ended_at IS NULL DESC, l.ended_at DESC, l.number DESC LIMIT 1)
                      WHERE t.wakes_at <= $1 AND t.graph = ANY ($2)
                          AND comparable(t.metadata) -> 'weft:terminated' IS DISTINCT FROM 'true'
                      ORDER BY t.wakes_at, t.org, t.id LIMIT $3"
@@ -362,9 +364,10 @@ async fn take(conn: &mut Conn, taking: &Taking, before: Before) -> Done<(Claim, 
             ask,
             mailbox::next_run(org, &at.thread, *now),
             checkpoints::newest_of(org, &at.thread),
+            mailbox::asking(org, &at.thread),
         ])
         .await?;
-    let [Some(thread), Some(row), next, newest] =
+    let [Some(thread), Some(row), next, newest, asking] =
         found.iter().map(|rows| rows.first()).collect::<Vec<_>>()[..]
     else {
         return Err(invariants::missing("run", &at.run).into());
@@ -385,7 +388,7 @@ async fn take(conn: &mut Conn, taking: &Taking, before: Before) -> Done<(Claim, 
         match next.map(|next| named(next, &at.thread)).transpose()? {
             Some(next) if next == *at => {}
             Some(next) => return Err(invariants::busy(&next).into()),
-            None => return Err(weftwork_store::mailbox::closed(&at.thread).into()),
+            None => return Err(mailbox::not_its_turn(&at.thread, asking)?.into()),
         }
     }
     let mut asks = if run.fence == 0 { begin(org, &mut run, newest)? } else { Vec::new() };

@@ -9,6 +9,7 @@ use weftwork_store::table::{ReadThreads, Result, WriteThreads};
 use weftwork_store::thread::merge_metadata;
 use weftwork_store::{
     IfExists, Metadata, NewThread, StoreError, ThreadPage, ThreadQuery, ThreadRow, invariants,
+    mailbox,
 };
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId, Timestamp};
 
@@ -170,13 +171,17 @@ const DELETES: &[&str] = &[
 ];
 
 async fn delete(conn: &mut Conn, org: &OrgId, id: &ThreadId, before: Before) -> Done<()> {
-    let found = conn.begin(vec![lock(org, id), runs::open_run(org, id)]).await?;
-    let [thread, open] = found.as_slice() else { return Ok(()) };
+    let asked = vec![lock(org, id), runs::open_run(org, id), one(org, id)];
+    let found = conn.begin(asked).await?;
+    let [thread, open, row] = found.as_slice() else { return Ok(()) };
     if thread.is_empty() {
         return match before {
             Before::Nothing => Err(invariants::missing("thread", id).into()),
             Before::Doubt => Ok(()),
         };
+    }
+    if let Some(row) = row.first() {
+        mailbox::check_deletion(id, &read(row)?.metadata)?;
     }
     if let Some(open) = open.first() {
         return Err(invariants::busy(&runs::named(open, id)?).into());

@@ -12,7 +12,7 @@ use std::panic::AssertUnwindSafe;
 use weftwork_engine::EngineError;
 use weftwork_graph::run_loop::{Unanswered, answers_by_id, check_answer, out_of_node};
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_store::mailbox::RESERVED;
+use weftwork_store::mailbox::{RESERVED, is_living_instance};
 use weftwork_store::{
     InterruptRow, NewRun, RunRow, StoreError, ThreadRow, invariants, open_questions,
 };
@@ -42,12 +42,20 @@ impl Runtime {
             return Err(RuntimeError::Stopping);
         }
         check_depth(&request.input)?;
-        self.check_thread(&request, &graph).await?;
+        let thread = self.check_thread(&request, &graph).await?;
         self.resolve_answers(&mut request, &graph).await?;
         self.continue_options(&mut request).await?;
         let given = Answered::by(&request);
+        let mailbox = thread.filter(|thread| is_living_instance(&thread.metadata));
+        let who = request.principal.clone();
         let error = match self.create(request, graph, live).await {
-            Ok(goes) => return Ok(goes),
+            Ok(goes) => {
+                // The activities that wait behind the question follow when this run has ended.
+                if let Some(instance) = mailbox {
+                    self.attend(&who, &instance.id);
+                }
+                return Ok(goes);
+            }
             Err(error) => error,
         };
         if let Some(given) = given {
@@ -151,12 +159,12 @@ impl Runtime {
     }
 
     /// Checks that this graph can read the thread, and that it has the checkpoint from which to
-    /// continue.
+    /// continue. Returns the thread if it exists.
     async fn check_thread(
         &self,
         request: &RunRequest,
         graph: &CompiledGraph,
-    ) -> Result<(), RuntimeError> {
+    ) -> Result<Option<ThreadRow>, RuntimeError> {
         let missing = || missing(request);
         // A request with a key may be a repetition.
         let repeats = request.options.idempotency_key.is_some();
@@ -168,7 +176,7 @@ impl Runtime {
                 let missing = thread.head.is_none() && request.input == RunInput::Continue;
                 let read = self.check_loads(request, graph).await;
                 read.map_err(|error| as_of_other(error, &thread, &request.graph))?;
-                if missing { Err(self::missing(request)) } else { Ok(()) }
+                if missing { Err(self::missing(request)) } else { Ok(Some(thread)) }
             }
             Ok(thread)
                 if thread.head.is_none()
@@ -179,12 +187,12 @@ impl Runtime {
                 let runs =
                     self.store().unfinished_runs(&request.principal, &request.thread).await?;
                 // One that waits for its turn may have begun by then.
-                if runs.is_empty() { Err(missing()) } else { Ok(()) }
+                if runs.is_empty() { Err(missing()) } else { Ok(Some(thread)) }
             }
-            Ok(_) => Ok(()),
+            Ok(thread) => Ok(Some(thread)),
             Err(StoreError::NotFound { .. }) => match request.input {
-                RunInput::Start { .. } | RunInput::Update { .. } => Ok(()),
-                RunInput::Command(ref command) if !command.only_answers() => Ok(()),
+                RunInput::Start { .. } | RunInput::Update { .. } => Ok(None),
+                RunInput::Command(ref command) if !command.only_answers() => Ok(None),
                 _ => Err(missing()),
             },
             Err(error) => Err(error.into()),

@@ -31,6 +31,10 @@ impl Runtime {
         if action == CancelAction::Interrupt || self.is_delayed(who, run).await? {
             self.request_cancel(who, run).await?;
             self.end_delayed(who, run).await?;
+            // An activity that is cancelled ends now, also while others wait behind a question.
+            if self.store().run(who, run).await?.waits_as_activity() {
+                self.attend(who, &run.thread);
+            }
             return Ok(None);
         }
         if self.store().run(who, run).await?.status == RunStatus::Queued {

@@ -1,6 +1,7 @@
 //! Recovery of runs without a living worker, and the decision how a thread is resumed.
 
 use super::core::{Admitted, Goes, Inner, Runtime};
+use super::spent::waiting_activity;
 use crate::worker::LeaseConfig;
 use std::sync::Weak;
 use std::time::Duration;
@@ -77,7 +78,10 @@ impl Runtime {
             .iter()
             .find(|run| !(run.status.is_final() || is_instance && run.status == RunStatus::Queued));
         let ended = match is_instance {
-            true => self.store().last_ended(who, thread).await?,
+            true => {
+                let questions = self.store().interrupts(who, thread).await?;
+                waiting_activity(&runs, &questions).cloned()
+            }
             false => runs.last().cloned(),
         };
         let last = unfinished.or(ended.as_ref()).ok_or_else(nothing)?;

@@ -4,7 +4,8 @@ use super::core::Runtime;
 use std::collections::BTreeSet;
 use weftwork_graph::RuntimeError;
 use weftwork_store::mailbox::RESERVED;
-use weftwork_store::{RunRow, StoreError};
+use weftwork_store::{InterruptRow, RunRow, StoreError};
+use weftwork_types::instance::ACTIVITY_PAYLOAD;
 use weftwork_types::port::CallKind;
 use weftwork_types::run::{Mailbox, RunInput, RunOptions, RunRef, RunRequest};
 use weftwork_types::usage::{Usage, UsageCount};
@@ -126,10 +127,14 @@ impl Runtime {
             continue_activity(&mut request.options, before);
             return Ok(());
         }
+        let rows = self.store().interrupts(who, &request.thread).await?;
         let last = match request.input.answers_by_id() {
+            // Of an instance, activities wait behind the one that continues.
+            None if runs.iter().any(|run| run.new.options.mailbox.is_some()) => {
+                waiting_activity(&runs, &rows)
+            }
             None => runs.iter().rev().find(|run| run.rolled_back_by.is_none()),
             Some(answers) => {
-                let rows = self.store().interrupts(who, &request.thread).await?;
                 let asked = rows.iter().filter(|row| answers.contains_key(&row.interrupt.id));
                 last_after(&runs, asked.map(|row| row.run.clone()).collect())
             }
@@ -158,10 +163,28 @@ impl Runtime {
     }
 }
 
+/// Returns the run that a continuation of an instance continues: the one that asked its open question,
+/// or else the one that ended last.
+pub(super) fn waiting_activity<'a>(
+    runs: &'a [RunRow],
+    questions: &[InterruptRow],
+) -> Option<&'a RunRow> {
+    let open = questions.iter().find(|row| row.is_open());
+    let asking = open.and_then(|open| runs.iter().find(|run| run.new.at.run == open.run));
+    let ended = || {
+        let ended = runs.iter().filter(|run| run.status.is_final() && run.rolled_back_by.is_none());
+        ended.max_by_key(|run| (run.ended_at, run.last_checkpoint))
+    };
+    asking.or_else(ended)
+}
+
 /// Completes the options of a run that continues an activity, given those of the activity.
 fn continue_activity(options: &mut RunOptions, before: &RunOptions) {
     let Some(mailbox) = &before.mailbox else { return };
     options.mailbox.get_or_insert_with(|| Mailbox { priority: 0, ..mailbox.clone() });
+    // The payload is that of the activity, whatever the request says.
+    let payload = before.configurable.get(ACTIVITY_PAYLOAD).cloned();
+    options.configurable.insert(ACTIVITY_PAYLOAD.to_owned(), payload.unwrap_or_default());
     for (name, value) in &before.configurable {
         options.configurable.entry(name).or_insert_with(|| value.clone());
     }

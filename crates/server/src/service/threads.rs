@@ -7,7 +7,7 @@ use crate::translate::{ids, rows};
 use futures_util::future::{join_all, select};
 use serde_json::{Map, Value};
 use std::time::Duration;
-use weftwork_store::mailbox::{RESERVED, without_reserved};
+use weftwork_store::mailbox::{RESERVED, check_deletion, without_reserved};
 use weftwork_store::{
     FoundThread, IfExists, NewThread, SearchFrom, StoreError, ThreadQuery, ThreadRow, ThreadStatus,
 };
@@ -237,9 +237,10 @@ impl Service {
     ///
     /// # Errors
     /// Status 409 if a run has not ended in time, such as a run whose process died and that no worker
-    /// claims.
+    /// claims, and for the thread of an instance that is not terminated.
     pub(crate) async fn delete_with_runs(&self, thread: &ThreadId) -> Result<()> {
-        self.row(thread).await?;
+        // Before anything is cancelled.
+        check_deletion(thread, &self.row(thread).await?.metadata)?;
         let threads = self.runtime().threads().with_principal(self.who().clone());
         let mut ends = Vec::new();
         for run in threads.cancel(thread).await? {

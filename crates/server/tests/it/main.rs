@@ -9,6 +9,7 @@ mod chat;
 mod client;
 mod errors;
 mod graphs;
+mod instances;
 mod members;
 mod protocol;
 mod recorded;

@@ -2,7 +2,7 @@
 
 use crate::error::Done;
 use crate::row;
-use crate::table::runs::{expect, newest, open_run, read};
+use crate::table::runs::{expect, newest, read};
 use crate::table::{interrupts, mailbox};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ pub(crate) fn create(
     answers: &BTreeMap<InterruptId, Answer>,
 ) -> Done<RunRow> {
     mailbox::check(conn, &who.org, new)?;
-    let open = open_run(conn, &who.org, &new.at.thread)?;
+    let open = mailbox::delaying(conn, &who.org, new)?;
     if let Some(open) = &open
         && !invariants::may_wait(new)
     {

@@ -29,9 +29,7 @@ pub(crate) fn commit(
     if leaves && held.asks {
         interrupts::close(conn, org, thread)?;
     }
-    for interrupt in &commit.interrupts {
-        interrupts::ask(conn, org, &claim.at, interrupt)?;
-    }
+    interrupts::ask(conn, org, &claim.at, commit)?;
     let Commit { events, at, .. } = commit;
     let calls = commit.calls.iter().map(|call| Call::from(&**call)).collect();
     let (usage, of_others) = by_payer(claim, &commit.usage);

@@ -5,7 +5,7 @@ use crate::table::threads;
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 use weftwork_store::table::{ReadInterrupts, Result};
-use weftwork_store::{InterruptRow, invariants};
+use weftwork_store::{Commit, InterruptRow, invariants};
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::run::RunRef;
 use weftwork_types::{BoxFuture, InterruptId, OrgId, Principal, RunId, ThreadId};
@@ -69,16 +69,31 @@ pub(crate) fn close(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<(
     Ok(())
 }
 
-/// Opens a question, unless it was answered before.
-pub(crate) fn ask(conn: &Connection, org: &OrgId, at: &RunRef, interrupt: &Interrupt) -> Done<()> {
+/// Opens the questions of a commit that were not answered before.
+pub(crate) fn ask(conn: &Connection, org: &OrgId, at: &RunRef, commit: &Commit) -> Done<()> {
+    commit.interrupts.iter().try_for_each(|interrupt| {
+        let keeps_run = commit.keeps_asking_run();
+        ask_one(conn, org, at, interrupt, keeps_run)
+    })
+}
+
+fn ask_one(
+    conn: &Connection,
+    org: &OrgId,
+    at: &RunRef,
+    interrupt: &Interrupt,
+    keeps_run: bool,
+) -> Done<()> {
     let sql = "INSERT INTO interrupts (org, thread, id, run, interrupt, closed)
                VALUES (?1, ?2, ?3, ?4, ?5, 0)
                ON CONFLICT (org, thread, id) DO UPDATE
-                   SET run = excluded.run, interrupt = excluded.interrupt, closed = 0
+                   SET run = CASE WHEN ?6 THEN run ELSE excluded.run END,
+                       interrupt = excluded.interrupt, closed = 0
                    WHERE answer IS NULL";
     let id = interrupt.id.0.to_be_bytes();
     let record = row::json(interrupt)?;
-    let values = params![org.as_str(), at.thread.as_str(), id, at.run.as_str(), record];
-    row::execute(conn, sql, values)?;
+    let thread = at.thread.as_str();
+    let run = at.run.as_str();
+    row::execute(conn, sql, params![org.as_str(), thread, id, run, record, keeps_run])?;
     Ok(())
 }

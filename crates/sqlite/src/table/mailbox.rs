@@ -1,11 +1,12 @@
 //! The order of the unfinished runs of a thread.
 
 use crate::error::Done;
-use crate::row;
+use crate::row::{self, At};
 use crate::table::runs::{expect_status, made_by, read};
 use rusqlite::{Connection, params};
-use weftwork_store::{ActivityCounts, NewRun, RunRow, mailbox};
-use weftwork_types::{OrgId, Principal, ThreadId, Timestamp};
+use weftwork_store::{ActivityCounts, NewRun, RunRow, StoreError, mailbox};
+use weftwork_types::run::RunRef;
+use weftwork_types::{OrgId, Principal, RunId, ThreadId, Timestamp};
 
 /// Selects the number of the run whose turn it is ([`mailbox::turn`]), of a thread `t`, at the time
 /// `?1`. The index is named explicitly; otherwise SQLite reads finished runs, too.
@@ -17,7 +18,10 @@ macro_rules! turn {
              AND (r.status <> 'queued' OR r.cancel_requested
                  OR json_extract(r.options, '$.mailbox') IS NULL
                  OR NOT EXISTS (SELECT 1 FROM threads i WHERE i.org = r.org AND i.id = r.thread
-                     AND json_extract(i.metadata, '$.\"weft:terminated\"')))
+                     AND json_extract(i.metadata, '$.\"weft:terminated\"'))
+                 AND NOT EXISTS (SELECT 1 FROM interrupts q INDEXED BY interrupts_open
+                     WHERE q.org = r.org AND q.thread = r.thread
+                         AND q.answer IS NULL AND q.closed = 0))
          ORDER BY r.status = 'queued',
              json_extract(r.options, '$.mailbox') IS NOT NULL
                  AND coalesce(json_extract(r.options, '$.not_before'), ?1) > ?1,
@@ -52,7 +56,35 @@ pub(crate) fn count(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<A
     let mut counts = ActivityCounts::default();
     let rows = row::all(conn, sql, params![org.as_str(), thread.as_str()], expect_status)?;
     rows.into_iter().for_each(|(status, number)| counts.add(status, number));
+    counts.asking = u64::from(asking(conn, org, thread)?.is_some());
     Ok(counts)
+}
+
+/// Returns the run that asked an open question of a thread.
+fn asking(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Option<RunId>> {
+    let sql = "SELECT run FROM interrupts INDEXED BY interrupts_open
+               WHERE org = ?1 AND thread = ?2 AND answer IS NULL AND closed = 0 LIMIT 1";
+    row::one(conn, sql, params![org.as_str(), thread.as_str()], |row| {
+        Ok(At::new("interrupts", thread).id(row, "run")?)
+    })
+}
+
+/// Returns the error for a claim of an activity while its mailbox lets none begin.
+pub(crate) fn not_its_turn(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<StoreError> {
+    Ok(mailbox::not_its_turn(thread, asking(conn, org, thread)?.as_ref()))
+}
+
+/// Returns the oldest unfinished run that delays a new one; see [`mailbox::delays`].
+pub(crate) fn delaying(conn: &Connection, org: &OrgId, new: &NewRun) -> Done<Option<RunRef>> {
+    let thread = &new.at.thread;
+    let sql = "SELECT id FROM runs INDEXED BY runs_unfinished
+               WHERE org = ?1 AND thread = ?2 AND status IN ('queued', 'pending', 'running')
+                   AND (?3 OR status <> 'queued' OR json_extract(options, '$.mailbox') IS NULL)
+               ORDER BY number LIMIT 1";
+    row::one(conn, sql, params![org.as_str(), thread.as_str(), new.is_sent()], |row| {
+        let run = At::new("runs", thread).id(row, "id")?;
+        Ok(RunRef { thread: thread.clone(), run })
+    })
 }
 
 /// Checks the instance of a new run; see [`mailbox::check_mailbox`].

@@ -48,6 +48,8 @@ impl Retention for SqliteStore {
 fn untouched(conn: &Connection, org: &OrgId, which: Untouched) -> Done<Vec<ThreadRow>> {
     let sql = "SELECT * FROM threads
                WHERE org = ?1 AND updated_at < ?2 AND status NOT IN ('pending', 'running')
+                   AND (NOT coalesce(json_extract(metadata, '$.\"weft:instance\"'), 0)
+                       OR coalesce(json_extract(metadata, '$.\"weft:terminated\"'), 0))
                    AND (?3 OR status <> 'interrupted' AND NOT EXISTS (
                        SELECT 1 FROM interrupts i INDEXED BY interrupts_open
                        WHERE i.org = threads.org AND i.thread = threads.id

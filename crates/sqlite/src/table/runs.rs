@@ -87,8 +87,10 @@ impl ReadRuns for SqliteStore {
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
         self.read(move |conn| {
             let sql = "SELECT runs.* FROM threads t CROSS JOIN runs
-                       ON runs.rowid = (SELECT max(r.rowid) FROM runs r
-                                        WHERE r.org = t.org AND r.thread = t.id)
+                       ON runs.rowid = (SELECT r.rowid FROM runs r
+                           WHERE r.org = t.org AND r.thread = t.id AND (r.status <> 'queued'
+                               OR json_extract(r.options, '$.mailbox') IS NULL)
+                           ORDER BY r.ended_at IS NULL DESC, r.ended_at DESC, r.rowid DESC LIMIT 1)
                        WHERE t.wakes_at <= ?1 AND t.graph IN (SELECT value FROM json_each(?2))
                            AND json_extract(t.metadata, '$.\"weft:terminated\"') IS NOT TRUE
                        ORDER BY t.wakes_at, t.org, t.id LIMIT ?3";
@@ -194,7 +196,7 @@ impl WriteRuns for SqliteStore {
                 match mailbox::next_run(conn, &org, &at.thread, now)? {
                     Some((_, next)) if next.new.at == at => {}
                     Some((_, next)) => return Err(invariants::busy(&next.new.at).into()),
-                    None => return Err(weftwork_store::mailbox::closed(&at.thread).into()),
+                    None => return Err(mailbox::not_its_turn(conn, &org, &at.thread)?.into()),
                 }
             }
             if let Some(holder) = &row.worker {

@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, params};
 use weftwork_store::table::{ReadThreads, Result, WriteThreads};
 use weftwork_store::thread::merge_metadata;
 use weftwork_store::{
-    IfExists, Metadata, NewThread, ThreadPage, ThreadQuery, ThreadRow, invariants,
+    IfExists, Metadata, NewThread, ThreadPage, ThreadQuery, ThreadRow, invariants, mailbox,
 };
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId, Timestamp};
 
@@ -132,7 +132,8 @@ pub(crate) fn insert(conn: &Connection, org: &OrgId, thread: &ThreadRow) -> Done
 }
 
 fn delete(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
-    expect(conn, org, id)?;
+    let thread = one(conn, org, id)?.ok_or_else(|| invariants::missing("thread", id))?;
+    mailbox::check_deletion(id, &thread.metadata)?;
     if let Some(open) = runs::open_run(conn, org, id)? {
         return Err(invariants::busy(&open).into());
     }

@@ -24,6 +24,7 @@ impl Thread {
         let leaves_step = kept.checkpoints || commit.finish.is_some();
         self.row.head = kept.head.or(self.row.head);
         let run = self.runs[index].row.new.at.run.clone();
+        let keeps_run = commit.keeps_asking_run();
         for call in commit.calls {
             let call = Arc::unwrap_or_clone(call);
             match self.calls.iter_mut().find(|known| known.key == call.key) {
@@ -31,7 +32,10 @@ impl Thread {
                 None => self.calls.push(call),
             }
         }
-        self.ask(commit.interrupts, &run, leaves_step);
+        if leaves_step {
+            self.close_questions(&commit.interrupts);
+        }
+        self.ask(commit.interrupts, &run, keeps_run);
         self.row.updated_at = commit.at;
         let run = &mut self.runs[index];
         let first_seq = run.append(commit.events, commit.at);
@@ -61,18 +65,23 @@ impl Thread {
         run.append(vec![told], at)
     }
 
-    fn ask(&mut self, interrupts: Vec<Interrupt>, run: &RunId, leaves_step: bool) {
-        let open: BTreeSet<InterruptId> = interrupts.iter().map(|asked| asked.id).collect();
-        if leaves_step {
-            let unanswered = self.interrupts.iter_mut().filter(|row| row.answer.is_none());
-            unanswered
-                .filter(|row| !open.contains(&row.interrupt.id))
-                .for_each(|row| row.closed = true);
-        }
+    /// Closes all questions except those that are still open.
+    fn close_questions(&mut self, open: &[Interrupt]) {
+        let open: BTreeSet<InterruptId> = open.iter().map(|asked| asked.id).collect();
+        let unanswered = self.interrupts.iter_mut().filter(|row| row.answer.is_none());
+        unanswered
+            .filter(|row| !open.contains(&row.interrupt.id))
+            .for_each(|row| row.closed = true);
+    }
+
+    fn ask(&mut self, interrupts: Vec<Interrupt>, run: &RunId, keeps_run: bool) {
         for interrupt in interrupts {
             let new = InterruptRow { interrupt, run: run.clone(), answer: None, closed: false };
             match self.interrupts.iter_mut().find(|row| row.interrupt.id == new.interrupt.id) {
                 None => self.interrupts.push(new),
+                Some(known) if known.answer.is_none() && keeps_run => {
+                    *known = InterruptRow { run: known.run.clone(), ..new };
+                }
                 Some(known) if known.answer.is_none() => *known = new,
                 Some(_) => {}
             }

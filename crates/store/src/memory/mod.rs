@@ -168,15 +168,21 @@ impl Thread {
         self.unfinished().next()
     }
 
+    /// Returns the last run, except activities that wait in a mailbox: these begin in another order.
+    fn last_begun(&self) -> Option<&Run> {
+        let begun = self.runs.iter().filter(|run| !run.row.waits_as_activity());
+        begun.max_by_key(|run| (run.row.ended_at.is_none(), run.row.ended_at, run.number))
+    }
+
     fn unfinished(&self) -> impl Iterator<Item = &Run> {
         self.runs.iter().filter(|run| !run.row.status.is_final())
     }
 
     /// Returns the run whose turn it is.
     fn next_run(&self, now: Timestamp) -> Option<&Run> {
-        let terminated = mailbox::is_terminated(&self.row.metadata);
+        let gate = mailbox::gate(&self.row.metadata, self.asks());
         let turns = self.unfinished().filter_map(|run| {
-            let turn = mailbox::turn(&run.row, now, terminated)?;
+            let turn = mailbox::turn(&run.row, now, gate)?;
             Some((turn, run))
         });
         turns.min_by_key(|(turn, run)| (*turn, run.number)).map(|(_, run)| run)

@@ -68,7 +68,7 @@ impl ReadRuns for MemoryStore {
             let mut due = Vec::new();
             for ((org, id), thread) in &tables.threads {
                 let wakes_at = thread.row.wakes_at.filter(|at| *at <= now);
-                if let Some((at, run)) = wakes_at.zip(thread.runs.last())
+                if let Some((at, run)) = wakes_at.zip(thread.last_begun())
                     && thread.row.graph.as_ref().is_some_and(|graph| graphs.contains(graph))
                     && !is_terminated(&thread.row.metadata)
                 {
@@ -142,6 +142,7 @@ impl ReadRuns for MemoryStore {
             for row in activities.filter(|row| row.new.options.mailbox.is_some()) {
                 counts.add(row.status, 1);
             }
+            counts.asking = u64::from(thread.asks());
             Ok(counts)
         })
     }

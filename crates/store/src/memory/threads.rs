@@ -1,13 +1,13 @@
 //! Threads in memory.
 
 use super::{MemoryStore, Tables, Thread};
-use crate::invariants;
 use crate::record::ThreadRow;
 use crate::table::{ReadThreads, Result, WriteThreads};
 use crate::thread::{
     Direction, FoundThread, IfExists, Metadata, NewThread, ThreadKey, ThreadPage, ThreadQuery,
     ThreadStatus, merge_metadata,
 };
+use crate::{invariants, mailbox};
 use std::cmp::Reverse;
 use weftwork_types::{BoxFuture, Principal, ThreadId, Timestamp};
 
@@ -85,7 +85,9 @@ impl WriteThreads for MemoryStore {
         id: &'a ThreadId,
     ) -> BoxFuture<'a, Result<()>> {
         self.with(move |tables| {
-            if let Some(run) = tables.thread(who, id)?.open_run() {
+            let thread = tables.thread(who, id)?;
+            mailbox::check_deletion(id, &thread.row.metadata)?;
+            if let Some(run) = thread.open_run() {
                 return Err(invariants::busy(&run.row.new.at));
             }
             tables.delete(&who.org, id);

@@ -63,7 +63,11 @@ impl WriteRuns for MemoryStore {
             match tables.thread(who, &at.thread)?.next_run(now) {
                 Some(next) if next.row.new.at == *at => {}
                 Some(next) => return Err(invariants::busy(&next.row.new.at)),
-                None => return Err(mailbox::closed(&at.thread)),
+                None => {
+                    let mut asked = tables.thread(who, &at.thread)?.interrupts.iter();
+                    let asking = asked.find(|row| row.is_open()).map(|row| &row.run);
+                    return Err(mailbox::not_its_turn(&at.thread, asking));
+                }
             }
             claim(tables, who, at, (worker, now))
         })
@@ -218,7 +222,9 @@ fn create(
     let known = tables.threads.get(&place);
     let unfinished = known.map_or(0, |thread| thread.unfinished().count());
     mailbox::check_mailbox(&new, known.map(|thread| &thread.row.metadata), unfinished)?;
-    let open = known.and_then(Thread::open_run).map(|run| run.row.clone());
+    let delays = |run: &&Run| mailbox::delays(&run.row, &new);
+    let open = known.and_then(|thread| thread.unfinished().find(delays));
+    let open = open.map(|run| run.row.clone());
     if let Some(open) = &open
         && !invariants::may_wait(&new)
     {

@@ -3,6 +3,7 @@ use crate::CliError;
 use crate::context::{CommandContext, Found};
 use crate::exit::Exit;
 use crate::input::one_line;
+use weftwork::store::mailbox::check_deletion;
 use weftwork::store::{Store, StoreError};
 use weftwork::types::{Principal, ThreadId};
 
@@ -12,7 +13,8 @@ pub(crate) async fn delete(
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
     let (store, terminal) = (context.store_of(id)?, &context.terminal);
-    context.thread(store.as_ref(), id).await?;
+    let found = context.thread(store.as_ref(), id).await?;
+    check_deletion(id, &found.row.metadata)?;
     if !yes {
         let what = format!("deleting thread `{id}` with its runs, journal and questions");
         if !terminal.typed {

@@ -104,7 +104,7 @@ async fn a_continuation_has_the_error_channel_and_retries_of_its_activity(place:
         }
     };
     tokio::time::timeout(Duration::from_secs(20), woken).await.expect("wakes");
-    until(&agents, |info| info.statistics.succeeded == 5).await;
+    until(&agents, |info| info.statistics.succeeded == 2).await;
     let after = json!({"done": 2, "error": null});
     assert_eq!(agents.get_state(id()).await, Ok(after));
     assert_eq!(info(&agents).await.statistics.failed, 1);

@@ -1,5 +1,6 @@
 //! Instances of agents over the three stores, each with a restart in the middle.
 
+mod asking;
 mod commits;
 mod continuations;
 mod creation;
@@ -65,7 +66,7 @@ pub(super) async fn does(
     instance: &Instance,
     payload: Value,
 ) -> Result<(), AgentRuntimeError> {
-    agents.send(instance, Activity::new(payload)).await?.ended().await
+    agents.send(instance, Activity::new(payload)).await?.ended().await.map(drop)
 }
 
 pub(super) async fn info(agents: &AgentRuntime) -> InstanceInfo {

@@ -1,0 +1,81 @@
+//! The threads of instances: their mailbox is the only door.
+
+use crate::client::Client;
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+use std::time::Duration;
+use weftwork::agents::{
+    Activity, ActivityEnd, AgentRuntime, InstanceOptions, InstanceStatus, QueuedActivities,
+};
+use weftwork::types::InstanceId;
+
+/// An instance whose activity waits for an answer, and another activity behind it.
+async fn asking(client: &Client) -> (AgentRuntime, InstanceId) {
+    let agents = AgentRuntime::over(client.runtime.clone()).build().expect("sound");
+    let options = InstanceOptions::new();
+    let instance = agents.create_of("app:inter", json!({}), options).await.expect("created");
+    let activity = || Activity::new(json!(1)).input(json!({"q": "from the mailbox"}));
+    let sent = agents.send(&instance, activity()).await.expect("accepted");
+    assert_eq!(sent.ended().await, Ok(ActivityEnd::Asks));
+    agents.send(&instance, activity()).await.expect("accepted");
+    (agents, instance.id().clone())
+}
+
+#[tokio::test]
+async fn runs_with_new_input_pass_through_the_mailbox_only() {
+    let client = Client::new().await;
+    let (agents, id) = asking(&client).await;
+    let path = format!("/threads/{id}/runs");
+    let run = |more: Value| {
+        let mut body = json!({"assistant_id": "inter"});
+        let members = more.as_object().expect("an object").clone();
+        body.as_object_mut().expect("an object").extend(members);
+        body
+    };
+    let payload = json!({"configurable": {"ea_activity_payload": 2}});
+    let refused = [
+        run(json!({"input": {"q": "beside"}, "config": payload})),
+        run(json!({"input": {"q": "beside"}})),
+        run(json!({"input": {"q": "beside"}, "multitask_strategy": "interrupt"})),
+        run(json!({"input": {"q": "beside"}, "multitask_strategy": "rollback"})),
+        run(json!({"command": {"update": {"q": "beside"}}})),
+        run(json!({"command": {"goto": "done"}})),
+    ];
+    for body in refused {
+        for path in [path.clone(), format!("{path}/wait"), format!("{path}/stream")] {
+            let answer = client.post(&path, body.clone()).await;
+            assert_eq!(answer.status, StatusCode::CONFLICT, "{body}: {}", answer.body);
+            assert!(answer.body.contains("instance"), "{}", answer.body);
+        }
+    }
+    let info = agents.info(&id).await.expect("exists");
+    assert_eq!((info.status, info.statistics.waiting), (InstanceStatus::Asking, 1));
+    assert_eq!(info.questions.len(), 1);
+    // An answer is no new input, and does not change the payload.
+    let body = run(json!({"command": {"resume": "yes"}, "config": payload}));
+    let state = client.post(&format!("{path}/wait"), body).await.json();
+    assert_eq!(state["note"], json!("done:yes"));
+    let runs = client.get(&path).await.json();
+    let runs = runs.as_array().expect("a list").iter();
+    let payloads: Vec<_> = runs
+        .map(|run| run["kwargs"]["config"]["configurable"]["ea_activity_payload"].clone())
+        .filter(|payload| !payload.is_null())
+        .collect();
+    assert!(payloads.iter().all(|payload| *payload == json!(1)), "{payloads:?}");
+}
+
+#[tokio::test]
+async fn the_thread_of_an_instance_is_deleted_after_its_termination() {
+    let client = Client::new().await;
+    let (agents, id) = asking(&client).await;
+    let path = format!("/threads/{id}");
+    let refused = client.delete(&path).await;
+    assert_eq!(refused.status, StatusCode::CONFLICT, "{}", refused.body);
+    // Nothing was cancelled, either.
+    let info = agents.info(&id).await.expect("exists");
+    assert_eq!((info.statistics.asking, info.statistics.waiting), (1, 1));
+    let limit = Duration::from_secs(20);
+    agents.terminate(&id, limit, QueuedActivities::DeadLetter).await.expect("exists");
+    assert_eq!(client.delete(&path).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(client.get(&path).await.status, StatusCode::NOT_FOUND);
+}
