@@ -99,14 +99,36 @@ impl TaskJournal {
 
     /// Assigns a call its identity among calls of the task with the same input.
     fn occurrence(&self, intent: &Intent) -> Occurrence {
+        let next = self.next_occurrence(intent);
+        if let Occurrence::Nth(count) = next {
+            let what = (intent.input, intent.kind, intent.name.clone());
+            self.known().seen.insert(what, count);
+        }
+        next
+    }
+
+    /// The identity of the next call with this input.
+    fn next_occurrence(&self, intent: &Intent) -> Occurrence {
         if let Some(id) = &intent.call_id {
             return Occurrence::Id(id.clone());
         }
         let what = (intent.input, intent.kind, intent.name.clone());
-        let mut known = self.known();
-        let count = known.seen.entry(what).or_default();
-        *count += 1;
-        Occurrence::Nth(*count)
+        Occurrence::Nth(self.known().seen.get(&what).copied().unwrap_or_default() + 1)
+    }
+
+    /// Returns the state of a call that is not announced.
+    async fn look_for(&self, call: Call) -> Result<Opened, Fault> {
+        let key = call.key;
+        Ok(match self.find(key).await? {
+            Some(found) => match &found.result {
+                Some(result) => Opened::Settled { key, result: result.clone() },
+                None => Opened::Unknown { key, made: found.made },
+            },
+            None => match self.inherited(&call).await? {
+                Some(result) => Opened::Settled { key, result },
+                None => Opened::New { key },
+            },
+        })
     }
 
     fn key(&self, intent: &Intent, occurrence: &Occurrence, place: &Place) -> CallKey {
@@ -332,18 +354,12 @@ impl Journal for TaskJournal {
     }
 
     fn look(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>> {
-        let occurrence = self.occurrence(&intent);
+        let occurrence = self.next_occurrence(&intent);
         let key = self.key(&intent, &occurrence, &self.place);
         Box::pin(async move {
-            let found = self.find(key).await;
-            let found = found.map_err(|source| JournalError { name: intent.name, source })?;
-            Ok(match found {
-                None => Opened::New { key },
-                Some(call) => match &call.result {
-                    Some(result) => Opened::Settled { key, result: result.clone() },
-                    None => Opened::Unknown { key, made: call.made },
-                },
-            })
+            let name = intent.name.clone();
+            let looked = self.look_for(Call { key, intent, occurrence }).await;
+            looked.map_err(|source| JournalError { name, source })
         })
     }
 

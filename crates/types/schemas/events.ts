@@ -56,6 +56,11 @@ export type RunEvent = ({
   tool_name: string;
   /** Arguments of the call. */
   args: unknown;
+  /**
+   * `false` if the call takes nothing from the budget, because no tool runs for it: it was
+   * refused, or a person answers it.
+   */
+  charged?: boolean;
 } | {
   type: "tool_call_result";
   /** Id of the call. */

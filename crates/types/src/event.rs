@@ -89,6 +89,10 @@ pub enum AiEvent {
         tool_name: String,
         /// Arguments of the call.
         args: Value,
+        /// `false` if the call takes nothing from the budget, because no tool runs for it: it was
+        /// refused, or a person answers it.
+        #[serde(default = "charged", skip_serializing_if = "Clone::clone")]
+        charged: bool,
     },
     /// A tool call ended.
     ToolCallResult {
@@ -190,6 +194,10 @@ pub enum AiEvent {
         /// Final status.
         outcome: RunStatus,
     },
+}
+
+fn charged() -> bool {
+    true
 }
 
 impl AiEvent {

@@ -227,7 +227,7 @@ impl UsageCount {
     pub fn read(&mut self, event: &AiEvent) {
         match event {
             AiEvent::UsageReport { fact } => self.add_fact(fact),
-            AiEvent::ToolCallStart { .. } => self.add_tool_call(),
+            AiEvent::ToolCallStart { charged: true, .. } => self.add_tool_call(),
             AiEvent::CallReused { kind, .. } if kind == "tool" => self.reused += 1,
             _ => {}
         }
@@ -245,7 +245,7 @@ impl UsageCount {
         self.used += Usage::tool_call();
     }
 
-    /// Returns the usage so far. Tool calls that were refused count too.
+    /// Returns the usage so far. Tool calls that took nothing from the budget do not count.
     #[must_use]
     pub fn used(&self) -> Usage {
         Usage { tool_calls: self.used.tool_calls.saturating_sub(self.reused), ..self.used }
@@ -309,9 +309,13 @@ mod tests {
             tool_call_id: crate::ToolCallId::new("c").expect("an id"),
             tool_name: "t".to_owned(),
             args: json!({}),
+            charged: true,
         };
         count.read(&start());
         count.read(&start());
+        let mut refused = json!(start());
+        refused["charged"] = json!(false);
+        count.read(&serde_json::from_value(refused).expect("an event"));
         count.read(&AiEvent::CallReused { kind: "tool".to_owned(), name: "t".to_owned() });
         let used = count.used();
         assert_eq!((used.model_calls, used.tool_calls), (2, 1));

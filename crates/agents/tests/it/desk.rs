@@ -121,7 +121,16 @@ impl Desk {
     }
 
     pub(crate) async fn run(&self, input: RunInput) -> (Vec<RunEvent>, RunOutcome) {
-        let handle = self.runtime.execute(request(input)).await.expect("accepted");
+        self.run_with(input, RunOptions::default()).await
+    }
+
+    pub(crate) async fn run_with(
+        &self,
+        input: RunInput,
+        options: RunOptions,
+    ) -> (Vec<RunEvent>, RunOutcome) {
+        let request = RunRequest { options, ..request(input) };
+        let handle = self.runtime.execute(request).await.expect("accepted");
         let events = handle.events.collect().await;
         (events, handle.outcome.await)
     }

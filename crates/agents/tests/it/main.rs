@@ -3,6 +3,7 @@
 
 mod approvals;
 mod asking;
+mod budgets;
 mod calls;
 mod desk;
 mod golden;

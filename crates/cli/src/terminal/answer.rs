@@ -98,7 +98,7 @@ impl<'a> Answer<'a> {
             AiEvent::MessageFinal { message } if message.role == Role::Assistant => {
                 self.whole(message)
             }
-            AiEvent::ToolCallStart { tool_call_id, tool_name, args } => {
+            AiEvent::ToolCallStart { tool_call_id, tool_name, args, .. } => {
                 self.calls.insert(tool_call_id.to_string(), tool_name.clone());
                 self.call(&plain(tool_name), &plain(&args.to_string()))
             }

@@ -22,7 +22,7 @@ pub(super) struct AttemptHistory {
     /// all supersteps before.
     died_before: u32,
     died_ever: u32,
-    /// Reported attempts of model calls, and announced tool calls.
+    /// Reported attempts of model calls, and announced tool calls that were charged.
     usage: UsageCount,
     /// Supersteps since the run was accepted or requeued.
     steps: u32,
@@ -72,7 +72,7 @@ impl AttemptHistory {
         (self.begun_again, self.ended) = (0, 0);
     }
 
-    /// Returns the usage of the run before this claim. Tool calls that were refused count too.
+    /// Returns the usage of the run before this claim.
     pub(super) fn used(&self) -> Usage {
         self.usage.used()
     }

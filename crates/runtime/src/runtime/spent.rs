@@ -15,8 +15,7 @@ use weftwork_types::{Principal, RunId};
 const LOG_PAGE: usize = 256;
 
 impl Runtime {
-    /// Returns the usage of a run, as its stored log reports it, also if the run failed. Tool calls
-    /// that were refused count too.
+    /// Returns the usage of a run, as its stored log reports it, also if the run failed.
     ///
     /// The usage of a run whose events were deleted is that of its usage facts and of the tool calls
     /// that the thread recorded between the creation and the end of the run.
@@ -82,6 +81,7 @@ impl Runtime {
         let of_run = calls.iter().filter(|call| {
             let opened = call.opened_at;
             call.kind == CallKind::Tool
+                && call.made > 0
                 && from.is_none_or(|from| opened >= from)
                 && to.is_none_or(|to| opened <= to)
         });

@@ -112,7 +112,12 @@ async fn three(ctx: Ctx) -> NodeResult<LogUpdate> {
         let reservation = reservation.map_err(|error| error.fault())?;
         let tool_call_id = ToolCallId::new(format!("c{call}")).expect("an id");
         let (tool_name, args) = ("t".to_owned(), json!({}));
-        ctx.calls().emit.emit(AiEvent::ToolCallStart { tool_call_id, tool_name, args });
+        ctx.calls().emit.emit(AiEvent::ToolCallStart {
+            tool_call_id,
+            tool_name,
+            args,
+            charged: true,
+        });
         reservation.settle(Usage::tool_call()).await;
     }
     Ok(LogUpdate::new().log([3u64]))
@@ -160,6 +165,7 @@ async fn once(ctx: Ctx) -> NodeResult<LogUpdate> {
         tool_call_id,
         tool_name: "t".to_owned(),
         args: json!({}),
+        charged: true,
     });
     let intent = Intent {
         kind: CallKind::Tool,
@@ -300,6 +306,7 @@ async fn a_takeover_counts_what_the_log_reports() {
         tool_call_id: ToolCallId::new("c").expect("an id"),
         tool_name: "t".to_owned(),
         args: json!({}),
+        charged: true,
     };
     dies(&store, &at, 2, Some(call())).await;
     let reused = AiEvent::CallReused { kind: "tool".to_owned(), name: "t".to_owned() };

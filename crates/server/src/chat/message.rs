@@ -129,7 +129,7 @@ impl ChatMessage {
             }
             (AiEvent::AttemptReset { node }, _) => self.reset(node),
             (AiEvent::MessageFinal { message }, _) => self.message(message),
-            (AiEvent::ToolCallStart { tool_call_id, tool_name, args }, _) => {
+            (AiEvent::ToolCallStart { tool_call_id, tool_name, args, .. }, _) => {
                 self.open_step();
                 self.call(Origin::Run, (tool_call_id.as_str(), tool_name, args));
             }

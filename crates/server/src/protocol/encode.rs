@@ -264,7 +264,7 @@ fn checkpoint(stored: &CheckpointStored) -> Option<Content> {
 
 fn tool(event: &AiEvent) -> Option<Content> {
     let data = match event {
-        AiEvent::ToolCallStart { tool_call_id, tool_name, args } => json!({
+        AiEvent::ToolCallStart { tool_call_id, tool_name, args, .. } => json!({
             "event": "tool-started",
             "tool_call_id": tool_call_id,
             "tool_name": tool_name,

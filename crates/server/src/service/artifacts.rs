@@ -77,7 +77,7 @@ impl Service {
 /// Adds what an event has of a call; `false` if it has nothing.
 fn add(found: &mut Value, call: &str, event: AiEvent) -> bool {
     match event {
-        AiEvent::ToolCallStart { tool_call_id, tool_name, args }
+        AiEvent::ToolCallStart { tool_call_id, tool_name, args, .. }
             if tool_call_id.as_str() == call =>
         {
             found["tool"] = json!(tool_name);

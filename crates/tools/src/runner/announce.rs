@@ -17,17 +17,28 @@ pub(super) struct Announced {
     open: bool,
 }
 
+/// Effect of a start on the budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Charge {
+    /// The call takes its share.
+    Charged,
+    /// No tool runs now.
+    Free,
+}
+
 impl Announced {
     pub(super) fn start(
         emit: &Arc<dyn Emit>,
         tool_call_id: &ToolCallId,
         tool_name: &str,
         args: &Value,
+        charge: Charge,
     ) -> Self {
         emit.emit(AiEvent::ToolCallStart {
             tool_call_id: tool_call_id.clone(),
             tool_name: tool_name.to_owned(),
             args: args.clone(),
+            charged: charge == Charge::Charged,
         });
         Self::open(emit, tool_call_id)
     }

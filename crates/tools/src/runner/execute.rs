@@ -2,7 +2,7 @@
 
 use super::ToolRunner;
 use super::admit::Place;
-use super::announce::Announced;
+use super::announce::{Announced, Charge};
 use super::ask::{AskingCall, Rounds};
 use super::attempt::{Cut, attempt, time_left};
 use super::large::is_cut;
@@ -102,11 +102,9 @@ impl ToolRunner {
 
     /// Begins a round of a call: the only one, unless the tool asks.
     pub(super) async fn begin(&self, call: RunCall) -> Result<Executed, RunToolError> {
+        let reservation = call.reserve_unless_recorded().await?;
         match call.head.context.journal.open(call.intent()).await? {
-            Opened::New { key } => {
-                let reservation = reserve_new(&call, key).await?;
-                self.make(call, Begun { key, made: 1 }, reservation).await
-            }
+            Opened::New { key } => self.make(call, Begun { key, made: 1 }, reservation).await,
             Opened::Settled { key, result } => call.reuse(key, result),
             Opened::Unknown { key, made } => self.unknown(call, Begun { key, made }).await,
         }
@@ -120,7 +118,7 @@ impl ToolRunner {
         reservation: Option<Reservation>,
     ) -> Result<Executed, RunToolError> {
         let key = begun.key;
-        let announced = call.announce();
+        let announced = call.announce(Charge::Charged);
         let limit = time_left(call.tool.as_ref(), &call.head.context);
         let context = self.tool_context(&call, key, limit);
         let args = call.head.args.clone();
@@ -269,30 +267,16 @@ impl ToolRunner {
     }
 }
 
-/// Reserves the budget of a call whose intent was just recorded.
-async fn reserve_new(call: &RunCall, key: CallKey) -> Result<Option<Reservation>, RunToolError> {
-    let error = match call.reserve().await {
-        Ok(reservation) => return Ok(reservation),
-        Err(error) => error,
-    };
-    if call.entry.spec.effect != Effect::ReadOnly {
-        // The intent of an effect is durable. An open intent would look as if the process had
-        // died in the call, and a person would be asked about a call that was never made.
-        call.settle(key, &ToolOutcome::Failed(over_budget(call.name(), &error))).await?;
-    }
-    Err(error.into())
-}
-
 impl Head {
     fn done(self, outcome: ToolOutcome) -> Executed {
-        self.announce().finish(&outcome);
+        self.announce(Charge::Free).finish(&outcome);
         Executed::Done(outcome)
     }
 
-    fn announce(&self) -> Announced {
+    fn announce(&self, charge: Charge) -> Announced {
         // The model may have invented a name of any length.
         let name = cut(&self.wire_name, crate::name::WIRE_NAME_CHARS_MAX);
-        Announced::start(&self.context.emit, &self.tool_call_id, &name, self.shown_args())
+        Announced::start(&self.context.emit, &self.tool_call_id, &name, self.shown_args(), charge)
     }
 }
 
@@ -315,16 +299,28 @@ impl RunCall {
         self.head.context.budget.reserve(&demand).await.map(Some)
     }
 
+    /// Reserves the budget of a round that is not on record. The budget comes before the intent: a
+    /// call that it refuses is not made, and is not recorded as begun.
+    async fn reserve_unless_recorded(&self) -> Result<Option<Reservation>, RunToolError> {
+        let reads = self.entry.spec.effect == Effect::ReadOnly;
+        match self.head.context.journal.look(self.intent()).await? {
+            Opened::New { .. } => Ok(self.reserve().await?),
+            // It is made again.
+            Opened::Unknown { .. } if reads => Ok(self.reserve().await?),
+            Opened::Unknown { .. } | Opened::Settled { .. } => Ok(None),
+        }
+    }
+
     /// Emits the start event of the call, unless an earlier round has.
-    pub(super) fn announce(&self) -> Announced {
+    pub(super) fn announce(&self, charge: Charge) -> Announced {
         match self.rounds.is_first() {
-            true => self.head.announce(),
+            true => self.head.announce(charge),
             false => Announced::open(&self.head.context.emit, &self.head.tool_call_id),
         }
     }
 
     pub(super) fn done(self, outcome: ToolOutcome) -> Executed {
-        self.announce().finish(&outcome);
+        self.announce(Charge::Free).finish(&outcome);
         Executed::Done(outcome)
     }
 
@@ -425,7 +421,9 @@ impl RunCall {
         if matches!(outcome, ToolOutcome::Ok { .. }) {
             self.head.context.journal.succeeded(self.rounds.call_key(key));
         }
-        Ok(self.done(outcome))
+        // `CallReused` has taken the start out of the count.
+        self.announce(Charge::Charged).finish(&outcome);
+        Ok(Executed::Done(outcome))
     }
 }
 
@@ -435,12 +433,4 @@ pub(super) fn not_runnable() -> ToolOutcome {
         code::TOOL_UNAVAILABLE,
         "`ask_human` is answered by a person and cannot be run",
     ))
-}
-
-fn over_budget(tool: &str, error: &BudgetError) -> ToolFailure {
-    let kind = match error {
-        BudgetError::Exceeded(_) => ToolErrorKind::PolicyDenied,
-        _ => ToolErrorKind::Unavailable,
-    };
-    ToolFailure::new(kind, error.code(), format!("tool `{tool}` was not called: {error}"))
 }

@@ -1,6 +1,7 @@
 //! Calls with unknown outcome.
 
 use super::ToolRunner;
+use super::announce::Charge;
 use super::attempt::{attempt, time_left};
 use super::execute::{Executed, RunCall};
 use crate::error::{RunToolError, code, cut};
@@ -122,7 +123,7 @@ impl ToolRunner {
                 ),
             )),
         };
-        let announced = call.announce();
+        let announced = call.announce(Charge::Free);
         self.settled(*call, key, announced, outcome).await
     }
 
@@ -141,7 +142,7 @@ impl ToolRunner {
         match looked {
             Looked::Found(value) => {
                 let outcome = self.check_result(&call, key, value);
-                let announced = call.announce();
+                let announced = call.announce(Charge::Free);
                 self.settled(call, key, announced, outcome).await
             }
             Looked::NotFound => {

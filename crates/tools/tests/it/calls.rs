@@ -12,6 +12,7 @@ use weftwork_tools::{
 };
 use weftwork_types::BoxFuture;
 use weftwork_types::tool::{Effect, ToolErrorKind, ToolOutcome, ToolSpec, UnknownOutcome};
+use weftwork_types::usage::UsageCount;
 
 #[derive(serde::Serialize, schemars::JsonSchema)]
 struct Order {
@@ -333,21 +334,40 @@ fn a_used_up_budget_stops_the_node_before_the_tool() {
     let policy = Policy::new().allow("save_note").expect("a name");
     let tools = ToolBox::new().with(save_note).with(lookup_order).provide(count.clone());
     let runner = runner(tools, policy);
-    for (id, name, args, settled) in [
-        ("c-1", "lookup_order", json!({"order_id": "A-1"}), 0),
-        ("c-2", "save_note", json!({"text": "x"}), 1),
+    for (id, name, args) in [
+        ("c-1", "lookup_order", json!({"order_id": "A-1"})),
+        ("c-2", "save_note", json!({"text": "x"})),
     ] {
         let made = call(id, name, args);
         let Prepared::Ready(ready) = runner.prepare(&made, &rig.context()) else { panic!("ready") };
         let error = rig.drive(runner.execute(ready)).expect_err("nothing is left");
         assert!(matches!(error, RunToolError::Budget(_)) && error.code().0 == "W0601");
-        // An effect whose intent stayed open would look as if it had been made.
-        assert_eq!(rig.journal.counts().1, settled, "{name}");
+        // A record would look as if the call had been made.
+        assert_eq!(rig.journal.counts(), (0, 0), "{name}");
     }
     assert_eq!((count.get(), rig.events.all().len()), (0, 0));
-    let (kind, code, _) =
-        failure(rig.run(&runner, &call("c-2", "save_note", json!({"text": "x"}))));
-    assert_eq!((kind, code.as_str()), (ToolErrorKind::PolicyDenied, "W0601"));
+    *rig.budget.lock().expect("not poisoned") = tool_calls(1);
+    let outcome = rig.run(&runner, &call("c-2", "save_note", json!({"text": "x"})));
+    assert!(matches!(done(outcome), ToolOutcome::Ok { .. }), "with a higher limit it is made");
+    assert_eq!((count.get(), rig.journal.counts()), (1, (1, 1)));
+}
+
+#[test]
+fn a_call_on_record_needs_no_budget_and_one_that_runs_no_tool_takes_none() {
+    let (rig, count) = (Rig::new(), Count::default());
+    *rig.budget.lock().expect("not poisoned") = tool_calls(1);
+    let policy = Policy::new().allow("save_note").expect("a name");
+    let tools = ToolBox::new().with(save_note).with(lookup_order).provide(count.clone());
+    let runner = runner(tools, policy);
+    failure(rig.run(&runner, &call("c-0", "lookup_order", json!({"order_id": 7}))));
+    for _ in 0..2 {
+        let outcome = rig.run(&runner, &call("c-1", "save_note", json!({"text": "x"})));
+        assert!(matches!(done(outcome), ToolOutcome::Ok { .. }));
+    }
+    assert_eq!(count.get(), 1);
+    let mut used = UsageCount::default();
+    rig.events.all().iter().for_each(|event| used.read(event));
+    assert_eq!(used.used().tool_calls, 1, "a log counts what the budget does");
 }
 
 #[test]

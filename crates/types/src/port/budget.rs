@@ -45,7 +45,7 @@ pub struct BudgetScope {
     /// Named settings given to the run.
     pub configurable: Arc<Map<String, Value>>,
     /// Usage that the log of the run reports from before: not zero if the run was executed by
-    /// another process, or was requeued. An upper bound, because a refused tool call counts too.
+    /// another process, or was requeued.
     pub used: Usage,
 }
 

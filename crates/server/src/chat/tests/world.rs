@@ -209,12 +209,17 @@ impl World {
             let id = ToolCallId::new(format!("own_{number}")).expect("valid");
             self.running.push(id.clone());
             let (tool_name, args) = ("own".to_owned(), json!({}));
-            return self.log(AiEvent::ToolCallStart { tool_call_id: id, tool_name, args });
+            return self.log(AiEvent::ToolCallStart {
+                tool_call_id: id,
+                tool_name,
+                args,
+                charged: true,
+            });
         }
         let at = self.random.below(self.requested.len());
         let ToolCall { id, name, args, .. } = self.requested.remove(at);
         self.running.push(id.clone());
-        self.log(AiEvent::ToolCallStart { tool_call_id: id, tool_name: name, args });
+        self.log(AiEvent::ToolCallStart { tool_call_id: id, tool_name: name, args, charged: true });
     }
 
     fn result(&mut self) {

@@ -262,7 +262,7 @@ fn tools_and_failures_are_events_of_the_log() {
     let mut encoder = encoder();
     let args = json!({"a": 2});
     let output = [
-        log(1, AiEvent::ToolCallStart { tool_call_id, tool_name, args }),
+        log(1, AiEvent::ToolCallStart { tool_call_id, tool_name, args, charged: true }),
         log(2, result(json!(5), false)),
         log(3, result(json!({"message": "no such number"}), true)),
     ];

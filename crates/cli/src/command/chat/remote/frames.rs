@@ -166,7 +166,7 @@ impl Frames {
             return Ok(None);
         }
         let args = member(frame, "input")?.clone();
-        Ok(Some(AiEvent::ToolCallStart { tool_call_id: id, tool_name: name, args }))
+        Ok(Some(AiEvent::ToolCallStart { tool_call_id: id, tool_name: name, args, charged: true }))
     }
 
     fn result(
