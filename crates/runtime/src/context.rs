@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use weftwork_graph::run_loop::{Host as Local, StateQuery};
 use weftwork_store::{CheckpointStore, Store};
-use weftwork_types::port::{Budgets, Clock, Ledger};
+use weftwork_types::port::{Budgets, Clock, Ledger, Limits};
 use weftwork_types::run::RunOptions;
 use weftwork_types::{CheckpointId, Principal, ThreadId};
 
@@ -21,6 +21,8 @@ pub(crate) struct WorkerContext {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) budgets: Arc<dyn Budgets>,
+    /// Limits of all runs of a thread together.
+    pub(crate) thread_budget: Option<Limits>,
     /// Functions that make the dependencies of runs, by graph.
     pub(crate) dependencies: BTreeMap<String, MakeDependencies>,
     /// Function that adds dependencies to those of each run.

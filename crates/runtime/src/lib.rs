@@ -22,6 +22,7 @@ mod stored;
 mod thread;
 mod threads;
 mod timers;
+mod usage;
 mod view;
 mod worker;
 

@@ -1,6 +1,7 @@
 //! Resources that a process opens once for each run it executes.
 
 use super::claimed::ClaimedRun;
+use crate::usage::StoredUsage;
 use std::sync::Arc;
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_types::caller::GraphCaller;
@@ -40,6 +41,11 @@ impl RunScope {
             used,
         };
         let mut budget = run.context.budgets.open(&scope).await?;
+        if let Some(limits) = run.context.thread_budget {
+            let usage = StoredUsage { store: run.context.store.as_ref(), who: &run.who };
+            let used = used + usage.of_other_runs(&run.claim.at).await?;
+            budget = Arc::new(BudgetWithin::new(budget, LimitedBudget::new(limits, used)));
+        }
         let options = &run.row.new.options;
         if let Some(limits) = options.budget {
             let used = used + options.spent.unwrap_or_default();

@@ -14,7 +14,9 @@ use tokio::sync::{Semaphore, watch};
 use weftwork_graph::run_loop::CACHED_MAX;
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{ItemStore, MemoryStore, NewRun, Store, StoreItems, StoreLedger};
-use weftwork_types::port::{Budgets, Clock, Dependencies, Ledger, RemoteThreads, Unlimited};
+use weftwork_types::port::{
+    Budgets, Clock, Dependencies, Ledger, Limits, RemoteThreads, Unlimited,
+};
 use weftwork_types::{Principal, WorkerId};
 
 /// Maximum number of runs of which a process with recovery records that they wait for a slot.
@@ -39,6 +41,7 @@ pub struct RuntimeBuilder {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     budgets: Arc<dyn Budgets>,
+    thread_budget: Option<Limits>,
     recovery: Recovery,
     lease: LeaseConfig,
     attempts_max: u32,
@@ -69,6 +72,7 @@ impl RuntimeBuilder {
             store,
             clock: Arc::new(weftwork_graph::SystemClock::new()),
             budgets: Arc::new(Unlimited),
+            thread_budget: None,
             recovery: Recovery::default(),
             lease: LeaseConfig::default(),
             attempts_max: 3,
@@ -174,6 +178,15 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Limits the runs of each thread together, in addition to the budgets of runs; a session is
+    /// that of its thread. The usage of earlier runs is that of their logs, rolled back runs
+    /// included. Usage on other threads, such as those of nested evaluations, is limited by the
+    /// budget of the run that causes it.
+    pub fn thread_budget(mut self, limits: Limits) -> Self {
+        self.thread_budget = Some(limits);
+        self
+    }
+
     /// Replaces the source of the budgets of runs by one that is made from the present one.
     pub fn map_budgets(mut self, map: impl FnOnce(Arc<dyn Budgets>) -> Arc<dyn Budgets>) -> Self {
         self.budgets = map(self.budgets);
@@ -272,6 +285,7 @@ impl RuntimeBuilder {
             clock: self.clock,
             ledger,
             budgets: self.budgets,
+            thread_budget: self.thread_budget,
             rebuilds: self.rebuilds,
             dependencies: self.dependencies,
             provided: Provided::default(),

@@ -1,18 +1,15 @@
 //! Usage of runs, and what runs that continue others have left of a budget.
 
 use super::core::Runtime;
+use crate::usage::StoredUsage;
 use std::collections::BTreeSet;
 use weftwork_graph::RuntimeError;
 use weftwork_store::mailbox::RESERVED;
 use weftwork_store::{InterruptRow, RunRow, StoreError};
 use weftwork_types::instance::ACTIVITY_PAYLOAD;
-use weftwork_types::port::CallKind;
 use weftwork_types::run::{Mailbox, RunInput, RunOptions, RunRef, RunRequest};
 use weftwork_types::usage::{Usage, UsageCount};
 use weftwork_types::{Principal, RunId};
-
-/// Events per read of a log.
-const LOG_PAGE: usize = 256;
 
 impl Runtime {
     /// Returns the usage of a run, as its stored log reports it, also if the run failed.
@@ -39,54 +36,8 @@ impl Runtime {
         run: &RunRef,
         count: &mut UsageCount,
     ) -> Result<(), RuntimeError> {
-        // The events may be deleted between two reads.
-        let (mut reported, mut after) = (count.clone(), 0);
-        loop {
-            let page = match self.store().events(who, run, after, LOG_PAGE).await {
-                Err(StoreError::Dropped { .. }) => {
-                    return self.count_recorded(who, run, count).await;
-                }
-                page => page?,
-            };
-            let Some(last) = page.last() else { break };
-            after = last.seq;
-            page.iter().for_each(|told| reported.read(&told.event));
-        }
-        *count = reported;
-        Ok(())
-    }
-
-    /// Counts the usage of a run by the records that are retained when its events are deleted.
-    async fn count_recorded(
-        &self,
-        who: &Principal,
-        at: &RunRef,
-        count: &mut UsageCount,
-    ) -> Result<(), RuntimeError> {
-        let store = self.store();
-        let facts = store.usage_of_run(who, &at.run).await?;
-        facts.iter().for_each(|row| count.add_fact(&row.fact));
-        // A run of the thread begins after the one before it has ended.
-        let runs = store.runs(who, &at.thread).await?;
-        let mut before = None;
-        let mut times = None;
-        for run in &runs {
-            if run.new.at == *at {
-                times = Some((before.max(Some(run.new.created_at)), run.ended_at));
-            }
-            before = before.max(run.ended_at.filter(|_| times.is_none()));
-        }
-        let Some((from, to)) = times else { return Ok(()) };
-        let calls = store.calls(who, &at.thread).await?;
-        let of_run = calls.iter().filter(|call| {
-            let opened = call.opened_at;
-            call.kind == CallKind::Tool
-                && call.made > 0
-                && from.is_none_or(|from| opened >= from)
-                && to.is_none_or(|to| opened <= to)
-        });
-        of_run.for_each(|_| count.add_tool_call());
-        Ok(())
+        let usage = StoredUsage { store: self.store().as_ref(), who };
+        Ok(usage.count(run, count).await?)
     }
 
     /// Limits a run that continues another one, without new input, to what that run left of its

@@ -156,6 +156,30 @@ async fn a_run_that_continues_another_has_what_it_left_of_the_budget() {
     assert_eq!(second.used(&who, &run).await.expect("a log").tool_calls, 3);
 }
 
+#[tokio::test]
+async fn the_runs_of_a_thread_share_its_budget_in_every_process() {
+    let store = store();
+    let runtime = || async {
+        let graph = Graph::<Log>::new("three").node("three", three).edge(START, "three");
+        let builder = Runtime::builder(Arc::clone(&store)).thread_budget(limits(7));
+        let builder = builder.budgets(limits(5));
+        builder.graph("test:graph", graph.build().expect("sound")).open().await.expect("opens")
+    };
+    let started = async |runtime: &Runtime, thread: &str| {
+        let thread = runtime.thread("test:graph", thread).expect("valid names");
+        thread.start(json!({})).await.expect("accepted").outcome().clone()
+    };
+    let first = runtime().await;
+    assert_eq!(completed(started(&first, "t").await)["log"], json!([3]));
+    first.shutdown(Duration::ZERO).await.expect("ends");
+    let second = runtime().await;
+    assert_eq!(completed(started(&second, "t").await)["log"], json!([3, 3]));
+    let (code, message) = failed(started(&second, "t").await);
+    assert_eq!(code, "W0601");
+    assert!(message.contains("7 of 7 tool calls"), "one call was left: {message}");
+    assert_eq!(completed(started(&second, "u").await)["log"], json!([3]), "another thread");
+}
+
 /// Makes a recorded call of a tool and one of a model.
 async fn once(ctx: Ctx) -> NodeResult<LogUpdate> {
     let calls = ctx.calls();
