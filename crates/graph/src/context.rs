@@ -207,6 +207,13 @@ impl Ctx {
         self.at().id()
     }
 
+    /// Questions that stay open beside a failure.
+    pub(crate) fn open_again(&self, interrupts: Vec<Interrupt>) {
+        if !interrupts.is_empty() {
+            self.open(interrupts);
+        }
+    }
+
     pub(crate) fn open(&self, interrupts: Vec<Interrupt>) {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner).push(interrupts);
     }

@@ -305,7 +305,13 @@ impl CheckpointBody {
         id.map(ids::checkpoint).transpose()
     }
 
-    fn checkpoints(&self) -> Result<BTreeMap<String, CheckpointId>> {
+    /// Returns the namespace of the graph; empty for the outermost one.
+    pub(crate) fn namespace(&self) -> String {
+        ids::read_namespace(self.checkpoint_ns.as_deref().unwrap_or_default())
+    }
+
+    /// Returns the checkpoints of the graph and of those around it.
+    pub(crate) fn checkpoints(&self) -> Result<BTreeMap<String, CheckpointId>> {
         let map = self.checkpoint_map.iter().flatten();
         map.map(|(ns, id)| Ok((ids::read_namespace(ns), ids::checkpoint(id)?))).collect()
     }

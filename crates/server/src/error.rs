@@ -155,7 +155,9 @@ impl From<RuntimeError> for ApiError {
             RuntimeError::NothingToContinue { .. }
             | RuntimeError::AmbiguousUpdate
             | RuntimeError::BadUpdate { .. } => Self::bad(error.to_string()),
-            RuntimeError::UnknownCheckpoint { .. } => Self::missing(error.to_string()),
+            RuntimeError::UnknownCheckpoint { .. } | RuntimeError::UnknownQuestion { .. } => {
+                Self::missing(error.to_string())
+            }
             RuntimeError::Stopping => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
             error => Self::invalid(error.to_string()),
         }

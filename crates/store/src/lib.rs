@@ -14,6 +14,7 @@ pub mod approval;
 pub mod artifact;
 pub mod checkpoint;
 pub mod effect;
+pub mod inbox;
 pub mod invariants;
 pub mod items;
 pub mod ledger;
@@ -32,6 +33,7 @@ pub use checkpoint::{
     NewPending, Pending, ReadCheckpoints, WriteCheckpoints,
 };
 pub use effect::{Change, Content, Effect, EffectQuery, EffectRow, Effects, Sequence};
+pub use inbox::{AskingThread, asking_threads};
 pub use items::{
     Filter, Indexing, Item, ItemQuery, ItemRef, ItemStore, ItemTable, MemoryItems, Namespace,
     NamespaceQuery, Pattern, Prefix, PutOptions, ReadItems, StoreItems, StoredItem, Ttl,

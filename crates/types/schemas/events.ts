@@ -390,6 +390,8 @@ export type TaskEnd = {
   fault?: Fault | null;
   /** Open questions of a task that did not finish, in order. */
   questions?: Array<InterruptId>;
+  /** `true` if the task failed after it had taken an answer. */
+  answered?: boolean;
 };
 
 /** Outcome of a task. */

@@ -5,8 +5,7 @@
 //! - All writes were stored: there is nothing to do.
 //! - Some changes of a list were stored: the process makes the others.
 //! - A run: the process resumes it. It repeats the answers that the run was given, by the ids of
-//!   their questions; in the reference, where the id of a task's first question stands for its next
-//!   one, only those whose questions are still open. The run may take the supersteps left of its
+//!   their questions, as far as these are still open. The run may take the supersteps left of its
 //!   limit.
 //!
 //! Some crashes are passed over, each with its reason ([`passed_over`](Recovery::passed_over)):
@@ -233,15 +232,18 @@ impl Recovery<'_> {
     }
 
     fn answers_left(&self, now: &Snapshot) -> Option<Answers> {
-        let open = open(now);
-        match self.before.answers.clone()? {
-            Answers::ById(answers) if self.profile == Profile::Weft => Some(Answers::ById(answers)),
-            Answers::One(answer) if self.profile == Profile::Weft => {
-                match self.before.stood.interrupts.as_slice() {
-                    [only] => Some(Answers::ById([(only.id, answer)].into())),
-                    _ => None,
-                }
+        let open = match self.profile {
+            Profile::Weft => now.interrupts.iter().map(|asked| asked.id).collect(),
+            Profile::LangGraph => open(now),
+        };
+        let only = self.before.stood.interrupts.first().map(|only| only.id);
+        let answers = match (self.before.answers.clone()?, only) {
+            (Answers::One(answer), Some(only)) if self.profile == Profile::Weft => {
+                Answers::ById([(only, answer)].into())
             }
+            (answers, _) => answers,
+        };
+        match answers {
             Answers::ById(mut answers) => {
                 answers.retain(|id, _| open.contains(id));
                 (!answers.is_empty()).then_some(Answers::ById(answers))

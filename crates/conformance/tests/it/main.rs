@@ -7,6 +7,7 @@ mod decoder;
 mod dose;
 mod kit;
 mod modes;
+mod reports;
 mod saver;
 mod serve;
 mod stores;

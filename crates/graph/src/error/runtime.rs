@@ -121,6 +121,14 @@ pub enum RuntimeError {
         /// The keys of the open questions.
         open: Vec<String>,
     },
+    /// An answer was given by the id of a question that is not open.
+    #[error("the question `{found}` is not open; {}", ids(open))]
+    UnknownQuestion {
+        /// The id.
+        found: InterruptId,
+        /// The ids of the open questions.
+        open: Vec<InterruptId>,
+    },
     /// The schema that a node gave for an answer is none.
     #[error("the schema of an answer does not compile, so that none could fit it: {problem}")]
     BadAnswerSchema {
@@ -317,6 +325,7 @@ impl RuntimeError {
             Self::UnknownCheckpoint { .. } => ErrorCode("W0126"),
             Self::WrongAnswer { .. } => ErrorCode("W0127"),
             Self::UnknownKey { .. } => ErrorCode("W0128"),
+            Self::UnknownQuestion { .. } => ErrorCode("W0138"),
             Self::BadAnswerSchema { .. } => ErrorCode("W0129"),
             Self::CrashLoop { .. } => CRASH_LOOP,
             Self::NotCompleted { .. } => ErrorCode("W0135"),
@@ -383,6 +392,14 @@ fn keys(open: &[String]) -> String {
     match open {
         [] => "none has a key".to_owned(),
         open => format!("the keys of the open ones are: {}", open.join(", ")),
+    }
+}
+
+fn ids(open: &[InterruptId]) -> String {
+    let ids: Vec<_> = open.iter().map(InterruptId::to_string).collect();
+    match ids.as_slice() {
+        [] => "no question of the thread is".to_owned(),
+        ids => format!("the open ones are: {}", ids.join(", ")),
     }
 }
 

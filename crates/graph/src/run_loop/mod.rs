@@ -39,8 +39,9 @@ pub use crate::semantics::{Limits, Resuming, Semantics, SubgraphState, Unanswere
 pub use calls::{CallList, Calls};
 pub use checkpointer::{
     Checkpoint, CheckpointAddress, CheckpointWrite, CheckpointWrites, Checkpointer,
-    CheckpointerError, ExternalInput, InMemoryCheckpointer, StoredCheckpoint, TaskDetails,
-    TaskFailure, TaskKey, TaskPause, TaskRecord, TaskRecords, TaskWrites, WriteHint, WriteResult,
+    CheckpointerError, ExternalInput, InMemoryCheckpointer, StoredCheckpoint, TaskAnswers,
+    TaskDetails, TaskFailure, TaskKey, TaskPause, TaskRecord, TaskRecords, TaskWrites, WriteHint,
+    WriteResult,
 };
 pub use context::{Attempt, AttemptSignals, EventSource, Given, Host, RunEnvironment, TaskContext};
 pub use event::{
@@ -51,7 +52,7 @@ pub use node_cache::CACHED_MAX;
 pub use options::{Continued, Start, StartCommand};
 pub use panics::out_of_node;
 pub use projection::{LoopBounds, StepOrigin, StoredStep};
-pub use questions::{answers_by_id, check_answer};
+pub use questions::{answers_by_id, check_answer, check_open};
 pub use run::{Finished, Run, RunStream};
 pub use task::tasks_due;
 pub use thread::{AsNode, HistoryFilter, StateQuery, StateUpdate};

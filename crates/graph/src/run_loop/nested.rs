@@ -6,7 +6,7 @@ use crate::error::{NodeError, RuntimeError, Stop};
 use crate::flow::TaskDef;
 use crate::output::NodeResult;
 use crate::run_loop::checkpointer::{
-    TaskDetails, TaskFailure, TaskKey, TaskPause, TaskRecord, TaskRecords,
+    TaskAnswers, TaskDetails, TaskFailure, TaskKey, TaskPause, TaskRecord, TaskRecords,
 };
 use crate::run_loop::context::{
     CalledTask, LoopContext, LoopStorage, NestedLoop, Purpose, TaskContext, TaskState,
@@ -17,7 +17,7 @@ use crate::run_loop::node_cache::CacheKey;
 use crate::run_loop::options::{LoopInput, LoopOutcome, Options};
 use crate::run_loop::supersteps::RunLoop;
 use crate::run_loop::sync::{lock, turn};
-use crate::run_loop::task::{Follows, TaskOutcome, TaskRunner, call_ended};
+use crate::run_loop::task::{Failed, Follows, TaskOutcome, TaskRunner, call_ended};
 use crate::run_loop::values::output_json;
 use crate::semantics::SubgraphState;
 use serde_json::{Map, Value as Json};
@@ -108,7 +108,10 @@ impl Ctx {
                 Err(NodeError(Stop::Drained(drain)))
             }
             Ok((LoopOutcome::Parent(output), _)) => Err(NodeError(Stop::Own(output))),
-            Err(error) => Err(NodeError(Stop::Failed(error.fault()))),
+            Err(error) => {
+                self.open_again(at.task_state.take_left_open());
+                Err(NodeError(Stop::Failed(error.fault())))
+            }
         }
     }
 
@@ -305,7 +308,7 @@ impl Call<'_> {
         known.record.returned().cloned()
     }
 
-    fn answers_before(&self) -> Vec<Json> {
+    fn answers_before(&self) -> TaskAnswers {
         let calls = lock(&self.at.scope.calls);
         let known = calls.iter().find(|called| called.key == self.key);
         known.and_then(|called| called.record.answers().cloned()).unwrap_or_default()
@@ -323,10 +326,7 @@ impl Call<'_> {
 
     fn job(&self, arg: Json) -> TaskRunner {
         let scope = &self.at.scope;
-        let mut resume = self.answers_before();
-        let next = u32::try_from(resume.len()).unwrap_or(u32::MAX);
-        let given = scope.shared.answer(weftwork_engine::ids::interrupt_id(self.id(), next));
-        resume.extend(given.cloned());
+        let resume = self.answers_before();
         let at = TaskContext {
             task_state: Arc::new(TaskState::new(Arc::clone(scope), resume, &None)),
             recorder: self.at.recorder().map(Arc::new),
@@ -347,7 +347,7 @@ impl Call<'_> {
     async fn settle(
         &self,
         what: TaskOutcome,
-        answers: Option<Vec<Json>>,
+        answers: Option<TaskAnswers>,
         ctx: &Ctx,
         cached: Option<CacheKey>,
     ) -> NodeResult<Json> {
@@ -365,7 +365,8 @@ impl Call<'_> {
                 Ok(returned)
             }
             TaskOutcome::Failed(failed) => {
-                let fault = failed.fault;
+                let Failed { fault, open, .. } = *failed;
+                ctx.open_again(open);
                 self.emit_task_end(None, Some(fault.clone()));
                 let failure = Some(TaskFailure::Unhandled(fault.clone()));
                 let details = TaskDetails { failure, answers, ..TaskDetails::default() };

@@ -245,6 +245,15 @@ impl StoredStep {
         }
     }
 
+    /// The empty update of a task of a node that failed after it had taken an answer.
+    #[must_use]
+    pub fn no_update(&self, id: TaskId) -> Option<StreamEvent> {
+        let Found::Node(task, _) = self.find(id)? else { return None };
+        let node = name_of(&self.graph, &task).to_string();
+        let (updates, returned) = (Vec::new(), None);
+        Some(StreamEvent::Updates { node, updates, returned, cached: false })
+    }
+
     /// The outcome of a task that ended: with its writes if it finished, otherwise with its failure
     /// and its questions at that time.
     #[must_use]

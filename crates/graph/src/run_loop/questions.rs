@@ -2,10 +2,9 @@
 
 use crate::error::RuntimeError;
 use crate::question::Question;
-use crate::run_loop::context::{Given, LoopContext, Purpose, RunContext, TaskContext};
+use crate::run_loop::context::{Given, LoopContext, RunContext, TaskContext};
 use crate::run_loop::schema::answer_checker;
 use crate::run_loop::sync::lock;
-use crate::semantics::Unanswered;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -13,7 +12,7 @@ use weftwork_engine::ids::interrupt_id;
 use weftwork_schema::Quotes;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::run::Answers;
-use weftwork_types::{InterruptId, TaskId, Timestamp};
+use weftwork_types::{InterruptId, Timestamp};
 
 /// Resolves answers to the ids of open questions.
 ///
@@ -60,6 +59,24 @@ fn by_key(
         by_id.extend(ids.iter().map(|id| (*id, answer.clone())));
     }
     Ok(by_id)
+}
+
+/// Checks that answers are for open questions.
+///
+/// # Errors
+/// [`RuntimeError::UnknownQuestion`] with the open ones, for the first answer to another question.
+pub fn check_open<'a>(
+    answered: impl IntoIterator<Item = &'a InterruptId>,
+    open: &[&Interrupt],
+) -> Result<(), RuntimeError> {
+    let is_open = |id: &InterruptId| open.iter().any(|question| question.id == *id);
+    match answered.into_iter().find(|id| !is_open(id)) {
+        None => Ok(()),
+        Some(found) => {
+            let open = open.iter().map(|question| question.id).collect();
+            Err(RuntimeError::UnknownQuestion { found: *found, open })
+        }
+    }
 }
 
 fn lapsed(question: &Interrupt, now: Timestamp) -> bool {
@@ -119,22 +136,10 @@ impl RunContext {
         lock(&self.expiries).get(&id).cloned()
     }
 
-    /// The answer that was given by id to a task's next question.
-    pub(crate) fn given_answer(
-        &self,
-        task: impl FnOnce() -> TaskId,
-        answered: usize,
-        unanswered: Unanswered,
-    ) -> Option<Json> {
-        self.answers.get()?;
-        let task = task();
-        let next = u32::try_from(answered).unwrap_or(u32::MAX);
-        let first = || match unanswered {
-            // In the reference the id of the first question denotes the task's next one.
-            Unanswered::Rerun => self.answer(interrupt_id(task, 0)),
-            Unanswered::Wait => None,
-        };
-        self.answer(interrupt_id(task, next)).or_else(first).cloned()
+    /// Answer to a question, by its id: given to this run, or on record for the thread.
+    pub(crate) fn answer(&self, id: InterruptId) -> Option<Json> {
+        let given = self.answers.get().and_then(|answers| answers.get(&id).cloned());
+        given.or_else(|| Some(self.host.environment().answer(id)?.value))
     }
 }
 
@@ -146,12 +151,10 @@ impl TaskContext {
     ) -> Result<(u32, Option<Answer>), RuntimeError> {
         let index = self.task_state.next_question();
         let mut resume = lock(&self.task_state.resume);
-        if resume.len() <= index as usize {
-            let id = || interrupt_id(self.id(), index);
-            let given = || self.scope.shared.answers.get().and_then(|all| all.get(&id()).cloned());
-            let recorded = || self.recorded_answer(id());
-            let answer = given().or_else(recorded).or_else(|| self.task_state.take_answer());
-            let Some(answer) = answer else {
+        if !resume.get(index as usize).is_some_and(Option::is_some) {
+            let given = self.scope.shared.answer(interrupt_id(self.id(), index));
+            let given = given.or_else(|| self.take_carried(index, question));
+            let Some(answer) = given.or_else(|| self.task_state.take_answer()) else {
                 return Ok((index, None));
             };
             if let Some(schema) = &question.answer_schema {
@@ -160,35 +163,39 @@ impl TaskContext {
                 let id = interrupt_id(self.id(), index);
                 checked.map_err(|problem| wrong(id, self.key.name(), problem))?;
             }
-            // Questions before it were taken by what is on record, and are not asked again.
-            resume.resize(index as usize, Json::Null);
-            resume.push(answer);
+            self.task_state.put_answer(&mut resume, index as usize, answer);
         }
         self.task_state.resumed.store(true, Ordering::Relaxed);
         let id = interrupt_id(self.id(), index);
-        let answer = resume.get(index as usize);
+        let answer = resume.get(index as usize).and_then(Option::as_ref);
         let answer = answer.map(|value| self.answered(id, &question.ask, Given::Answer(value)));
         Ok((index, answer))
     }
 
-    /// The answer that an earlier run gave to a question of a task that is closed. It may have led to
-    /// calls without being stored with the task.
-    fn recorded_answer(&self, id: InterruptId) -> Option<Json> {
-        let closes = self.purpose == Purpose::Close;
-        let answer = closes.then(|| self.scope.shared.host.environment().answer(id));
-        answer.flatten().map(|answer| answer.value)
+    /// Takes an answer to the same question of a task that has another id now.
+    fn take_carried(&self, index: u32, question: &Question) -> Option<Json> {
+        let mut carried = lock(&self.scope.shared.carried);
+        let graph = self.scope.is_nested().then(|| self.scope.graph.name());
+        let found = carried.iter().position(|carried| {
+            let asked = &carried.question;
+            carried.number == index as usize
+                && asked.ask == question.ask
+                && asked.node == **self.key.name()
+                && asked.graph.as_deref() == graph
+        })?;
+        Some(carried.remove(found).answer)
     }
 
     /// Takes the default of a question that has expired as its answer; not while a question the
     /// task asked before it is open.
     pub(crate) fn take_default(&self, index: u32, ask: &Ask, default: &Json) -> Option<Answer> {
         let mut resume = lock(&self.task_state.resume);
-        let open = (resume.len()..index as usize).any(|before| !self.task_state.is_taken(before));
-        if open || resume.len() > index as usize {
+        let has_answer = |number| resume.get(number).is_some_and(Option::is_some);
+        let is_open = |before| !has_answer(before) && !self.task_state.is_taken(before);
+        if (0..index as usize).any(is_open) || has_answer(index as usize) {
             return None;
         }
-        resume.resize(index as usize, Json::Null);
-        resume.push(default.clone());
+        self.task_state.put_answer(&mut resume, index as usize, default.clone());
         self.task_state.resumed.store(true, Ordering::Relaxed);
         Some(self.answered(interrupt_id(self.id(), index), ask, Given::Default(default)))
     }

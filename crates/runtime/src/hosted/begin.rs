@@ -1,12 +1,9 @@
 //! The first action of a run.
 
 use super::claimed::ClaimedRun;
-use std::collections::BTreeMap;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::run_loop::{Answers, Start, StartCommand, StateUpdate};
-use weftwork_types::interrupt::Answer;
+use weftwork_graph::run_loop::{Start, StartCommand, StateUpdate};
 use weftwork_types::run::{RunCommand, RunInput};
-use weftwork_types::{CheckpointId, InterruptId};
 
 /// First action of a run.
 pub(super) enum Begin {
@@ -17,22 +14,8 @@ pub(super) enum Begin {
     Nothing,
 }
 
-/// Returns the start of the run, given the checkpoint at which it begins, unless an earlier process
-/// performed it.
-pub(super) async fn begin(
-    run: &ClaimedRun,
-    (begun, begins_at): (bool, Option<CheckpointId>),
-    answers: &BTreeMap<InterruptId, Answer>,
-) -> Result<Begin, RuntimeError> {
-    let given = || {
-        let given = answers.iter().map(|(id, answer)| (*id, answer.value.clone()));
-        let given: BTreeMap<_, _> = given.collect();
-        (!given.is_empty()).then_some(Answers::ById(given))
-    };
-    let resumed = || match given() {
-        None => Start::Continue,
-        resume => Start::Command(StartCommand { resume, ..StartCommand::default() }),
-    };
+/// Returns the start of the run; `begun`: an earlier process performed it.
+pub(super) async fn begin(run: &ClaimedRun, begun: bool) -> Result<Begin, RuntimeError> {
     let missing = || RuntimeError::NothingToContinue { thread: run.claim.at.thread.to_string() };
     Ok(match run.row.new.input.clone() {
         RunInput::Update { .. } if begun => Begin::Nothing,
@@ -47,15 +30,13 @@ pub(super) async fn begin(
         }
         RunInput::Start { input } if !begun => Begin::Run(Start::Input(input)),
         RunInput::Command(command) if !begun && applies(run, &command).await? => {
-            let mut command = StartCommand::from(command);
-            if matches!(command.resume, None | Some(Answers::ById(_))) {
-                command.resume = given();
-            }
-            Begin::Run(Start::Command(command))
+            Begin::Run(Start::Command(StartCommand::from(command)))
         }
         _ if run.is_new().await? => return Err(missing()),
-        RunInput::Continue if begins_at.is_some() && !begun => Begin::Run(Start::Continue),
-        RunInput::Start { .. } | RunInput::Command(_) | RunInput::Continue => Begin::Run(resumed()),
+        // Questions take the answers on record, each by the id of its question.
+        RunInput::Start { .. } | RunInput::Command(_) | RunInput::Continue => {
+            Begin::Run(Start::Continue)
+        }
     })
 }
 

@@ -254,7 +254,7 @@ impl RunDriver {
         let answers = answers(rows);
         // What a process before this one committed for the run is at the head.
         let begins_at = if attempts.begun { None } else { self.run.begins_at().await? };
-        let first = begin(&self.run, (attempts.begun, begins_at), &answers).await?;
+        let first = begin(&self.run, attempts.begun).await?;
         let scope = match first {
             Begin::Nothing => None,
             Begin::Update(_) | Begin::Run(_) => self.scope(attempts.used()).await?,
@@ -289,9 +289,11 @@ impl RunDriver {
                 return Ok(Some(ready(self.stopped_as(&local, writer, ended).await?)));
             }
         }
+        // A change of a waiting subgraph leaves questions open.
         let state = self.graph.state(&local, &StateQuery::thread(thread.as_str()), false).await?;
         let outcome = RunOutcome::Completed { output: state.values };
-        Ok(Some(ready(writer.finish(outcome, Vec::new()).await?)))
+        let wakes_at = wakes_at(&state.interrupts, began);
+        Ok(Some(ready(writer.leave(outcome, state.interrupts, wakes_at).await?)))
     }
 
     /// Records how the graph ended.

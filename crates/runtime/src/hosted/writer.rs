@@ -223,6 +223,16 @@ impl Writer {
         self.end(outcome, Commit { interrupts, ..Commit::default() }).await
     }
 
+    /// Ends a run that executed no node, with the questions that are open as before.
+    pub(super) async fn leave(
+        &self,
+        outcome: RunOutcome,
+        interrupts: Vec<Interrupt>,
+        wakes_at: Option<Timestamp>,
+    ) -> Result<RunOutcome, RuntimeError> {
+        self.end(outcome, Commit { interrupts, wakes_at, ..Commit::default() }).await
+    }
+
     /// Ends the run within a superstep, with open questions and the time at which the thread
     /// resumes by itself.
     pub(super) async fn stop(

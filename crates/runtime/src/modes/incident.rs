@@ -32,4 +32,6 @@ pub(super) struct TaskOutcome {
     pub(super) fault: Option<Fault>,
     /// Open questions of a task that did not finish.
     pub(super) questions: Vec<Interrupt>,
+    /// `true` if the task failed after it had taken an answer.
+    pub(super) answered: bool,
 }

@@ -125,7 +125,8 @@ impl EventReader<'_> {
         if self.starts(ns, &step, (&[], tasks), frames) {
             for id in &reused {
                 let (id, status) = (*id, TaskStatus::Cached);
-                let outcome = TaskOutcome { id, status, fault: None, questions: Vec::new() };
+                let (fault, questions, answered) = (None, Vec::new(), false);
+                let outcome = TaskOutcome { id, status, fault, questions, answered };
                 frames.incident(ns, &step, &Incident::Ended(outcome));
             }
         }
@@ -241,6 +242,6 @@ impl Source {
             questions.extend(asked.map(|row| row.interrupt.clone()));
         }
         let fault = end.fault.as_deref().cloned();
-        Ok(TaskOutcome { id, status, fault, questions })
+        Ok(TaskOutcome { id, status, fault, questions, answered: end.answered })
     }
 }

@@ -9,8 +9,9 @@ pub(super) fn event(step: &StoredStep, incident: &Incident) -> Option<StreamEven
         Incident::Ended(end) => match end.status {
             TaskStatus::Ok => step.updates(end.id, false),
             TaskStatus::Cached => step.updates(end.id, true),
-            _ if end.questions.is_empty() => None,
-            _ => Some(StreamEvent::Interrupts(end.questions.clone())),
+            _ if !end.questions.is_empty() => Some(StreamEvent::Interrupts(end.questions.clone())),
+            TaskStatus::Failed if end.answered => step.no_update(end.id),
+            _ => None,
         },
         Incident::StoppedAtNode => Some(StreamEvent::Interrupts(Vec::new())),
         _ => None,

@@ -6,11 +6,11 @@ use super::refusals::Answered;
 use crate::context::begins_from;
 use crate::hosted::Live;
 use futures_util::FutureExt;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use weftwork_engine::EngineError;
-use weftwork_graph::run_loop::{Unanswered, answers_by_id, check_answer, out_of_node};
+use weftwork_graph::run_loop::{Unanswered, answers_by_id, check_answer, check_open, out_of_node};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::mailbox::{RESERVED, is_living_instance};
 use weftwork_store::{
@@ -43,12 +43,12 @@ impl Runtime {
         }
         check_depth(&request.input)?;
         let thread = self.check_thread(&request, &graph).await?;
-        self.resolve_answers(&mut request, &graph).await?;
+        let asked = self.resolve_answers(&mut request, &graph).await?;
         self.continue_options(&mut request).await?;
         let given = Answered::by(&request);
         let mailbox = thread.filter(|thread| is_living_instance(&thread.metadata));
         let who = request.principal.clone();
-        let error = match self.create(request, graph, live).await {
+        let error = match self.create(request, graph, live, asked).await {
             Ok(goes) => {
                 // The activities that wait behind the question follow when this run has ended.
                 if let Some(instance) = mailbox {
@@ -70,11 +70,18 @@ impl Runtime {
         request: RunRequest,
         graph: CompiledGraph,
         live: Option<Live>,
+        asked: AskedAt,
     ) -> Result<Goes, RuntimeError> {
-        self.check_answers(&request, &graph).await?;
         let context = &self.0.context;
         let now = context.clock.now();
-        let answers = answers(&request, now);
+        let answers = match asked {
+            AskedAt::Newest => {
+                self.check_answers(&request, &graph).await?;
+                answers(&request, now)
+            }
+            // The input of the run has them; the questions of the newest checkpoint stay open.
+            AskedAt::Older => BTreeMap::new(),
+        };
         let given: Vec<_> = answers.keys().copied().collect();
         let who = request.principal.clone();
         let new = new_run(&*context.clock, request, now);
@@ -134,7 +141,8 @@ impl Runtime {
         if queued { self.wait_for_turn(admitted) } else { self.wait_for_slot(admitted) }
     }
 
-    /// Returns the error of a refused request. While the run of the first answer is active, the
+    /// Returns the error of a refused request. An answer to no open question is refused with the open
+    /// ones. While the run of the first answer is active, the
     /// thread is busy; a second answer is refused because of that answer instead.
     async fn why_refused(
         &self,
@@ -144,13 +152,19 @@ impl Runtime {
         error: RuntimeError,
     ) -> RuntimeError {
         let RuntimeError::Store(error) = error else { return error };
-        if !matches!(error, StoreError::Busy { .. }) || given.is_empty() {
+        let unknown = matches!(error, StoreError::NotFound { kind: "interrupt", .. });
+        if !(unknown || matches!(error, StoreError::Busy { .. })) || given.is_empty() {
             return error.into();
         }
         let rows = match self.store().interrupts(who, thread).await {
             Ok(rows) => rows,
             Err(unread) => return unread.into(),
         };
+        if unknown {
+            let open = open_questions(rows);
+            let open: Vec<_> = open.iter().collect();
+            return check_open(given, &open).err().unwrap_or(error.into());
+        }
         let asked = |id: &InterruptId| rows.iter().find(|row| row.interrupt.id == *id);
         let mut refusals =
             given.iter().filter_map(|id| invariants::check_answerable(*id, asked(id)).err());
@@ -205,21 +219,78 @@ impl Runtime {
         &self,
         request: &mut RunRequest,
         graph: &CompiledGraph,
-    ) -> Result<(), RuntimeError> {
-        let RunInput::Command(RunCommand { answers: Some(answers), .. }) = &mut request.input
-        else {
-            return Ok(());
+    ) -> Result<AskedAt, RuntimeError> {
+        let RunInput::Command(RunCommand { answers: Some(given), .. }) = &request.input else {
+            return Ok(AskedAt::Newest);
         };
         let reruns = graph.semantics().unanswered == Unanswered::Rerun;
-        if matches!(answers, Answers::ById(_)) || reruns && matches!(answers, Answers::One(_)) {
-            return Ok(());
+        if reruns && matches!(given, Answers::One(_)) {
+            return Ok(AskedAt::Newest);
         }
-        let rows = self.store().interrupts(&request.principal, &request.thread).await?;
+        if !reruns && self.is_past(request).await? {
+            let by_id = self.answers_to_past(request, graph, given.clone()).await?;
+            if let RunInput::Command(command) = &mut request.input {
+                command.answers = Some(Answers::ById(by_id));
+            }
+            return Ok(AskedAt::Older);
+        }
+        let RunInput::Command(RunCommand { answers: Some(answers), .. }) = &mut request.input
+        else {
+            return Ok(AskedAt::Newest);
+        };
+        let rows = match self.store().interrupts(&request.principal, &request.thread).await {
+            // Such a request is refused because of its thread.
+            Err(StoreError::NotFound { .. }) if matches!(answers, Answers::ById(_)) => {
+                return Ok(AskedAt::Newest);
+            }
+            rows => rows?,
+        };
+        if let (Answers::ById(given), true) = (&mut *answers, reruns) {
+            // In the reference answers to other questions have no effect.
+            let asked = |id: &InterruptId| rows.iter().find(|row| row.interrupt.id == *id);
+            given.retain(|id, _| asked(id).is_some_and(|row| !row.closed || row.answer.is_some()));
+            return Ok(AskedAt::Newest);
+        }
         let open = open_questions(rows);
         let open: Vec<_> = open.iter().collect();
         let now = self.0.context.clock.now();
         *answers = Answers::ById(answers_by_id(&open, answers.clone(), now)?);
-        Ok(())
+        Ok(AskedAt::Newest)
+    }
+
+    /// Returns `true` if a request names a checkpoint that is not the newest of its thread.
+    async fn is_past(&self, request: &RunRequest) -> Result<bool, RuntimeError> {
+        let Some(at) = request.options.at.filter(|_| request.options.within.is_none()) else {
+            return Ok(false);
+        };
+        match self.store().thread(&request.principal, &request.thread).await {
+            Ok(thread) => Ok(thread.head.is_some_and(|head| head != at)),
+            Err(StoreError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Resolves answers to the questions of the checkpoint that a request names, and checks them.
+    async fn answers_to_past(
+        &self,
+        request: &RunRequest,
+        graph: &CompiledGraph,
+        given: Answers,
+    ) -> Result<BTreeMap<InterruptId, Json>, RuntimeError> {
+        let context = self.0.context.looking(&request.principal);
+        let at = begins_from(&request.thread, &request.options, request.options.at);
+        let state = AssertUnwindSafe(graph.state(&context, &at, false)).catch_unwind().await;
+        let state = state.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref())))?;
+        let asked: Vec<_> = state.interrupts.iter().collect();
+        let now = self.0.context.clock.now();
+        let given = answers_by_id(&asked, given, now)?;
+        check_open(given.keys(), &asked)?;
+        for question in asked {
+            if let Some(answer) = given.get(&question.id) {
+                check_answer(question, answer, now)?;
+            }
+        }
+        Ok(given)
     }
 
     /// Refuses an answer that does not fit its question before it counts as the first one, and an
@@ -277,6 +348,15 @@ impl GraphExecutor for Runtime {
             asked.map_err(|e| ExecuteError { fault: e.fault() })
         })
     }
+}
+
+/// Checkpoint whose questions a request answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AskedAt {
+    /// The newest of the thread. Each of its questions has one answer for good.
+    Newest,
+    /// An older one. Its answers are for the branch of the run alone.
+    Older,
 }
 
 fn missing(request: &RunRequest) -> RuntimeError {

@@ -34,6 +34,7 @@ impl Runtime {
         let of_answer = matches!(
             error,
             RuntimeError::WrongAnswer { .. }
+                | RuntimeError::UnknownQuestion { .. }
                 | RuntimeError::Store(
                     StoreError::Answered { .. } | StoreError::NotFound { kind: "interrupt", .. }
                 )

@@ -110,7 +110,7 @@ async fn two_tasks_race_for_a_thread_in_memory() {
                 Err(error) => {
                     lost += 1;
                     let code = error.fault().code;
-                    let expected = ["W0114", "W0120", "W0201", "W0202", "W0204"];
+                    let expected = ["W0114", "W0120", "W0138", "W0201", "W0202", "W0204"];
                     assert!(expected.contains(&code.as_str()), "{acts:?}: {error}");
                 }
             }

@@ -7,8 +7,7 @@ use crate::error::{ApiError, Result};
 use crate::translate::{state, time};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use weftwork_store::mailbox::is_terminated;
-use weftwork_store::{InterruptRow, SearchFrom, StoreError, ThreadQuery, ThreadRow, ThreadStatus};
+use weftwork_store::{AskingThread, InterruptRow, StoreError, ThreadRow, asking_threads};
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::run::{Answers, Multitask, RunInput, RunOptions, RunRef};
 use weftwork_types::{InterruptId, ThreadId};
@@ -20,32 +19,24 @@ impl Service {
         offset: usize,
         limit: usize,
     ) -> Result<(Vec<Value>, usize)> {
-        let status = Some(ThreadStatus::Interrupted);
-        let mut query = ThreadQuery { status, ..ThreadQuery::default() };
         let (mut page, mut count) = (Vec::new(), 0);
-        loop {
-            let found = self.store().search_threads(self.who(), query.clone()).await?;
-            // A terminated instance takes no answers.
-            let asking = found.threads.iter().filter(|found| !is_terminated(&found.row.metadata));
-            for thread in asking {
-                for row in self.asked_on(&thread.row.id).await? {
-                    if count >= offset && page.len() < limit {
-                        page.push(self.listed(&thread.row, &row).await?);
-                    }
-                    count += 1;
+        for AskingThread { thread, open } in
+            asking_threads(self.store().as_ref(), self.who()).await?
+        {
+            for row in open.iter().filter(|row| !is_timer(row)) {
+                if count >= offset && page.len() < limit {
+                    page.push(self.listed(&thread, row).await?);
                 }
-            }
-            match found.next {
-                Some(next) => query.from = SearchFrom::After(next),
-                None => return Ok((page, count)),
+                count += 1;
             }
         }
+        Ok((page, count))
     }
 
     /// Returns the open questions of a thread, without timers.
     pub(super) async fn asked_on(&self, thread: &ThreadId) -> Result<Vec<InterruptRow>> {
         let mut rows = self.store().interrupts(self.who(), thread).await?;
-        rows.retain(|row| row.is_open() && !matches!(row.interrupt.ask, Ask::Timer { .. }));
+        rows.retain(|row| row.is_open() && !is_timer(row));
         Ok(rows)
     }
 
@@ -130,6 +121,10 @@ impl Service {
         command.answers = Some(decided(&open, answers)?);
         Ok(RunInput::Command(command))
     }
+}
+
+fn is_timer(row: &InterruptRow) -> bool {
+    matches!(row.interrupt.ask, Ask::Timer { .. })
 }
 
 /// Returns answers with the decisions that they have.

@@ -5,7 +5,7 @@ use crate::body::{self, CheckpointBody};
 use crate::error::{ApiError, Result};
 use crate::translate::{ids, state};
 use serde_json::{Value, json};
-use weftwork_graph::run_loop::{HistoryFilter, Snapshot};
+use weftwork_graph::run_loop::{Config, HistoryFilter, Snapshot};
 use weftwork_runtime::{Thread, ThreadView};
 use weftwork_store::ThreadRow;
 use weftwork_types::ThreadId;
@@ -83,26 +83,30 @@ impl Service {
         as_node: Option<String>,
     ) -> Result<Value> {
         let row = self.row(thread).await?;
-        let Some((mut opened, graph)) = self.open(&row)? else {
+        let Some((opened, graph)) = self.open(&row)? else {
             let detail = "the thread has no graph yet; run one on it before its state is changed";
             return Err(ApiError::bad(detail));
         };
-        if let Some(id) = at.checkpoint()? {
-            opened = opened.at(id);
-        }
-        let hosted = self.hosted(graph)?;
+        let within = at.namespace();
+        let changed = self.hosted(graph)?.graph.graph_at(&within)?;
         if let Some(node) = as_node.as_deref().filter(|node| !node.starts_with("__"))
-            && hosted.graph.plan().node_idx(node).is_none()
+            && changed.plan().node_idx(node).is_none()
         {
             return Err(ApiError::bad(format!("Node {node} does not exist")));
         }
-        let writes = body::writes(hosted.graph, values)?;
-        let ended = opened.start(RunInput::Update { writes, as_node }).await?;
+        let writes = body::writes(&changed, values)?;
+        let place = Config { ns: within.clone(), id: at.checkpoint()?, map: at.checkpoints()? };
+        let ended = opened.start(RunInput::Update { writes, as_node }).from(&place).await?;
         if let RunOutcome::Failed { fault } = ended.outcome() {
             return Err(ApiError::invalid(fault.message.clone()));
         }
-        let head = self.row(thread).await?.head.map(|id| ids::hyphenated(id.0));
-        let place = json!({"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": head});
+        let newest = match within.as_str() {
+            "" => self.row(thread).await?.head,
+            within => opened.view().within(within).state().await?.config.and_then(|at| at.id),
+        };
+        let head = newest.map(|id| ids::hyphenated(id.0));
+        let ns = ids::namespace(within.split('|'));
+        let place = json!({"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": head});
         Ok(json!({"checkpoint": place, "configurable": place, "checkpoint_id": head}))
     }
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
+mod answers;
 mod attacks;
 mod browse;
 mod canary;

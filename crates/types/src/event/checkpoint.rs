@@ -115,6 +115,9 @@ pub struct TaskEnd {
     /// Open questions of a task that did not finish, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<InterruptId>,
+    /// `true` if the task failed after it had taken an answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub answered: bool,
 }
 
 impl TaskEnd {
@@ -122,7 +125,7 @@ impl TaskEnd {
     #[must_use]
     pub fn new(id: TaskId, node: impl Into<String>, status: TaskStatus) -> Self {
         let (node, questions) = (node.into(), Vec::new());
-        Self { id, node, status, caller: None, fault: None, questions }
+        Self { id, node, status, caller: None, fault: None, questions, answered: false }
     }
 }
 

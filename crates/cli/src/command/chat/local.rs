@@ -180,7 +180,9 @@ impl Backend for Local<'_> {
 
     async fn inbox(&self) -> Result<Vec<Listed>, CliError> {
         let mut list = Vec::new();
-        let rows = self.search(Some(ThreadStatus::Interrupted)).await?;
+        let mut rows = self.search(Some(ThreadStatus::Interrupted)).await?;
+        // A node that failed leaves the questions of the nodes beside it open.
+        rows.extend(self.search(Some(ThreadStatus::Error)).await?);
         // A terminated instance takes no answers.
         for row in rows.into_iter().filter(|row| !is_terminated(&row.metadata)) {
             let open = question::open(self.store(), &row.id).await?;

@@ -100,9 +100,13 @@ pub struct TaskDetails {
     pub failure: Option<TaskFailure>,
     /// Pause of the task.
     pub pause: TaskPause,
-    /// Answers that the task got, in order.
-    pub answers: Option<Vec<Json>>,
+    /// Answers that the task got, in the order of its questions.
+    pub answers: Option<TaskAnswers>,
 }
+
+/// Answers of a task, by the number of the question; `None` for a question without an answer that
+/// was asked beside one that has it.
+pub type TaskAnswers = Vec<Option<Json>>;
 
 /// Failure of a task.
 #[derive(Debug, Clone)]
@@ -136,6 +140,9 @@ pub enum TaskPause {
     /// The task continued past its last questions: it failed afterwards, or a subgraph of it
     /// stopped.
     Passed(Vec<Interrupt>),
+    /// These questions wait for answers, and the task runs again without one: it failed or was cut
+    /// off beside them, or a subgraph of it was changed.
+    AskedAndDue(Vec<Interrupt>),
 }
 
 impl TaskPause {
@@ -144,7 +151,9 @@ impl TaskPause {
     pub fn questions(&self) -> &[Interrupt] {
         match self {
             Self::None | Self::Stopped => &[],
-            Self::Asked(questions) | Self::Passed(questions) => questions,
+            Self::Asked(questions) | Self::Passed(questions) | Self::AskedAndDue(questions) => {
+                questions
+            }
         }
     }
 
@@ -154,9 +163,12 @@ impl TaskPause {
             Self::Asked(questions) | Self::Passed(questions) if !questions.is_empty() => {
                 *self = Self::Asked(questions);
             }
+            newer @ Self::AskedAndDue(_) => *self = newer,
             newer if failed || matches!(newer, Self::Stopped) => {
                 *self = match std::mem::take(self) {
-                    Self::Asked(questions) | Self::Passed(questions) => Self::Passed(questions),
+                    Self::Asked(questions)
+                    | Self::Passed(questions)
+                    | Self::AskedAndDue(questions) => Self::Passed(questions),
                     Self::None | Self::Stopped => Self::Passed(Vec::new()),
                 };
             }
@@ -177,6 +189,7 @@ struct StoredDetails {
     went_on: bool,
     stopped: bool,
     resume: Option<Vec<Json>>,
+    unanswered: Vec<usize>,
 }
 
 /// Members of [`TaskDetails`] as they are written to a record.
@@ -194,7 +207,9 @@ struct WrittenDetails<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     stopped: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    resume: Option<&'a Vec<Json>>,
+    resume: Option<&'a TaskAnswers>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unanswered: Vec<usize>,
 }
 
 /// A member that is present has a value, even if that is `null`.
@@ -210,11 +225,20 @@ impl From<StoredDetails> for TaskDetails {
         });
         let pause = match stored.interrupts {
             questions if stored.went_on => TaskPause::Passed(questions),
+            // Builds that do not know this pause read questions that wait.
+            questions if !questions.is_empty() && stored.stopped => {
+                TaskPause::AskedAndDue(questions)
+            }
             questions if !questions.is_empty() => TaskPause::Asked(questions),
             _ if stored.stopped => TaskPause::Stopped,
             _ => TaskPause::None,
         };
-        Self { returned: stored.returned, failure, pause, answers: stored.resume }
+        let answers = stored.resume.map(|answers| {
+            let numbered = answers.into_iter().enumerate();
+            let open = |number| stored.unanswered.contains(&number);
+            numbered.map(|(number, answer)| (!open(number)).then_some(answer)).collect()
+        });
+        Self { returned: stored.returned, failure, pause, answers }
     }
 }
 
@@ -226,11 +250,18 @@ impl Serialize for TaskDetails {
             handled: matches!(self.failure, Some(TaskFailure::Handled(_))),
             interrupts: self.pause.questions(),
             went_on: matches!(self.pause, TaskPause::Passed(_)),
-            stopped: matches!(self.pause, TaskPause::Stopped),
+            stopped: matches!(self.pause, TaskPause::Stopped | TaskPause::AskedAndDue(_)),
             resume: self.answers.as_ref(),
+            unanswered: self.answers.as_deref().map(unanswered).unwrap_or_default(),
         };
         written.serialize(serializer)
     }
+}
+
+/// Numbers of the questions without an answer. In the list they have `null`, which is an answer too.
+fn unanswered(answers: &[Option<Json>]) -> Vec<usize> {
+    let numbered = answers.iter().enumerate();
+    numbered.filter(|(_, answer)| answer.is_none()).map(|(number, _)| number).collect()
 }
 
 impl From<TaskDetails> for TaskRecord {
@@ -288,7 +319,7 @@ impl TaskRecord {
 
     /// Returns the answers that the task got.
     #[must_use]
-    pub fn answers(&self) -> Option<&Vec<Json>> {
+    pub fn answers(&self) -> Option<&TaskAnswers> {
         self.details.as_deref()?.answers.as_ref()
     }
 
@@ -319,6 +350,11 @@ impl TaskRecord {
         matches!(self.pause(), Some(TaskPause::Stopped))
     }
 
+    /// Returns `true` if the task runs again although its questions have no answers.
+    pub(crate) fn is_due(&self) -> bool {
+        matches!(self.pause(), Some(TaskPause::AskedAndDue(_)))
+    }
+
     /// Returns `true` if the task continued past its last questions.
     pub(crate) fn has_passed(&self) -> bool {
         matches!(self.pause(), Some(TaskPause::Passed(_)))
@@ -334,19 +370,23 @@ impl TaskRecord {
         !self.is_finished() && open
     }
 
-    /// Returns the questions that wait for an answer.
-    pub(crate) fn open_questions(&self) -> Vec<Interrupt> {
+    /// Returns the questions of this task and of those within it that wait for an answer.
+    pub(crate) fn open_questions(&self, task: TaskId) -> Vec<Interrupt> {
         if self.is_finished() || self.has_passed() {
             return Vec::new();
         }
-        self.questions().iter().filter(|question| !self.has_answered(question)).cloned().collect()
+        let open = self.questions().iter().filter(|question| !self.has_answered(task, question));
+        open.cloned().collect()
     }
 
-    /// Returns `true` if one of the answers that the task got belongs to this question of it.
-    pub(crate) fn has_answered(&self, question: &Interrupt) -> bool {
-        let taken = self.answers().map_or(0, Vec::len);
-        let mut taken = 0..u32::try_from(taken).unwrap_or(u32::MAX);
-        taken.any(|index| interrupt_id(question.task, index) == question.id)
+    /// Returns `true` if one of the answers that this task got belongs to the question. Those of
+    /// tasks within it are in their own records.
+    pub(crate) fn has_answered(&self, task: TaskId, question: &Interrupt) -> bool {
+        if question.task != task {
+            return false;
+        }
+        let mut taken = (0..).zip(self.answers().into_iter().flatten());
+        taken.any(|(index, answer)| answer.is_some() && interrupt_id(task, index) == question.id)
     }
 
     /// Removes writes to untracked channels, which are not stored. A task that wrote nothing else

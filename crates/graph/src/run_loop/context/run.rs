@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use weftwork_types::caller::GraphCaller;
+use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::{Budget, Ledger};
 use weftwork_types::run::Durability;
 use weftwork_types::{CheckpointId, InterruptId, Principal, ThreadId, Timestamp};
@@ -34,6 +35,8 @@ pub(crate) struct RunContext {
     pub(crate) drains: AtomicBool,
     /// Answers by the ids of their questions.
     pub(crate) answers: OnceLock<BTreeMap<InterruptId, Json>>,
+    /// Answers to questions whose tasks have other ids now.
+    pub(crate) carried: Mutex<Vec<CarriedAnswer>>,
     /// Lower bound of this run's checkpoint ids; `given` counts the ids issued after it.
     ids: OnceLock<u128>,
     given: AtomicU32,
@@ -65,6 +68,7 @@ impl RunContext {
             drain: Mutex::default(),
             drains: AtomicBool::new(false),
             answers: OnceLock::new(),
+            carried: Mutex::default(),
             ids: OnceLock::new(),
             given: AtomicU32::new(0),
             expiries: Mutex::default(),
@@ -80,10 +84,6 @@ impl RunContext {
     pub(crate) fn next_id(&self) -> CheckpointId {
         let before = self.ids.get_or_init(|| self.host.id_block());
         CheckpointId(before + 1 + u128::from(self.given.fetch_add(1, Ordering::Relaxed)))
-    }
-
-    pub(crate) fn answer(&self, id: InterruptId) -> Option<&Json> {
-        self.answers.get()?.get(&id)
     }
 
     pub(crate) fn wants(&self, modes: Modes) -> bool {
@@ -128,3 +128,14 @@ pub(crate) struct LocalCalls {
 
 /// Expiry times of open questions, with the default answers that apply then.
 pub(crate) type Expiries = BTreeMap<InterruptId, (Timestamp, Json)>;
+
+/// An answer to a question whose task has another id now. It is for the same question of the same
+/// node only: an answer to another text is never taken.
+#[derive(Debug)]
+pub(crate) struct CarriedAnswer {
+    /// The question, as it was asked.
+    pub(crate) question: Interrupt,
+    /// Its number among those of its task.
+    pub(crate) number: usize,
+    pub(crate) answer: Json,
+}

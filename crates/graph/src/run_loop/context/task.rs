@@ -2,7 +2,7 @@
 
 use super::{EventSource, Given, LoopContext, TaskRecorder};
 use crate::run_loop::calls::{Calls, TaskCalls};
-use crate::run_loop::checkpointer::TaskKey;
+use crate::run_loop::checkpointer::{TaskAnswers, TaskKey};
 use crate::run_loop::namespace::task_ns;
 use crate::run_loop::sync::lock;
 use serde_json::Value as Json;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use weftwork_types::event::AiEvent;
-use weftwork_types::interrupt::{Answer, Ask};
+use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::port::Dependencies;
 use weftwork_types::{CheckpointId, InterruptId, MessageId, TaskId};
 
@@ -30,12 +30,14 @@ pub(crate) enum Earlier {
 #[derive(Debug)]
 pub(crate) struct TaskState {
     /// Answers, in the order of the questions.
-    pub(crate) resume: Mutex<Vec<Json>>,
+    pub(crate) resume: Mutex<TaskAnswers>,
     /// `true` if a question took one of them.
     pub(crate) resumed: AtomicBool,
     pub(crate) asked: AtomicU32,
     /// The questions that something on record took, which are not asked again.
     taken: Mutex<BTreeSet<u32>>,
+    /// Open questions of graphs that it called and that failed.
+    left_open: Mutex<Vec<Interrupt>>,
     pub(crate) graphs: AtomicU32,
     pub(crate) called: AtomicU32,
     pub(crate) calls: TaskCalls,
@@ -49,13 +51,14 @@ pub(crate) struct TaskState {
 }
 
 impl TaskState {
-    pub(crate) fn new(scope: Arc<LoopContext>, resume: Vec<Json>, calls: &Calls) -> Self {
+    pub(crate) fn new(scope: Arc<LoopContext>, resume: TaskAnswers, calls: &Calls) -> Self {
         let offered = lock(&scope.answer).is_some();
         Self {
             resume: Mutex::new(resume),
             resumed: false.into(),
             asked: AtomicU32::new(0),
             taken: Mutex::default(),
+            left_open: Mutex::default(),
             graphs: AtomicU32::new(0),
             called: AtomicU32::new(0),
             calls: TaskCalls::known(calls),
@@ -81,8 +84,31 @@ impl TaskState {
         lock(&self.taken).extend(taken);
     }
 
+    /// Puts the answer of a question in its place.
+    pub(crate) fn put_answer(&self, answers: &mut TaskAnswers, number: usize, answer: Json) {
+        while answers.len() <= number {
+            // Questions that something on record took are not asked again; others before this one
+            // are still open.
+            let taken = self.is_taken(answers.len());
+            answers.push(taken.then_some(Json::Null));
+        }
+        if let Some(place) = answers.get_mut(number) {
+            *place = Some(answer);
+        }
+    }
+
     pub(crate) fn is_taken(&self, index: usize) -> bool {
         u32::try_from(index).is_ok_and(|index| lock(&self.taken).contains(&index))
+    }
+
+    /// Adds open questions of a graph that failed.
+    pub(crate) fn leave_open(&self, questions: Vec<Interrupt>) {
+        lock(&self.left_open).extend(questions);
+    }
+
+    /// Takes the open questions of graphs that failed.
+    pub(crate) fn take_left_open(&self) -> Vec<Interrupt> {
+        std::mem::take(&mut *lock(&self.left_open))
     }
 
     /// The loop of the task.
@@ -99,7 +125,7 @@ impl TaskState {
     }
 
     /// The answers, when a question took one.
-    pub(crate) fn answers(&self) -> Option<Vec<Json>> {
+    pub(crate) fn answers(&self) -> Option<TaskAnswers> {
         self.resumed.load(Ordering::Relaxed).then(|| lock(&self.resume).clone())
     }
 }

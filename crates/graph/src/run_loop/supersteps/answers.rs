@@ -3,7 +3,7 @@
 use super::RunLoop;
 use crate::error::RuntimeError;
 use crate::run_loop::options::Going;
-use crate::run_loop::questions::{answers_by_id, check_answer};
+use crate::run_loop::questions::{answers_by_id, check_answer, check_open};
 use crate::semantics::Unanswered;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
@@ -29,11 +29,17 @@ impl RunLoop {
             }
             answers => answers_by_id(&open, answers, now)?,
         };
+        if self.waits() && !self.start.is_superseded() {
+            // The store of a hosted run has accepted its answers before.
+            let fresh = answers.keys().filter(|id| host.environment().answer(**id).is_none());
+            check_open(fresh, &open)?;
+        }
         for question in open {
             if let Some(answer) = answers.get(&question.id) {
                 check_answer(question, answer, given_at(question))?;
             }
         }
+        self.carry_to_changed(&answers);
         if self.scope.shared.answers.set(answers).is_err() {
             tracing::warn!("the answers of a run were given twice; the first count");
         }
@@ -49,10 +55,15 @@ impl RunLoop {
     fn open_questions(&self) -> Vec<&Interrupt> {
         let (mut open, mut ids) = (Vec::new(), BTreeSet::new());
         let waits = self.waits();
-        for (_, record) in self.open.recorded().iter().filter(|(_, record)| !record.is_finished()) {
+        let Some(checkpoint) = self.position.id() else { return open };
+        let (ns, step) = (&self.scope.place.ns, self.position.step());
+        let unfinished = self.open.recorded().iter().filter(|(_, record)| !record.is_finished());
+        for (key, record) in unfinished {
+            let task = key.id(ns, checkpoint, step);
             for question in record.questions() {
                 // What failed after its question was answered has it on record still.
-                let answered = waits && (record.has_passed() || record.has_answered(question));
+                let answered =
+                    waits && (record.has_passed() || record.has_answered(task, question));
                 if !answered && ids.insert(question.id) {
                     open.push(question);
                 }

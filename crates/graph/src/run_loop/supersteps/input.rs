@@ -29,10 +29,22 @@ impl RunLoop {
             _ => false,
         };
         let (addressed, superseded) = (self.start.is_addressed(), self.start.is_superseded());
-        let travels = addressed && (here || !(begin.answers() || flag == Some(true)));
+        let waits = scope.graph.semantics().unanswered == Unanswered::Wait;
+        // Answers at an older checkpoint are for its questions, on a branch of their own. Without the
+        // record of a hosted run they would be lost with a process that dies after it has begun the
+        // branch; runs of a program take them where they are.
+        let hosted = scope.shared.host.environment().has_log();
+        let past = hosted && superseded && waits && !scope.is_nested() && begin.answers();
+        let (begin, kept) = match past {
+            true => self.answer_past(begin)?,
+            false => (begin, Vec::new()),
+        };
+        // A branch or a change at which answers were taken is left too: their questions, which have
+        // answers for good, are not asked again under the same ids.
+        let answered = waits && self.has_answers();
+        let travels = addressed && (here || past || !(begin.answers() || flag == Some(true)));
         let again = travels || superseded;
         self.open.set_runs_again(again);
-        let waits = scope.graph.semantics().unanswered == Unanswered::Wait;
         if waits {
             // An answer counts once.
             self.open.outside_mut().resume = None;
@@ -41,7 +53,9 @@ impl RunLoop {
             self.open.recorded_mut().iter_mut().for_each(|(_, record)| record.clear_answers());
             self.open.outside_mut().resume = None;
         }
-        let forks = resuming && travels && (!self.position.is_forked() || superseded);
+        self.keep_answers(&kept);
+        let leaves = !self.position.is_forked() || superseded || answered;
+        let forks = resuming && travels && leaves;
         if !resuming || again {
             self.counters.set_recount(self.counted_in_records());
         }
@@ -62,6 +76,9 @@ impl RunLoop {
                 self.machine.pass();
             }
             bound = self.go_on(forks).await?;
+            if forks {
+                self.store_answers(kept).await?;
+            }
         } else if let Some(input) = match begin {
             LoopInput::Input(input) => Some(input),
             // Without anything to continue, a command is input too.

@@ -7,6 +7,7 @@ mod emit;
 mod input;
 mod left_open;
 mod open_step;
+mod past;
 mod plan;
 mod position;
 mod restore;
@@ -64,6 +65,9 @@ impl RunLoop {
             false => cycle.supersteps().await,
         };
         cycle.leave(&ended).await?;
+        if let (Err(_), Some(outer)) = (&ended, &cycle.scope.outer) {
+            outer.leave_open(cycle.open_beside_failure());
+        }
         Ok((ended?, cycle))
     }
 

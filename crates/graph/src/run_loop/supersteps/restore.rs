@@ -98,8 +98,9 @@ impl OpenTask {
             self.record.writes.clone_from(&record.writes);
             self.end(Ending::Reused, Storage::Done);
         }
-        let open = record.open_questions();
+        let open = record.open_questions(self.id(&scope.place.ns, &scope.graph));
         if !open.is_empty()
+            && !record.is_due()
             && scope.graph.semantics().unanswered == Unanswered::Wait
             && scope.resuming() == Some(true)
             && !scope.may_answer(&open)

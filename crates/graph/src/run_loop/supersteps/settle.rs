@@ -2,14 +2,17 @@
 
 use super::RunLoop;
 use crate::error::{NODE_CANCELLED, RuntimeError};
-use crate::run_loop::checkpointer::{TaskFailure, TaskPause, TaskRecord, TaskWrites};
+use crate::run_loop::checkpointer::{TaskFailure, TaskPause, TaskRecord, TaskRecords, TaskWrites};
+use crate::run_loop::context::LoopContext;
 use crate::run_loop::options::{Going, LoopOutcome};
 use crate::run_loop::task::{End, Ending, Failed, OpenTask, Storage, TaskOutcome};
+use crate::semantics::Unanswered;
 use std::sync::Arc;
 use weftwork_engine::NodeIdx;
 use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::Path;
 use weftwork_types::code::Fault;
+use weftwork_types::interrupt::Interrupt;
 
 impl RunLoop {
     pub(crate) fn settle(&mut self, index: usize, end: End, ends: &mut Option<LoopOutcome>) {
@@ -43,8 +46,9 @@ impl RunLoop {
             TaskOutcome::Waiting(interrupts) if interrupts.is_empty() => {
                 slot.record.details_mut().pause = TaskPause::Stopped;
                 // The record is stored if it closes a question that is on record.
+                let task = slot.id(&self.scope.place.ns, graph);
                 let asked = |(key, record): &(_, TaskRecord)| {
-                    slot.is(key, graph) && !record.open_questions().is_empty()
+                    slot.is(key, graph) && !record.open_questions(task).is_empty()
                 };
                 let stored = !recorded.iter().any(asked);
                 if stored || fault_injection::has(Bug::StaleQuestions) {
@@ -56,8 +60,11 @@ impl RunLoop {
                 slot.record.details_mut().pause = TaskPause::Asked(interrupts);
             }
             TaskOutcome::Failed(how) => {
-                let Failed { fault, partial } = *how;
-                if answered && partial.is_none() {
+                let Failed { fault, partial, open } = *how;
+                if !open.is_empty() {
+                    slot.record.details_mut().pause = TaskPause::AskedAndDue(open);
+                }
+                if answered && partial.is_none() && slot.record.questions().is_empty() {
                     self.scope.emit_no_update(slot.name(graph));
                 }
                 slot.record.writes = match partial {
@@ -96,6 +103,42 @@ impl RunLoop {
         }
     }
 
+    /// Ends the tasks that still run beside one that failed.
+    fn cut_off(&mut self) {
+        let scope = Arc::clone(&self.scope);
+        let (tasks, recorded) = self.open.restoring();
+        for slot in tasks.iter_mut().filter(|slot| slot.is_running()) {
+            let text =
+                format!("node `{}` was cut off: another task failed", slot.name(&scope.graph));
+            let fault = Fault::new(NODE_CANCELLED, text).of_kind("CancelledError");
+            let open = open_beside(slot, recorded, &scope);
+            let answers = slot.task_state.get().and_then(|state| state.answers());
+            let details = slot.record.details_mut();
+            details.failure = Some(TaskFailure::Unhandled(fault));
+            details.answers = answers.or_else(|| details.answers.take());
+            if !open.is_empty() {
+                details.pause = TaskPause::AskedAndDue(open);
+            }
+            slot.end(Ending::Ran, Storage::Due);
+        }
+    }
+
+    /// Questions that are open when the loop fails, for the task around it.
+    pub(crate) fn open_beside_failure(&self) -> Vec<Interrupt> {
+        if self.scope.graph.semantics().unanswered != Unanswered::Wait {
+            return Vec::new();
+        }
+        let mut left = Vec::new();
+        for slot in self.open.tasks().iter().filter(|slot| slot.record.output().is_none()) {
+            if slot.is_due() {
+                left.extend(open_beside(slot, self.open.recorded(), &self.scope));
+            } else {
+                left.extend(slot.record.questions().iter().cloned());
+            }
+        }
+        left
+    }
+
     fn has_handler(&self, index: usize) -> bool {
         let slot =
             self.open.tasks().get(index).filter(|s| !matches!(s.task.path, Path::Handler(_)));
@@ -119,13 +162,7 @@ impl RunLoop {
         ends: Option<LoopOutcome>,
     ) -> Going<Option<LoopOutcome>> {
         if let Some(fault) = self.fault().cloned() {
-            let graph = &self.scope.graph;
-            for slot in self.open.tasks_mut().iter_mut().filter(|slot| slot.is_running()) {
-                let text = format!("node `{}` was cut off: another task failed", slot.name(graph));
-                let fault = Fault::new(NODE_CANCELLED, text).of_kind("CancelledError");
-                slot.record.details_mut().failure = Some(TaskFailure::Unhandled(fault));
-                slot.end(Ending::Ran, Storage::Due);
-            }
+            self.cut_off();
             self.flush().await?;
             return Err(RuntimeError::Node(fault));
         }
@@ -143,4 +180,20 @@ impl RunLoop {
         let all = waiting.iter().flat_map(|slot| slot.record.questions().iter().cloned());
         Ok(Some(LoopOutcome::Interrupted(all.collect())))
     }
+}
+
+/// Questions of a task that did not come to an end, or did not run, in this loop: those on record
+/// that have no answer.
+fn open_beside(slot: &OpenTask, recorded: &TaskRecords, scope: &LoopContext) -> Vec<Interrupt> {
+    if scope.graph.semantics().unanswered != Unanswered::Wait {
+        return Vec::new();
+    }
+    let Some((_, record)) = recorded.iter().find(|(key, _)| slot.is(key, &scope.graph)) else {
+        return Vec::new();
+    };
+    let mut open = record.open_questions(slot.id(&scope.place.ns, &scope.graph));
+    // Answers on record for the thread are taken when the task runs again.
+    let environment = scope.shared.host.environment();
+    open.retain(|question| environment.answer(question.id).is_none());
+    open
 }

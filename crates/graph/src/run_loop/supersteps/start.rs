@@ -173,10 +173,7 @@ impl RunLoop {
         let slot = self.open.tasks().get(index)?;
         let graph = &self.scope.graph;
         let node = graph.node(slot.task.node)?;
-        let id = || slot.id(&self.scope.place.ns, graph);
-        let mut resume = slot.record.answers().cloned().unwrap_or_default();
-        let unanswered = graph.semantics().unanswered;
-        resume.extend(self.scope.shared.given_answer(id, resume.len(), unanswered));
+        let resume = slot.record.answers().cloned().unwrap_or_default();
         let new =
             || Arc::new(TaskState::new(Arc::clone(&self.scope), resume, &slot.recorded_calls));
         let task_state = slot.task_state.get_or_init(new);

@@ -6,6 +6,7 @@ use crate::context::{AttemptContext, Ctx, LazyCtx, Local};
 use crate::error::{Drain, NODE_FAILED, NODE_TIMED_OUT, NodeError, Stop};
 use crate::extract::TaskInput;
 use crate::output::NodeResult;
+use crate::run_loop::checkpointer::TaskAnswers;
 use crate::run_loop::context::{AttemptSignals, Earlier, Purpose, TaskContext};
 use crate::run_loop::panics::{choose, node_panicked};
 use crate::run_loop::task::on_thread;
@@ -13,7 +14,6 @@ use crate::semantics::{Resuming, Unanswered};
 use crate::state::{Members, Seen};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
-use serde_json::Value as Json;
 use std::any::Any;
 use std::cell::OnceCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,7 +33,7 @@ use weftwork_types::interrupt::Interrupt;
 pub(crate) struct End {
     pub(crate) what: TaskOutcome,
     /// The answers its questions took.
-    pub(crate) answers: Option<Vec<Json>>,
+    pub(crate) answers: Option<TaskAnswers>,
 }
 
 /// Outcome of a task.
@@ -56,6 +56,8 @@ pub(crate) struct Failed {
     pub(crate) fault: Fault,
     /// Its writes before it failed.
     pub(crate) partial: Option<TaskOutput>,
+    /// Questions of graphs that it called, or its own, that are open nevertheless.
+    pub(crate) open: Vec<Interrupt>,
 }
 
 impl End {
@@ -68,7 +70,7 @@ impl End {
 
 impl TaskOutcome {
     pub(crate) fn failed(fault: Fault) -> Self {
-        Self::Failed(Box::new(Failed { fault, partial: None }))
+        Self::Failed(Box::new(Failed { fault, partial: None, open: Vec::new() }))
     }
 }
 
@@ -243,13 +245,17 @@ pub(crate) fn finish(
         Ok(Ok(output)) => at.scope.messages_in(output),
         _ => Vec::new(),
     };
+    let all = at.scope.graph.semantics().unanswered == Unanswered::Wait;
     let what = match polled {
         Ok(Ok(output)) => followed(at, node, output),
         Ok(Err(NodeError(Stop::Own(output)))) => followed(at, node, *output),
-        Ok(Err(NodeError(Stop::Failed(fault)))) => TaskOutcome::failed(fault),
+        Ok(Err(NodeError(Stop::Failed(fault)))) => {
+            let open = if all { ctx.map(Ctx::take_open) } else { None };
+            let (partial, open) = (None, open.unwrap_or_default());
+            TaskOutcome::Failed(Box::new(Failed { fault, partial, open }))
+        }
         Ok(Err(NodeError(Stop::Interrupted))) => {
             // The reference stops at the first of several questions that were asked side by side.
-            let all = at.scope.graph.semantics().unanswered == Unanswered::Wait;
             let open = if all { Ctx::take_open } else { Ctx::take_first_open };
             TaskOutcome::Waiting(ctx.map(open).unwrap_or_default())
         }
@@ -367,7 +373,8 @@ pub(crate) fn routed_after(
             Ok(goto) => output.goto.extend(goto),
             Err(fault) => {
                 let partial = wrote.then_some(output);
-                return TaskOutcome::Failed(Box::new(Failed { fault, partial }));
+                let open = Vec::new();
+                return TaskOutcome::Failed(Box::new(Failed { fault, partial, open }));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::OpenTask;
 use crate::compiled::CompiledGraph;
+use crate::error::NODE_CANCELLED;
 use crate::run_loop::checkpointer::TaskKey;
 use std::sync::Arc;
 use weftwork_engine::pregel::{Machine, Path};
@@ -63,6 +64,12 @@ impl OpenTask {
         let mut end = TaskEnd::new(self.id(ns, graph), &**self.name(graph), status);
         if status == TaskStatus::Failed {
             end.fault = record.fault().cloned().map(Box::new);
+            // A task that was cut off says nothing more, and its questions were reported before.
+            if record.fault().is_some_and(|fault| fault.code == NODE_CANCELLED.0) {
+                return Some(end);
+            }
+            let taken = self.task_state.get().and_then(|state| state.answers());
+            end.answered = taken.is_some() && record.output().is_none();
         }
         if record.output().is_none() {
             end.questions = record.questions().iter().map(|question| question.id).collect();

@@ -120,6 +120,14 @@ impl CompiledGraph {
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     }
 
+    /// Returns the graph at a namespace of a thread: this graph, or one of its subgraphs.
+    ///
+    /// # Errors
+    /// [`RuntimeError::UnknownNamespace`].
+    pub fn graph_at(&self, ns: &str) -> Result<Self, RuntimeError> {
+        self.at(&StateQuery::thread("").within(ns)).map(|(graph, _)| graph)
+    }
+
     /// The graph at a place, and the address of its checkpoints.
     pub(crate) fn at(&self, at: &StateQuery) -> Result<(Self, CheckpointAddress), RuntimeError> {
         let mut place = at.place();
@@ -294,7 +302,7 @@ impl Inspection<'_> {
         let waits = self.graph.semantics().unanswered == Unanswered::Wait;
         let asked = |record: &TaskRecord| {
             if waits && live && !record.is_finished() {
-                return record.open_questions();
+                return record.open_questions(id);
             }
             record.questions().to_vec()
         };

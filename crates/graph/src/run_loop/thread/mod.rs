@@ -4,6 +4,7 @@ mod calls;
 mod history;
 mod inspect;
 mod update;
+mod within;
 
 pub use history::*;
 pub use inspect::*;

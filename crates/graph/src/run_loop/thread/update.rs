@@ -1,6 +1,7 @@
 //! Changing threads from outside.
 
 use super::StateQuery;
+use super::within::AskedWithin;
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::output::IntoOutput;
@@ -119,6 +120,13 @@ impl CompiledGraph {
             return Err(RuntimeError::NoUpdates);
         }
         let (graph, place) = self.at(at)?;
+        let mut asked = None;
+        if !place.ns.is_empty() {
+            asked = Some(AskedWithin::read(&graph, checkpointer.as_ref(), &place).await?);
+            // Before the change: a process that dies in between leaves tasks that run once more,
+            // and never a change that nothing takes up.
+            self.wake_around(checkpointer, at, &BTreeSet::new()).await?;
+        }
         let mut id = at.checkpoint;
         let mut config = Config::default();
         for (index, updates) in supersteps.into_iter().enumerate() {
@@ -131,6 +139,10 @@ impl CompiledGraph {
             };
             config = change.apply(id, updates).await?;
             id = config.id;
+        }
+        if let Some(asked) = asked {
+            let closed = asked.closed_by_change(&graph, checkpointer.as_ref(), &place).await?;
+            self.wake_around(checkpointer, at, &closed).await?;
         }
         Ok(config)
     }

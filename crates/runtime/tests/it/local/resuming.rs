@@ -155,8 +155,9 @@ async fn an_answer_that_is_given_twice_answers_one_question() {
     else {
         panic!("it asks")
     };
-    let again = run(by_id(interrupts[0].id, 1)).await.expect("still asks");
-    assert_eq!(again, RunOutcome::interrupted(next.clone()));
+    let again = run(by_id(interrupts[0].id, 1)).await.expect_err("it has its answer").fault();
+    assert_eq!(again.code, "W0138");
+    assert!(again.message.contains(&next[0].id.to_string()), "{again}");
     assert_eq!(logged(run(by_id(next[0].id, 2)).await.expect("ends")), ["12"]);
 }
 

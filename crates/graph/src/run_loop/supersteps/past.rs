@@ -1,0 +1,168 @@
+//! Answers to questions whose tasks have other ids now: those of an older checkpoint, which a branch
+//! of its own asks again, and those of a subgraph that was changed since.
+
+use super::RunLoop;
+use crate::error::RuntimeError;
+use crate::run_loop::checkpointer::{TaskAnswers, TaskDetails, TaskKey, TaskRecord, TaskRecords};
+use crate::run_loop::context::{CalledTask, CarriedAnswer};
+use crate::run_loop::options::{Going, LoopInput, StartCommand};
+use crate::run_loop::questions::{answers_by_id, check_answer, check_open};
+use crate::run_loop::sync::lock;
+use serde_json::Value as Json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use weftwork_engine::ids::interrupt_id;
+use weftwork_types::interrupt::Interrupt;
+use weftwork_types::{InterruptId, TaskId};
+
+/// Answers that a task of the branch has from the start.
+pub(crate) struct KeptAnswers {
+    key: TaskKey,
+    answers: TaskAnswers,
+}
+
+impl RunLoop {
+    /// Takes the answers of a command at an older checkpoint. Returns what is left of the command,
+    /// and the answers that tasks of the branch have from the start.
+    ///
+    /// # Errors
+    /// As for answers at the newest checkpoint, about the questions of the older one.
+    pub(super) fn answer_past(&self, begin: LoopInput) -> Going<(LoopInput, Vec<KeptAnswers>)> {
+        let LoopInput::Command(StartCommand { goto, update, resume: Some(resume) }) = begin else {
+            return Ok((begin, Vec::new()));
+        };
+        if !self.writer.is_on() {
+            return Err(RuntimeError::NoCheckpointer { what: "an answer" });
+        }
+        let asked = self.asked_here();
+        let now = self.scope.shared.host.clock().now();
+        let asked: Vec<&Interrupt> = asked.iter().collect();
+        let answers = answers_by_id(&asked, resume, now)?;
+        check_open(answers.keys(), &asked)?;
+        for question in &asked {
+            if let Some(answer) = answers.get(&question.id) {
+                check_answer(question, answer, now)?;
+            }
+        }
+        let kept = self.kept_answers(&answers);
+        let begin = match goto.is_empty() && update.is_empty() {
+            true => LoopInput::Nothing,
+            false => LoopInput::Command(StartCommand { goto, update, resume: None }),
+        };
+        Ok((begin, kept))
+    }
+
+    /// Returns `true` if a task of the superstep has taken an answer.
+    pub(super) fn has_answers(&self) -> bool {
+        let mut recorded = self.open.recorded().iter();
+        recorded.any(|(_, record)| record.answers().is_some() || record.has_passed())
+    }
+
+    /// The questions of the checkpoint: the last ones of its tasks, answered since or not.
+    fn asked_here(&self) -> Vec<Interrupt> {
+        let (mut asked, mut ids) = (Vec::new(), BTreeSet::new());
+        for (key, record) in self.open.recorded() {
+            if let TaskKey::Node { .. } = key {
+                let questions = record.questions().iter();
+                asked.extend(questions.filter(|question| ids.insert(question.id)).cloned());
+            }
+        }
+        asked
+    }
+
+    /// The answers of tasks that asked an answered question themselves, or that called such a task:
+    /// those that they had before it, and this one. Others are carried to the tasks of subgraphs.
+    fn kept_answers(&self, answers: &BTreeMap<InterruptId, Json>) -> Vec<KeptAnswers> {
+        let (mut kept, mut own) = (Vec::new(), BTreeSet::new());
+        for (key, record) in self.open.recorded() {
+            let Some(task) = self.task_of(key) else { continue };
+            let mut taken = record.answers().cloned().unwrap_or_default();
+            let mut is_around = false;
+            for question in record.questions() {
+                let answer = answers.get(&question.id);
+                is_around |= answer.is_some();
+                let Some(number) = number(question).filter(|_| question.task == task) else {
+                    continue;
+                };
+                own.insert(question.id);
+                // Another answer that it got since is not one of this branch.
+                taken.resize(taken.len().max(number + 1), None);
+                if let Some(place) = taken.get_mut(number) {
+                    *place = answer.cloned();
+                }
+            }
+            if is_around && !taken.is_empty() {
+                kept.push(KeptAnswers { key: key.clone(), answers: taken });
+            }
+        }
+        let within = self.asked_here().into_iter().filter(|question| !own.contains(&question.id));
+        self.carry(within, answers);
+        kept
+    }
+
+    /// Lets the questions of a changed subgraph take answers although their tasks are new.
+    pub(super) fn carry_to_changed(&self, answers: &BTreeMap<InterruptId, Json>) {
+        let due = self.open.recorded().iter().filter(|(_, record)| record.is_due());
+        for (key, record) in due {
+            let task = self.task_of(key);
+            let within = record.questions().iter().filter(|asked| Some(asked.task) != task);
+            self.carry(within.cloned(), answers);
+        }
+    }
+
+    fn carry(&self, asked: impl Iterator<Item = Interrupt>, answers: &BTreeMap<InterruptId, Json>) {
+        let mut carried = lock(&self.scope.shared.carried);
+        for question in asked {
+            if let Some((number, answer)) = number(&question).zip(answers.get(&question.id)) {
+                let answer = answer.clone();
+                carried.push(CarriedAnswer { question, number, answer });
+            }
+        }
+    }
+
+    fn task_of(&self, key: &TaskKey) -> Option<TaskId> {
+        Some(key.id(&self.scope.place.ns, self.position.id()?, self.position.step()))
+    }
+
+    /// Gives the answers to the tasks that run again.
+    pub(super) fn keep_answers(&mut self, kept: &[KeptAnswers]) {
+        for KeptAnswers { key, answers } in kept {
+            let recorded = self.open.recorded_mut().iter_mut().find(|(known, _)| known == key);
+            if let Some((_, record)) = recorded {
+                record.details_mut().answers = Some(answers.clone());
+            }
+            if let TaskKey::Call { .. } = key {
+                let called = CalledTask { key: key.clone(), record: of(answers), fresh: false };
+                lock(&self.scope.calls).push(called);
+            }
+        }
+    }
+
+    /// Stores the answers with the first checkpoint of the branch, so that another process has them.
+    pub(super) async fn store_answers(&mut self, kept: Vec<KeptAnswers>) -> Going<()> {
+        if kept.is_empty() || self.on_exit() {
+            return Ok(());
+        }
+        let scope = Arc::clone(&self.scope);
+        let Some((checkpointer, id)) = scope.keep.checkpointer.as_ref().zip(self.position.id())
+        else {
+            return Ok(());
+        };
+        let records = kept.into_iter().map(|kept| (kept.key, of(&kept.answers)));
+        let records: TaskRecords = records.collect();
+        self.writer.wait_durable(&scope).await?;
+        Ok(checkpointer.put_tasks(&scope.place, scope.graph.plan(), id, records).await?)
+    }
+}
+
+fn of(answers: &[Option<Json>]) -> TaskRecord {
+    let details = TaskDetails { answers: Some(answers.to_vec()), ..TaskDetails::default() };
+    TaskRecord::from(details)
+}
+
+/// The number of a question among those of its task.
+fn number(question: &Interrupt) -> Option<usize> {
+    const QUESTIONS_MAX: u32 = 1_000;
+    let number = (0..QUESTIONS_MAX).find(|n| interrupt_id(question.task, *n) == question.id)?;
+    usize::try_from(number).ok()
+}

@@ -1,0 +1,164 @@
+//! Answers and changes of waiting subgraphs, and questions beside a failure.
+
+use crate::client::Client;
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use weftwork_graph::channel::{Append, LastValue};
+use weftwork_graph::{
+    ChannelDef, CompiledGraph, Ctx, DynUpdate, Dynamic, Graph, NodeError, NodeResult, START, State,
+    SubgraphState,
+};
+use weftwork_runtime::Runtime;
+
+fn channels() -> Vec<ChannelDef> {
+    vec![
+        ChannelDef::new("log", Append::<Value>::new()),
+        ChannelDef::new("price", LastValue::<Value>::new()),
+    ]
+}
+
+fn dynamic(name: &str) -> Graph<Dynamic> {
+    Graph::dynamic(name, channels())
+}
+
+/// A graph with a subgraph that asks about its price.
+fn shop() -> CompiledGraph {
+    async fn ask(state: State<Dynamic>, ctx: Ctx) -> NodeResult<DynUpdate> {
+        let price = state.get("price").unwrap_or_default();
+        let answer = ctx.interrupt(json!(format!("pay {price}?")))?;
+        Ok(DynUpdate::new().write("log", json!([format!("{price}: {answer}")])))
+    }
+    async fn begin(_: State<Dynamic>) -> DynUpdate {
+        DynUpdate::new()
+    }
+    let till = dynamic("till").node("begin", begin).node("ask", ask);
+    let till = till.edge(START, "begin").edge("begin", "ask").output(["log"]).build();
+    let shop = dynamic("shop").subgraph("till", till.expect("sound"), SubgraphState::PerTask);
+    shop.reads("till", ["price"]).edge(START, "till").build().expect("sound")
+}
+
+async fn hosting(graph: CompiledGraph) -> (Client, String) {
+    let runtime = Runtime::in_memory().graph("shop", graph).open().await.expect("opens");
+    let client = Client::over(runtime);
+    let made = client.post("/threads", json!({})).await.json();
+    let path = format!("/threads/{}", made["thread_id"].as_str().expect("an id"));
+    (client, path)
+}
+
+async fn run(client: &Client, path: &str, members: Value) -> Value {
+    let mut body = json!({"assistant_id": "shop"});
+    let more = members.as_object().expect("members").clone();
+    body.as_object_mut().expect("members").extend(more);
+    let answer = client.post(&format!("{path}/runs/wait"), body).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    answer.json()
+}
+
+async fn state(client: &Client, path: &str) -> Value {
+    client.get(&format!("{path}/state?subgraphs=true")).await.json()
+}
+
+fn asked(state: &Value) -> Vec<&str> {
+    let interrupts = state["interrupts"].as_array().expect("a list");
+    interrupts.iter().map(|one| one["value"].as_str().expect("a text")).collect()
+}
+
+#[tokio::test]
+async fn a_change_of_a_waiting_subgraph_is_made_there_and_keeps_its_question() {
+    let (client, path) = hosting(shop()).await;
+    run(&client, &path, json!({"input": {"price": 5}})).await;
+    let before = state(&client, &path).await;
+    assert_eq!(asked(&before), ["pay 5?"]);
+    let place = before["tasks"][0]["state"]["checkpoint"].clone();
+    let ns = place["checkpoint_ns"].clone();
+    let change =
+        json!({"values": {"price": 7}, "as_node": "begin", "checkpoint": {"checkpoint_ns": ns}});
+    let changed = client.post(&format!("{path}/state"), change).await;
+    assert_eq!(changed.status, StatusCode::OK, "{}", changed.body);
+    assert_eq!(changed.json()["checkpoint"]["checkpoint_ns"], ns);
+
+    let after = state(&client, &path).await;
+    assert_eq!((&after["values"]["price"], asked(&after)), (&json!(5), vec!["pay 5?"]));
+    assert_eq!(after["tasks"][0]["state"]["values"]["price"], 7);
+    assert_eq!(after["checkpoint"], before["checkpoint"], "the outermost graph is as it was");
+    let inbox = client.get("/interrupts").await.json();
+    assert_eq!(inbox[0]["question"], "pay 5?");
+
+    // Without an answer the subgraph asks anew, about what is there now.
+    run(&client, &path, json!({"input": null})).await;
+    assert_eq!(asked(&state(&client, &path).await), ["pay 7?"]);
+    run(&client, &path, json!({"input": null})).await;
+    let output = run(&client, &path, json!({"command": {"resume": "yes"}})).await;
+    assert_eq!(output["log"], json!(["7: \"yes\""]));
+}
+
+#[tokio::test]
+async fn an_answer_after_a_change_is_for_the_question_that_the_person_saw() {
+    let (client, path) = hosting(shop()).await;
+    run(&client, &path, json!({"input": {"price": 5}})).await;
+    let before = state(&client, &path).await;
+    let ns = before["tasks"][0]["state"]["checkpoint"]["checkpoint_ns"].clone();
+    let change = |price: u32| json!({"values": {"price": price}, "as_node": "begin", "checkpoint": {"checkpoint_ns": ns}});
+    for price in [7, 5] {
+        let changed = client.post(&format!("{path}/state"), change(price)).await;
+        assert_eq!(changed.status, StatusCode::OK, "{}", changed.body);
+    }
+    // The same question: it takes the answer.
+    let output = run(&client, &path, json!({"command": {"resume": "yes"}})).await;
+    assert_eq!(output["log"], json!(["5: \"yes\""]));
+
+    let (client, path) = hosting(shop()).await;
+    run(&client, &path, json!({"input": {"price": 5}})).await;
+    let before = state(&client, &path).await;
+    let ns = before["tasks"][0]["state"]["checkpoint"]["checkpoint_ns"].clone();
+    let change = json!({"values": {"price": 5_000}, "as_node": "begin", "checkpoint": {"checkpoint_ns": ns}});
+    client.post(&format!("{path}/state"), change).await;
+    // Another question: it does not.
+    run(&client, &path, json!({"command": {"resume": "yes"}})).await;
+    assert_eq!(asked(&state(&client, &path).await), ["pay 5000?"]);
+}
+
+#[tokio::test]
+async fn a_change_of_a_subgraph_that_does_not_exist_is_refused() {
+    let (client, path) = hosting(shop()).await;
+    run(&client, &path, json!({"input": {"price": 5}})).await;
+    let change = json!({"values": {"price": 7}, "checkpoint": {"checkpoint_ns": "cellar:1"}});
+    let refused = client.post(&format!("{path}/state"), change).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.body);
+    assert_eq!(asked(&state(&client, &path).await), ["pay 5?"]);
+}
+
+#[tokio::test]
+async fn a_question_beside_a_failure_is_in_the_inbox_and_takes_its_answer() {
+    let failed = Arc::new(AtomicBool::new(false));
+    let fails = move |_: State<Dynamic>| {
+        let fails = !failed.swap(true, Ordering::SeqCst);
+        async move {
+            match fails {
+                true => Err(NodeError::message("not yet")),
+                false => Ok(DynUpdate::new()),
+            }
+        }
+    };
+    async fn ask(_: State<Dynamic>, ctx: Ctx) -> NodeResult<DynUpdate> {
+        let answer = ctx.interrupt(json!("pay?"))?;
+        Ok(DynUpdate::new().write("log", json!([answer])))
+    }
+    let graph = dynamic("shop").node("ask", ask).node("fails", fails);
+    let graph = graph.edge(START, "ask").edge(START, "fails").build().expect("sound");
+    let (client, path) = hosting(graph).await;
+    let body = json!({"assistant_id": "shop", "input": {}});
+    client.post(&format!("{path}/runs/wait"), body).await;
+    assert_eq!(asked(&state(&client, &path).await), ["pay?"]);
+    let inbox = client.get("/interrupts").await;
+    assert_eq!(inbox.headers["x-pagination-total"], "1");
+    let question = inbox.json()[0]["interrupt_id"].as_str().expect("an id").to_owned();
+    let unknown = json!({"assistant_id": "shop", "command": {"resume": {"0".repeat(32): "yes"}}});
+    let refused = client.post(&format!("{path}/runs/wait"), unknown).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(refused.body.contains(&question), "{}", refused.body);
+    let output = run(&client, &path, json!({"command": {"resume": {question: "yes"}}})).await;
+    assert_eq!(output["log"], json!(["yes"]));
+}

@@ -1,0 +1,46 @@
+//! Threads that wait for answers.
+
+use crate::mailbox::is_terminated;
+use crate::table::Result;
+use crate::{InterruptRow, SearchFrom, Store, StoreError, ThreadQuery, ThreadRow, ThreadStatus};
+use weftwork_types::Principal;
+
+/// A thread with open questions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AskingThread {
+    /// The thread.
+    pub thread: ThreadRow,
+    /// Its open questions.
+    pub open: Vec<InterruptRow>,
+}
+
+/// Returns the threads at rest that have open questions: those that wait, then those whose last run
+/// failed. A terminated instance takes no answers and is left out.
+///
+/// # Errors
+/// Only system errors.
+pub async fn asking_threads(store: &dyn Store, who: &Principal) -> Result<Vec<AskingThread>> {
+    let mut asking = Vec::new();
+    // A node that failed leaves the questions of the nodes beside it open.
+    for status in [ThreadStatus::Interrupted, ThreadStatus::Error] {
+        let mut query = ThreadQuery { status: Some(status), ..ThreadQuery::default() };
+        loop {
+            let page = store.search_threads(who, query.clone()).await?;
+            let found = page.threads.into_iter().map(|found| found.row);
+            for thread in found.filter(|thread| !is_terminated(&thread.metadata)) {
+                let mut open = match store.interrupts(who, &thread.id).await {
+                    // The thread was deleted meanwhile.
+                    Err(StoreError::NotFound { .. }) => continue,
+                    rows => rows?,
+                };
+                open.retain(InterruptRow::is_open);
+                if !open.is_empty() {
+                    asking.push(AskingThread { thread, open });
+                }
+            }
+            let Some(next) = page.next else { break };
+            query.from = SearchFrom::After(next);
+        }
+    }
+    Ok(asking)
+}
