@@ -122,6 +122,7 @@ fn context(store: Arc<dyn Store>, clock: &ManualClock) -> Arc<WorkerContext> {
         store,
         clock: Arc::new(clock.clone()),
         budgets: Arc::new(Unlimited),
+        thread_budget: None,
         dependencies: BTreeMap::new(),
         provided: Default::default(),
         rebuilds: false,
