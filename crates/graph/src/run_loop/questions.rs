@@ -152,16 +152,23 @@ impl TaskContext {
         let index = self.task_state.next_question();
         let mut resume = lock(&self.task_state.resume);
         if !resume.get(index as usize).is_some_and(Option::is_some) {
-            let given = self.scope.shared.answer(interrupt_id(self.id(), index));
+            let id = interrupt_id(self.id(), index);
+            let given = self.scope.shared.answer(id);
             let given = given.or_else(|| self.take_carried(index, question));
+            let is_by_id = given.is_some();
             let Some(answer) = given.or_else(|| self.task_state.take_answer()) else {
                 return Ok((index, None));
             };
             if let Some(schema) = &question.answer_schema {
-                // It came before the question was known, so that it could not be refused then.
-                let checked = answer_checker(schema)?.check(&answer, Quotes::Values);
-                let id = interrupt_id(self.id(), index);
-                checked.map_err(|problem| wrong(id, self.key.name(), problem))?;
+                match answer_checker(schema)?.check(&answer, Quotes::Values) {
+                    // It was checked when it came, against the question as it was asked then. In a
+                    // copy of the thread, for example, an approval is bound to another call: the
+                    // person is asked again.
+                    Err(_) if is_by_id => return Ok((index, None)),
+                    // It came before the question was known, so that it could not be refused then.
+                    Err(problem) => return Err(wrong(id, self.key.name(), problem)),
+                    Ok(()) => {}
+                }
             }
             self.task_state.put_answer(&mut resume, index as usize, answer);
         }

@@ -218,7 +218,8 @@ fn expected(case: Case) -> Vec<&'static str> {
             rendered,
             "tool ask_human",
             "executed: It is 4.",
-            "It is 4., 2 model calls, 2 tool calls",
+            // A question runs no tool.
+            "It is 4., 2 model calls, 1 tool calls",
         ],
         Case::Failure => {
             vec![rendered, "tool add", "executed: W0306", "Provider in Request after 2 model calls"]
