@@ -112,7 +112,7 @@ pub(super) struct Play {
 impl Play {
     pub(super) fn new(seed: u64, manner: &Manner) -> Self {
         let shape = Shape::draw(seed);
-        let mut draw = Draw::new(seed ^ 0xa5_4e_d);
+        let mut draw = Draw::new(seed ^ 0xa_54ed);
         let witness = Witness::new();
         let profile = manner.semantics;
         let semantics = match profile {

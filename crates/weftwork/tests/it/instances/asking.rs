@@ -1,5 +1,7 @@
 //! Activities that wait for a person: they hold their mailbox, and their answers end them.
 
+#![expect(clippy::print_stdout, reason = "the seed and the figures are part of the result")]
+
 use super::{Place, close, id, info, on_three_stores, open, options, until};
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
