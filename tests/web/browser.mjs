@@ -7,7 +7,7 @@ import { chromium } from "playwright-core";
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 /** Longest wait for the page, in milliseconds. */
-const PATIENCE_MS = 15_000;
+const PATIENCE_MS = 90_000;
 
 export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM, args: ARGS });
 

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 
 /** Longest time for a server to start, in milliseconds. */
-const START_MS = 20_000;
+const START_MS = 90_000;
 
 const REFUNDS = `
 import json, sqlite3, sys
