@@ -14,7 +14,7 @@ export const launch = () => chromium.launch({ executablePath: process.env.CHROMI
 /** Waits until a condition is true. */
 export async function eventually(condition, problem) {
   for (let attempt = 0; !(await condition()); attempt += 1) {
-    assert(attempt < 100, problem);
+    assert(attempt < 1_000, problem);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }
