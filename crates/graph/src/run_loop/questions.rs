@@ -155,20 +155,17 @@ impl TaskContext {
             let id = interrupt_id(self.id(), index);
             let given = self.scope.shared.answer(id);
             let given = given.or_else(|| self.take_carried(index, question));
-            let is_by_id = given.is_some();
+            // An answer by id was checked when it came, against the question as it was asked then.
+            // The node sees it even if it asks otherwise now, and can ask again: an approval in a
+            // copy of the thread, for example, is bound to the call of the other thread.
+            let unchecked = given.is_none();
             let Some(answer) = given.or_else(|| self.task_state.take_answer()) else {
                 return Ok((index, None));
             };
-            if let Some(schema) = &question.answer_schema {
-                match answer_checker(schema)?.check(&answer, Quotes::Values) {
-                    // It was checked when it came, against the question as it was asked then. In a
-                    // copy of the thread, for example, an approval is bound to another call: the
-                    // person is asked again.
-                    Err(_) if is_by_id => return Ok((index, None)),
-                    // It came before the question was known, so that it could not be refused then.
-                    Err(problem) => return Err(wrong(id, self.key.name(), problem)),
-                    Ok(()) => {}
-                }
+            if let Some(schema) = question.answer_schema.as_ref().filter(|_| unchecked) {
+                // It came before the question was known, so that it could not be refused then.
+                let checked = answer_checker(schema)?.check(&answer, Quotes::Values);
+                checked.map_err(|problem| wrong(id, self.key.name(), problem))?;
             }
             self.task_state.put_answer(&mut resume, index as usize, answer);
         }
