@@ -70,6 +70,9 @@ pub(super) async fn the_same_key_and_request_give_the_first_run(store: Arc<dyn S
     let mut again = keyed(new_run("t", "r2"), "once");
     again.created_at = Timestamp(9_000);
     again.caller = weftwork_types::caller::Caller::local("request-2").expect("an id");
+    // Both are computed from the time of the request.
+    again.options.deadline = Some(Timestamp(19_000));
+    again.options.not_before = Some(Timestamp(9_001));
     // While the first run is unfinished and after it has ended, the result is the first run.
     let repeated = store.create_run(&us(), again.clone(), BTreeMap::new()).await;
     assert_eq!(repeated, Ok(made));

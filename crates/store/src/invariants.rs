@@ -11,17 +11,13 @@ use weftwork_types::port::{CallRecord, CallState};
 use weftwork_types::run::{Multitask, RunOptions, RunRef, RunStatus};
 use weftwork_types::{CheckpointId, InterruptId, RunId, ThreadId, WorkerId};
 
-/// Returns `true` if two requests for a run are equal. The times of an activity do not count: they are
-/// computed from the time of the request.
+/// Returns `true` if two requests for a run are equal. Its times do not count: they are computed from
+/// the time of the request.
 #[must_use]
 pub fn same_request(a: &NewRun, b: &NewRun) -> bool {
-    let (ours, theirs) = (&a.options, &b.options);
-    let same_options = ours == theirs
-        || ours.mailbox.is_some() && {
-            let (deadline, not_before) = (theirs.deadline, theirs.not_before);
-            RunOptions { deadline, not_before, ..ours.clone() } == *theirs
-        };
-    a.at.thread == b.at.thread && a.graph == b.graph && a.input == b.input && same_options
+    let RunOptions { deadline, not_before, .. } = b.options;
+    let options = RunOptions { deadline, not_before, ..a.options.clone() };
+    a.at.thread == b.at.thread && a.graph == b.graph && a.input == b.input && options == b.options
 }
 
 /// Returns `true` if a run may wait for earlier runs of its thread. Otherwise it is refused with

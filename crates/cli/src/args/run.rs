@@ -152,7 +152,7 @@ pub(crate) struct RunFlags {
     reuse_calls: bool,
     /// Key of the request: a repetition with the same key shows the first run
     #[arg(long, value_name = "KEY")]
-    idempotency_key: Option<String>,
+    pub(crate) idempotency_key: Option<String>,
 }
 
 impl RunFlags {

@@ -4,13 +4,14 @@
 use crate::CliError;
 use crate::args::{Begin, CreateInstance, Instances, SendActivity};
 use crate::command::question;
+use crate::command::run::input_of;
 use crate::context::CommandContext;
 use crate::exit::Exit;
 use crate::follow::{json, tell_end};
 use crate::input::Interrupts;
 use crate::terminal::Table;
 use futures_util::StreamExt;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 use weftwork::App;
 use weftwork::agents::{
@@ -19,7 +20,7 @@ use weftwork::agents::{
 };
 use weftwork::runtime::Runtime;
 use weftwork::types::run::RunOutcome;
-use weftwork::types::{InstanceId, Principal, ThreadId, canonical};
+use weftwork::types::{InstanceId, Principal, ThreadId};
 
 pub(crate) async fn instances(
     command: Instances,
@@ -220,15 +221,6 @@ async fn report_questions(
         question::tell_open(&open, &at.thread, &context.terminal);
     }
     Ok(tell_end(store.as_ref(), at, outcome, &context.terminal).await)
-}
-
-/// Returns the input with a message of the user. A repeated activity has the same message.
-fn input_of(app: &App, text: &str, key: Option<&str>) -> Value {
-    let mut input = app.say(text);
-    if let Some(key) = key {
-        input["messages"][0]["id"] = json!(canonical::hash(&json!(key)));
-    }
-    input
 }
 
 /// Reports the error of an activity.

@@ -8,11 +8,13 @@ use crate::exit::Exit;
 use crate::follow::{View, follow, model_of, tell_end};
 use crate::input::Interrupts;
 use crate::terminal::{Answer, Terminal};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::Read;
+use uuid::Uuid;
 use weftwork::App;
 use weftwork::runtime::StreamOptions;
 use weftwork::store::StoreError;
+use weftwork::types::canonical;
 use weftwork::types::interrupt::Interrupt;
 use weftwork::types::port::RunHandle;
 use weftwork::types::run::{RunInput, RunOptions, RunRef, RunStatus};
@@ -28,9 +30,10 @@ pub(crate) async fn run(args: &Run, context: &CommandContext) -> Result<Exit, Cl
     let json = args.input_json.is_some().then(|| object(&text)).transpose()?;
     let how = (args.keeping.durability(), args.busy.multitask());
     let app = context.open(agent, None, None, how).await?;
-    let thread = named.unwrap_or_else(|| app.new_thread());
+    let key = args.options.idempotency_key.as_deref();
+    let thread = named.unwrap_or_else(|| thread_of(&app, key));
     context.terminal.note(format_args!("thread {thread}"));
-    let input = json.unwrap_or_else(|| app.say(&text));
+    let input = json.unwrap_or_else(|| input_of(&app, &text, key));
     let before = asked(&app, &thread).await?;
     let options = args.options.apply(RunOptions {
         model: Some(app.model_setting().value.clone()),
@@ -57,6 +60,21 @@ pub(crate) async fn run(args: &Run, context: &CommandContext) -> Result<Exit, Cl
         }
     }
     Ok(exit)
+}
+
+/// Returns a new thread, and the same one for a repeated request.
+fn thread_of(app: &App, key: Option<&str>) -> ThreadId {
+    let repeated = |key| ThreadId::from_uuid(Uuid::from_u128(canonical::first_128(key)));
+    key.map_or_else(|| app.new_thread(), repeated)
+}
+
+/// Returns the input with a message of the user. A repeated request has the same message.
+pub(super) fn input_of(app: &App, text: &str, key: Option<&str>) -> Value {
+    let mut input = app.say(text);
+    if let Some(key) = key {
+        input["messages"][0]["id"] = json!(canonical::hash(&json!(key)));
+    }
+    input
 }
 
 /// Reads the open questions of a thread, none if the thread does not exist.

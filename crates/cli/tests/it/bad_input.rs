@@ -103,6 +103,29 @@ fn settings_that_are_wrong() {
     insta::assert_snapshot!(text);
 }
 
+/// A policy that is ignored lets tools run that it denies.
+#[cfg(unix)]
+#[test]
+fn settings_that_are_no_text_are_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let secret = std::ffi::OsStr::from_bytes(b"hunter2\xff");
+    let home = Home::new().config("[providers.fake]\nurl = \"http://x\"\nkey_env = \"FAKE_KEY\"\n");
+    for name in
+        ["WEFT_POLICY", "WEFT_MODEL", "WEFT_STORE", "WEFT_MCP", "WEFT_CONFIG", "FAKE_KEY", "HOME"]
+    {
+        let mut command = home.command(SAY);
+        let came: Came = command.env(name, secret).output().expect("it starts").into();
+        assert_eq!(came.status, Some(2), "{came:?}");
+        let expected = format!("W0703]: the environment variable {name} is `not UTF-8`");
+        assert!(came.errors.contains(&expected), "{came:?}");
+        assert!(!came.errors.contains("hunter2"), "{came:?}");
+    }
+    let mut command = home.command(&["chat", "--url", "http://127.0.0.1:1"]);
+    let came: Came = command.env("WEFT_TOKEN", secret).output().expect("it starts").into();
+    assert_eq!(came.status, Some(2), "{came:?}");
+    assert!(came.errors.contains("the environment variable WEFT_TOKEN is not UTF-8"), "{came:?}");
+}
+
 #[test]
 fn a_key_that_is_missing_is_named() {
     insta::assert_snapshot!(transcript(

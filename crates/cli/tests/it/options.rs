@@ -124,3 +124,28 @@ fn a_thread_is_read_at_its_checkpoints_and_changed_from_outside() {
     let wrong = trial(&home, &["threads", "history", "t", "--source", "nothing"]);
     assert_eq!(wrong.status, Some(2), "{wrong:?}");
 }
+
+/// Ten at once with a thread, and one after the other without: there is one run, and all show it.
+#[test]
+fn a_repeated_request_shows_the_first_run() {
+    let home = home();
+    let said = ["run", "desk", "--input", "Where is order A1001?", "--deadline", "5m", "--json"];
+    for more in [&["--idempotency-key", "a", "--thread", "t"][..], &["--idempotency-key", "b"]] {
+        let request = [&said[..], more].concat();
+        let shown: Vec<Came> = std::thread::scope(|scope| {
+            let asked: Vec<_> = (0..10).map(|_| scope.spawn(|| home.weft(&request))).collect();
+            asked.into_iter().map(|one| one.join().expect("no panic")).collect()
+        });
+        let outcome = |came: &Came| came.out.lines().last().map(str::to_owned);
+        let first = shown.first().expect("ten");
+        for one in &shown {
+            assert_eq!(one.status, Some(0), "{one:?}");
+            assert_eq!(outcome(one), outcome(first), "{one:?}");
+        }
+    }
+    let other = [&said[..2], &["--input", "Something else", "--idempotency-key", "a"]].concat();
+    let refused = home.weft(&other);
+    assert_eq!(refused.status, Some(2), "{refused:?}");
+    assert!(refused.errors.contains("W0205"), "{refused:?}");
+    assert_eq!(home.weft(&["runs", "list", "--json"]).out.lines().count(), 2);
+}

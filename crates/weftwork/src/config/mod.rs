@@ -17,7 +17,9 @@ pub use spelling::nearest;
 
 use crate::Error;
 use file::File;
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::env::VarError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weftwork_egress::AllowedHost;
@@ -145,8 +147,7 @@ impl Config {
     /// As [`Config::load`].
     pub fn with_flags(flags: &Flags) -> Result<Self, Error> {
         let folder = std::env::current_dir().unwrap_or_default();
-        let variable = |name: &str| std::env::var(name).ok();
-        Self::load(&Surroundings { variable: &variable, folder: &folder }, flags)
+        with_environment(|variable| Self::load(&Surroundings { variable, folder: &folder }, flags))
     }
 
     /// Creates a configuration with a store in memory and the built-in providers, without keys.
@@ -272,10 +273,35 @@ impl Config {
     /// # Errors
     /// [`Error::Model`] if the entry is invalid.
     pub fn provider(mut self, name: &str, change: ProviderOverride) -> Result<Self, Error> {
-        let variable = |name: &str| std::env::var(name).ok();
         let changes = BTreeMap::from([(name.to_owned(), change)]);
-        self.providers = ProviderTable::load(&variable, &changes)?;
+        self.providers = with_environment(|variable| Ok(ProviderTable::load(variable, &changes)?))?;
         Ok(self)
+    }
+}
+
+/// Gives the variables of this process to a function that reads settings. One that is read and is not
+/// UTF-8 is an error: without it, a policy that denies a tool would be passed over.
+fn with_environment<T>(
+    read: impl FnOnce(&dyn Fn(&str) -> Option<String>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let unreadable = Cell::new(None);
+    let variable = |name: &str| match std::env::var(name) {
+        Ok(value) => Some(value),
+        Err(VarError::NotPresent) => None,
+        Err(VarError::NotUnicode(_)) => {
+            unreadable.set(Some(name.to_owned()));
+            None
+        }
+    };
+    let result = read(&variable);
+    match unreadable.take() {
+        // The value may be a secret.
+        Some(name) => Err(Error::BadSetting {
+            setting: format!("the environment variable {name}"),
+            found: "not UTF-8".to_owned(),
+            expected: "a text".to_owned(),
+        }),
+        None => result,
     }
 }
 

@@ -25,11 +25,12 @@ pub struct Address {
 
 impl Address {
     fn new(whole: &str) -> Self {
+        let unknown = || "postgres".to_owned();
         #[cfg(feature = "postgres")]
-        let name = weftwork_postgres::name_of_address(whole);
+        let name = weftwork_postgres::name_of_address(whole).unwrap_or_else(unknown);
         #[cfg(not(feature = "postgres"))]
-        let name = None;
-        Self { whole: whole.to_owned(), name: name.unwrap_or_else(|| "postgres".to_owned()) }
+        let name = unknown();
+        Self { whole: whole.to_owned(), name }
     }
 
     /// The complete address, including the password.

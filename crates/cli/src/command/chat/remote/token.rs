@@ -2,6 +2,7 @@
 
 use crate::CliError;
 use std::collections::BTreeMap;
+use std::env::VarError;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -24,10 +25,16 @@ impl Tokens {
 
     /// Returns the token for a server: that of the flag, of the environment, or the saved one.
     pub(super) fn choose(&self, flag: Option<&str>, url: &str) -> Result<Option<String>, CliError> {
-        let variable = || std::env::var(VARIABLE).ok().filter(|token| !token.is_empty());
-        match flag.map(str::to_owned).or_else(variable) {
-            Some(token) => Ok(Some(token)),
-            None => Ok(self.read()?.remove(url)),
+        if let Some(token) = flag {
+            return Ok(Some(token.to_owned()));
+        }
+        match std::env::var(VARIABLE) {
+            Ok(token) if !token.is_empty() => Ok(Some(token)),
+            Ok(_) | Err(VarError::NotPresent) => Ok(self.read()?.remove(url)),
+            Err(VarError::NotUnicode(_)) => {
+                let reason = format!("the environment variable {VARIABLE} is not UTF-8");
+                Err(CliError::BadInput { reason })
+            }
         }
     }
 
