@@ -101,7 +101,8 @@ impl Machine {
         self.forget_updated();
     }
 
-    /// Applies a change from outside to the open superstep; due nodes stay due.
+    /// Applies changes from outside to the open superstep; due nodes stay due. The changes of several
+    /// requests are in order: of two that a channel cannot take in one superstep, the later counts.
     ///
     /// # Errors
     /// [`EngineError`] if a write cannot be applied or a target does not exist.
@@ -111,10 +112,7 @@ impl Machine {
         }
         let plan = Arc::clone(&self.plan);
         let next = self.control.version + 1;
-        let task = Task { node: NodeIdx::START, path: Path::Outside(0), arg: None };
-        let done = [Done { task: &task, output, edges: false }];
-        let mut written = Vec::new();
-        plan.fold_all(&mut self.slots, &done, &mut written)?;
+        let written = plan.fold_in_order(&mut self.slots, &output.writes)?;
         let mut sends = Vec::new();
         self.control.follow(&plan, NodeIdx::START, &output.goto, &mut sends, next)?;
         if let (false, Updated::Known { any, .. }) = (written.is_empty(), &mut self.control.updated)
@@ -126,6 +124,21 @@ impl Machine {
         }
         self.control.version = next;
         Ok(())
+    }
+
+    /// Checks a change from outside before it is stored.
+    ///
+    /// # Errors
+    /// [`EngineError`] if one of its writes cannot be applied, two of them cannot be applied
+    /// together, or a target does not exist.
+    pub fn check_beside(&self, output: &TaskOutput) -> Result<(), EngineError> {
+        let mut slots = self.slots.clone();
+        let task = Task { node: NodeIdx::START, path: Path::Outside(0), arg: None };
+        let done = [Done { task: &task, output, edges: false }];
+        self.plan.fold_all(&mut slots, &done, &mut Vec::new())?;
+        let mut control = self.control.clone();
+        let next = control.version + 1;
+        control.follow(&self.plan, NodeIdx::START, &output.goto, &mut Vec::new(), next)
     }
 }
 
@@ -288,6 +301,36 @@ impl Plan {
 
     /// Applies the writes of a superstep, those of each channel together and in task order. Stores
     /// the channels in `written`.
+    /// Applies writes that were made one after the other from outside. Returns their channels.
+    fn fold_in_order(
+        &self,
+        slots: &mut Slots,
+        writes: &[(ChannelIdx, Write)],
+    ) -> Result<Vec<ChannelIdx>, EngineError> {
+        let by_start = |_: usize| self.node_name(NodeIdx::START).to_owned();
+        let mut writes: Vec<_> = writes.iter().collect();
+        writes.sort_by_key(|(index, _)| *index);
+        let mut written = Vec::new();
+        for same in writes.chunk_by(|a, b| a.0 == b.0) {
+            let [(index, _), ..] = same else { continue };
+            let all: Vec<Write> = same.iter().map(|(_, write)| write.clone()).collect();
+            let mut together = slots.clone();
+            let by = vec![0; all.len()];
+            match self.fold_writes(&mut together, index.0, &all, &by, &by_start) {
+                Ok(()) => *slots = together,
+                Err(error) if all.len() == 1 => return Err(error),
+                Err(_) => {
+                    for write in &all {
+                        let write = std::slice::from_ref(write);
+                        self.fold_writes(slots, index.0, write, &[0], &by_start)?;
+                    }
+                }
+            }
+            written.push(*index);
+        }
+        Ok(written)
+    }
+
     pub(super) fn fold_all(
         &self,
         slots: &mut Slots,

@@ -25,6 +25,7 @@ mod items;
 mod local;
 mod log;
 mod multitask;
+mod open_changes;
 mod pause;
 mod peers;
 mod pieces;

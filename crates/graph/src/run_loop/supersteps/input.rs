@@ -142,6 +142,8 @@ impl RunLoop {
         output.named = update.into_iter().map(|(name, json)| (name, Write::json(json))).collect();
         let plan = self.scope.graph.plan();
         plan.find_named(NodeIdx::START, &mut output).map_err(RuntimeError::Engine)?;
+        // A change that cannot be applied must not be stored: the thread could not be read with it.
+        self.machine.check_beside(&output).map_err(RuntimeError::Engine)?;
         if forks {
             self.counters.recount(counted(plan, &output));
         }

@@ -259,11 +259,22 @@ impl Inspection<'_> {
             Some(Done { task, output: record.output()?, edges })
         });
         let mut done: Vec<_> = finished.collect();
-        if !done.is_empty() {
-            machine.apply(&mut done, &mut Vec::new())?;
-            // What lasts one superstep is not shown beyond the one it was written in.
-            machine.clear_lapsing();
+        if done.is_empty() {
+            return Ok(());
         }
+        let mut ahead = machine.clone();
+        if let Err(error) = ahead.apply(&mut done, &mut Vec::new()) {
+            // The superstep cannot be closed: the run that tried it failed with this error. The state
+            // at its start stays readable, which it is not in the reference.
+            if self.graph.semantics().resuming == Resuming::Reference {
+                return Err(error.into());
+            }
+            tracing::debug!(%error, "results on record are left out of the state");
+            return Ok(());
+        }
+        // What lasts one superstep is not shown beyond the one it was written in.
+        ahead.clear_lapsing();
+        *machine = ahead;
         Ok(())
     }
 
