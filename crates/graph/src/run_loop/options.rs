@@ -7,12 +7,13 @@ use crate::route::Next;
 use crate::run_loop::namespace::nowhere;
 use crate::semantics::Limits;
 use serde_json::{Map, Value as Json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_engine::TaskOutput;
 use weftwork_engine::pregel::StartInput;
-use weftwork_types::CheckpointId;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::{Answers, Durability, RunCommand, Stops};
+use weftwork_types::{CheckpointId, InterruptId};
 
 /// Starting point of a run.
 #[derive(Debug)]
@@ -24,6 +25,10 @@ pub enum Start {
     Continue,
     /// Answers, a change of the state, nodes to go to.
     Command(StartCommand),
+    /// No new input: continue a run that an earlier process began with these answers at a named
+    /// checkpoint. The process may have died before it stored them.
+    #[doc(hidden)]
+    Resumed(BTreeMap<InterruptId, Json>),
     /// New input that is typed already, and a function that checks whether it is of a graph's
     /// state.
     #[doc(hidden)]
@@ -158,6 +163,8 @@ pub(crate) enum LoopInput {
     Input(StartInput),
     Nothing,
     Command(StartCommand),
+    /// Answers that an earlier process began the run with.
+    Resumed(BTreeMap<InterruptId, Json>),
 }
 
 impl LoopInput {

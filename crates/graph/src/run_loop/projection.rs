@@ -250,8 +250,7 @@ impl StoredStep {
     pub fn no_update(&self, id: TaskId) -> Option<StreamEvent> {
         let Found::Node(task, _) = self.find(id)? else { return None };
         let node = name_of(&self.graph, &task).to_string();
-        let (updates, returned) = (Vec::new(), None);
-        Some(StreamEvent::Updates { node, updates, returned, cached: false })
+        Some(StreamEvent::Updates { node, updates: Vec::new(), returned: None, cached: false })
     }
 
     /// The outcome of a task that ended: with its writes if it finished, otherwise with its failure

@@ -178,6 +178,9 @@ impl TaskContext {
 
     /// Takes an answer to the same question of a task that has another id now.
     fn take_carried(&self, index: u32, question: &Question) -> Option<Json> {
+        if self.scope.begun.load(Ordering::Relaxed) {
+            return None;
+        }
         let mut carried = lock(&self.scope.shared.carried);
         let graph = self.scope.is_nested().then(|| self.scope.graph.name());
         let found = carried.iter().position(|carried| {

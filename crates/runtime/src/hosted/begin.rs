@@ -3,7 +3,7 @@
 use super::claimed::ClaimedRun;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Start, StartCommand, StateUpdate};
-use weftwork_types::run::{RunCommand, RunInput};
+use weftwork_types::run::{Answers, RunCommand, RunInput};
 
 /// First action of a run.
 pub(super) enum Begin {
@@ -33,6 +33,11 @@ pub(super) async fn begin(run: &ClaimedRun, begun: bool) -> Result<Begin, Runtim
             Begin::Run(Start::Command(StartCommand::from(command)))
         }
         _ if run.is_new().await? => return Err(missing()),
+        RunInput::Command(RunCommand { answers: Some(Answers::ById(answers)), .. })
+            if begun && run.row.new.options.at.is_some() =>
+        {
+            Begin::Run(Start::Resumed(answers))
+        }
         // Questions take the answers on record, each by the id of its question.
         RunInput::Start { .. } | RunInput::Command(_) | RunInput::Continue => {
             Begin::Run(Start::Continue)

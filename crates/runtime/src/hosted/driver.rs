@@ -17,7 +17,8 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 use tokio::sync::{OnceCell, mpsc};
 use weftwork_graph::run_loop::{
-    Finished, Host as Local, Modes, Start, StateForm, StateQuery, StreamItem, out_of_node,
+    Finished, Host as Local, Modes, Start, StateForm, StateQuery, StreamItem, Unanswered,
+    out_of_node,
 };
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{InterruptRow, StoreError};
@@ -317,8 +318,9 @@ impl RunDriver {
         let outcome = finished.outcome();
         match &outcome {
             RunOutcome::Interrupted { questions, .. } if !questions.is_empty() => {
-                let wakes_at = wakes_at(questions, began);
-                return Ok(Some(ready(writer.stop(outcome, wakes_at).await?)));
+                let open = self.open_after(local, writer, questions).await?;
+                let wakes_at = wakes_at(&open, began);
+                return Ok(Some(ready(writer.stop(outcome, open, wakes_at).await?)));
             }
             RunOutcome::Cancelled { reason: Some(reason) } => {
                 tracing::info!(run = %self.run.claim.at.run, reason, "a node asked the run to stop");
@@ -326,6 +328,24 @@ impl RunDriver {
             _ => {}
         }
         Ok(Some(ready(self.stopped_as(local, writer, outcome).await?)))
+    }
+
+    /// The questions of the thread after a run that ended at some. In the reference, answers at an
+    /// older checkpoint make no branch: the run asks there, and the newest checkpoint keeps its own
+    /// questions until a superstep is closed.
+    async fn open_after(
+        &self,
+        local: &Local,
+        writer: &Writer,
+        asked: &[Interrupt],
+    ) -> Result<Vec<Interrupt>, RuntimeError> {
+        let branches = self.graph.semantics().unanswered == Unanswered::Wait;
+        if branches || self.run.row.new.options.at.is_none() {
+            return Ok(asked.to_vec());
+        }
+        writer.let_go().await?;
+        let at = StateQuery::thread(self.run.claim.at.thread.as_str()).whole();
+        Ok(self.graph.state(local, &at, false).await?.interrupts)
     }
 
     /// Executes the supersteps; `None` if the run was cancelled. Events that watchers wait for are

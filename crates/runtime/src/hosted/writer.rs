@@ -233,15 +233,15 @@ impl Writer {
         self.end(outcome, Commit { interrupts, wakes_at, ..Commit::default() }).await
     }
 
-    /// Ends the run within a superstep, with open questions and the time at which the thread
-    /// resumes by itself.
+    /// Ends the run within a superstep, with the questions that are open on the thread and the time
+    /// at which the thread resumes by itself.
     pub(super) async fn stop(
         &self,
         outcome: RunOutcome,
+        interrupts: Vec<Interrupt>,
         wakes_at: Option<Timestamp>,
     ) -> Result<RunOutcome, RuntimeError> {
-        let interrupts = outcome.questions().to_vec();
-        let events = interrupts.iter().map(AiEvent::asked).collect();
+        let events = outcome.questions().iter().map(AiEvent::asked).collect();
         self.end(outcome, Commit { interrupts, events, wakes_at, ..Commit::default() }).await
     }
 

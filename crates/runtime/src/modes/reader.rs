@@ -124,9 +124,13 @@ impl EventReader<'_> {
         let reused: Vec<_> = reused.filter(|_| !again).collect();
         if self.starts(ns, &step, (&[], tasks), frames) {
             for id in &reused {
-                let (id, status) = (*id, TaskStatus::Cached);
-                let (fault, questions, answered) = (None, Vec::new(), false);
-                let outcome = TaskOutcome { id, status, fault, questions, answered };
+                let outcome = TaskOutcome {
+                    id: *id,
+                    status: TaskStatus::Cached,
+                    fault: None,
+                    questions: Vec::new(),
+                    answered: false,
+                };
                 frames.incident(ns, &step, &Incident::Ended(outcome));
             }
         }

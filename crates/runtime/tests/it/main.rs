@@ -26,6 +26,7 @@ mod local;
 mod log;
 mod multitask;
 mod open_changes;
+mod past_answers;
 mod pause;
 mod peers;
 mod pieces;

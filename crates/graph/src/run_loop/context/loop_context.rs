@@ -54,6 +54,9 @@ pub(crate) struct LoopContext {
     pub(crate) earlier: Earlier,
     /// An answer that belongs to no task yet.
     pub(crate) answer: Mutex<Option<Json>>,
+    /// `true` if an answer that an earlier process of the run has taken is not taken again here: the
+    /// loop, or one around it, continues where that process had closed supersteps.
+    pub(crate) begun: AtomicBool,
     /// Outcomes of the tasks that tasks called, in the open superstep.
     pub(crate) calls: Mutex<Vec<CalledTask>>,
     /// `true` if there are any.
@@ -116,6 +119,7 @@ impl LoopContext {
             noted: Notify::new(),
             earlier: Earlier::Nobody,
             answer: Mutex::default(),
+            begun: AtomicBool::new(false),
             calls: Mutex::default(),
             called: AtomicBool::new(false),
         }
@@ -138,6 +142,7 @@ impl LoopContext {
             noted: Notify::new(),
             earlier: within.earlier,
             answer: Mutex::default(),
+            begun: AtomicBool::new(self.begun.load(Ordering::Relaxed)),
             calls: Mutex::default(),
             called: AtomicBool::new(false),
         };

@@ -37,6 +37,8 @@ pub(crate) struct RunContext {
     pub(crate) answers: OnceLock<BTreeMap<InterruptId, Json>>,
     /// Answers to questions whose tasks have other ids now.
     pub(crate) carried: Mutex<Vec<CarriedAnswer>>,
+    /// `true` if an earlier process of the run may have taken some of them.
+    pub(crate) carries_again: AtomicBool,
     /// Lower bound of this run's checkpoint ids; `given` counts the ids issued after it.
     ids: OnceLock<u128>,
     given: AtomicU32,
@@ -69,6 +71,7 @@ impl RunContext {
             drains: AtomicBool::new(false),
             answers: OnceLock::new(),
             carried: Mutex::default(),
+            carries_again: AtomicBool::new(false),
             ids: OnceLock::new(),
             given: AtomicU32::new(0),
             expiries: Mutex::default(),

@@ -344,6 +344,7 @@ fn begin(start: Start) -> LoopInput {
         Start::Typed(output, _) => LoopInput::Input(StartInput::Writes(Arc::new(output))),
         Start::Continue => LoopInput::Nothing,
         Start::Command(command) => LoopInput::Command(command),
+        Start::Resumed(answers) => LoopInput::Resumed(answers),
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::Answers;
+
 impl RunLoop {
     /// Accepts answers once each of them fits its question. Returns the one that names none.
     pub(crate) fn accept(&self, answers: Answers) -> Going<Option<Json>> {
@@ -47,16 +48,18 @@ impl RunLoop {
     }
 
     /// Returns `true` if tasks wait until their questions are answered.
-    fn waits(&self) -> bool {
+    pub(super) fn waits(&self) -> bool {
         self.scope.graph.semantics().unanswered == Unanswered::Wait
     }
 
     /// The questions that wait for an answer, of this graph and those within.
     fn open_questions(&self) -> Vec<&Interrupt> {
-        let (mut open, mut ids) = (Vec::new(), BTreeSet::new());
+        let mut open = Vec::new();
+        let mut ids = BTreeSet::new();
         let waits = self.waits();
         let Some(checkpoint) = self.position.id() else { return open };
-        let (ns, step) = (&self.scope.place.ns, self.position.step());
+        let ns = &self.scope.place.ns;
+        let step = self.position.step();
         let unfinished = self.open.recorded().iter().filter(|(_, record)| !record.is_finished());
         for (key, record) in unfinished {
             let task = key.id(ns, checkpoint, step);

@@ -16,6 +16,14 @@ impl RunLoop {
     /// `passes`: what stopped the thread does not stop it again.
     pub(crate) async fn begin(&mut self, begin: LoopInput, passes: bool) -> Going<()> {
         let scope = Arc::clone(&self.scope);
+        let begin = match begin {
+            LoopInput::Resumed(answers) => {
+                self.answer_past_again(answers).await?;
+                LoopInput::Nothing
+            }
+            other => other,
+        };
+        self.set_begun();
         if self.starts_anew() {
             scope.set_resuming(Some(false));
         }
@@ -28,13 +36,11 @@ impl RunLoop {
             LoopInput::Input(_) if !resuming => self.close_left_open().await?,
             _ => false,
         };
-        let (addressed, superseded) = (self.start.is_addressed(), self.start.is_superseded());
+        let addressed = self.start.is_addressed();
+        let superseded = self.start.is_superseded();
         let waits = scope.graph.semantics().unanswered == Unanswered::Wait;
-        // Answers at an older checkpoint are for its questions, on a branch of their own. Without the
-        // record of a hosted run they would be lost with a process that dies after it has begun the
-        // branch; runs of a program take them where they are.
-        let hosted = scope.shared.host.environment().has_log();
-        let past = hosted && superseded && waits && !scope.is_nested() && begin.answers();
+        // Answers at an older checkpoint are for its questions, on a branch of their own.
+        let past = superseded && waits && !scope.is_nested() && begin.answers();
         let (begin, kept) = match past {
             true => self.answer_past(begin)?,
             false => (begin, Vec::new()),

@@ -5,20 +5,83 @@ use super::RunLoop;
 use crate::error::RuntimeError;
 use crate::run_loop::checkpointer::{TaskAnswers, TaskDetails, TaskKey, TaskRecord, TaskRecords};
 use crate::run_loop::context::{CalledTask, CarriedAnswer};
+use crate::run_loop::event::Source;
 use crate::run_loop::options::{Going, LoopInput, StartCommand};
 use crate::run_loop::questions::{answers_by_id, check_answer, check_open};
 use crate::run_loop::sync::lock;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use weftwork_engine::ids::interrupt_id;
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::{InterruptId, TaskId};
+use weftwork_types::{CheckpointId, InterruptId, TaskId};
 
 /// Answers that a task of the branch has from the start.
 pub(crate) struct KeptAnswers {
     key: TaskKey,
     answers: TaskAnswers,
+}
+
+/// A superstep whose tasks asked: the one that is open, or that of an older checkpoint.
+struct AskedStep<'a> {
+    ns: &'a str,
+    at: CheckpointId,
+    step: i64,
+    records: &'a TaskRecords,
+}
+
+impl AskedStep<'_> {
+    /// The last questions of its tasks, answered since or not.
+    fn asked(&self) -> Vec<Interrupt> {
+        let mut asked = Vec::new();
+        let mut ids = BTreeSet::new();
+        for (key, record) in self.records {
+            if let TaskKey::Node { .. } = key {
+                let questions = record.questions().iter();
+                asked.extend(questions.filter(|question| ids.insert(question.id)).cloned());
+            }
+        }
+        asked
+    }
+
+    /// The answers of tasks that asked an answered question themselves, or that called such a task:
+    /// those that they had before it, and this one.
+    fn kept(&self, answers: &BTreeMap<InterruptId, Json>) -> Vec<KeptAnswers> {
+        let mut kept = Vec::new();
+        for (key, record) in self.records {
+            let task = self.task_of(key);
+            let mut taken = record.answers().cloned().unwrap_or_default();
+            let mut is_around = false;
+            for question in record.questions() {
+                let answer = answers.get(&question.id);
+                is_around |= answer.is_some();
+                let Some(number) = number(question).filter(|_| question.task == task) else {
+                    continue;
+                };
+                // Another answer that it got since is not one of this branch.
+                taken.resize(taken.len().max(number + 1), None);
+                if let Some(place) = taken.get_mut(number) {
+                    *place = answer.cloned();
+                }
+            }
+            if is_around && !taken.is_empty() {
+                kept.push(KeptAnswers { key: key.clone(), answers: taken });
+            }
+        }
+        kept
+    }
+
+    /// The questions that neither its tasks nor those that they called have asked themselves: those
+    /// of subgraphs.
+    fn asked_within(&self) -> impl Iterator<Item = Interrupt> {
+        let own: BTreeSet<_> = self.records.iter().map(|(key, _)| self.task_of(key)).collect();
+        self.asked().into_iter().filter(move |question| !own.contains(&question.task))
+    }
+
+    fn task_of(&self, key: &TaskKey) -> TaskId {
+        key.id(self.ns, self.at, self.step)
+    }
 }
 
 impl RunLoop {
@@ -34,7 +97,8 @@ impl RunLoop {
         if !self.writer.is_on() {
             return Err(RuntimeError::NoCheckpointer { what: "an answer" });
         }
-        let asked = self.asked_here();
+        let step = self.open_step();
+        let asked = step.as_ref().map(AskedStep::asked).unwrap_or_default();
         let now = self.scope.shared.host.clock().now();
         let asked: Vec<&Interrupt> = asked.iter().collect();
         let answers = answers_by_id(&asked, resume, now)?;
@@ -44,12 +108,69 @@ impl RunLoop {
                 check_answer(question, answer, now)?;
             }
         }
-        let kept = self.kept_answers(&answers);
+        let mut kept = Vec::new();
+        if let Some(step) = step {
+            kept = step.kept(&answers);
+            self.carry(step.asked_within(), &answers);
+        }
         let begin = match goto.is_empty() && update.is_empty() {
             true => LoopInput::Nothing,
             false => LoopInput::Command(StartCommand { goto, update, resume: None }),
         };
         Ok((begin, kept))
+    }
+
+    /// Takes the answers at an older checkpoint again, in a run that another process began. That
+    /// process stored the first checkpoint of the branch, and may have died before it stored the
+    /// answers.
+    pub(super) async fn answer_past_again(
+        &mut self,
+        answers: BTreeMap<InterruptId, Json>,
+    ) -> Going<()> {
+        let is_first = self.position.metadata().source == Source::Fork;
+        let Some(origin) = self.position.parent().filter(|_| is_first && self.waits()) else {
+            // Questions have the ids under which they were answered.
+            if !self.waits() && self.scope.shared.answers.set(answers).is_err() {
+                tracing::warn!("the answers of a run were given twice; the first count");
+            }
+            return Ok(());
+        };
+        let scope = Arc::clone(&self.scope);
+        let Some(checkpointer) = &scope.keep.checkpointer else { return Ok(()) };
+        let plan = scope.graph.plan();
+        let saved = checkpointer.load(&scope.place, plan, Some(origin)).await?;
+        let Some(saved) = saved else { return Ok(()) };
+        let step = AskedStep {
+            ns: &scope.place.ns,
+            at: origin,
+            step: saved.checkpoint.metadata.step + 1,
+            records: &saved.tasks,
+        };
+        for KeptAnswers { key, answers } in step.kept(&answers) {
+            let recorded = self.open.recorded_mut();
+            let known = recorded.iter_mut().find(|(known, _)| *known == key);
+            match known {
+                // A task that ran since has what it was given.
+                Some((_, record)) if record.answers().is_some() || record.is_finished() => {}
+                Some((_, record)) => record.details_mut().answers = Some(answers),
+                None => recorded.push((key, of(&answers))),
+            }
+        }
+        self.carry(step.asked_within(), &answers);
+        scope.shared.carries_again.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Records if an earlier process of the run has closed supersteps of this subgraph. Questions of
+    /// those have taken their answers, and one that asks the same again must not take them too.
+    pub(super) fn set_begun(&self) {
+        let again = self.scope.shared.carries_again.load(Ordering::Relaxed);
+        let metadata = self.position.metadata();
+        // Superstep 0 passes the input on, and runs no node.
+        let closed = metadata.source == Source::Loop && metadata.step > 0;
+        if again && closed && self.scope.is_nested() {
+            self.scope.begun.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Returns `true` if a task of the superstep has taken an answer.
@@ -58,54 +179,23 @@ impl RunLoop {
         recorded.any(|(_, record)| record.answers().is_some() || record.has_passed())
     }
 
-    /// The questions of the checkpoint: the last ones of its tasks, answered since or not.
-    fn asked_here(&self) -> Vec<Interrupt> {
-        let (mut asked, mut ids) = (Vec::new(), BTreeSet::new());
-        for (key, record) in self.open.recorded() {
-            if let TaskKey::Node { .. } = key {
-                let questions = record.questions().iter();
-                asked.extend(questions.filter(|question| ids.insert(question.id)).cloned());
-            }
-        }
-        asked
-    }
-
-    /// The answers of tasks that asked an answered question themselves, or that called such a task:
-    /// those that they had before it, and this one. Others are carried to the tasks of subgraphs.
-    fn kept_answers(&self, answers: &BTreeMap<InterruptId, Json>) -> Vec<KeptAnswers> {
-        let (mut kept, mut own) = (Vec::new(), BTreeSet::new());
-        for (key, record) in self.open.recorded() {
-            let Some(task) = self.task_of(key) else { continue };
-            let mut taken = record.answers().cloned().unwrap_or_default();
-            let mut is_around = false;
-            for question in record.questions() {
-                let answer = answers.get(&question.id);
-                is_around |= answer.is_some();
-                let Some(number) = number(question).filter(|_| question.task == task) else {
-                    continue;
-                };
-                own.insert(question.id);
-                // Another answer that it got since is not one of this branch.
-                taken.resize(taken.len().max(number + 1), None);
-                if let Some(place) = taken.get_mut(number) {
-                    *place = answer.cloned();
-                }
-            }
-            if is_around && !taken.is_empty() {
-                kept.push(KeptAnswers { key: key.clone(), answers: taken });
-            }
-        }
-        let within = self.asked_here().into_iter().filter(|question| !own.contains(&question.id));
-        self.carry(within, answers);
-        kept
+    /// The superstep that starts from the loaded checkpoint.
+    fn open_step(&self) -> Option<AskedStep<'_>> {
+        Some(AskedStep {
+            ns: &self.scope.place.ns,
+            at: self.position.id()?,
+            step: self.position.step(),
+            records: self.open.recorded(),
+        })
     }
 
     /// Lets the questions of a changed subgraph take answers although their tasks are new.
     pub(super) fn carry_to_changed(&self, answers: &BTreeMap<InterruptId, Json>) {
+        let Some(step) = self.open_step() else { return };
         let due = self.open.recorded().iter().filter(|(_, record)| record.is_due());
         for (key, record) in due {
-            let task = self.task_of(key);
-            let within = record.questions().iter().filter(|asked| Some(asked.task) != task);
+            let task = step.task_of(key);
+            let within = record.questions().iter().filter(|asked| asked.task != task);
             self.carry(within.cloned(), answers);
         }
     }
@@ -118,10 +208,6 @@ impl RunLoop {
                 carried.push(CarriedAnswer { question, number, answer });
             }
         }
-    }
-
-    fn task_of(&self, key: &TaskKey) -> Option<TaskId> {
-        Some(key.id(&self.scope.place.ns, self.position.id()?, self.position.step()))
     }
 
     /// Gives the answers to the tasks that run again.
@@ -144,8 +230,8 @@ impl RunLoop {
             return Ok(());
         }
         let scope = Arc::clone(&self.scope);
-        let Some((checkpointer, id)) = scope.keep.checkpointer.as_ref().zip(self.position.id())
-        else {
+        let checkpointer = scope.keep.checkpointer.as_ref();
+        let Some((checkpointer, id)) = checkpointer.zip(self.position.id()) else {
             return Ok(());
         };
         let records = kept.into_iter().map(|kept| (kept.key, of(&kept.answers)));

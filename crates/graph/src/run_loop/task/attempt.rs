@@ -251,8 +251,8 @@ pub(crate) fn finish(
         Ok(Err(NodeError(Stop::Own(output)))) => followed(at, node, *output),
         Ok(Err(NodeError(Stop::Failed(fault)))) => {
             let open = if all { ctx.map(Ctx::take_open) } else { None };
-            let (partial, open) = (None, open.unwrap_or_default());
-            TaskOutcome::Failed(Box::new(Failed { fault, partial, open }))
+            let open = open.unwrap_or_default();
+            TaskOutcome::Failed(Box::new(Failed { fault, partial: None, open }))
         }
         Ok(Err(NodeError(Stop::Interrupted))) => {
             // The reference stops at the first of several questions that were asked side by side.

@@ -61,7 +61,8 @@ fn check(
     profile: Profile,
     store: impl Fn() -> Option<Arc<dyn Store>>,
 ) {
-    let (mut kinds, mut broken) = (BTreeMap::<_, u64>::new(), Vec::new());
+    let mut kinds = BTreeMap::<_, u64>::new();
+    let mut broken = Vec::new();
     for seed in seeds.clone() {
         let manner = Manner { semantics: profile, store: store() };
         let flaws = Play::new(seed, &manner).play();

@@ -1,0 +1,252 @@
+//! Answers at older checkpoints: the questions of the checkpoint that is named take them, in runs of
+//! the program as in hosted ones, and whenever the process of the run dies.
+
+use crate::faulty::{Faulty, Moment};
+use crate::support::{Bench, completed};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+use weftwork_graph::channel::Append;
+use weftwork_graph::run_loop::{HistoryFilter, Host, Start, StartCommand, StateQuery};
+use weftwork_graph::{
+    ChannelDef, CompiledGraph, Ctx, DynUpdate, Dynamic, Finish, Graph, NodeResult, RunOutcome,
+    RuntimeError, START, Semantics, Snapshot, SubgraphState, TaskDef,
+};
+use weftwork_runtime::{Runtime, StoreCheckpointer, Thread};
+use weftwork_store::Store;
+use weftwork_store::memory::MemoryStore;
+use weftwork_types::Principal;
+use weftwork_types::run::Answers;
+
+const GRAPH: &str = "test:graph";
+
+fn dynamic(name: &str, semantics: Semantics) -> Graph<Dynamic> {
+    let log = ChannelDef::new("log", Append::<Value>::new());
+    Graph::dynamic(name, vec![log]).semantics(semantics)
+}
+
+async fn ask(ctx: Ctx) -> NodeResult<DynUpdate> {
+    Ok(DynUpdate::new().write("log", json!([ctx.interrupt(json!("pay?"))?])))
+}
+
+async fn call_task(ctx: Ctx) -> NodeResult<DynUpdate> {
+    async fn pay(ctx: Ctx) -> NodeResult<Finish> {
+        Ok(Finish::value(ctx.interrupt(json!("pay?"))?))
+    }
+    let answer = ctx.task(&TaskDef::new("pay", pay), Value::Null).await?;
+    Ok(DynUpdate::new().write("log", json!([answer])))
+}
+
+/// Place of a node that asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    Itself,
+    InTask,
+    InSubgraph,
+}
+
+fn graph(asks: Asks, semantics: Semantics) -> CompiledGraph {
+    let graph = dynamic("shop", semantics);
+    let graph = match asks {
+        Asks::Itself => graph.node("till", ask),
+        Asks::InTask => graph.node("till", call_task),
+        Asks::InSubgraph => {
+            let till = dynamic("till", semantics).node("ask", ask).edge(START, "ask").build();
+            graph.subgraph("till", till.expect("sound"), SubgraphState::PerTask)
+        }
+    };
+    graph.edge(START, "till").build().expect("sound")
+}
+
+/// A way to run the graph on one thread.
+enum Front {
+    Local(CompiledGraph, Host),
+    Hosted(Thread),
+}
+
+impl Front {
+    fn local(graph: CompiledGraph) -> Self {
+        let store = Arc::new(MemoryStore::new());
+        let host = Host::new().with_checkpointer(StoreCheckpointer::new(store, Principal::local()));
+        Self::Local(graph, host)
+    }
+
+    async fn hosted(graph: CompiledGraph) -> Self {
+        let runtime = Runtime::in_memory().graph(GRAPH, graph).open().await.expect("opens");
+        Self::Hosted(runtime.thread(GRAPH, "t").expect("valid names"))
+    }
+
+    async fn start(&self) -> Result<RunOutcome, RuntimeError> {
+        match self {
+            Self::Local(graph, host) => graph.run(host, json!({})).thread("t").outcome().await,
+            Self::Hosted(thread) => Ok(thread.start(json!({})).await?.outcome().clone()),
+        }
+    }
+
+    /// Answers at a checkpoint, or at the newest one.
+    async fn answer(&self, at: Option<&Snapshot>, answers: Answers) -> Result<Value, RuntimeError> {
+        let at = at.and_then(|at| at.config.as_ref()?.id);
+        let outcome = match self {
+            Self::Local(graph, host) => {
+                let resume = Some(answers);
+                let command = Start::Command(StartCommand { resume, ..StartCommand::default() });
+                let run = graph.run(host, command).thread("t");
+                match at {
+                    Some(at) => run.at(at).outcome().await?,
+                    None => run.outcome().await?,
+                }
+            }
+            Self::Hosted(thread) => {
+                let thread = match at {
+                    Some(at) => thread.clone().at(at),
+                    None => thread.clone(),
+                };
+                thread.answer(answers).await?.outcome().clone()
+            }
+        };
+        Ok(completed(outcome)["log"].clone())
+    }
+
+    async fn history(&self) -> Vec<Snapshot> {
+        let history = match self {
+            Self::Local(graph, host) => graph.history(host, &StateQuery::thread("t")).await,
+            Self::Hosted(thread) => thread.history(&HistoryFilter::default()).await,
+        };
+        history.expect("reads")
+    }
+}
+
+/// The outcome of each request at the older checkpoint, as text without ids.
+async fn outcomes(front: &Front) -> Vec<String> {
+    front.start().await.expect("accepted");
+    let asked = front.history().await.remove(0);
+    let question = asked.interrupts[0].id;
+    front.answer(None, json!("yes").into()).await.expect("accepted");
+    let newest = front.history().await.remove(0);
+    let by_id = |answer: &str| Answers::ById(BTreeMap::from([(question, json!(answer))]));
+    let unknown = weftwork_types::InterruptId(7);
+    let other = Answers::ById(BTreeMap::from([(unknown, json!("no"))]));
+    let requests = [
+        (Some(&asked), json!("no").into()),
+        (Some(&asked), by_id("never")),
+        (Some(&asked), by_id("yes")),
+        (Some(&asked), other.clone()),
+        (Some(&newest), json!("no").into()),
+        (Some(&newest), other),
+    ];
+    let mut all = Vec::new();
+    for (at, answers) in requests {
+        let told = match front.answer(at, answers).await {
+            Ok(log) => log.to_string(),
+            Err(error) => {
+                let open = error.to_string().contains(&question.to_string());
+                format!("{} names the open question: {open}", error.code().0)
+            }
+        };
+        all.push(told);
+    }
+    all
+}
+
+#[tokio::test]
+async fn runs_of_a_program_and_hosted_runs_answer_the_same_questions() {
+    for asks in [Asks::Itself, Asks::InTask, Asks::InSubgraph] {
+        for semantics in [Semantics::weft(), Semantics::langgraph()] {
+            let local = outcomes(&Front::local(graph(asks, semantics))).await;
+            let hosted = outcomes(&Front::hosted(graph(asks, semantics)).await).await;
+            if semantics == Semantics::weft() {
+                let taken = ["[\"no\"]", "[\"never\"]", "[\"yes\"]"];
+                assert_eq!(local[..3], taken, "{asks:?} in process");
+            }
+            assert_eq!(local, hosted, "{asks:?} {semantics:?}");
+        }
+    }
+}
+
+/// Answers at the older checkpoint in a process of its own, which dies at a commit. Returns `false`
+/// if it ended before.
+async fn dies_at(
+    inner: &Arc<dyn Store>,
+    graph: &CompiledGraph,
+    asked: &Snapshot,
+    (write, moment): (usize, Moment),
+) -> bool {
+    let store = Faulty::new(Arc::clone(inner));
+    let died = Arc::new(watch::Sender::new(false));
+    let dead = Arc::clone(&died);
+    let commits = AtomicUsize::new(0);
+    store.interfere(move |_, when, commit| {
+        if commit.is_some() && when == Moment::Before {
+            commits.fetch_add(1, Ordering::SeqCst);
+        }
+        let here = commit.is_some() && when == moment && commits.load(Ordering::SeqCst) == write;
+        if !here {
+            return Ok(Duration::ZERO);
+        }
+        dead.send_replace(true);
+        Ok(Duration::from_secs(3_600))
+    });
+    let process =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let process = process.expect("a runtime");
+    let graph = graph.clone();
+    let at = asked.config.as_ref().and_then(|config| config.id).expect("an id");
+    let began = process.spawn(async move {
+        let builder = Runtime::builder(store as Arc<dyn Store>).graph(GRAPH, graph);
+        let runtime = builder.open().await.expect("opens");
+        let thread = runtime.thread(GRAPH, "t").expect("valid names").at(at);
+        let handle = thread.answer(json!("no")).begin().await.expect("accepted");
+        (handle.outcome, runtime)
+    });
+    let (outcome, runtime) = began.await.expect("begins");
+    let mut died = died.subscribe();
+    let reached = tokio::select! {
+        biased;
+        _ = died.wait_for(|died| *died) => true,
+        outcome = outcome => { completed(outcome); false }
+    };
+    let worker = runtime.worker().clone();
+    let ended = move || {
+        drop(runtime);
+        process.shutdown_timeout(Duration::from_secs(5));
+    };
+    tokio::task::spawn_blocking(ended).await.expect("ends");
+    inner.retire(&worker).await.expect("it is dead");
+    reached
+}
+
+#[tokio::test]
+async fn a_crash_at_any_commit_loses_no_answer_at_an_older_checkpoint() {
+    for asks in [Asks::Itself, Asks::InTask, Asks::InSubgraph] {
+        let mut crashes = 0;
+        for moment in [Moment::Before, Moment::After] {
+            for write in 1.. {
+                let graph = graph(asks, Semantics::weft());
+                let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+                let bench = Bench::on(Arc::clone(&store), graph.clone()).await;
+                let thread = bench.runtime.thread(GRAPH, "t").expect("valid names");
+                thread.start(json!({})).await.expect("accepted");
+                let asked = thread.state().await.expect("reads");
+                thread.answer(json!("yes")).await.expect("accepted");
+                if !dies_at(&store, &graph, &asked, (write, moment)).await {
+                    break;
+                }
+                crashes += 1;
+                let outcome = match thread.resume().await {
+                    Ok(ended) => ended.outcome().clone(),
+                    // It died after it had recorded the end.
+                    Err(RuntimeError::NothingToResume { .. }) => RunOutcome::Completed {
+                        output: thread.state().await.expect("reads").values,
+                    },
+                    Err(error) => panic!("{error}"),
+                };
+                let output = completed(outcome);
+                assert_eq!(output["log"], json!(["no"]), "{asks:?}, {moment:?} commit {write}");
+            }
+        }
+        assert!(crashes >= 4, "{asks:?}: {crashes} crashes");
+    }
+}
