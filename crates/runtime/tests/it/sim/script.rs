@@ -7,6 +7,7 @@ use super::logic;
 use super::saver::Watching;
 use super::spec::{Fate, Spec};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use weftwork_graph::run_loop::Source;
 use weftwork_graph::run_loop::{Checkpointer, Host, Start, StartCommand, StateQuery};
@@ -15,8 +16,8 @@ use weftwork_graph::{
 };
 use weftwork_testkit::World;
 use weftwork_testkit::sim::{Draw, Driven};
-use weftwork_types::CheckpointId;
 use weftwork_types::interrupt::Interrupt;
+use weftwork_types::{CheckpointId, InterruptId};
 
 /// Runs that a script may take.
 const RUNS_MAX: usize = 1_000;
@@ -77,6 +78,8 @@ pub(super) struct Stage {
     pub(super) runs: usize,
     /// Number of writes when a run last stopped at a node.
     stopped_at: Option<usize>,
+    /// Questions that the next run answers by id.
+    given: BTreeSet<InterruptId>,
 }
 
 type Ended = Result<RunOutcome, RuntimeError>;
@@ -102,6 +105,7 @@ impl Stage {
             crashes: 0,
             runs: 0,
             stopped_at: None,
+            given: BTreeSet::new(),
         }
     }
 
@@ -215,6 +219,7 @@ impl Stage {
             if chosen.is_empty() {
                 chosen = open.to_vec();
             }
+            self.given = chosen.iter().map(|one| one.id).collect();
             Answers::ById(chosen.iter().map(|one| (one.id, answer(one))).collect())
         };
         Start::Command(StartCommand { resume: Some(resume), ..StartCommand::default() })
@@ -226,6 +231,7 @@ impl Stage {
         start: Start,
         from: Option<CheckpointId>,
     ) -> Result<Option<Ended>, Broken> {
+        let given = std::mem::take(&mut self.given);
         let saver: Arc<dyn Checkpointer> = self.saver.clone();
         let host = Host::new().with_checkpointer(saver).with_clock(Arc::new(self.world.clone()));
         let mut run = self.graph.run(&host, start).thread(THREAD);
@@ -272,6 +278,7 @@ impl Stage {
                 if told {
                     self.check_told(&host, &ended, &events)?;
                 }
+                self.check_questions(&host, &ended, &given)?;
                 Ok(Some(ended))
             }
             Driven::Cut => {
@@ -308,6 +315,37 @@ impl Stage {
         }
         let ended = stream.outcome().cloned().expect("the stream has ended");
         (ended, values)
+    }
+
+    /// The questions at which a run ended are those that the state lists, and none of them has taken
+    /// its answer in this run. In the semantics of the reference both are otherwise.
+    fn check_questions(
+        &self,
+        host: &Host,
+        ended: &Ended,
+        given: &BTreeSet<InterruptId>,
+    ) -> Result<(), Broken> {
+        let Ok(RunOutcome::Interrupted { questions, .. }) = ended else { return Ok(()) };
+        if self.lenient || questions.is_empty() {
+            return Ok(());
+        }
+        let ids = |all: &[Interrupt]| all.iter().map(|one| one.id).collect::<BTreeSet<_>>();
+        let asked = ids(questions);
+        if let Some(id) = asked.intersection(given).next() {
+            return Err(Broken::new("a question is answered once", format!("{id} is asked again")));
+        }
+        let law = "open questions are listed";
+        let at = StateQuery::thread(THREAD);
+        let state = self.graph.state(host, &at, false);
+        match self.world.drive(state, None, || {}) {
+            Driven::Ended(Ok(state)) if ids(&state.interrupts) == asked => Ok(()),
+            Driven::Ended(Ok(state)) => {
+                let what =
+                    format!("the run asks {asked:?}, listed are {:?}", ids(&state.interrupts));
+                Err(Broken::new(law, what))
+            }
+            other => Err(Broken::new(law, format!("no state: {other:?}"))),
+        }
     }
 
     /// The values that were told last are those of the thread.
