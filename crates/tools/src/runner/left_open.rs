@@ -73,7 +73,8 @@ impl ToolRunner {
     ) -> Result<Option<LeftOpen>, RunToolError> {
         let Some(entry) = self.catalogue.get(&call.name) else { return Ok(None) };
         let Kind::Run(tool) = &entry.kind else { return Ok(None) };
-        let (head, tool) = (self.head(call, context), Arc::clone(tool));
+        let head = self.head(call, context);
+        let tool = Arc::clone(tool);
         let rounds = Rounds::default();
         let call = RunCall { head, entry: Arc::clone(entry), tool, place: None, rounds };
         self.on_record(call).await.map(Record::known)
@@ -140,7 +141,8 @@ impl ToolRunner {
 
     /// Closes a call that has no outcome on record.
     async fn without_outcome(&self, call: &RunCall, key: CallKey, progress: Progress) -> Record {
-        let (spec, name) = (&call.entry.spec, call.name());
+        let spec = &call.entry.spec;
+        let name = call.name();
         let has_effect = spec.effect != Effect::ReadOnly;
         let looked = match (progress, spec.on_unknown) {
             (Progress::NotBegun, _) if has_effect => Looked::NotFound,

@@ -228,7 +228,8 @@ fn every_call_has_one_start_one_result_and_the_right_records() {
 
 fn check(row: &Row) {
     let at = format!("{} {}", row.name, row.args);
-    let (rig, count) = (Rig::new(), Count::default());
+    let rig = Rig::new();
+    let count = Count::default();
     let made = call("c-1", row.name, row.args.clone());
     let outcome = done(rig.run(&desk(&count), &made));
     let pairs = rig.pairs();
