@@ -116,6 +116,7 @@ impl Program {
             config: cli.config,
             policy: cli.policy,
             mcp: cli.mcp,
+            thread_budget: cli.thread_budget,
         };
         let config = Config::with_flags(&flags)?;
         let settings = (config, flags);

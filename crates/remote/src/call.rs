@@ -204,6 +204,9 @@ impl Call<'_> {
             Input::Answers(answers) => body["command"] = json!({"resume": answers}),
             Input::Continue => {}
         }
+        if let Some(limit) = self.ctx.step_limit() {
+            body["config"] = json!({"recursion_limit": limit});
+        }
         let url = self.server.at(&["threads", &self.thread, "runs", "stream"]);
         let what = "the start of a run";
         let request = Request { what, method: Method::Post, url, body: Some(&body) };

@@ -12,7 +12,7 @@ use weftwork_graph::{
 use weftwork_schema::Checker;
 use weftwork_types::canonical::hash;
 use weftwork_types::message::langchain;
-use weftwork_types::port::RemoteUse;
+use weftwork_types::port::{Demand, RemoteUse, Reservation};
 
 /// Channel with the messages of a conversation.
 const MESSAGES: &str = "messages";
@@ -40,7 +40,8 @@ pub enum RemoteThread {
 /// Questions of the run are asked one after the other as questions of the local run, and the answers
 /// are sent together. When the local run is cancelled, or its deadline passes, the remote run is
 /// cancelled. When a remote run failed or was cancelled and the node is executed again, the thread
-/// continues there where it stopped.
+/// continues there where it stopped. The step limit that was given to the local run is that of the
+/// remote run too.
 ///
 /// # Example
 /// ```no_run
@@ -71,19 +72,37 @@ pub struct RemoteGraph {
     server: RemoteServer,
     assistant: Arc<str>,
     thread: RemoteThread,
+    usage: Usage,
+}
+
+/// Treatment of runs in budgets, which cannot count what they use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Usage {
+    /// A budget with limits refuses them.
+    Counted,
+    /// They are made beside the budget.
+    Uncounted,
 }
 
 impl RemoteGraph {
     /// An assistant by its id, or by the name of its graph.
     #[must_use]
     pub fn new(server: RemoteServer, assistant: &str) -> Self {
-        Self { server, assistant: assistant.into(), thread: RemoteThread::default() }
+        let thread = RemoteThread::default();
+        Self { server, assistant: assistant.into(), thread, usage: Usage::Counted }
     }
 
     /// Sets the thread that runs use.
     #[must_use]
     pub fn thread(self, thread: RemoteThread) -> Self {
         Self { thread, ..self }
+    }
+
+    /// Makes the runs also if the local run has a budget. Servers report no usage, so that a budget
+    /// with limits refuses remote runs otherwise.
+    #[must_use]
+    pub fn uncounted(self) -> Self {
+        Self { usage: Usage::Uncounted, ..self }
     }
 
     /// The server.
@@ -102,7 +121,8 @@ impl RemoteGraph {
     /// of the node has. Messages are converted from and to the form of the protocol.
     ///
     /// # Errors
-    /// Faults W0651 to W0658 of [`RemoteError`](crate::RemoteError); the error that stops the node
+    /// Faults W0651 to W0658 of [`RemoteError`](crate::RemoteError); W0659 if the local run has a
+    /// budget that cannot count the run; the error that stops the node
     /// while a question has no answer. Return it with `?`.
     ///
     /// # Cancel safety
@@ -167,9 +187,26 @@ impl RemoteGraph {
         ctx.once(once, async |key| {
             let thread = thread.to_owned();
             let call = Call { server, assistant, ctx, thread, key: key.to_string() };
-            call.to_end(input).await.map_err(crate::RemoteError::into_node_error)
+            let reserved = self.reserve(ctx).await?;
+            let ended = call.to_end(input).await;
+            if let Some(reserved) = reserved {
+                reserved.settle(weftwork_types::usage::Usage::default()).await;
+            }
+            ended.map_err(crate::RemoteError::into_node_error)
         })
         .await
+    }
+
+    /// Asks the budget for a run; `None` if it is made beside the budget.
+    async fn reserve(&self, ctx: &Ctx) -> NodeResult<Option<Reservation>> {
+        if self.usage == Usage::Uncounted {
+            return Ok(None);
+        }
+        let demand = Demand::RemoteRun { remote: self.server.name().to_owned() };
+        match ctx.calls().budget.reserve(&demand).await {
+            Ok(reserved) => Ok(Some(reserved)),
+            Err(error) => Err(error.fault().into()),
+        }
     }
 
     /// Returns the id of the thread: drawn at random by the first process that executes the node, and

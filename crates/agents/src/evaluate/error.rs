@@ -196,7 +196,7 @@ pub(super) fn kind_of(fault: &Fault) -> EvaluationErrorKind {
         "W0102" | "W0103" | "W0105" | "W0108" => EvaluationErrorKind::InvalidUpdate,
         "W0124" | "W0313" => EvaluationErrorKind::Deadline,
         "W0624" => EvaluationErrorKind::Cancelled,
-        "W0601" | "W0603" | "W0609" => EvaluationErrorKind::Budget,
+        "W0601" | "W0603" | "W0609" | "W0659" => EvaluationErrorKind::Budget,
         "W0304" if fault.kind.as_deref() == Some("timeout") => throttled(ThrottleKind::Timeout),
         "W0304" if fault.retriable => throttled(ThrottleKind::RateLimit),
         "W0304" => throttled(ThrottleKind::QuotaExhausted),

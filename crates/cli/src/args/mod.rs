@@ -54,6 +54,9 @@ pub struct Cli {
     /// File of MCP servers, whose allowed tools the built-in agents get
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub(crate) mcp: Option<String>,
+    /// Limits of all runs of a thread together, such as `tokens=100000,usd=2`
+    #[arg(long, global = true, value_name = "LIMITS", help_heading = "Global options")]
+    pub(crate) thread_budget: Option<String>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

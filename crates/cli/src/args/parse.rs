@@ -6,11 +6,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 use weftwork::graph::run_loop::{Modes, Source};
 use weftwork::store::ThreadStatus;
-use weftwork::types::port::Limits;
 use weftwork::types::run::{RunStatus, Stops};
-
-/// Largest limit of a cost, in dollars.
-const USD_MAX: f64 = 1_000_000_000.0;
 
 /// Parses metadata: a JSON object, or one member as `KEY=VALUE`.
 pub(super) fn metadata(text: &str) -> Result<Map<String, Value>, String> {
@@ -111,42 +107,6 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     count.checked_mul(seconds).map(Duration::from_secs).ok_or_else(bad)
 }
 
-/// Parses limits of runs: `tokens=N,usd=X,calls=N,tools=N`, or some of them.
-pub(super) fn budget(text: &str) -> Result<Limits, String> {
-    let mut limits = Limits::default();
-    for part in text.split(',') {
-        let (name, value) = part.split_once('=').ok_or_else(|| {
-            format!("`{part}` is no limit; expected some of tokens=N,usd=X,calls=N,tools=N")
-        })?;
-        let (name, value) = (name.trim(), value.trim());
-        let (limit, found) = match name {
-            "tokens" => (&mut limits.tokens, count(name, value)?),
-            "calls" => (&mut limits.model_calls, count(name, value)?),
-            "tools" => (&mut limits.tool_calls, count(name, value)?),
-            "usd" => (&mut limits.cost_micro_usd, dollars(value)?),
-            _ => return Err(format!("`{name}` is no limit; expected tokens, usd, calls or tools")),
-        };
-        if limit.replace(found).is_some() {
-            return Err(format!("the limit `{name}` is given twice"));
-        }
-    }
-    Ok(limits)
-}
-
-fn count(name: &str, value: &str) -> Result<u64, String> {
-    let count = value.parse().ok().filter(|count| *count > 0);
-    count.ok_or_else(|| format!("`{value}` is no limit of {name}; expected a whole number above 0"))
-}
-
-/// Parses an amount in dollars, and returns millionths.
-fn dollars(value: &str) -> Result<u64, String> {
-    let dollars = value.parse::<f64>().ok().filter(|dollars| *dollars <= USD_MAX);
-    let micro = dollars.map(|dollars| (dollars * 1_000_000.0).round());
-    micro.filter(|micro| *micro >= 1.0).map(|micro| micro as u64).ok_or_else(|| {
-        format!("`{value}` is no limit of usd; expected an amount such as 0.25, at least 0.000001")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,37 +134,6 @@ mod tests {
         assert_eq!(run_status("limit_reached"), Ok(RunStatus::LimitReached));
         assert!(run_status("done").is_err_and(|why| why.contains("completed")));
         assert_eq!(thread_status("idle"), Ok(ThreadStatus::Idle));
-    }
-
-    #[test]
-    fn budgets_name_each_limit_once() {
-        let all = Limits {
-            tokens: Some(5_000),
-            cost_micro_usd: Some(250_000),
-            model_calls: Some(4),
-            tool_calls: Some(9),
-        };
-        assert_eq!(budget("tokens=5000,usd=0.25, calls = 4,tools=9"), Ok(all));
-        assert_eq!(budget("calls=4").map(|limits| limits.tokens), Ok(None));
-        for (wrong, why) in [
-            ("", "`` is no limit; expected some of"),
-            ("5000", "`5000` is no limit"),
-            ("calls=4,", "`` is no limit"),
-            ("call=4", "`call` is no limit; expected tokens, usd, calls or tools"),
-            ("calls=4,calls=5", "the limit `calls` is given twice"),
-            ("calls=0", "`0` is no limit of calls; expected a whole number above 0"),
-            ("tokens=-1", "`-1` is no limit of tokens"),
-            ("tokens=1.5", "`1.5` is no limit of tokens"),
-            ("tools=99999999999999999999", "is no limit of tools"),
-            ("usd=0", "`0` is no limit of usd; expected an amount such as 0.25"),
-            ("usd=-1", "`-1` is no limit of usd"),
-            ("usd=nan", "`nan` is no limit of usd"),
-            ("usd=inf", "`inf` is no limit of usd"),
-            ("usd=$5", "`$5` is no limit of usd"),
-        ] {
-            let error = budget(wrong).expect_err(wrong);
-            assert!(error.contains(why), "{wrong}: {error}");
-        }
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(crate) struct LimitFlags {
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     pub(crate) deadline: Option<Duration>,
     /// Limit what each run uses: `tokens=N,usd=X,calls=N,tools=N`, or some of them
-    #[arg(long, value_name = "LIMITS", value_parser = parse::budget)]
+    #[arg(long, value_name = "LIMITS", value_parser = weftwork::config::read_limits)]
     pub(crate) budget: Option<Limits>,
 }
 

@@ -110,9 +110,16 @@ fn settings_that_are_no_text_are_refused() {
     use std::os::unix::ffi::OsStrExt;
     let secret = std::ffi::OsStr::from_bytes(b"hunter2\xff");
     let home = Home::new().config("[providers.fake]\nurl = \"http://x\"\nkey_env = \"FAKE_KEY\"\n");
-    for name in
-        ["WEFT_POLICY", "WEFT_MODEL", "WEFT_STORE", "WEFT_MCP", "WEFT_CONFIG", "FAKE_KEY", "HOME"]
-    {
+    for name in [
+        "WEFT_POLICY",
+        "WEFT_MODEL",
+        "WEFT_STORE",
+        "WEFT_MCP",
+        "WEFT_CONFIG",
+        "WEFT_THREAD_BUDGET",
+        "FAKE_KEY",
+        "HOME",
+    ] {
         let mut command = home.command(SAY);
         let came: Came = command.env(name, secret).output().expect("it starts").into();
         assert_eq!(came.status, Some(2), "{came:?}");

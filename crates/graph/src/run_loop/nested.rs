@@ -171,6 +171,12 @@ impl Ctx {
         &self.at().scope.shared.context
     }
 
+    /// Step limit given to the run; `None` if that of the graph holds.
+    #[must_use]
+    pub fn step_limit(&self) -> Option<u32> {
+        self.at().scope.shared.step_limit
+    }
+
     /// Named settings given to the run; empty if none were given.
     #[must_use]
     pub fn configurable(&self) -> &Map<String, Json> {

@@ -8,6 +8,8 @@ use weftwork_runtime::Runtime;
 use weftwork_store::memory::MemoryStore;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Role};
+use weftwork_types::port::Limits;
+use weftwork_types::run::{RunOptions, RunOutcome};
 use weftwork_types::{MessageId, Principal, ThreadId};
 
 fn said(id: &str, text: &str) -> Value {
@@ -109,4 +111,39 @@ async fn a_thread_with_the_name_of_a_deleted_one_begins_anew_there() {
     turn(&runtime, "t", "secret").await;
     runtime.threads().delete(&ThreadId::new("t").expect("valid")).await.expect("deletes");
     assert_eq!(turn(&runtime, "t", "hello").await, ["hello", "messages: 1"]);
+}
+
+#[tokio::test]
+async fn a_budget_that_cannot_count_a_run_refuses_it_before_it_starts() {
+    let there = There::start().await;
+    let limits = Limits { tool_calls: Some(5), ..Limits::default() };
+    let options = || RunOptions { budget: Some(limits), ..RunOptions::default() };
+    let runtime = runtime(&there, "talk", &[]).await;
+    let thread = runtime.thread("remote:helper", "t").expect("valid");
+    let refused = thread.start(said("m1", "Hello")).options(options()).await.expect("accepted");
+    let RunOutcome::Failed { fault } = refused.outcome() else { panic!("{refused:?}") };
+    assert_eq!(fault.code, "W0659", "{}", fault.message);
+    assert_eq!(there.runs().await, 0, "nothing was started");
+
+    let graph = there.remote("talk").uncounted().agent(&[]).expect("sound");
+    let builder = Runtime::builder(Arc::new(MemoryStore::new())).thread_budget(limits);
+    let runtime = builder.graph("remote:helper", graph).open().await.expect("opens");
+    let thread = runtime.thread("remote:helper", "t").expect("valid");
+    let ended = thread.start(said("m1", "Hello")).options(options()).await.expect("accepted");
+    assert_eq!(texts(ended.output().expect("completes")), ["Hello", "messages: 1"]);
+}
+
+#[tokio::test]
+async fn the_step_limit_of_a_run_is_that_of_the_run_there() {
+    let there = There::start().await;
+    let runtime = runtime(&there, "talk", &[]).await;
+    let thread = runtime.thread("remote:helper", "t").expect("valid");
+    let ended = thread.start(said("m1", "Hello")).step_limit(7).await.expect("accepted");
+    ended.output().expect("completes");
+    thread.start(said("m2", "Again")).await.expect("accepted");
+    let mut limits = there.step_limits().await;
+    limits.sort();
+    // The server has a limit of its own for runs without one.
+    assert!(limits.contains(&Some(7)), "{limits:?}");
+    assert_eq!(limits.iter().filter(|limit| **limit == Some(7)).count(), 1, "{limits:?}");
 }

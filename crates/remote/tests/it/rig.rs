@@ -180,6 +180,11 @@ impl There {
         self.rows().await.len()
     }
 
+    /// Step limits of the runs of all threads.
+    pub(crate) async fn step_limits(&self) -> Vec<Option<u32>> {
+        self.rows().await.iter().map(|run| run.new.options.step_limit).collect()
+    }
+
     /// Number of threads.
     pub(crate) async fn threads(&self) -> usize {
         let threads = self.runtime.store().threads(&Principal::local(), 0, 100).await;

@@ -82,6 +82,11 @@ pub enum Demand {
         /// Canonical name of the tool.
         tool: String,
     },
+    /// A run on another server, which reports no usage.
+    RemoteRun {
+        /// Name of the server.
+        remote: String,
+    },
 }
 
 impl Demand {
@@ -93,6 +98,7 @@ impl Demand {
                 Usage::model_call(*tokens).costing(*cost_micro_usd)
             }
             Self::ToolCall { .. } => Usage::tool_call(),
+            Self::RemoteRun { .. } => Usage::default(),
         }
     }
 }
@@ -173,6 +179,14 @@ pub enum BudgetError {
         /// The model, `provider:model`.
         model: String,
     },
+    /// The budget has limits, and a run on another server cannot be counted.
+    #[error(
+        "the run has a budget, and remote `{remote}` reports no usage that could be counted; leave the budget out, or mark the remote as `uncounted`"
+    )]
+    Uncounted {
+        /// Name of the server.
+        remote: String,
+    },
     /// The budget cannot be read or written.
     #[error("the budget of the run cannot be checked: {source}")]
     Unavailable {
@@ -188,6 +202,7 @@ impl BudgetError {
         match self {
             Self::Exceeded(exceeded) => exceeded.code(),
             Self::NoPrice { .. } => ErrorCode("W0609"),
+            Self::Uncounted { .. } => ErrorCode("W0659"),
             Self::Unavailable { .. } => ErrorCode("W0603"),
         }
     }
@@ -343,6 +358,11 @@ impl Budget for LimitedBudget {
                 && self.limits.cost_micro_usd.is_some()
             {
                 return Err(BudgetError::NoPrice { model: model.clone() });
+            }
+            if let Demand::RemoteRun { remote } = demand
+                && self.limits != Limits::default()
+            {
+                return Err(BudgetError::Uncounted { remote: remote.clone() });
             }
             let demand = demand.usage();
             let mut counts = self.counts();

@@ -13,7 +13,7 @@ use weftwork_models::{ChatModel, Recorder};
 use weftwork_runtime::{Recovery, Runtime};
 use weftwork_store::Store;
 use weftwork_types::Principal;
-use weftwork_types::port::{Budgets, Clock};
+use weftwork_types::port::{Budgets, Clock, Limits};
 use weftwork_types::run::{Durability, Multitask};
 
 /// Builder of an [`App`].
@@ -30,6 +30,7 @@ pub struct AppBuilder {
     multitask: Multitask,
     record: Option<PathBuf>,
     budgets: Option<Arc<dyn Budgets>>,
+    thread_budget: Option<Limits>,
     recovery: Recovery,
     runs_max: Option<usize>,
 }
@@ -108,6 +109,14 @@ impl AppBuilder {
         self
     }
 
+    /// Limits the runs of each thread together, in addition to the budgets of runs, overriding the
+    /// configuration; see
+    /// [`RuntimeBuilder::thread_budget`](weftwork_runtime::RuntimeBuilder::thread_budget).
+    pub fn thread_budget(mut self, limits: Limits) -> Self {
+        self.thread_budget = Some(limits);
+        self
+    }
+
     /// Sets the handling of runs that no living worker has; see [`Recovery`]. The default is
     /// [`Recovery::Manual`].
     pub fn recovery(mut self, recovery: Recovery) -> Self {
@@ -156,6 +165,10 @@ impl AppBuilder {
         let mut builder = Runtime::builder(store).clock(Arc::clone(&clock)).recovery(self.recovery);
         if let Some(budgets) = self.budgets {
             builder = builder.budgets(budgets);
+        }
+        let in_config = config.thread_budget.as_ref().map(|setting| setting.value);
+        if let Some(limits) = self.thread_budget.or(in_config) {
+            builder = builder.thread_budget(limits);
         }
         if let Some(runs_max) = self.runs_max {
             builder = builder.runs_max(runs_max);

@@ -2,6 +2,7 @@
 //! override earlier ones.
 
 mod file;
+mod limits;
 mod mcp;
 mod place;
 mod remotes;
@@ -9,6 +10,7 @@ mod rules;
 mod spelling;
 
 pub use file::Origin;
+pub use limits::read_limits;
 pub use mcp::McpTools;
 pub use place::{Address, StorePlace};
 pub use remotes::{REMOTE, Remotes};
@@ -25,6 +27,7 @@ use std::sync::Arc;
 use weftwork_egress::AllowedHost;
 use weftwork_graph::SystemClock;
 use weftwork_models::{ProviderOverride, ProviderTable, SettingsTable};
+use weftwork_types::port::Limits;
 
 /// Environment variable for the model, such as `local` or `openai:gpt-4o-mini`.
 pub const MODEL_VARIABLE: &str = "WEFT_MODEL";
@@ -33,6 +36,8 @@ pub const POLICY_VARIABLE: &str = "WEFT_POLICY";
 /// Environment variable for the file of MCP servers. There is no entry for it in configuration files:
 /// the file of a foreign folder would start programs.
 pub const MCP_VARIABLE: &str = "WEFT_MCP";
+/// Environment variable for the budget of a thread, such as `tokens=100000,usd=2`.
+pub const THREAD_BUDGET_VARIABLE: &str = "WEFT_THREAD_BUDGET";
 /// Environment variable for the store: `memory`, `sqlite:PATH` or the URL of a Postgres database.
 pub const STORE_VARIABLE: &str = "WEFT_STORE";
 /// Environment variable for the configuration file.
@@ -67,6 +72,8 @@ pub struct Flags {
     pub policy: Option<String>,
     /// The file of MCP servers.
     pub mcp: Option<String>,
+    /// Limits of all runs of a thread together.
+    pub thread_budget: Option<String>,
 }
 
 /// The environment from which a configuration is loaded. Nothing else of the process is read, so
@@ -126,6 +133,8 @@ pub struct Config {
     pub mcp: Option<McpTools>,
     /// The assistants of other servers. The command line offers them as agents.
     pub remotes: Remotes,
+    /// Limits of all runs of a thread together, of those that this process executes.
+    pub thread_budget: Option<Setting<Limits>>,
     /// The network providers, with their keys.
     pub providers: ProviderTable,
     /// Settings of single models, by id: fallbacks, limits and the response cache.
@@ -175,6 +184,7 @@ impl Config {
             rules: None,
             mcp: None,
             remotes: Remotes::default(),
+            thread_budget: None,
             providers,
             models: SettingsTable::default(),
         }
@@ -229,6 +239,9 @@ impl Config {
         let rules = pick(("--policy", &flags.policy), POLICY_VARIABLE, file.policy);
         let rules = rules.map(|setting| ToolRules::read(setting, around)).transpose()?;
         let mcp = pick(("--mcp", &flags.mcp), MCP_VARIABLE, None);
+        let budget = ("--thread-budget", &flags.thread_budget);
+        let budget = pick(budget, THREAD_BUDGET_VARIABLE, file.thread_budget);
+        let thread_budget = budget.map(limits::read).transpose()?;
         let model_file = pick(("", &None), WEIGHTS_VARIABLE, file.model_file);
         let model_file = model_file
             .map(|Setting { value, origin }| Setting { value: around.folder.join(value), origin });
@@ -249,6 +262,7 @@ impl Config {
             rules,
             mcp: None,
             remotes: Remotes::default(),
+            thread_budget,
             providers,
             models: SettingsTable::new(file.models, &(Arc::new(SystemClock::new()) as _)),
         };

@@ -21,6 +21,9 @@ pub(super) struct RemoteEntry {
     /// Channels of the state besides `messages`.
     #[serde(default)]
     channels: Vec<String>,
+    /// `true` if its runs are made beside the budgets of local runs, which cannot count them.
+    #[serde(default)]
+    uncounted: bool,
 }
 
 /// Start of the ids of agents that are assistants of other servers.
@@ -69,7 +72,10 @@ impl Remotes {
                     }
                 }
             }
-            let remote = RemoteGraph::new(server, &entry.assistant);
+            let mut remote = RemoteGraph::new(server, &entry.assistant);
+            if entry.uncounted {
+                remote = remote.uncounted();
+            }
             all.push(Configured { remote, channels: entry.channels, missing });
         }
         Ok(Self { all })

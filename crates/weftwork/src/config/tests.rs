@@ -80,7 +80,7 @@ fn an_unknown_field_is_refused_with_its_line_and_a_suggestion() {
     for (text, expected) in [
         (
             "\nmodle = \"local\"\n",
-            "configuration file `FOLDER/weft.toml`, line 2: unknown field `modle`, expected one of `model`, `store`, `model_file`, `policy`, `egress`, `providers`, `models`, `remotes`; did you mean `model`?",
+            "configuration file `FOLDER/weft.toml`, line 2: unknown field `modle`, expected one of `model`, `store`, `model_file`, `policy`, `thread_budget`, `egress`, `providers`, `models`, `remotes`; did you mean `model`?",
         ),
         (
             "[egress]\nalow = []\n",
@@ -206,4 +206,24 @@ fn remotes_of_the_file_are_agents() {
 fn remotes_need_the_feature() {
     let text = "[remotes.helper]\nurl = \"http://127.0.0.1:9\"\nassistant = \"support\"\n";
     assert_eq!(Home::new().file(text).refused().0, "W0913");
+}
+
+#[test]
+fn the_budget_of_a_thread_is_read_from_each_source() {
+    let home = Home::new().file("thread_budget = \"tokens=1000,usd=2\"\n");
+    let budget = |home: &Home, flags: &Flags| {
+        home.load(flags).expect("loads").thread_budget.expect("a budget").value
+    };
+    let limits = budget(&home, &Flags::default());
+    let expected =
+        Limits { tokens: Some(1_000), cost_micro_usd: Some(2_000_000), ..Limits::default() };
+    assert_eq!(limits, expected);
+    let home = home.set(THREAD_BUDGET_VARIABLE, "tools=5");
+    assert_eq!(budget(&home, &Flags::default()).tool_calls, Some(5));
+    let flags = Flags { thread_budget: Some("calls=3".to_owned()), ..Flags::default() };
+    assert_eq!(budget(&home, &flags).model_calls, Some(3));
+    let home = Home::new().file("thread_budget = \"token=5\"\n");
+    let (code, message) = home.refused();
+    assert_eq!(code, "W0703", "{message}");
+    assert!(message.contains("`token` is no limit"), "{message}");
 }

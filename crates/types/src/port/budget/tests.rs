@@ -90,3 +90,14 @@ fn a_cost_is_reserved_and_a_model_without_a_price_is_refused() {
     assert_eq!((refused.code().0, refused.is_retriable()), ("W0609", false));
     assert_eq!(budget.used().cost_micro_usd, 110);
 }
+
+#[test]
+fn a_run_on_another_server_is_refused_by_limits_only() {
+    let demand = Demand::RemoteRun { remote: "helper".to_owned() };
+    let refused = reserve(&limits(1, 100), &demand).expect_err("it cannot be counted");
+    assert_eq!(refused, BudgetError::Uncounted { remote: "helper".to_owned() });
+    assert_eq!((refused.code().0, refused.is_retriable()), ("W0659", false));
+    let none = LimitedBudget::new(Limits::default(), Usage::default());
+    drop(reserve(&none, &demand).expect("nothing is limited"));
+    assert_eq!(none.used(), Usage::default());
+}

@@ -1,0 +1,96 @@
+//! Limits of budgets, as text.
+
+use super::Setting;
+use crate::Error;
+use weftwork_types::port::Limits;
+
+/// Largest limit of a cost, in dollars.
+const USD_MAX: f64 = 1_000_000_000.0;
+
+/// Reads the budget of a thread.
+pub(super) fn read(setting: Setting<String>) -> Result<Setting<Limits>, Error> {
+    let Setting { value, origin } = setting;
+    match read_limits(&value) {
+        Ok(value) => Ok(Setting { value, origin }),
+        Err(reason) => Err(Error::BadSetting {
+            setting: format!("the budget of a thread ({origin})"),
+            found: value,
+            expected: format!("limits such as `tokens=100000,usd=2`: {reason}"),
+        }),
+    }
+}
+
+/// Reads limits of runs: `tokens=N,usd=X,calls=N,tools=N`, or some of them.
+///
+/// # Errors
+/// The reason for which the text is none.
+pub fn read_limits(text: &str) -> Result<Limits, String> {
+    let mut limits = Limits::default();
+    for part in text.split(',') {
+        let (name, value) = part.split_once('=').ok_or_else(|| {
+            format!("`{part}` is no limit; expected some of tokens=N,usd=X,calls=N,tools=N")
+        })?;
+        let (name, value) = (name.trim(), value.trim());
+        let (limit, found) = match name {
+            "tokens" => (&mut limits.tokens, count(name, value)?),
+            "calls" => (&mut limits.model_calls, count(name, value)?),
+            "tools" => (&mut limits.tool_calls, count(name, value)?),
+            "usd" => (&mut limits.cost_micro_usd, dollars(value)?),
+            _ => return Err(format!("`{name}` is no limit; expected tokens, usd, calls or tools")),
+        };
+        if limit.replace(found).is_some() {
+            return Err(format!("the limit `{name}` is given twice"));
+        }
+    }
+    Ok(limits)
+}
+
+fn count(name: &str, value: &str) -> Result<u64, String> {
+    let count = value.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| format!("`{value}` is no limit of {name}; expected a whole number above 0"))
+}
+
+/// Parses an amount in dollars, and returns millionths.
+fn dollars(value: &str) -> Result<u64, String> {
+    let dollars = value.parse::<f64>().ok().filter(|dollars| *dollars <= USD_MAX);
+    let micro = dollars.map(|dollars| (dollars * 1_000_000.0).round());
+    micro.filter(|micro| *micro >= 1.0).map(|micro| micro as u64).ok_or_else(|| {
+        format!("`{value}` is no limit of usd; expected an amount such as 0.25, at least 0.000001")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_limit_is_named_once() {
+        let all = Limits {
+            tokens: Some(5_000),
+            cost_micro_usd: Some(250_000),
+            model_calls: Some(4),
+            tool_calls: Some(9),
+        };
+        assert_eq!(read_limits("tokens=5000,usd=0.25, calls = 4,tools=9"), Ok(all));
+        assert_eq!(read_limits("calls=4").map(|limits| limits.tokens), Ok(None));
+        for (wrong, why) in [
+            ("", "`` is no limit; expected some of"),
+            ("5000", "`5000` is no limit"),
+            ("calls=4,", "`` is no limit"),
+            ("call=4", "`call` is no limit; expected tokens, usd, calls or tools"),
+            ("calls=4,calls=5", "the limit `calls` is given twice"),
+            ("calls=0", "`0` is no limit of calls; expected a whole number above 0"),
+            ("tokens=-1", "`-1` is no limit of tokens"),
+            ("tokens=1.5", "`1.5` is no limit of tokens"),
+            ("tools=99999999999999999999", "is no limit of tools"),
+            ("usd=0", "`0` is no limit of usd; expected an amount such as 0.25"),
+            ("usd=-1", "`-1` is no limit of usd"),
+            ("usd=nan", "`nan` is no limit of usd"),
+            ("usd=inf", "`inf` is no limit of usd"),
+            ("usd=$5", "`$5` is no limit of usd"),
+        ] {
+            let error = read_limits(wrong).expect_err(wrong);
+            assert!(error.contains(why), "{wrong}: {error}");
+        }
+    }
+}
