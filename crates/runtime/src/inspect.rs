@@ -1,6 +1,6 @@
 //! Inspection of a thread without running it.
 
-use crate::origin;
+use crate::origin::HistoryReader;
 use crate::stored::StoreCheckpointer;
 use std::sync::Arc;
 use weftwork_graph::run_loop::{HistoryFilter, Host, Snapshot, StateQuery};
@@ -40,5 +40,8 @@ pub async fn thread_history(
     let checkpoints: Arc<dyn CheckpointStore> = Arc::clone(store) as _;
     let host = Host::new().with_checkpointer(StoreCheckpointer::new(checkpoints, who.clone()));
     let at = StateQuery::thread(thread.as_str());
-    origin::history(graph, &host, (store.as_ref(), who), (&at, filter)).await
+    let find = |_: &str| Ok(graph.clone());
+    HistoryReader { graph, host: &host, store: store.as_ref(), who, find: &find }
+        .read(&at, filter)
+        .await
 }

@@ -8,13 +8,15 @@ use std::collections::BTreeMap;
 use weftwork_graph::run_loop::{HistoryFilter, Host, Snapshot, SnapshotRun, Source, StateQuery};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::thread::contains;
-use weftwork_store::{Base, RunRow, Store, StoreError};
+use weftwork_store::{Base, CheckpointNamespace, RunRow, Store, StoreError};
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::RunRef;
 use weftwork_types::{CheckpointId, Principal, RunId, ThreadId, Timestamp};
 
 /// Maximum number of events read at once.
 const EVENTS_AT_ONCE: usize = 256;
+/// Maximum number of checkpoints whose ids are read at once.
+const CHECKPOINTS_AT_ONCE: usize = 64;
 
 /// The runs of a thread, each with the greatest id of a checkpoint before it.
 #[derive(Debug)]
@@ -57,6 +59,18 @@ impl<'a> Origins<'a> {
         Ok(Self { store, who, runs })
     }
 
+    /// Returns `true` unless runs of several graphs made checkpoints.
+    fn are_of_one_graph(&self) -> bool {
+        let mut graphs = self.runs.iter().map(|(_, row)| &row.new.graph);
+        let first = graphs.next();
+        graphs.all(|graph| Some(graph) == first)
+    }
+
+    /// Returns the id of the graph whose run made a checkpoint.
+    pub(crate) fn graph_of(&self, id: CheckpointId) -> Option<&str> {
+        self.run_of(id).map(|row| row.new.graph.as_str())
+    }
+
     fn run_of(&self, id: CheckpointId) -> Option<&RunRow> {
         let after = self.runs.partition_point(|(before, _)| *before < id.0);
         after.checked_sub(1).and_then(|index| self.runs.get(index)).map(|(_, row)| row)
@@ -67,7 +81,8 @@ impl<'a> Origins<'a> {
         let mut times: BTreeMap<RunId, Times> = BTreeMap::new();
         for snapshot in snapshots {
             let id = snapshot.config.as_ref().filter(|config| config.ns.is_empty());
-            let id = id.and_then(|config| config.id).filter(|_| snapshot.metadata.is_some());
+            let is_stored = snapshot.metadata.is_some() || snapshot.error.is_some();
+            let id = id.and_then(|config| config.id).filter(|_| is_stored);
             let Some(row) = id.and_then(|id| self.run_of(id)) else { continue };
             let run = &row.new.at;
             // The last checkpoint of a run is committed with its end.
@@ -123,27 +138,116 @@ impl<'a> Origins<'a> {
     fn select(&self, filter: &HistoryFilter, snapshots: &mut Vec<Snapshot>) {
         snapshots.retain(|snapshot| {
             let id = snapshot.config.as_ref().and_then(|config| config.id);
-            let row = id.and_then(|id| self.run_of(id));
-            let is_run = |run: &RunId| row.is_some_and(|row| row.new.at.run == *run);
-            filter.run.as_ref().is_none_or(is_run)
-                && (filter.metadata.is_empty() || row.is_some_and(|row| has(row, filter)))
+            id.is_none_or(|id| self.selects(filter, id))
         });
         snapshots.truncate(filter.limit);
     }
+
+    /// Returns `true` if the run and the metadata of a filter select a checkpoint.
+    fn selects(&self, filter: &HistoryFilter, id: CheckpointId) -> bool {
+        let row = self.run_of(id);
+        let is_run = |run: &RunId| row.is_some_and(|row| row.new.at.run == *run);
+        filter.run.as_ref().is_none_or(is_run)
+            && (filter.metadata.is_empty() || row.is_some_and(|row| has(row, filter)))
+    }
 }
 
-/// Reads the checkpoints that a filter selects, with their runs.
-pub(crate) async fn history(
-    graph: &CompiledGraph,
-    host: &Host,
-    (store, who): (&dyn Store, &Principal),
-    (at, filter): (&StateQuery, &HistoryFilter),
-) -> Result<Vec<Snapshot>, RuntimeError> {
-    let origins = Origins::of(store, who, &ThreadId::new(&*at.thread)?).await?;
-    let mut found = graph.history_of(host, at, &without_runs(filter)).await?;
-    origins.select(filter, &mut found);
-    origins.add(&mut found).await?;
-    Ok(found)
+/// The graphs that made the checkpoints of a thread, and the store with them.
+pub(crate) struct HistoryReader<'a> {
+    /// Graph of the last run.
+    pub(crate) graph: &'a CompiledGraph,
+    pub(crate) host: &'a Host,
+    pub(crate) store: &'a dyn Store,
+    pub(crate) who: &'a Principal,
+    /// Returns the graph of an id, for checkpoints of runs of other graphs.
+    pub(crate) find: &'a (dyn Fn(&str) -> Result<CompiledGraph, RuntimeError> + Sync),
+}
+
+impl HistoryReader<'_> {
+    /// Reads the checkpoints that a filter selects, with their runs. Each is read by the graph of the
+    /// run that made it; one that cannot be read has the reason instead of its values.
+    pub(crate) async fn read(
+        &self,
+        at: &StateQuery,
+        filter: &HistoryFilter,
+    ) -> Result<Vec<Snapshot>, RuntimeError> {
+        let origins = Origins::of(self.store, self.who, &ThreadId::new(&*at.thread)?).await?;
+        if origins.are_of_one_graph() {
+            match self.graph.history_of(self.host, at, &without_runs(filter)).await {
+                // One of the checkpoints does not fit this build of the graph.
+                Err(error) if error.is_unreadable() => {}
+                found => {
+                    let mut found = found?;
+                    origins.select(filter, &mut found);
+                    origins.add(&mut found).await?;
+                    return Ok(found);
+                }
+            }
+        }
+        self.read_each(&origins, at, filter).await
+    }
+
+    /// Reads the checkpoints one at a time.
+    async fn read_each(
+        &self,
+        origins: &Origins<'_>,
+        at: &StateQuery,
+        filter: &HistoryFilter,
+    ) -> Result<Vec<Snapshot>, RuntimeError> {
+        let thread = ThreadId::new(&*at.thread)?;
+        let place = CheckpointNamespace { thread, ns: at.ns.to_string() };
+        let mut found = Vec::new();
+        let mut before = filter.before;
+        while found.len() < filter.limit {
+            let page = self.store.page(self.who, &place, before, CHECKPOINTS_AT_ONCE).await?;
+            let Some(last) = page.last() else { break };
+            before = Some(last.id);
+            for id in page.iter().map(|row| row.id).filter(|id| origins.selects(filter, *id)) {
+                let snapshot = self.read_one(origins, at, id).await?;
+                if found.len() < filter.limit && is_selected(filter, &snapshot) {
+                    found.push(snapshot);
+                }
+            }
+        }
+        origins.add(&mut found).await?;
+        Ok(found)
+    }
+
+    async fn read_one(
+        &self,
+        origins: &Origins<'_>,
+        at: &StateQuery,
+        id: CheckpointId,
+    ) -> Result<Snapshot, RuntimeError> {
+        let only = HistoryFilter {
+            before: Some(CheckpointId(id.0.saturating_add(1))),
+            limit: 1,
+            ..HistoryFilter::default()
+        };
+        let read = async {
+            let graph = match origins.run_of(id) {
+                Some(run) => (self.find)(&run.new.graph)?,
+                None => self.graph.clone(),
+            };
+            graph.history_of(self.host, at, &only).await
+        };
+        match read.await {
+            Ok(mut found) => found.pop().ok_or_else(|| {
+                let (thread, ns) = (at.thread.to_string(), at.ns.to_string());
+                RuntimeError::UnknownCheckpoint { thread, ns, checkpoint: id }
+            }),
+            Err(error) if error.is_unreadable() => {
+                Ok(Snapshot::unreadable(&at.ns, id, error.fault()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn is_selected(filter: &HistoryFilter, snapshot: &Snapshot) -> bool {
+    let metadata = snapshot.metadata.as_ref();
+    filter.source.is_none_or(|source| metadata.is_some_and(|found| found.source == source))
+        && filter.step.is_none_or(|step| metadata.is_some_and(|found| found.step == step))
 }
 
 /// Returns `true` if the metadata of a run has the members of the filter.

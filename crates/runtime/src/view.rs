@@ -1,6 +1,6 @@
 //! Views of threads: their states and histories, also those of their subgraphs.
 
-use crate::origin::{self, Origins};
+use crate::origin::Origins;
 use crate::runtime::Runtime;
 use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateQuery};
 use weftwork_graph::{CompiledGraph, RuntimeError};
@@ -58,8 +58,10 @@ impl ThreadView {
     /// [`RuntimeError::Engine`] if a checkpoint does not fit the graph, or the error of the store.
     pub async fn state(&self) -> Result<Snapshot, RuntimeError> {
         let host = self.runtime.looking(&self.who);
-        let mut state = self.graph.state(&host, &self.at, self.subgraphs).await?;
-        self.origins().await?.add(std::slice::from_mut(&mut state)).await?;
+        let origins = self.origins().await?;
+        let graph = self.runtime.graph_at(&origins, &self.at, self.graph.clone())?;
+        let mut state = graph.state(&host, &self.at, self.subgraphs).await?;
+        origins.add(std::slice::from_mut(&mut state)).await?;
         Ok(state)
     }
 
@@ -73,8 +75,6 @@ impl ThreadView {
     /// # Errors
     /// As [`state`](Self::state).
     pub async fn history(&self, filter: &HistoryFilter) -> Result<Vec<Snapshot>, RuntimeError> {
-        let host = self.runtime.looking(&self.who);
-        let place = (self.runtime.store().as_ref(), &self.who);
-        origin::history(&self.graph, &host, place, (&self.at, filter)).await
+        self.runtime.history_by(&self.graph, &self.who, &self.at, filter).await
     }
 }

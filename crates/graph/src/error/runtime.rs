@@ -303,6 +303,19 @@ impl RuntimeError {
         }
     }
 
+    /// Returns `true` if this build cannot read what a thread has stored: its graph is not hosted or
+    /// has changed, or a record is damaged or newer. Other errors are of the request or the store.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        match self {
+            Self::Engine(_) | Self::UnknownGraph { .. } => true,
+            Self::Store(error) => {
+                matches!(error, StoreError::Corrupt { .. } | StoreError::Newer { .. })
+            }
+            _ => false,
+        }
+    }
+
     /// The stable code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {

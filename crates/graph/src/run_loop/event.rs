@@ -226,6 +226,18 @@ pub struct Snapshot {
     pub interrupts: Vec<Interrupt>,
     /// The run that made it; `None` for a run within a program, and if it is not known.
     pub run: Option<SnapshotRun>,
+    /// Reason for which this build cannot read the checkpoint. Only histories have such snapshots;
+    /// they have a place, no values and no tasks.
+    pub error: Option<Fault>,
+}
+
+impl Snapshot {
+    /// Creates the snapshot of a checkpoint that cannot be read.
+    #[must_use]
+    pub fn unreadable(ns: &str, id: CheckpointId, error: Fault) -> Self {
+        let config = Config { ns: ns.to_owned(), id: Some(id), ..Config::default() };
+        Self { config: Some(config), error: Some(error), ..Self::default() }
+    }
 }
 
 /// The run that made a checkpoint.

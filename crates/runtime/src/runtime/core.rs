@@ -6,7 +6,7 @@ use super::slots::Slots;
 use crate::context::WorkerContext;
 use crate::hosted::Live;
 use crate::modes::Projections;
-use crate::origin::{self, Origins};
+use crate::origin::{HistoryReader, Origins};
 use crate::worker::Heartbeat;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -144,9 +144,10 @@ impl Runtime {
         thread: &ThreadId,
         at: &StateQuery,
     ) -> Result<Snapshot, RuntimeError> {
-        let graph = self.graph_of(who, thread).await?;
-        let mut state = graph.state(&self.0.context.looking(who), at, false).await?;
         let origins = Origins::of(self.store().as_ref(), who, thread).await?;
+        let graph = self.graph_of(who, thread).await?;
+        let graph = self.graph_at(&origins, at, graph)?;
+        let mut state = graph.state(&self.0.context.looking(who), at, false).await?;
         origins.add(std::slice::from_mut(&mut state)).await?;
         Ok(state)
     }
@@ -186,8 +187,34 @@ impl Runtime {
         (at, filter): (&StateQuery, &HistoryFilter),
     ) -> Result<Vec<Snapshot>, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
-        let place = (self.store().as_ref(), who);
-        origin::history(&graph, &self.looking(who), place, (at, filter)).await
+        self.history_by(&graph, who, at, filter).await
+    }
+
+    /// Reads checkpoints of a thread, those of other graphs than the given one by their own.
+    pub(crate) async fn history_by(
+        &self,
+        graph: &CompiledGraph,
+        who: &Principal,
+        at: &StateQuery,
+        filter: &HistoryFilter,
+    ) -> Result<Vec<Snapshot>, RuntimeError> {
+        let (host, store, find) =
+            (self.looking(who), self.store().as_ref(), |id: &str| self.graph(id));
+        let reader = HistoryReader { graph, host: &host, store, who, find: &find };
+        reader.read(at, filter).await
+    }
+
+    /// Returns the graph whose run made the checkpoint that a query names; `newest` if it names none.
+    pub(crate) fn graph_at(
+        &self,
+        origins: &Origins<'_>,
+        at: &StateQuery,
+        newest: CompiledGraph,
+    ) -> Result<CompiledGraph, RuntimeError> {
+        match at.checkpoint.and_then(|id| origins.graph_of(id)) {
+            Some(graph) => self.graph(graph),
+            None => Ok(newest),
+        }
     }
 
     async fn graph_of(

@@ -217,7 +217,11 @@ async fn search(service: Service, body: Bytes) -> Result<Response> {
     let mut page = Vec::new();
     for thread in &found {
         let mut shown = match whole {
-            true => service.with_values(thread).await?,
+            true => match service.with_values(thread).await {
+                // It was deleted meanwhile.
+                Err(error) if error.is_missing() => continue,
+                shown => shown?,
+            },
             false => service.without_values(thread),
         };
         // A member of our own, which other clients do not expect.

@@ -34,7 +34,10 @@ impl Service {
     }
 
     /// Returns the open questions of a thread, without timers.
-    pub(super) async fn asked_on(&self, thread: &ThreadId) -> Result<Vec<InterruptRow>> {
+    pub(super) async fn asked_on(
+        &self,
+        thread: &ThreadId,
+    ) -> Result<Vec<InterruptRow>, StoreError> {
         let mut rows = self.store().interrupts(self.who(), thread).await?;
         rows.retain(|row| row.is_open() && !is_timer(row));
         Ok(rows)
@@ -114,7 +117,7 @@ impl Service {
         let RunInput::Command(mut command) = input else { return Ok(input) };
         let Some(answers) = command.answers.take() else { return Ok(RunInput::Command(command)) };
         let rows = match self.asked_on(thread).await {
-            Err(error) if error.is_missing() => Vec::new(),
+            Err(StoreError::NotFound { .. }) => Vec::new(),
             rows => rows?,
         };
         let open: Vec<_> = rows.iter().map(|row| &row.interrupt).collect();

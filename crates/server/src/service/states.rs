@@ -5,6 +5,7 @@ use crate::body::{self, CheckpointBody};
 use crate::error::{ApiError, Result};
 use crate::translate::{ids, state};
 use serde_json::{Value, json};
+use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Config, HistoryFilter, Snapshot};
 use weftwork_runtime::{Thread, ThreadView};
 use weftwork_store::ThreadRow;
@@ -13,7 +14,13 @@ use weftwork_types::run::{RunInput, RunOutcome};
 
 impl Service {
     /// Opens a thread with the graph that last ran on it, with the graph's name; `None` if none did.
-    pub(super) fn open<'a>(&'a self, row: &'a ThreadRow) -> Result<Option<(Thread, &'a str)>> {
+    ///
+    /// # Errors
+    /// [`RuntimeError::UnknownGraph`] if this server does not host the graph.
+    pub(super) fn open<'a>(
+        &'a self,
+        row: &'a ThreadRow,
+    ) -> Result<Option<(Thread, &'a str)>, RuntimeError> {
         let Some(graph) = &row.graph else { return Ok(None) };
         let opened = self.runtime().thread(graph, row.id.as_str())?;
         Ok(Some((opened.with_principal(self.who().clone()), self.name_of(graph))))
@@ -26,16 +33,8 @@ impl Service {
         at: &CheckpointBody,
         subgraphs: bool,
     ) -> Result<Value> {
-        self.state_of(&self.row(thread).await?, at, subgraphs).await
-    }
-
-    pub(super) async fn state_of(
-        &self,
-        row: &ThreadRow,
-        at: &CheckpointBody,
-        subgraphs: bool,
-    ) -> Result<Value> {
-        let Some((opened, graph)) = self.open(row)? else { return Ok(state::empty()) };
+        let row = self.row(thread).await?;
+        let Some((opened, graph)) = self.open(&row)? else { return Ok(state::empty()) };
         let mut view = place(opened.view(), at)?;
         if let Some(id) = at.checkpoint()? {
             view = view.at(id);
@@ -44,6 +43,12 @@ impl Service {
             view = view.with_subgraphs();
         }
         Ok(state::state(&row.id, graph, view.state().await?))
+    }
+
+    /// Returns the newest state of a thread.
+    pub(super) async fn newest_state(&self, row: &ThreadRow) -> Result<Value, RuntimeError> {
+        let Some((opened, graph)) = self.open(row)? else { return Ok(state::empty()) };
+        Ok(state::state(&row.id, graph, opened.view().state().await?))
     }
 
     /// Returns the checkpoints of a thread, newest first, with the selected members or all.

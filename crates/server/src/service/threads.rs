@@ -7,6 +7,8 @@ use crate::translate::{ids, rows};
 use futures_util::future::{join_all, select};
 use serde_json::{Map, Value};
 use std::time::Duration;
+use weftwork_graph::RuntimeError;
+use weftwork_runtime::{copy_thread, fork_thread};
 use weftwork_store::mailbox::{RESERVED, check_deletion, without_reserved};
 use weftwork_store::{
     FoundThread, IfExists, NewThread, SearchFrom, StoreError, ThreadQuery, ThreadRow, ThreadStatus,
@@ -120,8 +122,20 @@ impl Service {
         self.with_values(&found).await
     }
 
-    /// Returns a found thread with its values, which are those of its last run that ended.
+    /// Returns a found thread with its values, which are those of its last run that ended. A thread
+    /// that this build cannot read has the reason as its error, and no values.
     pub(crate) async fn with_values(&self, found: &FoundThread) -> Result<Value> {
+        match self.read_values(found).await {
+            Err(error) if error.is_unreadable() => {
+                let mut shown = self.without_values(found);
+                rows::add_unreadable(&mut shown, &error.fault());
+                Ok(shown)
+            }
+            shown => Ok(shown?),
+        }
+    }
+
+    async fn read_values(&self, found: &FoundThread) -> Result<Value, RuntimeError> {
         let mut shown = self.without_values(found);
         let row = &found.row;
         let mut has_values = row.head.is_some();
@@ -135,8 +149,7 @@ impl Service {
             }
         }
         if has_values {
-            let at = self.state_of(row, &CheckpointBody::default(), false).await?;
-            rows::add_values(&mut shown, at);
+            rows::add_values(&mut shown, self.newest_state(row).await?);
         }
         Ok(shown)
     }
@@ -144,6 +157,16 @@ impl Service {
     /// Returns the time for which a thread waits: that of a timer if nobody is asked, or the begin
     /// of a delayed run.
     pub(crate) async fn waits_until(&self, found: &FoundThread) -> Result<Option<Timestamp>> {
+        match self.read_wait(found).await {
+            // The thread was deleted meanwhile, or this build cannot read its questions.
+            Err(
+                StoreError::NotFound { .. } | StoreError::Corrupt { .. } | StoreError::Newer { .. },
+            ) => Ok(None),
+            time => Ok(time?),
+        }
+    }
+
+    async fn read_wait(&self, found: &FoundThread) -> Result<Option<Timestamp>, StoreError> {
         let row = &found.row;
         match found.status {
             ThreadStatus::Interrupted if row.wakes_at.is_some() => {
@@ -216,8 +239,11 @@ impl Service {
         if values.is_empty() {
             return Ok(true);
         }
-        let at = self.state_of(row, &CheckpointBody::default(), false).await?;
-        Ok(body::contains(&at["values"], &Value::Object(values.clone())))
+        match self.newest_state(row).await {
+            Ok(at) => Ok(body::contains(&at["values"], &Value::Object(values.clone()))),
+            Err(error) if error.is_unreadable() => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Replaces members of the metadata of a thread.
@@ -263,21 +289,24 @@ impl Service {
         thread: &ThreadId,
         at: Option<CheckpointId>,
     ) -> Result<Value> {
-        let to = uuid::Uuid::new_v4().to_string();
+        let to = ThreadId::from_uuid(uuid::Uuid::new_v4());
         let row = self.row(thread).await?;
-        if let Some(at) = at {
-            let Some((of, _)) = self.open(&row)? else {
-                return Err(ApiError::missing(format!(
-                    "thread `{thread}` has no checkpoint {at}: no graph has run on it"
-                )));
-            };
-            return self.thread(of.at(at).fork(&to).await?.id()).await;
+        let store = self.store().as_ref();
+        // Copying reads no values, so that it needs no graph.
+        match at {
+            Some(_) => fork_thread(store, self.who(), (thread, at), &to, self.now()).await?,
+            None if row.head.is_some() => {
+                let clock = self.runtime().clock().as_ref();
+                copy_thread(store, self.who(), thread, &to, clock).await?;
+            }
+            None => {
+                let (metadata, created_at) = (without_reserved(row.metadata), self.now());
+                let (graph, if_exists) = (row.graph, IfExists::Refuse);
+                let new = NewThread { id: to.clone(), graph, metadata, created_at, if_exists };
+                store.create_thread(self.who(), new).await?;
+            }
         }
-        let Some((of, _)) = self.open(&row)?.filter(|_| row.head.is_some()) else {
-            let metadata = without_reserved(row.metadata);
-            return self.create_thread(None, metadata, IfExists::Refuse, Vec::new()).await;
-        };
-        self.thread(of.copy(&to).await?.id()).await
+        self.thread(&to).await
     }
 }
 

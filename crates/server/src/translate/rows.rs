@@ -4,6 +4,7 @@ use super::{ids, names, state, time};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use weftwork_store::{RunRow, ThreadRow, ThreadStatus};
+use weftwork_types::code::Fault;
 use weftwork_types::run::{Durability, Multitask, RunInput, RunOutcome, RunRef, RunStatus, Stops};
 
 /// Returns a thread without its values.
@@ -50,6 +51,12 @@ pub(crate) fn add_values(thread: &mut Value, mut at: Value) {
         thread["error"] = Value::Null;
     }
     thread["interrupts"] = interrupts.into();
+}
+
+/// Adds the reason for which this build cannot read a thread, instead of its values.
+pub(crate) fn add_unreadable(thread: &mut Value, reason: &Fault) {
+    thread["error"] = json!(state::Error::of(reason));
+    thread["interrupts"] = json!({});
 }
 
 /// The facts about a run that are part of its events.

@@ -30,7 +30,8 @@ pub(crate) fn state(thread: &ThreadId, graph: &str, snapshot: Snapshot) -> Value
     let committed = snapshot.run.as_ref().and_then(|run| run.committed_at);
     let interrupts: Vec<_> = snapshot.interrupts.iter().map(interrupt).collect();
     let metadata = metadata(thread, graph, &snapshot);
-    json!({
+    let error = snapshot.error.as_ref().map(Error::of);
+    let mut shown = json!({
         "values": messages::into_shown(snapshot.values),
         "next": snapshot.next,
         "tasks": snapshot.tasks.into_iter().map(|t| task(thread, graph, t)).collect::<Vec<_>>(),
@@ -41,7 +42,12 @@ pub(crate) fn state(thread: &ThreadId, graph: &str, snapshot: Snapshot) -> Value
         "interrupts": interrupts,
         "checkpoint_id": at_id,
         "parent_checkpoint_id": parent_id,
-    })
+    });
+    if let Some(error) = error {
+        // A member of our own: this build cannot read the checkpoint.
+        shown["error"] = json!(error);
+    }
+    shown
 }
 
 /// Returns a place in a thread.
@@ -72,7 +78,8 @@ fn metadata(thread: &ThreadId, graph: &str, snapshot: &Snapshot) -> Value {
     }
     metadata.insert("user_id".to_owned(), json!(""));
     metadata.insert("langgraph_auth_user_id".to_owned(), json!(""));
-    metadata.insert("graph_id".to_owned(), json!(graph));
+    // Runs of other graphs may have made earlier checkpoints.
+    metadata.entry("graph_id").or_insert_with(|| json!(graph));
     metadata.insert("thread_id".to_owned(), json!(thread));
     if let Some(origin) = &snapshot.metadata {
         metadata.extend(origin_of(origin));

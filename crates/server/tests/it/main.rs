@@ -19,3 +19,4 @@ mod resources;
 mod routes;
 #[cfg(feature = "ui")]
 mod ui;
+mod unreadable;

@@ -104,6 +104,7 @@ pub(crate) fn checkpoint<'a>(
         tasks,
         interrupts: Vec::new(),
         run: None,
+        error: None,
     }
 }
 

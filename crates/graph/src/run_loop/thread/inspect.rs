@@ -225,6 +225,7 @@ impl Inspection<'_> {
             tasks,
             metadata: Some(metadata.clone()),
             run: None,
+            error: None,
         })
     }
 
