@@ -1,7 +1,7 @@
 // The decoders of assistant-stream and of the AI SDK over real responses, in writes of several
 // sizes: chat_decode.mjs URL
 import assert from "node:assert/strict";
-import { DefaultChatTransport, readUIMessageStream } from "ai";
+import { DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses, readUIMessageStream } from "ai";
 import { AssistantMessageAccumulator, DataStreamDecoder, UIMessageStreamDecoder } from "assistant-stream";
 
 const url = process.argv[2];
@@ -140,6 +140,28 @@ for (const protocol of FORMATS) {
   assert.deepEqual(shape(message.parts)[0], ["refund_order", { order_id: "A1001", amount: 25 }, null]);
   message = await say([user("no, wait until Monday")]);
   assert.deepEqual(message.status, { type: "complete", reason: "stop" });
+}
+
+// An approval by the AI SDK: the live message ends as the stored one.
+for (const approved of [true, false]) {
+  const thread = `decode-approval-${approved}`;
+  const say = (messages) => post({ id: thread, messages }, "ui-message-stream");
+  const asks = { id: "u1", role: "user", parts: [{ type: "text", text: "Refund order A1002, amount 40." }] };
+  let live = await read(await say([asks]), 4096);
+  const call = live.parts.find((part) => part.type === "tool-refund_order");
+  assert.equal(call.state, "approval-requested");
+  assert.ok(!lastAssistantMessageIsCompleteWithApprovalResponses({ messages: [asks, live] }));
+  // As `addToolApprovalResponse` does it.
+  const decided = (part) => part.state === "approval-requested" && part.approval.id === call.approval.id;
+  const approval = { id: call.approval.id, approved };
+  live = structuredClone({ ...live, parts: live.parts.map((part) => (decided(part) ? { ...part, state: "approval-responded", approval } : part)) });
+  assert.ok(lastAssistantMessageIsCompleteWithApprovalResponses({ messages: [asks, live] }));
+  live = await read(await say([asks, live]), 4096, structuredClone(live));
+  const states = (parts) => parts.filter((part) => part.type.startsWith("tool-")).map((part) => [part.type, part.state, part.output ?? part.errorText]);
+  const reloaded = (await stored(thread)).at(-1);
+  assert.deepEqual(states(live.parts), states(reloaded.parts));
+  assert.deepEqual(shape(live.parts), shape(reloaded.parts));
+  assert.equal(states(live.parts)[0][1], approved ? "output-available" : "output-error");
 }
 console.log("passed");
 process.exit(0);

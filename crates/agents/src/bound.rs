@@ -7,7 +7,7 @@ use weftwork_models::{
     Capability, ChatModel, ChatRequest, ChatResponse, ModelCaller, RunModel, ToolChoice,
 };
 use weftwork_types::MessageId;
-use weftwork_types::event::AiEvent;
+use weftwork_types::event::{AiEvent, AttemptReset};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::CallContext;
 use weftwork_types::tool::ToolSpec;
@@ -88,7 +88,7 @@ impl BoundModel {
                 return Err(problem.fault().into());
             }
             repairs += 1;
-            let reset = AiEvent::AttemptReset { node: ctx.node().to_owned() };
+            let reset = AiEvent::AttemptReset(AttemptReset::of_node(ctx.node()));
             calls.emit.emit_of(&answer.message.id, reset);
             let text =
                 format!("{problem}. Answer again, with one JSON value that fits the schema.");

@@ -113,7 +113,12 @@ mod tests {
                 shown: None,
             })
         };
-        Message { id: id(name), role: Role::Assistant, parts: ids.iter().map(part).collect() }
+        Message {
+            id: id(name),
+            role: Role::Assistant,
+            parts: ids.iter().map(part).collect(),
+            extra: None,
+        }
     }
 
     fn result(call: &str, value: serde_json::Value, is_error: bool) -> Message {

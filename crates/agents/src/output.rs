@@ -7,6 +7,7 @@ use weftwork_models::FinishReason;
 use weftwork_tools::args_schema;
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
+use weftwork_types::json::{self, JsonError};
 
 /// Member of the object around a list: providers accept only objects.
 const ITEMS: &str = "items";
@@ -133,9 +134,12 @@ impl OutputSpec {
                 _ => OutputError::Empty,
             });
         }
-        let value: Value = serde_json::from_str(text).map_err(|error| match finish {
+        let value: Value = json::read(text.as_bytes()).map_err(|error| match finish {
             FinishReason::Length => OutputError::Truncated,
-            _ => malformed(format!("it is no JSON: {error}")),
+            _ => malformed(match &error {
+                JsonError::Syntax(error) => format!("it is no JSON: {error}"),
+                JsonError::WideInteger { .. } => format!("it has the {error}"),
+            }),
         })?;
         let value = self.contained(value)?;
         (self.check)(&value).map_err(malformed)?;

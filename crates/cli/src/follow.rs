@@ -5,6 +5,7 @@ use crate::error::report;
 use crate::exit::Exit;
 use crate::frames::frame;
 use crate::input::Interrupts;
+use crate::shell;
 use crate::spent::Spent;
 use crate::terminal::{Answer, Terminal, plain, show_keys};
 use futures_util::StreamExt;
@@ -92,9 +93,39 @@ pub(crate) struct Last<'a> {
     label: Option<&'a str>,
     #[serde(flatten)]
     outcome: &'a RunOutcome,
+    /// Reason for which the run did not complete, if it is no question.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<LastError>,
     /// Usage of a run with limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     used: Option<Usage>,
+}
+
+/// The error of a run in its last line.
+#[derive(Debug, Serialize)]
+struct LastError {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
+    message: String,
+}
+
+impl LastError {
+    fn of(outcome: &RunOutcome) -> Option<Self> {
+        match outcome {
+            RunOutcome::Failed { fault } => {
+                Some(Self { code: Some(fault.code.clone()), message: fault.message.clone() })
+            }
+            RunOutcome::LimitReached { step_limit } => {
+                let message = format!("the run reached its limit of {step_limit} supersteps");
+                Some(Self { code: None, message })
+            }
+            RunOutcome::Cancelled { reason } => {
+                let message = reason.clone().unwrap_or_else(|| "the run was cancelled".to_owned());
+                Some(Self { code: None, message })
+            }
+            RunOutcome::Completed { .. } | RunOutcome::Interrupted { .. } => None,
+        }
+    }
 }
 
 impl<'a> Last<'a> {
@@ -106,7 +137,16 @@ impl<'a> Last<'a> {
         outcome: &'a RunOutcome,
     ) -> Self {
         let (thread, run) = (run.thread.as_str(), run.run.as_str());
-        Self { r#type: "outcome", thread, run, model, label, outcome, used: None }
+        Self {
+            r#type: "outcome",
+            thread,
+            run,
+            model,
+            label,
+            outcome,
+            error: LastError::of(outcome),
+            used: None,
+        }
     }
 
     /// Adds the usage of the run.
@@ -265,7 +305,7 @@ pub(crate) async fn tell_end(
     outcome: &RunOutcome,
     terminal: &Terminal,
 ) -> Exit {
-    let thread = &run.thread;
+    let thread = shell::thread(&run.thread);
     match outcome {
         RunOutcome::Completed { .. } => Exit::Done,
         RunOutcome::Interrupted { interrupts, .. } => {
@@ -284,7 +324,7 @@ pub(crate) async fn tell_end(
         }
         RunOutcome::Cancelled { .. } => {
             terminal.note(match left_nothing(store, run).await {
-                true => format!("cancelled before its input was applied to thread {thread}"),
+                true => format!("cancelled before its input was applied to thread {}", run.thread),
                 false => format!("cancelled; continue with: weft threads resume {thread}"),
             });
             Exit::Cancelled

@@ -29,6 +29,7 @@ mod frames;
 mod input;
 mod pages;
 mod position;
+mod shell;
 mod snapshot;
 mod spent;
 mod teams;

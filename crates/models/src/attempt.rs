@@ -16,7 +16,7 @@ use std::task::Poll;
 use std::time::Duration;
 use uuid::Uuid;
 use weftwork_types::canonical::{self, Hash};
-use weftwork_types::event::AiEvent;
+use weftwork_types::event::{AiEvent, AttemptReset};
 use weftwork_types::port::{CallContext, CallKey, Demand, EgressError, Reservation};
 use weftwork_types::usage::{Tokens, Usage, UsageFact, UsageStatus};
 use weftwork_types::{BoxFuture, InvocationId, MessageId};
@@ -131,7 +131,7 @@ impl<'a> Attempt<'a> {
         outcome.iter_mut().for_each(|response| secrets.hide(&mut response.message));
         let error = outcome.as_ref().err();
         if error.is_some() && self.shown {
-            self.emit(AiEvent::AttemptReset { node: model.info().id() });
+            self.emit(AiEvent::AttemptReset(AttemptReset::of_node(model.info().id())));
         }
         self.fact.status = match error {
             None => UsageStatus::Ok,

@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::collections::HashSet;
 use weftwork_types::event::ToolCallPart;
+use weftwork_types::json;
 use weftwork_types::message::{Message, Part, Role, ToolCall};
 use weftwork_types::port::CallKey;
 use weftwork_types::usage::Tokens;
@@ -165,7 +166,7 @@ impl Collector {
                 }
             });
         }
-        let message = Message { id, role: Role::Assistant, parts };
+        let message = Message { id, role: Role::Assistant, parts, extra: None };
         let finish = match (reason, message.tool_calls().next().is_some()) {
             // Some servers report "stop" after a tool call.
             (FinishReason::Stop, true) => FinishReason::ToolCalls,
@@ -180,14 +181,15 @@ impl Collector {
     }
 }
 
-/// Parses arguments as JSON. Text that is not JSON stays a string, which no tool's schema accepts.
+/// Parses arguments as JSON. Text that is not JSON, or has integers that would be rounded, stays a
+/// string, which no tool's schema accepts.
 /// Returns `None` if the token limit truncated it.
 fn read_args(text: String, reason: FinishReason) -> Option<Value> {
     if text.trim().is_empty() {
         // Many servers send an empty text for a call without arguments.
         return Some(Value::Object(serde_json::Map::new()));
     }
-    match serde_json::from_str(&text) {
+    match json::read(text.as_bytes()) {
         Ok(args) => Some(args),
         Err(_) if reason == FinishReason::Length => None,
         Err(_) => Some(Value::String(text)),

@@ -62,6 +62,7 @@ mod tests {
             id: MessageId::new("m2").expect("an id"),
             role: Role::Assistant,
             parts: vec![Part::ToolCall(call)],
+            extra: None,
         });
         messages.push(Message::tool_result(MessageId::new("m3").expect("an id"), result));
         let add = ToolSpec {

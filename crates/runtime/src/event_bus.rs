@@ -16,7 +16,7 @@ use weftwork_graph::run_loop::EventSource;
 use weftwork_types::Timestamp;
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::code::Fault;
-use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position, RunEvent};
+use weftwork_types::event::{AiEvent, AttemptReset, Piece, PieceAt, PieceKind, Position, RunEvent};
 use weftwork_types::port::Clock;
 
 /// Delivers events in the order in which they were emitted: a piece of text that follows an event
@@ -208,12 +208,12 @@ impl EventBus {
         self.lock().text.nothing_left();
     }
 
-    /// Returns the nodes whose text is not void.
-    pub(crate) fn speaking(&self) -> BTreeSet<String> {
+    /// Returns the resets of the tasks whose text is not void.
+    pub(crate) fn speaking(&self) -> BTreeSet<AttemptReset> {
         let state = self.lock();
         let held = state.queue.iter().filter(|told| !told.event.is_durable());
-        let held = held.map(|told| told.by.node.to_string());
-        state.text.nodes().into_iter().chain(held).collect()
+        let held = held.map(|told| AttemptReset { message: None, ..told.by.reset() });
+        state.text.tasks().into_iter().chain(held).collect()
     }
 
     /// Starts a commit with these events of its own, and returns the waiting ones that it includes.
@@ -370,12 +370,12 @@ impl State {
                 if let Some(piece) = piece(event) {
                     places.push_back(after.say(by, piece, clock));
                 } else {
-                    carried.void = carried.void.max(after.pass(event, Some(by)));
+                    carried.void = carried.void.max(after.pass(event));
                     carried.events.push(event.clone());
                 }
             }
             for event in own {
-                carried.void = carried.void.max(after.pass(event, None));
+                carried.void = carried.void.max(after.pass(event));
             }
             carried.pieces = after.unsaved().cloned().collect();
             after.seal();

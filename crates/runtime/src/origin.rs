@@ -233,8 +233,8 @@ impl HistoryReader<'_> {
         };
         match read.await {
             Ok(mut found) => found.pop().ok_or_else(|| {
-                let (thread, ns) = (at.thread.to_string(), at.ns.to_string());
-                RuntimeError::UnknownCheckpoint { thread, ns, checkpoint: id }
+                let thread = at.thread.to_string();
+                RuntimeError::UnknownCheckpoint { thread, ns: at.ns.to_string(), checkpoint: id }
             }),
             Err(error) if error.is_unreadable() => {
                 Ok(Snapshot::unreadable(&at.ns, id, error.fault()))

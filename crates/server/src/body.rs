@@ -9,9 +9,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::time::Duration;
 use weftwork_graph::CompiledGraph;
 pub(crate) use weftwork_store::thread::contains;
+use weftwork_types::json::{self, JsonError};
 use weftwork_types::run::{
     Answers, Durability, Multitask, RunCommand, RunInput, RunOptions, Stops, Target, Within,
 };
@@ -23,9 +25,18 @@ const AFTER_SECONDS_MAX: f64 = 2_592_000.0;
 /// Reads a JSON body. No body is an object without members.
 pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T> {
     let body: &[u8] = if body.is_empty() { b"{}" } else { body };
-    let value: Value = serde_json::from_slice(body)
-        .map_err(|_| ApiError::invalid("Invalid JSON in request body"))?;
-    serde_json::from_value(value).map_err(|error| ApiError::invalid(error.to_string()))
+    serde_json::from_value(read_json(body)?).map_err(|error| ApiError::invalid(error.to_string()))
+}
+
+/// Reads a JSON text.
+///
+/// # Errors
+/// Status 422 for a text that is not JSON, or that has an integer of more than 64 bits.
+pub(crate) fn read_json(text: &[u8]) -> Result<Value> {
+    json::read(text).map_err(|error| match error {
+        JsonError::Syntax(_) => ApiError::invalid("Invalid JSON in request body"),
+        JsonError::WideInteger { .. } => ApiError::invalid(error.to_string()),
+    })
 }
 
 /// Removes the members of a result that were not selected.
@@ -189,6 +200,8 @@ struct ConfigBody {
     #[serde(default)]
     recursion_limit: Option<u32>,
     #[serde(default)]
+    max_concurrency: Option<NonZeroU32>,
+    #[serde(default)]
     configurable: Option<Map<String, Value>>,
     #[serde(default)]
     tags: Option<Vec<String>>,
@@ -262,6 +275,7 @@ impl RunBody {
         Ok(RunOptions {
             not_before: self.not_before(now)?,
             step_limit: config.recursion_limit.or(usual.recursion_limit),
+            concurrency: config.max_concurrency.or(usual.max_concurrency).map(NonZeroU32::get),
             at: at.as_deref().map(ids::checkpoint).transpose()?,
             within,
             durability,

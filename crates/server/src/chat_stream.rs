@@ -60,7 +60,8 @@ pub(crate) fn response(
     headers.insert("cache-control", HeaderValue::from_static("no-store"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     if let Some(RunRef { thread, run }) = last
-        && let Ok(place) = HeaderValue::from_str(&format!("/threads/{thread}/runs/{run}"))
+        && let Ok(place) =
+            HeaderValue::from_str(&format!("/threads/{}/runs/{run}", thread.to_path()))
     {
         headers.insert("content-location", place);
     }
@@ -157,10 +158,14 @@ impl MessageStream {
         message: MessageRuns,
         (protocol, extent): (Protocol, Extent),
     ) -> Option<Self> {
-        let MessageRuns { runs, id } = message;
+        let MessageRuns { runs, id, held } = message;
         let mut message = ChatMessage::new(&runs.first()?.0);
         if let Some(id) = id.filter(|_| extent == Extent::LastRun) {
             message = message.with_id(id);
+        }
+        // Readers of the other format refuse results of calls that the response does not have.
+        if extent == Extent::LastRun && protocol == Protocol::UiMessageStream {
+            message = message.with_held(held);
         }
         let (encoder, runs) = (Encoder::new(protocol, message), runs.into());
         let (current, doubt, state) = (None, None, State::Earlier);

@@ -9,7 +9,7 @@ use weftwork_store::invariants;
 use weftwork_store::orphan::{cancel_orphan, has_begun, open_questions};
 use weftwork_store::record::Commit;
 use weftwork_store::table::{Result, Store};
-use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position};
+use weftwork_types::event::{AiEvent, AttemptReset, Piece, PieceAt, PieceKind, Position};
 use weftwork_types::run::{Multitask, RunOutcome, RunStatus};
 use weftwork_types::tool::Effect;
 use weftwork_types::{CheckpointId, TaskId, Timestamp};
@@ -52,7 +52,7 @@ pub(super) async fn a_run_that_nobody_has_is_cancelled_without_its_graph(store: 
         interrupts: vec![question(1)],
         events: vec![told(1)],
         pieces: vec![Piece {
-            at: spoken,
+            at: spoken.clone(),
             told_at: Timestamp(1),
             kind: PieceKind::Text,
             text: "hal".to_owned(),
@@ -68,7 +68,7 @@ pub(super) async fn a_run_that_nobody_has_is_cancelled_without_its_graph(store: 
         (row.outcome, row.ended_at),
         (Some(RunOutcome::cancelled()), Some(Timestamp(LATER)))
     );
-    let reset = AiEvent::AttemptReset { node: "writer".to_owned() };
+    let reset = AiEvent::AttemptReset(AttemptReset::of_task(&spoken));
     assert_eq!(log(&*store, "r").await, [told(1), reset, done()]);
     let pieces = store.pieces(&us(), &claim.at, Position::START, 9).await;
     assert_eq!(pieces, Ok(Vec::new()), "what was told of half a message is void");
@@ -102,7 +102,7 @@ pub(super) async fn a_thread_wakes_as_before_a_run_that_got_nowhere(store: Arc<d
     }
     // A run that reached a checkpoint was cancelled there.
     let claim = begin(&*store, "t", "r4").await;
-    let begins = vec![AiEvent::RunStarted { graph: "test:graph".to_owned() }];
+    let begins = vec![AiEvent::RunStarted { graph: "test:graph".to_owned(), continues: None }];
     let begins = Commit { interrupts: vec![question(1)], events: begins, ..commit(1_200) };
     write(&*store, &claim, begins).await;
     assert_eq!(cancel(&*store, "r4", LATER).await, Ok(()));
@@ -158,7 +158,9 @@ pub(super) async fn a_run_that_never_began_is_cancelled_and_takes_nothing_back(
     let w1 = register(&*store, "w1", LATER).await;
     store.create_run(&us(), new_run("t", "r3"), BTreeMap::new()).await.expect("a run");
     let (claim, _) = store.claim(&us(), &at("t", "r3"), &w1, Timestamp(LATER)).await.expect("free");
-    let starts = (1..200).map(told).chain([AiEvent::RunStarted { graph: "test:graph".to_owned() }]);
+    let starts = (1..200)
+        .map(told)
+        .chain([AiEvent::RunStarted { graph: "test:graph".to_owned(), continues: None }]);
     write(&*store, &claim, Commit { events: starts.collect(), ..commit(LATER) }).await;
     assert_eq!(has_begun(&*store, &us(), &claim.at).await, Ok(true));
     finish(&*store, &claim, LATER).await;

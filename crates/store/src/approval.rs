@@ -96,7 +96,7 @@ impl FromStr for ApprovalCursor {
 }
 
 fn sequence(thread: &ThreadId) -> Sequence {
-    Sequence::new(APPROVALS, format!("{thread}/"))
+    Sequence::new(APPROVALS, format!("{}/", thread.to_key()))
 }
 
 impl ApprovalRow {
@@ -118,7 +118,7 @@ fn read(row: &EffectRow) -> Result<ApprovalRow> {
         return Err(corrupt("its format is not known to this program"));
     }
     let thread = row.sequence.key.trim_end_matches('/');
-    let thread = ThreadId::new(thread).map_err(|_| corrupt("its key is not a thread"))?;
+    let thread = ThreadId::from_key(thread).map_err(|_| corrupt("its key is not a thread"))?;
     Ok(ApprovalRow { thread, record: row.json()? })
 }
 

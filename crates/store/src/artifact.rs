@@ -158,5 +158,5 @@ pub async fn delete_lapsed(store: &dyn Store, who: &Principal, now: Timestamp) -
 #[must_use]
 pub fn artifact_id(at: &RunRef, key: Hash) -> String {
     let key: String = key.to_string().chars().take(32).collect();
-    format!("{}/{key}", at.thread)
+    format!("{}/{key}", at.thread.to_key())
 }

@@ -32,7 +32,8 @@ pub const KINDS_OF_THREADS: [&str; 3] =
 /// Returns the lowest and the highest key of the sequences of a thread.
 #[must_use]
 pub fn of_thread(thread: &ThreadId) -> (String, String) {
-    (format!("{thread}/"), format!("{thread}/~"))
+    let key = thread.to_key();
+    (format!("{key}/"), format!("{key}/~"))
 }
 
 /// The name of a sequence within an organisation.

@@ -5,7 +5,7 @@ use crate::invariants;
 use crate::record::{Commit, InterruptRow, RunRow};
 use crate::table::{ReadEvents, Result, Store};
 use std::collections::BTreeSet;
-use weftwork_types::event::{AiEvent, Position};
+use weftwork_types::event::{AiEvent, AttemptReset, Position};
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::{RunOutcome, RunRef, RunStatus};
 use weftwork_types::{OrgId, Principal, RunId, Timestamp, WorkerId};
@@ -87,7 +87,7 @@ pub async fn cancel_orphan(
     }
     let (claim, _) = store.claim(who, at, worker, now).await?;
     let resets = speaking(store, who, at).await?.into_iter();
-    let resets = resets.map(|node| AiEvent::AttemptReset { node });
+    let resets = resets.map(AiEvent::AttemptReset);
     let done = AiEvent::Done { outcome: RunStatus::Cancelled };
     let interrupts = open_questions(store.interrupts(who, &at.thread).await?);
     let commit = Commit {
@@ -105,7 +105,7 @@ pub async fn cancel_orphan(
     }
 }
 
-/// Returns the nodes that have partial text in the store.
+/// Returns the resets of the tasks that have partial text in the store.
 ///
 /// # Errors
 /// Same as [`pieces`](ReadEvents::pieces).
@@ -113,13 +113,13 @@ pub async fn speaking(
     store: &(impl ReadEvents + ?Sized),
     who: &Principal,
     at: &RunRef,
-) -> Result<BTreeSet<String>> {
-    let (mut nodes, mut after) = (BTreeSet::new(), Position::START);
+) -> Result<BTreeSet<AttemptReset>> {
+    let (mut tasks, mut after) = (BTreeSet::new(), Position::START);
     loop {
         let some = store.pieces(who, at, after, PIECES_AT_ONCE).await?;
-        let Some(last) = some.last() else { return Ok(nodes) };
+        let Some(last) = some.last() else { return Ok(tasks) };
         after = last.at.end;
-        nodes.extend(some.into_iter().map(|piece| piece.at.node));
+        tasks.extend(some.iter().map(|piece| AttemptReset::of_task(&piece.at)));
     }
 }
 

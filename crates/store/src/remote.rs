@@ -27,7 +27,7 @@ const FORMAT: u32 = 1;
 /// # Errors
 /// Returns [`StoreError::Conflict`](crate::StoreError::Conflict) if the record has no JSON form.
 pub fn record_of(thread: &ThreadId, name: Hash, record: &RemoteThreadRecord) -> Result<Effect> {
-    let key = format!("{thread}/{name}/{}", record.thread);
+    let key = format!("{}/{name}/{}", thread.to_key(), record.thread);
     Ok(Effect::replace(Sequence::new(REMOTE_THREADS, key), Content::json(FORMAT, record)?))
 }
 
@@ -42,7 +42,7 @@ pub async fn recorded(
     name: Hash,
 ) -> Result<Option<RemoteThreadRecord>> {
     let kind = REMOTE_THREADS.to_owned();
-    let first = format!("{thread}/{name}/");
+    let first = format!("{}/{name}/", thread.to_key());
     let last = Some(format!("{first}~"));
     let query = EffectQuery { kind, first, last, after: 0, limit: 1 };
     let rows = store.effects(who, query).await?;

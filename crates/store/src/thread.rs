@@ -321,8 +321,7 @@ impl ThreadQuery {
             SearchFrom::After(cursor) => (cursor.time, cursor.id.as_str()),
             SearchFrom::Start(order) => match order.direction {
                 Direction::Ascending => (Timestamp(i64::MIN), ""),
-                // No id contains this character, and it sorts after all others.
-                Direction::Descending => (Timestamp(i64::MAX), "~"),
+                Direction::Descending => (Timestamp(i64::MAX), "\u{10ffff}"),
             },
         }
     }

@@ -1,9 +1,11 @@
 //! The context of a tool call.
 
 use crate::{Replies, ToolError};
+use serde_json::Value;
 use std::any::{TypeId, type_name};
 use std::ops::Deref;
 use std::sync::Arc;
+use weftwork_types::event::AiEvent;
 use weftwork_types::port::{CallContext, Dependencies};
 use weftwork_types::{Timestamp, ToolCallId};
 
@@ -25,6 +27,13 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
+    /// Reports the progress of the tool: a value for the events of the run and for stream mode
+    /// `custom`, live and stored. Clients see the value as it is, and later reports do not replace
+    /// earlier ones. After the end of the call, reports have no effect.
+    pub fn progress(&self, value: impl Into<Value>) {
+        self.call.emit.emit(AiEvent::progress(self.tool_call_id.clone(), value.into()));
+    }
+
     /// Returns a value of the run, or else one that the program provided for its tools.
     ///
     /// # Errors

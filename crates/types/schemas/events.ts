@@ -10,6 +10,11 @@ export type RunEvent = ({
   type: "run_started";
   /** The graph's id. */
   graph: string;
+  /**
+   * Run of the thread that this one continues: it answers its questions, or goes on where it
+   * stopped.
+   */
+  continues?: RunId | null;
 } | {
   type: "taken_over";
   /** Number of the claim, from 2. */
@@ -40,10 +45,8 @@ export type RunEvent = ({
   index: number;
   /** The part of the arguments' JSON text. */
   delta: string;
-} | {
+} | AttemptReset & {
   type: "attempt_reset";
-  /** Node whose attempt failed. */
-  node: string;
 } | {
   type: "message_final";
   /** The message. */
@@ -122,6 +125,8 @@ export type RunEvent = ({
   ns?: string;
   /** The node; empty in logs of earlier versions. */
   node?: string;
+  /** Tool call whose tool reports its progress; `None` for a value of the node. */
+  tool_call_id?: ToolCallId | null;
   /** The value. */
   value: unknown;
 } | {
@@ -193,8 +198,26 @@ export type MessageId = string;
 /** Milliseconds since the Unix epoch, UTC. */
 export type Timestamp = number;
 
+/** Id of a run. */
+export type RunId = string;
+
 /** Id of a tool call. */
 export type ToolCallId = string;
+
+/** The end of an attempt whose partial text is void. */
+export type AttemptReset = {
+  /** Node whose attempt failed. */
+  node: string;
+  /** Namespace of the graph of the node; empty for the outermost graph. */
+  ns?: string;
+  /**
+   * Task of the node; `None` in logs of earlier versions, where the text of all nodes of this name
+   * is void.
+   */
+  task?: TaskId | null;
+  /** Message whose text is void; `None` if all text of the task is. */
+  message?: MessageId | null;
+};
 
 /** A message. Its parts are in the order in which they were produced. */
 export type Message = {
@@ -204,6 +227,8 @@ export type Message = {
   role: Role;
   /** Content, in order. */
   parts: Array<Part>;
+  /** Members that clients of LangChain's protocols gave the message. Models do not read them. */
+  extra?: MessageExtra | null;
 };
 
 /** The author of a message. */
@@ -263,6 +288,16 @@ export type ToolResult = {
   shown?: unknown;
   /** `true` if the call failed. */
   is_error?: boolean;
+};
+
+/** Members of a message in LangChain's protocols that have no other place here. */
+export type MessageExtra = {
+  /** Name of the author. */
+  name?: string | null;
+  /** Further members of the message of a provider. */
+  additional_kwargs?: Record<string, unknown>;
+  /** Data of a provider about its answer. */
+  response_metadata?: Record<string, unknown>;
 };
 
 /** Usage of one attempt of a model call. Failed attempts are recorded too. */

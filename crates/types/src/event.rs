@@ -16,7 +16,7 @@ use crate::message::Message;
 use crate::run::RunStatus;
 use crate::shown::show;
 use crate::usage::UsageFact;
-use crate::{CheckpointId, InterruptId, Timestamp, ToolCallId};
+use crate::{CheckpointId, InterruptId, MessageId, RunId, TaskId, Timestamp, ToolCallId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -35,6 +35,10 @@ pub enum AiEvent {
     RunStarted {
         /// The graph's id.
         graph: String,
+        /// Run of the thread that this one continues: it answers its questions, or goes on where it
+        /// stopped.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        continues: Option<RunId>,
     },
     /// A worker continues the run of a dead worker.
     TakenOver {
@@ -72,10 +76,7 @@ pub enum AiEvent {
         delta: String,
     },
     /// An attempt failed after it had emitted partial text, which is void now.
-    AttemptReset {
-        /// Node whose attempt failed.
-        node: String,
-    },
+    AttemptReset(AttemptReset),
     /// A complete message was added to the thread.
     MessageFinal {
         /// The message.
@@ -162,7 +163,7 @@ pub enum AiEvent {
         /// Nodes that ran in the superstep, in task order.
         nodes: Vec<String>,
     },
-    /// A value that a node emitted.
+    /// A value that a node or a tool emitted.
     Custom {
         /// Namespace of the graph that emitted it; empty for the outermost graph.
         #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -170,6 +171,9 @@ pub enum AiEvent {
         /// The node; empty in logs of earlier versions.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         node: String,
+        /// Tool call whose tool reports its progress; `None` for a value of the node.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool_call_id: Option<ToolCallId>,
         /// The value.
         value: Value,
     },
@@ -196,6 +200,47 @@ pub enum AiEvent {
     },
 }
 
+/// The end of an attempt whose partial text is void.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AttemptReset {
+    /// Node whose attempt failed.
+    pub node: String,
+    /// Namespace of the graph of the node; empty for the outermost graph.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub ns: String,
+    /// Task of the node; `None` in logs of earlier versions, where the text of all nodes of this name
+    /// is void.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskId>,
+    /// Message whose text is void; `None` if all text of the task is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageId>,
+}
+
+impl AttemptReset {
+    /// Creates the reset of a node, as a model or a node reports it. Its run adds the task.
+    #[must_use]
+    pub fn of_node(node: impl Into<String>) -> Self {
+        Self { node: node.into(), ns: String::new(), task: None, message: None }
+    }
+
+    /// Creates the reset of the task that emitted a text.
+    #[must_use]
+    pub fn of_task(at: &PieceAt) -> Self {
+        Self { node: at.node.clone(), ns: at.ns.clone(), task: Some(at.task), message: None }
+    }
+
+    /// Returns `true` if a text is void: of the task or of tasks of subgraphs that it runs, and of
+    /// the message if the reset names one.
+    #[must_use]
+    pub fn voids(&self, at: &PieceAt) -> bool {
+        let Some(task) = self.task else { return at.node == self.node };
+        at.is_of_task(task)
+            && self.message.as_ref().is_none_or(|void| at.message.as_ref() == Some(void))
+    }
+}
+
 fn charged() -> bool {
     true
 }
@@ -218,7 +263,14 @@ impl AiEvent {
     /// Creates the event for a value that no node emitted.
     #[must_use]
     pub fn custom(value: Value) -> Self {
-        Self::Custom { ns: String::new(), node: String::new(), value }
+        Self::Custom { ns: String::new(), node: String::new(), tool_call_id: None, value }
+    }
+
+    /// Creates the event for the progress of a tool.
+    #[must_use]
+    pub fn progress(tool_call_id: ToolCallId, value: Value) -> Self {
+        let tool_call_id = Some(tool_call_id);
+        Self::Custom { ns: String::new(), node: String::new(), tool_call_id, value }
     }
 
     /// Returns the number of the superstep of the outermost graph whose commit the event reports.
@@ -255,9 +307,9 @@ impl AiEvent {
     pub fn into_shown(self) -> Self {
         match self {
             Self::MessageFinal { message } => Self::MessageFinal { message: message.into_shown() },
-            Self::Custom { ns, node, mut value } => {
+            Self::Custom { ns, node, tool_call_id, mut value } => {
                 show(&mut value);
-                Self::Custom { ns, node, value }
+                Self::Custom { ns, node, tool_call_id, value }
             }
             Self::RemoteFrame { ns, mode, mut data } => {
                 show(&mut data);

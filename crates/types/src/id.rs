@@ -2,23 +2,31 @@
 
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+use uuid::Uuid;
 
 /// An error for text that is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{kind} `{found}` is not valid: expected 1 to {max_chars} characters from letters, digits, `_`, `-`, `.`, `:`"
-)]
+#[error("{kind} `{found}` is not valid: expected {expected}")]
 pub struct InvalidId {
     /// Kind of the id, such as `thread id`.
     pub kind: &'static str,
     /// Rejected text, truncated to 80 characters.
     pub found: String,
-    /// Maximum length of this kind of id, in characters.
-    pub max_chars: usize,
+    /// Description of valid ids of this kind.
+    pub expected: &'static str,
 }
 
-/// Maximum length of a text id, in characters.
+/// Maximum length of an id that this system chooses, in characters.
 pub const ID_CHARS_MAX: usize = 128;
+/// Maximum length of an id that another system may have chosen, such as that of a mail, in
+/// characters.
+pub const FOREIGN_ID_CHARS_MAX: usize = 256;
+/// A character that no id has and that sorts after all others.
+pub const AFTER_ALL_IDS: char = char::MAX;
+
+/// Namespace of the UUIDs that stand for ids of threads; see [`ThreadId::uuid`].
+const THREADS: Uuid = Uuid::from_u128(0x2f7a_6c1e_94b3_4d0a_8e55_b1c9_73d2_0f46);
 
 /// Lookup table: `true` for each byte that a text id may contain. Ids are parsed with every
 /// message, and a lookup is faster than a chain of comparisons.
@@ -33,13 +41,73 @@ const ALLOWED: [bool; 256] = {
     allowed
 };
 
-fn check(kind: &'static str, text: &str) -> Result<(), InvalidId> {
-    let is_allowed = |byte| ALLOWED.get(usize::from(byte)) == Some(&true);
-    let ok = !text.is_empty() && text.len() <= ID_CHARS_MAX && text.bytes().all(is_allowed);
+fn is_allowed(byte: u8) -> bool {
+    ALLOWED.get(usize::from(byte)) == Some(&true)
+}
+
+fn invalid(kind: &'static str, text: &str, expected: &'static str) -> InvalidId {
+    InvalidId { kind, found: text.chars().take(80).collect(), expected }
+}
+
+/// Checks an id that this system chooses.
+fn check_own(kind: &'static str, text: &str) -> Result<(), InvalidId> {
+    if !text.is_empty() && text.len() <= ID_CHARS_MAX && text.bytes().all(is_allowed) {
+        return Ok(());
+    }
+    let expected = "1 to 128 characters from letters, digits, `_`, `-`, `.`, `:`";
+    Err(invalid(kind, text, expected))
+}
+
+/// Checks an id that another system may have chosen.
+fn check_foreign(kind: &'static str, text: &str) -> Result<(), InvalidId> {
+    // Nearly all ids are of these characters, and fewer bytes than characters are possible.
+    if !text.is_empty() && text.len() <= FOREIGN_ID_CHARS_MAX && text.bytes().all(is_allowed) {
+        return Ok(());
+    }
+    let is_printed = |c: char| !c.is_control() && c != AFTER_ALL_IDS;
+    let ok = !text.is_empty()
+        && text.trim() == text
+        && text.chars().count() <= FOREIGN_ID_CHARS_MAX
+        && text.chars().all(is_printed);
     if ok {
         return Ok(());
     }
-    Err(InvalidId { kind, found: text.chars().take(80).collect(), max_chars: ID_CHARS_MAX })
+    let expected = "1 to 256 characters without control characters, and no white space at the ends";
+    Err(invalid(kind, text, expected))
+}
+
+/// Returns an id as a segment of a path or key: each byte other than ASCII letters, digits and
+/// `_-.:` is a mark and two hexadecimal digits.
+fn escape(text: &str, mark: char) -> Cow<'_, str> {
+    if text.bytes().all(is_allowed) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() * 2);
+    for byte in text.bytes() {
+        if is_allowed(byte) {
+            escaped.push(char::from(byte));
+        } else {
+            let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
+            escaped.push(mark);
+            escaped.extend([digit(byte >> 4), digit(byte & 15)].map(|c| c.to_ascii_uppercase()));
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// Returns the text of an id that [`escape`] wrote; `None` for other texts.
+fn unescape(text: &str, mark: u8) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == mark {
+            let mut digit = || char::from(rest.next()?).to_digit(16);
+            bytes.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// A visitor that parses an id from a borrowed string, without an intermediate copy.
@@ -58,7 +126,7 @@ impl<T, F: FnOnce(&str) -> Result<T, InvalidId>> Visitor<'_> for Text<F> {
 }
 
 macro_rules! text_id {
-    ($($(#[$doc:meta])* $name:ident, $kind:literal;)*) => {$(
+    ($check:ident: $($(#[$doc:meta])* $name:ident, $kind:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(std::sync::Arc<str>);
@@ -79,16 +147,15 @@ macro_rules! text_id {
             /// Validates a text and creates an id from it.
             ///
             /// # Errors
-            /// Returns [`InvalidId`] if the text is empty, longer than [`ID_CHARS_MAX`], or
-            /// contains a character other than ASCII letters, digits, `_`, `-`, `.`, `:`.
+            /// Returns [`InvalidId`] with a description of valid ids.
             pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidId> {
-                check($kind, text.as_ref())?;
+                $check($kind, text.as_ref())?;
                 Ok(Self(text.as_ref().into()))
             }
 
             /// Creates an id from a UUID. The caller chooses the source of its bits.
             #[must_use]
-            pub fn from_uuid(uuid: uuid::Uuid) -> Self {
+            pub fn from_uuid(uuid: Uuid) -> Self {
                 Self(uuid.to_string().into())
             }
 
@@ -127,19 +194,26 @@ macro_rules! text_id {
     )*};
 }
 
+// Ids that other systems choose: chats, mail and models.
 text_id! {
-    /// An organisation: the first column of every key in every store.
-    OrgId, "organisation id";
-    /// A conversation: the unit of state that runs share.
+    check_foreign:
+    /// A conversation: the unit of state that runs share. Its id is the text that it was created
+    /// with, for example the number of an order or the id of a conversation of a chat.
     ThreadId, "thread id";
-    /// An execution of a graph on a thread.
-    RunId, "run id";
     /// An instance of an agent. It is the id of the thread of the instance, too.
     InstanceId, "instance id";
     /// A message in a thread.
     MessageId, "message id";
     /// A tool call. The id assigned by the model, if it assigned one.
     ToolCallId, "tool call id";
+}
+
+text_id! {
+    check_own:
+    /// An organisation: the first column of every key in every store.
+    OrgId, "organisation id";
+    /// An execution of a graph on a thread.
+    RunId, "run id";
     /// An attempt of a model call, the unit of telemetry.
     InvocationId, "invocation id";
     /// An inbound request.
@@ -197,7 +271,7 @@ macro_rules! bits_id {
         impl std::str::FromStr for $name {
             type Err = InvalidId;
             fn from_str(text: &str) -> Result<Self, InvalidId> {
-                let bad = || InvalidId { kind: $kind, found: text.chars().take(80).collect(), max_chars: 32 };
+                let bad = || invalid($kind, text, "32 hexadecimal digits");
                 if text.len() != 32 {
                     return Err(bad());
                 }
@@ -250,6 +324,75 @@ impl TaskId {
     }
 }
 
+impl ThreadId {
+    /// Returns the id as a part of a key of records: without slashes, the text itself if it has
+    /// only ASCII letters, digits and `_-.:`, and in no other case equal to that of another id.
+    ///
+    /// ```
+    /// use weftwork_types::ThreadId;
+    ///
+    /// let thread = ThreadId::new("orders/7 a").expect("valid");
+    /// assert_eq!(thread.to_key(), "orders=2F7=20a");
+    /// assert_eq!(thread.to_path(), "orders%2F7%20a");
+    /// assert_eq!(ThreadId::from_key("orders=2F7=20a"), Ok(thread));
+    /// ```
+    #[must_use]
+    pub fn to_key(&self) -> Cow<'_, str> {
+        escape(&self.0, '=')
+    }
+
+    /// Returns the id as a segment of the path of a URL, percent-encoded.
+    #[must_use]
+    pub fn to_path(&self) -> Cow<'_, str> {
+        escape(&self.0, '%')
+    }
+
+    /// Parses the result of [`to_key`](Self::to_key).
+    ///
+    /// # Errors
+    /// [`InvalidId`] for other texts.
+    pub fn from_key(key: &str) -> Result<Self, InvalidId> {
+        match unescape(key, b'=') {
+            Some(text) => Self::new(text),
+            None => Err(invalid("key of a thread", key, "the id of a thread, with `=` escapes")),
+        }
+    }
+
+    /// Returns the UUID under which clients that insist on UUIDs may name the thread: version 5 of
+    /// the organisation, a slash and the id, in a namespace of its own.
+    ///
+    /// ```
+    /// use weftwork_types::{OrgId, ThreadId};
+    ///
+    /// let org = OrgId::new("local").expect("valid");
+    /// let thread = ThreadId::new("lamp").expect("valid");
+    /// assert_eq!(thread.uuid(&org).to_string(), "1a38a6f3-b0b3-53aa-94f7-a096d1213d0f");
+    /// ```
+    #[must_use]
+    pub fn uuid(&self, org: &OrgId) -> Uuid {
+        Uuid::new_v5(&THREADS, format!("{org}/{}", self.0).as_bytes())
+    }
+}
+
+impl ToolCallId {
+    /// Returns the id as a part of a key, like [`ThreadId::to_key`].
+    #[must_use]
+    pub fn to_key(&self) -> Cow<'_, str> {
+        escape(&self.0, '=')
+    }
+
+    /// Parses the result of [`to_key`](Self::to_key).
+    ///
+    /// # Errors
+    /// [`InvalidId`] for other texts.
+    pub fn from_key(key: &str) -> Result<Self, InvalidId> {
+        match unescape(key, b'=') {
+            Some(text) => Self::new(text),
+            None => Err(invalid("key of a call", key, "the id of a call, with `=` escapes")),
+        }
+    }
+}
+
 impl AsRef<InstanceId> for InstanceId {
     fn as_ref(&self) -> &InstanceId {
         self
@@ -273,11 +416,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_ids_refuse_what_could_escape_a_key_or_a_path() {
+    fn own_ids_refuse_what_could_escape_a_key_or_a_path() {
         for bad in ["", "a/b", "a b", "a%2Fb", "ü", "..\u{0}", &"x".repeat(129)] {
+            assert!(RunId::new(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(RunId::new("t-1.a:b_c").expect("valid").as_str(), "t-1.a:b_c");
+    }
+
+    #[test]
+    fn ids_of_other_systems_are_accepted_and_escaped() {
+        for good in [
+            "lamp",
+            "wamid.HBgLNDkxNzAxMjM0NTYVAgARGBI5QTNDQTVCM0Q0Q0Q2RTY3RTcA==",
+            "<CAJ+7f=mail+tag@mail.example.com>",
+            "call_abc|fc_0123",
+            "orders/2026/7 a",
+            "19:meeting_x@thread.v2",
+            "Größe 7",
+            &"ü".repeat(256),
+            "=2F",
+            "%2F",
+            "~",
+        ] {
+            let thread = ThreadId::new(good).expect(good);
+            assert_eq!(thread.as_str(), good);
+            let key = thread.to_key();
+            assert!(key.bytes().all(|byte| byte == b'=' || is_allowed(byte)), "{key}");
+            assert_eq!(ThreadId::from_key(&key).as_ref(), Ok(&thread), "{good}");
+            assert!(MessageId::new(good).is_ok() && ToolCallId::new(good).is_ok(), "{good}");
+        }
+        let long = "x".repeat(257);
+        for bad in ["", " a", "a ", "a\nb", "a\u{0}", "\u{85}", "a\u{10ffff}", &long] {
             assert!(ThreadId::new(bad).is_err(), "{bad:?}");
         }
-        assert_eq!(ThreadId::new("t-1.a:b_c").expect("valid").as_str(), "t-1.a:b_c");
+        for bad in ["=", "=2", "=zz", "=FF", "=00"] {
+            assert!(ThreadId::from_key(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

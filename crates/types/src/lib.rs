@@ -13,6 +13,7 @@ pub mod id;
 pub mod instance;
 pub mod interrupt;
 pub mod item;
+pub mod json;
 pub mod message;
 pub mod port;
 pub mod principal;

@@ -9,7 +9,7 @@ pub use written::read_written;
 use crate::shown::present;
 use crate::{MessageId, ToolCallId};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -37,6 +37,24 @@ pub struct Message {
     /// Content, in order.
     #[serde(deserialize_with = "read::parts")]
     pub parts: Vec<Part>,
+    /// Members that clients of LangChain's protocols gave the message. Models do not read them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<Box<MessageExtra>>,
+}
+
+/// Members of a message in LangChain's protocols that have no other place here.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MessageExtra {
+    /// Name of the author.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Further members of the message of a provider.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub additional_kwargs: Map<String, Value>,
+    /// Data of a provider about its answer.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub response_metadata: Map<String, Value>,
 }
 
 /// A part of a message.
@@ -128,16 +146,22 @@ impl ToolResult {
 }
 
 impl Message {
+    /// Creates a message.
+    #[must_use]
+    pub fn new(id: MessageId, role: Role, parts: Vec<Part>) -> Self {
+        Self { id, role, parts, extra: None }
+    }
+
     /// Creates a message with one text part.
     #[must_use]
     pub fn text(id: MessageId, role: Role, text: impl Into<String>) -> Self {
-        Self { id, role, parts: vec![Part::Text { text: text.into() }] }
+        Self::new(id, role, vec![Part::Text { text: text.into() }])
     }
 
     /// Creates a message with one tool result.
     #[must_use]
     pub fn tool_result(id: MessageId, result: ToolResult) -> Self {
-        Self { id, role: Role::Tool, parts: vec![Part::ToolResult(result)] }
+        Self::new(id, Role::Tool, vec![Part::ToolResult(result)])
     }
 
     /// Concatenates all text parts.

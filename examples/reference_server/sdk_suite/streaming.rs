@@ -53,8 +53,12 @@ async fn call_tool(ctx: Ctx) -> NodeResult<StepsUpdate> {
     let (id, name) = (call_id("tc-1")?, "search".to_owned());
     let args = json!({"query": "v3"});
     let call = ToolCall { id: id.clone(), name: name.clone(), args, shown: None };
-    let asks =
-        Message { id: ctx.message_id(), role: Role::Assistant, parts: vec![Part::ToolCall(call)] };
+    let asks = Message {
+        id: ctx.message_id(),
+        role: Role::Assistant,
+        parts: vec![Part::ToolCall(call)],
+        extra: None,
+    };
     let value = json!("result for 'v3'");
     let result = ToolResult { tool_call_id: id, name, value, shown: None, is_error: false };
     let result = Message::tool_result(ctx.message_id(), result);

@@ -347,7 +347,8 @@ fn as_result(report: &Report, answer: &Message) -> [Message; 2] {
     };
     // Providers do not see ids.
     let of = || answer.id.clone();
-    let call = Message { id: of(), role: Role::Assistant, parts: vec![Part::ToolCall(call)] };
+    let call =
+        Message { id: of(), role: Role::Assistant, parts: vec![Part::ToolCall(call)], extra: None };
     [call, Message::tool_result(of(), result)]
 }
 
@@ -369,7 +370,10 @@ async fn hand_off(
         // The model has to read the refusal of its call.
         (false, None) => {
             let parts = vec![Part::ToolCall(call.clone())];
-            vec![Message { id: ctx.message_id(), role: Role::Assistant, parts }, result]
+            vec![
+                Message { id: ctx.message_id(), role: Role::Assistant, parts, extra: None },
+                result,
+            ]
         }
     };
     let update = TeamStateUpdate::new().messages(messages);

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 use weftwork::graph::run_loop::{Modes, Source};
 use weftwork::store::ThreadStatus;
+use weftwork::types::json;
 use weftwork::types::run::{RunStatus, Stops};
 
 /// Parses metadata: a JSON object, or one member as `KEY=VALUE`.
@@ -15,13 +16,13 @@ pub(super) fn metadata(text: &str) -> Result<Map<String, Value>, String> {
     }
     let expected = "expected KEY=VALUE or a JSON object";
     let (key, value) = text.split_once('=').ok_or(expected)?;
-    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+    let value = json::read(value.as_bytes()).unwrap_or_else(|_| Value::from(value));
     Ok(Map::from_iter([(key.to_owned(), value)]))
 }
 
 /// Parses a JSON value.
 pub(super) fn json(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
+    json::read(text.as_bytes()).map_err(|error| error.to_string())
 }
 
 /// Parses a JSON object.

@@ -3,6 +3,7 @@
 mod review;
 
 use crate::CliError;
+use crate::shell;
 use crate::terminal::{Style, Terminal, moment, plain};
 use review::Review;
 use serde_json::{Value, json};
@@ -241,29 +242,37 @@ pub(crate) fn decision(
     json!(ApprovalDecision { binding: request.binding, verdict, comment })
 }
 
-/// Returns the command that answers a question.
-pub(crate) fn how(interrupt: &Interrupt, thread: &ThreadId) -> String {
+/// Returns the command that answers one of the open questions of a thread.
+pub(crate) fn how(interrupt: &Interrupt, open: &[Interrupt], thread: &ThreadId) -> String {
+    let resume = format!("weft threads resume {}", shell::thread(thread));
+    // The flags below that have no id are for the only open question.
+    let which = match open {
+        [] | [_] => String::new(),
+        _ => format!("--question {} ", interrupt.id),
+    };
     if let Some(flags) = review(interrupt).and_then(|review| review.flags()) {
-        return format!("weft threads resume {thread} {flags}");
+        return format!("{resume} {which}{flags}");
     }
     let flag = match &interrupt.ask {
-        Ask::Question { tool: None, .. } => "--answer TEXT".to_owned(),
-        Ask::Question { tool: Some(_), .. } => "--answer TEXT (or decline, or cancel)".to_owned(),
-        Ask::Approval(_) => "--approve (or --reject)".to_owned(),
+        Ask::Question { tool: None, .. } => format!("{which}--answer TEXT"),
+        Ask::Question { tool: Some(_), .. } => {
+            format!("{which}--answer TEXT (or decline, or cancel)")
+        }
+        Ask::Approval(_) => format!("{which}--approve (or --reject)"),
         Ask::Value { value } if unknown_outcome(value).is_some() => {
             format!(r#"--answer-json '{}={{"answer":"call_again"}}' (or give_up)"#, interrupt.id)
         }
         Ask::Value { .. } => format!("--answer-json {}=JSON", interrupt.id),
         Ask::Timer { .. } => format!("--answer-json {}=null", interrupt.id),
     };
-    format!("weft threads resume {thread} {flag}")
+    format!("{resume} {flag}")
 }
 
 /// Prints the open questions with the commands that answer them.
 pub(crate) fn tell_open(open: &[Interrupt], thread: &ThreadId, terminal: &Terminal) {
     for interrupt in open {
         lines(interrupt, terminal).iter().for_each(|line| terminal.note(line));
-        terminal.note(format_args!("  answer with: {}", how(interrupt, thread)));
+        terminal.note(format_args!("  answer with: {}", how(interrupt, open, thread)));
     }
 }
 
@@ -291,11 +300,24 @@ mod tests {
     }
 
     #[test]
+    fn commands_name_the_question_if_several_are_open() {
+        let tool_call_id = ToolCallId::new("c").expect("id");
+        let question = "which one?".to_owned();
+        let one = asked(Ask::Question { question, tool_call_id, tool: None });
+        let thread = ThreadId::new("order 7").expect("id");
+        let how = super::how(&one, std::slice::from_ref(&one), &thread);
+        assert_eq!(how, "weft threads resume 'order 7' --answer TEXT");
+        let how = super::how(&one, &[one.clone(), one.clone()], &thread);
+        let named = format!("weft threads resume 'order 7' --question {} --answer TEXT", one.id);
+        assert_eq!(how, named);
+    }
+
+    #[test]
     fn a_timer_ends_early_with_the_answer_now() {
         let timer = asked(Ask::Timer { until: weftwork::types::Timestamp(0) });
         assert_eq!(answer(&timer, " now "), Some(json!(null)));
         assert_eq!(answer(&timer, "later"), None);
-        let how = super::how(&timer, &ThreadId::new("t").expect("an id"));
+        let how = super::how(&timer, &[], &ThreadId::new("t").expect("an id"));
         assert!(how.ends_with("=null"), "{how}");
     }
 
@@ -376,7 +398,7 @@ mod tests {
     }
 
     fn takes_three_answers(asked: &Interrupt) {
-        let how = super::how(asked, &ThreadId::new("t").expect("an id"));
+        let how = super::how(asked, &[], &ThreadId::new("t").expect("an id"));
         assert!(how.contains("call_again"), "{how}");
         for (line, expected) in [
             ("again", Some(json!({"answer": "call_again"}))),

@@ -16,6 +16,7 @@ use weftwork::runtime::StreamOptions;
 use weftwork::store::StoreError;
 use weftwork::types::canonical;
 use weftwork::types::interrupt::Interrupt;
+use weftwork::types::json;
 use weftwork::types::port::RunHandle;
 use weftwork::types::run::{RunInput, RunOptions, RunRef, RunStatus};
 use weftwork::types::{Principal, ThreadId};
@@ -144,8 +145,7 @@ fn read(given: &str) -> Result<String, CliError> {
 
 fn object(text: &str) -> Result<Value, CliError> {
     let bad = |reason: String| CliError::BadInput { reason };
-    let value: Value =
-        serde_json::from_str(text).map_err(|error| bad(format!("not JSON: {error}")))?;
+    let value: Value = json::read(text.as_bytes()).map_err(|error| bad(error.to_string()))?;
     if !value.is_object() {
         return Err(bad(
             "expected a JSON object of channel values, such as {\"messages\": [...]}".to_owned()

@@ -7,7 +7,7 @@ use super::{Style, Terminal, plain, short};
 use crate::CliError;
 use std::collections::BTreeMap;
 use weftwork::models::ModelInfo;
-use weftwork::types::event::{AiEvent, PieceAt, RunEvent, TaskEnd};
+use weftwork::types::event::{AiEvent, AttemptReset, PieceAt, RunEvent, TaskEnd};
 use weftwork::types::message::{Message, Role};
 use weftwork::types::{MessageId, TaskId};
 
@@ -81,9 +81,14 @@ impl<'a> Answer<'a> {
     ) -> Result<(), CliError> {
         match event {
             AiEvent::TextDelta { delta } => self.delta(piece.as_ref(), delta),
-            AiEvent::AttemptReset { node } => {
-                // It is not known which of the hidden texts is void.
-                self.partial.values_mut().flatten().for_each(String::clear);
+            AiEvent::AttemptReset(AttemptReset { node, message, .. }) => {
+                let is_void = |id: &MessageId| message.as_ref().is_none_or(|message| message == id);
+                // Without a message, it is not known which of the hidden texts is void.
+                let hidden = self.partial.iter_mut().filter(|(id, _)| is_void(id));
+                hidden.filter_map(|(_, text)| text.as_mut()).for_each(String::clear);
+                if self.current.as_ref().is_some_and(|(id, _)| !is_void(id)) {
+                    return Ok(());
+                }
                 let void = self.current.take();
                 self.end_line()?;
                 let was_shown = match void {

@@ -57,18 +57,18 @@ fn members(event: &AiEvent) -> Vec<(String, Value)> {
 mod tests {
     use super::summary;
     use weftwork::types::Timestamp;
-    use weftwork::types::event::{AiEvent, RunEvent};
+    use weftwork::types::event::{AiEvent, AttemptReset, RunEvent};
     use weftwork::types::run::RunStatus;
 
     #[test]
     fn an_event_is_one_line() {
         let line = |event| summary(&RunEvent::durable(1, Timestamp(0), event));
         assert_eq!(line(AiEvent::Done { outcome: RunStatus::Completed }), "done outcome=completed");
-        let started = AiEvent::RunStarted { graph: "builtin:desk".to_owned() };
+        let started = AiEvent::RunStarted { graph: "builtin:desk".to_owned(), continues: None };
         assert_eq!(line(started), "run_started graph=builtin:desk");
         let text = AiEvent::TextDelta { delta: "two\nlines".to_owned() };
         assert_eq!(line(text), "text_delta delta=\"two\\nlines\"");
-        let reset = AiEvent::AttemptReset { node: "x".repeat(500) };
+        let reset = AiEvent::AttemptReset(AttemptReset::of_node("x".repeat(500)));
         assert!(line(reset).chars().count() < 200);
     }
 }

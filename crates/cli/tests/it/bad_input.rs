@@ -53,7 +53,7 @@ fn names_that_do_not_exist() {
             &["graph", "show", "dessk"],
             &["threads", "show", "nowhere"],
             &["threads", "resume", "nowhere", "--approve"],
-            &["threads", "show", "a/b"],
+            &["threads", "show", " lamp"],
             &["explain", "W0301x"],
             &["explain", "what"],
         ],

@@ -132,7 +132,7 @@ impl Emit for LocalEvents {
         if let AiEvent::TextDelta { delta } = event {
             return self.at.emit_chunk(message, &delta);
         }
-        if let AiEvent::AttemptReset { .. } = event {
+        if let AiEvent::AttemptReset(_) = event {
             self.at.reset_chunks_of(message);
         }
         self.emit(event);

@@ -67,6 +67,7 @@ impl<'a> Talk<'a> {
             id: MessageId::new(format!("a{number}"))?,
             role: Role::Assistant,
             parts: vec![Part::ToolCall(call)],
+            extra: None,
         });
         let result = ToolResult { tool_call_id: id, name, value, shown: None, is_error: false };
         let id = MessageId::new(format!("t{number}"))?;

@@ -132,6 +132,7 @@ fn with_result(mut request: ChatRequest, call: (&str, Value), value: Value) -> C
         id: message("a"),
         role: Role::Assistant,
         parts: vec![Part::ToolCall(made)],
+        extra: None,
     });
     let result = ToolResult { tool_call_id: id, name, value, shown: None, is_error: false };
     request.messages.push(Message::tool_result(message("t"), result));

@@ -90,6 +90,7 @@ fn missing_unusable_and_repeated_ids_are_replaced_by_ones_made_from_the_key() {
         id: message_id(key()),
         role: Role::Assistant,
         parts: vec![Part::ToolCall(found[2].clone())],
+        extra: None,
     };
     let request = ChatRequest { messages: vec![earlier], ..ChatRequest::default() };
     let again = collect(vec![call(0, Some("c"), Some("f"), "")], FinishReason::Stop, &request);

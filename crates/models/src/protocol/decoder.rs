@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::fmt::Debug;
+use weftwork_types::json::{self, JsonError};
 use weftwork_types::port::EgressError;
 use weftwork_types::sse::SseParser;
 use weftwork_types::usage::Tokens;
@@ -188,10 +189,14 @@ impl Decoder {
     }
 
     fn document(&mut self, data: &str, out: &mut VecDeque<ChatEvent>) -> Result<(), ModelError> {
-        let document: Value = serde_json::from_str(data).map_err(|error| {
+        let document: Value = json::read(data.as_bytes()).map_err(|error| {
             let shown: String = data.chars().take(80).collect();
             let shown = self.source.quote(&shown);
-            self.source.malformed(format!("a chunk is not JSON: {error}; it begins with `{shown}`"))
+            let problem = match &error {
+                JsonError::Syntax(_) => format!("is {error}"),
+                JsonError::WideInteger { .. } => format!("has the {error}"),
+            };
+            self.source.malformed(format!("a chunk {problem}; it begins with `{shown}`"))
         })?;
         let read = self.reader.read(document, &mut self.progress);
         // An error object is no part of the answer.

@@ -97,7 +97,8 @@ impl Talk {
             let id = ToolCallId::new(format!("{}-{at}", self.id())).expect("an id");
             Part::ToolCall(ToolCall { id, name: name.clone(), args: args.clone(), shown: None })
         });
-        let message = Message { id: self.id(), role: Role::Assistant, parts: parts.collect() };
+        let message =
+            Message { id: self.id(), role: Role::Assistant, parts: parts.collect(), extra: None };
         self.request.messages.push(message);
         (calls, text)
     }

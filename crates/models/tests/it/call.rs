@@ -194,7 +194,7 @@ async fn the_deadline_ends_an_attempt_that_hangs() {
     assert_eq!((facts[0].status, facts[0].latency_ms), (UsageStatus::Cancelled, 30_000));
     assert!(facts[0].tokens.estimated && facts[0].tokens.output == 1);
     let events = desk.events.lock().expect("a lock");
-    assert!(events.iter().any(|event| matches!(event, AiEvent::AttemptReset { .. })));
+    assert!(events.iter().any(|event| matches!(event, AiEvent::AttemptReset(_))));
 }
 
 #[tokio::test]

@@ -174,7 +174,7 @@ async fn throttling_is_waited_for_and_every_attempt_is_counted() {
     assert_eq!(facts[0].prompt_hash, facts[2].prompt_hash);
 
     let events = desk.events.lock().expect("a lock");
-    let resets = events.iter().filter(|event| matches!(event, AiEvent::AttemptReset { .. }));
+    let resets = events.iter().filter(|event| matches!(event, AiEvent::AttemptReset(_)));
     assert_eq!(resets.count(), 1, "only the second attempt had shown anything");
     drop(events);
     assert_eq!(desk.shown(), "HelHello");

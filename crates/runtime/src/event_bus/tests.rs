@@ -145,18 +145,18 @@ fn text_is_void_with_its_step_or_its_attempt() {
     bus.emit(&one, delta("c"));
     save(&["0+1 a", "0+2 b", "0+3 c"], None, Vec::new(), 1);
     bus.emit(&two, delta("d"));
-    bus.emit(&two, AiEvent::AttemptReset { node: "two".to_owned() });
+    bus.emit(&two, AiEvent::AttemptReset(two.reset()));
     bus.emit(&two, delta("e"));
     save(&["1+1 e"], None, Vec::new(), 1);
     // Stored text of the other task precedes it.
-    bus.emit(&one, AiEvent::AttemptReset { node: "one".to_owned() });
+    bus.emit(&one, AiEvent::AttemptReset(one.reset()));
     save(&[], Some((0, 3)), Vec::new(), 2);
-    assert_eq!(bus.speaking(), ["n2".to_owned()].into());
+    assert_eq!(bus.speaking(), [two.reset()].into());
     let later = by(3, 2);
     bus.emit(&later, delta("f"));
     bus.emit(&two, delta("g"));
     save(&["2+1 f"], Some((1, 1)), vec![AiEvent::Step { step: 1, nodes: Vec::new() }], 3);
-    assert_eq!(bus.speaking(), ["n3".to_owned()].into());
+    assert_eq!(bus.speaking(), [later.reset()].into());
     save(&[], Some((2, 1)), vec![AiEvent::Step { step: 2, nodes: Vec::new() }], 4);
     save(&[], None, vec![AiEvent::Step { step: 3, nodes: Vec::new() }], 5);
     let done = AiEvent::Done { outcome: weftwork_types::run::RunStatus::Completed };
@@ -169,7 +169,7 @@ fn no_more_text_is_kept_than_its_limit() {
     let most = "x".repeat(text_buffer::KEPT_BYTES_MAX);
     bus.emit(&one, delta(&most));
     bus.emit(&one, delta("y"));
-    bus.emit(&one, AiEvent::AttemptReset { node: "one".to_owned() });
+    bus.emit(&one, AiEvent::AttemptReset(one.reset()));
     bus.emit(&one, delta("z"));
     assert_eq!(texts(&bus.begin(&[])), ["1+1 z"]);
     bus.committed(1, Timestamp(9), Vec::new());

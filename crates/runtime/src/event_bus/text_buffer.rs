@@ -3,8 +3,7 @@
 use super::EventSource;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
-use weftwork_types::TaskId;
-use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position};
+use weftwork_types::event::{AiEvent, AttemptReset, Piece, PieceAt, PieceKind, Position};
 use weftwork_types::port::Clock;
 
 /// Maximum time that text waits for a commit. An earlier commit includes it.
@@ -41,11 +40,13 @@ struct Said {
     told_at: Duration,
 }
 
-/// Stored text of one task in one superstep.
+/// Stored text of one message or task in one superstep.
 #[derive(Debug, Clone)]
 struct Saved {
-    end: Position,
-    by: (String, TaskId, i64),
+    /// Origin of the text, and the position after it.
+    at: PieceAt,
+    /// Superstep of the outermost graph.
+    step: i64,
     bytes: usize,
     void: bool,
 }
@@ -85,10 +86,11 @@ impl TextBuffer {
         self.left = false;
     }
 
-    /// Returns the nodes whose text is not void.
-    pub(super) fn nodes(&self) -> BTreeSet<String> {
-        let saved = self.saved.iter().filter(|saved| !saved.void).map(|saved| &saved.by.0);
-        saved.chain(self.unsaved().map(|piece| &piece.at.node)).cloned().collect()
+    /// Returns the resets of the tasks whose text is not void.
+    pub(super) fn tasks(&self) -> BTreeSet<AttemptReset> {
+        let saved = self.saved.iter().filter(|saved| !saved.void).map(|saved| &saved.at);
+        let all = saved.chain(self.unsaved().map(|piece| &piece.at));
+        all.map(AttemptReset::of_task).collect()
     }
 
     pub(super) fn due(&self) -> Due {
@@ -146,13 +148,12 @@ impl TextBuffer {
     }
 
     /// Advances past a durable event. Returns the position up to which it voids stored text.
-    pub(super) fn pass(&mut self, event: &AiEvent, by: Option<&EventSource>) -> Option<Position> {
+    pub(super) fn pass(&mut self, event: &AiEvent) -> Option<Position> {
         self.at = Position::after(self.at.seq + 1);
         match event {
-            AiEvent::AttemptReset { .. } => match by {
-                Some(by) => self.void(|task, _| task == by.task),
-                None => self.void_all(),
-            },
+            // The store may have text of earlier claims, of any task.
+            AiEvent::AttemptReset(_) if self.left => self.void_all(),
+            AiEvent::AttemptReset(reset) => self.void(|at, _| reset.voids(at)),
             AiEvent::Done { .. } => self.void_all(),
             event => {
                 let step = event.step()?;
@@ -170,14 +171,14 @@ impl TextBuffer {
 
     /// Removes void text. Stored text is removed from the front only: valid text before it retains
     /// it.
-    fn void(&mut self, is: impl Fn(TaskId, i64) -> bool) -> Option<Position> {
-        self.unsaved.retain(|said| !is(said.piece.at.task, said.step));
+    fn void(&mut self, is: impl Fn(&PieceAt, i64) -> bool) -> Option<Position> {
+        self.unsaved.retain(|said| !is(&said.piece.at, said.step));
         for saved in &mut self.saved {
-            saved.void |= is(saved.by.1, saved.by.2);
+            saved.void |= is(&saved.at, saved.step);
         }
         let mut last = None;
         while let Some(saved) = self.saved.pop_front_if(|saved| saved.void) {
-            last = Some(saved.end);
+            last = Some(saved.at.end);
         }
         let saved = self.saved.iter().map(|saved| saved.bytes);
         self.kept_bytes = saved.chain(self.unsaved().map(|piece| piece.text.len())).sum();
@@ -199,14 +200,15 @@ impl TextBuffer {
     /// Marks the committed text as stored.
     pub(super) fn save_sealed(&mut self) {
         for Said { piece, step, .. } in self.unsaved.drain(..self.sealed) {
-            let (end, bytes) = (piece.at.end, piece.text.len());
-            let by = (piece.at.node, piece.at.task, step);
-            match self.saved.back_mut().filter(|saved| saved.by == by && !saved.void) {
+            let bytes = piece.text.len();
+            let at = piece.at;
+            let last = self.saved.back_mut().filter(|saved| !saved.void && saved.step == step);
+            match last.filter(|saved| is_of_same(&saved.at, &at)) {
                 Some(saved) => {
-                    saved.end = end;
+                    saved.at.end = at.end;
                     saved.bytes += bytes;
                 }
-                None => self.saved.push_back(Saved { end, by, bytes, void: false }),
+                None => self.saved.push_back(Saved { at, step, bytes, void: false }),
             }
         }
         self.sealed = 0;
@@ -217,10 +219,11 @@ impl Said {
     /// Returns `true` if a piece extends this one.
     fn goes_on(&self, at: &PieceAt, kind: &PieceKind) -> bool {
         let ours = &self.piece;
-        ours.kind == *kind
-            && ours.at.task == at.task
-            && ours.at.message == at.message
-            && ours.at.node == at.node
-            && ours.at.end.seq == at.end.seq
+        ours.kind == *kind && is_of_same(&ours.at, at) && ours.at.end.seq == at.end.seq
     }
+}
+
+/// Returns `true` for texts of the same message, or of the same task and no message.
+fn is_of_same(one: &PieceAt, other: &PieceAt) -> bool {
+    one.task == other.task && one.message == other.message && one.node == other.node
 }

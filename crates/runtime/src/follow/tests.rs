@@ -15,7 +15,7 @@ use weftwork_store::{Claim, Commit, MemoryStore, NewRun, Store, StoreLedger};
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::Caller;
 use weftwork_types::code::Fault;
-use weftwork_types::event::{AiEvent, Position, RunEvent};
+use weftwork_types::event::{AiEvent, AttemptReset, Position, RunEvent};
 use weftwork_types::port::{Clock, Unlimited};
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRef, RunStatus};
 use weftwork_types::{BoxStream, Principal, RunId, TaskId, ThreadId, WorkerId};
@@ -201,7 +201,7 @@ impl World {
         let next = Self::claim(&log, is_here);
         let dead = std::mem::replace(&mut self.worker, next);
         let tail = AiEvent::TakenOver { claim: self.worker.claim.fence };
-        self.commit(vec![tail, AiEvent::AttemptReset { node: "a".to_owned() }], None);
+        self.commit(vec![tail, AiEvent::AttemptReset(AttemptReset::of_node("a".to_owned()))], None);
         self.context.live.end(&who().org, &self.at.run, &dead.bus);
         dead.bus.give_up(AiEvent::Done { outcome: RunStatus::Failed });
         self.earlier.push(dead);

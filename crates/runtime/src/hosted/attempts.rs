@@ -116,7 +116,7 @@ mod tests {
         let mut attempts = AttemptHistory::default();
         for letter in log.chars() {
             attempts.read(&match letter {
-                's' => AiEvent::RunStarted { graph: "g".to_owned() },
+                's' => AiEvent::RunStarted { graph: "g".to_owned(), continues: None },
                 '.' => AiEvent::Step { step: 1, nodes: Vec::new() },
                 't' => AiEvent::TakenOver { claim: 2 },
                 'r' => AiEvent::Released { claim: 1 },

@@ -169,7 +169,7 @@ impl Ledger for RunLedger {
     }
 }
 
-/// Forwards events and counts each as a sign of life. Sets the node in attempt resets, because a
+/// Forwards events and counts each as a sign of life. Sets the task in attempt resets, because a
 /// model has only its own name.
 #[derive(Debug)]
 struct Pulse {
@@ -188,7 +188,7 @@ impl Emit for Pulse {
         }
         match &event {
             AiEvent::TextDelta { delta } => self.at.emit_chunk(message, delta),
-            AiEvent::AttemptReset { .. } => self.at.reset_chunks_of(message),
+            AiEvent::AttemptReset(_) => self.at.reset_chunks_of(message),
             _ => {}
         }
         let by = self.by().clone();
@@ -210,7 +210,7 @@ impl Pulse {
             return;
         }
         match &mut event {
-            AiEvent::AttemptReset { node } => *node = by.node.to_string(),
+            AiEvent::AttemptReset(reset) => *reset = by.reset(),
             AiEvent::Custom { ns, node, .. } if node.is_empty() => {
                 (*ns, *node) = (by.ns.to_string(), by.node.to_string());
             }

@@ -21,12 +21,12 @@ use weftwork_graph::run_loop::{
     out_of_node,
 };
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_store::{InterruptRow, StoreError};
+use weftwork_store::{InterruptRow, RunRow, StoreError};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
-use weftwork_types::run::{Durability, RunOutcome};
+use weftwork_types::run::{Durability, RunInput, RunOutcome};
 use weftwork_types::usage::Usage;
-use weftwork_types::{CheckpointId, InterruptId, Timestamp};
+use weftwork_types::{CheckpointId, InterruptId, RunId, Timestamp};
 
 /// Stream modes, the form of the state in them, and the receiver of their events.
 pub(crate) type Live = (Modes, StateForm, mpsc::UnboundedSender<StreamItem>);
@@ -161,6 +161,18 @@ impl RunDriver {
         ClaimEnd::Recorded(ready(outcome))
     }
 
+    /// Returns the run that this one continues; `None` for a run with input of its own.
+    async fn continued_run(&self) -> Result<Option<RunId>, RuntimeError> {
+        let new = &self.run.row.new;
+        if !matches!(new.input, RunInput::Continue | RunInput::Command(_)) {
+            return Ok(None);
+        }
+        let runs = self.run.context.store.runs(&self.run.who, &new.at.thread).await?;
+        let before = runs.into_iter().take_while(|row| row.new.at != new.at);
+        let made_state = |row: &RunRow| row.fence > 0 && row.rolled_back_by.is_none();
+        Ok(before.filter(made_state).last().map(|row| row.new.at.run))
+    }
+
     async fn enter_and_go(
         &self,
         writer: &Arc<Writer>,
@@ -168,6 +180,11 @@ impl RunDriver {
         counted: &mut bool,
     ) -> Result<Option<LazyOutcome>, RuntimeError> {
         let attempts = if fresh { AttemptHistory::default() } else { self.attempts().await? };
+        if attempts.begun {
+            writer.has_begun().await;
+        } else {
+            writer.continues(self.continued_run().await?).await;
+        }
         // On the way again in one process: what was cut off is on record.
         let ours = u32::from(fresh || *counted);
         let lost = attempts.lost(self.run.row.new.options.durability).saturating_sub(ours);

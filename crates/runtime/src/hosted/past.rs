@@ -121,7 +121,7 @@ impl PastCalls {
         while let Some(run) = self.store.run(&self.who, &at).await?.answers {
             at = RunRef { run, ..at };
         }
-        let sequence = Sequence::new(PAST_CALLS, format!("{}/{}", at.thread, at.run));
+        let sequence = Sequence::new(PAST_CALLS, format!("{}/{}", at.thread.to_key(), at.run));
         let mut calls: Vec<PastCall> = Vec::new();
         let mut query = EffectQuery::of(sequence.clone(), 0);
         loop {

@@ -17,10 +17,10 @@ use weftwork_graph::run_loop::EventSource;
 use weftwork_store::{
     CheckpointBatch, Claim, Commit, StoreError, open_questions, speaking, wakes_as_before,
 };
-use weftwork_types::event::AiEvent;
+use weftwork_types::event::{AiEvent, AttemptReset};
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::{Durability, RunInput, RunOutcome};
-use weftwork_types::{BoxFuture, Principal, Timestamp};
+use weftwork_types::{BoxFuture, Principal, RunId, Timestamp};
 
 /// Maximum size of the checkpoints that wait for the end of their run, in bytes.
 const HELD_BYTES_MAX: usize = 16 << 20;
@@ -78,7 +78,8 @@ impl State {
 
 impl Writer {
     pub(super) fn new(run: &ClaimedRun) -> Arc<Self> {
-        let begins = Some(AiEvent::RunStarted { graph: run.row.new.graph.clone() });
+        let graph = run.row.new.graph.clone();
+        let begins = Some(AiEvent::RunStarted { graph, continues: None });
         let new = &run.row.new;
         let changes = matches!(new.input, RunInput::Update { .. });
         let (calls, thread) = (Arc::<CallLog>::default(), run.claim.at.thread.clone());
@@ -144,11 +145,23 @@ impl Writer {
         }
     }
 
+    /// Records that an earlier claim reported the start of the run.
+    pub(super) async fn has_begun(&self) {
+        self.state.lock().await.begins = None;
+    }
+
+    /// Sets the run that this one continues, before its start is reported.
+    pub(super) async fn continues(&self, run: Option<RunId>) {
+        if let Some(AiEvent::RunStarted { continues, .. }) = &mut self.state.lock().await.begins {
+            *continues = run;
+        }
+    }
+
     /// Records that this claim takes the run over. Text of attempts that the previous one left is
     /// void.
     pub(super) async fn take_over(&self) -> Result<(), StoreError> {
         let mut events = vec![AiEvent::TakenOver { claim: self.claim.fence }];
-        // Nodes that had emitted text when their worker died or released the run.
+        // Tasks that had emitted text when their worker died or released the run.
         let dead = speaking(self.context.store.as_ref(), &self.who, &self.claim.at).await?;
         if dead.is_empty() {
             self.bus.nothing_left();
@@ -467,7 +480,7 @@ fn with(held: Option<Held>, keep: CheckpointBatch, told: Vec<AiEvent>) -> Held {
     (all, events)
 }
 
-/// Returns the events that reset nodes whose attempts were cancelled.
-fn resets(nodes: BTreeSet<String>) -> impl Iterator<Item = AiEvent> {
-    nodes.into_iter().map(|node| AiEvent::AttemptReset { node })
+/// Returns the events that reset tasks whose attempts were cancelled.
+fn resets(tasks: BTreeSet<AttemptReset>) -> impl Iterator<Item = AiEvent> {
+    tasks.into_iter().map(AiEvent::AttemptReset)
 }

@@ -131,10 +131,10 @@ impl PartialText {
                 }
                 vec![of(at, MessagePart::Chunk { id, text: delta.clone() })]
             }
-            (AiEvent::AttemptReset { node }, _) => {
+            (AiEvent::AttemptReset(reset), _) => {
                 let (void, rest) = std::mem::take(&mut self.0)
                     .into_iter()
-                    .partition::<Vec<_>, _>(|(_, at)| at.node == *node);
+                    .partition::<Vec<_>, _>(|(_, at)| reset.voids(at));
                 self.0 = rest;
                 void.into_iter().map(|(id, at)| of(&at, MessagePart::Reset { id })).collect()
             }

@@ -198,8 +198,9 @@ impl Runtime {
         at: &StateQuery,
         filter: &HistoryFilter,
     ) -> Result<Vec<Snapshot>, RuntimeError> {
-        let (host, store, find) =
-            (self.looking(who), self.store().as_ref(), |id: &str| self.graph(id));
+        let host = self.looking(who);
+        let find = |id: &str| self.graph(id);
+        let store = self.store().as_ref();
         let reader = HistoryReader { graph, host: &host, store, who, find: &find };
         reader.read(at, filter).await
     }

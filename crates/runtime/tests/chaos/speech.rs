@@ -38,7 +38,7 @@ impl Listener {
                 let heard = &self.heard;
                 assert!(words().starts_with(heard), "each word once, in order: {heard:?}");
             }
-            AiEvent::AttemptReset { .. } => {
+            AiEvent::AttemptReset(_) => {
                 self.heard.clear();
                 self.resets += 1;
             }

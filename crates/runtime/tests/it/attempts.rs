@@ -61,7 +61,7 @@ async fn a_node_is_tried_as_often_as_its_policy_says() {
     let input = RunInput::Start { input: json!({}) };
     let (events, outcome) = bench_.run(Bench::request(input)).await;
     assert_eq!(completed(outcome)["log"], json!(["third", "after"]));
-    let resets = events.iter().filter(|e| matches!(e.event, AiEvent::AttemptReset { .. })).count();
+    let resets = events.iter().filter(|e| matches!(e.event, AiEvent::AttemptReset(_))).count();
     assert_eq!((runs.load(Ordering::SeqCst), resets), (3, 2));
 
     let runs = Count::default();

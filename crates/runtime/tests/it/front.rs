@@ -393,7 +393,7 @@ async fn wrong_names_and_input_over_another_state_are_refused() {
     let runtime = runtime(&store()).await;
     let unknown = runtime.thread("refunds", "t").expect_err("no such graph");
     assert_eq!(unknown.code().0, "W0111");
-    let invalid = runtime.thread("refund", "no spaces").expect_err("not an id");
+    let invalid = runtime.thread("refund", "no\nlines").expect_err("not an id");
     assert_eq!(invalid.code().0, "W0706");
     let order = runtime.thread("refund", "t").expect("valid names");
     let error = order.start(OtherUpdate::new().n(1)).await.expect_err("another state");

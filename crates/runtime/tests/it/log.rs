@@ -76,7 +76,7 @@ fn line(event: &AiEvent) -> String {
         }
         AiEvent::TasksStarted { ns, tasks, .. } => format!("{}starts {}", plain(ns), names(tasks)),
         AiEvent::TasksEnded { ns, ended, .. } => format!("{}ended {}", plain(ns), ends(ended)),
-        AiEvent::Custom { ns, node, value } => format!("{}{node} emits {value}", plain(ns)),
+        AiEvent::Custom { ns, node, value, .. } => format!("{}{node} emits {value}", plain(ns)),
         AiEvent::HumanInputRequired { .. } => "asks".to_owned(),
         AiEvent::Done { outcome } => format!("done {outcome:?}"),
         AiEvent::RunStarted { .. } => "started".to_owned(),

@@ -14,7 +14,7 @@ use weftwork_graph::{
 };
 use weftwork_store::{Commit, Store, StoreError};
 use weftwork_testkit::ManualClock;
-use weftwork_types::event::{AiEvent, Piece, PieceKind, Position, RunEvent};
+use weftwork_types::event::{AiEvent, AttemptReset, Piece, PieceKind, Position, RunEvent};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Clock, GraphExecutor, RunHandle};
 use weftwork_types::run::{Durability, RunInput, RunOutcome, RunRef};
@@ -63,7 +63,7 @@ async fn speaks(ctx: Ctx, script: Deps<Script>) -> NodeResult<TalkUpdate> {
             Line::Break => {
                 said.clear();
                 let node = "a model".to_owned();
-                ctx.calls().emit.emit(AiEvent::AttemptReset { node });
+                ctx.calls().emit.emit(AiEvent::AttemptReset(AttemptReset::of_node(node)));
             }
             Line::Fail => return Err(NodeError::message("no luck").retriable()),
             Line::End => break,
@@ -139,7 +139,7 @@ fn shown(events: &[RunEvent]) -> String {
         AiEvent::ReasoningDelta { delta } => format!("({delta})"),
         AiEvent::Custom { value, .. } => format!("<{value}>"),
         AiEvent::MessageFinal { message } => format!("<final {}>", message.joined_text()),
-        AiEvent::AttemptReset { node } => format!("<reset {node}>"),
+        AiEvent::AttemptReset(reset) => format!("<reset {}>", reset.node),
         AiEvent::TakenOver { .. } => "<taken over>".to_owned(),
         AiEvent::RunStarted { .. } => "<started>".to_owned(),
         event if event.is_step() => "<step>".to_owned(),
@@ -346,7 +346,7 @@ fn text_of_a_dead_worker_is_void_before_there_is_new_text() {
         again.send(Line::End).expect("listens");
         assert!(matches!(moving(&clock, handle.outcome).await, RunOutcome::Completed { .. }));
         let rest: Vec<_> = moving(&clock, events.collect()).await;
-        assert_eq!(shown(&rest), "<started><step><final a whole one><done>");
+        assert_eq!(shown(&rest), "<step><final a whole one><done>", "it had started before");
         assert_eq!(pieces(&store, &run).await, []);
     });
 }

@@ -6,6 +6,7 @@ use crate::error::{ApiError, Result};
 use serde_json::{Value, json};
 use weftwork_types::approval::{ApprovalDecision, ApprovalRequest, Verdict};
 use weftwork_types::interrupt::{Ask, Interrupt};
+use weftwork_types::json;
 use weftwork_types::tool::wire_name;
 
 /// Members of a result in which front ends put the answer.
@@ -65,7 +66,7 @@ fn typed_value(schema: Option<&Value>, typed: &str) -> Value {
         Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "string"),
         Some(kind) => kind == "string",
     };
-    let value = (!takes_text).then(|| serde_json::from_str(typed).ok()).flatten();
+    let value = (!takes_text).then(|| json::read(typed.as_bytes()).ok()).flatten();
     value.unwrap_or_else(|| json!(typed))
 }
 

@@ -12,6 +12,8 @@ pub(super) struct Calls {
     known: BTreeMap<String, Call>,
     /// Ids in frames. A call may have the id of one that is void or has ended.
     used: BTreeSet<String>,
+    /// Ids in frames of calls of earlier responses that the message has in the client.
+    held: BTreeSet<String>,
 }
 
 /// The source of a call.
@@ -39,9 +41,14 @@ struct Call {
 }
 
 impl Calls {
-    /// Returns the id of a call in frames, if it was opened in this response.
-    pub(super) fn shown_here(&self, id: &str) -> Option<&str> {
-        self.known.get(id).filter(|call| !call.is_earlier).map(|call| call.shown.as_str())
+    pub(super) fn hold(&mut self, held: BTreeSet<String>) {
+        self.held = held;
+    }
+
+    /// Returns the id of a call in frames, if the message has the call in the client.
+    pub(super) fn shown_to_client(&self, id: &str) -> Option<&str> {
+        let known = self.known.get(id).filter(|call| call.is_with_client(&self.held));
+        known.map(|call| call.shown.as_str())
     }
 
     /// Returns `true` for a call that was opened and has no result.
@@ -104,7 +111,7 @@ impl Calls {
         call.close(to);
         let result = cut(result, reference);
         let id = call.shown.clone();
-        if call.is_earlier {
+        if !call.is_with_client(&self.held) {
             // Readers refuse a result of a call that this response does not have.
             let data = json!({
                 "toolCallId": id, "toolName": call.name, "result": result, "isError": is_error,
@@ -115,9 +122,10 @@ impl Calls {
         }
     }
 
-    /// Marks a call as answered by its client, which has the result.
+    /// Marks a call of an earlier response as answered by its client, which has the result.
     pub(super) fn answered(&mut self, id: &str) {
-        if let Some(call) = self.known.get_mut(id).filter(|call| call.is_earlier) {
+        let known = self.known.get_mut(id);
+        if let Some(call) = known.filter(|call| !call.is_with_client(&self.held)) {
             call.has_result = true;
         }
     }
@@ -140,10 +148,10 @@ impl Calls {
     /// Ends all calls without a result: the run ended, and makes them no more.
     pub(super) fn end(&mut self, to: &mut Vec<ChatPart>) {
         for call in self.known.values_mut().filter(|call| !call.has_result) {
-            if call.is_earlier {
-                call.has_result = true;
-            } else {
+            if call.is_with_client(&self.held) {
                 call.fail("the run ended before the call was made", to);
+            } else {
+                call.has_result = true;
             }
         }
     }
@@ -197,6 +205,12 @@ impl Calls {
 }
 
 impl Call {
+    /// Returns `true` if a reader accepts a result of the call: this response began it, or the client
+    /// has it from an earlier one.
+    fn is_with_client(&self, held: &BTreeSet<String>) -> bool {
+        !self.is_earlier || held.contains(&self.shown)
+    }
+
     /// Completes arguments of which nothing more follows.
     fn close(&mut self, to: &mut Vec<ChatPart>) {
         if std::mem::replace(&mut self.is_ready, true) {

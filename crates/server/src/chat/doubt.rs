@@ -33,9 +33,9 @@ impl Doubt {
     pub(crate) fn add(&mut self, event: RunEvent) -> (Vec<RunEvent>, bool) {
         let is_text = event.piece.is_some();
         match &event.event {
-            AiEvent::AttemptReset { node } => {
+            AiEvent::AttemptReset(reset) => {
                 let is_void =
-                    |held: &RunEvent| held.piece.as_ref().is_some_and(|piece| piece.node == *node);
+                    |held: &RunEvent| held.piece.as_ref().is_some_and(|piece| reset.voids(piece));
                 self.held.retain(|held| !is_void(held));
                 self.held.push(event);
             }
@@ -62,6 +62,7 @@ impl Doubt {
 mod tests {
     use super::*;
     use weftwork_types::TaskId;
+    use weftwork_types::event::AttemptReset;
     use weftwork_types::event::{PieceAt, Position};
 
     fn piece(node: &str, at: i64) -> RunEvent {
@@ -77,12 +78,12 @@ mod tests {
     #[test]
     fn text_of_a_dead_claim_is_not_shown() {
         let mut doubt = Doubt::new(Timestamp(10), None);
-        let first = logged(AiEvent::RunStarted { graph: "g".to_owned() });
+        let first = logged(AiEvent::RunStarted { graph: "g".to_owned(), continues: None });
         assert_eq!(doubt.add(first.clone()), (vec![first], false));
         assert_eq!(doubt.add(piece("model", 8)), (vec![], false));
         let taken = logged(AiEvent::TakenOver { claim: 2 });
         assert_eq!(doubt.add(taken.clone()), (vec![], false));
-        let reset = logged(AiEvent::AttemptReset { node: "model".to_owned() });
+        let reset = logged(AiEvent::AttemptReset(AttemptReset::of_node("model".to_owned())));
         assert_eq!(doubt.add(reset.clone()), (vec![taken, reset], false));
         let next = piece("model", 12);
         assert_eq!(doubt.add(next.clone()), (vec![next], true));
@@ -104,7 +105,7 @@ mod tests {
             assert_eq!(doubt.add(piece("model", 8)), (vec![], false));
             let taken = logged(AiEvent::TakenOver { claim });
             assert_eq!(doubt.add(taken.clone()), (vec![], false));
-            let reset = logged(AiEvent::AttemptReset { node: "model".to_owned() });
+            let reset = logged(AiEvent::AttemptReset(AttemptReset::of_node("model".to_owned())));
             assert_eq!(doubt.add(reset.clone()), (vec![taken, reset], false));
         }
         let next = piece("model", 9);

@@ -4,16 +4,16 @@ mod text;
 
 use super::calls::{Calls, Origin};
 use super::part::{ChatPart, FinishReason, TextKind};
-use super::question::{Asked, WireCall};
+use super::question::{Asked, REQUEST_APPROVAL, WireCall};
 use super::speech::{Speaker, Speech};
 use super::usage::CallUsage;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use weftwork_types::InterruptId;
+use std::collections::{BTreeMap, BTreeSet};
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, CheckpointStored, PieceKind, RunEvent, TaskEnd};
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::run::{RunOutcome, RunRef};
+use weftwork_types::{InterruptId, ToolCallId};
 
 /// The state of a message. It spans a run, and those that continue it: answers to the questions at
 /// which it ended, and wakes. Feed each run in order: [`run`](Self::run), its events, and
@@ -85,6 +85,12 @@ impl ChatMessage {
         self
     }
 
+    /// Sets the calls of earlier responses that the message has in the client.
+    pub(crate) fn with_held(mut self, held: BTreeSet<String>) -> Self {
+        self.calls.hold(held);
+        self
+    }
+
     /// Takes the parts that were added since the last call.
     pub(crate) fn take(&mut self) -> Vec<ChatPart> {
         std::mem::take(&mut self.parts)
@@ -127,7 +133,7 @@ impl ChatMessage {
             (AiEvent::ToolCallDelta { call, delta }, Some(at)) => {
                 self.piece(at, &PieceKind::ToolCall(call.clone()), delta);
             }
-            (AiEvent::AttemptReset { node }, _) => self.reset(node),
+            (AiEvent::AttemptReset(reset), _) => self.reset(reset),
             (AiEvent::MessageFinal { message }, _) => self.message(message),
             (AiEvent::ToolCallStart { tool_call_id, tool_name, args, .. }, _) => {
                 self.open_step();
@@ -144,8 +150,12 @@ impl ChatMessage {
                     self.node(ns, &task.node, "started");
                 }
             }
-            (AiEvent::Custom { ns, node, value }, _) => {
-                self.fact("custom", json!({"node": node, "ns": ns, "value": value}), true);
+            (AiEvent::Custom { ns, node, tool_call_id, value }, _) => {
+                let mut data = json!({"node": node, "ns": ns, "value": value});
+                if let Some(call) = tool_call_id {
+                    data["toolCallId"] = json!(call);
+                }
+                self.fact("custom", data, true);
             }
             (AiEvent::StoreUnavailable { fault }, _) => {
                 self.fact("store", json!({"available": false, "code": fault.code}), false);
@@ -187,9 +197,14 @@ impl ChatMessage {
         let waiting = Waiting { call: id.clone(), is_own: asked.is_own() };
         self.asked.insert(asked.interrupt, waiting);
         let approved = asked.waiting.as_deref();
-        if let Some(call) = approved.and_then(|call| self.calls.shown_here(call)) {
-            let (id, call) = (asked.id.clone(), call.to_owned());
-            self.parts.push(ChatPart::ApprovalRequest { id, call });
+        // The card of the approval waits too: clients of the AI SDK continue once no call of the last
+        // step waits, and the card is a step of its own.
+        let card = Some(id.as_str()).filter(|_| name == REQUEST_APPROVAL);
+        for call in approved.into_iter().chain(card) {
+            if let Some(call) = self.calls.shown_to_client(call) {
+                let call = call.to_owned();
+                self.parts.push(ChatPart::ApprovalRequest { id: asked.id.clone(), call });
+            }
         }
         self.fact("question", asked.fact.clone(), true);
     }
@@ -279,7 +294,9 @@ impl ChatMessage {
 
     /// Returns the place where the whole value of a call is read.
     fn reference(&self, call: &str) -> String {
-        format!("{}/{}/{call}", self.run.thread, self.run.run)
+        let call = ToolCallId::new(call).map(|call| call.to_key().into_owned());
+        let call = call.unwrap_or_default();
+        format!("{}/{}/{call}", self.run.thread.to_key(), self.run.run)
     }
 
     fn checkpoint(&mut self, stored: &CheckpointStored) {

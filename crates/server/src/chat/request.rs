@@ -9,7 +9,7 @@
 
 use crate::error::{ApiError, Result};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weftwork_types::MessageId;
 
 /// Maximum length of a user's text in bytes.
@@ -22,6 +22,8 @@ pub(crate) struct ChatRequest {
     pub(crate) thread: Option<String>,
     /// Id of the last message, if it is the assistant's, which the response continues.
     pub(crate) message: Option<String>,
+    /// Calls of that message in the client. The AI SDK accepts results of them in further responses.
+    pub(crate) held: BTreeSet<String>,
     /// Text of the last message, if it is the user's.
     pub(crate) text: Option<String>,
     /// Results of calls, the last one of a call.
@@ -57,6 +59,9 @@ impl ChatRequest {
         // The client gets its own id back, and nothing else depends on it.
         let id = of("assistant").and_then(|message| message["id"].as_str());
         request.message = id.filter(|id| MessageId::new(id).is_ok()).map(str::to_owned);
+        let parts = of("assistant").and_then(|message| message["parts"].as_array());
+        let calls = parts.into_iter().flatten().filter_map(|part| part["toolCallId"].as_str());
+        request.held = calls.map(str::to_owned).collect();
         request.text = of("user").map(text_of).transpose()?;
         Ok(request)
     }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use weftwork_types::TaskId;
-use weftwork_types::event::{PieceAt, PieceKind};
+use weftwork_types::event::{AttemptReset, PieceAt, PieceKind};
 use weftwork_types::message::Message;
 
 /// The message that pieces belong to, or the task for pieces of no message.
@@ -32,30 +32,14 @@ pub(super) struct Speech {
 pub(super) struct Spoken {
     pub(super) text: String,
     pub(super) reasoning: String,
-    source: Option<Source>,
+    /// Position and origin of its last piece.
+    source: Option<PieceAt>,
     is_final: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Source {
-    ns: String,
-    node: String,
-    task: TaskId,
-    step: i64,
-}
-
-impl Source {
-    /// Returns `true` if text of `self` cannot follow any more once `later` is emitted.
-    fn precedes(&self, later: &PieceAt) -> bool {
-        self.ns == later.ns && self.step < later.step
-    }
-
-    /// Returns `true` for the task itself, and for those of a subgraph that it runs.
-    fn is_of(&self, task: TaskId) -> bool {
-        let id = task.to_string();
-        let runs = |part: &str| part.rsplit_once(':').is_some_and(|(_, of)| of == id);
-        self.task == task || self.ns.split('|').any(runs)
-    }
+/// Returns `true` if text of a source cannot follow any more once `later` is emitted.
+fn precedes(source: &PieceAt, later: &PieceAt) -> bool {
+    source.ns == later.ns && source.step < later.step
 }
 
 impl Held {
@@ -84,7 +68,7 @@ impl Speech {
             Some(current) if current == who => return true,
             Some(current) => {
                 let source = self.known.get(current).and_then(|spoken| spoken.source.as_ref());
-                at.is_some_and(|at| source.is_some_and(|source| source.precedes(at)))
+                at.is_some_and(|at| source.is_some_and(|source| precedes(source, at)))
             }
         };
         let admitted = free && !waits;
@@ -102,8 +86,7 @@ impl Speech {
     pub(super) fn of(&mut self, who: &Speaker, at: Option<&PieceAt>) -> &mut Spoken {
         let spoken = self.known.entry(who.clone()).or_default();
         if let Some(at) = at {
-            let (ns, node) = (at.ns.clone(), at.node.clone());
-            spoken.source = Some(Source { ns, node, task: at.task, step: at.step });
+            spoken.source = Some(at.clone());
         }
         spoken
     }
@@ -126,16 +109,16 @@ impl Speech {
     pub(super) fn end_task(&mut self, task: TaskId) {
         let Some(current) = &self.current else { return };
         let source = self.known.get(current).and_then(|spoken| spoken.source.as_ref());
-        if source.is_some_and(|source| source.is_of(task)) {
+        if source.is_some_and(|source| source.is_of_task(task)) {
             self.current = None;
         }
     }
 
-    /// Forgets the text of a node's attempt. Returns the speakers that are void.
-    pub(super) fn reset(&mut self, node: &str) -> Vec<Speaker> {
-        self.held.retain(|held| !matches!(held, Held::Piece { at, .. } if at.node == node));
+    /// Forgets the text of an attempt. Returns the speakers that are void.
+    pub(super) fn reset(&mut self, reset: &AttemptReset) -> Vec<Speaker> {
+        self.held.retain(|held| !matches!(held, Held::Piece { at, .. } if reset.voids(at)));
         let is_void = |spoken: &Spoken| {
-            !spoken.is_final && spoken.source.as_ref().is_some_and(|source| source.node == node)
+            !spoken.is_final && spoken.source.as_ref().is_some_and(|source| reset.voids(source))
         };
         let void: Vec<_> = self
             .known

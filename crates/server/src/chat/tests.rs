@@ -9,7 +9,7 @@ use decoder::Decoder;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use weftwork_testkit::fuzz::Random;
-use weftwork_types::event::{AiEvent, PieceAt, Position, RunEvent};
+use weftwork_types::event::{AiEvent, AttemptReset, PieceAt, Position, RunEvent};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::run::{RunOutcome, RunRef};
 use weftwork_types::{MessageId, RunId, TaskId, ThreadId, Timestamp};
@@ -134,8 +134,35 @@ fn a_final_message_adds_only_what_its_pieces_did_not_have() {
 }
 
 #[test]
+fn a_retry_of_one_member_voids_no_text_of_another() {
+    // Both members have a node of this name.
+    let speaks = |bytes, task: u128, id: &str, text: &str| {
+        let mut at = PieceAt::new(Position { seq: 0, bytes }, "model", TaskId(task));
+        at.ns = format!("member{task}:{task:032x}");
+        at.message = Some(MessageId::new(id).expect("valid"));
+        RunEvent {
+            seq: None,
+            at: Some(Timestamp(0)),
+            piece: Some(at),
+            event: AiEvent::TextDelta { delta: text.to_owned() },
+        }
+    };
+    let first = speaks(5, 1, "a", "Good ");
+    let other = speaks(9, 2, "b", "Bon");
+    let void = AttemptReset::of_task(other.piece.as_ref().expect("a piece"));
+    let reset =
+        |reset: AttemptReset| RunEvent::durable(1, Timestamp(0), AiEvent::AttemptReset(reset));
+    let events = [first.clone(), other, reset(void), spoken("a", "Good day"), spoken("b", "Jour")];
+    assert_eq!(blocks(&events), ["Good day", "\n\nJour"]);
+    let message = Some(MessageId::new("c").expect("valid"));
+    let of_message =
+        AttemptReset { message, ..AttemptReset::of_task(first.piece.as_ref().expect("a piece")) };
+    assert_eq!(blocks(&[first, reset(of_message), spoken("a", "Good day")]), ["Good day"]);
+}
+
+#[test]
 fn the_text_of_a_failed_attempt_is_void() {
-    let reset = AiEvent::AttemptReset { node: "node1".to_owned() };
+    let reset = AiEvent::AttemptReset(AttemptReset::of_node("node1".to_owned()));
     let events =
         [piece(1, "a", "Goo"), RunEvent::durable(1, Timestamp(0), reset), spoken("a", "Good day")];
     let mut message = ChatMessage::new(&at(1));

@@ -52,6 +52,8 @@ struct Open {
     id: String,
     ns: String,
     node: String,
+    /// Origin of its partial text; `None` for a message without one.
+    at: Option<PieceAt>,
     /// `true` if another message of its graph was open when it began.
     overlaps: bool,
     block: Option<Block>,
@@ -85,10 +87,11 @@ impl Messages {
                 let (id, name) = (call.tool_call_id.to_string(), call.tool_name.clone());
                 (Kind::Call { id, name }, delta)
             }
-            AiEvent::AttemptReset { node } => {
+            AiEvent::AttemptReset(reset) => {
                 let reason = "the attempt failed; its text is void";
-                let events = self.abandon(|open| open.node == *node, ("attempt_reset", reason));
-                *self.resets.entry(node.clone()).or_default() += 1;
+                let is_void = |open: &Open| open.at.as_ref().is_some_and(|at| reset.voids(at));
+                let events = self.abandon(is_void, ("attempt_reset", reason));
+                *self.resets.entry(reset.node.clone()).or_default() += 1;
                 return events;
             }
             AiEvent::TakenOver { .. } => {
@@ -111,6 +114,7 @@ impl Messages {
         };
         let void = self.void_of(&at.node);
         if let Some(open) = self.open.get_mut(index) {
+            open.at = Some(at.clone());
             open.grow(kind, delta, void, &mut events);
         }
         events
@@ -127,6 +131,7 @@ impl Messages {
             id: id.to_owned(),
             ns: ns.to_owned(),
             node: node.to_owned(),
+            at: None,
             overlaps,
             block: None,
             blocks: 0,

@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use weftwork_types::ThreadId;
+use weftwork_types::json::{self, JsonError};
 
 /// Maximum size of a message of a client in bytes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 20;
@@ -148,9 +149,16 @@ impl Connection {
             Message::Ping(_) | Message::Pong(_) => return Ok(()),
             Message::Close(_) => return Err(None),
         };
-        let Ok(command) = serde_json::from_slice(text) else {
-            let message = "Protocol commands must be valid JSON.";
-            return self.send_json(&reply::error(Value::Null, "invalid_argument", message)).await;
+        let command = match json::read(text) {
+            Ok(command) => command,
+            Err(error) => {
+                let message = match error {
+                    JsonError::Syntax(_) => "Protocol commands must be valid JSON.".to_owned(),
+                    JsonError::WideInteger { .. } => error.to_string(),
+                };
+                let refused = reply::error(Value::Null, "invalid_argument", &message);
+                return self.send_json(&refused).await;
+            }
         };
         let command = match Command::read(command) {
             Ok(command) => command,

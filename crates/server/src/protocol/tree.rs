@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn subgraphs_start_with_their_first_event_and_end_with_their_task() {
         let mut tree = Tree::new("parent".to_owned());
-        let started = AiEvent::RunStarted { graph: "x:parent".to_owned() };
+        let started = AiEvent::RunStarted { graph: "x:parent".to_owned(), continues: None };
         assert_eq!(says(tree.follow(&started, None)), [" running"]);
         let (sub, inner) = (format!("sub:{:032x}", 7), format!("sub:{:032x}|in:{:032x}", 7, 8));
         assert_eq!(tree.follow(&started, None), []);

@@ -10,7 +10,6 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use weftwork_types::ThreadId;
 
 /// Number of questions of a page without a limit.
 const LIMIT: usize = 50;
@@ -52,7 +51,9 @@ async fn list(
             )));
         }
         let found = match thread_id {
-            Some(thread) => service.answered_questions_of(&ThreadId::new(thread)?, limit).await?,
+            Some(thread) => {
+                service.answered_questions_of(&service.thread_id(&thread).await?, limit).await?
+            }
             None => service.answered_questions(limit).await?,
         };
         return Ok((HeaderMap::new(), Json(found.into())));

@@ -9,7 +9,6 @@ use crate::protocol::tape::{self, Selection, Since};
 use crate::protocol::{reply, socket};
 use crate::service::Service;
 use crate::sse;
-use crate::translate::ids;
 use axum::body::Bytes;
 use axum::extract::Path;
 use axum::extract::ws::WebSocketUpgrade;
@@ -29,9 +28,8 @@ pub(super) fn routes() -> Router<Service> {
 }
 
 async fn commands(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
-    let thread = ids::thread(&id)?;
-    let command: Value = serde_json::from_slice(&body)
-        .map_err(|_| ApiError::invalid("Invalid JSON in request body"))?;
+    let thread = service.thread_id(&id).await?;
+    let command = body::read_json(&body)?;
     let command = match command::Command::read(command) {
         Ok(command) => command,
         Err(refused) => return Ok(Json(refused)),
@@ -45,7 +43,7 @@ async fn events(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response> {
-    let thread = ids::thread(&id)?;
+    let thread = service.thread_id(&id).await?;
     let body: FilterBody = body::read(&body)?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(Value::from);
     let since = body.since.clone().or(last).as_ref().map(Since::read).transpose()?;
@@ -83,7 +81,7 @@ async fn upgrade(
     Path(id): Path<String>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response> {
-    let thread = ids::thread(&id)?;
+    let thread = service.thread_id(&id).await?;
     let upgrade = upgrade.map_err(|refused| {
         let detail = format!("expected a request for a WebSocket: {}", refused.body_text());
         ApiError::new(StatusCode::UPGRADE_REQUIRED, detail)

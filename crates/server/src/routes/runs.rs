@@ -143,31 +143,31 @@ async fn list(
     Path(thread): Path<String>,
     Query(List { limit, offset, status }): Query<List>,
 ) -> Result<Json<Value>> {
-    let runs = service.runs(&ids::thread(&thread)?).await?;
+    let runs = service.runs(&service.thread_id(&thread).await?).await?;
     let runs = runs
         .iter()
         .filter(|run| status.as_deref().is_none_or(|status| status == rows::status(run.status)));
     Ok(Json(runs.skip(offset).take(limit.unwrap_or(LIMIT)).map(|run| service.shown(run)).collect()))
 }
 
-fn at(thread: &str, run: &str) -> Result<RunRef> {
-    Ok(RunRef { thread: ids::thread(thread)?, run: ids::run(run)? })
+async fn at(service: &Service, thread: &str, run: &str) -> Result<RunRef> {
+    Ok(RunRef { thread: service.thread_id(thread).await?, run: ids::run(run)? })
 }
 
 async fn one(service: Service, Path((thread, run)): Path<(String, String)>) -> Result<Json<Value>> {
-    Ok(Json(service.shown(&service.run_row(&at(&thread, &run)?).await?)))
+    Ok(Json(service.shown(&service.run_row(&at(&service, &thread, &run).await?).await?)))
 }
 
 async fn delete(
     service: Service,
     Path((thread, run)): Path<(String, String)>,
 ) -> Result<StatusCode> {
-    service.delete_run(&at(&thread, &run)?).await?;
+    service.delete_run(&at(&service, &thread, &run).await?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn join(service: Service, Path((thread, run)): Path<(String, String)>) -> Result<Response> {
-    let run = at(&thread, &run)?;
+    let run = at(&service, &thread, &run).await?;
     service.run_row(&run).await?;
     let (headers, waiting) = (headers(&run, Some("join")), service.clone());
     let values = async move { waiting.end(&run).await };
@@ -183,7 +183,8 @@ async fn follow(
     Query(query): Query<Follow>,
     request: HeaderMap,
 ) -> Result<Response> {
-    follow_run(service, at(&thread, &run)?, query, &request).await
+    let at = at(&service, &thread, &run).await?;
+    follow_run(service, at, query, &request).await
 }
 
 async fn follow_stateless(
@@ -252,7 +253,7 @@ async fn cancel(
     Path((thread, run)): Path<(String, String)>,
     Query(Cancel { wait, action }): Query<Cancel>,
 ) -> Result<Response> {
-    let (run, wait) = (at(&thread, &run)?, flag(wait.as_deref())?);
+    let (run, wait) = (at(&service, &thread, &run).await?, flag(wait.as_deref())?);
     service.cancel(&run, action, wait).await?;
     let status = if wait { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok((status, headers(&run, Some("join")), Json(json!({}))).into_response())
@@ -288,7 +289,7 @@ async fn cancel_all(
             running: status != Unfinished::Pending,
         },
         (Some(thread), Some(runs), None) => Bulk::Runs {
-            thread: ids::thread(&thread)?,
+            thread: service.thread_id(&thread).await?,
             runs: runs.iter().map(|run| ids::run(run)).collect::<Result<_>>()?,
         },
         _ => {
@@ -302,7 +303,7 @@ async fn cancel_all(
 
 /// Headers that name a run, and the place where its end or its events are read.
 fn headers(run: &RunRef, place: Option<&str>) -> HeaderMap {
-    headers_at(&format!("/threads/{}/runs/{}", run.thread, run.run), place)
+    headers_at(&format!("/threads/{}/runs/{}", run.thread.to_path(), run.run), place)
 }
 
 fn headers_at(path: &str, place: Option<&str>) -> HeaderMap {

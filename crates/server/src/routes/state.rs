@@ -37,7 +37,10 @@ async fn newest(
     Query(shape): Query<Shape>,
 ) -> Result<Json<Value>> {
     let at = CheckpointBody::default();
-    service.state(&ids::thread(&id)?, &at, body::flag(shape.subgraphs.as_deref())?).await.map(Json)
+    service
+        .state(&service.thread_id(&id).await?, &at, body::flag(shape.subgraphs.as_deref())?)
+        .await
+        .map(Json)
 }
 
 async fn at(
@@ -47,7 +50,7 @@ async fn at(
 ) -> Result<Json<Value>> {
     let at = CheckpointBody { checkpoint_id: Some(checkpoint), ..CheckpointBody::default() };
     let subgraphs = body::flag(shape.subgraphs.as_deref())?;
-    let mut state = service.state(&ids::thread(&id)?, &at, subgraphs).await?;
+    let mut state = service.state(&service.thread_id(&id).await?, &at, subgraphs).await?;
     // The path names a checkpoint of the outermost graph, and so does the answer.
     if let Some(place) = state["checkpoint"].as_object_mut() {
         place.remove("checkpoint_ns");
@@ -66,7 +69,7 @@ struct Place {
 async fn at_place(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
     let Place { checkpoint, subgraphs } = body::read(&body)?;
     let (at, subgraphs) = (checkpoint.unwrap_or_default(), subgraphs.unwrap_or(false));
-    service.state(&ids::thread(&id)?, &at, subgraphs).await.map(Json)
+    service.state(&service.thread_id(&id).await?, &at, subgraphs).await.map(Json)
 }
 
 #[derive(Debug, Deserialize)]
@@ -85,7 +88,7 @@ async fn update(service: Service, Path(id): Path<String>, body: Bytes) -> Result
     let Update { values, as_node, checkpoint, checkpoint_id } = body::read(&body)?;
     let mut at = checkpoint.unwrap_or_default();
     at.checkpoint_id = at.checkpoint_id.or(checkpoint_id);
-    service.update(&ids::thread(&id)?, &at, values, as_node).await.map(Json)
+    service.update(&service.thread_id(&id).await?, &at, values, as_node).await.map(Json)
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -172,6 +175,7 @@ async fn read_history(service: &Service, id: &str, history: History) -> Result<J
     }
     let at = checkpoint.unwrap_or_default();
     let select = select.map(OneOrMany::into_vec);
-    let found = service.history(&ids::thread(id)?, &at, (&filter, select.as_deref())).await?;
+    let found =
+        service.history(&service.thread_id(id).await?, &at, (&filter, select.as_deref())).await?;
     Ok(Json(found.into()))
 }

@@ -77,7 +77,7 @@ async fn create(service: Service, body: Bytes) -> Result<Json<Value>> {
 }
 
 async fn one(service: Service, Path(id): Path<String>) -> Result<Json<Value>> {
-    service.thread(&ids::thread(&id)?).await.map(Json)
+    service.thread(&service.thread_id(&id).await?).await.map(Json)
 }
 
 #[derive(Debug, Deserialize)]
@@ -88,11 +88,11 @@ struct Change {
 
 async fn change(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
     let Change { metadata } = body::read(&body)?;
-    service.set_metadata(&ids::thread(&id)?, metadata).await.map(Json)
+    service.set_metadata(&service.thread_id(&id).await?, metadata).await.map(Json)
 }
 
 async fn delete(service: Service, Path(id): Path<String>) -> Result<StatusCode> {
-    service.delete_with_runs(&ids::thread(&id)?).await?;
+    service.delete_with_runs(&service.thread_id(&id).await?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -109,7 +109,7 @@ async fn copy(service: Service, Path(id): Path<String>, body: Bytes) -> Result<J
         false => body::read(&body)?,
     };
     let at = checkpoint_id.as_deref().map(ids::checkpoint).transpose()?;
-    let mut copy = service.copy_thread(&ids::thread(&id)?, at).await?;
+    let mut copy = service.copy_thread(&service.thread_id(&id).await?, at).await?;
     // A copy has not run; its values are read like those of any thread.
     if let Some(members) = copy.as_object_mut() {
         members.retain(|name, _| !["values", "error", "interrupts"].contains(&name.as_str()));
@@ -173,11 +173,11 @@ impl Search {
         Wanted::read(self.values.clone().unwrap_or_default(), query, self.timed)
     }
 
-    fn query(&self) -> Result<ThreadQuery> {
-        let ids = self
-            .ids
-            .as_ref()
-            .map(|ids| ids.iter().map(|id| ids::thread(id)).collect::<Result<BTreeSet<_>>>());
+    async fn query(&self, service: &Service) -> Result<ThreadQuery> {
+        let ids = match &self.ids {
+            Some(ids) => Some(service.thread_ids(ids).await?),
+            None => None,
+        };
         let status = self.status.map(|status| match status {
             StatusBody::Idle => ThreadStatus::Idle,
             StatusBody::Busy => ThreadStatus::Busy,
@@ -194,7 +194,7 @@ impl Search {
             Some(page::SortOrder::Desc) | None => Direction::Descending,
         };
         Ok(ThreadQuery {
-            ids: ids.transpose()?,
+            ids: ids.map(BTreeSet::from_iter),
             metadata: self.metadata.clone().unwrap_or_default(),
             status,
             from: SearchFrom::Start(ThreadOrder { by, direction }),
@@ -206,7 +206,7 @@ impl Search {
 async fn search(service: Service, body: Bytes) -> Result<Response> {
     let search: Search = body::read(&body)?;
     let extract = search.extract.clone().map(Extract::read).transpose()?;
-    let found = service.search(search.query()?, &search.wanted()?).await?;
+    let found = service.search(search.query(&service).await?, &search.wanted()?).await?;
     let (headers, found) = search.page.of(found)?;
     let select = search.select.map(OneOrMany::into_vec);
     let of_values = ["values", "error", "interrupts"];
@@ -242,7 +242,7 @@ async fn search(service: Service, body: Bytes) -> Result<Response> {
 
 async fn count(service: Service, body: Bytes) -> Result<Json<Value>> {
     let search: Search = body::read(&body)?;
-    Ok(Json(json!(service.search(search.query()?, &search.wanted()?).await?.len())))
+    Ok(Json(json!(service.search(search.query(&service).await?, &search.wanted()?).await?.len())))
 }
 
 #[derive(Debug, Deserialize)]
@@ -265,7 +265,7 @@ async fn prune(service: Service, body: Bytes) -> Result<Json<Value>> {
     if strategy == Strategy::KeepLatest {
         return Err(ApiError::invalid("the strategy `keep_latest` is not supported"));
     }
-    let threads = thread_ids.iter().map(|id| ids::thread(id)).collect::<Result<Vec<_>>>()?;
+    let threads = service.thread_ids(&thread_ids).await?;
     let mut pruned = 0;
     for thread in threads {
         match service.delete_thread(&thread).await {

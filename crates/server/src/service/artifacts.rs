@@ -8,7 +8,7 @@ use weftwork_store::artifact::artifact;
 use weftwork_store::{StoreError, StoredEvent};
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::RunRef;
-use weftwork_types::{RunId, ThreadId};
+use weftwork_types::{RunId, ThreadId, ToolCallId};
 
 /// Number of events read at once.
 const PAGE: usize = 256;
@@ -24,10 +24,14 @@ impl Service {
         let parts: Vec<_> = id.split('/').collect();
         let found = match parts.as_slice() {
             [_, _] => self.stored_artifact(id).await,
-            [thread, run, call] => match (ThreadId::new(thread), RunId::new(run)) {
-                (Ok(thread), Ok(run)) => self.call(&RunRef { thread, run }, call).await,
-                _ => return Err(missing()),
-            },
+            [thread, run, call] => {
+                match (ThreadId::from_key(thread), RunId::new(run), ToolCallId::from_key(call)) {
+                    (Ok(thread), Ok(run), Ok(call)) => {
+                        self.call(&RunRef { thread, run }, call.as_str()).await
+                    }
+                    _ => return Err(missing()),
+                }
+            }
             _ => return Err(missing()),
         };
         match found {

@@ -12,7 +12,7 @@ use crate::chat::request::ChatRequest;
 use crate::error::{ApiError, Result};
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weftwork_graph::RuntimeError;
 use weftwork_store::{Base, InterruptRow, RunRow, StoreError, ThreadRow};
 use weftwork_types::caller::Caller;
@@ -28,6 +28,8 @@ pub(crate) struct MessageRuns {
     /// Id under which the client shows what the last run adds, if it is not that of the first run:
     /// a message of its own if the user typed the answer.
     pub(crate) id: Option<String>,
+    /// Calls of earlier runs that the message has in the client.
+    pub(crate) held: BTreeSet<String>,
 }
 
 /// A user's message, and the message that answers it.
@@ -58,7 +60,7 @@ impl Service {
         let assistant = self.chosen(agent).await?;
         let hosted = self.hosted(assistant.record.graph())?;
         let thread = match &request.thread {
-            Some(id) => ThreadId::new(id)?,
+            Some(id) => self.thread_id(id).await?,
             None => ThreadId::from_uuid(uuid::Uuid::now_v7()),
         };
         let row = match self.row(&thread).await {
@@ -90,9 +92,12 @@ impl Service {
             Turn::Answers { answers, is_typed } => (RunInput::answers(answers), is_typed),
         };
         let run = self.begin_run(&hosted, &thread, (input, options)).await?;
-        let id = if is_typed { Some(run.run.to_string()) } else { request.message.clone() };
+        let (id, held) = match is_typed {
+            true => (Some(run.run.to_string()), BTreeSet::new()),
+            false => (request.message.clone(), request.held.clone()),
+        };
         let runs = self.message_runs(&run).await?;
-        Ok(MessageRuns { id, ..runs })
+        Ok(MessageRuns { id, held, ..runs })
     }
 
     /// Returns the model of a run that selects one; `None` for that of the graphs. A server that
@@ -215,7 +220,7 @@ impl Service {
         agent: &str,
         thread: &str,
     ) -> Result<Option<MessageRuns>> {
-        let runs = self.runs_of_agent(agent, &ThreadId::new(thread)?).await?;
+        let runs = self.runs_of_agent(agent, &self.thread_id(thread).await?).await?;
         let last = runs.iter().find(|row| !row.status.is_final());
         Ok(last.map(|last| of_rows(message_of(&runs, &last.new.at))))
     }
@@ -226,7 +231,7 @@ impl Service {
         agent: &str,
         thread: &str,
     ) -> Result<(ThreadRow, Vec<StoredTurn>)> {
-        let thread = self.row(&ThreadId::new(thread)?).await?;
+        let thread = self.row(&self.thread_id(thread).await?).await?;
         let runs = self.runs_of_agent(agent, &thread.id).await?;
         let mut turns: Vec<(StoredTurn, Vec<&RunRow>)> = Vec::new();
         for row in &runs {
@@ -377,5 +382,5 @@ fn of_rows(rows: Vec<&RunRow>) -> MessageRuns {
         let answers = row.new.input.answers_by_id().cloned().unwrap_or_default();
         (row.new.at.clone(), answers)
     });
-    MessageRuns { runs: runs.collect(), id: None }
+    MessageRuns { runs: runs.collect(), id: None, held: BTreeSet::new() }
 }

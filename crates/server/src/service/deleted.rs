@@ -45,7 +45,9 @@ impl Service {
 }
 
 fn namespace(thread: &ThreadId) -> Result<Namespace> {
-    Ok(Namespace::new(["deleted_runs", thread.as_str()])?)
+    // A label has no dot.
+    let label = thread.to_key().replace('.', "=2E");
+    Ok(Namespace::new(["deleted_runs".to_owned(), label])?)
 }
 
 fn place(run: &RunRef) -> Result<ItemRef> {

@@ -1,6 +1,7 @@
 //! The operations behind the routes: hosted graphs, assistants, threads, runs,
 //! conversations, questions and items of a principal.
 
+mod aliases;
 mod answered;
 mod artifacts;
 mod assistants;
@@ -20,6 +21,7 @@ pub(crate) use chat::{MessageRuns, StoredTurn};
 pub(crate) use runs::{Bulk, Frames, Place};
 pub(crate) use threads::{Superstep, Wanted};
 
+use self::aliases::Aliases;
 use crate::chat::Protocol;
 use crate::error::{ApiError, Result};
 use crate::log::Log;
@@ -59,6 +61,7 @@ struct Shared {
     names: BTreeMap<String, String>,
     /// Held while an assistant is read and written.
     assistants: Mutex<()>,
+    aliases: Mutex<Aliases>,
     counts: Counts,
     settings: Settings,
     /// Permits of WebSockets.
@@ -86,6 +89,7 @@ impl Service {
         let (store, clock) = (Arc::clone(runtime.store()), Arc::clone(runtime.clock()));
         let items = Arc::new(StoreItems::of(store, clock));
         let (assistants, counts) = (Mutex::default(), Counts::default());
+        let aliases = Mutex::default();
         let (sockets, stopping) = (Arc::new(Semaphore::new(SOCKETS_MAX)), watch::Sender::default());
         let shared = Shared {
             runtime,
@@ -93,6 +97,7 @@ impl Service {
             since,
             names,
             assistants,
+            aliases,
             counts,
             settings,
             sockets,

@@ -62,7 +62,7 @@ impl Service {
         let mut thread_metadata = Map::new();
         let thread = match thread {
             Some(text) => {
-                let thread = ids::thread(text)?;
+                let thread = self.thread_id(text).await?;
                 match self.row(&thread).await {
                     Ok(row) => thread_metadata = row.metadata,
                     Err(error) if !error.is_missing() => return Err(error),

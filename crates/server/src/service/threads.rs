@@ -3,7 +3,7 @@
 use super::Service;
 use crate::body::{self, CheckpointBody};
 use crate::error::{ApiError, Result};
-use crate::translate::{ids, rows};
+use crate::translate::rows;
 use futures_util::future::{join_all, select};
 use serde_json::{Map, Value};
 use std::time::Duration;
@@ -85,7 +85,7 @@ impl Service {
         supersteps: Vec<Superstep>,
     ) -> Result<Value> {
         let id = match id {
-            Some(id) => ids::thread(id)?,
+            Some(id) => self.thread_id(id).await?,
             None => ThreadId::from_uuid(uuid::Uuid::now_v7()),
         };
         if if_exists == IfExists::Refuse && self.row(&id).await.is_ok() {
@@ -300,9 +300,13 @@ impl Service {
                 copy_thread(store, self.who(), thread, &to, clock).await?;
             }
             None => {
-                let (metadata, created_at) = (without_reserved(row.metadata), self.now());
-                let (graph, if_exists) = (row.graph, IfExists::Refuse);
-                let new = NewThread { id: to.clone(), graph, metadata, created_at, if_exists };
+                let new = NewThread {
+                    id: to.clone(),
+                    graph: row.graph,
+                    metadata: without_reserved(row.metadata),
+                    created_at: self.now(),
+                    if_exists: IfExists::Refuse,
+                };
                 store.create_thread(self.who(), new).await?;
             }
         }

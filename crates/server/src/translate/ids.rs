@@ -1,8 +1,9 @@
-//! Ids as the protocol has them: UUIDs with hyphens, and 32 hexadecimal digits for questions.
+//! Ids as the protocol has them: UUIDs with hyphens, and 32 hexadecimal digits for questions. Ids of
+//! threads are texts.
 
 use crate::error::{ApiError, Result};
 use uuid::Uuid;
-use weftwork_types::{CheckpointId, RunId, ThreadId};
+use weftwork_types::{CheckpointId, RunId};
 
 /// Namespace of the ids of assistants that stand for hosted graphs.
 const GRAPHS: Uuid = Uuid::from_u128(0x6ba7_b821_9dad_11d1_80b4_00c0_4fd4_30c8);
@@ -20,11 +21,6 @@ pub(crate) fn derived(text: &str) -> String {
 /// Returns 128 bits as a UUID with hyphens.
 pub(crate) fn hyphenated(bits: u128) -> String {
     Uuid::from_u128(bits).hyphenated().to_string()
-}
-
-/// Reads the id of a thread.
-pub(crate) fn thread(text: &str) -> Result<ThreadId> {
-    uuid("thread", text).map(ThreadId::from_uuid)
 }
 
 /// Reads the id of a run.

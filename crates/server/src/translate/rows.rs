@@ -136,6 +136,9 @@ pub(crate) fn run(row: &RunRow, graph: &str) -> Value {
     if let Some(limit) = options.step_limit {
         config["recursion_limit"] = json!(limit);
     }
+    if let Some(limit) = options.concurrency {
+        config["max_concurrency"] = json!(limit);
+    }
     if !options.tags.is_empty() {
         config["tags"] = json!(options.tags);
     }

@@ -158,6 +158,39 @@ async fn an_agent_answers_in_both_formats_and_its_messages_are_stored() {
 }
 
 #[tokio::test]
+async fn a_client_that_has_the_call_gets_its_result_in_the_same_part() {
+    for approved in [true, false] {
+        let client = client().await;
+        let said = user("Refund order A1002, amount 40.");
+        let found = chunks(&say(&client, "t", json!([said])).await);
+        let (id, _) = approval(&found);
+        let calls = find(&found, "tool-approval-request");
+        let calls: Vec<_> = calls.iter().map(|one| one["toolCallId"].clone()).collect();
+        assert_eq!((calls.len(), &calls[1]), (2, &json!(id)), "the call, and its card");
+        let answer = json!({"id": id, "approved": approved});
+        let part = |name: &str, call: &Value| {
+            json!({"type": format!("tool-{name}"), "toolCallId": call, "input": {},
+                "state": "approval-responded", "approval": answer})
+        };
+        let parts = [part("refund_order", &calls[0]), part("request_approval", &calls[1])];
+        let message = json!({"id": found[0]["messageId"], "role": "assistant", "parts": parts});
+        let ended = chunks(&say(&client, "t", json!([said, message])).await);
+        assert_eq!(ended[0]["messageId"], found[0]["messageId"]);
+        assert!(find(&ended, "data-tool-result").is_empty(), "{ended:?}");
+        let output = find(&ended, "tool-output-available");
+        let of = |call: &Value| output.iter().find(|one| one["toolCallId"] == *call);
+        assert_eq!(of(&calls[1]).expect("a result")["output"]["approved"], approved);
+        let errors = find(&ended, "tool-output-error");
+        match approved {
+            true => {
+                assert_eq!(of(&calls[0]).expect("a result")["output"], "refunded 40 for A1002");
+            }
+            false => assert_eq!(errors[0]["toolCallId"], calls[0]),
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_approval_is_a_call_and_its_first_answer_counts() {
     let client = client().await;
     let asked = say(&client, "t", json!([user("Refund order A1002, amount 40.")])).await;
@@ -514,7 +547,7 @@ async fn bodies_that_are_no_chat_are_refused() {
             422,
             "`file`",
         ),
-        ("/chat/desk", json!({"threadId": "a/b", "messages": [user("x")]}), 422, "thread id"),
+        ("/chat/desk", json!({"threadId": "a\nb", "messages": [user("x")]}), 422, "thread id"),
         ("/chat/nobody", json!({"messages": [user("x")]}), 422, "nobody"),
         ("/chat/desk?protocol=morse", json!({"messages": [user("x")]}), 422, "morse"),
     ] {

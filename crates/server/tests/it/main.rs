@@ -10,6 +10,7 @@ mod chat;
 mod client;
 mod errors;
 mod graphs;
+mod ids;
 mod instances;
 mod members;
 mod protocol;
@@ -17,6 +18,7 @@ mod recorded;
 mod reference;
 mod resources;
 mod routes;
+mod runs;
 #[cfg(feature = "ui")]
 mod ui;
 mod unreadable;

@@ -152,22 +152,22 @@ const fn kind(name: &'static str, graphs: &'static [&'static str], error: &'stat
 }
 
 const KINDS: &[Kind] = &[
-    kind("removed", &["removed"], "no graph `removed` here"),
-    kind("renamed", &["removed", "removed"], "no graph `removed` here"),
+    kind("removed", &["removed"], "no graph `app:removed` here"),
+    kind("renamed", &["removed", "removed"], "no graph `app:removed` here"),
     kind("of another provider", &["acme:writer"], "no graph `acme:writer` here"),
-    kind("removed while it asks", &["asks"], "no graph `asks` here"),
-    kind("removed after a failure", &["fails"], "no graph `fails` here"),
-    kind("removed after failures", &["removed", "fails"], "no graph `fails` here"),
-    kind("removed while it sleeps", &["sleeps"], "no graph `sleeps` here"),
-    kind("removed while it runs", &["removed", "hangs"], "no graph `hangs` here"),
+    kind("removed while it asks", &["asks"], "no graph `app:asks` here"),
+    kind("removed after a failure", &["fails"], "no graph `app:fails` here"),
+    kind("removed after failures", &["removed", "fails"], "no graph `app:fails` here"),
+    kind("removed while it sleeps", &["sleeps"], "no graph `app:sleeps` here"),
+    kind("removed while it runs", &["removed", "hangs"], "no graph `app:hangs` here"),
     kind("waits at a lost node", &["lost_node"], "waits at node `ask`"),
     kind("waits at a lost node after another", &["lost_second"], "waits at node `second`"),
     kind("waits in a lost branch", &["lost_branch"], "waits at node `right`"),
     kind("channel of another kind", &["kind"], "channel `x`"),
     kind("value of another type", &["type"], "channel `x` cannot be read"),
-    kind("of three graphs, the last removed", &["echo", "removed", "asks"], "no graph `asks`"),
+    kind("of three graphs, the last removed", &["echo", "removed", "asks"], "no graph `app:asks`"),
     kind("damaged", &["damaged"], "damaged"),
-    kind("newer", &["newer"], "use a newer program"),
+    kind("of another first byte", &["newer"], "damaged at checkpoint"),
     Kind { name: "of a subgraph that is a node now", graphs: &["inner_removed"], error: None },
     Kind { name: "without a change", graphs: &["absent"], error: None },
     Kind { name: "of three graphs", graphs: &["parent", "removed", "echo"], error: None },
@@ -207,7 +207,7 @@ async fn client() -> Client {
         }
     })
     .await;
-    change(&store, "newer", |whole| {
+    change(&store, "of another first byte", |whole| {
         for row in &mut whole.kept.checkpoints {
             row.body[0] = 250;
         }

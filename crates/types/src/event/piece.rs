@@ -68,6 +68,14 @@ impl PieceAt {
     pub fn new(end: Position, node: impl Into<String>, task: TaskId) -> Self {
         Self { end, node: node.into(), task, ns: String::new(), step: 0, message: None }
     }
+
+    /// Returns `true` for a text of a task, or of a task of a subgraph that it runs.
+    #[must_use]
+    pub fn is_of_task(&self, task: TaskId) -> bool {
+        let id = task.to_string();
+        let runs = |part: &str| part.rsplit_once(':').is_some_and(|(_, of)| of == id);
+        self.task == task || self.ns.split('|').any(runs)
+    }
 }
 
 /// The kind of output that a text is part of.

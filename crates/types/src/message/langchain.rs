@@ -4,7 +4,7 @@
 //! value has one, clients see LangChain's shape. In input, an object with `type` or `role` and
 //! `content` is a message in the channels that hold messages.
 
-use super::{Media, Message, Part, Role, ToolCall, ToolResult};
+use super::{Media, Message, MessageExtra, Part, Role, ToolCall, ToolResult};
 use crate::{MessageId, ToolCallId};
 use serde_json::{Map, Value, json};
 
@@ -30,8 +30,9 @@ pub fn into_shown(mut value: Value) -> Value {
 /// Returns the message that an object is; `None` for other objects.
 #[must_use]
 pub fn message_of(members: &Map<String, Value>) -> Option<Message> {
-    let is_message = members.len() == 3
-        && ["id", "role", "parts"].iter().all(|name| members.contains_key(*name));
+    let has = |name: &str| members.contains_key(name);
+    let is_message = ["id", "role", "parts"].iter().all(|name| has(name))
+        && members.len() == 3 + usize::from(has("extra"));
     if !is_message {
         return None;
     }
@@ -70,6 +71,13 @@ pub fn shown(message: &Message) -> Value {
             }
         }
         Role::System | Role::User => {}
+    }
+    if let Some(extra) = &message.extra {
+        shown["additional_kwargs"] = json!(extra.additional_kwargs);
+        shown["response_metadata"] = json!(extra.response_metadata);
+        if let Some(name) = &extra.name {
+            shown["name"] = json!(name);
+        }
     }
     shown
 }
@@ -191,7 +199,8 @@ fn read_one(value: Value, make_id: &mut dyn FnMut() -> MessageId) -> Result<Valu
             shown: None,
             is_error: text("status") == Some("error"),
         };
-        return Ok(json!(Message::tool_result(id, result)));
+        let extra = extra_of(&members, None);
+        return Ok(json!(Message { extra, ..Message::tool_result(id, result) }));
     }
     let mut parts = blocks(content)?;
     for call in members.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
@@ -202,7 +211,18 @@ fn read_one(value: Value, make_id: &mut dyn FnMut() -> MessageId) -> Result<Valu
         let args = call.get("args").cloned().unwrap_or_else(|| json!({}));
         parts.push(Part::ToolCall(ToolCall { id, name, args, shown: None }));
     }
-    Ok(json!(Message { id, role, parts }))
+    let extra = extra_of(&members, text("name"));
+    Ok(json!(Message { extra, ..Message::new(id, role, parts) }))
+}
+
+fn extra_of(members: &Map<String, Value>, name: Option<&str>) -> Option<Box<MessageExtra>> {
+    let object = |name: &str| members.get(name).and_then(Value::as_object).cloned();
+    let extra = MessageExtra {
+        name: name.map(str::to_owned),
+        additional_kwargs: object("additional_kwargs").unwrap_or_default(),
+        response_metadata: object("response_metadata").unwrap_or_default(),
+    };
+    (extra != MessageExtra::default()).then(|| Box::new(extra))
 }
 
 fn blocks(content: Value) -> Result<Vec<Part>, String> {
@@ -271,6 +291,21 @@ mod tests {
         );
         let read = read(state["messages"].take(), &mut || panic!("all have ids")).expect("reads");
         assert_eq!(read, json!(messages));
+    }
+
+    #[test]
+    fn members_of_other_systems_come_back() {
+        for kind in ["human", "ai", "system", "tool"] {
+            let mut message = json!({
+                "type": kind, "id": "m", "content": "x", "name": "ada", "tool_call_id": "c",
+                "additional_kwargs": {"refusal": null}, "response_metadata": {"model": {"n": 1}},
+            });
+            let mut read = read(message.clone(), &mut || id("made")).expect("reads");
+            show(&mut read);
+            for name in ["name", "additional_kwargs", "response_metadata", "content", "id"] {
+                assert_eq!(read[0][name], message[name].take(), "{kind}: {name}");
+            }
+        }
     }
 
     #[test]

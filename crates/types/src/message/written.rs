@@ -69,7 +69,7 @@ impl<'t> Written<'t> {
             self.skip("]")?;
         }
         self.skip("}")?;
-        Some(Message { id, role, parts })
+        Some(Message::new(id, role, parts))
     }
 
     fn role(&mut self) -> Option<Role> {

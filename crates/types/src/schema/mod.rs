@@ -6,7 +6,7 @@ pub use typescript::typescript;
 
 use crate::canonical::Hash;
 use crate::event::RunEvent;
-use crate::{CheckpointId, InterruptId, InvocationId, MessageId, TaskId, ToolCallId};
+use crate::{CheckpointId, InterruptId, InvocationId, MessageId, RunId, TaskId, ToolCallId};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -37,8 +37,9 @@ macro_rules! texts {
 }
 
 texts! {
-    MessageId, "Id of a message in a thread.", "^[A-Za-z0-9_.:-]{1,128}$";
-    ToolCallId, "Id of a tool call.", "^[A-Za-z0-9_.:-]{1,128}$";
+    MessageId, "Id of a message in a thread.", r"^[^\x00-\x1f\x7f-\x9f]{1,256}$";
+    ToolCallId, "Id of a tool call.", r"^[^\x00-\x1f\x7f-\x9f]{1,256}$";
+    RunId, "Id of a run.", "^[A-Za-z0-9_.:-]{1,128}$";
     InvocationId, "Id of an attempt of a model call.", "^[A-Za-z0-9_.:-]{1,128}$";
     CheckpointId, "Id of a checkpoint.", "^[0-9a-f]{32}$";
     TaskId, "Id of a task of one superstep.", "^[0-9a-f]{32}$";

@@ -134,7 +134,7 @@ async fn errors_name_the_model_agent_or_id_that_is_not_known() {
     assert_eq!(error.fault().code, "W0704");
     let message = "unknown agent `posst`; did you mean `post`? (known agents: post)";
     assert_eq!(error.to_string(), message);
-    assert_eq!(app.ask("a b", "x").await.expect_err("no id").fault().code, "W0706");
+    assert_eq!(app.ask("a\nb", "x").await.expect_err("no id").fault().code, "W0706");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

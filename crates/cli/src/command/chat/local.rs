@@ -8,6 +8,7 @@ use crate::command::run::tell_turn;
 use crate::command::threads;
 use crate::context::{CommandContext, USUAL_AGENT};
 use crate::follow::{AppRun, model_of, tell_end, unread};
+use crate::shell;
 use crate::spent::Spent;
 use crate::terminal::{Style, Terminal, moment, short};
 use serde_json::Value;
@@ -219,7 +220,7 @@ impl Backend for Local<'_> {
 
     fn how_to_continue(&self) -> Option<String> {
         let lasts = self.known && self.context.lasting;
-        lasts.then(|| format!("weft chat --thread {}", self.thread))
+        lasts.then(|| format!("weft chat --thread {}", shell::thread(&self.thread)))
     }
 
     fn leave_open(&self, questions: &[Interrupt], terminal: &Terminal) {

@@ -11,6 +11,7 @@ use crate::args::Chat;
 use crate::command::question::{calls_in_short, with_member};
 use crate::context::{CommandContext, USUAL_AGENT};
 use crate::follow::{Element, Followed};
+use crate::shell;
 use crate::terminal::{Style, Terminal, plain, short};
 use asked::Asked;
 use bytes::Bytes;
@@ -330,7 +331,7 @@ impl Backend for Remote {
     }
 
     fn how_to_continue(&self) -> Option<String> {
-        let thread = self.thread.as_ref()?;
+        let thread = shell::thread(self.thread.as_ref()?);
         let (agent, address) = (plain(&self.agent), self.server.address());
         Some(format!("weft chat {agent} --url {address} --thread {thread}"))
     }

@@ -6,6 +6,7 @@ use super::find;
 use crate::CliError;
 use crate::context::CommandContext;
 use crate::exit::Exit;
+use crate::shell;
 use crate::terminal::{Style, Terminal, moment, plain, short};
 use serde_json::{Value, json};
 use weftwork::store::{RunRow, Store};
@@ -105,13 +106,15 @@ async fn next(
         let open = question::open(store, thread).await?;
         for interrupt in open.iter().filter(|open| interrupts.contains(&open.id)) {
             question::lines(interrupt, terminal).iter().try_for_each(|line| terminal.line(line))?;
-            terminal.line(format_args!("  answer with: {}", question::how(interrupt, thread)))?;
+            terminal
+                .line(format_args!("  answer with: {}", question::how(interrupt, &open, thread)))?;
         }
     }
     if !row.status.is_final() {
         if is_left {
             terminal.line(format_args!(
-                "  no process executes it: weft threads resume {thread}, or start weft worker"
+                "  no process executes it: weft threads resume {}, or start weft worker",
+                shell::thread(thread)
             ))?;
         }
         terminal.line(format_args!("  watch it: weft runs watch {run}"))?;

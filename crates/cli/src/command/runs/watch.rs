@@ -11,6 +11,7 @@ use crate::follow::{Last, json, tell_end};
 use crate::frames::frame as frame_json;
 use crate::input::Interrupts;
 use crate::position;
+use crate::shell;
 use crate::terminal::{Terminal, summary};
 use futures_util::StreamExt;
 use serde::Serialize;
@@ -37,7 +38,8 @@ pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit
     let runtime = context.reader(&row.new.graph, store.clone()).await?;
     if !row.status.is_final() && with_orphans(store.as_ref()).await?.contains(thread) {
         terminal.note(format_args!(
-            "no process executes the run; continue it with: weft threads resume {thread}, or weft worker"
+            "no process executes the run; continue it with: weft threads resume {}, or weft worker",
+            shell::thread(thread)
         ));
     }
     let mut interrupts = Interrupts::listen()?;

@@ -4,11 +4,13 @@ use crate::CliError;
 use crate::args::Resume;
 use crate::context::CommandContext;
 use crate::exit::Exit;
+use crate::shell;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use weftwork::graph::SystemClock;
 use weftwork::types::approval::{ApprovalDecision, Verdict};
 use weftwork::types::interrupt::{Ask, Interrupt};
+use weftwork::types::json;
 use weftwork::types::port::Clock;
 use weftwork::types::run::{Multitask, RunInput};
 use weftwork::types::{InterruptId, ThreadId};
@@ -29,7 +31,8 @@ pub(crate) async fn resume(args: &Resume, context: &CommandContext) -> Result<Ex
         return Err(CliError::BadAnswer {
             thread: id.to_string(),
             reason: format!(
-                "its last run is unfinished, so its questions are not known yet; resume it first: weft threads resume {id}"
+                "its last run is unfinished, so its questions are not known yet; resume it first: weft threads resume {}",
+                shell::thread(&id)
             ),
         });
     }
@@ -83,8 +86,8 @@ impl Resume {
                 (Verdict::Reject, reason.or(comment))
             }
             (_, Some(args), _) => {
-                let args = serde_json::from_str(args)
-                    .map_err(|error| format!("the arguments of --edit are not JSON: {error}"))?;
+                let args = json::read(args.as_bytes())
+                    .map_err(|error| format!("the arguments of --edit: {error}"))?;
                 (Verdict::Edit { args }, comment)
             }
             (.., Some(text)) => (Verdict::Respond { text: text.clone() }, comment),
@@ -146,16 +149,16 @@ fn answers(
         (_, None) if question::takes_decision(interrupt) => {
             let (verdict, comment) = args.decision().map_err(&bad)?;
             question::decided(interrupt, verdict, comment).map_err(|reason| {
-                bad(format!("{reason}; use: {}", question::how(interrupt, thread)))
+                bad(format!("{reason}; use: {}", question::how(interrupt, open, thread)))
             })?
         }
         (Ask::Question { .. } | Ask::Value { .. }, Some(text)) => question::answer(interrupt, text)
             .ok_or_else(|| {
-                let how = question::how(interrupt, thread);
+                let how = question::how(interrupt, open, thread);
                 bad(format!("`{text}` does not answer the question; use: {how}"))
             })?,
         _ => {
-            let how = question::how(interrupt, thread);
+            let how = question::how(interrupt, open, thread);
             return Err(bad(format!("the question needs another kind of answer; use: {how}")));
         }
     };
@@ -188,8 +191,8 @@ fn by_id(pair: &str) -> Result<(InterruptId, Value), String> {
     let (id, json) = pair.split_once('=').ok_or("expected --answer-json ID=JSON")?;
     let question = id.trim().parse::<InterruptId>();
     let question = question.map_err(|_| format!("no open question has the id `{id}`"))?;
-    let value = serde_json::from_str(json)
-        .map_err(|error| format!("the answer to `{id}` is not JSON: {error}"))?;
+    let value =
+        json::read(json.as_bytes()).map_err(|error| format!("the answer to `{id}`: {error}"))?;
     Ok((question, value))
 }
 

@@ -3,6 +3,7 @@ use super::list::{with_orphans, word};
 use crate::CliError;
 use crate::context::CommandContext;
 use crate::exit::Exit;
+use crate::shell;
 use crate::terminal::{Style, Terminal, moment, plain, short};
 use serde_json::Value;
 use std::sync::Arc;
@@ -24,7 +25,8 @@ pub(crate) async fn show(id: &ThreadId, context: &CommandContext) -> Result<Exit
     if let Some(at) = row.wakes_at {
         let wakes = moment(at);
         terminal.line(format_args!(
-            "wakes    {wakes} UTC, in a running worker, or from then on with: weft threads resume {id}"
+            "wakes    {wakes} UTC, in a running worker, or from then on with: weft threads resume {}",
+            shell::thread(id)
         ))?;
     }
     for (nth, run) in found.runs.iter().enumerate() {
@@ -39,14 +41,15 @@ pub(crate) async fn show(id: &ThreadId, context: &CommandContext) -> Result<Exit
             Err(_) => terminal.line(short(&value.to_string(), 400))?,
         }
     }
-    for interrupt in &question::open(store.as_ref(), id).await? {
+    let open = question::open(store.as_ref(), id).await?;
+    for interrupt in &open {
         question::lines(interrupt, terminal).iter().try_for_each(|line| terminal.line(line))?;
-        terminal.line(format_args!("  answer with: {}", question::how(interrupt, id)))?;
+        terminal.line(format_args!("  answer with: {}", question::how(interrupt, &open, id)))?;
     }
     if let Some(run) = found.unfinished() {
         let is_left = with_orphans(store.as_ref()).await?.contains(id);
         let why = if is_left { "no process executes it" } else { "if its process is dead" };
-        terminal.line(format_args!("  {why}: weft threads resume {id}"))?;
+        terminal.line(format_args!("  {why}: weft threads resume {}", shell::thread(id)))?;
         terminal.line(format_args!("  cancel it: weft runs cancel {}", run.new.at.run))?;
     }
     Ok(Exit::Done)

@@ -6,6 +6,7 @@ use crate::args::Update;
 use crate::context::CommandContext;
 use crate::exit::Exit;
 use crate::follow::tell_end;
+use crate::shell;
 use serde_json::Value;
 use std::sync::Arc;
 use weftwork::types::ThreadId;
@@ -34,7 +35,11 @@ pub(super) async fn update(args: Update, context: &CommandContext) -> Result<Exi
         let due = match state.next.is_empty() {
             true => "no node is due".to_owned(),
             false => {
-                format!("due: {}; continue with: weft threads resume {id}", state.next.join(", "))
+                format!(
+                    "due: {}; continue with: weft threads resume {}",
+                    state.next.join(", "),
+                    shell::thread(&id)
+                )
             }
         };
         terminal.note(format_args!("updated thread {id} as {}; {due}", args.node));

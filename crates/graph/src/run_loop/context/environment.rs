@@ -4,7 +4,7 @@ use super::TaskContext;
 use serde_json::Value as Json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use weftwork_types::event::AiEvent;
+use weftwork_types::event::{AiEvent, AttemptReset};
 use weftwork_types::interrupt::{Answer, Ask};
 use weftwork_types::port::CallContext;
 use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, TaskId};
@@ -91,6 +91,17 @@ impl EventSource {
     pub fn of_run() -> Self {
         let (node, ns): (Arc<str>, Arc<str>) = Default::default();
         Self { node, task: TaskId(0), step: 0, ns, graph_step: 0, message: None }
+    }
+
+    /// Returns the reset that voids the text of the source.
+    #[must_use]
+    pub fn reset(&self) -> AttemptReset {
+        AttemptReset {
+            node: self.node.to_string(),
+            ns: self.ns.to_string(),
+            task: Some(self.task),
+            message: self.message.clone(),
+        }
     }
 }
 

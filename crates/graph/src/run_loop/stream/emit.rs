@@ -99,6 +99,7 @@ impl TaskContext {
         self.tell(|| AiEvent::Custom {
             ns: self.from.to_string(),
             node: self.key.name().to_string(),
+            tool_call_id: None,
             value,
         });
     }

@@ -161,7 +161,7 @@ impl TaskRunner {
                 return end;
             };
             tracing::debug!(node = %self.at.key.name(), attempt, %fault, "trying again");
-            self.at.tell(|| AiEvent::AttemptReset { node: self.at.key.name().to_string() });
+            self.at.tell(|| AiEvent::AttemptReset(self.at.event_source().reset()));
             self.at.reset_chunks();
             clock.sleep(wait).await;
             attempt += 1;

@@ -6,7 +6,7 @@ use crate::chat::cut::{PART_BYTES_MAX, pieces};
 use crate::chat::part::{ChatPart, TextKind};
 use crate::chat::speech::{Held, Speaker, speaker};
 use serde_json::json;
-use weftwork_types::event::{PieceAt, PieceKind};
+use weftwork_types::event::{AttemptReset, PieceAt, PieceKind};
 use weftwork_types::message::{Media, Message, Part, Role};
 
 /// Text between two messages that no other part separates.
@@ -94,8 +94,11 @@ impl ChatMessage {
         }
     }
 
-    pub(super) fn reset(&mut self, node: &str) {
-        for who in self.speech.reset(node) {
+    pub(super) fn reset(&mut self, reset: &AttemptReset) {
+        let void = self.speech.reset(reset);
+        // Text of another message that is being emitted stays one block.
+        let is_beside = void.is_empty() && self.block.is_some();
+        for who in void {
             self.close_block();
             self.calls.reset(&who, &mut self.parts);
             let alone = |step: &Step| step.by.as_ref() == Some(&who) && !step.is_mixed;
@@ -106,7 +109,8 @@ impl ChatMessage {
                 step.by = None;
             }
         }
-        self.fact("retry", json!({"node": node}), true);
+        let AttemptReset { node, ns, message, .. } = reset;
+        self.fact("retry", json!({"node": node, "ns": ns, "message": message}), !is_beside);
         self.speak_held();
     }
 

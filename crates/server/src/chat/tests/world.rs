@@ -6,8 +6,8 @@ use weftwork_types::approval::{ApprovalDecision, ApprovalRequest};
 use weftwork_types::canonical::Hash;
 use weftwork_types::code::Fault;
 use weftwork_types::event::{
-    AiEvent, CheckpointSource, CheckpointStored, PieceAt, Position, RunEvent, TaskEnd, TaskStatus,
-    ToolCallPart,
+    AiEvent, AttemptReset, CheckpointSource, CheckpointStored, PieceAt, Position, RunEvent,
+    TaskEnd, TaskStatus, ToolCallPart,
 };
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::message::{Message, Part, Role, ToolCall};
@@ -148,7 +148,7 @@ impl World {
     fn reset(&mut self) {
         let node = ["model", "writer"][self.random.below(2)].to_owned();
         self.speakers.retain(|speaker| speaker.at.node != node);
-        self.log(AiEvent::AttemptReset { node });
+        self.log(AiEvent::AttemptReset(AttemptReset::of_node(node)));
     }
 
     fn usage(&mut self) {
@@ -197,7 +197,7 @@ impl World {
             }
             self.requested.extend(speaker.calls.iter().cloned());
             parts.extend(speaker.calls.into_iter().map(Part::ToolCall));
-            let message = Message { id, role: Role::Assistant, parts };
+            let message = Message { id, role: Role::Assistant, parts, extra: None };
             self.log(AiEvent::MessageFinal { message });
         }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use weftwork_runtime::FramePosition;
-use weftwork_types::event::{PieceAt, ToolCallPart};
+use weftwork_types::event::{AttemptReset, PieceAt, ToolCallPart};
 use weftwork_types::message::Message;
 use weftwork_types::run::RunStatus;
 use weftwork_types::{MessageId, TaskId, ToolCallId};
@@ -32,7 +32,8 @@ fn new_encoder() -> Encoder {
 /// An encoder of a run that has begun.
 fn encoder() -> Encoder {
     let mut encoder = new_encoder();
-    let begun = encoder.output(&log(1, AiEvent::RunStarted { graph: "agent".to_owned() }));
+    let begun =
+        encoder.output(&log(1, AiEvent::RunStarted { graph: "agent".to_owned(), continues: None }));
     assert_eq!(begun[0].0.data["event"], "running");
     encoder
 }
@@ -95,7 +96,7 @@ fn conversation() -> (Value, Value) {
 fn live() -> Vec<RunOutput> {
     let (question, answered) = conversation();
     let mut output = vec![
-        log(1, AiEvent::RunStarted { graph: "agent".to_owned() }),
+        log(1, AiEvent::RunStarted { graph: "agent".to_owned(), continues: None }),
         values(2, json!({"messages": [question]})),
     ];
     let mut bytes = 0;
@@ -227,7 +228,7 @@ fn messages_at_the_same_time_are_told_apart() {
 
 #[test]
 fn void_text_ends_with_an_error_and_begins_again_under_another_id() {
-    let reset = AiEvent::AttemptReset { node: "agent".to_owned() };
+    let reset = AiEvent::AttemptReset(AttemptReset::of_node("agent".to_owned()));
     let output = [text(1, 3, "m", "Let"), log(2, reset), text(2, 3, "m", "Add")];
     let events = all(&mut encoder(), &output);
     assert_eq!(
@@ -239,6 +240,28 @@ fn void_text_ends_with_an_error_and_begins_again_under_another_id() {
     let ended = all(&mut encoder(), &[text(1, 3, "m", "Let"), done(2, RunStatus::Cancelled)]);
     let last: Vec<_> = ended[3..].iter().map(|at| at.data["event"].clone()).collect();
     assert_eq!(last, ["interrupted", "error"]);
+}
+
+#[test]
+fn a_retry_of_one_member_ends_no_message_of_another() {
+    // Both members have a node of this name.
+    let at = |bytes, task: u128| PieceAt {
+        message: Some(MessageId::new(format!("m{task}")).expect("valid")),
+        ns: format!("member{task}:{task:032x}"),
+        ..PieceAt::new(Position { seq: 1, bytes }, "model", TaskId(task))
+    };
+    let say = |at: &PieceAt| {
+        let event = AiEvent::TextDelta { delta: "x".to_owned() };
+        let (piece, at) = (Some(at.clone()), Some(Timestamp(1)));
+        RunOutput::Event(Box::new(RunEvent { seq: None, piece, at, event }))
+    };
+    for (void, expected) in [(at(2, 2), 1), (at(3, 3), 0)] {
+        let reset = AiEvent::AttemptReset(AttemptReset::of_task(&void));
+        let output = [say(&at(1, 1)), say(&at(2, 2)), log(2, reset)];
+        let events = all(&mut encoder(), &output);
+        let errors = events.iter().filter(|event| event.data["event"] == "error");
+        assert_eq!(errors.count(), expected);
+    }
 }
 
 #[test]

@@ -211,7 +211,7 @@ async fn a_message_that_is_too_large_ends_the_connection() {
     drop(socket.stream.send(Message::Text(large.to_string().into())).await);
     let code = socket.closed().await;
     assert!(code.is_none_or(|code| code == 1009), "{code:?}");
-    let refused = Socket::open(&server, "x").await.err().expect("refused");
+    let refused = Socket::open(&server, &"x".repeat(257)).await.err().expect("refused");
     assert!(refused.to_string().contains("422"), "{refused}");
 }
 

@@ -39,7 +39,8 @@ pub(super) fn open(messages: &[Value]) -> Result<Vec<Asked>, String> {
     let mut open = Vec::new();
     for fact in facts.map(|part| &part["data"]) {
         let waits = |part: &&&Value| {
-            part["toolCallId"] == fact["toolCallId"] && part["state"] == "input-available"
+            part["toolCallId"] == fact["toolCallId"]
+                && matches!(part["state"].as_str(), Some("input-available" | "approval-requested"))
         };
         if let Some(part) = parts.iter().find(waits) {
             open.push(Asked { interrupt: interrupt(fact, part)?, part: (*part).clone() });

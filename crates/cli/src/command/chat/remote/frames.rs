@@ -4,9 +4,10 @@
 //! errors. Only the names of data parts are open.
 
 use serde_json::Value;
+use weftwork::types::MessageId;
 use weftwork::types::ToolCallId;
 use weftwork::types::code::Fault;
-use weftwork::types::event::AiEvent;
+use weftwork::types::event::{AiEvent, AttemptReset};
 use weftwork::types::sse::{SseEvent, SseParser};
 
 /// Maximum length of a frame in bytes. Servers cut values at 64 KiB.
@@ -198,8 +199,9 @@ impl Frames {
 fn fact(name: &str, data: &Value) -> Result<Option<AiEvent>, String> {
     Ok(match name {
         "retry" => {
-            let node = data["node"].as_str().unwrap_or("model").to_owned();
-            Some(AiEvent::AttemptReset { node })
+            let reset = AttemptReset::of_node(data["node"].as_str().unwrap_or("model"));
+            let message = data["message"].as_str().and_then(|id| MessageId::new(id).ok());
+            Some(AiEvent::AttemptReset(AttemptReset { message, ..reset }))
         }
         "tool-result" => Some(AiEvent::ToolCallResult {
             tool_call_id: id(data)?,

@@ -1,0 +1,161 @@
+//! Settings and reports of runs.
+
+use crate::client::Client;
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use weftwork::models::ScriptedModel;
+use weftwork::models::scripted::Step;
+use weftwork::prelude::*;
+use weftwork::tools::ToolContext;
+use weftwork_graph::channel::Append;
+use weftwork_graph::{ChannelDef, DynUpdate, Dynamic};
+use weftwork_runtime::Runtime;
+use weftwork_types::event::AiEvent;
+use weftwork_types::{Principal, RunId, ThreadId};
+
+/// A graph of four nodes beside each other, which count how many of them run at once.
+fn crowd(running: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> CompiledGraph {
+    let mut graph = Graph::dynamic("crowd", vec![ChannelDef::new("log", Append::<Value>::new())]);
+    for name in ["a", "b", "c", "d"] {
+        let (running, most) = (Arc::clone(running), Arc::clone(most));
+        let run = move |_: State<Dynamic>| {
+            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+            async move {
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                for _ in 0..10 {
+                    tokio::task::yield_now().await;
+                }
+                running.fetch_sub(1, Ordering::SeqCst);
+                DynUpdate::new().write("log", json!([name]))
+            }
+        };
+        graph = graph.node(name, run).edge(START, name);
+    }
+    graph.build().expect("sound")
+}
+
+#[tokio::test]
+async fn no_more_tasks_run_at_once_than_the_config_allows() {
+    for (config, expected) in [
+        (json!({}), 4),
+        (json!({"max_concurrency": null}), 4),
+        (json!({"max_concurrency": 2}), 2),
+        (json!({"max_concurrency": 1}), 1),
+    ] {
+        let (running, most) = (Arc::default(), Arc::default());
+        let graph = crowd(&running, &most);
+        let runtime = Runtime::in_memory().graph("crowd", graph).open().await.expect("opens");
+        let client = Client::over(runtime);
+        let thread = client.thread().await;
+        let body = json!({"assistant_id": "crowd", "input": {}, "config": config});
+        let ended = client.post(&format!("{thread}/runs/wait"), body).await.json();
+        assert_eq!(ended["log"], json!(["a", "b", "c", "d"]));
+        assert_eq!(most.load(Ordering::SeqCst), expected, "{config}");
+        let run = client.get(&format!("{thread}/runs")).await.json();
+        let shown = &run[0]["kwargs"]["config"]["max_concurrency"];
+        assert_eq!(shown, &config["max_concurrency"], "{run}");
+    }
+    let client = Client::new().await;
+    let none = json!({"assistant_id": "echo", "input": {}, "config": {"max_concurrency": 0}});
+    let refused = client.post("/runs/wait", none).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.body);
+}
+
+#[tokio::test]
+async fn integers_are_kept_exactly_or_refused() {
+    let client = Client::new().await;
+    let thread = client.thread().await;
+    for number in ["18446744073709551615", "-9223372036854775808", "9007199254740993"] {
+        let body = format!(r#"{{"assistant_id":"echo","input":{{"msg":{number}}}}}"#);
+        let ended = client.post_text(&format!("{thread}/runs/wait"), &body).await;
+        assert!(ended.body.contains(&format!("\"msg\":{number}")), "{}", ended.body);
+    }
+    let wide = "123456789012345678901234567890";
+    for (path, body) in [
+        ("runs/wait", r#"{"assistant_id":"echo","input":{"msg":WIDE}}"#),
+        ("runs/stream", r#"{"assistant_id":"echo","input":{"msg":[{"n":WIDE}]}}"#),
+        ("state", r#"{"values":{"msg":WIDE},"as_node":"echo"}"#),
+        ("commands", r#"{"id":1,"method":"run.start","params":{"input":{"msg":-WIDE}}}"#),
+    ] {
+        let body = body.replace("WIDE", wide);
+        let refused = client.post_text(&format!("{thread}/{path}"), &body).await;
+        assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{path}: {}", refused.body);
+        assert!(
+            refused.body.contains(wide) && refused.body.contains("64 bits"),
+            "{}",
+            refused.body
+        );
+    }
+    let text = format!(r#"{{"assistant_id":"echo","input":{{"msg":"{wide}"}}}}"#);
+    let ended = client.post_text(&format!("{thread}/runs/wait"), &text).await.json();
+    assert_eq!(ended["msg"], wide);
+}
+
+/// A tool that reports its progress.
+#[tool]
+fn count(to: u64, context: ToolContext) -> u64 {
+    for done in 1..=to {
+        context.progress(json!({"done": done, "of": to}));
+    }
+    to
+}
+
+#[tokio::test]
+async fn tools_report_their_progress_live_and_stored() {
+    let call = Step::calls(vec![("count".to_owned(), json!({"to": 3}))]);
+    let model = ScriptedModel::from_steps(vec![call, Step::text("Counted.")]);
+    let agent = ReactAgent::new("counter", Arc::new(model)).tools(ToolBox::new().with(count));
+    let graph = agent.build().expect("sound");
+    let runtime = Runtime::in_memory().graph("counter", graph).open().await.expect("opens");
+    let client = Client::over(runtime);
+    let thread = client.thread().await;
+    let body = json!({
+        "assistant_id": "counter", "stream_mode": ["custom"],
+        "input": {"messages": [{"role": "user", "content": "count"}]},
+    });
+    let live = client.post(&format!("{thread}/runs/stream"), body).await;
+    let expected: Vec<_> = (1..=3).map(|done| json!({"done": done, "of": 3})).collect();
+    let custom = live.events().into_iter().filter(|(name, ..)| name == "custom");
+    assert_eq!(custom.map(|(_, data, _)| data).collect::<Vec<_>>(), expected, "{}", live.body);
+    let place = live.headers["content-location"].to_str().expect("text");
+    let run = RunId::new(place.rsplit('/').next().expect("an id")).expect("an id");
+    let who = Principal::local();
+    let store = client.runtime.store();
+    let at = store.find_run(&who, &run).await.expect("the run").new.at;
+    let log = store.events(&who, &at, 0, usize::MAX).await.expect("a log");
+    let stored = log.into_iter().filter_map(|stored| match stored.event {
+        AiEvent::Custom { tool_call_id: Some(_), node, value, .. } => Some((node, value)),
+        _ => None,
+    });
+    let expected: Vec<_> = expected.into_iter().map(|value| ("tool".to_owned(), value)).collect();
+    assert_eq!(stored.collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
+async fn a_run_that_answers_names_the_run_that_asked() {
+    let client = Client::new().await;
+    let thread = client.thread().await;
+    let wait = format!("{thread}/runs/wait");
+    for body in [
+        json!({"assistant_id": "inter", "input": {"q": "ok?"}}),
+        json!({"assistant_id": "inter", "command": {"resume": "yes"}}),
+        json!({"assistant_id": "inter", "input": {"q": "again?"}}),
+    ] {
+        client.post(&wait, body).await.json();
+    }
+    let who = Principal::local();
+    let store = client.runtime.store();
+    let id = ThreadId::new(thread.rsplit('/').next().expect("an id")).expect("an id");
+    let runs = store.runs(&who, &id).await.expect("runs");
+    let mut continued = Vec::new();
+    for run in &runs {
+        let log = store.events(&who, &run.new.at, 0, usize::MAX).await.expect("a log");
+        continued.extend(log.into_iter().filter_map(|stored| match stored.event {
+            AiEvent::RunStarted { continues, .. } => Some(continues),
+            _ => None,
+        }));
+    }
+    assert_eq!(continued, [None, Some(runs[0].new.at.run.clone()), None]);
+}
