@@ -1,6 +1,7 @@
 //! Graphs run through the runtime on the memory store.
 #![expect(clippy::expect_used, reason = "a test says what it relies on")]
 
+mod asked_again;
 mod asking;
 mod attempts;
 mod bad_bytes;

@@ -6,7 +6,7 @@ use crate::run_loop::checkpointer::{TaskFailure, TaskPause, TaskRecord, TaskReco
 use crate::run_loop::context::LoopContext;
 use crate::run_loop::options::{Going, LoopOutcome};
 use crate::run_loop::task::{End, Ending, Failed, OpenTask, Storage, TaskOutcome};
-use crate::semantics::Unanswered;
+use crate::semantics::{Resuming, Unanswered};
 use std::sync::Arc;
 use weftwork_engine::NodeIdx;
 use weftwork_engine::fault_injection::{self, Bug};
@@ -61,6 +61,10 @@ impl RunLoop {
             }
             TaskOutcome::Failed(how) => {
                 let Failed { fault, partial, open } = *how;
+                // A node whose route failed runs again with its answers, and the route after it. The
+                // reference takes it as finished when the run continues, and leaves the route out.
+                let keeps = graph.semantics().resuming == Resuming::Reference;
+                let partial = partial.filter(|_| keeps);
                 if !open.is_empty() {
                     slot.record.details_mut().pause = TaskPause::AskedAndDue(open);
                 }
