@@ -284,7 +284,9 @@ impl TaskJournal {
             self.note(call);
             return Ok(Opened::Settled { key, result });
         }
-        let unaccounted = self.unaccounted(call.effect).saturating_add(1);
+        // A read of an earlier attempt was recorded when it was cut off, which counted its start.
+        let is_counted = call.effect == Effect::ReadOnly && !self.known().calls.contains_key(&key);
+        let unaccounted = self.unaccounted(call.effect).saturating_add(u32::from(!is_counted));
         call.possibly_paid = call.possibly_paid.saturating_add(unaccounted);
         if call.effect == Effect::ReadOnly {
             call.made = call.made.saturating_add(1);
@@ -414,13 +416,15 @@ impl Journal for TaskJournal {
 }
 
 impl Drop for TaskJournal {
-    /// Calls that were cut off, or that failed on the way, are on record as begun. Those that
-    /// change something are already.
+    /// Calls that were cut off, or that failed on the way, are on record as begun and possibly
+    /// paid. Those that change something are on record already.
     fn drop(&mut self) {
         let known = self.known.get_mut().unwrap_or_else(PoisonError::into_inner);
         let begun = std::mem::take(&mut known.calls).into_values();
         let read = begun.filter(|call| call.effect == Effect::ReadOnly);
-        for call in read.filter(|call| call.state == CallState::Intent) {
+        for mut call in read.filter(|call| call.state == CallState::Intent) {
+            let record = Arc::make_mut(&mut call);
+            record.possibly_paid = record.possibly_paid.saturating_add(1);
             self.book.note(call);
         }
     }

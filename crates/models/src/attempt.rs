@@ -77,10 +77,47 @@ impl CallInfo {
     }
 }
 
-/// A running attempt. If it is dropped before its end, it still counts and reports its usage.
-pub(crate) struct Attempt<'a> {
+/// The usage of an attempt that has ended, or was cut. It is handed to the ledger when this is
+/// dropped: after the answer is recorded, and also if the call is cancelled before.
+#[derive(Debug)]
+#[must_use = "a bill that is dropped before its answer is recorded may be stored without it"]
+pub(crate) struct Bill<'a> {
+    fact: UsageFact,
     ctx: &'a CallContext,
-    call: &'a CallInfo,
+}
+
+impl<'a> Bill<'a> {
+    pub(crate) fn new(fact: UsageFact, ctx: &'a CallContext) -> Self {
+        Self { fact, ctx }
+    }
+
+    pub(crate) fn fact(&self) -> &UsageFact {
+        &self.fact
+    }
+}
+
+impl Drop for Bill<'_> {
+    fn drop(&mut self) {
+        self.ctx.ledger.record(&self.ctx.principal, &self.ctx.caller, &self.fact);
+    }
+}
+
+/// Progress of the account of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// The provider may send more.
+    Open,
+    /// The usage fact is complete.
+    Counted,
+    /// The usage fact was reported and billed.
+    Billed,
+}
+
+/// A running attempt. If it is dropped before its end, it still counts, reports and bills its
+/// usage.
+pub(crate) struct Attempt<'a, 'call> {
+    ctx: &'a CallContext,
+    call: &'call CallInfo,
     /// The part of the budget set aside for the attempt, until it is settled.
     reservation: Option<Reservation>,
     /// The id of the message that the attempt produces.
@@ -88,15 +125,15 @@ pub(crate) struct Attempt<'a> {
     collector: Collector,
     /// The usage fact, with status `Cancelled` until the attempt ends.
     fact: UsageFact,
-    reported: bool,
+    progress: Progress,
     began: Duration,
     shown: bool,
 }
 
-impl<'a> Attempt<'a> {
+impl<'a, 'call> Attempt<'a, 'call> {
     pub(crate) fn begin(
         info: &ModelInfo,
-        (call, number): (&'a CallInfo, u32),
+        (call, number): (&'call CallInfo, u32),
         reservation: Reservation,
         ctx: &'a CallContext,
     ) -> Self {
@@ -108,25 +145,25 @@ impl<'a> Attempt<'a> {
             message: message_id(call.key),
             collector: Collector::default(),
             fact,
-            reported: false,
+            progress: Progress::Open,
             began: ctx.clock.elapsed(),
             shown: false,
         }
     }
 
-    /// Makes the attempt. When this returns, its usage fact is counted and reported.
+    /// Makes the attempt. When this returns, its usage fact is counted and reported, and its bill is
+    /// open.
     pub(crate) async fn run(
         mut self,
         model: &dyn ChatModel,
         request: &Arc<ChatRequest>,
         secrets: &Secrets,
-    ) -> (UsageFact, Result<ChatResponse, ModelError>) {
+    ) -> (Bill<'a>, Result<ChatResponse, ModelError>) {
         let outcome = self.listen(model, request, secrets).await;
-        let tokens = self.tokens(outcome.as_ref().err());
-        let cost = self.cost(tokens);
-        let provider_call_id = self.collector.provider_call_id();
+        self.count(outcome.as_ref().err());
         let said = std::mem::take(&mut self.collector);
         let ids = (self.call.key, self.message.clone());
+        let tokens = self.fact.tokens;
         let mut outcome = outcome.and_then(|()| said.response(model.info(), ids, request, tokens));
         outcome.iter_mut().for_each(|response| secrets.hide(&mut response.message));
         let error = outcome.as_ref().err();
@@ -140,10 +177,9 @@ impl<'a> Attempt<'a> {
         };
         self.fact.error_code = error.map(|error| error.fault().code);
         if let Some(reservation) = self.reservation.take() {
-            reservation.settle(Usage::model_call(tokens).costing(cost)).await;
+            reservation.settle(Usage::from(&self.fact)).await;
         }
-        self.report((tokens, cost), provider_call_id);
-        (self.fact.clone(), outcome)
+        (self.bill(), outcome)
     }
 
     /// Reads the stream up to its last event, its first error or the deadline.
@@ -213,18 +249,28 @@ impl<'a> Attempt<'a> {
         self.ctx.emit.emit_of(&self.message, event);
     }
 
-    /// The usage of the attempt: the provider's count, or an estimate. An attempt that the provider
-    /// refused, or that never reached it, used nothing.
+    /// The usage of the attempt: the provider's counts, or estimates for those that are missing or
+    /// zero. An attempt that the provider refused, or that never reached it, used nothing.
     fn tokens(&self, error: Option<&ModelError>) -> Tokens {
-        if let Some(tokens) = self.collector.tokens() {
-            return tokens;
-        }
         let nothing_came = self.collector.events() == 0;
         if nothing_came && error.is_some_and(is_refusal) {
             return Tokens { estimated: true, ..Tokens::default() };
         }
         let input = self.call.asked_bytes.div_ceil(BYTES_PER_TOKEN);
-        Tokens::estimated(input, self.collector.bytes().div_ceil(BYTES_PER_TOKEN))
+        let output = self.collector.bytes().div_ceil(BYTES_PER_TOKEN);
+        let Some(reported) = self.collector.tokens() else {
+            return Tokens::estimated(input, output);
+        };
+        // A provider reads the request and makes what it sends: it reports zero of what it counts
+        // under a name that is unknown here.
+        Tokens {
+            input: if reported.input == 0 { input } else { reported.input },
+            output: if reported.output == 0 { output } else { reported.output },
+            estimated: reported.estimated
+                || reported.input == 0
+                || reported.output == 0 && output > 0,
+            ..reported
+        }
     }
 
     /// The cost of tokens: the provider's own account, or the price table's.
@@ -232,33 +278,38 @@ impl<'a> Attempt<'a> {
         self.collector.cost_micro_usd().or_else(|| self.call.cost(tokens))
     }
 
-    /// Reports the usage fact, once.
-    fn report(
-        &mut self,
-        (tokens, cost_micro_usd): (Tokens, Option<u64>),
-        provider_call_id: Option<String>,
-    ) {
-        self.reported = true;
+    /// Completes the usage fact with what was received, unless it is complete.
+    fn count(&mut self, error: Option<&ModelError>) {
+        if self.progress != Progress::Open {
+            return;
+        }
+        self.progress = Progress::Counted;
         let took = self.ctx.clock.elapsed().saturating_sub(self.began);
+        let tokens = self.tokens(error);
         self.fact.tokens = tokens;
-        self.fact.cost_micro_usd = cost_micro_usd;
-        self.fact.provider_call_id = provider_call_id;
+        self.fact.cost_micro_usd = self.cost(tokens);
+        self.fact.provider_call_id = self.collector.provider_call_id();
         self.fact.latency_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    }
+
+    /// Reports the usage fact, and returns its bill.
+    fn bill(&mut self) -> Bill<'a> {
+        self.progress = Progress::Billed;
         self.ctx.emit.emit(AiEvent::UsageReport { fact: self.fact.clone() });
+        Bill::new(self.fact.clone(), self.ctx)
     }
 }
 
-impl Drop for Attempt<'_> {
+impl Drop for Attempt<'_, '_> {
     fn drop(&mut self) {
-        if !self.reported {
-            let (tokens, id) = (self.tokens(None), self.collector.provider_call_id());
-            let cost = self.cost(tokens);
-            if let Some(mut reservation) = self.reservation.take() {
-                let used = Usage { tokens, ..Usage::default() };
-                reservation.spend(used.costing(cost));
-            }
-            self.report((tokens, cost), id);
+        if self.progress == Progress::Billed {
+            return;
         }
+        self.count(None);
+        if let Some(mut reservation) = self.reservation.take() {
+            reservation.spend(Usage::from(&self.fact));
+        }
+        drop(self.bill());
     }
 }
 

@@ -1,6 +1,6 @@
 //! The only path by which models are called: journal, budget, retries, usage, ledger, events.
 
-use crate::attempt::{Attempt, CallInfo};
+use crate::attempt::{Attempt, Bill, CallInfo};
 use crate::cache::ResponseCache;
 use crate::chat::{ChatModel, ChatRequest, FinishReason};
 use crate::collect::message_id;
@@ -76,11 +76,9 @@ impl ModelCaller {
     /// attempt 0 and no tokens.
     ///
     /// Every attempt reserves its estimated tokens from the budget, and settles with what it used.
-    /// Every attempt, failed or not, produces a usage fact: the ledger records it, and an event
-    /// reports it. The answer is in the journal before this returns, and
-    /// becomes durable with the next commit of the run. If the ledger refuses a fact twice, the
-    /// call still succeeds: the fact stays in the run's events, and is sent to the ledger again
-    /// whenever the recorded answer is reused.
+    /// Every attempt, failed, cut or not, produces a usage fact: the ledger records it, and an event
+    /// reports it. The answer is in the journal before this returns, and becomes durable with the
+    /// next commit of the run.
     ///
     /// # Errors
     /// [`CallError`] with the [`ModelError`] of the last attempt; [`ModelError::Unsupported`] without
@@ -90,7 +88,7 @@ impl ModelCaller {
     ///
     /// # Cancel safety
     /// Dropping the future ends the attempt and releases its reservation. Its usage is estimated,
-    /// charged to the budget and reported as an event, but not written to the ledger.
+    /// charged to the budget, reported as an event and recorded by the ledger.
     pub async fn call(
         &self,
         model: &dyn ChatModel,
@@ -128,7 +126,7 @@ impl ModelCaller {
             attempts: Attempts::Each,
         };
         match ctx.journal.open(intent).await? {
-            Opened::Settled { result, .. } => reuse(&name, &result.value, ctx).await,
+            Opened::Settled { result, .. } => reuse(&name, &result.value, ctx),
             // A model call with an unknown outcome is repeated: its only effect is its cost.
             Opened::New { key } | Opened::Unknown { key, .. } => {
                 if let Some(what) = unsupported(model, &request) {
@@ -158,19 +156,19 @@ impl ModelCaller {
             }
             if let Some(cached) = cache.get(cache_key, ctx.clock.elapsed()) {
                 let call = CallInfo::new(key, model, request);
-                let fact = call.without_attempt(model.info(), ctx);
-                return self.give(cached, fact, key, ctx).await;
+                let bill = Bill::new(call.without_attempt(model.info(), ctx), ctx);
+                return self.give(cached, bill, key, ctx).await;
             }
         }
         let mut current = model;
         loop {
             let made = self.attempts(current, (request, secrets), (key, tried), ctx).await;
             let error = match made {
-                Ok((response, fact)) => {
+                Ok((response, bill)) => {
                     if let Some((cache, cache_key)) = cache {
                         cache.insert(cache_key, &response, ctx.clock.elapsed());
                     }
-                    return self.keep(response, fact, key, ctx).await;
+                    return self.keep(response, bill, key, ctx).await;
                 }
                 Err(error) => error,
             };
@@ -184,13 +182,13 @@ impl ModelCaller {
     }
 
     /// Makes attempts with one model until one succeeds or the policy allows no further one.
-    async fn attempts(
+    async fn attempts<'a>(
         &self,
         model: &dyn ChatModel,
         (request, secrets): (&Arc<ChatRequest>, &Secrets),
         (key, tried): (CallKey, &mut Tried),
-        ctx: &CallContext,
-    ) -> Result<(ChatResponse, UsageFact), ModelError> {
+        ctx: &'a CallContext,
+    ) -> Result<(ChatResponse, Bill<'a>), ModelError> {
         let call = CallInfo::new(key, model, request);
         let demand = call.demand(model.info(), request);
         let before = tried.attempts;
@@ -202,14 +200,14 @@ impl ModelCaller {
             }
             let reservation = ctx.budget.reserve(&demand).await?;
             let attempt = Attempt::begin(model.info(), (&call, number), reservation, ctx);
-            let (fact, outcome) = attempt.run(model, request, secrets).await;
+            let (bill, outcome) = attempt.run(model, request, secrets).await;
             tried.attempts = number;
-            tried.used += Usage::from(&fact);
+            tried.used += Usage::from(bill.fact());
             let error = match outcome {
-                Ok(response) => return Ok((response, fact)),
+                Ok(response) => return Ok((response, bill)),
                 Err(error) => error,
             };
-            book(&fact, ctx).await;
+            drop(bill);
             let Some(wait) = self.policy.wait(number - before, &error, ctx.clock.unique()) else {
                 return Err(error);
             };
@@ -225,29 +223,29 @@ impl ModelCaller {
     async fn give(
         &self,
         mut response: ChatResponse,
-        fact: UsageFact,
+        bill: Bill<'_>,
         key: CallKey,
         ctx: &CallContext,
     ) -> Result<ChatResponse, ModelError> {
         response.message.id = message_id(key);
-        response.tokens = fact.tokens;
+        response.tokens = bill.fact().tokens;
         show(&response.message, &response.model, ctx);
-        ctx.emit.emit(AiEvent::UsageReport { fact: fact.clone() });
-        self.keep(response, fact, key, ctx).await
+        ctx.emit.emit(AiEvent::UsageReport { fact: bill.fact().clone() });
+        self.keep(response, bill, key, ctx).await
     }
 
-    /// Records an answer. The journal record includes the usage fact, so that no answer is recorded
-    /// without its cost.
+    /// Records an answer, and then its bill. The journal record includes the usage fact, so that no
+    /// answer is recorded without its cost.
     async fn keep(
         &self,
         response: ChatResponse,
-        fact: UsageFact,
+        bill: Bill<'_>,
         key: CallKey,
         ctx: &CallContext,
     ) -> Result<ChatResponse, ModelError> {
-        let value = json!({"v": RECORD_VERSION, "response": response, "usage": fact});
+        let value = json!({"v": RECORD_VERSION, "response": response, "usage": bill.fact()});
         let settled = ctx.journal.settle(key, CallResult { value }).await;
-        book(&fact, ctx).await;
+        drop(bill);
         settled?;
         Ok(response)
     }
@@ -276,7 +274,7 @@ struct Record {
 }
 
 /// Returns a recorded answer: emits its events again and makes sure that the ledger has its fact.
-async fn reuse(name: &str, value: &Value, ctx: &CallContext) -> Result<ChatResponse, ModelError> {
+fn reuse(name: &str, value: &Value, ctx: &CallContext) -> Result<ChatResponse, ModelError> {
     let unreadable = |reason: String| {
         let message = format!("the recorded answer cannot be read: {reason}");
         let source = Fault::new(weftwork_types::ErrorCode("W0314"), message);
@@ -288,7 +286,7 @@ async fn reuse(name: &str, value: &Value, ctx: &CallContext) -> Result<ChatRespo
         return Err(unreadable(format!("version {} is not {RECORD_VERSION}", record.v)));
     }
     show(&record.response.message, name, ctx);
-    book(&record.usage, ctx).await;
+    ctx.ledger.record(&ctx.principal, &ctx.caller, &record.usage);
     Ok(record.response)
 }
 
@@ -304,17 +302,5 @@ fn show(message: &Message, model: &str, ctx: &CallContext) {
         let (call, delta) =
             (ToolCallPart { tool_call_id, tool_name, index }, call.args.to_string());
         ctx.emit.emit_of(&message.id, AiEvent::ToolCallDelta { call, delta });
-    }
-}
-
-/// Writes a fact to the ledger, which ignores duplicates; tries twice.
-async fn book(fact: &UsageFact, ctx: &CallContext) {
-    for _ in 0..2 {
-        match ctx.ledger.record(&ctx.principal, &ctx.caller, fact).await {
-            Ok(()) => return,
-            Err(error) => {
-                tracing::warn!(invocation = %fact.invocation_id, %error, "usage fact not written to the ledger")
-            }
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! Resources that all runs of a process share.
 
 use crate::dependencies::{MakeDependencies, Provided};
+use crate::ledger::StoreLedger;
 use crate::live_runs::LiveRuns;
 use crate::shutdown::Shutdown;
 use crate::stored::{Recent, StoreCheckpointer};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use weftwork_graph::run_loop::{Host as Local, StateQuery};
 use weftwork_store::{CheckpointStore, Store};
-use weftwork_types::port::{Budgets, Clock, Ledger, Limits};
+use weftwork_types::port::{Budgets, Clock, Limits};
 use weftwork_types::run::RunOptions;
 use weftwork_types::{CheckpointId, Principal, ThreadId};
 
@@ -19,7 +20,7 @@ use weftwork_types::{CheckpointId, Principal, ThreadId};
 pub(crate) struct WorkerContext {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) ledger: StoreLedger,
     pub(crate) budgets: Arc<dyn Budgets>,
     /// Limits of all runs of a thread together.
     pub(crate) thread_budget: Option<Limits>,

@@ -12,6 +12,7 @@ mod follow;
 mod fork;
 mod hosted;
 mod inspect;
+mod ledger;
 mod live_runs;
 mod modes;
 mod origin;

@@ -217,7 +217,6 @@ cases! { $
     effects::remote_threads_become_deletions_with_their_thread,
     usage::a_fact_is_recorded_once,
     usage::facts_outlive_their_thread,
-    usage::the_ledger_writes_into_the_store,
     transfer::a_whole_thread_has_everything_in_order,
     transfer::a_thread_goes_whole_to_another_store_and_back,
     transfer::a_thread_that_was_put_goes_on,

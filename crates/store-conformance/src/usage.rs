@@ -1,9 +1,7 @@
 use super::fixture::{begin, fact, finish, thread, us};
 use std::sync::Arc;
-use weftwork_store::ledger::StoreLedger;
 use weftwork_store::table::Store;
 use weftwork_types::RunId;
-use weftwork_types::port::Ledger;
 
 fn run(id: &str) -> RunId {
     RunId::new(id).expect("an id")
@@ -33,13 +31,4 @@ pub(super) async fn facts_outlive_their_thread(store: Arc<dyn Store>) {
     finish(&*store, &claim, 1_500).await;
     store.delete_thread(&us(), &thread("t")).await.expect("deletes");
     assert_eq!(store.usage_of_run(&us(), &run("r")).await, Ok(vec![fact("a", "r", 100)]));
-}
-
-pub(super) async fn the_ledger_writes_into_the_store(store: Arc<dyn Store>) {
-    let ledger = StoreLedger::new(store.clone());
-    let row = fact("a", "r", 100);
-    for _ in 0..2 {
-        ledger.record(&us(), &row.caller, &row.fact).await.expect("records");
-    }
-    assert_eq!(store.usage_of_run(&us(), &run("r")).await, Ok(vec![row]));
 }

@@ -17,7 +17,6 @@ pub mod effect;
 pub mod inbox;
 pub mod invariants;
 pub mod items;
-pub mod ledger;
 pub mod mailbox;
 pub mod memory;
 pub mod orphan;
@@ -39,7 +38,6 @@ pub use items::{
     NamespaceQuery, Pattern, Prefix, PutOptions, ReadItems, StoreItems, StoredItem, Ttl,
     WriteItems,
 };
-pub use ledger::StoreLedger;
 pub use mailbox::ActivityCounts;
 pub use memory::MemoryStore;
 pub use orphan::{

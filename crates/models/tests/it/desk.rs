@@ -12,7 +12,7 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{
     Budget, BudgetError, BudgetExceeded, CallContext, CallKey, CallResult, Demand, Dependencies,
-    Emit, Hold, Intent, Journal, JournalError, Ledger, LedgerError, Opened, Reservation,
+    Emit, Hold, Intent, Journal, JournalError, Ledger, Opened, Reservation,
 };
 use weftwork_types::usage::{Usage, UsageFact};
 use weftwork_types::{BoxFuture, ErrorCode, MessageId, Principal, RunId, ThreadId, canonical};
@@ -26,7 +26,6 @@ pub(crate) struct Desk {
     pub(crate) settled: Mutex<HashMap<CallKey, Value>>,
     /// Number of calls that the budget still allows; negative means no limit.
     pub(crate) calls_left: Mutex<i64>,
-    pub(crate) ledger_refuses: AtomicU64,
     pub(crate) settle_refuses: AtomicU64,
 }
 
@@ -176,24 +175,9 @@ impl Hold for DeskHold {
 }
 
 impl Ledger for Desk {
-    fn record<'a>(
-        &'a self,
-        _principal: &'a Principal,
-        _caller: &'a GraphCaller,
-        fact: &'a UsageFact,
-    ) -> BoxFuture<'a, Result<(), LedgerError>> {
-        let refused = takes_one(&self.ledger_refuses);
-        self.note(format!("book {}{}", fact.attempt, if refused { " refused" } else { "" }));
-        if !refused {
-            self.booked.lock().expect("a lock").push(fact.clone());
-        }
-        let invocation = fact.invocation_id.to_string();
-        Box::pin(async move {
-            match refused {
-                true => Err(LedgerError { invocation, source: fault() }),
-                false => Ok(()),
-            }
-        })
+    fn record(&self, _: &Principal, _: &GraphCaller, fact: &UsageFact) {
+        self.note(format!("book {}", fact.attempt));
+        self.booked.lock().expect("a lock").push(fact.clone());
     }
 }
 

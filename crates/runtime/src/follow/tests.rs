@@ -3,6 +3,7 @@
 use super::{Follower, RunLog};
 use crate::context::WorkerContext;
 use crate::event_bus::EventBus;
+use crate::ledger::StoreLedger;
 use futures_util::{FutureExt, StreamExt};
 use proptest::prelude::*;
 use serde_json::json;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use weftwork_graph::run_loop::{EventSource, Host};
-use weftwork_store::{Claim, Commit, MemoryStore, NewRun, Store, StoreLedger};
+use weftwork_store::{Claim, Commit, MemoryStore, NewRun, Store};
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::Caller;
 use weftwork_types::code::Fault;
@@ -118,7 +119,7 @@ fn who() -> Principal {
 
 fn context(store: Arc<dyn Store>, clock: &ManualClock) -> Arc<WorkerContext> {
     Arc::new(WorkerContext {
-        ledger: Arc::new(StoreLedger::new(Arc::clone(&store))),
+        ledger: StoreLedger::new(Arc::clone(&store), Arc::new(clock.clone())),
         store,
         clock: Arc::new(clock.clone()),
         budgets: Arc::new(Unlimited),

@@ -8,6 +8,7 @@ use super::run_scope::RunScope;
 use super::writer::Writer;
 use crate::context::WorkerContext;
 use crate::event_bus::EventBus;
+use crate::ledger::StoreLedger;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -21,7 +22,7 @@ use weftwork_types::caller::GraphCaller;
 use weftwork_types::canonical::{Hash, hash};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask};
-use weftwork_types::port::{CallContext, Clock, Emit, Journal, Ledger, LedgerError, NoJournal};
+use weftwork_types::port::{CallContext, Clock, Emit, Journal, Ledger, NoJournal};
 use weftwork_types::usage::UsageFact;
 use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, Principal, Timestamp};
 
@@ -49,7 +50,7 @@ impl Calls {
         (journal, answers): (RunJournal, BTreeMap<InterruptId, Answer>),
     ) -> Self {
         let (context, options) = (&run.context, &run.row.new.options);
-        let (log, late) = (Arc::clone(&journal.log), Arc::clone(&context.ledger));
+        let (log, late) = (Arc::clone(&journal.log), context.ledger.clone());
         Self {
             context: Arc::clone(context),
             bus: Arc::clone(writer.bus()),
@@ -70,7 +71,7 @@ impl RunEnvironment for Calls {
         let context = &self.context;
         let (journal, ledger): (Arc<dyn Journal>, Arc<dyn Ledger>) =
             if fault_injection::has(Bug::RecordsNoCalls) {
-                (Arc::new(NoJournal), Arc::clone(&context.ledger))
+                (Arc::new(NoJournal), Arc::new(context.ledger.clone()))
             } else {
                 let since = at.run_base().filter(|_| !self.writer.holds);
                 let book = Box::new(RunBook { journal: Arc::clone(&self.journal), since });
@@ -148,24 +149,16 @@ impl RunEnvironment for Calls {
 #[derive(Debug)]
 struct RunLedger {
     log: Arc<CallLog>,
-    /// Ledger for facts that arrive after the end of the run.
-    late: Arc<dyn Ledger>,
+    /// Ledger for facts that arrive after the last commit, from attempts on other threads.
+    late: StoreLedger,
 }
 
 impl Ledger for RunLedger {
-    fn record<'a>(
-        &'a self,
-        principal: &'a Principal,
-        caller: &'a GraphCaller,
-        fact: &'a UsageFact,
-    ) -> BoxFuture<'a, Result<(), LedgerError>> {
+    fn record(&self, principal: &Principal, caller: &GraphCaller, fact: &UsageFact) {
         let row = UsageRow { caller: caller.clone(), fact: fact.clone() };
-        Box::pin(async move {
-            if self.log.bill(row) {
-                return Ok(());
-            }
-            self.late.record(principal, caller, fact).await
-        })
+        if let Err(row) = self.log.bill(Arc::new(row)) {
+            self.late.record(principal, &row.caller, &row.fact);
+        }
     }
 }
 
@@ -206,7 +199,9 @@ impl Pulse {
     }
 
     fn emit_by(&self, by: &EventSource, mut event: AiEvent) {
-        if self.signals.is_cut_off() {
+        // An attempt that is cut off reports what it used, which counts against the budget.
+        let is_bill = matches!(event, AiEvent::UsageReport { .. });
+        if self.signals.is_cut_off() && !is_bill {
             return;
         }
         match &mut event {

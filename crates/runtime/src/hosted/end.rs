@@ -54,9 +54,10 @@ impl Unrecorded {
                 Ok(()) => self.writer.failed(self.outcome.clone()).await,
                 Err(error) => {
                     tracing::warn!(%error, run = %at.run, "the end of the run stays unrecorded");
-                    return;
+                    break;
                 }
             };
         }
+        self.writer.bill_the_rest().await;
     }
 }

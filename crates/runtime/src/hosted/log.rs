@@ -1,5 +1,6 @@
 //! Records of calls, until a commit of the run includes them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 use weftwork_store::UsageRow;
@@ -13,6 +14,9 @@ use weftwork_types::port::{CallKey, CallRecord};
 #[derive(Debug)]
 pub(crate) struct CallLog {
     waiting: Mutex<Waiting>,
+    /// `true` once the facts that no commit included were taken. Written under the lock of
+    /// `waiting`, so that no fact arrives unseen.
+    is_billed: AtomicBool,
     arrived: Notify,
     written: watch::Sender<Written>,
 }
@@ -47,8 +51,12 @@ pub(crate) struct Ticket(u64);
 
 impl Default for CallLog {
     fn default() -> Self {
-        let (waiting, arrived) = (Mutex::default(), Notify::new());
-        Self { waiting, arrived, written: watch::Sender::new(Written::default()) }
+        Self {
+            waiting: Mutex::default(),
+            is_billed: AtomicBool::new(false),
+            arrived: Notify::new(),
+            written: watch::Sender::new(Written::default()),
+        }
     }
 }
 
@@ -74,14 +82,19 @@ impl CallLog {
         ticket
     }
 
-    /// Adds a usage fact to the next commit; returns `false` if no commit follows.
-    pub(crate) fn bill(&self, usage: UsageRow) -> bool {
-        if !self.written.borrow().goes_on {
-            return false;
+    /// Adds a usage fact to the next commit, which may be that of the end of the run.
+    ///
+    /// # Errors
+    /// The fact, if [`take_unbilled`](Self::take_unbilled) was called: nobody would write it.
+    pub(crate) fn bill(&self, usage: Arc<UsageRow>) -> Result<(), Arc<UsageRow>> {
+        let mut waiting = self.lock();
+        if self.is_billed.load(Ordering::Relaxed) {
+            return Err(usage);
         }
-        self.lock().usage.push(Arc::new(usage));
+        waiting.usage.push(usage);
+        drop(waiting);
         self.arrived.notify_one();
-        true
+        Ok(())
     }
 
     /// Adds effects to the next commit. A call that is added later is not committed before them.
@@ -139,9 +152,11 @@ impl CallLog {
         self.written.send_modify(|written| written.on_disk += calls as u64);
     }
 
-    /// Removes and returns the facts that no commit included.
-    pub(crate) fn unbilled(&self) -> Vec<Arc<UsageRow>> {
-        std::mem::take(&mut self.lock().usage)
+    /// Removes and returns the facts that no commit included, after the last commit.
+    pub(crate) fn take_unbilled(&self) -> Vec<Arc<UsageRow>> {
+        let mut waiting = self.lock();
+        self.is_billed.store(true, Ordering::Relaxed);
+        std::mem::take(&mut waiting.usage)
     }
 
     /// Allows waiting for calls while the run continues: until the returned guard is dropped.

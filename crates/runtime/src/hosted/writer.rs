@@ -135,13 +135,10 @@ impl Writer {
     }
 
     /// Records usage facts that no commit of the run included, because the run was lost or
-    /// released: calls that were paid for are billed.
+    /// released: calls that were paid for are billed. Later facts are written on their own.
     pub(super) async fn bill_the_rest(&self) {
-        for row in self.calls.unbilled() {
-            let recorded = self.context.ledger.record(&self.who, &row.caller, &row.fact).await;
-            if let Err(error) = recorded {
-                tracing::warn!(run = %self.claim.at.run, %error, "not in the ledger");
-            }
+        for row in self.calls.take_unbilled() {
+            self.context.ledger.write(&self.who, Arc::unwrap_or_clone(row)).await;
         }
     }
 

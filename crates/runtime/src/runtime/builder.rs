@@ -7,16 +7,15 @@ use super::slots::Slots;
 use super::{queue, recovery, remote_deletions, wakes};
 use crate::context::WorkerContext;
 use crate::dependencies::{DependencyError, MakeDependencies, Provided};
+use crate::ledger::StoreLedger;
 use crate::worker::{Heartbeat, LeaseConfig};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, RwLock};
 use tokio::sync::{Semaphore, watch};
 use weftwork_graph::run_loop::CACHED_MAX;
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_store::{ItemStore, MemoryStore, NewRun, Store, StoreItems, StoreLedger};
-use weftwork_types::port::{
-    Budgets, Clock, Dependencies, Ledger, Limits, RemoteThreads, Unlimited,
-};
+use weftwork_store::{ItemStore, MemoryStore, NewRun, Store, StoreItems};
+use weftwork_types::port::{Budgets, Clock, Dependencies, Limits, RemoteThreads, Unlimited};
 use weftwork_types::{Principal, WorkerId};
 
 /// Maximum number of runs of which a process with recovery records that they wait for a slot.
@@ -273,7 +272,7 @@ impl RuntimeBuilder {
         let heartbeat =
             Heartbeat::start(Arc::clone(&self.store), Arc::clone(&self.clock), worker, self.lease)
                 .await?;
-        let ledger: Arc<dyn Ledger> = Arc::new(StoreLedger::new(Arc::clone(&self.store)));
+        let ledger = StoreLedger::new(Arc::clone(&self.store), Arc::clone(&self.clock));
         let clock = Arc::clone(&self.clock);
         let items = self.items.unwrap_or_else(|| {
             Arc::new(StoreItems::of(Arc::clone(&self.store), Arc::clone(&clock)))

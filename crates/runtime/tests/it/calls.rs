@@ -15,11 +15,11 @@ use weftwork_graph::{
     SubgraphState,
 };
 use weftwork_runtime::Runtime;
-use weftwork_store::{Store, StoreLedger};
+use weftwork_store::{Store, WriteUsage as _};
 use weftwork_types::canonical::hash;
 use weftwork_types::event::AiEvent;
 use weftwork_types::port::{
-    Attempts, CallKind, CallRecord, CallResult, CallState, GraphExecutor, Intent, Ledger, Opened,
+    Attempts, CallKind, CallRecord, CallResult, CallState, GraphExecutor, Intent, Opened,
 };
 use weftwork_types::run::{Durability, RunInput, RunOptions, RunOutcome, RunRef, RunRequest};
 use weftwork_types::tool::Effect;
@@ -412,7 +412,7 @@ async fn calls_that_were_cut_off_in_order_are_on_record_as_begun() {
     bench.runtime.cancel(&Principal::local(), &handle.run).await.expect("is heard");
     assert_eq!(handle.outcome.await, RunOutcome::cancelled());
     let begun = records(&*bench.store).await;
-    assert_eq!((begun[0].state, counts(&begun)), (CallState::Intent, vec![(1, 0, 0)]));
+    assert_eq!((begun[0].state, counts(&begun)), (CallState::Intent, vec![(1, 1, 0)]));
     outside.gate.add_permits(1);
     assert_eq!(completed(bench.proceed().await)["log"], json!(["done"]));
     let ended = records(&*bench.store).await;
@@ -503,9 +503,7 @@ async fn bills_come_with_the_answers_they_are_for() {
             let said = call(&ctx, "model", Effect::ReadOnly, &outside).await?;
             let calls = ctx.calls();
             for n in [1, 2, 1] {
-                let fact = fact(n);
-                let bill = calls.ledger.record(&calls.principal, &calls.caller, &fact);
-                bill.await.map_err(|error| NodeError::message(error.to_string()))?;
+                calls.ledger.record(&calls.principal, &calls.caller, &fact(n));
             }
             Ok(LogUpdate::new().log([said]))
         })
@@ -518,8 +516,7 @@ async fn bills_come_with_the_answers_they_are_for() {
     assert_eq!(usage.iter().map(|row| row.fact.clone()).collect::<Vec<_>>(), [fact(1), fact(2)]);
     assert_eq!(of_steps(&commits), ["commit of a step", "commit of the end"]);
     // The same facts once more, from elsewhere.
-    let ledger = StoreLedger::new(store.clone() as Arc<dyn Store>);
-    ledger.record(&Principal::local(), &usage[0].caller, &fact(1)).await.expect("records");
+    store.record_usage(&Principal::local(), usage[0].clone()).await.expect("records");
     let again = bench.store.usage_of_thread(&Principal::local(), &thread()).await.expect("reads");
     assert_eq!(again, usage);
 }

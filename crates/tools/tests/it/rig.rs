@@ -17,10 +17,10 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::message::ToolCall;
 use weftwork_types::port::{
     CallContext, CallKey, CallResult, Clock, Dependencies, Emit, Intent, Journal, JournalError,
-    Ledger, LedgerError, LimitedBudget, Limits, Opened,
+    LimitedBudget, Limits, NoLedger, Opened,
 };
 use weftwork_types::tool::{ToolErrorKind, ToolFailure, ToolOutcome};
-use weftwork_types::usage::{Usage, UsageFact};
+use weftwork_types::usage::Usage;
 use weftwork_types::{BoxFuture, ErrorCode, Principal, RunId, ThreadId, ToolCallId};
 
 pub(crate) struct Rig {
@@ -263,20 +263,6 @@ impl Journal for MemoryJournal {
 pub(crate) fn tool_calls(limit: u64) -> LimitedBudget {
     let limits = Limits { tool_calls: Some(limit), ..Limits::default() };
     LimitedBudget::new(limits, Usage::default())
-}
-
-#[derive(Debug)]
-struct NoLedger;
-
-impl Ledger for NoLedger {
-    fn record<'a>(
-        &'a self,
-        _principal: &'a Principal,
-        _caller: &'a GraphCaller,
-        _fact: &'a UsageFact,
-    ) -> BoxFuture<'a, Result<(), LedgerError>> {
-        Box::pin(async { Ok(()) })
-    }
 }
 
 /// Counts the executions of tools.

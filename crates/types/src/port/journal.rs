@@ -208,10 +208,10 @@ pub struct CallRecord {
     /// Known number of times the call was started. For a call with an effect, repetitions under the
     /// same idempotency key are not counted, because the receiver recognises them.
     pub made: u32,
-    /// Number of further times the call may have been made and paid for without leaving a result.
-    /// For a call with an effect: the number of times it was found without a result. For a
-    /// read-only call this is an upper bound: every process that died in its superstep may have
-    /// been making the call.
+    /// Number of times the call may have been made and paid for without leaving a result. For a call
+    /// with an effect: the number of times it was found without a result. For a read-only call: the
+    /// number of times it was cut off or failed, and in addition an upper bound of starts that left
+    /// no record, because every process that died in its superstep may have been making the call.
     #[serde(default)]
     pub possibly_paid: u32,
     /// Number of times the result was reused.

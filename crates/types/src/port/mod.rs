@@ -24,6 +24,6 @@ pub use journal::{
     Attempts, CallKey, CallKind, CallRecord, CallResult, CallState, IdempotencyKey, Intent,
     Journal, JournalError, Opened,
 };
-pub use ledger::{Ledger, LedgerError, NoLedger};
+pub use ledger::{Ledger, NoLedger};
 pub use past::{Admission, Admitted, NewArtifact, PastCall};
 pub use remote::{RemoteAddress, RemoteThreadRecord, RemoteThreads, RemoteUse};

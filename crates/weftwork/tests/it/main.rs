@@ -4,6 +4,7 @@
 mod app;
 mod approvals;
 mod asking;
+mod bills;
 mod derives;
 mod evaluate;
 mod evaluation_kills;

@@ -54,7 +54,7 @@ pub(crate) fn lines(calls: &[CallRecord], terminal: &Terminal) -> Vec<String> {
     ));
     if calls.iter().any(|call| call.possibly_paid > 0) {
         lines.push(
-            "possibly paid: upper bound of additional calls, made by processes that died before the result was recorded"
+            "possibly paid: upper bound of calls without a result, which were cut off or failed, or were made by processes that died before the result was recorded"
                 .to_owned(),
         );
     }
