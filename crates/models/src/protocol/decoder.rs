@@ -191,12 +191,14 @@ impl Decoder {
     fn document(&mut self, data: &str, out: &mut VecDeque<ChatEvent>) -> Result<(), ModelError> {
         let document: Value = json::read(data.as_bytes()).map_err(|error| {
             let shown: String = data.chars().take(80).collect();
+            // The mark of a cut, so that a secret is found that is cut with the text.
+            let mark = if shown.len() < data.len() { "…" } else { "" };
             let shown = self.source.quote(&shown);
             let problem = match &error {
                 JsonError::Syntax(_) => format!("is {error}"),
                 JsonError::WideInteger { .. } => format!("has the {error}"),
             };
-            self.source.malformed(format!("a chunk {problem}; it begins with `{shown}`"))
+            self.source.malformed(format!("a chunk {problem}; it begins with `{shown}{mark}`"))
         })?;
         let read = self.reader.read(document, &mut self.progress);
         // An error object is no part of the answer.
@@ -233,6 +235,9 @@ impl Decoder {
 
 /// Reads a document in its expected structure.
 pub(super) fn structure<T: DeserializeOwned>(document: Value) -> Result<T, Flaw> {
+    if !document.is_object() {
+        return Err(Flaw::Malformed("a chunk is no JSON object".to_owned()));
+    }
     serde_json::from_value(document)
         .map_err(|error| Flaw::Malformed(format!("a chunk has an unexpected structure: {error}")))
 }
@@ -247,4 +252,12 @@ pub(super) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Defaul
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Treats a member that cannot be read as missing. For members that an answer can be used without.
+pub(super) fn if_readable<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let member = Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(member).unwrap_or_default())
 }

@@ -4,6 +4,7 @@
 //! answer ([`Reader`]). Everything else is shared: the HTTP request ([`HttpModel`]), the framing,
 //! limits and end of an answer ([`decoder`]), and the meaning of refusals ([`failure`]).
 
+mod account;
 mod anthropic;
 mod decoder;
 mod failure;

@@ -380,6 +380,49 @@ fn an_answer_that_was_not_streamed_is_read_too() {
     }
 }
 
+/// Accounts that a protocol does not have. A member `usage` of any form is one too many for no
+/// answer.
+#[test]
+fn no_account_spoils_a_paid_answer() {
+    let accounts = [
+        json!({"promptTokens": 11, "completionTokens": 7}),
+        json!({"input_tokens": "11", "output_tokens": 7.0}),
+        json!({"billed_units": {"in": 11, "out": 7}}),
+        json!({"prompt_tokens": -1, "completion_tokens": [7], "cost": {"usd": 1},
+               "prompt_tokens_details": 3, "completion_tokens_details": "none"}),
+        json!("18 tokens"),
+        json!([11, 7]),
+        json!(18),
+        json!(true),
+    ];
+    let ended = |protocol, account: &Value| match protocol {
+        Protocol::Openai => json!({"id": 7, "usage": account, "choices": [
+            {"index": 0, "message": {"content": "ok"}, "finish_reason": "stop"}]}),
+        Protocol::Anthropic => json!({"type": "message", "id": 7, "stop_reason": "end_turn",
+            "content": [{"type": "text", "text": "ok"}], "usage": account}),
+        Protocol::Gemini => json!({"responseId": 7, "usageMetadata": account, "candidates": [
+            {"finishReason": "STOP", "content": {"parts": [{"text": "ok"}]}}]}),
+        Protocol::OpenaiResponses => json!({"object": "response", "id": 7, "usage": account,
+            "status": "completed", "error": null,
+            "output": [{"type": "message", "content": [{"type": "output_text", "text": "ok"}]}]}),
+    };
+    for protocol in samples().map(|sample| sample.protocol) {
+        for (number, account) in accounts.iter().enumerate() {
+            let body = ended(protocol, account).to_string();
+            let (events, result) = decode(protocol, [body.as_bytes()], None);
+            assert_eq!(result, Ok(()), "{protocol:?}: {account}");
+            let found = events.iter().find_map(|event| match event {
+                ChatEvent::Usage(tokens) => Some(*tokens),
+                _ => None,
+            });
+            let expected = (number < 2).then(|| Tokens::reported(11, 7));
+            assert_eq!(found, expected, "{protocol:?}: {account}");
+            let is_text = |event: &ChatEvent| matches!(event, ChatEvent::TextDelta(_));
+            assert!(events.iter().any(is_text), "{protocol:?}: {account}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {

@@ -3,13 +3,14 @@
 use crate::desk::{Desk, request};
 use crate::server::{fragment, model, said, server, stream, waiting, whole, words};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 use weftwork_models::{CallError, ChatRequest, FinishReason, ModelCaller, ModelError, RetryPolicy};
 use weftwork_testkit::{LoopbackServer, ManualClock, Reply};
 use weftwork_types::code::Phase;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::Part;
-use weftwork_types::port::EgressError;
+use weftwork_types::port::{CallContext, EgressError, LimitedBudget, Limits};
 use weftwork_types::tool::{Effect, ToolExample, ToolSpec, UnknownOutcome};
 use weftwork_types::usage::{Tokens, Usage, UsageStatus};
 
@@ -53,6 +54,33 @@ async fn an_answer_streams_with_its_usage() {
     assert_eq!(body["stream_options"], json!({"include_usage": true}));
     assert_eq!(body["messages"], json!([{"role": "user", "content": "hi"}]));
     assert!(!format!("{model:?}").contains("hunter2"), "the key is never printed");
+}
+
+#[tokio::test]
+async fn usage_under_unknown_names_counts_against_a_budget_of_tokens() {
+    for account in [json!({"units_in": 11, "units_out": 7}), json!("18 tokens"), json!({})] {
+        let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+        let account = json!({"choices": [], "usage": account});
+        let server = server(move |_, _| {
+            let chunks = [words("0123456789 0123456789"), end.clone(), account.clone()];
+            stream(&chunks).piece("data: [DONE]\n\n").end()
+        });
+        let server = server.await;
+        let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+        let model = model(&server, "");
+        let caller = ModelCaller::default();
+        let free = caller.call(&*model, request("hi"), &desk.context(&clock)).await;
+        let tokens = Some(free.expect("an answer").tokens.total());
+        let limits = Limits { tokens, ..Limits::default() };
+        let budget = LimitedBudget::new(limits, Usage::default());
+        let ctx = CallContext { budget: Arc::new(budget.clone()), ..Desk::new().context(&clock) };
+        let answer = caller.call(&*model, request("hi"), &ctx).await.expect("an answer");
+        assert!(answer.tokens.estimated, "{:?}", answer.tokens);
+        assert!(answer.tokens.input > 0 && answer.tokens.output > 4, "{:?}", answer.tokens);
+        assert_eq!(budget.used().tokens, answer.tokens);
+        let error = caller.call(&*model, request("once more"), &ctx).await.expect_err("used up");
+        assert_eq!((error.code().0, server.received().len()), ("W0601", 2));
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,10 @@
 //! Reads the documents of an answer.
 
 use crate::chat::{ChatEvent, FinishReason};
-use crate::protocol::decoder::{Flaw, Progress, Reader, or_default, structure, unknown_reason};
+use crate::protocol::account::Account;
+use crate::protocol::decoder::{
+    Flaw, Progress, Reader, if_readable, or_default, structure, unknown_reason,
+};
 use crate::protocol::signature::Format;
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,7 +28,7 @@ struct Document {
     message: Option<Message>,
     content_block: Option<Block>,
     delta: Option<Delta>,
-    usage: Option<Usage>,
+    usage: Value,
     error: Option<Value>,
 }
 
@@ -33,12 +36,12 @@ struct Document {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Message {
+    #[serde(deserialize_with = "if_readable")]
     id: Option<String>,
     #[serde(deserialize_with = "or_default")]
     content: Vec<Block>,
     stop_reason: Option<String>,
-    #[serde(deserialize_with = "or_default")]
-    usage: Usage,
+    usage: Value,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -76,8 +79,7 @@ struct Delta {
 }
 
 /// Counts so far. Later ones replace those that they name.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Usage {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
@@ -86,23 +88,27 @@ struct Usage {
 }
 
 impl Usage {
-    fn updated(self, later: Self) -> Self {
+    fn updated(self, later: &Value) -> Self {
+        let later = Account(later);
+        let read = later.count(&["/cache_read_input_tokens"]);
+        let written = later.count(&["/cache_creation_input_tokens"]);
         Self {
-            input_tokens: later.input_tokens.or(self.input_tokens),
-            output_tokens: later.output_tokens.or(self.output_tokens),
-            cache_read_input_tokens: later.cache_read_input_tokens.or(self.cache_read_input_tokens),
-            cache_creation_input_tokens: later
-                .cache_creation_input_tokens
-                .or(self.cache_creation_input_tokens),
+            input_tokens: later.input().or(self.input_tokens),
+            output_tokens: later.output().or(self.output_tokens),
+            cache_read_input_tokens: read.or(self.cache_read_input_tokens),
+            cache_creation_input_tokens: written.or(self.cache_creation_input_tokens),
         }
     }
 
-    /// The counts. The protocol counts input from the cache and input for it apart.
+    /// The counts; `None` if there are none. The protocol counts input from the cache and input for
+    /// it apart.
     fn tokens(self) -> Option<Tokens> {
-        let (fresh, output) = (self.input_tokens?, self.output_tokens?);
+        self.input_tokens.or(self.output_tokens)?;
         let read = self.cache_read_input_tokens.unwrap_or_default();
         let written = self.cache_creation_input_tokens.unwrap_or_default();
+        let fresh = self.input_tokens.unwrap_or_default();
         let input = fresh.saturating_add(read).saturating_add(written);
+        let output = self.output_tokens.unwrap_or_default();
         Some(Tokens::reported(input, output).cached(read).cache_written(written))
     }
 }
@@ -126,7 +132,7 @@ impl Reader for Answer {
                 self.delta(document.index, &document.delta.unwrap_or_default(), progress);
             }
             "message_delta" => {
-                self.usage = self.usage.updated(document.usage.unwrap_or_default());
+                self.usage = self.usage.updated(&document.usage);
                 self.stop(document.delta.and_then(|delta| delta.stop_reason), progress)?;
             }
             "message_stop" => progress.is_over = true,
@@ -140,7 +146,7 @@ impl Reader for Answer {
 impl Answer {
     fn message(&mut self, message: Message, progress: &mut Progress) -> Result<(), Flaw> {
         progress.set_id(message.id);
-        self.usage = self.usage.updated(message.usage);
+        self.usage = self.usage.updated(&message.usage);
         for (index, block) in (0..).zip(message.content) {
             self.block(index, block, progress);
         }

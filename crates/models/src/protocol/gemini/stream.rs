@@ -1,7 +1,10 @@
 //! Reads the documents of an answer.
 
 use crate::chat::{ChatEvent, FinishReason};
-use crate::protocol::decoder::{Flaw, Progress, Reader, or_default, structure, unknown_reason};
+use crate::protocol::account::Account;
+use crate::protocol::decoder::{
+    Flaw, Progress, Reader, if_readable, or_default, structure, unknown_reason,
+};
 use crate::protocol::signature::Format;
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,10 +19,11 @@ pub(in crate::protocol) struct Answer {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Document {
+    #[serde(deserialize_with = "if_readable")]
     response_id: Option<String>,
     #[serde(deserialize_with = "or_default")]
     candidates: Vec<Candidate>,
-    usage_metadata: Option<Usage>,
+    usage_metadata: Value,
     prompt_feedback: Option<Feedback>,
     error: Option<Value>,
 }
@@ -70,29 +74,19 @@ struct Feedback {
     block_reason: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Usage {
-    #[serde(deserialize_with = "or_default")]
-    prompt_token_count: u64,
-    #[serde(deserialize_with = "or_default")]
-    tool_use_prompt_token_count: u64,
-    #[serde(deserialize_with = "or_default")]
-    candidates_token_count: u64,
-    #[serde(deserialize_with = "or_default")]
-    thoughts_token_count: u64,
-    #[serde(deserialize_with = "or_default")]
-    cached_content_token_count: u64,
-}
-
-impl From<Usage> for Tokens {
-    /// The protocol counts reasoning beside the answer.
-    fn from(usage: Usage) -> Self {
-        let input = usage.prompt_token_count.saturating_add(usage.tool_use_prompt_token_count);
-        let thoughts = usage.thoughts_token_count;
-        let output = usage.candidates_token_count.saturating_add(thoughts);
-        Self::reported(input, output).cached(usage.cached_content_token_count).reasoning(thoughts)
-    }
+/// Returns the counts of an account; `None` if it has none that is known. The protocol counts
+/// reasoning beside the answer, and leaves out counts of zero.
+fn tokens(usage: &Value) -> Option<Tokens> {
+    let account = Account(usage);
+    let count = |path: &str| account.count(&[path]);
+    let thoughts = count("/thoughtsTokenCount");
+    account.input().or(account.output()).or(thoughts)?;
+    let tools = count("/toolUsePromptTokenCount").unwrap_or_default();
+    let input = account.input().unwrap_or_default().saturating_add(tools);
+    let thoughts = thoughts.unwrap_or_default();
+    let output = account.output().unwrap_or_default().saturating_add(thoughts);
+    let cached = count("/cachedContentTokenCount").unwrap_or_default();
+    Some(Tokens::reported(input, output).cached(cached).reasoning(thoughts))
 }
 
 impl Reader for Answer {
@@ -102,9 +96,7 @@ impl Reader for Answer {
             return Err(Flaw::Refused(error));
         }
         progress.set_id(document.response_id);
-        if let Some(usage) = document.usage_metadata {
-            progress.tokens = Some(usage.into());
-        }
+        progress.tokens = tokens(&document.usage_metadata).or(progress.tokens);
         if document.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
             progress.finish = Some(FinishReason::ContentFilter);
         }

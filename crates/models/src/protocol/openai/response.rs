@@ -1,6 +1,7 @@
 //! The structure of responses, lenient enough for the differences between servers.
 
-use crate::protocol::decoder::or_default;
+use crate::protocol::account::Account;
+use crate::protocol::decoder::{if_readable, or_default};
 use serde::Deserialize;
 use serde_json::Value;
 use weftwork_types::usage::Tokens;
@@ -9,11 +10,11 @@ use weftwork_types::usage::Tokens;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Chunk {
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "if_readable")]
     pub(super) id: Option<String>,
     #[serde(deserialize_with = "or_default")]
     pub(super) choices: Vec<Choice>,
-    pub(super) usage: Option<Usage>,
+    pub(super) usage: Value,
     pub(super) error: Option<Value>,
 }
 
@@ -104,66 +105,21 @@ impl FunctionDelta {
     }
 }
 
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Usage {
-    #[serde(deserialize_with = "or_default")]
-    prompt_tokens: u64,
-    #[serde(deserialize_with = "or_default")]
-    completion_tokens: u64,
-    #[serde(deserialize_with = "or_default")]
-    total_tokens: u64,
-    #[serde(deserialize_with = "or_default")]
-    prompt_tokens_details: PromptDetails,
-    #[serde(deserialize_with = "or_default")]
-    completion_tokens_details: CompletionDetails,
-    /// The cached part of the prompt, as DeepSeek reports it.
-    #[serde(deserialize_with = "or_default")]
-    prompt_cache_hit_tokens: u64,
-    /// The cached part of the prompt, as Moonshot reports it.
-    #[serde(deserialize_with = "or_default")]
-    cached_tokens: u64,
-    /// The cost in US dollars, as OpenRouter reports it.
-    cost: Option<f64>,
-}
-
-impl Usage {
-    /// The provider's own cost in millionths of a US dollar, rounded up.
-    pub(super) fn cost_micro_usd(&self) -> Option<u64> {
-        let cost = self.cost.filter(|cost| cost.is_finite() && *cost >= 0.0)?;
-        Some((cost * 1_000_000.0).ceil() as u64)
-    }
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct PromptDetails {
-    #[serde(deserialize_with = "or_default")]
-    cached_tokens: u64,
-    #[serde(deserialize_with = "or_default")]
-    cache_write_tokens: u64,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct CompletionDetails {
-    #[serde(deserialize_with = "or_default")]
-    reasoning_tokens: u64,
-}
-
-impl From<Usage> for Tokens {
-    fn from(usage: Usage) -> Self {
-        let reasoning = usage.completion_tokens_details.reasoning_tokens;
-        let cached = [usage.prompt_cache_hit_tokens, usage.cached_tokens];
-        let cached = cached.into_iter().fold(usage.prompt_tokens_details.cached_tokens, u64::max);
-        // Some servers report reasoning beside the completion instead of within it.
-        let sum = usage.prompt_tokens.saturating_add(usage.completion_tokens);
-        let beside = reasoning > 0 && usage.total_tokens == sum.saturating_add(reasoning);
-        let output = usage.completion_tokens.saturating_add(if beside { reasoning } else { 0 });
-        let written = usage.prompt_tokens_details.cache_write_tokens;
-        Self::reported(usage.prompt_tokens, output)
-            .cached(cached)
-            .cache_written(written)
-            .reasoning(reasoning)
-    }
+/// Returns the counts of an account; `None` if it has none that is known.
+pub(super) fn tokens(usage: &Value) -> Option<Tokens> {
+    let account = Account(usage);
+    let tokens = account.tokens()?;
+    let reasoning = account.count(&["/completion_tokens_details/reasoning_tokens"]);
+    let reasoning = reasoning.unwrap_or_default();
+    // DeepSeek and Moonshot report the cached part of the prompt under names of their own.
+    let cached =
+        ["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens", "/cached_tokens"];
+    let cached = cached.iter().filter_map(|path| account.count(&[path])).max();
+    let written = account.count(&["/prompt_tokens_details/cache_write_tokens"]);
+    // Some servers report reasoning beside the completion instead of within it.
+    let total = account.count(&["/total_tokens"]);
+    let is_beside = reasoning > 0 && total == Some(tokens.total().saturating_add(reasoning));
+    let output = tokens.output.saturating_add(if is_beside { reasoning } else { 0 });
+    let counts = Tokens::reported(tokens.input, output).cached(cached.unwrap_or_default());
+    Some(counts.cache_written(written.unwrap_or_default()).reasoning(reasoning))
 }

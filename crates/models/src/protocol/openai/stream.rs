@@ -1,7 +1,8 @@
 //! Reads the documents of an answer.
 
-use super::response::{CallDelta, Choice, Chunk, Delta};
+use super::response::{CallDelta, Choice, Chunk, Delta, tokens};
 use crate::chat::{ChatEvent, FinishReason};
+use crate::protocol::account::Account;
 use crate::protocol::decoder::{Flaw, Progress, Reader, structure, unknown_reason};
 use serde_json::Value;
 
@@ -25,14 +26,13 @@ impl Reader for Answer {
         if let Some(error) = chunk.error {
             return Err(Flaw::Refused(error));
         }
-        if chunk.choices.is_empty() && chunk.usage.is_none() && is_error(&document) {
+        if chunk.choices.is_empty() && chunk.usage.is_null() && is_error(&document) {
             return Err(Flaw::Refused(document));
         }
         progress.set_id(chunk.id);
-        if let Some(usage) = chunk.usage {
-            progress.cost_micro_usd = usage.cost_micro_usd().or(progress.cost_micro_usd);
-            progress.tokens = Some(usage.into());
-        }
+        let cost_micro_usd = Account(&chunk.usage).cost_micro_usd();
+        progress.cost_micro_usd = cost_micro_usd.or(progress.cost_micro_usd);
+        progress.tokens = tokens(&chunk.usage).or(progress.tokens);
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
             self.choice(choice, progress)?;
         }

@@ -1,7 +1,10 @@
 //! Reads the documents of an answer.
 
 use crate::chat::{ChatEvent, FinishReason};
-use crate::protocol::decoder::{Flaw, Progress, Reader, or_default, structure, unknown_reason};
+use crate::protocol::account::Account;
+use crate::protocol::decoder::{
+    Flaw, Progress, Reader, if_readable, or_default, structure, unknown_reason,
+};
 use crate::protocol::signature::Format;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -84,13 +87,14 @@ struct Content {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Response {
+    #[serde(deserialize_with = "if_readable")]
     id: Option<String>,
     #[serde(deserialize_with = "or_default")]
     status: String,
     #[serde(deserialize_with = "or_default")]
     output: Vec<Item>,
     incomplete_details: Option<Incomplete>,
-    usage: Option<Usage>,
+    usage: Value,
     error: Option<Value>,
 }
 
@@ -101,34 +105,12 @@ struct Incomplete {
     reason: String,
 }
 
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct Usage {
-    #[serde(deserialize_with = "or_default")]
-    input_tokens: u64,
-    #[serde(deserialize_with = "or_default")]
-    output_tokens: u64,
-    #[serde(deserialize_with = "or_default")]
-    input_tokens_details: Details,
-    #[serde(deserialize_with = "or_default")]
-    output_tokens_details: Details,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct Details {
-    #[serde(deserialize_with = "or_default")]
-    cached_tokens: u64,
-    #[serde(deserialize_with = "or_default")]
-    reasoning_tokens: u64,
-}
-
-impl From<Usage> for Tokens {
-    fn from(usage: Usage) -> Self {
-        Self::reported(usage.input_tokens, usage.output_tokens)
-            .cached(usage.input_tokens_details.cached_tokens)
-            .reasoning(usage.output_tokens_details.reasoning_tokens)
-    }
+/// Returns the counts of an account; `None` if it has none that is known.
+fn tokens(usage: &Value) -> Option<Tokens> {
+    let account = Account(usage);
+    let cached = account.count(&["/input_tokens_details/cached_tokens"]).unwrap_or_default();
+    let reasoning = account.count(&["/output_tokens_details/reasoning_tokens"]);
+    Some(account.tokens()?.cached(cached).reasoning(reasoning.unwrap_or_default()))
 }
 
 impl Reader for Answer {
@@ -237,7 +219,7 @@ impl Answer {
 
     fn end(&mut self, response: Response, progress: &mut Progress) -> Result<(), Flaw> {
         progress.set_id(response.id);
-        progress.tokens = response.usage.map(Tokens::from).or(progress.tokens);
+        progress.tokens = tokens(&response.usage).or(progress.tokens);
         if let Some(error) = response.error {
             return Err(Flaw::Refused(error));
         }
