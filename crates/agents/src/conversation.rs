@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use weftwork_types::message::{Message, Part, ToolResult};
+use weftwork_types::secret::HiddenValues;
 use weftwork_types::tool::ToolErrorKind;
 use weftwork_types::{MessageId, ToolCallId};
 
@@ -10,7 +11,13 @@ use weftwork_types::{MessageId, ToolCallId};
 ///
 /// Agents close the calls of their own messages from the record. A call without a result comes with
 /// a conversation from elsewhere, of which nothing is known.
-pub(crate) fn for_model<'a>(messages: impl Iterator<Item = &'a Message> + Clone) -> Vec<Message> {
+///
+/// Models get the whole values, without marks of what is hidden: the run remembers that here.
+pub(crate) fn for_model<'a>(
+    messages: impl Iterator<Item = &'a Message> + Clone,
+    hidden: &HiddenValues,
+) -> Vec<Message> {
+    hidden.add_conversation(messages.clone());
     let mut results: BTreeMap<&ToolCallId, &ToolResult> = BTreeMap::new();
     for result in messages.clone().flat_map(Message::tool_results) {
         results.insert(&result.tool_call_id, result);
@@ -135,7 +142,7 @@ mod tests {
             Message::text(id("u"), Role::User, "never mind"),
             result("b", json!(2), false),
         ];
-        let seen = for_model(stored.iter());
+        let seen = for_model(stored.iter(), &HiddenValues::default());
         let shape: Vec<_> = seen
             .iter()
             .map(|m| match m.tool_results().next() {

@@ -212,7 +212,8 @@ async fn ask_model(
         None => parts.runner.specs(),
     };
     let mut messages: Vec<Message> = parts.instructions.iter().cloned().collect();
-    messages.extend(for_model(state.messages().iter().collect::<Vec<_>>().into_iter()));
+    let said: Vec<&Message> = state.messages().iter().collect();
+    messages.extend(for_model(said.into_iter(), &ctx.calls().hidden));
     let answer = bound.answer(messages, tools, &ctx).await?;
     Ok(ChatUpdate::new().messages([answer]))
 }

@@ -161,6 +161,10 @@ impl<'a, 'call> Attempt<'a, 'call> {
     ) -> (Bill<'a>, Result<ChatResponse, ModelError>) {
         let outcome = self.listen(model, request, secrets).await;
         self.count(outcome.as_ref().err());
+        let outcome = outcome.map_err(|error| {
+            let error = if secrets.is_empty() { error } else { error.without_answer() };
+            error.shaped(&self.ctx.hidden)
+        });
         let said = std::mem::take(&mut self.collector);
         let ids = (self.call.key, self.message.clone());
         let tokens = self.fact.tokens;

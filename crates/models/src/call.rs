@@ -114,6 +114,8 @@ impl ModelCaller {
         ctx: &CallContext,
         tried: &mut Tried,
     ) -> Result<ChatResponse, ModelError> {
+        // Providers and tools may repeat what the conversation has, whichever run it is from.
+        ctx.hidden.add_conversation(&request.messages);
         let name = model.info().id();
         let intent = Intent {
             kind: CallKind::Model,

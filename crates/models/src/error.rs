@@ -6,6 +6,7 @@ use std::time::Duration;
 use weftwork_types::ErrorCode;
 use weftwork_types::code::{Fault, Phase};
 use weftwork_types::port::{BudgetError, EgressError, JournalError};
+use weftwork_types::secret::{HIDDEN_TEXT, HiddenValues};
 use weftwork_types::usage::Usage;
 
 /// A model call failed. Variants are split by what the caller can do about them.
@@ -258,6 +259,42 @@ impl ModelError {
             Some(kind) => fault.of_kind(kind.name()),
             None => fault,
         }
+    }
+}
+
+impl ModelError {
+    /// Returns the error without what a run hides: texts of providers may echo the request.
+    pub(crate) fn shaped(mut self, hidden: &HiddenValues) -> Self {
+        match &mut self {
+            Self::KeyRefused { message, .. }
+            | Self::Throttled { message, .. }
+            | Self::Provider { message, .. }
+            | Self::BadRequest { message, .. } => *message = hidden.shape(message),
+            Self::Truncated { reason, .. }
+            | Self::Malformed { reason, .. }
+            | Self::NotRecorded { reason, .. } => *reason = hidden.shape(reason),
+            Self::Engine { source } => hidden.shape_fault(source),
+            Self::Journal(error) => hidden.shape_fault(&mut error.source),
+            // These have no text from outside.
+            Self::Unknown { .. }
+            | Self::KeyMissing { .. }
+            | Self::Transport { .. }
+            | Self::Unsupported { .. }
+            | Self::CutByLimit { .. }
+            | Self::BadProvider { .. }
+            | Self::Deadline { .. }
+            | Self::Budget(_) => {}
+        }
+        self
+    }
+
+    /// Returns the error of an answer without quotations of it, which may have secret arguments that
+    /// are not read yet.
+    pub(crate) fn without_answer(mut self) -> Self {
+        if let Self::Truncated { reason, .. } | Self::Malformed { reason, .. } = &mut self {
+            HIDDEN_TEXT.clone_into(reason);
+        }
+        self
     }
 }
 

@@ -23,6 +23,11 @@ impl Secrets {
         (request, Self(schemas))
     }
 
+    /// Returns `true` if no tool has secret arguments.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns `true` if calls with this name may have secret arguments: the name of a tool with
     /// secrets, or a part or a variant of such a name.
     pub(crate) fn are_in(&self, tool: &str) -> bool {

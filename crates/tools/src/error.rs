@@ -64,6 +64,7 @@ pub struct ToolError {
     kind: Kind,
     code: Option<ErrorCode>,
     safe_message: String,
+    model_message: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +106,16 @@ impl ToolError {
     }
 
     fn new(kind: Kind, message: &dyn std::fmt::Display) -> Self {
-        Self { kind, code: None, safe_message: cut(&message.to_string(), MESSAGE_CHARS_MAX) }
+        let safe_message = cut(&message.to_string(), MESSAGE_CHARS_MAX);
+        Self { kind, code: None, safe_message, model_message: None }
+    }
+
+    /// Sets a message for the model alone, which reads it in place of the other one. It is in no
+    /// event, stream or log.
+    #[must_use]
+    pub fn with_model_message(mut self, message: &str) -> Self {
+        self.model_message = Some(cut(message, MESSAGE_CHARS_MAX));
+        self
     }
 
     /// Sets the stable code, for failures that have a page of their own.
@@ -121,6 +131,21 @@ impl ToolError {
         &self.safe_message
     }
 
+    /// Shows the message for the model to everybody, for a tool whose whole results may be shown.
+    #[must_use]
+    pub fn show_model_message(mut self) -> Self {
+        if let Some(message) = self.model_message.take() {
+            self.safe_message = message;
+        }
+        self
+    }
+
+    /// The message for the model alone, if there is one.
+    #[must_use]
+    pub fn model_message(&self) -> Option<&str> {
+        self.model_message.as_deref()
+    }
+
     pub(crate) fn into_failure(self) -> ToolFailure {
         let (kind, code) = match self.kind {
             Kind::Failed => (ToolErrorKind::Execution, code::TOOL_FAILED),
@@ -128,7 +153,8 @@ impl ToolError {
             Kind::Unavailable => (ToolErrorKind::Unavailable, code::TOOL_UNAVAILABLE),
             Kind::InvalidArgs => (ToolErrorKind::Validation, code::INVALID_ARGS),
         };
-        ToolFailure::new(kind, self.code.unwrap_or(code), self.safe_message)
+        let failure = ToolFailure::new(kind, self.code.unwrap_or(code), self.safe_message);
+        ToolFailure { model_message: self.model_message, ..failure }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::schema::WHOLE;
 use serde_json::Value;
-use weftwork_types::tool::ToolOutcome;
 
 /// Returns the members of a result that may be shown.
 ///
@@ -54,13 +53,6 @@ pub(crate) fn shown(value: &Value, shown: &[String]) -> Value {
     redact(value, shown)
 }
 
-/// Returns the outcome of a call that succeeded, with its shown form unless that is the whole value.
-pub(crate) fn outcome(value: Value, shown: &[String]) -> ToolOutcome {
-    let redacted = redact(&value, shown);
-    let shown = (redacted != value).then_some(redacted);
-    ToolOutcome::Ok { value, shown }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,21 +81,6 @@ mod tests {
             (json!({"a.b": 1, "a": {"b": 2}}), names(&["a.b"]), json!({"a.b": 1})),
         ] {
             assert_eq!(redact(&value, &shown), expected);
-        }
-    }
-
-    #[test]
-    fn a_value_that_is_shown_as_it_is_has_no_other_form() {
-        let order = json!({"id": "A", "card": "4111"});
-        for (value, shown, other) in [
-            (order.clone(), names(&["id"]), Some(json!({"id": "A"}))),
-            (order.clone(), names(&["id", "card"]), None),
-            (order, names(&[WHOLE]), None),
-            (json!("4111"), names(&["id"]), Some(Value::Null)),
-            (Value::Null, names(&["id"]), None),
-        ] {
-            let ended = outcome(value.clone(), &shown);
-            assert_eq!(ended, ToolOutcome::Ok { value, shown: other });
         }
     }
 

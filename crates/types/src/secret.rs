@@ -4,15 +4,19 @@
 //! read the exact arguments. Events, streams, questions and logs contain the shown form, in which
 //! secret parts are replaced by a text.
 
+mod hidden;
+
+pub use hidden::{HIDDEN_TEXT, HiddenValues};
+
+use hidden::collect;
 use serde_json::Value;
 
 /// Keyword of a schema that marks a part of the arguments as secret.
 pub const X_SECRET: &str = "x-secret";
 /// Text in place of a secret part.
 pub const SECRET: &str = "[secret]";
-/// Minimum length in bytes of a value that is removed from messages.
-const TEXT_BYTES_MIN: usize = 3;
-
+/// Minimum length in bytes of a secret that is found within another text.
+const REPEATED_BYTES_MIN: usize = 3;
 /// Returns `true` if a schema marks a part as secret.
 #[must_use]
 pub fn has_secrets(schema: &Value) -> bool {
@@ -41,10 +45,52 @@ pub fn strip(schema: &mut Value) {
 /// arguments are shown as they are.
 ///
 /// Beside secret parts, everything that the schema does not describe is hidden: arguments that break
-/// the schema may have the secret elsewhere.
+/// the schema may have the secret elsewhere. A secret that another argument repeats is hidden there
+/// too.
 #[must_use]
 pub fn shown_args(schema: &Value, args: &Value) -> Option<Value> {
-    has_secrets(schema).then(|| shown(schema, args))
+    has_secrets(schema).then(|| {
+        let mut shown = shown(schema, args);
+        let by = shown.clone();
+        hide_repeated(&mut shown, args, &by);
+        shown
+    })
+}
+
+/// Replaces the secret parts of arguments wherever a value repeats them, given the shown form of
+/// the arguments. A secret of one or two bytes is found only where it is the whole of a text.
+pub fn hide_repeated(value: &mut Value, args: &Value, shown: &Value) {
+    let mut secrets = Vec::new();
+    collect(args, Some(shown), &mut secrets);
+    secrets.retain(|secret| !secret.is_empty());
+    // A secret may be a part of another one.
+    secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
+    if !secrets.is_empty() {
+        hide(value, &secrets);
+    }
+}
+
+fn hide(value: &mut Value, secrets: &[String]) {
+    match value {
+        Value::String(text) => {
+            for secret in secrets {
+                if text == secret {
+                    SECRET.clone_into(text);
+                } else if secret.len() >= REPEATED_BYTES_MIN && text.contains(secret.as_str()) {
+                    *text = text.replace(secret.as_str(), SECRET);
+                }
+            }
+        }
+        Value::Number(number) => {
+            let text = number.to_string();
+            if secrets.contains(&text) {
+                *value = SECRET.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| hide(item, secrets)),
+        Value::Object(members) => members.values_mut().for_each(|member| hide(member, secrets)),
+        Value::Bool(_) | Value::Null => {}
+    }
 }
 
 fn shown(schema: &Value, value: &Value) -> Value {
@@ -57,50 +103,20 @@ fn shown(schema: &Value, value: &Value) -> Value {
     }
     match (value, schema.get("properties"), schema.get("items")) {
         (Value::Object(members), Some(declared), _) => {
-            let part = |(name, member): (&String, &Value)| {
-                let part = declared.get(name).map(|schema| shown(schema, member));
-                (name.clone(), part.unwrap_or_else(|| hidden.clone()))
-            };
-            Value::Object(members.iter().map(part).collect())
+            let mut parts = serde_json::Map::new();
+            for (name, member) in members {
+                match declared.get(name) {
+                    Some(schema) => parts.insert(name.clone(), shown(schema, member)),
+                    // The name may be the secret.
+                    None => parts.insert(SECRET.to_owned(), hidden.clone()),
+                };
+            }
+            Value::Object(parts)
         }
         (Value::Array(items), _, Some(schema)) => {
             items.iter().map(|item| shown(schema, item)).collect()
         }
         _ => hidden,
-    }
-}
-
-/// Replaces the secret parts of arguments in a text, given the shown form of the arguments.
-#[must_use]
-pub fn scrub(text: &str, args: &Value, shown: &Value) -> String {
-    let mut secrets = Vec::new();
-    collect(args, Some(shown), &mut secrets);
-    // A secret may be a part of another one.
-    secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
-    secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), SECRET))
-}
-
-/// Collects the texts of values that the shown form does not have.
-fn collect(value: &Value, shown: Option<&Value>, into: &mut Vec<String>) {
-    match (value, shown) {
-        (value, Some(same)) if value == same => {}
-        (Value::Object(members), shown) => {
-            let shown = shown.and_then(Value::as_object);
-            for (name, member) in members {
-                collect(member, shown.and_then(|shown| shown.get(name)), into);
-            }
-        }
-        (Value::Array(items), shown) => {
-            let shown = shown.and_then(Value::as_array);
-            for (at, item) in items.iter().enumerate() {
-                collect(item, shown.and_then(|shown| shown.get(at)), into);
-            }
-        }
-        (Value::String(text), _) if text.len() >= TEXT_BYTES_MIN => into.push(text.clone()),
-        (Value::Number(number), _) if number.to_string().len() >= TEXT_BYTES_MIN => {
-            into.push(number.to_string());
-        }
-        _ => {}
     }
 }
 
@@ -125,14 +141,30 @@ mod tests {
         assert_eq!(
             shown,
             json!({"user": "ada", "pin": SECRET, "auth": {"token": SECRET, "realm": "r"},
-                "cards": [{"cvc": SECRET}, SECRET], "any": SECRET, "other": SECRET})
+                "cards": [{"cvc": SECRET}, SECRET], "any": SECRET, SECRET: SECRET})
         );
+        let hidden = HiddenValues::default();
+        hidden.add_args(&args, &shown);
         let text = "ada used 4711, t0ken, 123, loose and r";
         let expected = "ada used [secret], [secret], [secret], [secret] and r";
-        assert_eq!(scrub(text, &args, &shown), expected);
+        assert_eq!(hidden.shape(text), expected);
         assert_eq!(shown_args(&schema, &json!("{\"pin\": 47")), Some(json!(SECRET)));
         let mut open = schema;
         strip(&mut open);
         assert_eq!(shown_args(&open, &args), None);
+    }
+
+    #[test]
+    fn a_secret_that_another_argument_repeats_is_hidden_there_too() {
+        let schema = json!({"type": "object", "properties": {
+            "login": {"type": "string"}, "pin": {"type": "string", "x-secret": true},
+            "code": {"type": "integer"}, "tag": {"type": "string"},
+            "two": {"type": "string", "x-secret": true},
+        }});
+        let args =
+            json!({"login": "ada:4711", "pin": "4711", "code": 4711, "tag": "7x", "two": "7x"});
+        let expected = json!({"login": "ada:[secret]", "pin": SECRET, "code": SECRET,
+            "tag": SECRET, "two": SECRET});
+        assert_eq!(shown_args(&schema, &args), Some(expected));
     }
 }

@@ -37,19 +37,35 @@ impl StateForm {
 pub fn show(json: &mut Value) {
     match json {
         Value::Array(items) => items.iter_mut().for_each(show),
-        Value::Object(members) if is_result(members) => {
+        Value::Object(members) => {
+            let whole = match form(members) {
+                Some(Form::Result) => "value",
+                Some(Form::Call) => "args",
+                None => return members.values_mut().for_each(show),
+            };
             if let Some(shown) = members.remove("shown") {
-                members.insert("value".to_owned(), shown);
+                members.insert(whole.to_owned(), shown);
             }
         }
-        Value::Object(members) if is_call(members) => {
-            if let Some(shown) = members.remove("shown") {
-                members.insert("args".to_owned(), shown);
-            }
-        }
-        Value::Object(members) => members.values_mut().for_each(show),
         _ => {}
     }
+}
+
+/// An object with a whole and a shown form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A result of a tool, whose whole form is `value`.
+    Result,
+    /// A call of a tool, whose whole form is `args`.
+    Call,
+}
+
+/// Returns the form of an object; `None` if it is no result and no call.
+pub(crate) fn form(members: &serde_json::Map<String, Value>) -> Option<Form> {
+    if is_result(members) {
+        return Some(Form::Result);
+    }
+    is_call(members).then_some(Form::Call)
 }
 
 fn is_result(members: &serde_json::Map<String, Value>) -> bool {

@@ -161,7 +161,7 @@ impl ToolOutcome {
     pub fn into_shown(self) -> Self {
         match self {
             Self::Ok { value, shown } => Self::ok(shown.unwrap_or(value)),
-            Self::Failed(failure) => Self::Failed(failure),
+            Self::Failed(failure) => Self::Failed(failure.into_shown()),
         }
     }
 }
@@ -173,6 +173,10 @@ pub struct ToolFailure {
     pub error_code: ToolErrorKind,
     /// Message, safe for the model and the user.
     pub safe_message: String,
+    /// Message for the model alone, in place of the other one: the text of a tool of which nothing
+    /// else may be shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_message: Option<String>,
     /// Code of the error page, such as `W0403`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
@@ -182,6 +186,26 @@ impl ToolFailure {
     /// Creates a failure.
     #[must_use]
     pub fn new(kind: ToolErrorKind, code: ErrorCode, safe_message: impl Into<String>) -> Self {
-        Self { error_code: kind, safe_message: safe_message.into(), code: Some(code.0.to_owned()) }
+        Self {
+            error_code: kind,
+            safe_message: safe_message.into(),
+            model_message: None,
+            code: Some(code.0.to_owned()),
+        }
+    }
+
+    /// Returns the failure without the message for the model.
+    #[must_use]
+    pub fn into_shown(self) -> Self {
+        Self { model_message: None, ..self }
+    }
+
+    /// Returns the failure as the model reads it.
+    #[must_use]
+    pub fn into_model_form(mut self) -> Self {
+        if let Some(message) = self.model_message.take() {
+            self.safe_message = message;
+        }
+        self
     }
 }

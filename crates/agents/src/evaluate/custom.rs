@@ -73,7 +73,8 @@ impl PromptModel {
         let messages: Vec<&Message> = messages.into_iter().collect();
         let bound = self.scope.model().ok_or_else(no_prompt)?;
         let runner = self.scope.runner()?.ok_or_else(no_prompt)?;
-        bound.answer(for_model(messages.into_iter()), runner.specs(), &self.ctx).await
+        let messages = for_model(messages.into_iter(), &self.ctx.calls().hidden);
+        bound.answer(messages, runner.specs(), &self.ctx).await
     }
 }
 

@@ -18,6 +18,7 @@ use weftwork_types::MessageId;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{CallContext, Emit};
+use weftwork_types::secret::HiddenValues;
 
 const PLAN: &str = "plan";
 const EXECUTE: &str = "execute";
@@ -224,7 +225,7 @@ async fn plan(
     parts: Deps<Parts>,
     ctx: Ctx,
 ) -> NodeResult<PlanStateUpdate> {
-    let messages = parts.conversation(&state, PLANNER, Vec::new());
+    let messages = parts.conversation(&state, PLANNER, Vec::new(), &ctx.calls().hidden);
     let Plan { steps } = ask(&parts.planner, messages, &ctx).await?;
     Ok(PlanStateUpdate::new().plan(steps.into()).done(List::new()))
 }
@@ -281,7 +282,7 @@ async fn replan(
         left => format!("These steps of the plan are left: {}", left.join("; ")),
     };
     steps.push(Message::text(ctx.message_id(), Role::User, left));
-    let messages = parts.conversation(&state, REPLANNER, steps);
+    let messages = parts.conversation(&state, REPLANNER, steps, &ctx.calls().hidden);
     let text = match ask(&parts.replanner, messages, &ctx).await? {
         Decision::Continue { steps } if !steps.is_empty() => {
             return Ok(PlanStateUpdate::new().plan(steps.into()));
@@ -303,13 +304,15 @@ impl Parts {
         state: &State<PlanState>,
         task: &str,
         more: Vec<Message>,
+        hidden: &HiddenValues,
     ) -> Vec<Message> {
         let instructions = match self.instructions.as_str() {
             "" => task.to_owned(),
             own => format!("{own}\n\n{task}"),
         };
         let mut messages: Vec<Message> = system(instructions).into_iter().collect();
-        messages.extend(for_model(state.messages().iter().collect::<Vec<_>>().into_iter()));
+        let said: Vec<&Message> = state.messages().iter().collect();
+        messages.extend(for_model(said.into_iter(), hidden));
         messages.extend(more);
         messages
     }

@@ -288,7 +288,7 @@ async fn supervise(
         return Err(cannot_repair(&parts.bound.model.info().id(), rounds).into());
     }
     let mut messages: Vec<Message> = parts.instructions.iter().cloned().collect();
-    messages.extend(for_model(parts.seen(&state).iter()));
+    messages.extend(for_model(parts.seen(&state).iter(), &ctx.calls().hidden));
     let answer = parts.bound.answer(messages, parts.runner.specs(), &ctx).await?;
     let sends: Vec<SendTo> = answer.tool_calls().map(|call| parts.send(call)).collect();
     let stored = match parts.hand_off_messages {

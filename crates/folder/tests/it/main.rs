@@ -43,6 +43,7 @@ fn context(clock: Arc<dyn Clock>) -> CallContext {
         deadline: None,
         configurable: Arc::default(),
         dependencies: Dependencies::new(),
+        hidden: Arc::default(),
     }
 }
 

@@ -69,6 +69,7 @@ impl RunEnvironment for LocalEnvironment {
             deadline: at.scope.shared.deadline,
             configurable: Arc::clone(&at.scope.shared.configurable),
             dependencies: at.dependencies().clone(),
+            hidden: Arc::clone(at.hidden_values()),
         }
     }
 

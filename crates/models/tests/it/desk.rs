@@ -53,6 +53,7 @@ impl Desk {
             deadline: None,
             configurable: Arc::default(),
             dependencies: Dependencies::new(),
+            hidden: Arc::default(),
         }
     }
 

@@ -78,6 +78,7 @@ impl RunEnvironment for Calls {
                 (Arc::new(TaskJournal::new(book, at, attempt)), Arc::clone(&self.ledger))
             };
         let (to, signals) = (Arc::clone(&self.bus), Arc::clone(attempt.signals));
+        let hidden = Arc::clone(at.hidden_values());
         let (at, by, clock) = (at.clone(), OnceLock::new(), Arc::clone(&context.clock));
         let emit = Arc::new(Pulse { to, at, by, clock, signals });
         CallContext {
@@ -92,6 +93,7 @@ impl RunEnvironment for Calls {
             deadline: self.deadline,
             configurable: Arc::clone(&self.configurable),
             dependencies: self.scope.dependencies.clone(),
+            hidden,
         }
     }
 

@@ -57,7 +57,7 @@ impl Announced {
     pub(super) fn finish(mut self, outcome: &ToolOutcome) {
         let (result, is_error) = match outcome {
             ToolOutcome::Ok { value, shown } => (shown.as_ref().unwrap_or(value).clone(), false),
-            ToolOutcome::Failed(failure) => (json!(failure), true),
+            ToolOutcome::Failed(failure) => (json!(failure.clone().into_shown()), true),
         };
         self.tell(result, is_error);
     }

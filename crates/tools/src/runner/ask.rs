@@ -187,7 +187,7 @@ impl ToolRunner {
         mut asked: Questions,
     ) -> Result<Questions, ToolFailure> {
         for question in &mut asked.questions {
-            question.question = call.head.scrub(std::mem::take(&mut question.question));
+            question.question = call.head.shape(&question.question);
         }
         let problem = problem(&asked).or_else(|| {
             let rounds = call.rounds.replies.len();

@@ -68,7 +68,7 @@ pub(super) async fn attempt<T>(
             tracing::error!(
                 tool = %head.wire_name,
                 tool_call_id = %head.tool_call_id,
-                panic = head.scrub(panic_text(payload.as_ref()).to_owned()),
+                panic = head.shape(panic_text(payload.as_ref())),
                 "a tool panicked"
             );
             Err(Cut::Panicked)

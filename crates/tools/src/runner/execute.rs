@@ -10,7 +10,6 @@ use super::prepare::{Head, Plan, ReadyCall};
 use super::unknown::{Begun, Looked, UnknownCall};
 use crate::check::bytes_over;
 use crate::error::{RunToolError, code, cut};
-use crate::redact;
 use crate::schema::{WHOLE, drop_undeclared};
 use crate::tool::Tool;
 use crate::toolbox::{Entry, Kind};
@@ -146,7 +145,7 @@ impl ToolRunner {
                     Err(error) => {
                         let is_lost = error.is_outcome_unknown();
                         let mut failure = error.into_failure();
-                        failure.safe_message = call.head.scrub(failure.safe_message);
+                        call.head.shape_failure(&mut failure);
                         if is_lost {
                             return self
                                 .cut_short(call, begun, announced, Cut::Lost(failure))
@@ -240,7 +239,7 @@ impl ToolRunner {
         let problems = problems.and_then(|checker| checker.check(&value, quotes).err());
         match problems {
             None => match bytes_over(&value, self.result_bytes_max) {
-                None => redact::outcome(value, shown),
+                None => call.head.outcome(value, shown),
                 Some(bytes) => self
                     .by_reference(call, key, &value, bytes)
                     .unwrap_or_else(|| self.too_large(name, bytes)),
@@ -398,7 +397,7 @@ impl RunCall {
     pub(super) fn shown_now(&self, outcome: ToolOutcome) -> ToolOutcome {
         match outcome {
             ToolOutcome::Ok { value, shown } if is_cut(&value) => ToolOutcome::Ok { value, shown },
-            ToolOutcome::Ok { value, .. } => redact::outcome(value, self.entry.shown()),
+            ToolOutcome::Ok { value, .. } => self.head.outcome(value, self.entry.shown()),
             failed => failed,
         }
     }

@@ -106,7 +106,11 @@ impl ToolRunner {
 pub fn tool_result(call: &ToolCall, outcome: &ToolOutcome) -> ToolResult {
     let (value, shown, is_error) = match outcome {
         ToolOutcome::Ok { value, shown } => (value.clone(), shown.clone(), false),
-        ToolOutcome::Failed(failure) => (json!(failure), None, true),
+        ToolOutcome::Failed(failure) => {
+            let shown = failure.model_message.is_some();
+            let shown = shown.then(|| json!(failure.clone().into_shown()));
+            (json!(failure.clone().into_model_form()), shown, true)
+        }
     };
     ToolResult { tool_call_id: call.id.clone(), name: call.name.clone(), value, shown, is_error }
 }

@@ -4,6 +4,7 @@ use super::ToolRunner;
 use crate::Policy;
 use crate::error::{code, cut};
 use crate::policy::{Decision, PolicyCall, Requirements};
+use crate::redact;
 use crate::toolbox::{Entry, Kind};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use weftwork_types::interrupt::Ask;
 use weftwork_types::message::ToolCall;
 use weftwork_types::port::CallContext;
 use weftwork_types::secret;
-use weftwork_types::tool::{ToolErrorKind, ToolFailure};
+use weftwork_types::tool::{ToolErrorKind, ToolFailure, ToolOutcome};
 use weftwork_types::{Timestamp, ToolCallId};
 
 /// Maximum length in characters of a quotation of model output.
@@ -121,11 +122,18 @@ impl ToolRunner {
     }
 
     pub(super) fn head(&self, call: &ToolCall, context: &CallContext) -> Head {
+        let shown = self.shown_args(call);
+        match (&shown, self.catalogue.get(&call.name)) {
+            (Some(shown), Some(_)) => context.hidden.add_args(&call.args, shown),
+            // All of them are hidden, because the tool is not known.
+            (Some(shown), None) => context.hidden.add_result(&call.args, shown),
+            (None, _) => {}
+        }
         Head {
             tool_call_id: call.id.clone(),
             wire_name: call.name.clone(),
             args: call.args.clone(),
-            shown: self.shown_args(call),
+            shown,
             context: context.clone(),
             requires: Requirements::default(),
         }
@@ -195,11 +203,13 @@ fn check_args(entry: &Entry, head: &Head) -> Result<(), ToolFailure> {
         )),
     };
     detail.map_or(Ok(()), |detail| {
-        Err(ToolFailure::new(
+        let mut failure = ToolFailure::new(
             ToolErrorKind::Validation,
             code::INVALID_ARGS,
             format!("the arguments of `{}` are not valid: {detail}", entry.wire_name),
-        ))
+        );
+        head.shape_failure(&mut failure);
+        Err(failure)
     })
 }
 
@@ -209,12 +219,33 @@ impl Head {
         self.shown.as_ref().unwrap_or(&self.args)
     }
 
-    /// Removes secret arguments from a text.
-    pub(super) fn scrub(&self, text: String) -> String {
-        match &self.shown {
-            Some(shown) => secret::scrub(&text, &self.args, shown),
-            None => text,
+    /// Returns a text of the tool without what the run hides.
+    pub(super) fn shape(&self, text: &str) -> String {
+        self.context.hidden.shape(text)
+    }
+
+    /// Removes what the run hides from the message of a failure. The model keeps the whole text: it
+    /// has the arguments and the results already.
+    pub(super) fn shape_failure(&self, failure: &mut ToolFailure) {
+        let shaped = self.shape(&failure.safe_message);
+        let whole = std::mem::replace(&mut failure.safe_message, shaped);
+        if failure.model_message.is_none() && whole != failure.safe_message {
+            failure.model_message = Some(whole);
         }
+    }
+
+    /// Returns the outcome of a call that succeeded with its shown form: the members that the tool
+    /// declares, without the secret arguments that they repeat.
+    pub(super) fn outcome(&self, value: Value, members: &[String]) -> ToolOutcome {
+        let mut shown = redact::shown(&value, members);
+        if let Some(args) = &self.shown {
+            secret::hide_repeated(&mut shown, &self.args, args);
+        }
+        if shown == value {
+            return ToolOutcome::ok(value);
+        }
+        self.context.hidden.add_result(&value, &shown);
+        ToolOutcome::Ok { value, shown: Some(shown) }
     }
 
     fn refused(self, failure: ToolFailure) -> Prepared {

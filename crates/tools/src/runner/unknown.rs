@@ -173,7 +173,7 @@ impl ToolRunner {
                 tracing::warn!(
                     tool = call.name(),
                     tool_call_id = %call.head.tool_call_id,
-                    error = cut(&call.head.scrub(error.message().to_owned()), 200),
+                    error = cut(&call.head.shape(error.message()), 200),
                     "the lookup of a tool failed; a person is asked"
                 );
                 Looked::CannotTell

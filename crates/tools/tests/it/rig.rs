@@ -63,6 +63,7 @@ impl Rig {
             deadline: self.deadline.map(|after| self.clock.now().plus(after)),
             configurable: Arc::default(),
             dependencies: Dependencies::new(),
+            hidden: Arc::default(),
         }
     }
 
@@ -152,7 +153,7 @@ pub(crate) fn value(executed: Executed) -> Value {
 
 pub(crate) fn failure(executed: Executed) -> (ToolErrorKind, String, String) {
     match done(executed) {
-        ToolOutcome::Failed(ToolFailure { error_code, safe_message, code }) => {
+        ToolOutcome::Failed(ToolFailure { error_code, safe_message, code, .. }) => {
             (error_code, code.expect("every failure has a page"), safe_message)
         }
         ToolOutcome::Ok { value, .. } => panic!("it worked: {value}"),

@@ -2,6 +2,7 @@ use super::journal::{CallKey, CallResult, Intent, Journal, JournalError, Opened}
 use super::{Budget, Clock, Dependencies, Ledger};
 use crate::caller::GraphCaller;
 use crate::event::AiEvent;
+use crate::secret::HiddenValues;
 use crate::{BoxFuture, MessageId, Principal, ThreadId, Timestamp, canonical};
 use serde_json::{Map, Value};
 use std::collections::hash_map::RandomState;
@@ -47,6 +48,8 @@ pub struct CallContext {
     pub configurable: Arc<Map<String, Value>>,
     /// Values of the run, which tools take before those of their tool box.
     pub dependencies: Dependencies,
+    /// Secret arguments and hidden results that the run has seen: they are in no text that leaves it.
+    pub hidden: Arc<HiddenValues>,
 }
 
 /// A sink that discards every event.

@@ -51,6 +51,8 @@ pub(super) async fn call(
             Ok(Exit::Done)
         }
         Executed::Done(ToolOutcome::Failed(failure)) => {
+            // The operator reads what the model would.
+            let failure = failure.into_model_form();
             let message = crate::terminal::plain(&failure.safe_message);
             let code = failure.code.unwrap_or_default();
             terminal.note(format_args!("error[{code}]: {message}"));
@@ -87,5 +89,6 @@ fn context() -> Result<CallContext, CliError> {
         deadline: None,
         configurable: Arc::default(),
         dependencies: Dependencies::default(),
+        hidden: Arc::default(),
     })
 }

@@ -14,6 +14,7 @@ use weftwork_types::caller::GraphCaller;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::{Budget, Ledger};
 use weftwork_types::run::Durability;
+use weftwork_types::secret::HiddenValues;
 use weftwork_types::{CheckpointId, InterruptId, Principal, ThreadId, Timestamp};
 
 /// Data that all loops of a run share.
@@ -52,6 +53,8 @@ pub(crate) struct RunContext {
     pub(crate) in_process: OnceLock<LocalCalls>,
     /// The messages that were emitted, or that nodes got, by their ids; of runs that stream them.
     pub(crate) messages: Mutex<BTreeSet<String>>,
+    /// Secret arguments and hidden results that the run has seen.
+    pub(crate) hidden: Arc<HiddenValues>,
 }
 
 impl RunContext {
@@ -79,6 +82,7 @@ impl RunContext {
             branch: Mutex::default(),
             since: OnceLock::new(),
             in_process: OnceLock::new(),
+            hidden: Arc::default(),
         }
     }
 

@@ -5,13 +5,16 @@ use crate::run_loop::calls::{Calls, TaskCalls};
 use crate::run_loop::checkpointer::{TaskAnswers, TaskKey};
 use crate::run_loop::namespace::task_ns;
 use crate::run_loop::sync::lock;
+use crate::run_loop::values::state_json;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::port::Dependencies;
+use weftwork_types::secret::HiddenValues;
 use weftwork_types::{CheckpointId, InterruptId, MessageId, TaskId};
 
 /// Earlier attempts that may have made calls of a task, so that the calls may be on record.
@@ -163,6 +166,20 @@ impl TaskContext {
     /// Returns the values of the run that nodes take before those of their graph.
     pub(crate) fn dependencies(&self) -> &Dependencies {
         self.scope.shared.host.dependencies()
+    }
+
+    /// Returns the secret arguments and hidden results that the run has seen.
+    #[must_use]
+    pub fn hidden_values(&self) -> &Arc<HiddenValues> {
+        &self.scope.shared.hidden
+    }
+
+    /// Removes what the run hides from a fault of the task. The node has read the state, so that its
+    /// error may repeat hidden results of earlier runs too.
+    pub(crate) fn shape_fault(&self, fault: &mut Fault) {
+        let hidden = self.hidden_values();
+        hidden.add_messages(&state_json(self.scope.graph.plan(), &self.slots));
+        hidden.shape_fault(fault);
     }
 
     /// Id of the task.

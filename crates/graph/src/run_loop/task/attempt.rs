@@ -246,7 +246,7 @@ pub(crate) fn finish(
         _ => Vec::new(),
     };
     let all = at.scope.graph.semantics().unanswered == Unanswered::Wait;
-    let what = match polled {
+    let mut what = match polled {
         Ok(Ok(output)) => followed(at, node, output),
         Ok(Err(NodeError(Stop::Own(output)))) => followed(at, node, *output),
         Ok(Err(NodeError(Stop::Failed(fault)))) => {
@@ -263,6 +263,10 @@ pub(crate) fn finish(
         Ok(Err(NodeError(Stop::Drained(reason)))) => TaskOutcome::Drained(reason),
         Err(panic) => TaskOutcome::failed(node_panicked(at.key.name(), panic.as_ref())),
     };
+    if let TaskOutcome::Failed(failed) = &mut what {
+        // Before it is logged, retried, stored or shown.
+        at.shape_fault(&mut failed.fault);
+    }
     // What a closer writes depends on a checkpoint that is not stored yet.
     let closes = at.purpose == Purpose::Close;
     let muted = || closes || ctx.is_some_and(|ctx| ctx.0.muted.load(Ordering::Relaxed));

@@ -12,6 +12,7 @@ use axum::http::{Request, StatusCode};
 use futures_util::{SinkExt, StreamExt};
 use provider::Provider;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -53,6 +54,12 @@ struct Owner {
 fn open_account(id: String, #[arg(secret)] pin: String) -> Account {
     let owner = Owner { name: "Ada".to_owned(), address: vec![secret("street"), pin] };
     Account { id, card: secret("card"), owner }
+}
+
+/// Checks an account. Its error repeats the secret argument, and what another call has hidden.
+#[tool]
+fn check_account(id: String, note: String, #[arg(secret)] pin: String) -> Result<String, String> {
+    Err(format!("{id}: {pin} does not open {} ({note})", secret("card")))
 }
 
 /// The output of the server, with the request that led to it.
@@ -133,10 +140,11 @@ fn headers() -> Vec<(&'static str, String)> {
 fn agent(provider: &Provider) -> CompiledGraph {
     let decision = Decision::AskHuman { reason: "it opens".to_owned() };
     let rule = Rule::new(ToolPattern::One("open_account".to_owned()), decision);
+    let check = Rule::new(ToolPattern::One("check_account".to_owned()), Decision::Allow);
     ReactAgent::new("keeper", provider.model())
         .model_caller(weftwork::models::ModelCaller::new(weftwork::models::RetryPolicy::once()))
-        .tools(ToolBox::new().with(open_account))
-        .policy(Policy { rules: vec![rule] })
+        .tools(ToolBox::new().with(open_account).with(check_account))
+        .policy(Policy { rules: vec![rule, check] })
         .build()
         .expect("sound")
 }
@@ -174,7 +182,9 @@ async fn classic(client: &mut RecordingClient) {
         client.get(&format!("{thread}/state")).await;
         let ended = client.post(&stream, &with("command", &resume)).await;
         assert!(mode != "values" || ended.contains("Opened."), "{ended}");
-        client.post(&stream, &with("input", &input("fail"))).await;
+        for said in ["check", "fail", "fail", "fail", "fail", "fail"] {
+            client.post(&stream, &with("input", &input(said))).await;
+        }
         client.get(&thread).await;
         client.get(&format!("{thread}/state?subgraphs=true")).await;
         client.get(&format!("{thread}/history")).await;
@@ -220,8 +230,11 @@ async fn chats(client: &mut RecordingClient) {
             "output": {"type": "json", "value": {"type": "approve"}}}]});
         let ended = client.post(&path, &say(json!([answer]))).await;
         assert!(ended.contains("Opened."), "{ended}");
-        let failed = client.post(&path, &say(json!([user("fail")]))).await;
-        assert!(failed.contains("provider `lab`"), "{failed}");
+        client.post(&path, &say(json!([user("check")]))).await;
+        for _ in 0..5 {
+            let failed = client.post(&path, &say(json!([user("fail")]))).await;
+            assert!(failed.contains("provider `lab`"), "{failed}");
+        }
         let stored = client.get(&format!("/chat/keeper/{thread}")).await;
         assert!(stored.contains(r#""output":{"id":"A1","owner":{"name":"Ada"}}"#), "{stored}");
         let answered = client.get("/interrupts?answered=true").await;
@@ -249,6 +262,7 @@ async fn events(client: &mut RecordingClient, address: std::net::SocketAddr) {
         ("state.listCheckpoints", json!({}), "checkpoints"),
         ("agent.getTree", json!({}), "graph_name"),
         ("input.respond", json!({}), "\"completed\""),
+        ("run.start", json!({"assistant_id": "keeper", "input": input("check")}), "\"completed\""),
         ("run.start", json!({"assistant_id": "keeper", "input": input("fail")}), "\"failed\""),
     ] {
         let mut params = params;
@@ -307,6 +321,26 @@ async fn refusals(client: &mut RecordingClient) {
     client.sent.0.push(("a wrong token".to_owned(), answer.body));
 }
 
+/// Prints the errors of `docs/errors` that the test has driven through the channels, and the names
+/// of the others. Checks that it has driven those that repeat what was sent.
+#[expect(clippy::print_stdout, reason = "a report of the test")]
+fn print_driven(sent: &Sent) {
+    let pages = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors");
+    let pages = std::fs::read_dir(pages).expect("the pages");
+    let name = |page: std::io::Result<std::fs::DirEntry>| {
+        let path = page.expect("a page").path();
+        path.file_stem().expect("a name").to_string_lossy().into_owned()
+    };
+    let codes: BTreeSet<String> = pages.map(name).filter(|name| name.starts_with("W0")).collect();
+    let is_sent = |code: &&String| sent.0.iter().any(|(_, response)| response.contains(*code));
+    let driven: BTreeSet<&String> = codes.iter().filter(is_sent).collect();
+    let others: Vec<&String> = codes.iter().filter(|code| !driven.contains(code)).collect();
+    println!("{} of {} errors: {driven:?}; not driven: {others:?}", driven.len(), codes.len());
+    for code in ["W0306", "W0406"] {
+        assert!(driven.contains(&code.to_owned()), "{code} of {driven:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_secret_is_in_no_byte_that_the_server_sends_or_logs() {
     let traced = trace::Traced::default();
@@ -340,6 +374,7 @@ async fn what_is_secret_is_in_no_byte_that_the_server_sends_or_logs() {
     assert!(traced.contains("the test"), "{traced}");
     let line = traced.lines().find(|line| line.contains(&*CANARY));
     assert_eq!(line, None);
+    print_driven(&client.sent);
     // The model has the key and the whole values: the secrets were there.
     assert!(provider.has_read(&[secret("key"), secret("card"), secret("street"), secret("pin")]));
 }

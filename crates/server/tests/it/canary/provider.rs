@@ -10,12 +10,16 @@ use weftwork::models::{ChatModel, ModelRegistry, ProviderTable};
 use weftwork_testkit::{LoopbackServer, Received, Reply};
 use weftwork_types::port::Egress;
 
-/// The provider. Its model opens an account, and fails if the last message says so.
+/// Longest part of a text of a provider that is shown, in characters.
+const SHOWN_CHARS: usize = 300;
+
+/// The provider. Its model opens an account, checks it if the last message says so, and fails if it
+/// says that, with an error that repeats a part of the request.
 pub(super) struct Provider(LoopbackServer);
 
 impl Provider {
     pub(super) async fn start() -> Self {
-        Self(LoopbackServer::start(|_, request| reply(request)).await.expect("a server"))
+        Self(LoopbackServer::start(reply).await.expect("a server"))
     }
 
     /// The model, with a secret key.
@@ -42,22 +46,45 @@ impl Provider {
     }
 }
 
-fn reply(request: &Received) -> Reply {
+/// Returns the text of an error that repeats what the provider was sent, in one of several ways.
+fn echo(number: usize, request: &Received) -> String {
+    let key = request.header("authorization").unwrap_or_default();
+    let body = String::from_utf8_lossy(&request.body);
+    let around = |from: &str| {
+        let at = body.find(from).unwrap_or_default();
+        body[at..].chars().take(120).collect::<String>()
+    };
+    match number % 5 {
+        0 => format!("Incorrect key provided: {key}"),
+        // The arguments, as JSON within JSON.
+        1 => format!("invalid call: {}", around("\"arguments\"")),
+        2 => format!("invalid result: {}", around(&secret("card"))),
+        // The end of what is shown is in the middle of a secret.
+        3 => format!("{} {}", "-".repeat(SHOWN_CHARS - 20), secret("street")),
+        _ => format!("who has {}?", secret("pin")),
+    }
+}
+
+fn reply(number: usize, request: &Received) -> Reply {
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     let last = body["messages"].as_array().and_then(|messages| messages.last()).cloned();
     let last = last.unwrap_or_default();
     if last["content"] == "fail" {
-        let key = request.header("authorization").unwrap_or_default();
-        let said = json!({"error": {"message": format!("Incorrect key provided: {key}")}});
+        let said = json!({"error": {"message": echo(number, request)}});
         return Reply::full(400, &[("content-type", "application/json")], said.to_string());
     }
     if last["role"] == "tool" {
         return stream(&[json!({"content": "Opened."})], "stop");
     }
+    let call = |function: Value| json!({"index": 0, "id": "call_1", "type": "function", "function": function});
+    if last["content"] == "check" {
+        let args = json!({"id": "A1", "note": secret("pin"), "pin": secret("pin")}).to_string();
+        let function = json!({"name": "check_account", "arguments": args});
+        return stream(&[json!({"tool_calls": [call(function)]})], "tool_calls");
+    }
     // The secret is in two pieces.
     let args = json!({"id": "A1", "pin": secret("pin")}).to_string();
     let (first, rest) = args.split_at(args.len() - 20);
-    let call = |function: Value| json!({"index": 0, "id": "call_1", "type": "function", "function": function});
     let deltas = [
         json!({"tool_calls": [call(json!({"name": "open_account", "arguments": first}))]}),
         json!({"tool_calls": [{"index": 0, "function": {"arguments": rest}}]}),
