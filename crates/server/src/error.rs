@@ -78,6 +78,11 @@ impl ApiError {
         Self::missing("Not Found")
     }
 
+    /// The principal of the request does not have the right that it needs.
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, detail)
+    }
+
     /// The request does not prove who makes it.
     pub(crate) fn unauthorized(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, detail)

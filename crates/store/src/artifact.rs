@@ -7,7 +7,7 @@
 use crate::StoreError;
 use crate::effect::{Change, Content, Effect, EffectQuery, EffectRow, Sequence, of_thread};
 use crate::table::{Result, Store};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use weftwork_types::canonical::{self, Hash};
 use weftwork_types::run::RunRef;
@@ -17,7 +17,9 @@ use weftwork_types::{Principal, RunId, ThreadId, Timestamp};
 pub const ARTIFACTS: &str = "thread:artifact";
 /// Kind of the sequences of lapses; the key is a time and an id.
 const LAPSES: &str = "artifact_lapse";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// The format without shown forms.
+const WHOLE_ONLY: u32 = 1;
 /// Number of artifacts that one transaction deletes.
 const AT_ONCE: usize = 100;
 /// Highest version of a sequence in all stores.
@@ -47,6 +49,14 @@ pub struct Artifact {
     pub expires_at: Timestamp,
     /// The value.
     pub value: Value,
+    /// The part of the value that may be shown; `None` if the whole value may be shown.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub shown: Option<Value>,
+}
+
+/// Deserialises a member that is present, including `null`, as `Some`.
+fn present<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Value>, D::Error> {
+    Value::deserialize(from).map(Some)
 }
 
 impl Artifact {
@@ -63,7 +73,11 @@ impl Artifact {
     }
 
     fn read(row: &EffectRow) -> Result<Self> {
-        let artifact: Self = row.json()?;
+        let mut artifact: Self = row.json()?;
+        if row.content.format == WHOLE_ONLY {
+            // What of it may be shown was not recorded.
+            artifact.shown = Some(Value::Null);
+        }
         if canonical::hash(&artifact.value) == artifact.sha256 {
             return Ok(artifact);
         }
@@ -71,6 +85,12 @@ impl Artifact {
             place: format!("artifact `{}`", artifact.id),
             what: "its value does not have the recorded hash".to_owned(),
         })
+    }
+
+    /// Returns the part of the value that clients may have.
+    #[must_use]
+    pub fn shown(&self) -> &Value {
+        self.shown.as_ref().unwrap_or(&self.value)
     }
 
     fn is_for(&self, who: &Principal, now: Timestamp) -> bool {

@@ -98,6 +98,7 @@ impl PastCalls {
             stored_at: now,
             expires_at: now.plus(new.ttl),
             value: new.value,
+            shown: new.shown,
         };
         self.log.write(artifact.effects().ok()?);
         Some(id)

@@ -88,6 +88,33 @@ async fn respond(
     Ok((StatusCode::ACCEPTED, Json(shown)))
 }
 
-async fn artifact(service: Service, Path(id): Path<String>) -> Result<Json<Value>> {
-    service.artifact(&id).await.map(Json)
+#[derive(Deserialize)]
+struct ArtifactQuery {
+    #[serde(default)]
+    form: ArtifactForm,
+}
+
+/// The form of a value that a request names.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ArtifactForm {
+    /// The members that the tool declares as shown.
+    #[default]
+    Shown,
+    /// The value as the model reads it.
+    Whole,
+}
+
+async fn artifact(
+    service: Service,
+    Path(id): Path<String>,
+    Query(query): Query<ArtifactQuery>,
+) -> Result<Json<Value>> {
+    match query.form {
+        ArtifactForm::Shown => service.artifact(&id).await.map(Json),
+        // No principal of a server has the right yet.
+        ArtifactForm::Whole => Err(ApiError::forbidden(
+            "the whole value needs the right `admin`; `weft artifacts get` reads it from the store",
+        )),
+    }
 }

@@ -14,8 +14,8 @@ use weftwork_types::{RunId, ThreadId, ToolCallId};
 const PAGE: usize = 256;
 
 impl Service {
-    /// Returns the value of a reference: a thread and a key for a stored result, or a thread, a run
-    /// and a call for arguments and a result that were cut for a stream.
+    /// Returns the shown form of the value of a reference: a thread and a key for a stored result, or
+    /// a thread, a run and a call for arguments and a result that were cut for a stream.
     ///
     /// # Errors
     /// Status 404 if there is none, if it has expired, or if it is another principal's.
@@ -51,7 +51,8 @@ impl Service {
             "sha256": found.sha256,
             "stored_at": time::text(found.stored_at),
             "expires_at": time::text(found.expires_at),
-            "value": found.value,
+            "form": "shown",
+            "value": found.shown(),
         }))
     }
 

@@ -410,6 +410,9 @@ async fn large_results_are_cut_and_read_by_their_reference() {
         let whole = client.get(&format!("/artifacts/{reference}")).await.json();
         let value = whole.get("value").or_else(|| whole.get("result")).expect("a value");
         assert_eq!(value.as_str().map(str::len), Some(bytes), "{graph}");
+        let answer = client.get(&format!("/artifacts/{reference}?form=whole")).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{}", answer.body);
+        assert!(answer.body.contains("the right `admin`"), "{}", answer.body);
     }
     for missing in ["x", "x/y", "x/y/z", "medium/0", "x/%20", "a/b/c/d"] {
         let answer = client.get(&format!("/artifacts/{missing}")).await;

@@ -3,7 +3,6 @@
 use super::ToolRunner;
 use super::execute::RunCall;
 use crate::check::bytes_over;
-use crate::redact;
 use serde_json::{Value, json};
 use weftwork_types::port::{CallKey, NewArtifact};
 use weftwork_types::tool::ToolOutcome;
@@ -32,16 +31,21 @@ impl ToolRunner {
         // In a JSON string, quotes and backslashes take twice the room.
         let room = self.result_bytes_max.saturating_sub(FRAME_BYTES) / 2;
         let beginning = &text[..text.floor_char_boundary(room)];
+        let members = call.entry.shown();
+        let ToolOutcome::Ok { shown: part, .. } = call.head.outcome(value.clone(), members) else {
+            return None;
+        };
         let artifact = NewArtifact {
             key,
             tool: call.name().to_owned(),
             value: value.clone(),
+            shown: part.clone(),
             bytes: bytes as u64,
             ttl: self.artifact_ttl,
         };
         let reference = call.head.context.journal.store_artifact(artifact)?;
         let mut shown = json!({"status": "stored", "bytes": bytes, "reference": reference});
-        let summary = redact::shown(value, call.entry.shown());
+        let summary = part.unwrap_or_else(|| value.clone());
         if bytes_over(&summary, SUMMARY_BYTES_MAX).is_none() {
             shown["summary"] = summary;
         }

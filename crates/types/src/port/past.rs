@@ -68,6 +68,8 @@ pub struct NewArtifact {
     pub tool: String,
     /// The value.
     pub value: Value,
+    /// The part of the value that may be shown; `None` if the whole value may be shown.
+    pub shown: Option<Value>,
     /// Length of the value's JSON text in bytes.
     pub bytes: u64,
     /// Time for which the value is stored.
