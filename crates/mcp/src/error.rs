@@ -59,6 +59,20 @@ pub enum McpError {
         /// The period in which they were counted.
         within: Duration,
     },
+    /// The server ends in calls of this tool, which is not called for a while. Other tools of the
+    /// server are.
+    #[error(
+        "tool `{tool}` is not called now: its server ended in {times} calls of it within {} s; try again later, or run `weft mcp deny {tool}`",
+        within.as_secs()
+    )]
+    EndsServer {
+        /// Canonical name of the tool.
+        tool: String,
+        /// Number of calls in which the server ended.
+        times: usize,
+        /// The period.
+        within: Duration,
+    },
     /// The connection ended before the server answered.
     #[error("MCP server `{server}` ended during the request: {problem}")]
     Lost {
@@ -156,7 +170,7 @@ impl McpError {
             Self::Variable { .. } => "W0902",
             Self::UnknownServer { .. } => "W0903",
             Self::Start { .. } => "W0904",
-            Self::DiesOften { .. } => "W0905",
+            Self::DiesOften { .. } | Self::EndsServer { .. } => "W0905",
             Self::Lost { .. } => "W0906",
             Self::Timeout { .. } => "W0907",
             Self::Limit { .. } => "W0908",
@@ -173,7 +187,10 @@ impl McpError {
     #[must_use]
     pub fn is_retriable(&self) -> bool {
         match self {
-            Self::DiesOften { .. } | Self::Lost { .. } | Self::Timeout { .. } => true,
+            Self::DiesOften { .. }
+            | Self::EndsServer { .. }
+            | Self::Lost { .. }
+            | Self::Timeout { .. } => true,
             Self::Egress { source, .. } => source.is_retriable(),
             _ => false,
         }
@@ -207,6 +224,19 @@ impl McpError {
         }
     }
 
+    /// Returns the error of a server as the result of a call. Its text is that of the server, which
+    /// may repeat arguments and results: the model reads it, and nobody else.
+    fn reported(self) -> ToolError {
+        let message = self.to_string();
+        match self {
+            Self::Answer { server, .. } => ToolError::failed(format_args!(
+                "MCP server `{server}` answered with an error, whose text is for the model alone"
+            ))
+            .with_model_message(&message),
+            other => ToolError::failed(other),
+        }
+    }
+
     /// Returns the error as the result of a call. What a server wrote to its standard error stays
     /// out of it: a model reads the result.
     pub(crate) fn into_tool_error(self) -> ToolError {
@@ -215,7 +245,8 @@ impl McpError {
             Self::Start { server, .. } => ToolError::unavailable(format_args!(
                 "MCP server `{server}` cannot be used; `weft mcp servers` shows the reason"
             )),
-            Self::Answer { .. } | Self::Limit { .. } | Self::Gone { .. } => ToolError::failed(self),
+            Self::Answer { .. } => self.reported(),
+            Self::Limit { .. } | Self::Gone { .. } => ToolError::failed(self),
             _ => ToolError::unavailable(self),
         };
         error.with_code(code)

@@ -9,6 +9,7 @@
 //! offers something else under the name, calls fail until the tool is allowed again. Models read
 //! the recorded description and schemas, never those that a server sends at the moment.
 
+mod arguments;
 mod connection;
 mod elicit;
 mod error;

@@ -27,6 +27,9 @@ pub struct Limits {
     pub starts: usize,
     /// The period in which starts are counted.
     pub starts_within: Duration,
+    /// Maximum number of calls of one tool in which its server ends, within
+    /// [`Limits::starts_within`]. These ends do not count as starts of the server.
+    pub crashes: usize,
     /// Age of a list of tools after which it is read again before a call.
     pub list_age: Duration,
     /// Time that a server has to exit after its input was closed.
@@ -47,6 +50,7 @@ impl Default for Limits {
             schema_depth: 32,
             starts: 5,
             starts_within: Duration::from_secs(60),
+            crashes: 3,
             list_age: Duration::from_secs(60),
             exit: Duration::from_secs(2),
         }

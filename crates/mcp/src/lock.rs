@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome, wire_name};
 
-/// Version of the format.
-const VERSION: u32 = 1;
+/// Version of the format. Version 1 has no secret arguments.
+const VERSION: u32 = 2;
 
 /// The allowed tools, in a file beside that of the servers. It belongs under version control.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +32,9 @@ pub struct AllowedTool {
     pub output: Output,
     /// Members of results that may be shown; none if empty, all with `.`.
     pub shown: Vec<String>,
+    /// Secret arguments, as names or as paths such as `auth.token` or `cards[].cvc`; all with `.`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secret: Vec<String>,
     /// Hash of everything that the server said about the tool.
     pub hash: String,
     /// Description for models.
@@ -64,6 +67,8 @@ pub struct Terms {
     pub output: Option<Output>,
     /// Members of results that may be shown; `.` stands for all.
     pub shown: Vec<String>,
+    /// Secret arguments; `.` stands for all.
+    pub secret: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -95,8 +100,8 @@ impl LockFile {
         };
         let bad = |problem: String| McpError::File { path: path.clone(), problem };
         let stored: Stored = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
-        if stored.version != VERSION {
-            return Err(bad(format!("version {}, expected {VERSION}", stored.version)));
+        if !(1..=VERSION).contains(&stored.version) {
+            return Err(bad(format!("version {}, expected at most {VERSION}", stored.version)));
         }
         let lock = Self { path: path.clone(), tools: stored.tools };
         for (name, tool) in &lock.tools {
@@ -107,6 +112,9 @@ impl LockFile {
                 )));
             }
             lock.check_wire_name(name)?;
+            tool.parameters().map_err(|problem| {
+                bad(format!("tool `{name}`: {problem}; allow the tool again"))
+            })?;
         }
         Ok(lock)
     }
@@ -165,11 +173,13 @@ impl LockFile {
             on_unknown: if repeatable { UnknownOutcome::Idempotent } else { UnknownOutcome::Ask },
             output,
             shown: terms.shown,
+            secret: terms.secret,
             hash: offered.hash.clone(),
             description: offered.description.clone(),
             input_schema: offered.input_schema.clone(),
             output_schema: offered.output_schema.clone(),
         };
+        tool.parameters().map_err(bad)?;
         let before = self.tools.insert(offered.name.clone(), tool);
         let checked = self.check_wire_name(&offered.name).and_then(|()| {
             let spec = self.tools.get(&offered.name).map(|tool| tool.spec(&offered.name));
@@ -206,13 +216,21 @@ impl LockFile {
 }
 
 impl AllowedTool {
+    /// Returns the schema of the arguments for models, with the marks of secret ones.
+    fn parameters(&self) -> Result<Value, String> {
+        crate::arguments::schema(&self.input_schema, &self.secret)
+    }
+
     /// The declaration for models and policies.
     #[must_use]
     pub fn spec(&self, name: &str) -> ToolSpec {
         ToolSpec {
             name: name.to_owned(),
             description: self.description.clone(),
-            parameters: self.input_schema.clone(),
+            parameters: self.parameters().unwrap_or_else(|_| {
+                // The lock file was checked when it was read. If it was not, all is secret.
+                serde_json::json!({"type": "object", "x-secret": true})
+            }),
             output: match self.output {
                 Output::Schema => self.output_schema.clone(),
                 Output::Opaque => None,

@@ -5,11 +5,15 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 use weftwork_tools::ToolError;
 
+/// The failure of a call as it is shown.
+const FAILED: &str = "the server reports a failure, whose text is for the model alone";
+
 /// Returns the value of a result: its structured content, or else its text.
 ///
 /// # Errors
-/// [`ToolError`] with the text of the server if it reports a failure, and for results without the
-/// structured content that the recorded schema requires.
+/// [`ToolError`] if the server reports a failure, and for results without the structured content
+/// that the recorded schema requires. The text of a failure may repeat what the result would hide,
+/// so it is for the model alone.
 pub(crate) fn value(result: CallToolResult, output: Output) -> Result<Value, ToolError> {
     if result.is_error == Some(true) {
         let text = match content(result.content) {
@@ -17,7 +21,8 @@ pub(crate) fn value(result: CallToolResult, output: Output) -> Result<Value, Too
             Value::Array(parts) if !parts.is_empty() => Value::Array(parts).to_string(),
             _ => "the server reports a failure without a message".to_owned(),
         };
-        return Err(ToolError::failed(crate::text::clean(&text)));
+        let error = ToolError::failed(FAILED);
+        return Err(error.with_model_message(&crate::text::clean(&text)));
     }
     match (result.structured_content, output) {
         (Some(value), _) => Ok(value),
@@ -97,7 +102,8 @@ mod tests {
             match (value(result(found), output), expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected),
                 (Err(found), Err(expected)) => {
-                    assert!(found.message().ends_with(expected), "{found:?}");
+                    let text = found.model_message().unwrap_or(found.message());
+                    assert!(text.ends_with(expected), "{found:?}");
                 }
                 (found, expected) => panic!("{found:?} instead of {expected:?}"),
             }

@@ -9,7 +9,8 @@ use crate::offer::Offer;
 use crate::open_call::Parked;
 use crate::tool::McpTool;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use weftwork_tools::{Decision, Policy, Rule, Tool, ToolPattern};
@@ -29,6 +30,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     egress: BTreeMap<String, Arc<dyn Egress>>,
     slots: BTreeMap<String, Mutex<Slot>>,
+    crashes: Crashes,
 }
 
 /// The place of a server.
@@ -39,9 +41,31 @@ struct Slot {
     starts: VecDeque<Duration>,
 }
 
+/// Calls of tools in which their servers ended.
+#[derive(Debug, Default)]
+struct Crashes(std::sync::Mutex<BTreeMap<String, VecDeque<Duration>>>);
+
+impl Crashes {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, VecDeque<Duration>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the number of crashes of a tool from a time on, and forgets the earlier ones.
+    fn count(&self, tool: &str, since: Duration) -> usize {
+        let mut crashes = self.lock();
+        let Some(times) = crashes.get_mut(tool) else { return 0 };
+        times.retain(|at| *at >= since);
+        times.len()
+    }
+}
+
 /// A server that runs.
 #[derive(Debug)]
 pub(crate) struct Live {
+    /// Time of its start.
+    started: Duration,
+    /// `true` once a call was in progress when the server ended.
+    ended_in_call: AtomicBool,
     pub(crate) connection: Connection,
     /// Calls that wait for a person.
     pub(crate) parked: Parked,
@@ -63,7 +87,15 @@ impl McpServers {
     ) -> Result<Self, McpError> {
         let lock = LockFile::beside(&file)?;
         let slots = file.servers.keys().map(|name| (name.clone(), Mutex::default())).collect();
-        Ok(Self(Arc::new(Inner { file, lock, limits, clock, egress, slots })))
+        Ok(Self(Arc::new(Inner {
+            file,
+            lock,
+            limits,
+            clock,
+            egress,
+            slots,
+            crashes: Crashes::default(),
+        })))
     }
 
     /// The file.
@@ -140,6 +172,29 @@ impl McpServers {
         }
     }
 
+    /// Records that a server ended in a call of a tool. The tool answers for it, and not the server:
+    /// its next start is not counted.
+    pub(crate) async fn ended_in_call(&self, tool: &str, live: &Live) {
+        let now = self.0.clock.elapsed();
+        self.0.crashes.lock().entry(tool.to_owned()).or_default().push_back(now);
+        if live.ended_in_call.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let server = tool.split_once('/').map_or("", |(server, _)| server);
+        if let Some(slot) = self.0.slots.get(server) {
+            let mut slot = slot.lock().await;
+            if let Some(at) = slot.starts.iter().position(|at| *at == live.started) {
+                slot.starts.remove(at);
+            }
+        }
+    }
+
+    /// Records that a call of a tool ended with an answer of its server: crashes that it witnessed
+    /// were those of other tools.
+    pub(crate) fn answered(&self, tool: &str) {
+        self.0.crashes.lock().remove(tool);
+    }
+
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.0.clock
     }
@@ -154,6 +209,12 @@ impl McpServers {
         tool: &str,
         allowed: &AllowedTool,
     ) -> Result<Arc<Live>, McpError> {
+        let Limits { crashes, starts_within: within, .. } = self.0.limits;
+        let since = self.0.clock.elapsed().saturating_sub(within);
+        let times = self.0.crashes.count(tool, since);
+        if times >= crashes {
+            return Err(McpError::EndsServer { tool: tool.to_owned(), times, within });
+        }
         let server = tool.split_once('/').map_or("", |(server, _)| server);
         let live = self.live(server).await?;
         let known = {
@@ -210,8 +271,13 @@ impl McpServers {
         }
         slot.starts.push_back(now);
         let connection = Connection::open(server, config, egress.get(server), *limits).await?;
-        let live =
-            Arc::new(Live { connection, parked: Parked::default(), listed: Mutex::default() });
+        let live = Arc::new(Live {
+            started: now,
+            ended_in_call: AtomicBool::new(false),
+            connection,
+            parked: Parked::default(),
+            listed: Mutex::default(),
+        });
         slot.live = Some(Arc::clone(&live));
         Ok(live)
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_tools::{
-    DEFAULT_TIMEOUT, Questions, Replies, Reply, Tool, ToolContext, ToolError, ToolOutput,
+    DEFAULT_TIMEOUT, Questions, Replies, Reply, Tool, ToolContext, ToolError, ToolOutput, WHOLE,
 };
 use weftwork_types::BoxFuture;
 use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome};
@@ -117,8 +117,16 @@ impl Call {
         let server = self.tool.parts().0.to_owned();
         loop {
             let asked = match open.next(&server).await {
-                Event::Ended(response) => {
-                    return self.end(&server, response.map_err(McpError::after_sending)?);
+                Event::Ended(Err(error)) => {
+                    let McpTool { servers, spec, .. } = &self.tool;
+                    if self.live.connection.is_closed() && matches!(error, McpError::Lost { .. }) {
+                        servers.ended_in_call(&spec.name, &self.live).await;
+                    }
+                    return Err(error.after_sending());
+                }
+                Event::Ended(Ok(response)) => {
+                    self.tool.servers.answered(&self.tool.spec.name);
+                    return self.end(&server, response);
                 }
                 Event::Asked(asked) => asked,
             };
@@ -181,7 +189,12 @@ impl Tool for McpTool {
         args: Value,
         context: ToolContext,
     ) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
-        Box::pin(self.clone().call(args, context))
+        let is_shown = self.allowed.shown.iter().any(|member| member == WHOLE);
+        let call = self.clone().call(args, context);
+        Box::pin(async move {
+            let ended = call.await;
+            if is_shown { ended.map_err(ToolError::show_model_message) } else { ended }
+        })
     }
 
     fn timeout(&self) -> Duration {

@@ -8,7 +8,8 @@ const ALLOW_EXAMPLES: &str = "\
 Examples:
   weft mcp allow files/read_file files/list_directory --effect read-only --shown .
   weft mcp allow files/write_file --effect external-side-effect
-  weft mcp allow web/search --effect read-only --shown 'hits[].url' --shown total";
+  weft mcp allow web/search --effect read-only --shown 'hits[].url' --shown total
+  weft mcp allow bank/log_in --effect state-change --secret pin";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Mcp {
@@ -46,6 +47,10 @@ pub(crate) enum Mcp {
         /// be repeated. Models read the whole result
         #[arg(long, value_name = "MEMBER")]
         shown: Vec<String>,
+        /// Argument that is secret, such as `password`, `auth.token` or `cards[].cvc`, or `.` for
+        /// all; may be repeated. Models and the server have it; events, questions and logs do not
+        #[arg(long, value_name = "NAME")]
+        secret: Vec<String>,
     },
     /// Remove tools from the lock file
     Deny {

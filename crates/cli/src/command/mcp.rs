@@ -14,6 +14,8 @@ mod list;
 
 #[cfg(feature = "mcp")]
 pub(crate) use list::check;
+#[cfg(feature = "mcp")]
+use weftwork::mcp::Terms;
 
 #[cfg(not(feature = "mcp"))]
 pub(crate) async fn mcp(_: Mcp, _: &CommandContext) -> Result<Exit, CliError> {
@@ -32,8 +34,8 @@ pub(crate) async fn mcp(command: Mcp, context: &CommandContext) -> Result<Exit, 
     match command {
         Mcp::Servers { json } => list::servers(servers, json, terminal).await,
         Mcp::Tools { server, json } => list::tools(servers, server, json, terminal).await,
-        Mcp::Allow { tools, effect, idempotent, output, shown } => {
-            let terms = allow::terms(effect, idempotent, output, shown);
+        Mcp::Allow { tools, effect, idempotent, output, shown, secret } => {
+            let terms = Terms { secret, ..allow::terms(effect, idempotent, output, shown) };
             allow::allow(servers, &tools, &terms, terminal).await
         }
         Mcp::Deny { tools } => allow::deny(servers, &tools, terminal),

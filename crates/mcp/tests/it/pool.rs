@@ -63,7 +63,8 @@ async fn a_server_that_dies_in_a_call_is_started_again_and_not_for_ever() {
     let rig = Rig::with("plain").limits(|limits| limits.starts = 3);
     let servers = rig.allowing(&["plain/exit", "plain/pid"], &reads()).await;
     let (pid, exit) = (("plain__pid", json!({})), ("plain__exit", json!({})));
-    let calls = [pid.clone(), exit.clone(), pid.clone(), exit.clone(), pid.clone(), exit, pid];
+    let calls = [pid.clone(), exit.clone(), pid.clone(), exit.clone(), pid.clone(), exit.clone()];
+    let calls: Vec<_> = calls.into_iter().chain([exit.clone(), pid, exit]).collect();
     let said = run(&servers, &calls).await;
     for died in [&said[1], &said[3], &said[5]] {
         assert_eq!(died.failure().0, "W0906", "{died:?}");
@@ -71,8 +72,51 @@ async fn a_server_that_dies_in_a_call_is_started_again_and_not_for_ever() {
     let pids: BTreeSet<&str> =
         [0, 2, 4].iter().map(|at| said[*at].ok().as_str().expect("an id")).collect();
     assert_eq!(pids.len(), 3, "each death has a new process");
-    assert_eq!(said[6].failure().0, "W0905", "{said:?}");
-    assert_eq!(rig.calls().len(), 6, "no call was made twice");
+    // The tool is not called any more; others of its server are.
+    for refused in [&said[6], &said[8]] {
+        let (code, message) = refused.failure();
+        assert_eq!(code, "W0905", "{said:?}");
+        assert!(message.contains("tool `plain/exit` is not called now"), "{message}");
+    }
+    assert!(said[7].ok().is_string(), "{said:?}");
+    assert_eq!(rig.calls().len(), 7, "no call was made twice");
+}
+
+#[tokio::test]
+async fn secret_arguments_are_those_that_the_operator_names() {
+    let rig = Rig::with("plain");
+    let terms = Terms { secret: vec!["text".to_owned()], shown: Vec::new(), ..reads() };
+    let servers = rig.allowing(&["plain/echo"], &terms).await;
+    let spec = servers.lock().get("plain/echo").expect("allowed").spec("plain/echo");
+    assert_eq!(spec.parameters["properties"]["text"]["x-secret"], json!(true));
+    let steps = vec![
+        Step::call("plain__echo", json!({"text": "CANARY-4711"})),
+        Step::call("plain__echo", json!({"text": "a", "CANARY-4711": "CANARY-4711"})),
+        Step::text("Done."),
+    ];
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(SystemClock::new()));
+    let policy = Policy::new().allow("plain/*").expect("a pattern");
+    let talk = Talk::open(store, clock, &servers, policy, steps).await;
+    let outcome = talk.say().await;
+    let text = format!("{outcome:?}");
+    assert!(!text.contains("CANARY") && text.contains("[secret]"), "{text}");
+    assert!(text.contains("W0402"), "unknown arguments are refused: {text}");
+    assert_eq!(rig.calls(), ["echo"]);
+    let terms = Terms { secret: vec!["pin".to_owned()], ..terms };
+    let error = rig.try_allowing(&["plain/echo"], &terms).await.expect_err("no such argument");
+    assert!(error.to_string().contains("declares no argument `pin`, only: text"), "{error}");
+}
+
+#[tokio::test]
+async fn the_text_of_a_failure_is_shown_only_where_whole_results_are() {
+    let rig = Rig::with("plain");
+    let hidden = Terms { shown: Vec::new(), ..reads() };
+    let servers = rig.allowing(&["plain/fails", "plain/breaks"], &hidden).await;
+    let said = run(&servers, &[("plain__fails", json!({})), ("plain__breaks", json!({}))]).await;
+    for failed in &said {
+        let (_, message) = failed.failure();
+        assert!(message.ends_with("text is for the model alone"), "{message}");
+    }
 }
 
 #[tokio::test]
@@ -149,7 +193,7 @@ async fn terms_are_recorded_and_hold() {
     assert!(lock.deny("plain/echo") && !lock.deny("plain/echo"));
     lock.write().expect("written");
     assert_eq!(LockFile::beside(servers.file()).expect("read").tools().count(), 0);
-    for bad in ["{", r#"{"version": 2, "tools": {}}"#, r#"{"version": 1, "tools": {}, "x": 1}"#] {
+    for bad in ["{", r#"{"version": 3, "tools": {}}"#, r#"{"version": 1, "tools": {}, "x": 1}"#] {
         std::fs::write(lock.path(), bad).expect("written");
         let error = LockFile::beside(servers.file()).expect_err("invalid");
         assert_eq!(error.code().0, "W0901", "{error}");

@@ -53,7 +53,13 @@ fn add(a: i64, b: i64) -> i64 {
 
 /// Terms of a tool that only reads and shows everything.
 pub(crate) fn reads() -> Terms {
-    Terms { effect: Effect::ReadOnly, idempotent: false, output: None, shown: vec![".".into()] }
+    Terms {
+        effect: Effect::ReadOnly,
+        idempotent: false,
+        output: None,
+        shown: vec![".".into()],
+        secret: Vec::new(),
+    }
 }
 
 impl Rig {

@@ -25,6 +25,7 @@ pub(super) fn terms(
             OutputName::Opaque => Output::Opaque,
         }),
         shown,
+        secret: Vec::new(),
     }
 }
 
