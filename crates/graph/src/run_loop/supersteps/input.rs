@@ -45,10 +45,9 @@ impl RunLoop {
             true => self.answer_past(begin)?,
             false => (begin, Vec::new()),
         };
-        // A branch or a change at which answers were taken is left too: their questions, which have
-        // answers for good, are not asked again under the same ids.
-        let answered = waits && self.has_answers();
         let travels = addressed && (here || past || !(begin.answers() || flag == Some(true)));
+        // A branch or a change is left too if its tasks cannot run again in their places.
+        let leaves = !self.position.is_forked() || superseded || waits && self.has_asked_for_good();
         let again = travels || superseded;
         self.open.set_runs_again(again);
         if waits {
@@ -60,7 +59,6 @@ impl RunLoop {
             self.open.outside_mut().resume = None;
         }
         self.keep_answers(&kept);
-        let leaves = !self.position.is_forked() || superseded || answered;
         let forks = resuming && travels && leaves;
         if !resuming || again {
             self.counters.set_recount(self.counted_in_records());

@@ -173,10 +173,13 @@ impl RunLoop {
         }
     }
 
-    /// Returns `true` if a task of the superstep has taken an answer.
-    pub(super) fn has_answers(&self) -> bool {
+    /// Returns `true` if the questions of the superstep cannot be asked again by the same tasks. Some
+    /// have answers for good. Or subgraphs have asked: they begin anew, and their questions, answered
+    /// or not, have other ids then than those on record.
+    pub(super) fn has_asked_for_good(&self) -> bool {
         let mut recorded = self.open.recorded().iter();
         recorded.any(|(_, record)| record.answers().is_some() || record.has_passed())
+            || self.open_step().is_some_and(|step| step.asked_within().next().is_some())
     }
 
     /// The superstep that starts from the loaded checkpoint.
