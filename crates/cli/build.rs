@@ -1,11 +1,18 @@
-//! Embeds the error pages and the commit into the program.
+//! Embeds the error pages and the commit into the program, and chooses options of the linker.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
+/// The first glibc whose loader reads packed relocations.
+const PACKED_SINCE: (u32, u32) = (2, 36);
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    if packs_relocations() {
+        // 2.5 MB of the release binary.
+        println!("cargo::rustc-link-arg-bin=weft=-Wl,-z,pack-relative-relocs");
+    }
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../..");
     let folder = root.join("docs/errors");
     println!("cargo::rerun-if-changed={}", folder.display());
@@ -34,4 +41,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         None => println!("cargo::rustc-env=WEFT_VERSION={version}"),
     }
     Ok(())
+}
+
+/// Returns `true` if the program will run with a loader that reads packed relocations. A build for
+/// another platform does not know its loader.
+fn packs_relocations() -> bool {
+    let variable = |name: &str| env::var(name).unwrap_or_default();
+    let is_glibc = variable("CARGO_CFG_TARGET_OS") == "linux"
+        && variable("CARGO_CFG_TARGET_ENV") == "gnu"
+        && variable("TARGET") == variable("HOST");
+    is_glibc && glibc().is_some_and(|version| version >= PACKED_SINCE)
+}
+
+/// The version of the glibc of this machine.
+fn glibc() -> Option<(u32, u32)> {
+    let told = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
+    let text = String::from_utf8(told.stdout).ok()?;
+    let (major, minor) = text.trim().strip_prefix("glibc ")?.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }

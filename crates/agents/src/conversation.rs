@@ -1,7 +1,7 @@
 //! Conversations in the form that models accept.
 
-use std::collections::BTreeMap;
-use weftwork_types::message::{Message, Part, ToolResult};
+use std::collections::{BTreeMap, BTreeSet};
+use weftwork_types::message::{Message, Part, ToolCall, ToolResult};
 use weftwork_types::secret::HiddenValues;
 use weftwork_types::tool::ToolErrorKind;
 use weftwork_types::{MessageId, ToolCallId};
@@ -35,6 +35,21 @@ pub(crate) fn for_model<'a>(
         }
     }
     out
+}
+
+/// Returns the calls of the last message that have no result after it. A message of results has none
+/// of its own.
+pub(crate) fn open_calls<'a>(
+    messages: impl DoubleEndedIterator<Item = &'a Message>,
+) -> Vec<&'a ToolCall> {
+    let mut closed = BTreeSet::new();
+    for message in messages.rev() {
+        if message.tool_results().next().is_none() {
+            return message.tool_calls().filter(|call| !closed.contains(&call.id)).collect();
+        }
+        closed.extend(message.tool_results().map(|result| &result.tool_call_id));
+    }
+    Vec::new()
 }
 
 /// The message reuses the id of a stored one: providers do not see ids, and hashes exclude them.

@@ -5,7 +5,7 @@
 
 use crate::bound::{BoundModel, ModelConfig};
 use crate::calls::{left_open, outcome, result_message};
-use crate::conversation::{for_model, invalid_rounds};
+use crate::conversation::{for_model, invalid_rounds, open_calls};
 use crate::error::{AgentError, cannot_repair};
 use crate::evaluate::{PromptRun, PromptScope};
 use crate::session::Session;
@@ -218,11 +218,11 @@ async fn ask_model(
     Ok(ChatUpdate::new().messages([answer]))
 }
 
-/// Starts a task for each tool call; without calls the answer is final.
+/// Starts a task for each tool call of the last answer that has no result; without such calls the
+/// answer is final.
 fn calls_of_last(state: State<Chat>) -> Vec<Next> {
-    let Some(last) = state.messages().last() else { return vec![Next::End] };
-    let tasks: Vec<_> = last
-        .tool_calls()
+    let tasks: Vec<_> = open_calls(state.messages().iter())
+        .into_iter()
         .map(|call| {
             let node = if call.name == ASK_HUMAN { "human" } else { "tool" };
             Next::from(SendTo::to(node, call.clone()))

@@ -2,9 +2,10 @@
 
 use crate::origin::Origins;
 use crate::runtime::Runtime;
-use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateQuery};
+use std::collections::BTreeSet;
+use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateQuery, Unanswered};
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_types::{CheckpointId, Principal, ThreadId};
+use weftwork_types::{CheckpointId, InterruptId, Principal, ThreadId};
 
 /// A view of a thread, or of one of its subgraphs. It reads and never changes anything.
 ///
@@ -51,7 +52,8 @@ impl ThreadView {
     }
 
     /// Returns the state. Finished tasks of an open superstep are included, and only the other ones
-    /// are due.
+    /// are due. Questions that have an answer are not open, also while no run has taken it: in the
+    /// semantics of LangGraph they are until then.
     ///
     /// # Errors
     /// [`RuntimeError::UnknownNamespace`], [`RuntimeError::UnknownCheckpoint`],
@@ -61,8 +63,19 @@ impl ThreadView {
         let origins = self.origins().await?;
         let graph = self.runtime.graph_at(&origins, &self.at, self.graph.clone())?;
         let mut state = graph.state(&host, &self.at, self.subgraphs).await?;
+        let waits = graph.semantics().unanswered == Unanswered::Wait;
+        if waits && self.at.checkpoint.is_none() && !state.interrupts.is_empty() {
+            state.drop_answered(&self.answered().await?);
+        }
         origins.add(std::slice::from_mut(&mut state)).await?;
         Ok(state)
+    }
+
+    async fn answered(&self) -> Result<BTreeSet<InterruptId>, RuntimeError> {
+        let thread = ThreadId::new(&*self.at.thread)?;
+        let rows = self.runtime.store().interrupts(&self.who, &thread).await?;
+        let answered = rows.into_iter().filter(|row| row.answer.is_some());
+        Ok(answered.map(|row| row.interrupt.id).collect())
     }
 
     async fn origins(&self) -> Result<Origins<'_>, RuntimeError> {

@@ -2,7 +2,7 @@ use super::fixture::{
     at, checkpoint, commit, completed, finish, interrupted, new_run, principal, question, register,
     these, thread, us, worker, write,
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_store::mailbox::{INSTANCE, TERMINATED};
@@ -17,7 +17,7 @@ use weftwork_types::run::{
     Answers, Mailbox, Multitask, RunCommand, RunInput, RunOptions, RunOutcome, RunStatus,
 };
 use weftwork_types::store_error::RefusedByInstance;
-use weftwork_types::{ErrorCode, InterruptId, Timestamp};
+use weftwork_types::{CheckpointId, ErrorCode, InterruptId, Timestamp};
 
 const NOW: Timestamp = Timestamp(1_500);
 
@@ -320,8 +320,14 @@ pub(super) async fn the_mailbox_is_the_only_door(store: Arc<dyn Store>) {
     }
     let update = vec![("x".to_owned(), Value::Null)];
     let command = RunCommand { update, ..RunCommand::default() };
-    let new = NewRun { input: RunInput::Command(command), ..beside.clone() };
-    assert_eq!(send(store, new).await, refused(RefusedByInstance::Input));
+    let change = RunInput::Update { writes: json!({}), as_node: None };
+    for input in [RunInput::Command(command), change] {
+        let new = NewRun { input, ..beside.clone() };
+        assert_eq!(send(store, new).await, refused(RefusedByInstance::Input));
+    }
+    let options = RunOptions { at: Some(CheckpointId(1)), ..beside.options.clone() };
+    let new = NewRun { input: RunInput::Continue, options, ..beside };
+    assert_eq!(send(store, new).await, refused(RefusedByInstance::Checkpoint));
     for multitask in [Multitask::Interrupt, Multitask::Rollback] {
         let new = continuation("r2");
         let options = RunOptions { multitask, ..new.options.clone() };

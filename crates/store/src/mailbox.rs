@@ -83,12 +83,12 @@ pub fn is_terminated(metadata: &Metadata) -> bool {
 /// Every store calls this in the transaction that creates the run.
 ///
 /// A terminated instance takes no runs at all. The mailbox is the only way to the others: of the runs
-/// that are no activities, they take answers, continuations, and updates of their state from outside.
+/// that are no activities, they take answers and continuations of what stopped.
 ///
 /// # Errors
 /// Returns [`StoreError::MailboxClosed`] if the thread is that of a terminated instance,
-/// [`StoreError::BelongsToInstance`] for new input that is no activity and for a run that cancels
-/// others. For an
+/// [`StoreError::BelongsToInstance`] for new input that is no activity, for a change of the state, for a
+/// run at a checkpoint and for one that cancels others. For an
 /// activity and a run that continues one, [`StoreError::NotFound`] if the thread does not exist or
 /// belongs to no instance; for an activity, [`StoreError::MailboxFull`] if the mailbox has as many
 /// runs as it may have.
@@ -117,10 +117,15 @@ fn check_door(new: &NewRun) -> Result<()> {
     let brings = match &new.input {
         RunInput::Start { .. } => !new.is_sent(),
         RunInput::Command(command) => !command.only_answers(),
-        RunInput::Continue | RunInput::Update { .. } => false,
+        RunInput::Update { .. } => true,
+        RunInput::Continue => false,
     };
     if brings {
         return Err(belongs_to_instance(&new.at.thread, RefusedByInstance::Input));
+    }
+    // An activity that continues begins where it stopped.
+    if new.options.at.is_some() && new.options.mailbox.is_none() {
+        return Err(belongs_to_instance(&new.at.thread, RefusedByInstance::Checkpoint));
     }
     if new.options.multitask.cancels() {
         return Err(belongs_to_instance(&new.at.thread, RefusedByInstance::Cancellation));

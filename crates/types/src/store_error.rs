@@ -214,8 +214,10 @@ pub enum StoreError {
 /// A request that the thread of an instance refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusedByInstance {
-    /// A run with new input that is not an activity.
+    /// A run with new input that is not an activity, or a change of the state.
     Input,
+    /// A run at a checkpoint of the thread.
+    Checkpoint,
     /// A run that cancels the unfinished runs of the thread.
     Cancellation,
     /// The deletion of the thread.
@@ -227,6 +229,9 @@ impl std::fmt::Display for RefusedByInstance {
         f.write_str(match self {
             Self::Input => {
                 "runs with new input; send an activity, with `weft instances send` for example"
+            }
+            Self::Checkpoint => {
+                "runs at a checkpoint; answer or continue it where it is, or copy the thread"
             }
             Self::Cancellation => {
                 "runs that cancel others; answer or continue it with the strategy `reject` or `enqueue`"

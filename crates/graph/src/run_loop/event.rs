@@ -1,11 +1,11 @@
 //! Events that an in-process run emits.
 
 use serde_json::Value as Json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weftwork_engine::channel::MessageWrite;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::{CheckpointId, MessageId, RunId, TaskId, Timestamp};
+use weftwork_types::{CheckpointId, InterruptId, MessageId, RunId, TaskId, Timestamp};
 
 /// A set of stream modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -237,6 +237,20 @@ impl Snapshot {
     pub fn unreadable(ns: &str, id: CheckpointId, error: Fault) -> Self {
         let config = Config { ns: ns.to_owned(), id: Some(id), ..Config::default() };
         Self { config: Some(config), error: Some(error), ..Self::default() }
+    }
+}
+
+impl Snapshot {
+    /// Drops questions that have an answer which their tasks have not taken yet.
+    pub fn drop_answered(&mut self, answered: &BTreeSet<InterruptId>) {
+        let is_open = |asked: &Interrupt| !answered.contains(&asked.id);
+        self.interrupts.retain(is_open);
+        for task in &mut self.tasks {
+            task.interrupts.retain(is_open);
+            if let Some(SubState::Snapshot(within)) = &mut task.state {
+                within.drop_answered(answered);
+            }
+        }
     }
 }
 

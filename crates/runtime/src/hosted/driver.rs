@@ -302,6 +302,9 @@ impl RunDriver {
                     Err(RuntimeError::Node(fault)) if !self.will_retry(&fault) => {
                         RunOutcome::Failed { fault }
                     }
+                    Err(error @ RuntimeError::DeadlinePassed { .. }) => {
+                        RunOutcome::Failed { fault: error.fault() }
+                    }
                     Err(error) => return Err(error),
                 };
                 return Ok(Some(ready(self.stopped_as(&local, writer, ended).await?)));

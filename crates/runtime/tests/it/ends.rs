@@ -5,6 +5,7 @@ use crate::support::{Bench, check_stream, completed, failed, interrupted, on_eac
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Attempts, CallKind, CallResult, Clock, GraphExecutor, Intent, Opened};
 use weftwork_types::run::{RunInput, RunOutcome, RunRef, RunStatus};
 use weftwork_types::tool::Effect;
-use weftwork_types::{CheckpointId, MessageId, Principal, RunId};
+use weftwork_types::{CheckpointId, InterruptId, MessageId, Principal, RunId};
 
 #[derive(State)]
 struct Log {
@@ -210,6 +211,78 @@ async fn a_run_at_its_deadline_while_its_events_are_committed_reports_each_once(
     let stored = bench.store.events(&Principal::local(), &run, 0, 100).await.expect("reads");
     let said = stored.iter().filter(|told| matches!(told.event, AiEvent::Custom { .. }));
     assert_eq!(said.count(), 1, "{stored:?}");
+}
+
+/// A node that asks, beside one that never ends.
+fn asking_beside(begun: &Arc<tokio::sync::Notify>) -> CompiledGraph {
+    Graph::<Log>::new("beside")
+        .with(Arc::clone(begun))
+        .node("ask", async |ctx: Ctx| -> NodeResult<LogUpdate> {
+            Ok(say(ctx.interrupt(json!("go on?"))?.to_string()))
+        })
+        .node("hang", async |begun: Deps<Arc<tokio::sync::Notify>>| -> NodeResult<LogUpdate> {
+            begun.notify_one();
+            std::future::pending().await
+        })
+        .edge(START, "ask")
+        .edge(START, "hang")
+        .build()
+        .expect("sound")
+}
+
+/// The ids of the open questions: of the state, which are those of the inbox.
+async fn open_questions(bench: &Bench) -> Vec<InterruptId> {
+    let rows = bench.store.interrupts(&Principal::local(), &thread()).await.expect("reads");
+    let inbox: Vec<_> =
+        rows.iter().filter(|row| row.is_open()).map(|row| row.interrupt.id).collect();
+    let opened = bench.runtime.thread("test:graph", thread().as_str()).expect("hosted");
+    let state = opened.view().state().await.expect("reads");
+    assert_eq!(state.interrupts.iter().map(|asked| asked.id).collect::<Vec<_>>(), inbox);
+    inbox
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_of_a_run_that_is_cut_at_its_deadline_stay_open() {
+    let (begun, clock) = (Arc::new(tokio::sync::Notify::new()), Arc::new(ManualClock::new()));
+    let store = crate::support::store();
+    let bench = Bench::with_clock(store, asking_beside(&begun), clock.clone()).await;
+    let mut request = Bench::request(start());
+    request.options.deadline = Some(clock.now().plus(Duration::from_secs(1)));
+    let handle = bench.runtime.execute(request).await.expect("accepted");
+    begun.notified().await;
+    // The question is on record before the deadline.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(failed(handle.outcome.await).0, "W0124");
+    assert_eq!(open_questions(&bench).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_question_that_was_answered_before_its_run_is_cancelled_is_not_open() {
+    let begun = Arc::new(tokio::sync::Notify::new());
+    let graph = Graph::<Log>::new("asks")
+        .with(Arc::clone(&begun))
+        .node(
+            "ask",
+            async |ctx: Ctx, begun: Deps<Arc<tokio::sync::Notify>>| -> NodeResult<LogUpdate> {
+                ctx.interrupt(json!("go on?"))?;
+                begun.notify_one();
+                std::future::pending().await
+            },
+        )
+        .edge(START, "ask")
+        .build()
+        .expect("sound");
+    let bench = Bench::new(graph).await;
+    let asked = interrupted(bench.start(json!({})).await);
+    assert_eq!(open_questions(&bench).await, asked);
+    let answers: BTreeMap<_, _> = asked.into_iter().map(|id| (id, json!("yes"))).collect();
+    let handle = bench.runtime.execute(Bench::request(RunInput::answers(answers))).await;
+    let handle = handle.expect("accepted");
+    begun.notified().await;
+    bench.runtime.cancel(&Principal::local(), &handle.run).await.expect("runs");
+    assert_eq!(handle.outcome.await.status(), RunStatus::Cancelled);
+    assert_eq!(open_questions(&bench).await, []);
 }
 
 #[tokio::test]

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
-use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, List, START, State};
+use weftwork_graph::{
+    CompiledGraph, Ctx, Deps, Graph, List, NodeResult, START, State, SubgraphState,
+};
 use weftwork_runtime::Runtime;
 use weftwork_store::Store;
 use weftwork_types::Principal;
@@ -110,6 +112,38 @@ async fn runs_are_put_back_after_their_superstep_and_others_go_on_at_once() {
     assert_eq!(gate.runs.load(Ordering::SeqCst), 1, "what was done is done");
     check_stream(&log_of(&store, &at).await);
     assert_eq!(one.recover().await.map(|taken| taken.len()), Ok(0));
+}
+
+async fn calls(inner: Deps<CompiledGraph>, ctx: Ctx) -> NodeResult<LogUpdate> {
+    let called = ctx.call(&inner, SubgraphState::PerTask, json!({"log": []})).await?;
+    Ok(LogUpdate::new().log([called["log"].to_string()]))
+}
+
+#[tokio::test]
+async fn a_called_graph_stops_after_its_superstep_and_the_run_is_put_back() {
+    let (store, gate) = (store(), Arc::new(Gate::default()));
+    let around = || {
+        let built = Graph::<Log>::new("around").with(graph(&gate)).node("calls", calls);
+        let built = built.edge(START, "calls").build().expect("sound");
+        Runtime::builder(Arc::clone(&store)).graph("test:graph", built)
+    };
+    let one = around().open().await.expect("opens");
+    let two = around().open().await.expect("opens");
+    let handle = begun(&one, &gate).await;
+    let stopping = tokio::spawn({
+        let one = one.clone();
+        async move { one.shutdown(Duration::from_secs(60)).await }
+    });
+    while one.execute(request()).await.err().is_none_or(|refused| refused.fault.code != "W0131") {
+        tokio::task::yield_now().await;
+    }
+    gate.open.notify_one();
+    assert_eq!(stopping.await.expect("no panic"), Ok(Vec::new()));
+    put_back(&store, handle).await;
+    let handle = two.recover().await.expect("nobody has it").remove(0);
+    let log = json!([json!(["waited", "after"]).to_string()]);
+    assert_eq!(completed(handle.outcome.await)["log"], log);
+    assert_eq!(gate.runs.load(Ordering::SeqCst), 1, "what was done is done");
 }
 
 #[tokio::test]

@@ -48,6 +48,14 @@ async fn runs_with_new_input_pass_through_the_mailbox_only() {
             assert!(answer.body.contains("instance"), "{}", answer.body);
         }
     }
+    let state = client.get(&format!("/threads/{id}/state")).await.json();
+    let here = state["checkpoint"]["checkpoint_id"].clone();
+    let at_checkpoint = run(json!({"checkpoint_id": here}));
+    let change = json!({"values": {"q": "beside"}});
+    for (path, body) in [(&path, at_checkpoint), (&format!("/threads/{id}/state"), change)] {
+        let answer = client.post(path, body.clone()).await;
+        assert_eq!(answer.status, StatusCode::CONFLICT, "{body}: {}", answer.body);
+    }
     let info = agents.info(&id).await.expect("exists");
     assert_eq!((info.status, info.statistics.waiting), (InstanceStatus::Asking, 1));
     assert_eq!(info.questions.len(), 1);

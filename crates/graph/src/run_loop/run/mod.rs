@@ -252,7 +252,10 @@ impl Run {
             },
         };
         let (ended, cycle) = ended?;
-        let is_released = matches!(ended, LoopOutcome::Drained(Drain::Shutdown));
+        let is_released = matches!(
+            ended,
+            LoopOutcome::Drained(Drain::Shutdown) | LoopOutcome::TaskDrained(Drain::Shutdown)
+        );
         let outcome = match ended {
             // The output is converted on request.
             LoopOutcome::Completed => RunOutcome::Completed { output: Json::Null },
@@ -260,7 +263,8 @@ impl Run {
             LoopOutcome::LimitReached => RunOutcome::LimitReached {
                 step_limit: options.step_limit.unwrap_or(cycle.scope.graph.step_limit()),
             },
-            LoopOutcome::Drained(drain) => {
+            // A graph that a task called stops between its supersteps, and the task goes on with it.
+            LoopOutcome::Drained(drain) | LoopOutcome::TaskDrained(drain @ Drain::Shutdown) => {
                 RunOutcome::Cancelled { reason: Some(drain.into_reason()) }
             }
             LoopOutcome::Parent(_) => return Err(RuntimeError::NoParent),

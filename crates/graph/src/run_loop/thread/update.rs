@@ -2,7 +2,7 @@
 
 use super::StateQuery;
 use super::within::AskedWithin;
-use crate::compiled::CompiledGraph;
+use crate::compiled::{CompiledGraph, NodeOptions};
 use crate::error::RuntimeError;
 use crate::output::IntoOutput;
 use crate::run_loop::checkpointer::{
@@ -360,18 +360,25 @@ impl ThreadUpdate<'_> {
         updates: Vec<StateUpdate>,
     ) -> Result<Config, RuntimeError> {
         let several = updates.len() > 1;
+        let nodes = updates.iter().map(|update| self.node(&from, &update.as_node, several));
+        let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
+        let named = self.named(&from, &nodes);
+        let is_named = |task: &Task| named.contains(&Some(key_of(self.graph, task)));
+        for task in from.machine.due_in_order().into_iter().filter(is_named) {
+            self.check_dropped(&from, &task)?;
+        }
+        // Nodes that are due stay due; sends are dropped with their superstep.
+        let is_dropped = |task: &Task| matches!(task.path, Path::Push(_)) && !is_named(task);
+        // Before the routes, which lead to what has no result.
+        let kept = self.keep_results(&mut from, is_dropped)?;
         let mut tasks = Vec::with_capacity(updates.len());
-        for (update, index) in updates.into_iter().zip(0u32..) {
-            let node = self.node(&from, &update.as_node, several)?;
+        let mut records = TaskRecords::new();
+        for (((update, node), key), index) in updates.into_iter().zip(nodes).zip(named).zip(0u32..)
+        {
             let output = self.output(&from, node, update.values.unwrap_or_default())?;
+            records.extend(key.map(|key| (key, TaskRecord::finished(Arc::new(output.clone())))));
             tasks.push((Task { node, path: Path::Outside(index), arg: None }, output));
         }
-        let records = self.records(&from, &tasks);
-        let named = |key: &TaskKey| records.iter().any(|(named, _)| named == key);
-        // Nodes that are due stay due; sends are dropped with their superstep.
-        let is_dropped =
-            |task: &Task| matches!(task.path, Path::Push(_)) && !named(&key_of(self.graph, task));
-        let kept = self.keep_results(&mut from, is_dropped)?;
         let plan = self.graph.plan();
         for (_, output) in &tasks {
             let overwritten =
@@ -401,14 +408,13 @@ impl ThreadUpdate<'_> {
         if !self.graph.has_closers() {
             return Ok(written);
         }
-        let result = |task: &Task| {
-            self.graph.node(task.node)?.options.on_left_open.as_ref()?;
-            let key = key_of(self.graph, task);
-            let (_, record) = from.tasks.iter().find(|(known, _)| *known == key)?;
-            Some(unfollowed(Arc::clone(record.output()?)))
-        };
-        let dropped = from.machine.due_in_order().into_iter().filter(is_dropped);
-        let results: Vec<_> = dropped.filter_map(|task| Some((result(&task)?, task))).collect();
+        let mut results = Vec::new();
+        for task in from.machine.due_in_order().into_iter().filter(is_dropped) {
+            self.check_dropped(from, &task)?;
+            let closes = self.options(&task).is_some_and(|node| node.on_left_open.is_some());
+            let output = self.record(from, &task).filter(|_| closes).and_then(TaskRecord::output);
+            results.extend(output.map(|output| (unfollowed(Arc::clone(output)), task)));
+        }
         let mut done: Vec<_> =
             results.iter().map(|(output, task)| Done { task, output, edges: false }).collect();
         if !done.is_empty() {
@@ -417,16 +423,47 @@ impl ThreadUpdate<'_> {
         Ok(written)
     }
 
-    /// Returns the records of the due tasks in whose name the changes are made.
-    fn records(&self, from: &From, tasks: &[(Task, TaskOutput)]) -> TaskRecords {
-        let mut due: Vec<_> = from.machine.due_in_order();
-        let mut records = TaskRecords::new();
-        for (task, output) in tasks {
-            let Some(index) = due.iter().position(|due| due.node == task.node) else { continue };
-            let record = TaskRecord::finished(Arc::new(output.clone()));
-            records.push((key_of(self.graph, &due.remove(index)), record));
+    /// Returns the due tasks in whose name changes of these nodes are made, none where no task of the
+    /// node is due.
+    fn named(&self, from: &From, nodes: &[NodeIdx]) -> Vec<Option<TaskKey>> {
+        let mut due = from.machine.due_in_order();
+        if self.graph.has_closers() {
+            // A result on record is not replaced while another task of the node has none.
+            due.sort_by_key(|task| self.record(from, task).is_some_and(TaskRecord::is_finished));
         }
-        records
+        let named = nodes.iter().map(|node| {
+            let index = due.iter().position(|task| task.node == *node)?;
+            Some(key_of(self.graph, &due.remove(index)))
+        });
+        named.collect()
+    }
+
+    fn record<'f>(&self, from: &'f From, task: &Task) -> Option<&'f TaskRecord> {
+        let key = key_of(self.graph, task);
+        from.tasks.iter().find(|(known, _)| *known == key).map(|(_, record)| record)
+    }
+
+    fn options(&self, task: &Task) -> Option<&NodeOptions> {
+        self.graph.node(task.node).map(|node| &*node.options)
+    }
+
+    /// Refuses a change that drops a task which has called a graph, has not finished, and is closed
+    /// when it is left open: what that graph did would have no result, and be done again.
+    fn check_dropped(&self, from: &From, task: &Task) -> Result<(), RuntimeError> {
+        let closes = |options: &&NodeOptions| options.on_left_open.is_some();
+        let Some(options) = self.options(task).filter(closes) else { return Ok(()) };
+        let Some(record) = self.record(from, task).filter(|record| !record.is_finished()) else {
+            return Ok(());
+        };
+        let step = from.metadata.step;
+        let id = from.id.map(|at| key_of(self.graph, task).id(&self.place.ns, at, step));
+        let asks_within = record.questions().iter().any(|question| Some(question.task) != id);
+        if asks_within || options.graph.is_some() {
+            return Err(RuntimeError::BadUpdate {
+                reason: "a task that has called a graph is open, and the change would drop what was done there; answer its question, give new input, or change the graph within",
+            });
+        }
+        Ok(())
     }
 
     fn node(&self, from: &From, as_node: &AsNode, several: bool) -> Result<NodeIdx, RuntimeError> {
