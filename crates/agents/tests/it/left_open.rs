@@ -9,7 +9,7 @@ use weftwork_models::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::Message;
-use weftwork_types::run::RunOutcome;
+use weftwork_types::run::{RunInput, RunOutcome};
 
 fn refund(order: &str) -> (String, Value) {
     ("refund_order".to_owned(), json!({"order_id": order, "amount": 5}))
@@ -91,4 +91,31 @@ async fn results_join_the_conversation_of_a_run_of_this_process() {
     let outcome = run.await.expect("runs").outcome();
     let expected = ["refunded 5 for A1", "order A3 is on its way", "W0418", "W0418"];
     assert_eq!(results(&messages(&outcome)), expected);
+}
+
+/// Only the calls without a result are due after a change of the state.
+#[tokio::test]
+async fn calls_that_were_made_are_not_due_again_after_a_change() {
+    for (writes, as_node) in [(Value::Null, None), (json!({}), Some("model"))] {
+        let desk = Desk::new(vec![calls(), Step::text("Done.")]).await;
+        desk.say("Refund both.").await;
+        let questions = desk.open_questions().await;
+        let first = questions.iter().find_map(|(id, ask)| {
+            approval(ask).filter(|(order, _)| order == "A1").map(|(_, answer)| (*id, answer))
+        });
+        let (id, answer) = first.expect("the approval of the first refund");
+        desk.answer(id, answer).await;
+        let as_node = as_node.map(str::to_owned);
+        let (_, changed) = desk.run(RunInput::Update { writes, as_node: as_node.clone() }).await;
+        assert!(matches!(changed, RunOutcome::Completed { .. }), "{changed:?}");
+        let (_, outcome) = desk.run(RunInput::Continue).await;
+        assert_eq!(open(&outcome).len(), 2, "{as_node:?}");
+        let asked = desk.open_questions().await;
+        let orders = asked.iter().filter_map(|(_, ask)| Some(approval(ask)?.0));
+        assert_eq!(orders.collect::<Vec<_>>(), ["A2"], "{as_node:?}");
+        let (_, outcome) = desk.say("How is the weather?").await;
+        let expected = ["refunded 5 for A1", "order A3 is on its way", "W0418", "W0418"];
+        assert_eq!(results(&messages(&outcome)), expected, "{as_node:?}");
+        assert_eq!(desk.refunded(), 1);
+    }
 }

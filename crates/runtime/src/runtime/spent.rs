@@ -132,6 +132,10 @@ pub(super) fn waiting_activity<'a>(
 /// Completes the options of a run that continues an activity, given those of the activity.
 fn continue_activity(options: &mut RunOptions, before: &RunOptions) {
     let Some(mailbox) = &before.mailbox else { return };
+    // A request that names a checkpoint does not continue the activity, and is refused.
+    if options.at.is_some() && options.mailbox.is_none() {
+        return;
+    }
     options.mailbox.get_or_insert_with(|| Mailbox { priority: 0, ..mailbox.clone() });
     // The payload is that of the activity, whatever the request says.
     let payload = before.configurable.get(ACTIVITY_PAYLOAD).cloned();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use weftwork_models::scripted::Step;
 use weftwork_types::interrupt::Ask;
 use weftwork_types::port::Limits;
-use weftwork_types::run::Answers;
+use weftwork_types::run::{Answers, RunInput, RunOutcome};
 
 #[tokio::test]
 async fn calls_of_members_join_the_conversation_of_their_team() {
@@ -38,5 +38,23 @@ async fn calls_of_members_join_the_conversation_of_their_team() {
         if form != Form::Tool {
             assert_eq!(text.matches("refunded 5 euros").count(), 1, "{form:?}: {text}");
         }
+    }
+}
+
+/// A change of the team's state would drop what its member did, and it would be done again.
+#[tokio::test]
+async fn a_change_beside_open_work_of_a_member_is_refused() {
+    for form in FORMS {
+        let amounts = [5, 6].map(|euros| ("refund".to_owned(), json!({"euros": euros})));
+        let steps = vec![Step::calls(amounts.into()), Step::text("Sunny.")];
+        let world = World::new(form, steps);
+        let process = world.process(Limits::default()).await;
+        process.thread.start(said("Refund both.")).await.expect("accepted");
+        let open = process.thread.questions().await.expect("reads");
+        let update = RunInput::Update { writes: json!({}), as_node: None };
+        let ended = process.thread.start(update).await.expect("accepted");
+        let RunOutcome::Failed { fault } = ended.outcome() else { panic!("{form:?}: {ended:?}") };
+        assert_eq!(fault.code, "W0122", "{form:?}");
+        assert_eq!(process.thread.questions().await.expect("reads"), open, "{form:?}");
     }
 }

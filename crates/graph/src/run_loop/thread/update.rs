@@ -363,12 +363,10 @@ impl ThreadUpdate<'_> {
         let nodes = updates.iter().map(|update| self.node(&from, &update.as_node, several));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         let named = self.named(&from, &nodes);
-        let is_named = |task: &Task| named.contains(&Some(key_of(self.graph, task)));
-        for task in from.machine.due_in_order().into_iter().filter(is_named) {
-            self.check_dropped(&from, &task)?;
-        }
         // Nodes that are due stay due; sends are dropped with their superstep.
-        let is_dropped = |task: &Task| matches!(task.path, Path::Push(_)) && !is_named(task);
+        let is_dropped = |task: &Task| {
+            matches!(task.path, Path::Push(_)) && !named.contains(&Some(key_of(self.graph, task)))
+        };
         // Before the routes, which lead to what has no result.
         let kept = self.keep_results(&mut from, is_dropped)?;
         let mut tasks = Vec::with_capacity(updates.len());
@@ -408,9 +406,13 @@ impl ThreadUpdate<'_> {
         if !self.graph.has_closers() {
             return Ok(written);
         }
+        let due = from.machine.due_in_order();
+        // A branch of an older checkpoint begins anew.
+        if !from.superseded {
+            due.iter().try_for_each(|task| self.check_open_work(from, task))?;
+        }
         let mut results = Vec::new();
-        for task in from.machine.due_in_order().into_iter().filter(is_dropped) {
-            self.check_dropped(from, &task)?;
+        for task in due.into_iter().filter(is_dropped) {
             let closes = self.options(&task).is_some_and(|node| node.on_left_open.is_some());
             let output = self.record(from, &task).filter(|_| closes).and_then(TaskRecord::output);
             results.extend(output.map(|output| (unfollowed(Arc::clone(output)), task)));
@@ -447,20 +449,21 @@ impl ThreadUpdate<'_> {
         self.graph.node(task.node).map(|node| &*node.options)
     }
 
-    /// Refuses a change that drops a task which has called a graph, has not finished, and is closed
-    /// when it is left open: what that graph did would have no result, and be done again.
-    fn check_dropped(&self, from: &From, task: &Task) -> Result<(), RuntimeError> {
+    /// Refuses a change beside a task that has called a graph, has not finished, and is closed when it
+    /// is left open. The task is another one after the change: what that graph did would have no
+    /// result, and be done again.
+    fn check_open_work(&self, from: &From, task: &Task) -> Result<(), RuntimeError> {
         let closes = |options: &&NodeOptions| options.on_left_open.is_some();
         let Some(options) = self.options(task).filter(closes) else { return Ok(()) };
         let Some(record) = self.record(from, task).filter(|record| !record.is_finished()) else {
             return Ok(());
         };
-        let step = from.metadata.step;
+        let step = from.metadata.step + 1;
         let id = from.id.map(|at| key_of(self.graph, task).id(&self.place.ns, at, step));
         let asks_within = record.questions().iter().any(|question| Some(question.task) != id);
         if asks_within || options.graph.is_some() {
             return Err(RuntimeError::BadUpdate {
-                reason: "a task that has called a graph is open, and the change would drop what was done there; answer its question, give new input, or change the graph within",
+                reason: "a task that has called a graph is open, and the change would drop what was done there; answer its question, give new input, or change the state of that graph",
             });
         }
         Ok(())
