@@ -77,7 +77,7 @@ fn arguments_that_are_no_json_stay_a_string() {
 fn missing_unusable_and_repeated_ids_are_replaced_by_ones_made_from_the_key() {
     let found = calls(vec![
         call(0, None, Some("f"), ""),
-        call(1, Some("not ok/"), Some("f"), ""),
+        call(1, Some("not\nok"), Some("f"), ""),
         call(2, Some("c"), Some("f"), ""),
         call(3, Some("c"), Some("f"), ""),
     ]);

@@ -14,6 +14,7 @@ use weftwork::prelude::*;
 use weftwork::runtime::{FollowFrom, Thread};
 use weftwork::store::StoreError;
 use weftwork::types::run::RunRetry;
+use weftwork::types::store_error::RefusedByInstance;
 use weftwork::types::{Principal, ThreadId};
 
 #[derive(Debug, State)]
@@ -195,8 +196,10 @@ async fn a_terminated_instance_takes_no_run_at_all(place: Place) {
     let agents = open(&place).await;
     let thread = create(&agents).await;
     let instance = agents.handle(&id());
-    // A living instance takes updates from outside.
-    thread.update_as("order", json!({"done": 5})).await.expect("is applied");
+    let change = thread.update_as("order", json!({"done": 5})).await.map(drop);
+    let refused = RefusedByInstance::Input;
+    let refused = StoreError::BelongsToInstance { thread: "i-1".to_owned(), refused };
+    assert_eq!(change, Err(RuntimeError::Store(refused)), "also of a living instance");
     does(&agents, &instance, json!("ask")).await.expect("ends at its question");
     let (limit, kept) = (Duration::from_secs(20), QueuedActivities::Keep);
     agents.terminate(id(), limit, kept).await.expect("exists");
@@ -217,7 +220,7 @@ async fn a_terminated_instance_takes_no_run_at_all(place: Place) {
     }
     let refused = agents.send(id(), Activity::new(json!("ask"))).await.expect_err("terminated");
     assert_eq!(refused.kind, Kind::Terminated);
-    assert_eq!(agents.get_state(id()).await.expect("reads")["done"], json!(5));
+    assert_eq!(agents.get_state(id()).await.expect("reads")["done"], json!(0));
     close(agents).await;
 }
 
