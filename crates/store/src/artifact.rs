@@ -7,10 +7,11 @@
 use crate::StoreError;
 use crate::effect::{Change, Content, Effect, EffectQuery, EffectRow, Sequence, of_thread};
 use crate::table::{Result, Store};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weftwork_types::canonical::{self, Hash};
 use weftwork_types::run::RunRef;
+use weftwork_types::shown::present;
 use weftwork_types::{Principal, RunId, ThreadId, Timestamp};
 
 /// Kind of the sequences of artifacts; the key is the id.
@@ -52,11 +53,6 @@ pub struct Artifact {
     /// The part of the value that may be shown; `None` if the whole value may be shown.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub shown: Option<Value>,
-}
-
-/// Deserialises a member that is present, including `null`, as `Some`.
-fn present<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Value>, D::Error> {
-    Value::deserialize(from).map(Some)
 }
 
 impl Artifact {

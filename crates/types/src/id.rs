@@ -60,11 +60,11 @@ fn check_own(kind: &'static str, text: &str) -> Result<(), InvalidId> {
 
 /// Checks an id that another system may have chosen.
 fn check_foreign(kind: &'static str, text: &str) -> Result<(), InvalidId> {
-    // Nearly all ids are of these characters, and fewer bytes than characters are possible.
+    // Nearly all ids are of these characters, each of which is one byte.
     if !text.is_empty() && text.len() <= FOREIGN_ID_CHARS_MAX && text.bytes().all(is_allowed) {
         return Ok(());
     }
-    let is_printed = |c: char| !c.is_control() && c != AFTER_ALL_IDS;
+    let is_printed = |c: char| !c.is_control() && !changes_layout(c) && c != AFTER_ALL_IDS;
     let ok = !text.is_empty()
         && text.trim() == text
         && text.chars().count() <= FOREIGN_ID_CHARS_MAX
@@ -72,8 +72,14 @@ fn check_foreign(kind: &'static str, text: &str) -> Result<(), InvalidId> {
     if ok {
         return Ok(());
     }
-    let expected = "1 to 256 characters without control characters, and no white space at the ends";
+    let expected = "1 to 256 characters, none that controls a terminal, breaks a line or changes the direction of text, and no white space at the ends";
     Err(invalid(kind, text, expected))
+}
+
+/// Returns `true` for characters that break a line or change the direction of text: ids are in commands
+/// that people read and copy.
+fn changes_layout(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Returns an id as a segment of a path or key: each byte other than ASCII letters, digits and
@@ -84,15 +90,27 @@ fn escape(text: &str, mark: char) -> Cow<'_, str> {
     }
     let mut escaped = String::with_capacity(text.len() * 2);
     for byte in text.bytes() {
-        if is_allowed(byte) {
-            escaped.push(char::from(byte));
-        } else {
-            let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
-            escaped.push(mark);
-            escaped.extend([digit(byte >> 4), digit(byte & 15)].map(|c| c.to_ascii_uppercase()));
+        match is_allowed(byte) {
+            true => escaped.push(char::from(byte)),
+            false => escaped.push_str(&format!("{mark}{byte:02X}")),
         }
     }
     Cow::Owned(escaped)
+}
+
+/// Returns a text as a part of a key, as the ids of this module have it: see [`ThreadId::to_key`].
+///
+/// ```
+/// use weftwork_types::ThreadId;
+///
+/// let thread = ThreadId::new("orders/7 a").expect("valid");
+/// assert_eq!(thread.to_key(), "orders=2F7=20a");
+/// assert_eq!(thread.to_path(), "orders%2F7%20a");
+/// assert_eq!(ThreadId::from_key("orders=2F7=20a"), Ok(thread));
+/// ```
+#[must_use]
+pub fn to_key(text: &str) -> Cow<'_, str> {
+    escape(text, '=')
 }
 
 /// Returns the text of an id that [`escape`] wrote; `None` for other texts.
@@ -151,6 +169,23 @@ macro_rules! text_id {
             pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidId> {
                 $check($kind, text.as_ref())?;
                 Ok(Self(text.as_ref().into()))
+            }
+
+            /// Returns the id as a part of a key of records: without slashes, the text itself if it
+            /// has only ASCII letters, digits and `_-.:`, and in no other case equal to that of
+            /// another id.
+            #[must_use]
+            pub fn to_key(&self) -> Cow<'_, str> {
+                to_key(&self.0)
+            }
+
+            /// Parses the result of [`to_key`](Self::to_key).
+            ///
+            /// # Errors
+            /// [`InvalidId`] for other texts.
+            pub fn from_key(key: &str) -> Result<Self, InvalidId> {
+                let escaped = || invalid($kind, key, "an id, with `=` and two digits for a byte");
+                Self::new(unescape(key, b'=').ok_or_else(escaped)?)
             }
 
             /// Creates an id from a UUID. The caller chooses the source of its bits.
@@ -325,37 +360,10 @@ impl TaskId {
 }
 
 impl ThreadId {
-    /// Returns the id as a part of a key of records: without slashes, the text itself if it has
-    /// only ASCII letters, digits and `_-.:`, and in no other case equal to that of another id.
-    ///
-    /// ```
-    /// use weftwork_types::ThreadId;
-    ///
-    /// let thread = ThreadId::new("orders/7 a").expect("valid");
-    /// assert_eq!(thread.to_key(), "orders=2F7=20a");
-    /// assert_eq!(thread.to_path(), "orders%2F7%20a");
-    /// assert_eq!(ThreadId::from_key("orders=2F7=20a"), Ok(thread));
-    /// ```
-    #[must_use]
-    pub fn to_key(&self) -> Cow<'_, str> {
-        escape(&self.0, '=')
-    }
-
     /// Returns the id as a segment of the path of a URL, percent-encoded.
     #[must_use]
     pub fn to_path(&self) -> Cow<'_, str> {
         escape(&self.0, '%')
-    }
-
-    /// Parses the result of [`to_key`](Self::to_key).
-    ///
-    /// # Errors
-    /// [`InvalidId`] for other texts.
-    pub fn from_key(key: &str) -> Result<Self, InvalidId> {
-        match unescape(key, b'=') {
-            Some(text) => Self::new(text),
-            None => Err(invalid("key of a thread", key, "the id of a thread, with `=` escapes")),
-        }
     }
 
     /// Returns the UUID under which clients that insist on UUIDs may name the thread: version 5 of
@@ -371,25 +379,6 @@ impl ThreadId {
     #[must_use]
     pub fn uuid(&self, org: &OrgId) -> Uuid {
         Uuid::new_v5(&THREADS, format!("{org}/{}", self.0).as_bytes())
-    }
-}
-
-impl ToolCallId {
-    /// Returns the id as a part of a key, like [`ThreadId::to_key`].
-    #[must_use]
-    pub fn to_key(&self) -> Cow<'_, str> {
-        escape(&self.0, '=')
-    }
-
-    /// Parses the result of [`to_key`](Self::to_key).
-    ///
-    /// # Errors
-    /// [`InvalidId`] for other texts.
-    pub fn from_key(key: &str) -> Result<Self, InvalidId> {
-        match unescape(key, b'=') {
-            Some(text) => Self::new(text),
-            None => Err(invalid("key of a call", key, "the id of a call, with `=` escapes")),
-        }
     }
 }
 
@@ -446,7 +435,18 @@ mod tests {
             assert!(MessageId::new(good).is_ok() && ToolCallId::new(good).is_ok(), "{good}");
         }
         let long = "x".repeat(257);
-        for bad in ["", " a", "a ", "a\nb", "a\u{0}", "\u{85}", "a\u{10ffff}", &long] {
+        for bad in [
+            "",
+            " a",
+            "a ",
+            "a\nb",
+            "a\u{0}",
+            "\u{85}",
+            "a\u{202e}b",
+            "a\u{2028}b",
+            "a\u{10ffff}",
+            &long,
+        ] {
             assert!(ThreadId::new(bad).is_err(), "{bad:?}");
         }
         for bad in ["=", "=2", "=zz", "=FF", "=00"] {

@@ -8,15 +8,14 @@ mod hidden;
 
 pub use hidden::{HIDDEN_TEXT, HiddenValues};
 
-use hidden::collect;
+use hidden::{SEARCHED_BYTES_MIN, collect};
 use serde_json::Value;
 
 /// Keyword of a schema that marks a part of the arguments as secret.
 pub const X_SECRET: &str = "x-secret";
 /// Text in place of a secret part.
 pub const SECRET: &str = "[secret]";
-/// Minimum length in bytes of a secret that is found within another text.
-const REPEATED_BYTES_MIN: usize = 3;
+
 /// Returns `true` if a schema marks a part as secret.
 #[must_use]
 pub fn has_secrets(schema: &Value) -> bool {
@@ -76,7 +75,7 @@ fn hide(value: &mut Value, secrets: &[String]) {
             for secret in secrets {
                 if text == secret {
                     SECRET.clone_into(text);
-                } else if secret.len() >= REPEATED_BYTES_MIN && text.contains(secret.as_str()) {
+                } else if secret.len() >= SEARCHED_BYTES_MIN && text.contains(secret.as_str()) {
                     *text = text.replace(secret.as_str(), SECRET);
                 }
             }

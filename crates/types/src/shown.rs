@@ -89,7 +89,10 @@ fn is_call(members: &serde_json::Map<String, Value>) -> bool {
 }
 
 /// Deserialises a member that is present, including `null`, as `Some`.
-pub(crate) fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+///
+/// # Errors
+/// The error of the deserializer.
+pub fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(from).map(Some)
 }
 

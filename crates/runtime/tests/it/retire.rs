@@ -91,20 +91,26 @@ async fn log_of(store: &Arc<dyn Store>, at: &RunRef) -> Vec<RunEvent> {
     events.into_iter().map(|e| RunEvent::durable(e.seq, e.at, e.event)).collect()
 }
 
+/// Stops a process in order while the node holds, and then lets the node go.
+async fn stopped_at_the_gate(runtime: &Runtime, gate: &Gate) {
+    let stopping = tokio::spawn({
+        let runtime = runtime.clone();
+        async move { runtime.shutdown(Duration::from_secs(60)).await }
+    });
+    while runtime.execute(request()).await.err().is_none_or(|refused| refused.fault.code != "W0131")
+    {
+        tokio::task::yield_now().await;
+    }
+    gate.open.notify_one();
+    assert_eq!(stopping.await.expect("no panic"), Ok(Vec::new()));
+}
+
 #[tokio::test]
 async fn runs_are_put_back_after_their_superstep_and_others_go_on_at_once() {
     let (store, gate) = (store(), Arc::new(Gate::default()));
     let (one, two) = (runtime(&store, &gate).await, runtime(&store, &gate).await);
     let handle = begun(&one, &gate).await;
-    let stopping = tokio::spawn({
-        let one = one.clone();
-        async move { one.shutdown(Duration::from_secs(60)).await }
-    });
-    while one.execute(request()).await.err().is_none_or(|refused| refused.fault.code != "W0131") {
-        tokio::task::yield_now().await;
-    }
-    gate.open.notify_one();
-    assert_eq!(stopping.await.expect("no panic"), Ok(Vec::new()));
+    stopped_at_the_gate(&one, &gate).await;
     let at = put_back(&store, handle).await;
     // The lease of the first has not run out, and need not.
     let handle = two.recover().await.expect("nobody has it").remove(0);
@@ -130,15 +136,7 @@ async fn a_called_graph_stops_after_its_superstep_and_the_run_is_put_back() {
     let one = around().open().await.expect("opens");
     let two = around().open().await.expect("opens");
     let handle = begun(&one, &gate).await;
-    let stopping = tokio::spawn({
-        let one = one.clone();
-        async move { one.shutdown(Duration::from_secs(60)).await }
-    });
-    while one.execute(request()).await.err().is_none_or(|refused| refused.fault.code != "W0131") {
-        tokio::task::yield_now().await;
-    }
-    gate.open.notify_one();
-    assert_eq!(stopping.await.expect("no panic"), Ok(Vec::new()));
+    stopped_at_the_gate(&one, &gate).await;
     put_back(&store, handle).await;
     let handle = two.recover().await.expect("nobody has it").remove(0);
     let log = json!([json!(["waited", "after"]).to_string()]);

@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(doubt.add(piece("model", 8)), (vec![], false));
         let taken = logged(AiEvent::TakenOver { claim: 2 });
         assert_eq!(doubt.add(taken.clone()), (vec![], false));
-        let reset = logged(AiEvent::AttemptReset(AttemptReset::of_node("model".to_owned())));
+        let reset = logged(AiEvent::AttemptReset(AttemptReset::of_node("model")));
         assert_eq!(doubt.add(reset.clone()), (vec![taken, reset], false));
         let next = piece("model", 12);
         assert_eq!(doubt.add(next.clone()), (vec![next], true));
@@ -105,7 +105,7 @@ mod tests {
             assert_eq!(doubt.add(piece("model", 8)), (vec![], false));
             let taken = logged(AiEvent::TakenOver { claim });
             assert_eq!(doubt.add(taken.clone()), (vec![], false));
-            let reset = logged(AiEvent::AttemptReset(AttemptReset::of_node("model".to_owned())));
+            let reset = logged(AiEvent::AttemptReset(AttemptReset::of_node("model")));
             assert_eq!(doubt.add(reset.clone()), (vec![taken, reset], false));
         }
         let next = piece("model", 9);

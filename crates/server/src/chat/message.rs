@@ -9,11 +9,12 @@ use super::speech::{Speaker, Speech};
 use super::usage::CallUsage;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use weftwork_types::InterruptId;
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, CheckpointStored, PieceKind, RunEvent, TaskEnd};
+use weftwork_types::id::to_key;
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::run::{RunOutcome, RunRef};
-use weftwork_types::{InterruptId, ToolCallId};
 
 /// The state of a message. It spans a run, and those that continue it: answers to the questions at
 /// which it ended, and wakes. Feed each run in order: [`run`](Self::run), its events, and
@@ -294,9 +295,7 @@ impl ChatMessage {
 
     /// Returns the place where the whole value of a call is read.
     fn reference(&self, call: &str) -> String {
-        let call = ToolCallId::new(call).map(|call| call.to_key().into_owned());
-        let call = call.unwrap_or_default();
-        format!("{}/{}/{call}", self.run.thread.to_key(), self.run.run)
+        format!("{}/{}/{}", self.run.thread.to_key(), self.run.run, to_key(call))
     }
 
     fn checkpoint(&mut self, stored: &CheckpointStored) {

@@ -162,7 +162,7 @@ fn a_retry_of_one_member_voids_no_text_of_another() {
 
 #[test]
 fn the_text_of_a_failed_attempt_is_void() {
-    let reset = AiEvent::AttemptReset(AttemptReset::of_node("node1".to_owned()));
+    let reset = AiEvent::AttemptReset(AttemptReset::of_node("node1"));
     let events =
         [piece(1, "a", "Goo"), RunEvent::durable(1, Timestamp(0), reset), spoken("a", "Good day")];
     let mut message = ChatMessage::new(&at(1));

@@ -253,7 +253,8 @@ async fn cancel(
     Path((thread, run)): Path<(String, String)>,
     Query(Cancel { wait, action }): Query<Cancel>,
 ) -> Result<Response> {
-    let (run, wait) = (at(&service, &thread, &run).await?, flag(wait.as_deref())?);
+    let run = at(&service, &thread, &run).await?;
+    let wait = flag(wait.as_deref())?;
     service.cancel(&run, action, wait).await?;
     let status = if wait { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok((status, headers(&run, Some("join")), Json(json!({}))).into_response())

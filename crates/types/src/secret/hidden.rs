@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub const HIDDEN_TEXT: &str = "[hidden: it may repeat secret arguments or hidden results]";
 /// Minimum length in bytes of a value that is searched in texts. A shorter one is a part of almost
 /// every text.
-const SEARCHED_BYTES_MIN: usize = 3;
+pub(super) const SEARCHED_BYTES_MIN: usize = 3;
 /// Minimum length in bytes of a line of a value that is searched on its own.
 const LINE_BYTES_MIN: usize = 8;
 

@@ -197,7 +197,7 @@ impl World {
             }
             self.requested.extend(speaker.calls.iter().cloned());
             parts.extend(speaker.calls.into_iter().map(Part::ToolCall));
-            let message = Message { id, role: Role::Assistant, parts, extra: None };
+            let message = Message::new(id, Role::Assistant, parts);
             self.log(AiEvent::MessageFinal { message });
         }
     }

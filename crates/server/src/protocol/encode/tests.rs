@@ -228,7 +228,7 @@ fn messages_at_the_same_time_are_told_apart() {
 
 #[test]
 fn void_text_ends_with_an_error_and_begins_again_under_another_id() {
-    let reset = AiEvent::AttemptReset(AttemptReset::of_node("agent".to_owned()));
+    let reset = AiEvent::AttemptReset(AttemptReset::of_node("agent"));
     let output = [text(1, 3, "m", "Let"), log(2, reset), text(2, 3, "m", "Add")];
     let events = all(&mut encoder(), &output);
     assert_eq!(

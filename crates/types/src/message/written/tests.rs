@@ -53,7 +53,7 @@ fn message() -> impl Strategy<Value = Message> {
     let roles = [Role::System, Role::User, Role::Assistant, Role::Tool];
     let parts = prop::collection::vec(part(), 0..4);
     ("[A-Za-z0-9_.:-]{1,40}", prop::sample::select(roles.to_vec()), parts)
-        .prop_map(|(name, role, parts)| Message { id: id(&name), role, parts, extra: None })
+        .prop_map(|(name, role, parts)| Message::new(id(&name), role, parts))
 }
 
 proptest! {
