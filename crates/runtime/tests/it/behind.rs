@@ -1,6 +1,7 @@
 //! Hosted runs that write checkpoints behind their supersteps: in which order things happen, and
 //! what is left when their process dies at any of its commits.
 
+use crate::death::{self, DeathAt};
 use crate::faulty::{Faulty, Moment, name};
 use crate::support::{Bench, check_stream, completed, moving, options, store, thread};
 use futures_util::StreamExt;
@@ -9,7 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::watch;
 use weftwork_graph::run_loop::StateQuery;
 use weftwork_graph::{
     CompiledGraph, Ctx, Deps, Graph, List, NodeResult, START, State, SubgraphState,
@@ -281,51 +281,21 @@ async fn a_commit_that_is_refused_for_good_is_the_last() {
     }
 }
 
-/// Plays the run of the thread in a process of its own, as it were, which dies at a commit; says
-/// whether it got that far.
+/// Plays the run of the thread in a process that dies at a commit.
 async fn dies_at(
     inner: &Arc<dyn Store>,
     graph: &CompiledGraph,
     durability: Durability,
-    (write, moment): (usize, Moment),
+    death: DeathAt,
 ) -> bool {
-    let (store, died) = (Faulty::new(Arc::clone(inner)), Arc::new(watch::Sender::new(false)));
-    let (dead, commits) = (Arc::clone(&died), AtomicUsize::new(0));
-    store.interfere(move |_, when, commit| {
-        if commit.is_some() && when == Moment::Before {
-            commits.fetch_add(1, Ordering::SeqCst);
-        }
-        let here = commit.is_some() && when == moment && commits.load(Ordering::SeqCst) == write;
-        if !here {
-            return Ok(Duration::ZERO);
-        }
-        dead.send_replace(true);
-        Ok(Duration::from_secs(3_600))
-    });
-    let mut process = tokio::runtime::Builder::new_multi_thread();
-    let process = process.worker_threads(1).enable_all().build().expect("a runtime");
     let graph = graph.clone();
-    let began = process.spawn(async move {
-        let builder = Runtime::builder(store as Arc<dyn Store>).graph("test:graph", graph);
+    death::dies_at(inner, death, async move |store| {
+        let builder = Runtime::builder(store).graph("test:graph", graph);
         let runtime = builder.open().await.expect("opens");
         let handle = runtime.execute(request(durability)).await.expect("accepted");
-        (handle.outcome, runtime)
-    });
-    let (outcome, runtime) = began.await.expect("begins");
-    let mut died = died.subscribe();
-    let reached = tokio::select! {
-        biased;
-        _ = died.wait_for(|died| *died) => true,
-        outcome = outcome => { completed(outcome); false }
-    };
-    let worker = runtime.worker().clone();
-    let ended = move || {
-        drop(runtime);
-        process.shutdown_timeout(Duration::from_secs(5));
-    };
-    tokio::task::spawn_blocking(ended).await.expect("ends");
-    inner.retire(&worker).await.expect("it is dead");
-    reached
+        (handle, runtime)
+    })
+    .await
 }
 
 /// The supersteps on record, oldest first.
@@ -347,7 +317,7 @@ async fn crash_at_each_commit(durability: Durability) {
             let (store, world) = (store(), World::default());
             let graph = working(&world);
             let at = format!("{durability:?}, {moment:?} commit {write}");
-            if !dies_at(&store, &graph, durability, (write, moment)).await {
+            if !dies_at(&store, &graph, durability, DeathAt { commit: write, moment }).await {
                 break;
             }
             crashes += 1;

@@ -11,6 +11,7 @@ mod calls;
 mod commits;
 mod cores;
 mod damage;
+mod death;
 mod delayed;
 mod dependencies;
 mod depth;

@@ -1,14 +1,12 @@
 //! Answers at older checkpoints: the questions of the checkpoint that is named take them, in runs of
 //! the program as in hosted ones, and whenever the process of the run dies.
 
-use crate::faulty::{Faulty, Moment};
+use crate::death::{self, DeathAt};
+use crate::faulty::Moment;
 use crate::support::{Bench, completed};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-use tokio::sync::watch;
 use weftwork_graph::channel::Append;
 use weftwork_graph::run_loop::{HistoryFilter, Host, Start, StartCommand, StateQuery};
 use weftwork_graph::{
@@ -166,56 +164,23 @@ async fn runs_of_a_program_and_hosted_runs_answer_the_same_questions() {
     }
 }
 
-/// Answers at the older checkpoint in a process of its own, which dies at a commit. Returns `false`
-/// if it ended before.
+/// Answers at the older checkpoint in a process that dies at a commit.
 async fn dies_at(
     inner: &Arc<dyn Store>,
     graph: &CompiledGraph,
     asked: &Snapshot,
-    (write, moment): (usize, Moment),
+    death: DeathAt,
 ) -> bool {
-    let store = Faulty::new(Arc::clone(inner));
-    let died = Arc::new(watch::Sender::new(false));
-    let dead = Arc::clone(&died);
-    let commits = AtomicUsize::new(0);
-    store.interfere(move |_, when, commit| {
-        if commit.is_some() && when == Moment::Before {
-            commits.fetch_add(1, Ordering::SeqCst);
-        }
-        let here = commit.is_some() && when == moment && commits.load(Ordering::SeqCst) == write;
-        if !here {
-            return Ok(Duration::ZERO);
-        }
-        dead.send_replace(true);
-        Ok(Duration::from_secs(3_600))
-    });
-    let process =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let process = process.expect("a runtime");
     let graph = graph.clone();
     let at = asked.config.as_ref().and_then(|config| config.id).expect("an id");
-    let began = process.spawn(async move {
-        let builder = Runtime::builder(store as Arc<dyn Store>).graph(GRAPH, graph);
+    death::dies_at(inner, death, async move |store| {
+        let builder = Runtime::builder(store).graph(GRAPH, graph);
         let runtime = builder.open().await.expect("opens");
         let thread = runtime.thread(GRAPH, "t").expect("valid names").at(at);
         let handle = thread.answer(json!("no")).begin().await.expect("accepted");
-        (handle.outcome, runtime)
-    });
-    let (outcome, runtime) = began.await.expect("begins");
-    let mut died = died.subscribe();
-    let reached = tokio::select! {
-        biased;
-        _ = died.wait_for(|died| *died) => true,
-        outcome = outcome => { completed(outcome); false }
-    };
-    let worker = runtime.worker().clone();
-    let ended = move || {
-        drop(runtime);
-        process.shutdown_timeout(Duration::from_secs(5));
-    };
-    tokio::task::spawn_blocking(ended).await.expect("ends");
-    inner.retire(&worker).await.expect("it is dead");
-    reached
+        (handle, runtime)
+    })
+    .await
 }
 
 #[tokio::test]
@@ -231,7 +196,7 @@ async fn a_crash_at_any_commit_loses_no_answer_at_an_older_checkpoint() {
                 thread.start(json!({})).await.expect("accepted");
                 let asked = thread.state().await.expect("reads");
                 thread.answer(json!("yes")).await.expect("accepted");
-                if !dies_at(&store, &graph, &asked, (write, moment)).await {
+                if !dies_at(&store, &graph, &asked, DeathAt { commit: write, moment }).await {
                     break;
                 }
                 crashes += 1;
