@@ -299,8 +299,6 @@ impl Plan {
         Ok(())
     }
 
-    /// Applies the writes of a superstep, those of each channel together and in task order. Stores
-    /// the channels in `written`.
     /// Applies writes that were made one after the other from outside. Returns their channels.
     fn fold_in_order(
         &self,
@@ -331,6 +329,8 @@ impl Plan {
         Ok(written)
     }
 
+    /// Applies the writes of a superstep, those of each channel together and in task order. Stores
+    /// the channels in `written`.
     pub(super) fn fold_all(
         &self,
         slots: &mut Slots,

@@ -238,9 +238,7 @@ impl Snapshot {
         let config = Config { ns: ns.to_owned(), id: Some(id), ..Config::default() };
         Self { config: Some(config), error: Some(error), ..Self::default() }
     }
-}
 
-impl Snapshot {
     /// Drops questions that have an answer which their tasks have not taken yet.
     pub fn drop_answered(&mut self, answered: &BTreeSet<InterruptId>) {
         let is_open = |asked: &Interrupt| !answered.contains(&asked.id);

@@ -1,18 +1,20 @@
 //! Changing threads from outside.
 
+mod open_tasks;
+
 use super::StateQuery;
 use super::within::AskedWithin;
-use crate::compiled::{CompiledGraph, NodeOptions};
+use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::output::IntoOutput;
 use crate::run_loop::checkpointer::{
     Checkpoint, CheckpointAddress, CheckpointWrite, CheckpointWrites, Checkpointer, ExternalInput,
-    StoredCheckpoint, TaskKey, TaskRecord, TaskRecords, WriteHint,
+    StoredCheckpoint, TaskRecord, TaskRecords, WriteHint,
 };
 use crate::run_loop::context::Host;
 use crate::run_loop::event::{Config, Metadata, Source};
 use crate::run_loop::panics::out_of_node;
-use crate::run_loop::supersteps::{counted, unfollowed};
+use crate::run_loop::supersteps::counted;
 use crate::run_loop::task::{TaskOutcome, key_of, routed_after};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -348,6 +350,7 @@ impl ThreadUpdate<'_> {
         updates: Vec<StateUpdate>,
     ) -> Result<Config, RuntimeError> {
         let values = updates.into_iter().next().and_then(|update| update.values);
+        self.check_open_work(&from)?;
         let kept = self.keep_results(&mut from, |_| true)?;
         let mut written = apply_state(self.graph.plan(), &mut from.machine, values)?;
         written.extend(kept);
@@ -362,6 +365,7 @@ impl ThreadUpdate<'_> {
         let several = updates.len() > 1;
         let nodes = updates.iter().map(|update| self.node(&from, &update.as_node, several));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
+        self.check_open_work(&from)?;
         let named = self.named(&from, &nodes);
         // Nodes that are due stay due; sends are dropped with their superstep.
         let is_dropped = |task: &Task| {
@@ -393,80 +397,6 @@ impl ThreadUpdate<'_> {
         written.extend(kept);
         let records = if self.first && from.superseded { TaskRecords::new() } else { records };
         self.put(from, Source::Update, &written, records).await
-    }
-
-    /// Applies results on record of tasks that a change drops, where their nodes close tasks that are
-    /// left open. Returns the channels that changed.
-    fn keep_results(
-        &self,
-        from: &mut From,
-        is_dropped: impl Fn(&Task) -> bool,
-    ) -> Result<Vec<ChannelIdx>, RuntimeError> {
-        let mut written = Vec::new();
-        if !self.graph.has_closers() {
-            return Ok(written);
-        }
-        let due = from.machine.due_in_order();
-        // A branch of an older checkpoint begins anew.
-        if !from.superseded {
-            due.iter().try_for_each(|task| self.check_open_work(from, task))?;
-        }
-        let mut results = Vec::new();
-        for task in due.into_iter().filter(is_dropped) {
-            let closes = self.options(&task).is_some_and(|node| node.on_left_open.is_some());
-            let output = self.record(from, &task).filter(|_| closes).and_then(TaskRecord::output);
-            results.extend(output.map(|output| (unfollowed(Arc::clone(output)), task)));
-        }
-        let mut done: Vec<_> =
-            results.iter().map(|(output, task)| Done { task, output, edges: false }).collect();
-        if !done.is_empty() {
-            from.machine.apply(&mut done, &mut written)?;
-        }
-        Ok(written)
-    }
-
-    /// Returns the due tasks in whose name changes of these nodes are made, none where no task of the
-    /// node is due.
-    fn named(&self, from: &From, nodes: &[NodeIdx]) -> Vec<Option<TaskKey>> {
-        let mut due = from.machine.due_in_order();
-        if self.graph.has_closers() {
-            // A result on record is not replaced while another task of the node has none.
-            due.sort_by_key(|task| self.record(from, task).is_some_and(TaskRecord::is_finished));
-        }
-        let named = nodes.iter().map(|node| {
-            let index = due.iter().position(|task| task.node == *node)?;
-            Some(key_of(self.graph, &due.remove(index)))
-        });
-        named.collect()
-    }
-
-    fn record<'f>(&self, from: &'f From, task: &Task) -> Option<&'f TaskRecord> {
-        let key = key_of(self.graph, task);
-        from.tasks.iter().find(|(known, _)| *known == key).map(|(_, record)| record)
-    }
-
-    fn options(&self, task: &Task) -> Option<&NodeOptions> {
-        self.graph.node(task.node).map(|node| &*node.options)
-    }
-
-    /// Refuses a change beside a task that has called a graph, has not finished, and is closed when it
-    /// is left open. The task is another one after the change: what that graph did would have no
-    /// result, and be done again.
-    fn check_open_work(&self, from: &From, task: &Task) -> Result<(), RuntimeError> {
-        let closes = |options: &&NodeOptions| options.on_left_open.is_some();
-        let Some(options) = self.options(task).filter(closes) else { return Ok(()) };
-        let Some(record) = self.record(from, task).filter(|record| !record.is_finished()) else {
-            return Ok(());
-        };
-        let step = from.metadata.step + 1;
-        let id = from.id.map(|at| key_of(self.graph, task).id(&self.place.ns, at, step));
-        let asks_within = record.questions().iter().any(|question| Some(question.task) != id);
-        if asks_within || options.graph.is_some() {
-            return Err(RuntimeError::BadUpdate {
-                reason: "a task that has called a graph is open, and the change would drop what was done there; answer its question, give new input, or change the state of that graph",
-            });
-        }
-        Ok(())
     }
 
     fn node(&self, from: &From, as_node: &AsNode, several: bool) -> Result<NodeIdx, RuntimeError> {
