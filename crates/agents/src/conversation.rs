@@ -135,12 +135,7 @@ mod tests {
                 shown: None,
             })
         };
-        Message {
-            id: id(name),
-            role: Role::Assistant,
-            parts: ids.iter().map(part).collect(),
-            extra: None,
-        }
+        Message::new(id(name), Role::Assistant, ids.iter().map(part).collect())
     }
 
     fn result(call: &str, value: serde_json::Value, is_error: bool) -> Message {

@@ -166,7 +166,7 @@ impl Collector {
                 }
             });
         }
-        let message = Message { id, role: Role::Assistant, parts, extra: None };
+        let message = Message::new(id, Role::Assistant, parts);
         let finish = match (reason, message.tool_calls().next().is_some()) {
             // Some servers report "stop" after a tool call.
             (FinishReason::Stop, true) => FinishReason::ToolCalls,

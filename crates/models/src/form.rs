@@ -250,7 +250,7 @@ fn plain(message: &Message) -> Message {
         Part::Reasoning { .. } => None,
         Part::Text { .. } | Part::Media(_) => Some(part.clone()),
     });
-    Message { id: message.id.clone(), role, parts: parts.collect(), extra: None }
+    Message::new(message.id.clone(), role, parts.collect())
 }
 
 /// A call in the form the model writes. The name comes first because it determines the arguments.

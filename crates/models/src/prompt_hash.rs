@@ -58,12 +58,11 @@ mod tests {
             is_error: false,
         };
         let mut messages = plain().messages;
-        messages.push(Message {
-            id: MessageId::new("m2").expect("an id"),
-            role: Role::Assistant,
-            parts: vec![Part::ToolCall(call)],
-            extra: None,
-        });
+        messages.push(Message::new(
+            MessageId::new("m2").expect("an id"),
+            Role::Assistant,
+            vec![Part::ToolCall(call)],
+        ));
         messages.push(Message::tool_result(MessageId::new("m3").expect("an id"), result));
         let add = ToolSpec {
             name: "math/add".to_owned(),

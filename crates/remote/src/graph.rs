@@ -13,6 +13,7 @@ use weftwork_schema::Checker;
 use weftwork_types::canonical::hash;
 use weftwork_types::message::langchain;
 use weftwork_types::port::{Demand, RemoteUse, Reservation};
+use weftwork_types::usage::Usage;
 
 /// Channel with the messages of a conversation.
 const MESSAGES: &str = "messages";
@@ -72,12 +73,12 @@ pub struct RemoteGraph {
     server: RemoteServer,
     assistant: Arc<str>,
     thread: RemoteThread,
-    usage: Usage,
+    accounting: Accounting,
 }
 
-/// Treatment of runs in budgets, which cannot count what they use.
+/// What a run is in a budget, which cannot count what it uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Usage {
+enum Accounting {
     /// A budget with limits refuses them.
     Counted,
     /// They are made beside the budget.
@@ -89,7 +90,7 @@ impl RemoteGraph {
     #[must_use]
     pub fn new(server: RemoteServer, assistant: &str) -> Self {
         let thread = RemoteThread::default();
-        Self { server, assistant: assistant.into(), thread, usage: Usage::Counted }
+        Self { server, assistant: assistant.into(), thread, accounting: Accounting::Counted }
     }
 
     /// Sets the thread that runs use.
@@ -102,7 +103,7 @@ impl RemoteGraph {
     /// with limits refuses remote runs otherwise.
     #[must_use]
     pub fn uncounted(self) -> Self {
-        Self { usage: Usage::Uncounted, ..self }
+        Self { accounting: Accounting::Uncounted, ..self }
     }
 
     /// The server.
@@ -190,7 +191,7 @@ impl RemoteGraph {
             let reserved = self.reserve(ctx).await?;
             let ended = call.to_end(input).await;
             if let Some(reserved) = reserved {
-                reserved.settle(weftwork_types::usage::Usage::default()).await;
+                reserved.settle(Usage::default()).await;
             }
             ended.map_err(crate::RemoteError::into_node_error)
         })
@@ -199,7 +200,7 @@ impl RemoteGraph {
 
     /// Asks the budget for a run; `None` if it is made beside the budget.
     async fn reserve(&self, ctx: &Ctx) -> NodeResult<Option<Reservation>> {
-        if self.usage == Usage::Uncounted {
+        if self.accounting == Accounting::Uncounted {
             return Ok(None);
         }
         let demand = Demand::RemoteRun { remote: self.server.name().to_owned() };

@@ -41,7 +41,8 @@ impl StoreLedger {
 impl Ledger for StoreLedger {
     fn record(&self, principal: &Principal, caller: &GraphCaller, fact: &UsageFact) {
         let row = UsageRow { caller: caller.clone(), fact: fact.clone() };
-        let (ledger, principal) = (self.clone(), principal.clone());
+        let ledger = self.clone();
+        let principal = principal.clone();
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(async move { ledger.write(&principal, row).await })),
             // The program ends, and takes its connections to stores with it.

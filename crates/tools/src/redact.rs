@@ -84,6 +84,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_value_that_is_shown_as_it_is_has_no_other_form() {
+        let order = json!({"id": "A", "card": "4111"});
+        for (value, members, other) in [
+            (order.clone(), names(&["id"]), Some(json!({"id": "A"}))),
+            (order.clone(), names(&["id", "card"]), None),
+            (order, names(&[WHOLE]), None),
+            (json!("4111"), names(&["id"]), Some(Value::Null)),
+            (Value::Null, names(&["id"]), None),
+        ] {
+            let form = shown(&value, &members);
+            assert_eq!((form != value).then_some(form), other, "{value}");
+        }
+    }
+
     fn any_value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![Just(json!("SECRET")), Just(json!(1)), Just(Value::Null)];
         leaf.prop_recursive(4, 24, 4, |inner| {

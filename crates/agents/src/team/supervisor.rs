@@ -347,8 +347,7 @@ fn as_result(report: &Report, answer: &Message) -> [Message; 2] {
     };
     // Providers do not see ids.
     let of = || answer.id.clone();
-    let call =
-        Message { id: of(), role: Role::Assistant, parts: vec![Part::ToolCall(call)], extra: None };
+    let call = Message::new(of(), Role::Assistant, vec![Part::ToolCall(call)]);
     [call, Message::tool_result(of(), result)]
 }
 
@@ -370,10 +369,7 @@ async fn hand_off(
         // The model has to read the refusal of its call.
         (false, None) => {
             let parts = vec![Part::ToolCall(call.clone())];
-            vec![
-                Message { id: ctx.message_id(), role: Role::Assistant, parts, extra: None },
-                result,
-            ]
+            vec![Message::new(ctx.message_id(), Role::Assistant, parts), result]
         }
     };
     let update = TeamStateUpdate::new().messages(messages);

@@ -63,12 +63,11 @@ impl<'a> Talk<'a> {
         let number = self.request.messages.len();
         let (name, args) = (made.name.clone(), serde_json::from_str(&made.args)?);
         let call = ToolCall { id: id.clone(), name: name.clone(), args, shown: None };
-        self.request.messages.push(Message {
-            id: MessageId::new(format!("a{number}"))?,
-            role: Role::Assistant,
-            parts: vec![Part::ToolCall(call)],
-            extra: None,
-        });
+        self.request.messages.push(Message::new(
+            MessageId::new(format!("a{number}"))?,
+            Role::Assistant,
+            vec![Part::ToolCall(call)],
+        ));
         let result = ToolResult { tool_call_id: id, name, value, shown: None, is_error: false };
         let id = MessageId::new(format!("t{number}"))?;
         self.request.messages.push(Message::tool_result(id, result));

@@ -128,12 +128,7 @@ fn with_result(mut request: ChatRequest, call: (&str, Value), value: Value) -> C
     let (name, args) = (call.0.to_owned(), call.1);
     let made = ToolCall { id: id.clone(), name: name.clone(), args, shown: None };
     let message = |kind: &str| MessageId::new(format!("{kind}{number}")).expect("id");
-    request.messages.push(Message {
-        id: message("a"),
-        role: Role::Assistant,
-        parts: vec![Part::ToolCall(made)],
-        extra: None,
-    });
+    request.messages.push(Message::new(message("a"), Role::Assistant, vec![Part::ToolCall(made)]));
     let result = ToolResult { tool_call_id: id, name, value, shown: None, is_error: false };
     request.messages.push(Message::tool_result(message("t"), result));
     request

@@ -189,7 +189,7 @@ async fn the_order_desk_works() {
         let call = ToolCall { id: id.clone(), name: called.name.clone(), args, shown: None };
         let message_id = |kind: &str| MessageId::new(format!("{kind}{n}")).expect("id");
         let parts = vec![Part::ToolCall(call)];
-        messages.push(Message { id: message_id("a"), role: Role::Assistant, parts, extra: None });
+        messages.push(Message::new(message_id("a"), Role::Assistant, parts));
         let (value, is_error) = scene.result;
         let result =
             ToolResult { tool_call_id: id, name: called.name, value, shown: None, is_error };

@@ -86,12 +86,8 @@ fn missing_unusable_and_repeated_ids_are_replaced_by_ones_made_from_the_key() {
     assert_eq!(ids, [made(0).as_str(), made(1).as_str(), "c", made(3).as_str()]);
 
     // An id that an earlier answer used would assign its result to the wrong call.
-    let earlier = Message {
-        id: message_id(key()),
-        role: Role::Assistant,
-        parts: vec![Part::ToolCall(found[2].clone())],
-        extra: None,
-    };
+    let earlier =
+        Message::new(message_id(key()), Role::Assistant, vec![Part::ToolCall(found[2].clone())]);
     let request = ChatRequest { messages: vec![earlier], ..ChatRequest::default() };
     let again = collect(vec![call(0, Some("c"), Some("f"), "")], FinishReason::Stop, &request);
     let again = again.expect("an answer");

@@ -97,8 +97,7 @@ impl Talk {
             let id = ToolCallId::new(format!("{}-{at}", self.id())).expect("an id");
             Part::ToolCall(ToolCall { id, name: name.clone(), args: args.clone(), shown: None })
         });
-        let message =
-            Message { id: self.id(), role: Role::Assistant, parts: parts.collect(), extra: None };
+        let message = Message::new(self.id(), Role::Assistant, parts.collect());
         self.request.messages.push(message);
         (calls, text)
     }

@@ -150,7 +150,7 @@ impl Egress for Tape {
 }
 
 fn message(number: usize, role: Role, parts: Vec<Part>) -> Message {
-    Message { id: MessageId::new(format!("m{number}")).expect("an id"), role, parts, extra: None }
+    Message::new(MessageId::new(format!("m{number}")).expect("an id"), role, parts)
 }
 
 fn text(text: &str) -> Vec<Part> {

@@ -202,7 +202,7 @@ impl World {
         let next = Self::claim(&log, is_here);
         let dead = std::mem::replace(&mut self.worker, next);
         let tail = AiEvent::TakenOver { claim: self.worker.claim.fence };
-        self.commit(vec![tail, AiEvent::AttemptReset(AttemptReset::of_node("a".to_owned()))], None);
+        self.commit(vec![tail, AiEvent::AttemptReset(AttemptReset::of_node("a"))], None);
         self.context.live.end(&who().org, &self.at.run, &dead.bus);
         dead.bus.give_up(AiEvent::Done { outcome: RunStatus::Failed });
         self.earlier.push(dead);

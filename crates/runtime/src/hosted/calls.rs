@@ -50,7 +50,8 @@ impl Calls {
         (journal, answers): (RunJournal, BTreeMap<InterruptId, Answer>),
     ) -> Self {
         let (context, options) = (&run.context, &run.row.new.options);
-        let (log, late) = (Arc::clone(&journal.log), context.ledger.clone());
+        let log = Arc::clone(&journal.log);
+        let late = context.ledger.clone();
         Self {
             context: Arc::clone(context),
             bus: Arc::clone(writer.bus()),

@@ -167,9 +167,14 @@ impl RunDriver {
         if !matches!(new.input, RunInput::Continue | RunInput::Command(_)) {
             return Ok(None);
         }
-        let runs = self.run.context.store.runs(&self.run.who, &new.at.thread).await?;
-        let before = runs.into_iter().take_while(|row| row.new.at != new.at);
+        let store = &self.run.context.store;
         let made_state = |row: &RunRow| row.fence > 0 && row.rolled_back_by.is_none();
+        let last = store.last_ended(&self.run.who, &new.at.thread).await?;
+        if let Some(last) = last.filter(|row| made_state(row)) {
+            return Ok(Some(last.new.at.run));
+        }
+        let runs = store.runs(&self.run.who, &new.at.thread).await?;
+        let before = runs.into_iter().take_while(|row| row.new.at != new.at);
         Ok(before.filter(made_state).last().map(|row| row.new.at.run))
     }
 

@@ -1,6 +1,5 @@
 //! Records of calls, until a commit of the run includes them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 use weftwork_store::UsageRow;
@@ -14,9 +13,6 @@ use weftwork_types::port::{CallKey, CallRecord};
 #[derive(Debug)]
 pub(crate) struct CallLog {
     waiting: Mutex<Waiting>,
-    /// `true` once the facts that no commit included were taken. Written under the lock of
-    /// `waiting`, so that no fact arrives unseen.
-    is_billed: AtomicBool,
     arrived: Notify,
     written: watch::Sender<Written>,
 }
@@ -27,6 +23,8 @@ pub(crate) struct Waiting {
     pub(crate) calls: Vec<Arc<CallRecord>>,
     pub(crate) usage: Vec<Arc<UsageRow>>,
     pub(crate) effects: Vec<Effect>,
+    /// `true` once the facts that no commit included were taken: a later one is not accepted.
+    is_billed: bool,
 }
 
 impl Waiting {
@@ -51,12 +49,8 @@ pub(crate) struct Ticket(u64);
 
 impl Default for CallLog {
     fn default() -> Self {
-        Self {
-            waiting: Mutex::default(),
-            is_billed: AtomicBool::new(false),
-            arrived: Notify::new(),
-            written: watch::Sender::new(Written::default()),
-        }
+        let written = watch::Sender::new(Written::default());
+        Self { waiting: Mutex::default(), arrived: Notify::new(), written }
     }
 }
 
@@ -88,7 +82,7 @@ impl CallLog {
     /// The fact, if [`take_unbilled`](Self::take_unbilled) was called: nobody would write it.
     pub(crate) fn bill(&self, usage: Arc<UsageRow>) -> Result<(), Arc<UsageRow>> {
         let mut waiting = self.lock();
-        if self.is_billed.load(Ordering::Relaxed) {
+        if waiting.is_billed {
             return Err(usage);
         }
         waiting.usage.push(usage);
@@ -155,7 +149,7 @@ impl CallLog {
     /// Removes and returns the facts that no commit included, after the last commit.
     pub(crate) fn take_unbilled(&self) -> Vec<Arc<UsageRow>> {
         let mut waiting = self.lock();
-        self.is_billed.store(true, Ordering::Relaxed);
+        waiting.is_billed = true;
         std::mem::take(&mut waiting.usage)
     }
 

@@ -380,7 +380,7 @@ impl Writer {
         let fails =
             matches!(commit.finish, Some(RunOutcome::Failed { .. } | RunOutcome::Cancelled { .. }));
         let begins = state.begins.take_if(|_| with_run && !(fails && commit.keep.is_empty()));
-        let Waiting { calls, usage, effects } = self.calls.waiting();
+        let Waiting { calls, usage, effects, .. } = self.calls.waiting();
         let (called, billed, written) = (calls.len(), usage.len(), effects.len());
         if let Some(begins) = &begins {
             // The first event of the log; it is emitted at its place in the log.

@@ -30,7 +30,8 @@ pub fn read_limits(text: &str) -> Result<Limits, String> {
         let (name, value) = part.split_once('=').ok_or_else(|| {
             format!("`{part}` is no limit; expected some of tokens=N,usd=X,calls=N,tools=N")
         })?;
-        let (name, value) = (name.trim(), value.trim());
+        let name = name.trim();
+        let value = value.trim();
         let (limit, found) = match name {
             "tokens" => (&mut limits.tokens, count(name, value)?),
             "calls" => (&mut limits.model_calls, count(name, value)?),

@@ -8,12 +8,16 @@ use weftwork_types::interrupt::Ask;
 use weftwork_types::port::Limits;
 use weftwork_types::run::{Answers, RunInput, RunOutcome};
 
+/// A team whose member makes two refunds in one message.
+fn two_refunds(form: Form) -> World {
+    let amounts = [5, 6].map(|euros| ("refund".to_owned(), json!({"euros": euros})));
+    World::new(form, vec![Step::calls(amounts.into()), Step::text("Sunny.")])
+}
+
 #[tokio::test]
 async fn calls_of_members_join_the_conversation_of_their_team() {
     for form in FORMS {
-        let amounts = [5, 6].map(|euros| ("refund".to_owned(), json!({"euros": euros})));
-        let steps = vec![Step::calls(amounts.into()), Step::text("Sunny.")];
-        let world = World::new(form, steps);
+        let world = two_refunds(form);
         let process = world.process(Limits::default()).await;
         process.thread.start(said("Refund both.")).await.expect("accepted");
         let questions = process.thread.questions().await.expect("reads");
@@ -45,9 +49,7 @@ async fn calls_of_members_join_the_conversation_of_their_team() {
 #[tokio::test]
 async fn a_change_beside_open_work_of_a_member_is_refused() {
     for form in FORMS {
-        let amounts = [5, 6].map(|euros| ("refund".to_owned(), json!({"euros": euros})));
-        let steps = vec![Step::calls(amounts.into()), Step::text("Sunny.")];
-        let world = World::new(form, steps);
+        let world = two_refunds(form);
         let process = world.process(Limits::default()).await;
         process.thread.start(said("Refund both.")).await.expect("accepted");
         let open = process.thread.questions().await.expect("reads");

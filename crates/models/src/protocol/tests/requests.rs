@@ -25,7 +25,7 @@ fn lookup() -> ToolSpec {
 }
 
 fn message(id: &str, role: Role, parts: Vec<Part>) -> Message {
-    Message { id: MessageId::new(id).expect("an id"), role, parts, extra: None }
+    Message::new(MessageId::new(id).expect("an id"), role, parts)
 }
 
 fn text(text: &str) -> Part {

@@ -98,18 +98,16 @@ fn a_conversation_with_calls_goes_back_as_it_came() {
     let thought = Part::Reasoning { text: "hm".to_owned(), signature: None };
     let messages = vec![
         Message::text(id("s"), Role::System, "be brief"),
-        Message {
-            id: id("a"),
-            role: Role::Assistant,
-            parts: vec![thought, call("c1", json!({"a": 1})), call("c2", json!("{\"a\": oops"))],
-            extra: None,
-        },
-        Message {
-            id: id("t"),
-            role: Role::Tool,
-            parts: vec![result("c1", json!({"sum": 1})), result("c2", json!("plain"))],
-            extra: None,
-        },
+        Message::new(
+            id("a"),
+            Role::Assistant,
+            vec![thought, call("c1", json!({"a": 1})), call("c2", json!("{\"a\": oops"))],
+        ),
+        Message::new(
+            id("t"),
+            Role::Tool,
+            vec![result("c1", json!({"sum": 1})), result("c2", json!("plain"))],
+        ),
     ];
     let body = body("m", &ChatRequest { messages, ..Default::default() }, &config(&[]));
     assert_eq!(
@@ -134,7 +132,7 @@ fn images_are_sent_and_other_media_are_refused_by_name() {
         let media = Media { media_type: media_type.to_owned(), url: url.to_owned() };
         let text = Part::Text { text: "what is it?".to_owned() };
         let parts = vec![text, Part::Media(media)];
-        let message = Message { id: id("m"), role: Role::User, parts, extra: None };
+        let message = Message::new(id("m"), Role::User, parts);
         body("m", &ChatRequest { messages: vec![message], ..Default::default() }, &config(&[]))
     };
     let sent = with("image/png", "data:image/png;base64,AA").expect("a body");
