@@ -76,7 +76,7 @@ pub struct RemoteGraph {
     accounting: Accounting,
 }
 
-/// What a run is in a budget, which cannot count what it uses.
+/// Treatment of a run by budgets, which cannot count what it uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Accounting {
     /// A budget with limits refuses them.
