@@ -127,7 +127,9 @@ impl Setting {
         Self { durability, ..self }
     }
 
-    pub(crate) fn is_hosted(&self) -> bool {
+    /// `true` if runs are hosted by a runtime.
+    #[must_use]
+    pub fn is_hosted(&self) -> bool {
         self.homes.is_some()
     }
 

@@ -1,7 +1,7 @@
 //! Recovery of an entry that was cut off, by the next process.
 //!
-//! - No write of the entry was stored, or the thread has no checkpoint yet, or none since an entry
-//!   that starts from an older one: the process repeats the entry.
+//! - No write of the entry was stored, or no checkpoint of a change, or the thread has none yet, or
+//!   none since an entry that starts from an older one: the process repeats the entry.
 //! - All writes were stored: there is nothing to do.
 //! - Some changes of a list were stored: the process makes the others.
 //! - A run: the process resumes it. It repeats the answers that the run was given, by the ids of
@@ -59,6 +59,7 @@ impl Before {
         let checkpoint = target.config.map.get("").copied();
         let checkpoint = checkpoint.or(target.config.id).filter(|_| !is_change(entry));
         let at = StateQuery { checkpoint, ..StateQuery::thread(target.thread.as_str()) };
+        let at = if is_change(entry) { at.within(target.config.ns.as_str()) } else { at };
         let stood = look(play, &at).await?;
         let newest = id(&look(play, &StateQuery { checkpoint: None, ..at }).await?);
         let answers = match &entry.act {
@@ -139,7 +140,9 @@ impl Recovery<'_> {
         let now = look(play, if is_change(self.entry) { &within } else { &at }).await?;
         let act = &self.entry.act;
         let elsewhere = id(&self.before.stood) != self.before.newest;
-        let nothing = self.kept == 0 || now.metadata.is_none();
+        // A change of a graph within makes the tasks around it due before it stores its own.
+        let unchanged = is_change(self.entry) && id(&now) == id(&self.before.stood);
+        let nothing = self.kept == 0 || now.metadata.is_none() || unchanged;
         if nothing || elsewhere && id(&now) == self.before.newest && !is_change(self.entry) {
             return Ok(Taken::Up(play.act(self.entry, shown).await));
         }
@@ -238,7 +241,9 @@ impl Recovery<'_> {
         };
         let only = self.before.stood.interrupts.first().map(|only| only.id);
         let answers = match (self.before.answers.clone()?, only) {
-            (Answers::One(answer), Some(only)) if self.profile == Profile::Weft => {
+            (Answers::One(answer), Some(only))
+                if self.profile == Profile::Weft && !self.just_forked(now) =>
+            {
                 Answers::ById([(only, answer)].into())
             }
             (answers, _) => answers,

@@ -68,22 +68,35 @@ fn may_be_passed_over(scenario: &Scenario, profile: Profile) -> bool {
     own || limited || any("at") || any("resume") || any("command")
 }
 
-/// Numbers of crashes passed over in the whole kit, by reason. Other numbers are a change of the
-/// mode.
-fn passed_over_in_all(profile: Profile) -> BTreeMap<&'static str, u64> {
-    let within = ("where to start in a graph within is known to the run alone", 42);
+/// Reason to pass over crashes, of which the number depends on which of two tasks ends first.
+const CHANGED_ITEMS: &str = "a node that runs again finds its own changes of the long-term store";
+
+/// Numbers of crashes passed over in the whole kit, by reason other than that one. Other numbers are
+/// a change of the mode.
+fn passed_over_in_all(setting: &Setting) -> BTreeMap<&'static str, u64> {
+    let inner_stop = "a run that goes on passes the stop of a subgraph";
+    let within = "where to start in a graph within is known to the run alone";
     let dropped = "the reference drops input of graphs with their own state when it goes on";
-    let offered = "the reference offers an answer without an id again after it was taken";
-    match profile {
-        Profile::Weft => [within].into(),
-        Profile::LangGraph => [
-            within,
-            (dropped, 148),
-            (offered, 108),
-            ("the reference lets a run go beyond its limit", 14),
-        ]
-        .into(),
-    }
+    let numbers: &[(&'static str, u64)] = match (setting.profile, setting.is_hosted()) {
+        (Profile::Weft, _) => &[(inner_stop, 11), (within, 42)],
+        (Profile::LangGraph, false) => &[
+            (inner_stop, 15),
+            (within, 42),
+            (dropped, 144),
+            ("the reference offers an answer without an id again after it was taken", 108),
+            ("the reference lets a run go beyond its limit", 13),
+        ],
+        (Profile::LangGraph, true) => &[
+            (inner_stop, 31),
+            (within, 40),
+            (dropped, 262),
+            ("a run from an older checkpoint has stored none of its own", 163),
+            ("that a node asked its run to stop is not recorded", 12),
+            ("the reference counts the checkpoint of a branch against the limit", 46),
+            ("the reference takes an answer again for the next question of a task", 628),
+        ],
+    };
+    numbers.iter().copied().collect()
 }
 
 /// Plays a scenario; returns what is wrong with it.
@@ -127,7 +140,9 @@ fn check(setting: Setting, share: usize) {
     assert!(tally.missed * 50 <= tally.crashes, "{} did not come about", tally.missed);
     if chosen.len() == scenarios().len() {
         assert_eq!(tally.not_applicable.values().sum::<u64>(), SAID_NOTHING as u64);
-        assert_eq!(tally.passed_over, passed_over_in_all(setting.profile));
+        let mut passed_over = tally.passed_over;
+        assert!(passed_over.remove(CHANGED_ITEMS).is_some_and(|count| count <= 90));
+        assert_eq!(passed_over, passed_over_in_all(&setting));
     }
 }
 
