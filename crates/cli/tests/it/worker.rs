@@ -117,7 +117,7 @@ fn a_worker_executes_at_most_so_many_runs_at_a_time() {
         killed.kill().expect("it is there");
         killed.wait().expect("it ends");
     }
-    let mut worker = Worker::start(&home, &["--concurrency", "2"]);
+    let mut worker = Worker::start(&home, &["--concurrency", "2", "--grace", "1s"]);
     let (first, second) = (worker.line(), worker.line());
     for begun in [&first, &second] {
         assert_eq!(begun["type"], "run_begun");
