@@ -29,7 +29,7 @@ async def follow(kind, url, thread, steps, delay, client=None):
     """Streams a run of `slow` with a client; returns the events of its modes."""
     value = {"steps": steps, "delay": delay}
     if kind == "js":
-        lines = await node("stream.mjs", url, thread, json.dumps(value))
+        lines = await node("stream.mjs", url, thread, "slow", json.dumps(value), json.dumps(MODES))
         return [tuple(json.loads(line)) for line in lines if line.startswith("[")]
     client = client or (get_client(url=url) if kind == "async" else get_sync_client(url=url))
     options = {"input": value, "stream_mode": MODES, "stream_resumable": True}

@@ -1,11 +1,10 @@
-// Streams a run of `slow` and prints its events: stream.mjs URL THREAD INPUT
+// Streams a run and prints its events: stream.mjs URL THREAD GRAPH INPUT MODES
 import { Client } from "@langchain/langgraph-sdk";
 
-const [url, thread, input] = process.argv.slice(2);
+const [url, thread, graph, input, modes] = process.argv.slice(2);
 const client = new Client({ apiUrl: url, apiKey: null });
-const streamMode = ["values", "updates"];
-const options = { input: JSON.parse(input), streamMode, streamResumable: true };
-for await (const { event, data } of client.runs.stream(thread, "slow", options)) {
+const options = { input: JSON.parse(input), streamMode: JSON.parse(modes), streamResumable: true };
+for await (const { event, data } of client.runs.stream(thread, graph, options)) {
   if (event === "error") throw new Error(JSON.stringify(data));
-  if (streamMode.includes(event)) console.log(JSON.stringify([event, data]));
+  if (event !== "metadata") console.log(JSON.stringify([event, data]));
 }

@@ -14,6 +14,7 @@ import faults
 import guide
 import javascript
 import killed
+import reconnect
 import remote
 import sdk
 import sdk_suite
@@ -80,6 +81,7 @@ async def main(words):
             await of(remote, server, total, store, {"remote": python["async"]})
             await of(thread_streams, server, total, store, {"python": python["async"]})
             await of(javascript, server, total, store, {"js": None})
+            await of(reconnect, server, total, store, {"readers": None})
             assert server.process.poll() is None, "the server ended"
         await of(faults, place, total, store, {"faults": None})
         if dev.wanted(store, total.words):
