@@ -3,6 +3,8 @@
 use crate::conn::{Backend, Conn};
 use crate::error::{Done, Fail, Place};
 use crate::tls::Tls;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -13,8 +15,9 @@ use tokio_postgres::{Client, Config, Connection, NoTls, Socket};
 use weftwork_store::StoreError;
 use weftwork_types::BoxFuture;
 
-/// Maximum number of retries of transactions that collided with others.
-const COLLISIONS_MAX: u32 = 10;
+/// Number of retries of transactions that collided with others, however long they take. More of
+/// them are made within the maximum wait.
+const COLLISIONS_MIN: u32 = 10;
 /// Initial and maximum pause before a retry.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
@@ -66,6 +69,12 @@ pub(crate) struct Pool {
     free: Semaphore,
 }
 
+/// A random number from 0 to 1.
+fn random_share() -> f64 {
+    let number = RandomState::new().build_hasher().finish();
+    f64::from(u32::try_from(number >> 32).unwrap_or_default()) / f64::from(u32::MAX)
+}
+
 impl Pool {
     pub(crate) fn new(
         server: Server,
@@ -109,16 +118,18 @@ impl Pool {
                 Ok(done) => return Ok(done),
                 Err(fail) => fail,
             };
-            let again = if fail.is_collision() {
-                collisions += 1;
-                collisions <= COLLISIONS_MAX
-            } else {
-                fail.is_loss() && Instant::now() + pause < until
+            let collides = fail.is_collision();
+            collisions += u32::from(collides);
+            let in_time = Instant::now() + pause < until;
+            let again = match collides {
+                true => collisions <= COLLISIONS_MIN || in_time,
+                false => fail.is_loss() && in_time,
             };
             if !again {
                 return Err(self.told(fail, past.before));
             }
-            sleep(pause).await;
+            // Transactions that collided do not begin again at the same time.
+            sleep(pause.mul_f64(0.5 + 0.5 * random_share())).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }

@@ -64,6 +64,11 @@ export type RunEvent = ({
    * refused, or a person answers it.
    */
   charged?: boolean;
+  /**
+   * Task that makes the call, by which calls of several members with one id differ; `None` in
+   * events of older programs.
+   */
+  task?: TaskId | null;
 } | {
   type: "tool_call_result";
   /** Id of the call. */
@@ -72,6 +77,8 @@ export type RunEvent = ({
   result: unknown;
   /** `true` if the call failed. */
   is_error?: boolean;
+  /** Task that made the call, as at its start. */
+  task?: TaskId | null;
 } | {
   type: "usage_report";
   /** The usage fact. */

@@ -94,6 +94,10 @@ pub enum AiEvent {
         /// refused, or a person answers it.
         #[serde(default = "charged", skip_serializing_if = "Clone::clone")]
         charged: bool,
+        /// Task that makes the call, by which calls of several members with one id differ; `None` in
+        /// events of older programs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<TaskId>,
     },
     /// A tool call ended.
     ToolCallResult {
@@ -104,6 +108,9 @@ pub enum AiEvent {
         /// `true` if the call failed.
         #[serde(default)]
         is_error: bool,
+        /// Task that made the call, as at its start.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<TaskId>,
     },
     /// Usage of one attempt of a model call.
     UsageReport {

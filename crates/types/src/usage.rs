@@ -310,6 +310,7 @@ mod tests {
             tool_name: "t".to_owned(),
             args: json!({}),
             charged: true,
+            task: None,
         };
         count.read(&start());
         count.read(&start());

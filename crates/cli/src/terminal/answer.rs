@@ -107,7 +107,7 @@ impl<'a> Answer<'a> {
                 self.calls.insert(tool_call_id.to_string(), tool_name.clone());
                 self.call(&plain(tool_name), &plain(&args.to_string()))
             }
-            AiEvent::ToolCallResult { tool_call_id, result, is_error } => {
+            AiEvent::ToolCallResult { tool_call_id, result, is_error, .. } => {
                 // The start of a call whose tool asked is in an earlier run.
                 let name = self.calls.remove(tool_call_id.as_str());
                 let name = name.unwrap_or_else(|| tool_call_id.to_string());

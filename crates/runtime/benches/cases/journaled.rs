@@ -40,12 +40,22 @@ async fn call(ctx: &Ctx, kind: CallKind, nth: usize) -> NodeResult<()> {
     if kind == CallKind::Tool {
         let tool_call_id = || ToolCallId::new(format!("call-{nth}")).expect("valid id");
         let (tool_name, args) = ("bench".to_owned(), input);
-        let start =
-            AiEvent::ToolCallStart { tool_call_id: tool_call_id(), tool_name, args, charged: true };
+        let start = AiEvent::ToolCallStart {
+            tool_call_id: tool_call_id(),
+            tool_name,
+            args,
+            charged: true,
+            task: None,
+        };
         calls.emit.emit(start);
         calls.journal.settle(key, CallResult { value: value.clone() }).await?;
         let tool_call_id = tool_call_id();
-        calls.emit.emit(AiEvent::ToolCallResult { tool_call_id, result: value, is_error: false });
+        calls.emit.emit(AiEvent::ToolCallResult {
+            tool_call_id,
+            result: value,
+            is_error: false,
+            task: None,
+        });
         return Ok(());
     }
     calls.journal.settle(key, CallResult { value }).await?;

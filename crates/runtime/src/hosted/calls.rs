@@ -212,6 +212,9 @@ impl Pulse {
             AiEvent::Custom { ns, node, .. } if node.is_empty() => {
                 (*ns, *node) = (by.ns.to_string(), by.node.to_string());
             }
+            AiEvent::ToolCallStart { task, .. } | AiEvent::ToolCallResult { task, .. } => {
+                *task = Some(by.task);
+            }
             _ => {}
         }
         self.signals.beat(millis(self.clock.elapsed()));

@@ -117,6 +117,7 @@ async fn three(ctx: Ctx) -> NodeResult<LogUpdate> {
             tool_name,
             args,
             charged: true,
+            task: None,
         });
         reservation.settle(Usage::tool_call()).await;
     }
@@ -190,6 +191,7 @@ async fn once(ctx: Ctx) -> NodeResult<LogUpdate> {
         tool_name: "t".to_owned(),
         args: json!({}),
         charged: true,
+        task: None,
     });
     let intent = Intent {
         kind: CallKind::Tool,
@@ -330,6 +332,7 @@ async fn a_takeover_counts_what_the_log_reports() {
         tool_name: "t".to_owned(),
         args: json!({}),
         charged: true,
+        task: None,
     };
     dies(&store, &at, 2, Some(call())).await;
     let reused = AiEvent::CallReused { kind: "tool".to_owned(), name: "t".to_owned() };

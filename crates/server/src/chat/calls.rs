@@ -1,15 +1,21 @@
 //! Tool calls of a message: one start and one result each, and arguments before the result.
+//!
+//! Models choose the ids of calls, and members of a team may choose equal ones at a time. A call is
+//! that of the message that requests it, and of the task that makes it.
 
 use super::cut::cut;
 use super::part::ChatPart;
 use super::speech::Speaker;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use weftwork_types::TaskId;
+use weftwork_types::event::ToolCallPart;
 
-/// The calls of a message by the ids that runs have for them.
+/// The calls of a message.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    known: BTreeMap<String, Call>,
+    /// In the order in which they began.
+    known: Vec<Call>,
     /// Ids in frames. A call may have the id of one that is void or has ended.
     used: BTreeSet<String>,
     /// Ids in frames of calls of earlier responses that the message has in the client.
@@ -17,27 +23,48 @@ pub(super) struct Calls {
 }
 
 /// The source of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// A model requests it.
-    Model,
-    /// It is made, or a person is asked about it.
-    Run,
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Origin<'a> {
+    /// The model that produces this message requests it.
+    Model(&'a Speaker),
+    /// It is made, or a person is asked about it, by this task; `None` if the event does not say.
+    Run(Option<TaskId>),
+}
+
+/// A call as an event names it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Named<'a> {
+    pub(super) id: &'a str,
+    pub(super) name: &'a str,
+    pub(super) args: &'a Value,
+}
+
+/// The result of a call.
+#[derive(Debug)]
+pub(super) struct CallEnd {
+    pub(super) value: Value,
+    pub(super) is_error: bool,
 }
 
 #[derive(Debug)]
 struct Call {
+    id: String,
     /// Id in frames.
     shown: String,
     name: String,
     /// JSON text of the arguments that pieces had.
     streamed: String,
-    is_ready: bool,
+    /// The arguments, once they are complete.
+    args: Option<Value>,
     has_result: bool,
     /// `true` if the call began in an earlier response.
     is_earlier: bool,
-    /// Message that a model is producing, with the call; `None` once the call is accepted.
+    /// Message that requests the call; `None` for one that a run makes by itself.
     by: Option<Speaker>,
+    /// `true` once the message of the call is final, or the call is made.
+    is_accepted: bool,
+    /// Task that makes the call; `None` before it begins.
+    task: Option<TaskId>,
 }
 
 impl Calls {
@@ -45,27 +72,31 @@ impl Calls {
         self.held = held;
     }
 
-    /// Returns the id of a call in frames, if the message has the call in the client.
-    pub(super) fn shown_to_client(&self, id: &str) -> Option<&str> {
-        let known = self.known.get(id).filter(|call| call.is_with_client(&self.held));
-        known.map(|call| call.shown.as_str())
+    /// Returns the id of a call in frames, if the message has the call in the client. The task asks
+    /// about it.
+    pub(super) fn shown_to_client(&mut self, asked: Named<'_>, task: TaskId) -> Option<&str> {
+        let index = self.made(asked, Some(task))?;
+        let call = &mut self.known[index];
+        call.task = Some(task);
+        call.is_with_client(&self.held).then_some(call.shown.as_str())
     }
 
     /// Returns `true` for a call that was opened and has no result.
-    pub(super) fn awaits_result(&self, id: &str) -> bool {
-        self.known.get(id).is_some_and(|call| !call.has_result)
+    pub(super) fn awaits_result(&self, id: &str, task: Option<TaskId>) -> bool {
+        self.ended(id, task).is_some()
     }
 
     /// Adds a piece of the arguments of a call.
     pub(super) fn delta(
         &mut self,
-        (id, name): (&str, &str),
+        called: &ToolCallPart,
         delta: &str,
         by: &Speaker,
         to: &mut Vec<ChatPart>,
     ) {
-        let call = self.open((id, name), (Origin::Model, Some(by)), to);
-        if call.is_ready || delta.is_empty() {
+        let (id, name) = (called.tool_call_id.as_str(), called.tool_name.as_str());
+        let call = self.open(Named { id, name, args: &Value::Null }, Origin::Model(by), to);
+        if call.args.is_some() || delta.is_empty() {
             return;
         }
         call.streamed.push_str(delta);
@@ -81,18 +112,18 @@ impl Calls {
     /// Completes the arguments of a call, which is opened if it is not known.
     pub(super) fn ready(
         &mut self,
-        origin: Origin,
-        (id, name, args): (&str, &str, &Value),
+        origin: Origin<'_>,
+        named: Named<'_>,
         (reference, to): (&str, &mut Vec<ChatPart>),
     ) {
-        let call = self.open((id, name), (origin, None), to);
-        call.by = None;
-        if std::mem::replace(&mut call.is_ready, true) {
+        let call = self.open(named, origin, to);
+        call.is_accepted = true;
+        if call.args.is_some() {
             return;
         }
-        let args = cut(args.clone(), reference);
-        let rest = rest(&args, &call.streamed);
-        call.streamed = String::new();
+        call.args = Some(named.args.clone());
+        let args = cut(named.args.clone(), reference);
+        let rest = rest(&args, &std::mem::take(&mut call.streamed));
         let (id, name) = (call.shown.clone(), call.name.clone());
         to.push(ChatPart::CallReady { id, name, args, rest });
     }
@@ -101,15 +132,16 @@ impl Calls {
     pub(super) fn result(
         &mut self,
         id: &str,
-        (result, is_error): (Value, bool),
+        task: Option<TaskId>,
+        end: CallEnd,
         (reference, to): (&str, &mut Vec<ChatPart>),
     ) {
-        let Some(call) = self.known.get_mut(id) else { return };
-        if std::mem::replace(&mut call.has_result, true) {
-            return;
-        }
+        let Some(index) = self.ended(id, task) else { return };
+        let call = &mut self.known[index];
+        call.has_result = true;
         call.close(to);
-        let result = cut(result, reference);
+        let CallEnd { value, is_error } = end;
+        let result = cut(value, reference);
         let id = call.shown.clone();
         if !call.is_with_client(&self.held) {
             // Readers refuse a result of a call that this response does not have.
@@ -123,31 +155,28 @@ impl Calls {
     }
 
     /// Marks a call of an earlier response as answered by its client, which has the result.
-    pub(super) fn answered(&mut self, id: &str) {
-        let known = self.known.get_mut(id);
-        if let Some(call) = known.filter(|call| !call.is_with_client(&self.held)) {
-            call.has_result = true;
-        }
+    pub(super) fn answered(&mut self, id: &str, task: TaskId) {
+        let Some(index) = self.ended(id, Some(task)) else { return };
+        let call = &mut self.known[index];
+        call.has_result |= !call.is_with_client(&self.held);
     }
 
     /// Ends the calls of a message that is void.
     pub(super) fn reset(&mut self, by: &Speaker, to: &mut Vec<ChatPart>) {
-        let void: Vec<_> = self
-            .known
-            .iter()
-            .filter(|(_, call)| call.by.as_ref() == Some(by) && !call.is_earlier)
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in void {
-            if let Some(mut call) = self.known.remove(&id) {
+        let is_void =
+            |call: &Call| call.by.as_ref() == Some(by) && !call.is_accepted && !call.is_earlier;
+        self.known.retain_mut(|call| {
+            let void = is_void(call);
+            if void {
                 call.fail("the attempt that requested the call failed", to);
             }
-        }
+            !void
+        });
     }
 
     /// Ends all calls without a result: the run ended, and makes them no more.
     pub(super) fn end(&mut self, to: &mut Vec<ChatPart>) {
-        for call in self.known.values_mut().filter(|call| !call.has_result) {
+        for call in self.known.iter_mut().filter(|call| !call.has_result) {
             if call.is_with_client(&self.held) {
                 call.fail("the run ended before the call was made", to);
             } else {
@@ -158,53 +187,102 @@ impl Calls {
 
     /// Completes the arguments of all calls: the run pauses, and the response ends.
     pub(super) fn pause(&mut self, to: &mut Vec<ChatPart>) {
-        self.known.values_mut().for_each(|call| call.close(to));
+        self.known.iter_mut().for_each(|call| call.close(to));
     }
 
     /// Returns `true` if calls have no result.
     pub(super) fn are_open(&self) -> bool {
-        self.known.values().any(|call| !call.has_result)
+        self.known.iter().any(|call| !call.has_result)
     }
 
     /// A further response begins: calls up to now are earlier ones.
     pub(super) fn begin_response(&mut self) {
-        self.known.values_mut().for_each(|call| call.is_earlier = true);
+        self.known.iter_mut().for_each(|call| call.is_earlier = true);
     }
 
-    fn open(
-        &mut self,
-        (id, name): (&str, &str),
-        (origin, by): (Origin, Option<&Speaker>),
-        to: &mut Vec<ChatPart>,
-    ) -> &mut Call {
-        // Some models count their calls from 1 in each answer.
-        let is_over = self.known.get(id).is_some_and(|call| call.has_result);
-        if origin == Origin::Model && is_over {
-            self.known.remove(id);
-        }
-        let used = &mut self.used;
-        self.known.entry(id.to_owned()).or_insert_with(|| {
-            let mut shown = id.to_owned();
+    fn open(&mut self, named: Named<'_>, origin: Origin<'_>, to: &mut Vec<ChatPart>) -> &mut Call {
+        let found = match origin {
+            Origin::Model(by) => self.requested(named.id, by),
+            Origin::Run(task) => self.made(named, task),
+        };
+        let index = found.unwrap_or_else(|| {
+            let mut shown = named.id.to_owned();
             let mut number = 1;
-            while !used.insert(shown.clone()) {
+            while !self.used.insert(shown.clone()) {
                 number += 1;
-                shown = format!("{id}.{number}");
+                shown = format!("{}.{number}", named.id);
             }
-            to.push(ChatPart::CallStart { id: shown.clone(), name: name.to_owned() });
-            Call {
-                shown,
-                name: name.to_owned(),
-                streamed: String::new(),
-                is_ready: false,
-                has_result: false,
-                is_earlier: false,
-                by: by.cloned(),
-            }
+            to.push(ChatPart::CallStart { id: shown.clone(), name: named.name.to_owned() });
+            self.known.push(Call::new(named, shown));
+            self.known.len() - 1
+        });
+        let call = &mut self.known[index];
+        match origin {
+            Origin::Model(by) => call.by = Some(by.clone()),
+            Origin::Run(task) => call.task = task.or(call.task),
+        }
+        call
+    }
+
+    /// The call that a message requests. Some models count their calls from 1 in each answer.
+    fn requested(&self, id: &str, by: &Speaker) -> Option<usize> {
+        self.last(id, |call| match &call.by {
+            Some(known) => known == by,
+            None => !call.has_result,
         })
+    }
+
+    /// The call that a task makes, or asks about: its own, else one that was requested and that no task
+    /// makes yet.
+    fn made(&self, named: Named<'_>, task: Option<TaskId>) -> Option<usize> {
+        let Named { id, name, args } = named;
+        if task.is_none() {
+            return self.last(id, |call| !call.has_result).or_else(|| self.last(id, |_| true));
+        }
+        let waits = |call: &Call| call.task.is_none() && !call.has_result;
+        let is_same = |call: &Call| call.name == name && call.args.as_ref() == Some(args);
+        let own = self.last(id, |call| call.task == task && !call.has_result);
+        let own = own.or_else(|| self.last(id, |call| waits(call) && is_same(call)));
+        let own = own.or_else(|| self.known.iter().position(|call| call.id == id && waits(call)));
+        let own = own.or_else(|| self.last(id, |call| call.task == task));
+        // A branch of the thread makes the calls of a message in tasks of its own.
+        own.or_else(|| self.last(id, |call| call.by.is_some() && !call.has_result))
+    }
+
+    /// The open call that ends with a result of a task. A message of results does not say which task it
+    /// is of: it ends calls that no task made.
+    fn ended(&self, id: &str, task: Option<TaskId>) -> Option<usize> {
+        match task {
+            Some(_) => {
+                let own = self.last(id, |call| call.task == task && !call.has_result);
+                own.or_else(|| self.last(id, |call| call.task.is_none() && !call.has_result))
+            }
+            None if self.last(id, |call| call.task.is_some()).is_some() => None,
+            None => self.last(id, |call| !call.has_result),
+        }
+    }
+
+    fn last(&self, id: &str, is_meant: impl Fn(&Call) -> bool) -> Option<usize> {
+        self.known.iter().rposition(|call| call.id == id && is_meant(call))
     }
 }
 
 impl Call {
+    fn new(named: Named<'_>, shown: String) -> Self {
+        Self {
+            id: named.id.to_owned(),
+            shown,
+            name: named.name.to_owned(),
+            streamed: String::new(),
+            args: None,
+            has_result: false,
+            is_earlier: false,
+            by: None,
+            is_accepted: false,
+            task: None,
+        }
+    }
+
     /// Returns `true` if a reader accepts a result of the call: this response began it, or the client
     /// has it from an earlier one.
     fn is_with_client(&self, held: &BTreeSet<String>) -> bool {
@@ -213,11 +291,12 @@ impl Call {
 
     /// Completes arguments of which nothing more follows.
     fn close(&mut self, to: &mut Vec<ChatPart>) {
-        if std::mem::replace(&mut self.is_ready, true) {
+        if self.args.is_some() {
             return;
         }
         let streamed = std::mem::take(&mut self.streamed);
-        let args = serde_json::from_str(&streamed).unwrap_or_else(|_| json!({}));
+        let args: Value = serde_json::from_str(&streamed).unwrap_or_else(|_| json!({}));
+        self.args = Some(args.clone());
         let rest = if streamed.is_empty() { "{}".to_owned() } else { String::new() };
         let (id, name) = (self.shown.clone(), self.name.clone());
         to.push(ChatPart::CallReady { id, name, args, rest });

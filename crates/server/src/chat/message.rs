@@ -2,19 +2,19 @@
 
 mod text;
 
-use super::calls::{Calls, Origin};
+use super::calls::{CallEnd, Calls, Named, Origin};
 use super::part::{ChatPart, FinishReason, TextKind};
 use super::question::{Asked, REQUEST_APPROVAL, WireCall};
 use super::speech::{Speaker, Speech};
 use super::usage::CallUsage;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use weftwork_types::InterruptId;
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, CheckpointStored, PieceKind, RunEvent, TaskEnd};
 use weftwork_types::id::to_key;
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::run::{RunOutcome, RunRef};
+use weftwork_types::{InterruptId, TaskId};
 
 /// The state of a message. It spans a run, and those that continue it: answers to the questions at
 /// which it ended, and wakes. Feed each run in order: [`run`](Self::run), its events, and
@@ -42,6 +42,8 @@ pub(crate) struct ChatMessage {
 #[derive(Debug)]
 struct Waiting {
     call: String,
+    /// Task that asks.
+    task: TaskId,
     is_own: bool,
 }
 
@@ -114,12 +116,13 @@ impl ChatMessage {
     pub(crate) fn run(&mut self, at: &RunRef, answers: &BTreeMap<InterruptId, Value>) {
         self.run = at.clone();
         for (id, answer) in answers {
-            let Some(Waiting { call, is_own }) = self.asked.remove(id) else { continue };
+            let Some(Waiting { call, task, is_own }) = self.asked.remove(id) else { continue };
             // The client that answered has the result of a call of an earlier response.
-            self.calls.answered(&call);
+            self.calls.answered(&call, task);
             if is_own {
                 let reference = self.reference(&call);
-                self.calls.result(&call, (answer.clone(), false), (&reference, &mut self.parts));
+                let end = CallEnd { value: answer.clone(), is_error: false };
+                self.calls.result(&call, Some(task), end, (&reference, &mut self.parts));
             }
         }
     }
@@ -136,12 +139,14 @@ impl ChatMessage {
             }
             (AiEvent::AttemptReset(reset), _) => self.reset(reset),
             (AiEvent::MessageFinal { message }, _) => self.message(message),
-            (AiEvent::ToolCallStart { tool_call_id, tool_name, args, .. }, _) => {
+            (AiEvent::ToolCallStart { tool_call_id, tool_name, args, task, .. }, _) => {
                 self.open_step();
-                self.call(Origin::Run, (tool_call_id.as_str(), tool_name, args));
+                let named = Named { id: tool_call_id.as_str(), name: tool_name, args };
+                self.call(Origin::Run(*task), named);
             }
-            (AiEvent::ToolCallResult { tool_call_id, result, is_error }, _) => {
-                self.result(tool_call_id.as_str(), (result.clone(), *is_error));
+            (AiEvent::ToolCallResult { tool_call_id, result, is_error, task }, _) => {
+                let end = CallEnd { value: result.clone(), is_error: *is_error };
+                self.result(tool_call_id.as_str(), *task, end);
             }
             (AiEvent::UsageReport { fact }, _) => self.add_usage(fact.into()),
             (AiEvent::Checkpoint(stored), _) => self.checkpoint(stored),
@@ -194,15 +199,18 @@ impl ChatMessage {
 
     fn ask(&mut self, asked: &Asked) {
         let WireCall { id, name, args } = &asked.call;
-        self.call(Origin::Run, (id, name, args));
-        let waiting = Waiting { call: id.clone(), is_own: asked.is_own() };
+        let task = asked.task;
+        let card = Named { id, name, args };
+        self.call(Origin::Run(Some(task)), card);
+        let waiting = Waiting { call: id.clone(), task, is_own: asked.is_own() };
         self.asked.insert(asked.interrupt, waiting);
-        let approved = asked.waiting.as_deref();
+        let approved =
+            asked.waiting.as_ref().map(|WireCall { id, name, args }| Named { id, name, args });
         // The card of the approval waits too: clients of the AI SDK continue once no call of the last
         // step waits, and the card is a step of its own.
-        let card = Some(id.as_str()).filter(|_| name == REQUEST_APPROVAL);
+        let card = Some(card).filter(|card| card.name == REQUEST_APPROVAL);
         for call in approved.into_iter().chain(card) {
-            if let Some(call) = self.calls.shown_to_client(call) {
+            if let Some(call) = self.calls.shown_to_client(call, task) {
                 let call = call.to_owned();
                 self.parts.push(ChatPart::ApprovalRequest { id: asked.id.clone(), call });
             }
@@ -266,16 +274,16 @@ impl ChatMessage {
         reason
     }
 
-    fn call(&mut self, origin: Origin, call: (&str, &str, &Value)) {
+    fn call(&mut self, origin: Origin<'_>, named: Named<'_>) {
         self.close_block();
         self.last_text = None;
         self.mix();
-        let reference = self.reference(call.0);
-        self.calls.ready(origin, call, (&reference, &mut self.parts));
+        let reference = self.reference(named.id);
+        self.calls.ready(origin, named, (&reference, &mut self.parts));
     }
 
-    fn result(&mut self, id: &str, (result, is_error): (Value, bool)) {
-        if !self.calls.awaits_result(id) {
+    fn result(&mut self, id: &str, task: Option<TaskId>, end: CallEnd) {
+        if !self.calls.awaits_result(id, task) {
             return;
         }
         self.close_block();
@@ -283,7 +291,7 @@ impl ChatMessage {
         self.open_step();
         self.mix();
         let reference = self.reference(id);
-        self.calls.result(id, (result, is_error), (&reference, &mut self.parts));
+        self.calls.result(id, task, end, (&reference, &mut self.parts));
     }
 
     /// Notes that the step has parts that stay, whatever happens to its message.

@@ -1,9 +1,9 @@
 //! Questions as tool calls without a result, which every front end can show and answer.
 
 use serde_json::{Map, Value, json};
-use weftwork_types::InterruptId;
 use weftwork_types::approval::ApprovalRequest;
 use weftwork_types::interrupt::{Ask, Interrupt};
+use weftwork_types::{InterruptId, TaskId};
 
 /// Name of the call that stands for a question with a free answer.
 pub(crate) const ASK_HUMAN: &str = "ask_human";
@@ -17,9 +17,11 @@ pub(crate) struct Asked {
     /// Id of the question in the interface: that of the interrupt.
     pub(crate) id: String,
     pub(crate) call: WireCall,
+    /// Task that asks.
+    pub(crate) task: TaskId,
     /// Call of the model that waits for the answer; `None` if it is the call itself, or there is
     /// none.
-    pub(crate) waiting: Option<String>,
+    pub(crate) waiting: Option<WireCall>,
     /// The question as a fact, for clients that show more than the call.
     pub(crate) fact: Value,
 }
@@ -46,12 +48,13 @@ impl Asked {
             }
             Ask::Question { question: text, tool_call_id, tool: Some(tool) } => {
                 let args = with_terms(json!({"question": text, "tool": tool}), question);
-                let waiting = Some(tool_call_id.to_string());
+                let waiting = Some(self::call(tool_call_id.as_str(), tool, Value::Null));
                 ("tool_question", call(&id, ASK_HUMAN, args), waiting)
             }
             Ask::Approval(request) => {
                 let args = with_terms(approval(request, question), question);
-                let waiting = Some(request.tool_call_id.to_string());
+                let ApprovalRequest { tool_call_id, tool, args: made_with, .. } = request;
+                let waiting = Some(self::call(tool_call_id.as_str(), tool, made_with.clone()));
                 ("approval", call(&id, REQUEST_APPROVAL, args), waiting)
             }
             Ask::Value { value } => {
@@ -69,7 +72,7 @@ impl Asked {
             "graph": question.graph,
             "expiresAt": question.expires_at,
         });
-        Some(Self { interrupt: question.id, id, call, waiting, fact })
+        Some(Self { interrupt: question.id, id, call, task: question.task, waiting, fact })
     }
 
     /// Returns `true` if the call stands for the question alone, and the model knows nothing of it.

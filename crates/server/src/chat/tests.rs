@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use weftwork_testkit::fuzz::Random;
 use weftwork_types::event::{AiEvent, AttemptReset, PieceAt, Position, RunEvent};
-use weftwork_types::message::{Message, Role};
+use weftwork_types::message::{Message, Part, Role, ToolCall};
 use weftwork_types::run::{RunOutcome, RunRef};
-use weftwork_types::{MessageId, RunId, TaskId, ThreadId, Timestamp};
+use weftwork_types::{MessageId, RunId, TaskId, ThreadId, Timestamp, ToolCallId};
 use world::World;
 
 const SEED: u64 = 21;
@@ -183,4 +183,86 @@ fn the_text_of_a_failed_attempt_is_void() {
         .filter_map(|part| part["text"].as_str())
         .collect();
     assert_eq!(texts.concat().trim(), "Good day");
+}
+
+/// A message that requests the call `call_1`, of a number.
+fn requests(message: &str, number: u64) -> RunEvent {
+    let id = ToolCallId::new("call_1").expect("valid");
+    let call = ToolCall { id, name: "look".to_owned(), args: json!({"n": number}), shown: None };
+    let id = MessageId::new(message).expect("valid");
+    let message = Message::new(id, Role::Assistant, vec![Part::ToolCall(call)]);
+    RunEvent::durable(1, Timestamp(0), AiEvent::MessageFinal { message })
+}
+
+fn starts(task: u128, tool: &str, number: u64) -> RunEvent {
+    let tool_call_id = ToolCallId::new("call_1").expect("valid");
+    let (tool_name, args, task) = (tool.to_owned(), json!({"n": number}), Some(TaskId(task)));
+    let event = AiEvent::ToolCallStart { tool_call_id, tool_name, args, charged: true, task };
+    RunEvent::durable(1, Timestamp(0), event)
+}
+
+fn ends(task: u128, result: &str) -> RunEvent {
+    let tool_call_id = ToolCallId::new("call_1").expect("valid");
+    let (result, task) = (json!(result), Some(TaskId(task)));
+    let event = AiEvent::ToolCallResult { tool_call_id, result, is_error: false, task };
+    RunEvent::durable(1, Timestamp(0), event)
+}
+
+/// The cards of a response: tool, arguments and result of each.
+fn cards(events: &[RunEvent]) -> Vec<Value> {
+    let mut message = ChatMessage::new(&at(1));
+    message.begin_response(&at(1));
+    events.iter().for_each(|event| message.event(event));
+    message.end(&RunOutcome::Completed { output: Value::Null });
+    let mut cards = BTreeMap::<String, Vec<Value>>::new();
+    for part in message.take() {
+        match part {
+            ChatPart::CallReady { id, name, args, .. } => {
+                cards.entry(id).or_default().extend([json!(name), args["n"].clone()]);
+            }
+            ChatPart::CallResult { id, result, .. } => cards.entry(id).or_default().push(result),
+            _ => {}
+        }
+    }
+    cards.into_values().map(Value::from).collect()
+}
+
+#[test]
+fn calls_of_two_members_with_one_id_are_two_cards() {
+    let both = [requests("a", 1), requests("b", 2)];
+    let (first, second) = ([starts(1, "look", 1)], [starts(2, "look", 2)]);
+    let expected = [json!(["look", 1, "one"]), json!(["look", 2, "two"])];
+    for order in [[&first, &second], [&second, &first]] {
+        let begun: Vec<_> = both.iter().chain(order.into_iter().flatten()).cloned().collect();
+        let one = [&begun[..], &[ends(1, "one"), ends(2, "two")]].concat();
+        assert_eq!(cards(&one), expected);
+        let other = [&begun[..], &[ends(2, "two"), ends(1, "one")]].concat();
+        assert_eq!(cards(&other), expected);
+    }
+}
+
+#[test]
+fn a_call_of_a_member_has_not_the_card_of_the_call_that_asked_the_member() {
+    let events = [
+        requests("lead", 1),
+        starts(1, "look", 1),
+        requests("member", 2),
+        starts(2, "look", 2),
+        ends(2, "found"),
+        ends(1, "reported"),
+    ];
+    assert_eq!(cards(&events), [json!(["look", 1, "reported"]), json!(["look", 2, "found"])]);
+}
+
+#[test]
+fn an_answer_counts_its_calls_from_one_again() {
+    let events = [
+        requests("a", 1),
+        starts(1, "look", 1),
+        ends(1, "one"),
+        requests("b", 2),
+        starts(2, "look", 2),
+        ends(2, "two"),
+    ];
+    assert_eq!(cards(&events), [json!(["look", 1, "one"]), json!(["look", 2, "two"])]);
 }

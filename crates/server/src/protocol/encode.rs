@@ -270,11 +270,11 @@ fn tool(event: &AiEvent) -> Option<Content> {
             "tool_name": tool_name,
             "input": args,
         }),
-        AiEvent::ToolCallResult { tool_call_id, result, is_error: false } => {
+        AiEvent::ToolCallResult { tool_call_id, result, is_error: false, .. } => {
             let output = blocks::tool_output(tool_call_id, result);
             json!({"event": "tool-finished", "tool_call_id": tool_call_id, "output": output})
         }
-        AiEvent::ToolCallResult { tool_call_id, result, is_error: true } => {
+        AiEvent::ToolCallResult { tool_call_id, result, is_error: true, .. } => {
             let text = result.get("message").and_then(Value::as_str).or(result.as_str());
             let message = text.map_or_else(|| result.to_string(), str::to_owned);
             json!({"event": "tool-error", "tool_call_id": tool_call_id, "message": message})

@@ -88,7 +88,7 @@ fn add(found: &mut Value, call: &str, event: AiEvent) -> bool {
             found["tool"] = json!(tool_name);
             found["args"] = args;
         }
-        AiEvent::ToolCallResult { tool_call_id, result, is_error }
+        AiEvent::ToolCallResult { tool_call_id, result, is_error, .. }
             if tool_call_id.as_str() == call =>
         {
             found["result"] = result;

@@ -39,6 +39,7 @@ impl Announced {
             tool_name: tool_name.to_owned(),
             args: args.clone(),
             charged: charge == Charge::Charged,
+            task: None,
         });
         Self::open(emit, tool_call_id)
     }
@@ -68,6 +69,7 @@ impl Announced {
             tool_call_id: self.tool_call_id.clone(),
             result,
             is_error,
+            task: None,
         });
     }
 }

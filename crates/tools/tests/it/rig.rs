@@ -99,7 +99,7 @@ impl Rig {
                     assert!(open.is_none(), "two starts in a row");
                     open = Some((tool_call_id.to_string(), tool_name));
                 }
-                AiEvent::ToolCallResult { tool_call_id, result, is_error } => {
+                AiEvent::ToolCallResult { tool_call_id, result, is_error, .. } => {
                     let (id, name) = open.take().expect("a result has a start");
                     assert_eq!(id, tool_call_id.as_str());
                     pairs.push(Pair { id, name, result, is_error });

@@ -1,7 +1,7 @@
 //! Texts of a message: partial text as nodes emit it, and the messages that complete it.
 
 use super::{Block, ChatMessage, Step};
-use crate::chat::calls::Origin;
+use crate::chat::calls::{CallEnd, Named, Origin};
 use crate::chat::cut::{PART_BYTES_MAX, pieces};
 use crate::chat::part::{ChatPart, TextKind};
 use crate::chat::speech::{Held, Speaker, speaker};
@@ -63,8 +63,7 @@ impl ChatMessage {
             PieceKind::ToolCall(call) => {
                 self.close_block();
                 self.last_text = None;
-                let named = (call.tool_call_id.as_str(), call.tool_name.as_str());
-                self.calls.delta(named, text, who, &mut self.parts);
+                self.calls.delta(call, text, who, &mut self.parts);
             }
         }
     }
@@ -131,8 +130,8 @@ impl ChatMessage {
             // Results of nodes that call tools by themselves.
             Role::Tool => {
                 for result in message.tool_results() {
-                    let shown = (result.value.clone(), result.is_error);
-                    self.result(result.tool_call_id.as_str(), shown);
+                    let end = CallEnd { value: result.value.clone(), is_error: result.is_error };
+                    self.result(result.tool_call_id.as_str(), None, end);
                 }
             }
             Role::System | Role::User => {}
@@ -162,7 +161,8 @@ impl ChatMessage {
             match part {
                 Part::Media(media) => self.file(media),
                 Part::ToolCall(call) => {
-                    self.call(Origin::Model, (call.id.as_str(), &call.name, &call.args));
+                    let named = Named { id: call.id.as_str(), name: &call.name, args: &call.args };
+                    self.call(Origin::Model(&who), named);
                 }
                 _ => {}
             }

@@ -25,11 +25,18 @@ pub(super) struct World {
     step: i64,
     speakers: Vec<Speaker>,
     /// Accepted calls without a result.
-    running: Vec<ToolCallId>,
+    running: Vec<Running>,
     /// Requested calls that were not accepted.
     requested: Vec<ToolCall>,
     numbers: u64,
     events: Vec<RunEvent>,
+}
+
+/// A call that a task makes.
+#[derive(Clone)]
+struct Running {
+    id: ToolCallId,
+    task: TaskId,
 }
 
 /// A task in which a model produces a message.
@@ -102,9 +109,8 @@ impl World {
         }
         let who = self.random.below(self.speakers.len());
         let (words, id, kind) = (self.words(), self.call_id(), self.random.below(6));
-        let is_open = self.running.contains(&id)
-            || self.requested.iter().any(|known| known.id == id)
-            || self.speakers.iter().any(|other| other.calls.iter().any(|known| known.id == id));
+        // Members choose ids that others have at the time.
+        let is_open = self.speakers[who].calls.iter().any(|known| known.id == id);
         let speaker = &mut self.speakers[who];
         let place = speaker.at.clone();
         let event = match (&mut speaker.args, kind) {
@@ -207,30 +213,37 @@ impl World {
             // A call that a graph makes by itself.
             let number = self.number();
             let id = ToolCallId::new(format!("own_{number}")).expect("valid");
-            self.running.push(id.clone());
-            let (tool_name, args) = ("own".to_owned(), json!({}));
-            return self.log(AiEvent::ToolCallStart {
-                tool_call_id: id,
-                tool_name,
-                args,
-                charged: true,
-            });
+            let task = self.task();
+            self.running.push(Running { id: id.clone(), task });
+            return self.start(id, "own".to_owned(), json!({}), task);
         }
         let at = self.random.below(self.requested.len());
         let ToolCall { id, name, args, .. } = self.requested.remove(at);
-        self.running.push(id.clone());
-        self.log(AiEvent::ToolCallStart { tool_call_id: id, tool_name: name, args, charged: true });
+        let task = self.task();
+        self.running.push(Running { id: id.clone(), task });
+        self.start(id, name, args, task);
+    }
+
+    fn task(&mut self) -> TaskId {
+        TaskId(u128::from(self.number()))
+    }
+
+    fn start(&mut self, tool_call_id: ToolCallId, tool_name: String, args: Value, task: TaskId) {
+        let task = Some(task);
+        let charged = true;
+        self.log(AiEvent::ToolCallStart { tool_call_id, tool_name, args, charged, task });
     }
 
     fn result(&mut self) {
         if self.running.is_empty() {
             return;
         }
-        let tool_call_id = self.running.remove(self.random.below(self.running.len()));
+        let Running { id, task } = self.running.remove(self.random.below(self.running.len()));
+        let (tool_call_id, task) = (id, Some(task));
         let long = self.random.below(200) == 0;
         let result = if long { json!("x".repeat(70_000)) } else { json!({"n": 1}) };
         let is_error = self.random.below(4) == 0;
-        self.log(AiEvent::ToolCallResult { tool_call_id, result, is_error });
+        self.log(AiEvent::ToolCallResult { tool_call_id, result, is_error, task });
     }
 
     fn some_events(&mut self) {
@@ -262,19 +275,20 @@ impl World {
                 let mut questions = Vec::new();
                 for call in std::mem::take(&mut self.requested) {
                     let ask = self.ask(&call);
-                    questions.push(self.question(ask));
+                    let task = self.task();
+                    questions.push(self.question(ask, task));
                 }
-                for id in std::mem::take(&mut self.running) {
+                for running in self.running.clone() {
                     let ask = Ask::Question {
                         question: "How many?".into(),
-                        tool_call_id: id.clone(),
+                        tool_call_id: running.id,
                         tool: Some("own".into()),
                     };
-                    questions.push(self.question(ask));
-                    self.running.push(id);
+                    questions.push(self.question(ask, running.task));
                 }
                 let value = Ask::Value { value: json!({"question": "more?"}) };
-                questions.push(self.question(value));
+                let task = self.task();
+                questions.push(self.question(value, task));
                 RunOutcome::interrupted(questions)
             }
             _ => {
@@ -313,12 +327,12 @@ impl World {
         }
     }
 
-    fn question(&mut self, ask: Ask) -> Interrupt {
+    fn question(&mut self, ask: Ask, task: TaskId) -> Interrupt {
         let number = u128::from(self.number());
         let schema = ApprovalDecision::schema(Hash([1; 32]), Some(json!({"type": "object"})));
         Interrupt {
             id: InterruptId(number),
-            task: TaskId(number),
+            task,
             node: "tool".to_owned(),
             graph: None,
             ask,

@@ -280,12 +280,16 @@ fn a_message_that_begins_again_after_a_takeover_has_another_id() {
 fn tools_and_failures_are_events_of_the_log() {
     let id = ToolCallId::new("c1").expect("valid");
     let (tool_call_id, tool_name) = (id.clone(), "add".to_owned());
-    let result =
-        |result, is_error| AiEvent::ToolCallResult { tool_call_id: id.clone(), result, is_error };
+    let result = |result, is_error| AiEvent::ToolCallResult {
+        tool_call_id: id.clone(),
+        result,
+        is_error,
+        task: None,
+    };
     let mut encoder = encoder();
     let args = json!({"a": 2});
     let output = [
-        log(1, AiEvent::ToolCallStart { tool_call_id, tool_name, args, charged: true }),
+        log(1, AiEvent::ToolCallStart { tool_call_id, tool_name, args, charged: true, task: None }),
         log(2, result(json!(5), false)),
         log(3, result(json!({"message": "no such number"}), true)),
     ];

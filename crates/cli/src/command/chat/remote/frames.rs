@@ -167,7 +167,13 @@ impl Frames {
             return Ok(None);
         }
         let args = member(frame, "input")?.clone();
-        Ok(Some(AiEvent::ToolCallStart { tool_call_id: id, tool_name: name, args, charged: true }))
+        Ok(Some(AiEvent::ToolCallStart {
+            tool_call_id: id,
+            tool_name: name,
+            args,
+            charged: true,
+            task: None,
+        }))
     }
 
     fn result(
@@ -179,7 +185,7 @@ impl Frames {
         let id = id(frame)?;
         let is_question = self.questions.iter().any(|question| question == id.as_str());
         let result = result.clone();
-        let event = AiEvent::ToolCallResult { tool_call_id: id, result, is_error };
+        let event = AiEvent::ToolCallResult { tool_call_id: id, result, is_error, task: None };
         Ok((!is_question).then_some(event))
     }
 
@@ -207,6 +213,7 @@ fn fact(name: &str, data: &Value) -> Result<Option<AiEvent>, String> {
             tool_call_id: id(data)?,
             result: member(data, "result")?.clone(),
             is_error: data["isError"] == true,
+            task: None,
         }),
         "store" if data["available"] == true => Some(AiEvent::StoreAvailable),
         "store" => {
