@@ -65,22 +65,46 @@ fn echo(number: usize, request: &Received) -> String {
     }
 }
 
+/// Returns a failure that repeats what the provider was sent: a status, an event of a stream, or
+/// something that is no answer.
+fn failure(number: usize, request: &Received) -> Reply {
+    let said = echo(number, request);
+    let error = json!({"error": {"message": said}});
+    let events = [("content-type", "text/event-stream")];
+    let status = match number / 5 % 6 {
+        0 => 400,
+        1 => 401,
+        2 => 429,
+        3 => 503,
+        4 => return Reply::full(200, &events, format!("data: {error}\n\n")),
+        _ => return Reply::full(200, &events, format!("data: {{{said}\n\n")),
+    };
+    Reply::full(status, &[("content-type", "application/json")], error.to_string())
+}
+
+/// Returns the call of a tool that fails: by itself, for its arguments, or because it is unknown.
+fn failing_call(number: usize) -> Value {
+    let (name, args) = match number % 3 {
+        0 => ("check_account", json!({"id": "A1", "note": secret("pin"), "pin": secret("pin")})),
+        1 => ("check_account", json!({"id": 1, "note": "n", "pin": true, secret("pin"): true})),
+        _ => ("check_accounts", json!({"pin": secret("pin")})),
+    };
+    json!({"name": name, "arguments": args.to_string()})
+}
+
 fn reply(number: usize, request: &Received) -> Reply {
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     let last = body["messages"].as_array().and_then(|messages| messages.last()).cloned();
     let last = last.unwrap_or_default();
     if last["content"] == "fail" {
-        let said = json!({"error": {"message": echo(number, request)}});
-        return Reply::full(400, &[("content-type", "application/json")], said.to_string());
+        return failure(number, request);
     }
     if last["role"] == "tool" {
         return stream(&[json!({"content": "Opened."})], "stop");
     }
     let call = |function: Value| json!({"index": 0, "id": "call_1", "type": "function", "function": function});
     if last["content"] == "check" {
-        let args = json!({"id": "A1", "note": secret("pin"), "pin": secret("pin")}).to_string();
-        let function = json!({"name": "check_account", "arguments": args});
-        return stream(&[json!({"tool_calls": [call(function)]})], "tool_calls");
+        return stream(&[json!({"tool_calls": [call(failing_call(number))]})], "tool_calls");
     }
     // The secret is in two pieces.
     let args = json!({"id": "A1", "pin": secret("pin")}).to_string();
