@@ -44,6 +44,8 @@ system() {
   have make || missing+=(make)
   have git || missing+=(git)
   have_postgres || missing+=(postgresql)
+  # A pooler before the database, which the store refuses.
+  [ -x /usr/sbin/pgbouncer ] || missing+=(pgbouncer)
   # Published MCP servers, which the tests call.
   have node || missing+=(nodejs)
   have npm || missing+=(npm)

@@ -1,10 +1,10 @@
 //! A connection that prepares each statement once and sends statements together.
 
-use crate::error::Done;
+use crate::error::{Done, Fail};
 use futures_util::future::join_all;
 use std::collections::HashMap;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Error, Row, Statement};
+use tokio_postgres::{Client, Error, Row, SimpleQueryMessage, Statement};
 
 /// A parameter of a statement.
 pub(crate) type Value = Box<dyn ToSql + Sync + Send>;
@@ -49,6 +49,8 @@ pub(crate) struct Backend {
 #[derive(Debug)]
 pub(crate) struct Conn {
     client: Client,
+    /// Value of a setting of the session, by which this connection recognises it.
+    mark: String,
     /// Server process, known after `greet`.
     backend: Option<Backend>,
     statements: HashMap<&'static str, Statement>,
@@ -61,12 +63,20 @@ pub(crate) struct Conn {
 impl Conn {
     pub(crate) fn new(client: Client) -> Self {
         let statements = HashMap::new();
-        Self { client, backend: None, statements, open: false, sent: false }
+        let mark = uuid::Uuid::new_v4().simple().to_string();
+        Self { client, mark, backend: None, statements, open: false, sent: false }
     }
 
     /// Initialises the connection with a script.
+    ///
+    /// # Errors
+    /// [`Fail::SharedSession`] if another client has used the session: a pooler gives it to several.
     pub(crate) async fn greet(&mut self, script: &str) -> Done<()> {
-        self.script(script).await?;
+        // Before the first prepared statement, of which the other client has some by the same names.
+        if self.session_mark().await?.is_some() {
+            return Err(Fail::SharedSession);
+        }
+        self.script(&format!("{script}; SET weft.session TO '{}'", self.mark)).await?;
         let sql = "SELECT pid, backend_start::text AS since FROM pg_stat_activity
                    WHERE pid = pg_backend_pid()";
         let rows = self.client.query(sql, &[]).await?;
@@ -75,6 +85,24 @@ impl Conn {
         };
         self.backend = rows.first().map(backend).transpose()?;
         Ok(())
+    }
+
+    /// The mark of the session in which statements are executed now, if it has one.
+    async fn session_mark(&self) -> Done<Option<String>> {
+        let sql = "SELECT current_setting('weft.session', true)";
+        let answer = self.client.simple_query(sql).await?;
+        let mark = answer.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).filter(|mark| !mark.is_empty()),
+            _ => None,
+        });
+        Ok(mark.map(str::to_owned))
+    }
+
+    /// Returns `true` if statements are not executed in the session that this connection has
+    /// initialised.
+    pub(crate) async fn is_swapped(&self) -> bool {
+        let mark = self.session_mark().await;
+        mark.is_ok_and(|mark| mark.as_ref() != Some(&self.mark))
     }
 
     /// Returns the server process, which may still be working after the connection was lost.

@@ -12,6 +12,8 @@ use weftwork_store::StoreError;
 pub(crate) enum Fail {
     Store(StoreError),
     Postgres(Error),
+    /// Another client uses the session of the connection.
+    SharedSession,
     /// No response arrived in time.
     Silence {
         waited: Duration,
@@ -38,8 +40,21 @@ impl Fail {
     pub(crate) fn state(&self) -> Option<&SqlState> {
         match self {
             Self::Postgres(error) => error.code(),
-            Self::Store(_) | Self::Silence { .. } => None,
+            Self::Store(_) | Self::SharedSession | Self::Silence { .. } => None,
         }
+    }
+
+    /// Returns `true` for what happens when a pooler executes statements in another session: a
+    /// statement is or is not prepared there, and tables are not found without the search path.
+    pub(crate) fn may_be_of_shared_session(&self) -> bool {
+        let codes = [
+            &SqlState::DUPLICATE_PSTATEMENT,
+            &SqlState::INVALID_SQL_STATEMENT_NAME,
+            &SqlState::UNDEFINED_PSTATEMENT,
+            &SqlState::UNDEFINED_TABLE,
+            &SqlState::UNDEFINED_FUNCTION,
+        ];
+        self.state().is_some_and(|code| codes.contains(&code))
     }
 
     /// Returns `true` if the server aborted the transaction for a reason that a retry can resolve:
@@ -71,7 +86,7 @@ impl Fail {
     /// Returns `true` if the connection is lost or unusable, or could not be established.
     pub(crate) fn is_loss(&self) -> bool {
         match self {
-            Self::Store(_) => false,
+            Self::Store(_) | Self::SharedSession => false,
             Self::Silence { .. } => true,
             Self::Postgres(error) => match error.code() {
                 Some(code) => is_away(code),
@@ -119,6 +134,9 @@ impl Place {
         match fail {
             Fail::Store(error) => error,
             Fail::Postgres(error) => self.postgres(&error),
+            Fail::SharedSession => self.unavailable(
+                "a connection pooler between gives one session to several clients, as PgBouncer does in transaction mode; give the address of the database itself, or of a pool in session mode",
+            ),
             Fail::Silence { waited } => {
                 self.away(format!("it did not answer within {} ms", waited.as_millis()))
             }

@@ -171,7 +171,13 @@ impl Pool {
             work(&mut conn, args, past.before).await
         };
         let done = timeout(self.answer, whole).await;
-        let done = done.unwrap_or(Err(Fail::Silence { waited: self.answer }));
+        let mut done = done.unwrap_or(Err(Fail::Silence { waited: self.answer }));
+        if let Err(fail) = &done
+            && fail.may_be_of_shared_session()
+            && conn.is_swapped().await
+        {
+            done = Err(Fail::SharedSession);
+        }
         match done.as_ref().err() {
             // The connection is dropped, which rolls back its transaction unless it was committed.
             Some(fail) if fail.is_loss() => {
@@ -188,7 +194,8 @@ impl Pool {
 
     async fn give_back(&self, mut conn: Conn, fail: Option<&Fail>) {
         // Statements are stale for the next user of the connection, too.
-        if conn.is_lost() || fail.is_some_and(Fail::is_stale) {
+        let is_unusable = |fail: &Fail| fail.is_stale() || matches!(fail, Fail::SharedSession);
+        if conn.is_lost() || fail.is_some_and(is_unusable) {
             return;
         }
         if (fail.is_some() || conn.is_open()) && conn.tidy().await.is_err() {

@@ -10,6 +10,7 @@ mod items;
 mod leases;
 mod many;
 mod open;
+mod pooler;
 mod races;
 mod restart;
 mod support;
