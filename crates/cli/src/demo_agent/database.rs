@@ -3,7 +3,9 @@
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use weftwork::tools::ToolError;
@@ -123,12 +125,15 @@ impl OrderDatabase {
         // SQLite rolls back a transaction that a panic interrupted, so the connection stays valid.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.is_none() {
-            let made = self.make().map_err(|error| {
+            let unavailable = |error: &dyn std::fmt::Display| {
                 let place = self.file.as_ref().map(|file| file.display().to_string());
                 let place = place.unwrap_or_else(|| "memory".to_owned());
                 ToolError::unavailable(format_args!("the desk's database `{place}`: {error}"))
-            })?;
-            *open = Some(made);
+            };
+            if let Some(file) = &self.file {
+                make_private(file).map_err(|error| unavailable(&error))?;
+            }
+            *open = Some(self.make().map_err(|error| unavailable(&error))?);
         }
         Ok(open)
     }
@@ -143,6 +148,24 @@ impl OrderDatabase {
         conn.execute_batch(&format!("BEGIN IMMEDIATE;{SCHEMA}COMMIT;"))?;
         Ok(conn)
     }
+}
+
+/// Creates a file and its folder for the owner alone, where they are missing. The folder is that of
+/// the store if the store is a file, which has made it.
+fn make_private(file: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        builder.create(folder)?;
+    }
+    options.open(file).map(drop)
 }
 
 fn find(conn: &Connection, order_id: &str) -> rusqlite::Result<Option<Order>> {
@@ -185,6 +208,19 @@ mod tests {
         let error = orders.refund("A1001", 0.01, "k3").expect_err("nothing is left");
         assert_eq!(error.message(), "`0.01` cannot be refunded for order `A1001`: up to 0.00 can");
         assert_eq!(orders.order("A1001").expect("an order").refunded, 79.9);
+    }
+
+    #[test]
+    fn its_file_and_folder_are_made_for_the_owner_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("data/weftwork/desk.db");
+        let orders = OrderDatabase::new(Some(file.clone()));
+        assert_eq!(orders.order("A1001").expect("an order").refunded, 0.0);
+        for (path, mode) in [(file.as_path(), 0o600), (file.parent().expect("a folder"), 0o700)] {
+            let found = std::fs::metadata(path).expect("is there").permissions().mode();
+            assert_eq!(found & 0o777, mode, "{}", path.display());
+        }
     }
 
     #[test]
