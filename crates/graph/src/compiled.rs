@@ -259,7 +259,8 @@ impl CompiledGraph {
     }
 
     /// Returns `true` if tasks of some node are closed when they are left open.
-    pub(crate) fn has_closers(&self) -> bool {
+    #[must_use]
+    pub fn has_closers(&self) -> bool {
         self.0.nodes.iter().any(|node| node.options.on_left_open.is_some())
     }
 

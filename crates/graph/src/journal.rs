@@ -6,9 +6,9 @@ mod key;
 use crate::error::{RuntimeError, cut_off};
 use crate::run_loop::context::{Attempt, AttemptSignals, Earlier, TaskContext};
 use crate::run_loop::sync::lock;
-pub use book::{CallBook, Origin};
+pub use book::{CallBook, MadeElsewhere, Origin, RecordedCalls, ReuseOrigins};
 use key::Occurrence;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_types::canonical::{Hash, can_be_read_back, first_128};
 use weftwork_types::code::Fault;
@@ -55,6 +55,8 @@ struct Known {
     seen: BTreeMap<(Hash, CallKind, String), u32>,
     /// Its calls in their current state.
     calls: BTreeMap<CallKey, Arc<CallRecord>>,
+    /// Ids of the calls that it has announced.
+    announced: BTreeSet<String>,
 }
 
 /// A call that is being announced.
@@ -63,6 +65,22 @@ struct Call {
     key: CallKey,
     intent: Intent,
     occurrence: Occurrence,
+    round: Round,
+}
+
+/// Round of a call: the callee asked in the rounds before, and got answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Round {
+    First,
+    Later,
+}
+
+/// A call of a branch from which another one descends.
+#[derive(Debug)]
+enum Inherited {
+    Result(CallResult),
+    /// It may have had an effect, and goes on under the key that was sent along with it.
+    Begun(Arc<CallRecord>),
 }
 
 impl TaskJournal {
@@ -116,6 +134,18 @@ impl TaskJournal {
         Occurrence::Nth(self.known().seen.get(&what).copied().unwrap_or_default() + 1)
     }
 
+    /// Announces the id of a call, and returns its round.
+    fn announce_id(&self, intent: &Intent) -> Round {
+        let Some(id) = &intent.call_id else { return Round::First };
+        if self.book.reuses_origins() != ReuseOrigins::FirstStep {
+            return Round::First;
+        }
+        match self.known().announced.insert(id.clone()) {
+            true => Round::First,
+            false => Round::Later,
+        }
+    }
+
     /// Returns the state of a call that is not announced.
     async fn look_for(&self, call: Call) -> Result<Opened, Fault> {
         let key = call.key;
@@ -125,10 +155,57 @@ impl TaskJournal {
                 None => Opened::Unknown { key, made: found.made },
             },
             None => match self.inherited(&call).await? {
-                Some(result) => Opened::Settled { key, result },
-                None => Opened::New { key },
+                Some(Inherited::Result(result)) => Opened::Settled { key, result },
+                Some(Inherited::Begun(found)) => {
+                    Opened::Unknown { key: found.key, made: found.made }
+                }
+                None => self.look_elsewhere(&call).await?,
             },
         })
+    }
+
+    /// Returns the state of a call that has no record on its branch.
+    async fn look_elsewhere(&self, call: &Call) -> Result<Opened, Fault> {
+        let Some(elsewhere) = self.made_elsewhere(call).await? else {
+            return Ok(Opened::New { key: call.key });
+        };
+        let places = std::iter::once(&elsewhere.rolled_back).chain(&elsewhere.of_origins);
+        let found = places.filter_map(|recorded| self.find_in(call, recorded)).next();
+        Ok(match found {
+            Some(CallRecord { key, result: Some(result), .. }) => {
+                Opened::Settled { key: *key, result: result.clone() }
+            }
+            Some(CallRecord { key, made, .. }) => Opened::Unknown { key: *key, made: *made },
+            None if elsewhere.is_incomplete => Opened::Unknown { key: call.key, made: 1 },
+            None => Opened::New { key: call.key },
+        })
+    }
+
+    /// Returns the calls that are recorded under the keys of other positions; `None` if that cannot
+    /// be the case for a call.
+    async fn made_elsewhere(&self, call: &Call) -> Result<Option<Arc<MadeElsewhere>>, Fault> {
+        let may_be = self.earlier != Earlier::Nobody && call.intent.effect != Effect::ReadOnly;
+        if may_be { self.book.made_elsewhere().await.map(Some) } else { Ok(None) }
+    }
+
+    /// Finds a call among those that are recorded under the keys of other positions. One with a
+    /// result is preferred.
+    fn find_in<'r>(&self, call: &Call, recorded: &'r RecordedCalls) -> Option<&'r CallRecord> {
+        let mut found: Option<&CallRecord> = None;
+        for branch in &recorded.branches {
+            for earlier in 0..=recorded.supersteps {
+                let mut place = Place { branch: *branch, ..self.place.clone() };
+                if let Some((_, _, step)) = place.path.first_mut() {
+                    *step -= earlier;
+                }
+                let key = self.key(&call.intent, &call.occurrence, &place);
+                match recorded.calls.get(&key) {
+                    Some(settled) if settled.result.is_some() => return Some(settled),
+                    other => found = found.or(other.map(|call| &**call)),
+                }
+            }
+        }
+        found
     }
 
     fn key(&self, intent: &Intent, occurrence: &Occurrence, place: &Place) -> CallKey {
@@ -152,11 +229,26 @@ impl TaskJournal {
         self.book.find(key).await
     }
 
-    /// The result of the same call on a branch from which this one descends.
-    async fn inherited(&self, call: &Call) -> Result<Option<CallResult>, Fault> {
-        let Some(branch) = self.place.branch.filter(|_| self.book.reuses_origins()) else {
+    /// Returns `true` if calls of origin branches are reused in the superstep of the task.
+    fn reuses_origins(&self) -> bool {
+        match self.book.reuses_origins() {
+            ReuseOrigins::Nothing => false,
+            ReuseOrigins::FirstStep => self.earlier != Earlier::Nobody,
+            ReuseOrigins::Everything => true,
+        }
+    }
+
+    /// The same call on a branch from which this one descends.
+    async fn inherited(&self, call: &Call) -> Result<Option<Inherited>, Fault> {
+        let Some(branch) = self.place.branch.filter(|_| self.reuses_origins()) else {
             return Ok(None);
         };
+        let is_first_step = self.book.reuses_origins() == ReuseOrigins::FirstStep;
+        let may_act = is_first_step && call.intent.effect != Effect::ReadOnly;
+        // A graph that waited goes on with the answers of this branch.
+        if is_first_step && !may_act && call.round == Round::Later {
+            return Ok(None);
+        }
         for origin in self.book.origins(branch).await?.iter() {
             let mut place = Place { branch: origin.branch, ..self.place.clone() };
             if let Some((_, _, step)) = place.path.first_mut() {
@@ -164,9 +256,12 @@ impl TaskJournal {
             }
             let key = self.key(&call.intent, &call.occurrence, &place);
             let found = self.book.find_on_thread(key).await?;
-            // What came of an effect without a result is for its own branch to find out.
-            if let Some(result) = found.and_then(|found| found.result.clone()) {
-                return Ok(Some(result));
+            let Some(found) = found else { continue };
+            match &found.result {
+                Some(result) => return Ok(Some(Inherited::Result(result.clone()))),
+                None if may_act => return Ok(Some(Inherited::Begun(found))),
+                // What came of an effect without a result is for its own branch to find out.
+                None => {}
             }
         }
         Ok(None)
@@ -227,7 +322,7 @@ impl TaskJournal {
     /// Begins a call that only reads and that cannot have been made before; returns the intent if a
     /// record of the call may exist.
     fn begin(&self, key: CallKey, intent: Intent) -> Result<(), Intent> {
-        let branched = self.book.reuses_origins() && self.place.branch.is_some();
+        let branched = self.reuses_origins() && self.place.branch.is_some();
         if intent.effect != Effect::ReadOnly || self.earlier != Earlier::Nobody || branched {
             return Err(intent);
         }
@@ -244,10 +339,22 @@ impl TaskJournal {
         match self.find(key).await? {
             Some(found) => self.again(found).await,
             None => match self.inherited(&call).await? {
-                Some(result) => Ok(self.adopt(call, result)),
-                None => self.first(call).await,
+                Some(Inherited::Result(result)) => Ok(self.adopt(call, result)),
+                Some(Inherited::Begun(found)) => self.again(found).await,
+                None => match self.rolled_back(&call).await? {
+                    Some(found) => self.again(found).await,
+                    None => self.first(call).await,
+                },
             },
         }
+    }
+
+    /// Returns the record of a call that a run has begun which was rolled back since: its effect is
+    /// not. The call goes on under the key that was sent along with it.
+    async fn rolled_back(&self, call: &Call) -> Result<Option<Arc<CallRecord>>, Fault> {
+        let Some(elsewhere) = self.made_elsewhere(call).await? else { return Ok(None) };
+        let found = self.find_in(call, &elsewhere.rolled_back);
+        Ok(found.map(|found| Arc::new(found.clone())))
     }
 
     async fn first(&self, Call { key, intent, .. }: Call) -> Result<Opened, Fault> {
@@ -343,6 +450,7 @@ impl Journal for TaskJournal {
         // Calls are counted in the order in which they are announced, whenever they are polled.
         let occurrence = self.occurrence(&intent);
         let key = self.key(&intent, &occurrence, &self.place);
+        let round = self.announce_id(&intent);
         Box::pin(async move {
             if let Err(source) = self.check_running() {
                 return Err(JournalError { name: intent.name, source });
@@ -350,7 +458,7 @@ impl Journal for TaskJournal {
             let Err(intent) = self.begin(key, intent) else { return Ok(Opened::New { key }) };
             let name = intent.name.clone();
             // Most calls do not get here, and are spared the room for it.
-            let opened = Box::pin(self.announce(Call { key, intent, occurrence })).await;
+            let opened = Box::pin(self.announce(Call { key, intent, occurrence, round })).await;
             opened.map_err(|source| JournalError { name, source })
         })
     }
@@ -360,7 +468,8 @@ impl Journal for TaskJournal {
         let key = self.key(&intent, &occurrence, &self.place);
         Box::pin(async move {
             let name = intent.name.clone();
-            let looked = self.look_for(Call { key, intent, occurrence }).await;
+            let call = Call { key, intent, occurrence, round: Round::First };
+            let looked = self.look_for(call).await;
             looked.map_err(|source| JournalError { name, source })
         })
     }

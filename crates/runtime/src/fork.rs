@@ -1,13 +1,33 @@
 //! Copies of threads: up to a checkpoint, or with all that continues them.
 
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::collections::BTreeSet;
 use uuid::Uuid;
 use weftwork_graph::RuntimeError;
 use weftwork_store::mailbox::without_reserved;
+use weftwork_store::thread::Metadata;
 use weftwork_store::{Store, StoreError, ThreadExport, ThreadRow, invariants};
 use weftwork_types::port::Clock;
 use weftwork_types::run::RunRef;
 use weftwork_types::{CheckpointId, Principal, RunId, ThreadId, Timestamp};
+
+/// Reserved member of the metadata of a thread that was forked, with its [`ForkedFrom`].
+const FORKED_FROM: &str = "weft:forked_from";
+
+/// The origin of a forked thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ForkedFrom {
+    /// The other thread.
+    pub(crate) thread: ThreadId,
+    /// The newest checkpoint that was copied.
+    pub(crate) at: CheckpointId,
+}
+
+/// Returns the origin of a thread; `None` if it was not forked.
+pub(crate) fn forked_from(metadata: &Metadata) -> Option<ForkedFrom> {
+    serde_json::from_value(metadata.get(FORKED_FROM)?.clone()).ok()
+}
 
 /// Creates the thread `to` with the checkpoints of another thread up to `at`, or up to its newest
 /// one.
@@ -16,6 +36,9 @@ use weftwork_types::{CheckpointId, Principal, RunId, ThreadId, Timestamp};
 /// continues at the copied checkpoint, where all due tasks are executed again: they make their calls
 /// themselves and ask their questions anew. Later changes of one thread do not affect the other.
 /// The copy is written in one transaction.
+///
+/// Effects of calls after the checkpoint stay made. The conversation of an agent has their outcomes
+/// once new input begins at a copied checkpoint: the metadata of the new thread name its origin.
 ///
 /// # Errors
 /// [`RuntimeError::Store`] with `NotFound` if the thread does not exist, with `Busy` if it has an
@@ -81,7 +104,10 @@ pub async fn copy_thread(
     let options = &mut last.row.new.options;
     options.metadata = without_reserved(std::mem::take(&mut options.metadata));
     (last.row.answers, last.row.rolled_back_by) = (None, None);
-    let metadata = without_reserved(thread.metadata);
+    let mut metadata = thread.metadata;
+    let forked = metadata.remove(FORKED_FROM);
+    metadata = without_reserved(metadata);
+    metadata.extend(forked.map(|origin| (FORKED_FROM.to_owned(), origin)));
     let id = to.thread.clone();
     let thread = ThreadRow { id, created_at: now, updated_at: now, metadata, ..thread };
     let (runs, usage) = (vec![last], Vec::new());
@@ -103,6 +129,9 @@ fn copy(whole: ThreadExport, last: CheckpointId, to: &ThreadId, now: Timestamp) 
     let ThreadExport { thread, mut kept, .. } = whole;
     kept.checkpoints.retain(|row| row.id <= last);
     kept.pending.retain(|part| part.of < last);
+    let origin = ForkedFrom { thread: thread.id, at: last };
+    let mut metadata = without_reserved(thread.metadata);
+    metadata.insert(FORKED_FROM.to_owned(), json!(origin));
     let thread = ThreadRow {
         id: to.clone(),
         graph: thread.graph,
@@ -111,7 +140,7 @@ fn copy(whole: ThreadExport, last: CheckpointId, to: &ThreadId, now: Timestamp) 
         created_at: now,
         updated_at: now,
         wakes_at: None,
-        metadata: without_reserved(thread.metadata),
+        metadata,
     };
     let (runs, interrupts, calls, usage) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut copied = ThreadExport { thread, runs, interrupts, calls, kept, usage };

@@ -2,7 +2,7 @@
 
 use crate::chat::{self, ChatMessage, Doubt, Encoder, Protocol, ui_message};
 use crate::error::Result;
-use crate::service::{MessageRuns, Service, StoredTurn};
+use crate::service::{MessageRuns, Service, StoredTurn, USER_SUFFIX};
 use crate::translate::ids;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -88,7 +88,7 @@ pub(crate) async fn messages(
         let first = runs.runs.first().map(|(run, _)| run.run.to_string());
         if let Some(text) = text {
             let id = first.unwrap_or_else(|| format!("last-{}", found.len()));
-            let mut said = ui_message::of_user(&format!("{id}-user"), &text);
+            let mut said = ui_message::of_user(&format!("{id}{USER_SUFFIX}"), &text);
             if let Some(base) = base {
                 // A client that says something else here forks the thread at this checkpoint.
                 said["metadata"] = json!({"checkpointId": checkpoint_of(base)});

@@ -8,11 +8,8 @@ use weftwork_types::tool::{ToolErrorKind, ToolFailure};
 /// Codes of failures that the model and the person see as the result of a call.
 pub mod code {
     use weftwork_types::ErrorCode;
+    pub use weftwork_types::tool::code::*;
 
-    /// Unknown tool name.
-    pub const UNKNOWN_TOOL: ErrorCode = ErrorCode("W0401");
-    /// The arguments violate the tool's schema.
-    pub const INVALID_ARGS: ErrorCode = ErrorCode("W0402");
     /// The policy does not allow the call.
     pub const POLICY_DENIED: ErrorCode = ErrorCode("W0403");
     /// A person refused the call.
@@ -33,8 +30,6 @@ pub mod code {
     pub const NOTHING_SHOWN: ErrorCode = ErrorCode("W0411");
     /// The call was interrupted.
     pub const CANCELLED: ErrorCode = ErrorCode("W0412");
-    /// The outcome of the call is unknown, and the call is not repeated.
-    pub const OUTCOME_UNKNOWN: ErrorCode = ErrorCode("W0413");
     /// The tool cannot be reached.
     pub const TOOL_UNAVAILABLE: ErrorCode = ErrorCode("W0414");
     /// The journal record of a call cannot be read.
@@ -43,8 +38,6 @@ pub mod code {
     pub const NOT_RECORDED: ErrorCode = ErrorCode("W0416");
     /// The tool's questions to a person are over a limit or cannot be asked.
     pub const QUESTIONS_REFUSED: ErrorCode = ErrorCode("W0417");
-    /// The conversation went on before the call was made.
-    pub const NOT_MADE: ErrorCode = ErrorCode("W0418");
     /// The call dispatches more events to its session than a call may.
     pub const TOO_MANY_EVENTS: ErrorCode = ErrorCode("W0620");
 }

@@ -117,6 +117,20 @@ impl ToolSpec {
     }
 }
 
+/// Codes of failures that say if a tool was called.
+pub mod code {
+    use crate::ErrorCode;
+
+    /// Unknown tool name.
+    pub const UNKNOWN_TOOL: ErrorCode = ErrorCode("W0401");
+    /// The arguments violate the tool's schema.
+    pub const INVALID_ARGS: ErrorCode = ErrorCode("W0402");
+    /// The outcome of the call is unknown, and the call is not repeated.
+    pub const OUTCOME_UNKNOWN: ErrorCode = ErrorCode("W0413");
+    /// The conversation went on before the call was made.
+    pub const NOT_MADE: ErrorCode = ErrorCode("W0418");
+}
+
 /// The kind of a tool failure, as reported to the model and the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -191,6 +205,30 @@ impl ToolFailure {
             safe_message: safe_message.into(),
             model_message: None,
             code: Some(code.0.to_owned()),
+        }
+    }
+
+    /// Creates the failure of a call that was begun and has no outcome on record.
+    #[must_use]
+    pub fn outcome_unknown(tool: &str) -> Self {
+        Self::new(
+            ToolErrorKind::Execution,
+            code::OUTCOME_UNKNOWN,
+            format!(
+                "`{tool}` was called and its outcome is unknown: it may have taken effect; do not call it again without checking whether it has"
+            ),
+        )
+    }
+
+    /// Returns `true` if the call failed before the tool was called.
+    #[must_use]
+    pub fn is_before_call(&self) -> bool {
+        let is = |code: ErrorCode| self.code.as_deref() == Some(code.0);
+        match self.error_code {
+            ToolErrorKind::PolicyDenied | ToolErrorKind::RedactionFailed => true,
+            ToolErrorKind::Validation => is(code::INVALID_ARGS),
+            ToolErrorKind::Unavailable => is(code::UNKNOWN_TOOL) || is(code::NOT_MADE),
+            ToolErrorKind::Execution => false,
         }
     }
 

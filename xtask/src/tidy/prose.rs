@@ -5,10 +5,11 @@ use crate::source::{Role, role};
 
 /// Files that make tool calls, from the fields of a protocol or of code. A call that is made
 /// elsewhere may have been read out of a text.
-const HOMES: [&str; 6] = [
+const HOMES: [&str; 7] = [
     "crates/agents/src/calls.rs",
     "crates/cli/src/command/mcp/call.rs",
     "crates/models/src/collect.rs",
+    "crates/runtime/src/hosted/left_behind.rs",
     "crates/types/src/message/langchain.rs",
     "crates/types/src/message/written.rs",
     // It declares a variant of this name.

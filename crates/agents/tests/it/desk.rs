@@ -9,7 +9,7 @@ use weftwork_agents::ReactAgent;
 use weftwork_graph::CompiledGraph;
 use weftwork_models::ScriptedModel;
 use weftwork_models::scripted::Step;
-use weftwork_runtime::Runtime;
+use weftwork_runtime::{Runtime, Thread};
 use weftwork_store::memory::MemoryStore;
 use weftwork_store::{Store, open_questions};
 use weftwork_tools::{
@@ -23,9 +23,9 @@ use weftwork_types::port::GraphExecutor;
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRequest};
 use weftwork_types::{InterruptId, Principal, ThreadId};
 
-/// The number of refunded orders, and of rounds of `book_table`.
+/// The number of refunded orders, of rounds of `book_table`, and of letters.
 #[derive(Debug, Default)]
-pub(crate) struct Refunds(AtomicU32, AtomicU32);
+pub(crate) struct Refunds(AtomicU32, AtomicU32, AtomicU32);
 
 /// Looks up an order.
 #[tool]
@@ -38,6 +38,16 @@ fn lookup_order(order_id: String) -> String {
 fn refund_order(order_id: String, amount: u32, refunds: Deps<Refunds>) -> String {
     refunds.0.0.fetch_add(1, Ordering::SeqCst);
     format!("refunded {amount} for {order_id}")
+}
+
+/// Sends a letter, without an approval. A letter to nobody is sent, and nothing is heard of it.
+#[tool(effect = external_side_effect)]
+async fn send_letter(to: String, world: Deps<Refunds>) -> String {
+    world.0.2.fetch_add(1, Ordering::SeqCst);
+    if to == "nobody" {
+        std::future::pending::<()>().await;
+    }
+    format!("a letter is on its way to {to}")
 }
 
 /// Books a table.
@@ -109,6 +119,15 @@ impl Desk {
         self.refunds.0.load(Ordering::SeqCst)
     }
 
+    pub(crate) fn letters(&self) -> u32 {
+        self.refunds.2.load(Ordering::SeqCst)
+    }
+
+    /// The thread, as programs have it.
+    pub(crate) fn thread(&self) -> Thread {
+        self.runtime.thread("desk", thread().as_str()).expect("a name")
+    }
+
     /// Number of times that `book_table` was executed.
     pub(crate) fn rounds(&self) -> u32 {
         self.refunds.1.load(Ordering::SeqCst)
@@ -133,6 +152,26 @@ impl Desk {
         let handle = self.runtime.execute(request).await.expect("accepted");
         let events = handle.events.collect().await;
         (events, handle.outcome.await)
+    }
+
+    /// Begins a run in which a letter is sent to nobody, lets the process die once it is sent, and
+    /// cancels the run in another one.
+    pub(crate) async fn dies_in_a_letter(self, options: RunOptions, steps: Vec<Step>) -> Self {
+        let request = request(RunInput::Start { input: said("Write to nobody.") });
+        let before = self.letters();
+        let begun = self.runtime.execute(RunRequest { options, ..request }).await;
+        let begun = begun.expect("accepted");
+        while self.letters() == before {
+            tokio::task::yield_now().await;
+        }
+        self.store.retire(self.runtime.worker()).await.expect("it is dead");
+        let (who, runtime) = (Principal::local(), self.runtime.clone());
+        let next = self.reopened(steps).await;
+        next.runtime.cancel(&who, &begun.run).await.expect("it is there");
+        let ended = next.runtime.take_over(&who, &begun.run).await.expect("taken over");
+        assert_eq!(ended.outcome.await, RunOutcome::cancelled());
+        drop(runtime);
+        next
     }
 
     pub(crate) async fn say(&self, text: &str) -> (Vec<RunEvent>, RunOutcome) {
@@ -160,6 +199,7 @@ pub(crate) fn agent(model: Arc<ScriptedModel>, refunds: Arc<Refunds>) -> Compile
     let tools = ToolBox::new()
         .with(lookup_order)
         .with(refund_order)
+        .with(send_letter)
         .with(book_table)
         .with(refund_by)
         .with_ask_human()
@@ -168,6 +208,7 @@ pub(crate) fn agent(model: Arc<ScriptedModel>, refunds: Arc<Refunds>) -> Compile
         .ask_human("refund_order", "it moves money")
         .and_then(|policy| policy.ask_human("refund_by", "it moves money"))
         .and_then(|policy| policy.allow("book_table"))
+        .and_then(|policy| policy.allow("send_letter"))
         .expect("names");
     let graph = ReactAgent::new("desk", model).tools(tools).policy(policy).build();
     graph.expect("a sound agent")

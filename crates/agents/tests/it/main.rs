@@ -7,6 +7,7 @@ mod budgets;
 mod calls;
 mod desk;
 mod golden;
+mod left_behind;
 mod left_open;
 mod modes;
 mod prompts;

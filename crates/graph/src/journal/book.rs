@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_types::code::Fault;
 use weftwork_types::port::{
@@ -14,6 +15,42 @@ pub struct Origin {
     pub earlier: i64,
 }
 
+/// Calls with effects of a thread, by their keys, and where they may have been recorded.
+#[derive(Debug, Clone, Default)]
+pub struct RecordedCalls {
+    /// Branches of the thread; `None` is the first one of a thread of an earlier version.
+    pub branches: Vec<Option<CheckpointId>>,
+    /// Most supersteps by which the same work may be earlier there.
+    pub supersteps: i64,
+    /// The calls.
+    pub calls: BTreeMap<CallKey, Arc<CallRecord>>,
+}
+
+/// Calls with effects that are recorded under the keys of other positions than those at which their
+/// tasks are now.
+#[derive(Debug, Clone, Default)]
+pub struct MadeElsewhere {
+    /// Calls of the thread, if runs of it were rolled back: their tasks are due again on another
+    /// branch.
+    pub rolled_back: RecordedCalls,
+    /// Calls of the threads from which the thread was forked, nearest first.
+    pub of_origins: Vec<RecordedCalls>,
+    /// `true` if such a thread no longer exists, so that its calls are not known.
+    pub is_incomplete: bool,
+}
+
+/// Calls of the branches from which a branch descends that a run does not make again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReuseOrigins {
+    /// None: a branch makes its calls itself.
+    Nothing,
+    /// Calls of the superstep with which the branch begins. Its tasks made them before their
+    /// questions, and execute that part again only because answers were given once more.
+    FirstStep,
+    /// All.
+    Everything,
+}
+
 /// Storage for the call records of a task: with the commits of its run, or with the records of its
 /// task.
 pub trait CallBook: Send + Sync + std::fmt::Debug {
@@ -23,11 +60,10 @@ pub trait CallBook: Send + Sync + std::fmt::Debug {
     /// Number of processes known to have died with the run since it last made progress.
     fn lost(&self) -> u32;
 
-    /// Returns `true` if calls of origin branches are reused.
-    fn reuses_origins(&self) -> bool;
+    /// Returns the calls of origin branches that are reused.
+    fn reuses_origins(&self) -> ReuseOrigins;
 
-    /// Branches that a branch starts from, nearest first; empty without
-    /// [`reuses_origins`](Self::reuses_origins).
+    /// Branches that a branch starts from, nearest first; empty for [`ReuseOrigins::Nothing`].
     ///
     /// # Errors
     /// Failure to read the checkpoints of the branches.
@@ -45,6 +81,15 @@ pub trait CallBook: Send + Sync + std::fmt::Debug {
     /// Failure to read the record.
     fn find_on_thread(&self, key: CallKey)
     -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>>;
+
+    /// Returns the calls with effects that are recorded under the keys of other positions. By default
+    /// there are none.
+    ///
+    /// # Errors
+    /// Failure to read the records.
+    fn made_elsewhere(&self) -> BoxFuture<'_, Result<Arc<MadeElsewhere>, Fault>> {
+        Box::pin(std::future::ready(Ok(Arc::default())))
+    }
 
     /// Includes a call in the next commit.
     fn note(&self, call: Arc<CallRecord>);

@@ -34,7 +34,9 @@ mod thread;
 pub(crate) mod values;
 
 pub use crate::clock::millis;
-pub use crate::journal::{CallBook, Origin, TaskJournal};
+pub use crate::journal::{
+    CallBook, MadeElsewhere, Origin, RecordedCalls, ReuseOrigins, TaskJournal,
+};
 pub use crate::semantics::{Limits, Resuming, Semantics, SubgraphState, Unanswered};
 pub use calls::{CallList, Calls};
 pub use checkpointer::{

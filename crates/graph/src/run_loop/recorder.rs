@@ -1,7 +1,7 @@
 //! Recording of calls in the records of tasks.
 
 use crate::error::RuntimeError;
-use crate::journal::{CallBook, Origin};
+use crate::journal::{CallBook, Origin, ReuseOrigins};
 use crate::run_loop::calls::CallsInFlight;
 use crate::run_loop::checkpointer::{TaskDetails, TaskRecord, TaskRecords};
 use crate::run_loop::context::TaskRecorder;
@@ -19,8 +19,8 @@ impl CallBook for TaskRecorder {
         0
     }
 
-    fn reuses_origins(&self) -> bool {
-        false
+    fn reuses_origins(&self) -> ReuseOrigins {
+        ReuseOrigins::Nothing
     }
 
     fn origins(&self, _: CheckpointId) -> BoxFuture<'_, Result<Arc<[Origin]>, Fault>> {

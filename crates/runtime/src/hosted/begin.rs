@@ -1,8 +1,10 @@
 //! The first action of a run.
 
 use super::claimed::ClaimedRun;
-use weftwork_graph::RuntimeError;
+use super::left_behind::with_calls_left_behind;
 use weftwork_graph::run_loop::{Start, StartCommand, StateUpdate};
+use weftwork_graph::{CompiledGraph, RuntimeError};
+use weftwork_types::CheckpointId;
 use weftwork_types::run::{Answers, RunCommand, RunInput};
 
 /// First action of a run.
@@ -14,8 +16,14 @@ pub(super) enum Begin {
     Nothing,
 }
 
-/// Returns the start of the run; `begun`: an earlier process performed it.
-pub(super) async fn begin(run: &ClaimedRun, begun: bool) -> Result<Begin, RuntimeError> {
+/// Returns the start of the run, given the checkpoint at which it begins if that may be another than
+/// the newest; `begun`: an earlier process performed it.
+pub(super) async fn begin(
+    run: &ClaimedRun,
+    graph: &CompiledGraph,
+    begins_at: Option<CheckpointId>,
+    begun: bool,
+) -> Result<Begin, RuntimeError> {
     let missing = || RuntimeError::NothingToContinue { thread: run.claim.at.thread.to_string() };
     Ok(match run.row.new.input.clone() {
         RunInput::Update { .. } if begun => Begin::Nothing,
@@ -28,7 +36,10 @@ pub(super) async fn begin(run: &ClaimedRun, begun: bool) -> Result<Begin, Runtim
         RunInput::Update { writes, as_node } => {
             Begin::Update(StateUpdate::read(writes, as_node.into())?)
         }
-        RunInput::Start { input } if !begun => Begin::Run(Start::Input(input)),
+        RunInput::Start { input } if !begun => {
+            let input = with_calls_left_behind(run, graph, begins_at, input).await?;
+            Begin::Run(Start::Input(input))
+        }
         RunInput::Command(command) if !begun && applies(run, &command).await? => {
             Begin::Run(Start::Command(StartCommand::from(command)))
         }

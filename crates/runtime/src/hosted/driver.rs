@@ -277,7 +277,7 @@ impl RunDriver {
         let answers = answers(rows);
         // What a process before this one committed for the run is at the head.
         let begins_at = if attempts.begun { None } else { self.run.begins_at().await? };
-        let first = begin(&self.run, attempts.begun).await?;
+        let first = begin(&self.run, &self.graph, begins_at, attempts.begun).await?;
         let scope = match first {
             Begin::Nothing => None,
             Begin::Update(_) | Begin::Run(_) => self.scope(attempts.used()).await?,

@@ -2,12 +2,13 @@
 
 use super::lineage::Lineage;
 use super::log::{CallLog, Ticket};
+use super::made_elsewhere::ReadElsewhere;
 use super::past::PastCalls;
 use super::remote_threads::RemoteThreadIds;
 use crate::patience::Patience;
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::run_loop::{CallBook, Origin};
+use weftwork_graph::run_loop::{CallBook, MadeElsewhere, Origin, ReuseOrigins};
 use weftwork_store::{Claim, Store, StoreError};
 use weftwork_types::code::Fault;
 use weftwork_types::port::{
@@ -27,6 +28,8 @@ pub(crate) struct RunJournal {
     pub(crate) lost: u32,
     /// Source of the branches to search for calls that are not recorded on a branch.
     pub(crate) lineage: Option<Lineage>,
+    /// Calls that are recorded under the keys of other positions.
+    pub(crate) elsewhere: ReadElsewhere,
     /// Calls of the run that policies refer to.
     pub(crate) past: PastCalls,
     /// Threads on other servers that belong to the thread.
@@ -51,8 +54,9 @@ impl CallBook for RunBook {
         self.journal.lost
     }
 
-    fn reuses_origins(&self) -> bool {
-        self.journal.lineage.is_some()
+    fn reuses_origins(&self) -> ReuseOrigins {
+        let lineage = self.journal.lineage.as_ref();
+        lineage.map_or(ReuseOrigins::Nothing, |lineage| lineage.reuses)
     }
 
     fn origins(&self, branch: CheckpointId) -> BoxFuture<'_, Result<Arc<[Origin]>, Fault>> {
@@ -76,6 +80,10 @@ impl CallBook for RunBook {
         key: CallKey,
     ) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>> {
         Box::pin(self.journal.read(key, None))
+    }
+
+    fn made_elsewhere(&self) -> BoxFuture<'_, Result<Arc<MadeElsewhere>, Fault>> {
+        Box::pin(async move { self.journal.elsewhere.calls().await.map_err(|error| error.fault()) })
     }
 
     fn note(&self, call: Arc<CallRecord>) {

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_graph::run_loop::Origin;
 use weftwork_graph::run_loop::{
-    CheckpointAddress, Checkpointer, CheckpointerError, Plan, Source, StoredCheckpoint,
+    CheckpointAddress, Checkpointer, CheckpointerError, Plan, ReuseOrigins, Source,
+    StoredCheckpoint,
 };
 use weftwork_types::CheckpointId;
 use weftwork_types::port::Clock;
@@ -15,6 +16,8 @@ use weftwork_types::run::RunRef;
 /// Finds the branches from which a branch descends, by the first checkpoints of branches.
 #[derive(Debug)]
 pub(crate) struct Lineage {
+    /// The calls that are reused.
+    pub(super) reuses: ReuseOrigins,
     pub(super) saver: Arc<StoreCheckpointer>,
     pub(super) plan: Arc<Plan>,
     pub(super) clock: Arc<dyn Clock>,

@@ -4,6 +4,7 @@ use super::calls::Calls;
 use super::claimed::ClaimedRun;
 use super::journal::RunJournal;
 use super::lineage::Lineage;
+use super::made_elsewhere::ReadElsewhere;
 use super::past::PastCalls;
 use super::remote_threads::RemoteThreadIds;
 use super::run_scope::RunScope;
@@ -11,9 +12,10 @@ use super::writer::Writer;
 use crate::stored::StoreCheckpointer;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use tokio::sync::OnceCell;
 use weftwork_graph::CompiledGraph;
-use weftwork_graph::run_loop::Host as Local;
-use weftwork_store::CheckpointStore;
+use weftwork_graph::run_loop::{Host as Local, ReuseOrigins, Unanswered};
+use weftwork_store::{Base, CheckpointStore};
 use weftwork_types::InterruptId;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::ReuseFrom;
@@ -47,6 +49,7 @@ pub(super) fn local(
         log: Arc::clone(&writer.calls),
         lost,
         lineage: lineage(run, graph),
+        elsewhere: elsewhere(run, graph),
         past,
         remote_threads,
     };
@@ -58,12 +61,39 @@ pub(super) fn local(
     }
 }
 
-fn lineage(run: &ClaimedRun, graph: &CompiledGraph) -> Option<Lineage> {
-    if run.row.new.options.reuse_from == ReuseFrom::Own {
-        return None;
+fn elsewhere(run: &ClaimedRun, graph: &CompiledGraph) -> ReadElsewhere {
+    let store = &run.context.store;
+    ReadElsewhere {
+        store: Arc::clone(store),
+        saver: StoreCheckpointer::new(Arc::clone(store) as _, run.who.clone()),
+        plan: Arc::clone(graph.plan()),
+        clock: Arc::clone(&run.context.clock),
+        who: run.who.clone(),
+        run: run.claim.at.clone(),
+        graph: run.row.new.graph.clone(),
+        at: run.row.new.options.at,
+        base: match run.row.base {
+            Some(Base::At(id)) => Some(id),
+            Some(Base::Nothing) | None => None,
+        },
+        found: OnceCell::new(),
     }
+}
+
+fn lineage(run: &ClaimedRun, graph: &CompiledGraph) -> Option<Lineage> {
+    let new = &run.row.new;
+    let waits = graph.semantics().unanswered == Unanswered::Wait;
+    let reuses = match new.options.reuse_from {
+        ReuseFrom::Origin => ReuseOrigins::Everything,
+        // Answers at an older checkpoint: what the tasks did before their questions is not repeated.
+        ReuseFrom::Own if waits && new.options.at.is_some() && new.input.is_answer() => {
+            ReuseOrigins::FirstStep
+        }
+        ReuseFrom::Own => return None,
+    };
     let store: Arc<dyn CheckpointStore> = Arc::clone(&run.context.store) as _;
     Some(Lineage {
+        reuses,
         saver: StoreCheckpointer::new(store, run.who.clone()),
         plan: Arc::clone(graph.plan()),
         clock: Arc::clone(&run.context.clock),

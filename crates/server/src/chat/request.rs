@@ -2,7 +2,8 @@
 //!
 //! The thread of the server is the truth. Of the conversation in a body, only the text of the last
 //! message is read if it is the user's, and results of calls, which count for calls that are open
-//! on the server. Everything else is ignored.
+//! on the server. Ids of messages say only which part of the conversation a text replaces or follows.
+//! Everything else is ignored.
 //!
 //! Sources: `@assistant-ui/react-data-stream` 0.12 (messages with `content`), `ai` 7.0 (messages with
 //! `parts`).
@@ -14,6 +15,18 @@ use weftwork_types::MessageId;
 
 /// Maximum length of a user's text in bytes.
 const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// The part of the conversation that a text replaces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Replaces {
+    /// None: it is said at the end.
+    #[default]
+    Nothing,
+    /// An answer to the same text, and all that follows.
+    Answer,
+    /// An earlier message of the user, and all that follows.
+    Message,
+}
 
 /// A request for the next part of a conversation.
 #[derive(Debug, Default, PartialEq)]
@@ -30,8 +43,12 @@ pub(crate) struct ChatRequest {
     pub(crate) results: BTreeMap<String, Value>,
     /// Arguments of calls as the client has them.
     pub(crate) shown: BTreeMap<String, Value>,
-    /// `true` if the last answer is to be replaced by another one.
-    pub(crate) regenerates: bool,
+    /// The part of the conversation that the text replaces.
+    pub(crate) replaces: Replaces,
+    /// Id of the message that is replaced, where the client names it.
+    pub(crate) replaced: Option<String>,
+    /// Id of the last message of the assistant before the text, in the client.
+    pub(crate) follows: Option<String>,
     /// Model of the answer, as `provider:model`.
     pub(crate) model: Option<String>,
 }
@@ -48,7 +65,12 @@ impl ChatRequest {
         let text = |name: &str| body.get(name).and_then(Value::as_str).filter(|id| !id.is_empty());
         let mut request = Self {
             thread: text("threadId").or_else(|| text("id")).map(str::to_owned),
-            regenerates: text("trigger") == Some("regenerate-message"),
+            replaces: match (text("trigger"), text("messageId")) {
+                (Some("regenerate-message"), _) => Replaces::Answer,
+                (Some("submit-message"), Some(_)) => Replaces::Message,
+                _ => Replaces::Nothing,
+            },
+            replaced: text("messageId").map(str::to_owned),
             model: text("model").map(str::to_owned),
             ..Self::default()
         };
@@ -63,6 +85,8 @@ impl ChatRequest {
         let calls = parts.into_iter().flatten().filter_map(|part| part["toolCallId"].as_str());
         request.held = calls.map(str::to_owned).collect();
         request.text = of("user").map(text_of).transpose()?;
+        let mut said = messages.iter().rev().filter(|message| message["role"] == "assistant");
+        request.follows = said.next().and_then(|said| said["id"].as_str()).map(str::to_owned);
         Ok(request)
     }
 

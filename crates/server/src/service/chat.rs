@@ -8,7 +8,7 @@ use crate::body::RunBody;
 use crate::chat::Doubt;
 use crate::chat::answer;
 use crate::chat::question::Asked;
-use crate::chat::request::ChatRequest;
+use crate::chat::request::{ChatRequest, Replaces};
 use crate::error::{ApiError, Result};
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -19,7 +19,10 @@ use weftwork_types::caller::Caller;
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef};
-use weftwork_types::{InterruptId, MessageId, ThreadId};
+use weftwork_types::{InterruptId, MessageId, RunId, ThreadId};
+
+/// End of the id of a user's message, after the id of its run.
+pub(crate) const USER_SUFFIX: &str = "-user";
 
 /// The runs of one assistant's message, in order, with the answers that each begins with.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,8 +85,8 @@ impl Service {
             None if matches!(turn, Turn::Answers { .. }) => self.last_model(&thread).await?,
             None => None,
         };
-        if let Some(row) = row.as_ref().filter(|_| request.regenerates) {
-            self.replace_last(row, &mut options).await?;
+        if let Some(row) = row.as_ref().filter(|_| request.replaces != Replaces::Nothing) {
+            self.replace(row, request, &mut options).await?;
         }
         let of_thread = row.map(|row| row.metadata).unwrap_or_default();
         options.metadata = metadata(&assistant, of_thread, Map::new());
@@ -155,6 +158,10 @@ impl Service {
             // An answer that was given already says more than that its run is busy.
             return Err(answered(&rows, request).unwrap_or_else(ApiError::busy));
         }
+        if request.replaces != Replaces::Nothing {
+            // The questions go with the answer that is replaced.
+            return Ok(Turn::Says(said(request)?));
+        }
         let asks =
             |row: &&InterruptRow| row.is_open() && !matches!(row.interrupt.ask, Ask::Timer { .. });
         let open: Vec<_> = rows.iter().filter(asks).map(|row| &row.interrupt).collect();
@@ -166,6 +173,9 @@ impl Service {
             return Ok(Turn::Answers { answers, is_typed: false });
         };
         let rest: Vec<_> = open.iter().filter(|asked| !answers.contains_key(&asked.id)).collect();
+        if answers.is_empty() && !rest.is_empty() && self.is_of_older_message(row, request).await? {
+            return Ok(Turn::Says(text.clone()));
+        }
         match rest.as_slice() {
             [] if answers.is_empty() => Ok(Turn::Says(text.clone())),
             [] => Err(ApiError::invalid(
@@ -184,19 +194,44 @@ impl Service {
         }
     }
 
-    /// Makes a run replace the last message of a thread.
+    /// Returns `true` if a text was typed after an older message than the last one, so that it is no
+    /// answer to the questions of that one.
+    async fn is_of_older_message(&self, row: &ThreadRow, request: &ChatRequest) -> Result<bool> {
+        let Some(follows) = &request.follows else { return Ok(false) };
+        let runs = self.live_runs(&row.id).await?;
+        let Some(last) = runs.last() else { return Ok(false) };
+        let is = |row: &RunRow| row.new.at.run.as_str() == follows;
+        let is_last = message_of(&runs, &last.new.at).into_iter().any(is);
+        Ok(!is_last && runs.iter().any(is))
+    }
+
+    /// Makes a run replace a message of a thread and all later ones.
     ///
     /// # Errors
-    /// Status 409 if the messages of the thread are of no run, such as those of a fork.
-    async fn replace_last(&self, row: &ThreadRow, options: &mut RunOptions) -> Result<()> {
-        let runs = self.live_runs(&row.id).await?;
+    /// Status 409 if the messages of the thread are of no run, such as those of a fork, or if the
+    /// thread has several messages and the request does not say which one is replaced.
+    async fn replace(
+        &self,
+        row: &ThreadRow,
+        request: &ChatRequest,
+        options: &mut RunOptions,
+    ) -> Result<()> {
+        let all = self.store().runs(self.who(), &row.id).await?;
+        let runs: Vec<RunRow> = all.iter().filter(|row| is_live(row)).cloned().collect();
         let Some(last) = runs.last() else {
             // Nothing was said yet: the text of the request is the first one.
             return if row.head.is_none() { Ok(()) } else { Err(no_run_to_replace()) };
         };
+        let last = message_of(&runs, &last.new.at).first().map(|row| row.new.at.run.clone());
+        options.roll_back = match (replaced(&all, &runs, request), request.replaces) {
+            (Some(Replaced::From(run)), _) => Some(run),
+            // The text was never said.
+            (Some(Replaced::Nothing), _) => return Ok(()),
+            (None, Replaces::Answer) => last,
+            (None, _) if runs.first().map(|row| &row.new.at.run) == last.as_ref() => last,
+            (None, _) => return Err(no_place()),
+        };
         options.multitask = Multitask::Rollback;
-        options.roll_back =
-            message_of(&runs, &last.new.at).first().map(|row| row.new.at.run.clone());
         Ok(())
     }
 
@@ -210,7 +245,7 @@ impl Service {
     /// state from outside, which are no messages.
     async fn live_runs(&self, thread: &ThreadId) -> Result<Vec<RunRow>> {
         let mut runs = self.store().runs(self.who(), thread).await?;
-        runs.retain(|row| row.rolled_back_by.is_none() && !is_update(row));
+        runs.retain(is_live);
         Ok(runs)
     }
 
@@ -346,11 +381,54 @@ fn answered(rows: &[InterruptRow], request: &ChatRequest) -> Option<ApiError> {
     Some(RuntimeError::Store(StoreError::Answered { interrupt, first }).into())
 }
 
+/// The runs that a text replaces.
+enum Replaced {
+    /// The run and all later ones.
+    From(RunId),
+    Nothing,
+}
+
+/// Returns the runs that a text replaces, by the ids of messages in a request: that of the replaced
+/// message, or that of the message before it. `None` if the thread has neither.
+fn replaced(all: &[RunRow], live: &[RunRow], request: &ChatRequest) -> Option<Replaced> {
+    let find = |id: &str| {
+        let of = |id: &str| all.iter().find(|row| row.new.at.run.as_str() == id);
+        let mut row = of(id)?;
+        // A client may have the id of a message that was replaced before.
+        while let Some(by) = &row.rolled_back_by {
+            row = of(by.as_str())?;
+        }
+        live.iter().position(|live| live.new.at == row.new.at)
+    };
+    let named = request.replaced.as_deref();
+    let named = named.and_then(|id| find(id.strip_suffix(USER_SUFFIX).unwrap_or(id)));
+    if let Some(named) = named.and_then(|named| live.get(named)) {
+        let message = message_of(live, &named.new.at);
+        return message.first().map(|row| Replaced::From(row.new.at.run.clone()));
+    }
+    let before = find(request.follows.as_deref()?)?;
+    let mut after = live.iter().skip(before + 1);
+    let next = after.find(|row| !continues(row));
+    Some(next.map_or(Replaced::Nothing, |row| Replaced::From(row.new.at.run.clone())))
+}
+
+fn no_place() -> ApiError {
+    ApiError::conflict(
+        "the thread does not have the message that the text replaces, nor the one before it; send the \
+         conversation up to it as the server listed it, or copy the thread at the checkpoint before it",
+    )
+}
+
 fn no_run_to_replace() -> ApiError {
     ApiError::conflict(
         "the last answer of the thread cannot be replaced: it came with a copy of another thread, and \
          no run of this thread made it; say something new",
     )
+}
+
+/// Returns `true` for a run that was not rolled back, and is no change of the state from outside.
+fn is_live(row: &RunRow) -> bool {
+    row.rolled_back_by.is_none() && !is_update(row)
 }
 
 /// Returns `true` for a change of the state from outside.

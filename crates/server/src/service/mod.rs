@@ -17,7 +17,7 @@ mod states;
 mod threads;
 
 pub(crate) use assistants::{Changes, OWN};
-pub(crate) use chat::{MessageRuns, StoredTurn};
+pub(crate) use chat::{MessageRuns, StoredTurn, USER_SUFFIX};
 pub(crate) use runs::{Bulk, Frames, Place};
 pub(crate) use threads::{Superstep, Wanted};
 

@@ -16,6 +16,7 @@ mod members;
 mod protocol;
 mod recorded;
 mod reference;
+mod replaced;
 mod resources;
 mod routes;
 mod runs;

@@ -196,11 +196,5 @@ fn no_result(tool: &str) -> ToolOutcome {
 }
 
 fn outcome_unknown(tool: &str) -> ToolOutcome {
-    ToolOutcome::Failed(ToolFailure::new(
-        ToolErrorKind::Execution,
-        code::OUTCOME_UNKNOWN,
-        format!(
-            "`{tool}` was called and its outcome is unknown: it may have taken effect; do not call it again without checking whether it has"
-        ),
-    ))
+    ToolOutcome::Failed(ToolFailure::outcome_unknown(tool))
 }

@@ -1,6 +1,7 @@
 //! Teams, and agents as tools: what waits, ends and continues within a member.
 
 mod agent_tools;
+mod answers_again;
 mod left_open;
 mod shapes;
 mod world;

@@ -1,0 +1,116 @@
+//! Calls with effects of the thread of a run that are recorded under the keys of other positions.
+
+use crate::fork::forked_from;
+use crate::patience::Patience;
+use crate::stored::StoreCheckpointer;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tokio::sync::OnceCell;
+use weftwork_graph::RuntimeError;
+use weftwork_graph::run_loop::{
+    CheckpointAddress, Checkpointer, CheckpointerError, MadeElsewhere, Plan, RecordedCalls,
+};
+use weftwork_store::{Store, StoreError};
+use weftwork_types::port::Clock;
+use weftwork_types::run::{RunInput, RunRef};
+use weftwork_types::tool::Effect;
+use weftwork_types::{CheckpointId, Principal, ThreadId};
+
+/// Reads the calls that were recorded on branches of the thread that were rolled back, and on the
+/// threads from which the thread was forked.
+#[derive(Debug)]
+pub(crate) struct ReadElsewhere {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) saver: Arc<StoreCheckpointer>,
+    pub(super) plan: Arc<Plan>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) who: Principal,
+    pub(super) run: RunRef,
+    /// Id of the graph of the run.
+    pub(super) graph: String,
+    /// Checkpoint that the request names: its tasks are executed again.
+    pub(super) at: Option<CheckpointId>,
+    /// Newest checkpoint of the thread when the run began.
+    pub(super) base: Option<CheckpointId>,
+    pub(super) found: OnceCell<Arc<MadeElsewhere>>,
+}
+
+impl ReadElsewhere {
+    /// Returns the calls; a temporarily unreachable store pauses the caller.
+    pub(super) async fn calls(&self) -> Result<Arc<MadeElsewhere>, RuntimeError> {
+        let found = self.found.get_or_try_init(|| async {
+            let mut patience = Patience::new();
+            loop {
+                match self.read().await {
+                    Err(RuntimeError::Store(error)) => {
+                        patience.after(error, self.clock.as_ref(), &self.run, None).await?;
+                    }
+                    found => return found.map(Arc::new),
+                }
+            }
+        });
+        found.await.map(Arc::clone)
+    }
+
+    async fn read(&self) -> Result<MadeElsewhere, RuntimeError> {
+        let thread = &self.run.thread;
+        let mut found = MadeElsewhere::default();
+        let runs = self.store.runs(&self.who, thread).await?;
+        if self.at.is_none() && runs.iter().any(|row| row.rolled_back_by.is_some()) {
+            found.rolled_back = self.calls_on(thread).await?;
+        }
+        let mut row = self.store.thread(&self.who, thread).await?;
+        let begins_at = self.at.or(self.base);
+        while let Some(origin) = forked_from(&row.metadata) {
+            // Only tasks that are due at a copied checkpoint may have run on the other thread.
+            if begins_at.is_none_or(|at| at > origin.at) {
+                break;
+            }
+            row = match self.store.thread(&self.who, &origin.thread).await {
+                Err(StoreError::NotFound { .. }) => {
+                    found.is_incomplete = true;
+                    break;
+                }
+                row => row?,
+            };
+            found.of_origins.push(self.calls_on(&origin.thread).await?);
+        }
+        Ok(found)
+    }
+
+    /// Returns the calls of a thread, with the branches on which they may have been recorded.
+    async fn calls_on(&self, thread: &ThreadId) -> Result<RecordedCalls, RuntimeError> {
+        let mut recorded = RecordedCalls::default();
+        let mut ids = BTreeSet::new();
+        for row in self.store.runs(&self.who, thread).await? {
+            if row.new.graph == self.graph {
+                ids.extend(row.last_checkpoint);
+            }
+            // A copy of a checkpoint takes a superstep of its own.
+            let copies = matches!(row.new.input, RunInput::Update { .. });
+            recorded.supersteps += i64::from(copies);
+        }
+        let mut branches = BTreeSet::new();
+        for id in ids {
+            branches.extend(self.branch_of(thread, id).await?);
+        }
+        recorded.branches = branches.into_iter().collect();
+        for call in self.store.calls(&self.who, thread).await? {
+            if call.effect != Effect::ReadOnly {
+                recorded.calls.insert(call.key, Arc::new(call));
+            }
+        }
+        Ok(recorded)
+    }
+
+    /// Returns the branch of a checkpoint; `None` if the checkpoint is no longer stored.
+    async fn branch_of(
+        &self,
+        thread: &ThreadId,
+        id: CheckpointId,
+    ) -> Result<Option<Option<CheckpointId>>, CheckpointerError> {
+        let at = CheckpointAddress { thread: thread.as_str().into(), ns: "".into() };
+        let stored = self.saver.load(&at, &self.plan, Some(id)).await?;
+        Ok(stored.map(|stored| stored.checkpoint.metadata.branch))
+    }
+}

@@ -1,0 +1,94 @@
+//! Messages that replace others: they answer no question, and repeat no effect.
+
+use crate::chat::{chunks, client, finished, say, user};
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+use weftwork_types::{Principal, ThreadId};
+
+const THREADS: [&str; 2] =
+    ["00000000-0000-4000-8000-0000000000a1", "00000000-0000-4000-8000-0000000000a2"];
+
+/// A body of the AI SDK that replaces a message and all that follows it.
+fn replacing(thread: &str, trigger: &str, (named, messages): (&str, Value)) -> Value {
+    json!({"id": thread, "trigger": trigger, "messageId": named, "messages": messages})
+}
+
+fn of_assistant(id: &Value) -> Value {
+    json!({"id": id, "role": "assistant", "parts": [{"type": "text", "text": "said"}]})
+}
+
+/// The ids of the questions that a response asks.
+fn asked(chunks: &[Value]) -> Vec<&Value> {
+    let asks = |chunk: &&Value| {
+        chunk["type"] == "tool-input-available" && chunk["toolName"] == "request_approval"
+    };
+    chunks.iter().filter(asks).map(|chunk| &chunk["toolCallId"]).collect()
+}
+
+#[tokio::test]
+async fn a_text_that_is_said_again_answers_no_question() {
+    let client = client().await;
+    let [thread, other] = THREADS;
+    let refund = user("Refund order A1002, amount 40.");
+    let first = chunks(&say(&client, thread, json!([user("Where is order A1003?")])).await);
+    let first = of_assistant(&first[0]["messageId"]);
+    assert_eq!(asked(&chunks(&say(&client, thread, json!([refund])).await)).len(), 1);
+    // The second message, in other words. `yes` would approve.
+    let edits =
+        replacing(thread, "submit-message", ("own-2", json!([user("a"), first, user("yes")])));
+    assert_eq!(asked(&chunks(&client.post("/chat/desk", edits).await)).len(), 0);
+    assert_eq!(asked(&chunks(&say(&client, thread, json!([refund])).await)).len(), 1);
+    let again =
+        replacing(thread, "regenerate-message", ("", json!([user("a"), first, user("yes")])));
+    assert_eq!(asked(&chunks(&client.post("/chat/desk", again).await)).len(), 0);
+    // A text after an older message than the one that asks.
+    assert_eq!(asked(&chunks(&say(&client, thread, json!([refund])).await)).len(), 1);
+    let late = json!({"id": thread, "messages": [user("a"), first, user("yes")]});
+    assert_eq!(asked(&chunks(&client.post("/chat/desk", late).await)).len(), 0);
+    let stored = client.get(&format!("/chat/desk/{thread}")).await.json();
+    let texts = stored.as_array().into_iter().flatten().filter(|said| said["role"] == "user");
+    let texts: Vec<_> = texts.map(|said| &said["parts"][0]["text"]).collect();
+    let refund = "Refund order A1002, amount 40.";
+    assert_eq!(texts, ["Where is order A1003?", "yes", refund, "yes"]);
+    assert!(!stored.to_string().contains("refunded"), "{stored}");
+    // Which message is replaced is not known.
+    let unknown = replacing(thread, "submit-message", ("own-7", json!([user("yes")])));
+    assert_eq!(client.post("/chat/desk", unknown).await.status, StatusCode::CONFLICT);
+    let none = replacing(other, "submit-message", ("own-1", json!([user("Where is A1003?")])));
+    chunks(&client.post("/chat/desk", none).await);
+}
+
+#[tokio::test]
+async fn an_answer_that_replaces_another_makes_no_call_again() {
+    let client = client().await;
+    let [thread, other] = THREADS;
+    for (thread, before) in [(thread, false), (other, true)] {
+        if before {
+            chunks(&say(&client, thread, json!([user("Where is order A1003?")])).await);
+        }
+        let refund = user("Refund order A1002, amount 40.");
+        let asks = chunks(&say(&client, thread, json!([refund])).await);
+        let id = asked(&asks)[0].as_str().expect("an id").to_owned();
+        let address = format!("/interrupts/{thread}.{id}/respond");
+        let answered = client.post(&address, json!({"type": "approve"})).await;
+        assert!(answered.status.is_success(), "{}", answered.body);
+        finished(&client, thread).await;
+        let stored = client.get(&format!("/chat/desk/{thread}")).await.json();
+        let named = stored.as_array().expect("a list").iter().rfind(|said| said["role"] == "user");
+        let named = named.expect("it was said")["id"].as_str().expect("an id").to_owned();
+        for (trigger, named) in [("regenerate-message", ""), ("submit-message", named.as_str())] {
+            let body = replacing(thread, trigger, (named, json!([refund])));
+            let found = chunks(&client.post("/chat/desk", body).await);
+            assert_eq!(asked(&found).len(), 0, "{trigger}: {found:?}");
+        }
+        let state = client.get(&format!("/threads/{thread}/state")).await.json();
+        let made = state["values"].to_string().matches("refunded 40").count();
+        assert!(made > 0, "{state}");
+        let records = client.runtime.store();
+        let who = Principal::local();
+        let id = ThreadId::new(thread).expect("an id");
+        let calls = records.calls(&who, &id).await.expect("reads");
+        let refunds = calls.iter().filter(|call| call.name == "refund_order");
+        assert_eq!(refunds.map(|call| call.made).collect::<Vec<_>>(), [1]);
+    }
+}
