@@ -12,8 +12,9 @@ use weftwork_types::port::Clock;
 use weftwork_types::run::RunRef;
 use weftwork_types::{CheckpointId, Principal, RunId, ThreadId, Timestamp};
 
-/// Reserved member of the metadata of a thread that was forked, with its [`ForkedFrom`].
-const FORKED_FROM: &str = "weft:forked_from";
+/// Member of the metadata of a thread that was forked, with the thread and the checkpoint of its
+/// origin. It is for the runtime alone.
+pub const FORKED_FROM: &str = "weft:forked_from";
 
 /// The origin of a forked thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -29,7 +29,7 @@ mod worker;
 
 pub use dependencies::DependencyError;
 pub use follow::{FollowFrom, ThreadEvent, ThreadEvents, ThreadPosition};
-pub use fork::{copy_thread, fork_thread};
+pub use fork::{FORKED_FROM, copy_thread, fork_thread};
 pub use inspect::{thread_history, thread_state};
 pub use modes::{
     Frame, FrameContent, FramePosition, NoPosition, RunOutput, StreamOptions, Subgraphs,

@@ -20,6 +20,8 @@ pub(super) enum Incident {
     /// The superstep was closed, or the run stopped in it: the values with the writes of its
     /// finished tasks, if they changed.
     Applied(Option<Json>),
+    /// The run stopped, and these questions are open as before it.
+    StillOpen(Vec<Interrupt>),
     /// The run stopped before or after a node.
     StoppedAtNode,
 }

@@ -1,12 +1,12 @@
 //! Progress of a follower in the loops of a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weftwork_graph::run_loop::{LoopBounds, StepOrigin};
 use weftwork_types::event::{
     AiEvent, CheckpointSource, CheckpointStored, OutsideWrites, TaskDue, TaskEnd, TaskStatus,
 };
-use weftwork_types::{CheckpointId, TaskId};
+use weftwork_types::{CheckpointId, InterruptId, TaskId};
 
 /// State of the loops of a run after some of its events. It determines, with the stored
 /// checkpoints, the frames of the next event.
@@ -14,8 +14,10 @@ use weftwork_types::{CheckpointId, TaskId};
 pub(super) struct Progress {
     /// Loops by namespace.
     pub(super) loops: BTreeMap<String, OpenLoop>,
-    /// `true` if the run asked a question.
-    pub(super) asked: bool,
+    /// Questions that are open when the run stops, in order.
+    pub(super) open: Vec<InterruptId>,
+    /// Questions that were reported with the ends of tasks.
+    reported: BTreeSet<InterruptId>,
 }
 
 /// A loop of the run, and its open superstep.
@@ -52,8 +54,8 @@ impl Progress {
                 self.note_reused(ns, tasks);
             }
             AiEvent::TasksEnded { ns, ended, .. } => self.note_ended(ns, ended),
-            AiEvent::HumanInputRequired { .. } => self.asked = true,
-            AiEvent::Requeued { .. } => self.asked = false,
+            AiEvent::HumanInputRequired { interrupt_id, .. } => self.open.push(*interrupt_id),
+            AiEvent::Requeued { .. } => self.open.clear(),
             _ => {}
         }
     }
@@ -110,7 +112,13 @@ impl Progress {
         }
     }
 
+    /// Returns the open questions of tasks that asked before the run and did not run in it.
+    pub(super) fn still_open(&self) -> Vec<InterruptId> {
+        self.open.iter().filter(|id| !self.reported.contains(id)).copied().collect()
+    }
+
     pub(super) fn note_ended(&mut self, ns: &str, ended: &[TaskEnd]) {
+        self.reported.extend(ended.iter().flat_map(|end| &end.questions));
         if let Some(known) = self.loops.get_mut(ns) {
             known.ended.extend(ended.iter().map(|end| (end.id, end.status)));
         }

@@ -11,8 +11,9 @@ use weftwork_store::Store;
 use weftwork_types::event::{
     AiEvent, CheckpointSource, CheckpointStored, TaskDue, TaskEnd, TaskStatus,
 };
+use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::{RunOptions, RunStatus};
-use weftwork_types::{CheckpointId, Principal, TaskId, ThreadId};
+use weftwork_types::{CheckpointId, InterruptId, Principal, TaskId, ThreadId};
 
 /// The run, and the resources to read it.
 #[derive(Debug)]
@@ -173,13 +174,18 @@ impl EventReader<'_> {
     /// Adds the values with the writes of finished tasks when the run stopped within a superstep.
     async fn stopped(&mut self, frames: &mut Frames<'_>) -> Result<(), RuntimeError> {
         let Some(step) = self.open_step("", frames).await? else { return Ok(()) };
+        let still_open = self.progress.still_open();
+        if !still_open.is_empty() {
+            let questions = self.source.questions(&still_open).await?;
+            frames.incident("", &step, &Incident::StillOpen(questions));
+        }
         let Some(open) = self.progress.loops.get("") else { return Ok(()) };
         let finished = finished_of(open.ended.iter().map(|(id, status)| (*id, *status)));
         if !finished.is_empty() {
             let values = step.values_after(&finished)?;
             frames.incident("", &step, &Incident::Applied(values));
         }
-        if !self.progress.asked {
+        if self.progress.open.is_empty() {
             frames.incident("", &step, &Incident::StoppedAtNode);
         }
         Ok(())
@@ -224,6 +230,13 @@ impl Source {
         let at =
             StateQuery { checkpoint: Some(checkpoint), ..StateQuery::thread(self.thread.as_str()) };
         StoredStep::load(&self.graph, &self.host, &at.within(ns), origin).await
+    }
+
+    /// Reads questions of the thread.
+    async fn questions(&self, ids: &[InterruptId]) -> Result<Vec<Interrupt>, RuntimeError> {
+        let rows = self.store.interrupts(&self.who, &self.thread).await?;
+        let find = |id: &InterruptId| rows.iter().find(|row| row.interrupt.id == *id);
+        Ok(ids.iter().filter_map(find).map(|row| row.interrupt.clone()).collect())
     }
 
     /// The outcome of a task when it ended. Its record may be that of a later run, which got

@@ -13,6 +13,7 @@ pub(super) fn event(step: &StoredStep, incident: &Incident) -> Option<StreamEven
             TaskStatus::Failed if end.answered => step.no_update(end.id),
             _ => None,
         },
+        Incident::StillOpen(questions) => Some(StreamEvent::Interrupts(questions.clone())),
         Incident::StoppedAtNode => Some(StreamEvent::Interrupts(Vec::new())),
         _ => None,
     }

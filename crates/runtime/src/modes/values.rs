@@ -15,6 +15,10 @@ pub(super) fn event(step: &StoredStep, incident: &Incident) -> Option<StreamEven
             let interrupts = Some(end.questions.clone());
             Some(StreamEvent::Values { values: step.values(), interrupts })
         }
+        Incident::StillOpen(questions) => {
+            let interrupts = Some(questions.clone());
+            Some(StreamEvent::Values { values: step.values(), interrupts })
+        }
         _ => None,
     }
 }

@@ -1,16 +1,18 @@
 //! Questions of all threads of a principal, and answers to them.
 
 use super::Service;
+use super::graphs::Hosted;
 use crate::chat::answer;
 use crate::chat::question::{Asked, decisions};
 use crate::error::{ApiError, Result};
 use crate::translate::{state, time};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use weftwork_graph::RuntimeError;
 use weftwork_store::{AskingThread, InterruptRow, StoreError, ThreadRow, asking_threads};
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::run::{Answers, Multitask, RunInput, RunOptions, RunRef};
-use weftwork_types::{InterruptId, ThreadId};
+use weftwork_types::{CheckpointId, InterruptId, ThreadId};
 
 impl Service {
     /// Returns a page of the open questions, in the order of their threads, and their number.
@@ -108,21 +110,42 @@ impl Service {
     }
 
     /// Replaces decisions in the shape of LangChain by those of approvals, if the thread waits for
-    /// approvals. Other answers stay as they are.
+    /// approvals, or waited for some at the checkpoint that the request names. Other answers stay as
+    /// they are.
     pub(super) async fn read_decisions(
         &self,
-        thread: &ThreadId,
+        hosted: &Hosted<'_>,
+        (thread, at): (&ThreadId, Option<CheckpointId>),
         input: RunInput,
     ) -> Result<RunInput> {
         let RunInput::Command(mut command) = input else { return Ok(input) };
         let Some(answers) = command.answers.take() else { return Ok(RunInput::Command(command)) };
-        let rows = match self.asked_on(thread).await {
-            Err(StoreError::NotFound { .. }) => Vec::new(),
-            rows => rows?,
+        let asked = match at {
+            Some(at) => self.asked_at(hosted, thread, at).await?,
+            None => match self.asked_on(thread).await {
+                Err(StoreError::NotFound { .. }) => Vec::new(),
+                rows => rows?.into_iter().map(|row| row.interrupt).collect(),
+            },
         };
-        let open: Vec<_> = rows.iter().map(|row| &row.interrupt).collect();
-        command.answers = Some(decided(&open, answers)?);
+        let asked: Vec<&Interrupt> = asked.iter().collect();
+        command.answers = Some(decided(&asked, answers)?);
         Ok(RunInput::Command(command))
+    }
+
+    /// Returns the questions that tasks asked at a checkpoint, answered since or not. A checkpoint that
+    /// does not exist has none; the run is refused.
+    async fn asked_at(
+        &self,
+        hosted: &Hosted<'_>,
+        thread: &ThreadId,
+        at: CheckpointId,
+    ) -> Result<Vec<Interrupt>> {
+        let opened = self.runtime().thread(hosted.id, thread.as_str())?;
+        let opened = opened.with_principal(self.who().clone());
+        match opened.view().at(at).state().await {
+            Err(RuntimeError::UnknownCheckpoint { .. }) => Ok(Vec::new()),
+            state => Ok(state?.interrupts),
+        }
     }
 }
 

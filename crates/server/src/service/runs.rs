@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_runtime::{Frame, FramePosition, NoPosition, StreamOptions, Subgraphs};
+use weftwork_runtime::{FORKED_FROM, Frame, FramePosition, NoPosition, StreamOptions, Subgraphs};
 use weftwork_store::mailbox::without_reserved;
 use weftwork_store::{RunRow, StoreError, ThreadQuery, ThreadStatus};
 use weftwork_types::caller::Caller;
@@ -76,8 +76,9 @@ impl Service {
             }
             None => ThreadId::from_uuid(uuid::Uuid::now_v7()),
         };
-        let input = self.read_decisions(&thread, body.input(hosted.graph)?).await?;
         let mut options = body.options(&assistant, self.now())?;
+        let input = body.input(hosted.graph)?;
+        let input = self.read_decisions(&hosted, (&thread, options.at), input).await?;
         options.metadata = metadata(&assistant, thread_metadata, options.metadata);
         let request = RunRequest {
             principal: self.who().clone(),
@@ -321,9 +322,10 @@ impl Service {
 /// Returns the metadata of a run: that of its assistant and of its thread, and its own.
 pub(super) fn metadata(
     assistant: &Assistant,
-    thread: Map<String, Value>,
+    mut thread: Map<String, Value>,
     own: Map<String, Value>,
 ) -> Map<String, Value> {
+    thread.shift_remove(FORKED_FROM);
     // Marks of an instance come from its thread alone.
     let mut all = without_reserved(assistant.current().metadata.clone());
     all.extend(thread);

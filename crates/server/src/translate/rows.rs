@@ -3,6 +3,7 @@
 use super::{ids, names, state, time};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+use weftwork_runtime::FORKED_FROM;
 use weftwork_store::{RunRow, ThreadRow, ThreadStatus};
 use weftwork_types::code::Fault;
 use weftwork_types::run::{Durability, Multitask, RunInput, RunOutcome, RunRef, RunStatus, Stops};
@@ -27,6 +28,7 @@ pub(crate) fn thread(row: &ThreadRow, graph: Option<&str>, status: ThreadStatus)
 /// Returns the metadata of a thread, with the members that follow from its last run.
 pub(crate) fn metadata(row: &ThreadRow, graph: Option<&str>) -> Map<String, Value> {
     let mut metadata = row.metadata.clone();
+    metadata.shift_remove(FORKED_FROM);
     if let (Some(graph), Some(_)) = (graph, row.status) {
         metadata.insert("graph_id".to_owned(), json!(graph));
         let assistant = ids::assistant_of(graph).to_string();

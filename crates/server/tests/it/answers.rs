@@ -162,3 +162,34 @@ async fn a_question_beside_a_failure_is_in_the_inbox_and_takes_its_answer() {
     let output = run(&client, &path, json!({"command": {"resume": {question: "yes"}}})).await;
     assert_eq!(output["log"], json!(["yes"]));
 }
+
+#[tokio::test]
+async fn a_question_that_stays_open_is_in_the_stream_of_the_run_that_answers_another() {
+    async fn ask(_: State<Dynamic>, ctx: Ctx) -> NodeResult<DynUpdate> {
+        let answer = ctx.interrupt(json!(format!("{}?", ctx.node())))?;
+        Ok(DynUpdate::new().write("log", json!([answer])))
+    }
+    let graph = dynamic("shop").node("a", ask).node("b", ask).edge(START, "a").edge(START, "b");
+    let (client, path) = hosting(graph.build().expect("sound")).await;
+    run(&client, &path, json!({"input": {"price": 5}})).await;
+    let open = state(&client, &path).await;
+    let first =
+        open["interrupts"].as_array().expect("a list").iter().find(|one| one["value"] == "a?");
+    let id = first.expect("it asks")["id"].as_str().expect("an id").to_owned();
+    let body = json!({"assistant_id": "shop", "command": {"resume": {id: "yes"}},
+        "stream_mode": ["values", "updates"]});
+    let stream = client.post(&format!("{path}/runs/stream"), body).await;
+    assert_eq!(stream.status, StatusCode::OK, "{}", stream.body);
+    let asked = |mode: &str| {
+        let event = format!("event: {mode}");
+        let frames = stream.body.split("\n\n").map(|frame| frame.replace('\r', ""));
+        let of_mode = frames.filter(|frame| frame.lines().any(|line| line == event));
+        let asked = of_mode.filter(|frame| frame.contains("__interrupt__"));
+        asked.collect::<Vec<_>>()
+    };
+    for mode in ["values", "updates"] {
+        let [frame] = &asked(mode)[..] else { panic!("{mode}: {}", stream.body) };
+        assert!(frame.contains("b?") && !frame.contains("a?"), "{frame}");
+    }
+    assert_eq!(self::asked(&state(&client, &path).await), ["b?"]);
+}

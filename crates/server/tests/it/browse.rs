@@ -83,6 +83,11 @@ async fn a_fork_at_a_message_has_the_messages_before_it_and_goes_on_alone() {
     assert_eq!(texts(&copied[0]), texts(&stored[0]));
     assert_eq!(texts(&copied[1]), texts(&stored[1]));
     chunks(&say(&client, &fork, json!([user("Where is order A1002?")])).await);
+    // Metadata that a client reads can be sent back.
+    let metadata = client.get(&format!("/threads/{fork}")).await.json()["metadata"].clone();
+    let body = json!({ "metadata": metadata });
+    let updated = client.patch(&format!("/threads/{fork}"), body).await;
+    assert_eq!(updated.status, StatusCode::OK, "{}", updated.body);
     let longer = client.get(&path).await.json();
     assert_eq!(longer.as_array().map(Vec::len), Some(4), "{longer}");
     assert_eq!((&longer[0], &longer[1]), (&copied[0], &copied[1]));

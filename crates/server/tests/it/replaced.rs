@@ -92,3 +92,37 @@ async fn an_answer_that_replaces_another_makes_no_call_again() {
         assert_eq!(refunds.map(|call| call.made).collect::<Vec<_>>(), [1]);
     }
 }
+
+#[tokio::test]
+async fn a_decision_of_langchain_at_an_older_checkpoint_is_about_the_call_that_waited_there() {
+    let client = client().await;
+    let thread = client.thread().await;
+    let text = "Refund order A1002, amount 40.";
+    let input = json!({"messages": [{"role": "user", "content": text}]});
+    let ask = json!({"assistant_id": "desk", "input": input});
+    client.post(&format!("{thread}/runs/wait"), ask).await.json();
+    let waited = client.get(&format!("{thread}/state")).await.json();
+    let checkpoint = &waited["checkpoint"]["checkpoint_id"];
+    let id = &waited["interrupts"][0]["id"].as_str().expect("an id").to_owned();
+    let decisions = |kind: &str| json!({"decisions": [{"type": kind, "message": "not now"}]});
+    for (kind, by_id, said) in [
+        ("approve", false, "refunded 40"),
+        ("reject", false, "not now"),
+        ("reject", true, "not now"),
+        ("approve", true, "refunded 40"),
+    ] {
+        let resume = match by_id {
+            true => json!({id: decisions(kind)}),
+            false => decisions(kind),
+        };
+        let body = json!({"assistant_id": "desk", "command": {"resume": resume},
+            "checkpoint": {"checkpoint_id": checkpoint}});
+        let values = client.post(&format!("{thread}/runs/wait"), body).await.json();
+        assert!(values["messages"].to_string().contains(said), "{kind}, {by_id}: {values}");
+    }
+    let records = client.runtime.store();
+    let id = ThreadId::new(thread.trim_start_matches("/threads/")).expect("an id");
+    let calls = records.calls(&Principal::local(), &id).await.expect("reads");
+    let refunds = calls.iter().filter(|call| call.name == "refund_order");
+    assert_eq!(refunds.map(|call| call.made).sum::<u32>(), 1, "{calls:?}");
+}

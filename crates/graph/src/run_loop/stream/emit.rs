@@ -83,6 +83,14 @@ impl LoopContext {
         }
     }
 
+    /// Emits the questions that are open as before the run, when it stops.
+    pub(crate) fn emit_still_open(&self, questions: Vec<Interrupt>, slots: &Slots) {
+        if self.shared.wants(Modes::UPDATES) {
+            self.tell(StreamEvent::Interrupts(questions.clone()));
+        }
+        self.emit_values(slots, Some(questions));
+    }
+
     fn emit_questions(&self, record: &TaskRecord, slots: &Slots) {
         if self.shared.wants(Modes::UPDATES) {
             self.tell(StreamEvent::Interrupts(record.questions().to_vec()));

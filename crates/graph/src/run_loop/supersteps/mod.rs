@@ -35,6 +35,7 @@ pub(crate) use stop_points::StopPoints;
 use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{Slots, TaskOutput};
+use weftwork_types::interrupt::Interrupt;
 
 /// The loop of one graph.
 pub(crate) struct RunLoop {
@@ -146,9 +147,19 @@ impl RunLoop {
         (self.scope.graph.clone(), slots)
     }
 
+    /// Returns the open questions of tasks that asked before this loop and did not run in it.
+    fn restored_questions(&self) -> Vec<Interrupt> {
+        let restored = self.open.tasks().iter().filter(|slot| slot.is_restored());
+        restored.flat_map(|slot| slot.record.questions().iter().cloned()).collect()
+    }
+
     /// Emits, when the outermost graph stops, the output with the writes of finished tasks.
     pub(crate) fn emit_stop(&mut self, plain: bool) -> Going<()> {
         let scope = Arc::clone(&self.scope);
+        let still_open = self.restored_questions();
+        if !still_open.is_empty() {
+            scope.emit_still_open(still_open, self.machine.slots());
+        }
         let nothing = TaskOutput::default();
         let tasks = self.open.tasks();
         let finished = tasks.iter().any(|slot| slot.record.output().is_some());

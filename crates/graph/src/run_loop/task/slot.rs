@@ -95,6 +95,11 @@ impl OpenTask {
         matches!(self.state, SlotState::Ended(Ending::Reused, _))
     }
 
+    /// Returns `true` if the task ended before this loop without a result, and did not run in it.
+    pub(crate) fn is_restored(&self) -> bool {
+        matches!(self.state, SlotState::Ended(Ending::Restored, _))
+    }
+
     /// Returns `true` if the record of the task is to be stored.
     pub(crate) fn is_to_store(&self) -> bool {
         matches!(self.state, SlotState::Ended(_, Storage::Due)) && !self.record.is_blank()
