@@ -75,8 +75,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn said(text: &str) -> serde_json::Value {
-    let parts = json!([{"type": "text", "text": text}]);
-    json!({"messages": [{"id": "request", "role": "user", "parts": parts}]})
+    json!({"messages": [{"role": "user", "content": text}]})
 }
 
 fn last_text(output: &serde_json::Value) -> String {

@@ -146,8 +146,8 @@ pub fn rest(message: &Message, known: &str) -> Option<Value> {
     Some(chunk)
 }
 
-/// Reads the messages of a channel: one, or a list, in LangChain's shape or in ours. Ids are made
-/// where they are missing.
+/// Reads the messages of a channel: one, or a list, in LangChain's shape or in ours; a text is a
+/// message of the user. Ids are made where they are missing.
 ///
 /// # Errors
 /// A text that names the member that does not fit.
@@ -162,13 +162,16 @@ pub fn read(value: Value, make_id: &mut dyn FnMut() -> MessageId) -> Result<Valu
 }
 
 fn read_one(value: Value, make_id: &mut dyn FnMut() -> MessageId) -> Result<Value, String> {
-    let Value::Object(members) = value else {
+    let Value::Object(mut members) = value else {
         return match value {
             Value::String(text) => Ok(json!(Message::text(make_id(), Role::User, text))),
             other => Err(format!("expected a message, found `{other}`")),
         };
     };
     if members.contains_key("parts") || members.contains_key("remove") {
+        if !members.contains_key("remove") {
+            members.entry("id").or_insert_with(|| json!(make_id()));
+        }
         return Ok(Value::Object(members));
     }
     let text = |name: &str| members.get(name).and_then(Value::as_str);

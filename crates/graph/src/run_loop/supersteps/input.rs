@@ -88,7 +88,7 @@ impl RunLoop {
             // Without anything to continue, a command is input too.
             _ => command.map(|output| StartInput::Writes(Arc::new(output))),
         } {
-            self.machine.take_input(input);
+            self.machine.take_input(self.with_messages(input)?);
             self.clear_recorded();
             if !closed {
                 self.counters.clear_written();

@@ -6,6 +6,7 @@ mod counters;
 mod emit;
 mod input;
 mod left_open;
+mod messages;
 mod open_step;
 mod past;
 mod plan;

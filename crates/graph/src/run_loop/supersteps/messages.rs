@@ -1,0 +1,149 @@
+//! Messages in the input of a run, in the forms in which people write them.
+
+use super::RunLoop;
+use crate::compiled::CompiledGraph;
+use crate::error::RuntimeError;
+use serde_json::{Map, Value as Json};
+use std::sync::Arc;
+use weftwork_engine::EngineError;
+use weftwork_engine::pregel::StartInput;
+use weftwork_types::MessageId;
+use weftwork_types::canonical::{first_128, hash};
+use weftwork_types::message::langchain;
+
+/// Channel of an input that is a message, or the text of one.
+const CHANNEL: &str = "messages";
+
+impl RunLoop {
+    /// Gives messages of the input the form of the conversation, and an id where they have none. A
+    /// process that repeats the start of the run derives the same ids.
+    pub(super) fn with_messages(&self, input: StartInput) -> Result<StartInput, RuntimeError> {
+        let StartInput::Json(json) = &input else { return Ok(input) };
+        let (scope, parent) = (&self.scope, self.position.id());
+        // The node of a flow takes the input as it is.
+        if scope.graph.plan().is_single() || !is_short(&scope.graph, json) {
+            return Ok(input);
+        }
+        let place = format!("{}\u{0}{}\u{0}{parent:?}", scope.shared.thread, scope.place.ns);
+        let mut channels = match Json::clone(json) {
+            Json::Object(channels) if !is_message(&scope.graph, json) => channels,
+            said => Map::from_iter([(CHANNEL.to_owned(), said)]),
+        };
+        for (channel, value) in &mut channels {
+            if scope.graph.holds_messages(channel) && has_short(value) {
+                *value = read(channel, std::mem::take(value), &place)?;
+            }
+        }
+        Ok(StartInput::Json(Arc::new(Json::Object(channels))))
+    }
+}
+
+/// Returns `true` if the input is a message or has one in another form than that of a conversation.
+fn is_short(graph: &CompiledGraph, input: &Json) -> bool {
+    let channels = || input.as_object().into_iter().flatten();
+    is_message(graph, input)
+        || channels().any(|(channel, value)| graph.holds_messages(channel) && has_short(value))
+}
+
+/// Returns `true` if the whole input is a message, or the text of one.
+fn is_message(graph: &CompiledGraph, input: &Json) -> bool {
+    let is_known = |name: &str| graph.plan().channel_idx(name).is_some();
+    let is_object = || {
+        input.get("role").is_some_and(Json::is_string) && !is_known("role") && !is_known("content")
+    };
+    graph.holds_messages(CHANNEL) && (input.is_string() || is_object())
+}
+
+fn has_short(value: &Json) -> bool {
+    match value {
+        Json::Array(items) => items.iter().any(|item| item.is_string() || is_short_message(item)),
+        one => one.is_string() || is_short_message(one),
+    }
+}
+
+/// Returns `true` if a message has no id, or its content in another form than parts.
+fn is_short_message(value: &Json) -> bool {
+    let has = |name| value.get(name).is_some();
+    value.is_object() && !has("remove") && !(has("id") && has("parts"))
+}
+
+fn read(channel: &str, value: Json, place: &str) -> Result<Json, RuntimeError> {
+    let (said, mut count) = (hash(&value), 0_u32);
+    let mut make_id = || {
+        count += 1;
+        let bits = first_128(&format!("input\u{0}{place}\u{0}{channel}\u{0}{said}\u{0}{count}"));
+        MessageId::from_uuid(uuid::Uuid::from_u128(bits))
+    };
+    langchain::read(value, &mut make_id).map_err(|reason| {
+        let by = "the input".to_owned();
+        EngineError::BadWrite { channel: channel.to_owned(), by, reason }.into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::{LastValue, Messages};
+    use crate::{ChannelDef, DynUpdate, Dynamic, Graph, Input, RunOutcome, START};
+    use serde_json::json;
+
+    fn graph(more: &[&'static str]) -> CompiledGraph {
+        let more = more.iter().map(|name| ChannelDef::new(*name, LastValue::<Json>::new()));
+        let channels = [ChannelDef::new(CHANNEL, Messages)].into_iter().chain(more).collect();
+        let node = async |_: Input| DynUpdate::new();
+        let graph = Graph::<Dynamic>::dynamic("talk", channels).node("node", node);
+        graph.edge(START, "node").build().expect("sound")
+    }
+
+    async fn messages(graph: &CompiledGraph, input: Json) -> Vec<Json> {
+        let outcome = graph.invoke(input).await.expect("runs");
+        let RunOutcome::Completed { output } = outcome else { panic!("{outcome:?}") };
+        output[CHANNEL].as_array().expect("messages").clone()
+    }
+
+    #[tokio::test]
+    async fn messages_need_no_id_and_no_parts() {
+        let graph = graph(&[]);
+        let said = json!({"role": "user", "content": "hi"});
+        let parts = json!([{"type": "text", "text": "hi"}]);
+        for input in [
+            json!("hi"),
+            said.clone(),
+            json!({"messages": "hi"}),
+            json!({"messages": said}),
+            json!({"messages": ["hi"]}),
+            json!({"messages": [said]}),
+            json!({"messages": [{"role": "user", "parts": parts}]}),
+            json!({"messages": [{"type": "human", "content": "hi"}]}),
+        ] {
+            let found = messages(&graph, input.clone()).await;
+            assert_eq!(found.len(), 1, "{input}");
+            assert_eq!((&found[0]["role"], &found[0]["parts"]), (&json!("user"), &parts));
+            assert_eq!(messages(&graph, input).await, found, "the same ids again");
+        }
+        // Messages with ids keep them, also beside others.
+        let whole = json!({"id": "a", "role": "assistant", "parts": parts});
+        let named = json!({"id": "b", "role": "user", "content": "hi"});
+        let found = messages(&graph, json!({"messages": [whole, "hi", "hi", named]})).await;
+        let ids: Vec<&str> = found.iter().filter_map(|message| message["id"].as_str()).collect();
+        assert!(ids.len() == 4 && (ids[0], ids[3]) == ("a", "b") && ids[1] != ids[2], "{ids:?}");
+    }
+
+    #[tokio::test]
+    async fn input_that_is_no_message_is_refused_with_its_reason() {
+        let graph = graph(&["role"]);
+        for (input, says) in [
+            (json!({"messages": [{"content": "hi"}]}), "a message needs `type` or `role`"),
+            (
+                json!({"messages": [{"role": "me", "content": "hi"}]}),
+                "message type `me` is not known",
+            ),
+            (json!({"messages": [{"role": "user", "content": 3}]}), "expected a text or a list"),
+            // The graph has a channel `role`.
+            (json!({"role": "user", "content": "hi"}), "names channel `content`"),
+        ] {
+            let error = graph.invoke(input.clone()).await.expect_err("refused").to_string();
+            assert!(error.contains(says), "{input}: {error}");
+        }
+    }
+}
