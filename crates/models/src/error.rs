@@ -195,7 +195,7 @@ impl ModelError {
             Self::Unsupported { .. } => "W0310",
             Self::NotRecorded { .. } => "W0311",
             Self::Engine { .. } => "W0312",
-            Self::Deadline { .. } => "W0313",
+            Self::Deadline { .. } => "W0124",
             Self::Budget(error) => return error.code(),
             Self::Journal(_) => "W0314",
             Self::CutByLimit { .. } => "W0315",

@@ -194,7 +194,7 @@ pub(super) fn kind_of(fault: &Fault) -> EvaluationErrorKind {
     };
     match fault.code.as_str() {
         "W0102" | "W0103" | "W0105" | "W0108" => EvaluationErrorKind::InvalidUpdate,
-        "W0124" | "W0313" => EvaluationErrorKind::Deadline,
+        "W0124" => EvaluationErrorKind::Deadline,
         "W0624" => EvaluationErrorKind::Cancelled,
         "W0601" | "W0603" | "W0609" | "W0659" => EvaluationErrorKind::Budget,
         "W0304" if fault.kind.as_deref() == Some("timeout") => throttled(ThrottleKind::Timeout),
@@ -234,7 +234,6 @@ mod tests {
         for (fault, expected) in [
             (fault("W0102"), Kind::InvalidUpdate),
             (fault("W0124"), Kind::Deadline),
-            (fault("W0313"), Kind::Deadline),
             (fault("W0601"), Kind::Budget),
             (fault("W0304").retriable(true), throttled(ThrottleKind::RateLimit)),
             (fault("W0304"), throttled(ThrottleKind::QuotaExhausted)),

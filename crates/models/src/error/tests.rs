@@ -132,7 +132,7 @@ fn what_goes_wrong_on_our_side_has_a_code_and_tells_what_to_do() {
         ),
         (
             ModelError::Deadline { provider: provider.clone() },
-            "W0313",
+            "W0124",
             false,
             "the deadline passed before `p` had answered",
         ),
@@ -168,5 +168,5 @@ fn a_fault_of_the_embedded_engine_keeps_its_own_code() {
     let error = ModelError::Engine { source: fault() };
     assert_eq!(error.fault(), fault());
     let late = ModelError::Deadline { provider: text("p") };
-    assert_eq!((late.fault().code.as_str(), late.fault().retriable), ("W0313", false));
+    assert_eq!((late.fault().code.as_str(), late.fault().retriable), ("W0124", false));
 }

@@ -172,7 +172,7 @@ async fn the_deadline_ends_an_attempt_that_hangs() {
     let (answer, ()) = tokio::join!(call(&model, &ctx), async {
         clock.advance(Duration::from_secs(30));
     });
-    assert_eq!(answer.expect_err("late").code().0, "W0313");
+    assert_eq!(answer.expect_err("late").code().0, "W0124");
     let facts = desk.facts();
     assert_eq!((facts[0].status, facts[0].latency_ms), (UsageStatus::Cancelled, 30_000));
     assert!(facts[0].tokens.estimated && facts[0].tokens.output == 1);
@@ -186,13 +186,13 @@ async fn no_attempt_begins_at_or_after_the_deadline() {
     let mut ctx = desk.context(&clock);
     ctx.deadline = Some(ctx.clock.now());
     let model = ScriptedModel::from_steps(vec![Step::text("one")]);
-    assert_eq!(call(&model, &ctx).await.expect_err("late").code().0, "W0313");
+    assert_eq!(call(&model, &ctx).await.expect_err("late").code().0, "W0124");
     assert_eq!(model.calls(), 0);
 
     // The delay before the second attempt would exceed the deadline, so the call fails at once.
     ctx.deadline = Some(ctx.clock.now().plus(Duration::from_millis(200)));
     let model = ScriptedModel::from_steps(vec![Step::fails(busy()), Step::text("late")]);
-    assert_eq!(call(&model, &ctx).await.expect_err("late").code().0, "W0313");
+    assert_eq!(call(&model, &ctx).await.expect_err("late").code().0, "W0124");
     assert_eq!((model.calls(), clock.elapsed()), (1, Duration::ZERO));
 }
 
@@ -284,7 +284,7 @@ async fn a_model_is_not_polled_after_the_deadline() {
             clock.advance(Duration::from_millis(jump_ms));
         }
         let error = ended.expect("it ended").expect_err("late");
-        assert_eq!(error.code().0, "W0313");
+        assert_eq!(error.code().0, "W0124");
         let polls = model.polls.lock().expect("a lock").clone();
         assert!(!polls.is_empty() && polls.iter().all(|at| *at < limit), "{polls:?}");
         assert!(model.dropped.load(Ordering::SeqCst), "the request is dropped");

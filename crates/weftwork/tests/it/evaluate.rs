@@ -118,8 +118,6 @@ fn line(event: &PromptEvent) -> String {
         PromptEvent::PromptExecuted(event) => match &event.outcome {
             ExecutedOutcome::Done { text } => format!("executed: {text}"),
             ExecutedOutcome::Interrupted { questions } => format!("executed: {questions} open"),
-            // The deadline of the run is that of its model call, and either reports it.
-            ExecutedOutcome::Failed { code, .. } if code == "W0313" => "executed: W0124".to_owned(),
             ExecutedOutcome::Failed { code, .. } => format!("executed: {code}"),
             ExecutedOutcome::Dropped => "executed: dropped".to_owned(),
         },
