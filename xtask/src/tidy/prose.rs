@@ -16,6 +16,19 @@ const HOMES: [&str; 7] = [
     "crates/types/src/port/budget.rs",
 ];
 
+/// Files that make the parts of calls that models stream: the protocols of providers, whose fields have
+/// the arguments, the scripted model, and the embedded one, which decodes them within the tool's schema
+/// and may copy a value from the words of the person.
+const DELTA_HOMES: [&str; 7] = [
+    "crates/local/src/chat/model.rs",
+    "crates/models/src/form.rs",
+    "crates/models/src/protocol/anthropic/stream.rs",
+    "crates/models/src/protocol/gemini/stream.rs",
+    "crates/models/src/protocol/openai/stream.rs",
+    "crates/models/src/protocol/responses/stream.rs",
+    "crates/models/src/scripted/steps.rs",
+];
+
 /// Operations that search a text; a file that makes calls has none.
 const SEARCHES: [&str; 8] = [
     "Regex",
@@ -42,6 +55,13 @@ pub(super) fn check(house: &House<'_>) -> Vec<Offence> {
             if !home && made_call(line).is_some_and(in_code) {
                 let message = "makes a tool call; arguments come from the fields of a protocol, in \
                     a file that `xtask/src/tidy/prose.rs` lists";
+                offences.push(Offence::at(path, number, message));
+            }
+            let makes_delta = line.find(concat!("ChatEvent::ToolCall", "Delta {"));
+            let is_pattern = line.contains("=>") || line.contains("if let");
+            if !is_pattern && !DELTA_HOMES.contains(path) && makes_delta.is_some_and(in_code) {
+                let message = "makes a part of a tool call; arguments come from the fields of a \
+                    protocol, in a file that `xtask/src/tidy/prose.rs` lists";
                 offences.push(Offence::at(path, number, message));
             }
             let search = SEARCHES.iter().find(|word| line.find(*word).is_some_and(in_code));
