@@ -10,9 +10,12 @@
 //! changes nothing.
 
 mod error;
+mod identity;
 mod lock;
 mod open;
+mod open_stores;
 mod reader;
+mod restore;
 mod row;
 mod schema;
 mod store;
@@ -21,6 +24,8 @@ mod upkeep;
 mod verify;
 mod writer;
 
+pub use open_stores::wait_until_closed;
+pub use restore::Restored;
 pub use store::{Durability, Options, SqliteStore};
 pub use upkeep::Compacted;
 pub use verify::Damage;

@@ -80,21 +80,27 @@ impl Locks {
 
     /// Returns the dead workers that have a lock file in this folder.
     pub(crate) fn gone(&self) -> Result<Vec<WorkerId>, StoreError> {
+        Ok(self.workers()?.into_iter().filter(|worker| self.is_gone(worker)).collect())
+    }
+
+    /// Returns `true` if the process of a worker with a lock file lives.
+    pub(crate) fn is_any_held(&self) -> Result<bool, StoreError> {
+        Ok(!self.workers()?.iter().all(|worker| self.is_gone(worker)))
+    }
+
+    /// The workers that have a lock file in this folder.
+    fn workers(&self) -> Result<Vec<WorkerId>, StoreError> {
         let folder = match self.path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
         let io = |error| self.place.io(folder, &error);
-        let mut gone = Vec::new();
+        let mut found = Vec::new();
         for entry in std::fs::read_dir(folder).map_err(io)? {
             let name = entry.map_err(io)?.file_name();
-            if let Some(worker) = name.to_str().and_then(|name| self.worker_of(name))
-                && self.is_gone(&worker)
-            {
-                gone.push(worker);
-            }
+            found.extend(name.to_str().and_then(|name| self.worker_of(name)));
         }
-        Ok(gone)
+        Ok(found)
     }
 
     fn prefix(&self) -> String {

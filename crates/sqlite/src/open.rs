@@ -40,6 +40,14 @@ pub(crate) fn writer(
         Ok(conn)
     };
     set_up().map_err(|fail| match &fail {
+        Fail::Sqlite(error) if is_about_folder(error) && has_no_descriptors(path) => {
+            StoreError::Unavailable {
+                place: place.name(),
+                reason: "too many open files in this process; raise their limit (`ulimit -n`)"
+                    .to_owned(),
+                retriable: true,
+            }
+        }
         Fail::Sqlite(error) if is_about_folder(error) => StoreError::ReadOnly {
             place: place.name(),
             reason: "the log and lock files beside it need a writable folder".to_owned(),
@@ -53,6 +61,21 @@ pub(crate) fn writer(
 fn is_about_folder(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{CannotOpen, ReadOnly};
     matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly))
+}
+
+/// Returns `true` if the process, or the system, cannot open any more files. SQLite reports that as a
+/// file that cannot be opened. Opens the folder: closing the file of a store would release the locks of
+/// this process.
+fn has_no_descriptors(path: &Path) -> bool {
+    /// `ENFILE` and `EMFILE`, on all systems.
+    const NO_DESCRIPTORS: [i32; 2] = [23, 24];
+    /// Files of a connection: the database, its log, the index of the log, and their folder.
+    const OF_CONNECTION: usize = 4;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let opened: Vec<_> = (0..OF_CONNECTION).map(|_| File::open(folder)).collect();
+    let codes = opened.iter().filter_map(|opened| opened.as_ref().err()?.raw_os_error());
+    codes.into_iter().any(|code| NO_DESCRIPTORS.contains(&code))
 }
 
 /// Opens a read-only connection to a file that [`writer`] has opened before.

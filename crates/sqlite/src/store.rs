@@ -1,8 +1,10 @@
 //! The store and its options.
 
 use crate::error::{Done, Place};
+use crate::identity::Identity;
 use crate::lock::Locks;
 use crate::open;
+use crate::open_stores::OpenStore;
 use crate::reader::Readers;
 use crate::table::claim_cache::ClaimCache;
 use crate::table::workers;
@@ -51,11 +53,14 @@ impl Default for Options {
 pub struct SqliteStore {
     path: PathBuf,
     place: Place,
+    identity: Identity,
     locks: Arc<Locks>,
     // Dropped before the writer: the last connection to close removes the log.
     readers: Readers,
     writer: Writer,
     known: Arc<ClaimCache>,
+    // Dropped after the connections.
+    _open: OpenStore,
 }
 
 impl SqliteStore {
@@ -73,7 +78,9 @@ impl SqliteStore {
         let path = path.as_ref();
         let name = path.display().to_string().into();
         let place = Place { name, busy_timeout_ms: options.busy_timeout_ms };
+        let open = OpenStore::new();
         let conn = open::writer(path, &place, options)?;
+        let identity = Identity::of(path, place.clone())?;
         let locks = Arc::new(Locks::new(path, place.clone()));
         workers::bury(&conn, &locks, &place)?;
         let writer = match options.durability {
@@ -82,7 +89,16 @@ impl SqliteStore {
         };
         let readers = Readers::open(path, &place)?;
         let known = Arc::default();
-        Ok(Self { path: path.to_owned(), place, locks, readers, writer, known })
+        Ok(Self {
+            path: path.to_owned(),
+            place,
+            identity,
+            locks,
+            readers,
+            writer,
+            known,
+            _open: open,
+        })
     }
 
     /// Returns the path of the file.
@@ -93,6 +109,10 @@ impl SqliteStore {
 
     pub(crate) fn named(&self) -> &Place {
         &self.place
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     pub(crate) fn locks(&self) -> Arc<Locks> {
@@ -107,7 +127,10 @@ impl SqliteStore {
         &'a self,
         work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
     ) -> BoxFuture<'a, Result<T, StoreError>> {
-        Box::pin(self.readers.read(work))
+        Box::pin(async move {
+            self.identity.check()?;
+            self.readers.read(work).await
+        })
     }
 
     /// Runs a short read, on the caller's thread unless that connection is in use.
@@ -116,6 +139,7 @@ impl SqliteStore {
         work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
     ) -> BoxFuture<'a, Result<T, StoreError>> {
         Box::pin(async move {
+            self.identity.check()?;
             match self.writer.look(work) {
                 Ok(found) => found,
                 Err(work) => self.readers.look(work).await,
@@ -127,7 +151,10 @@ impl SqliteStore {
         &'a self,
         work: impl Fn(&Connection) -> Done<T> + Send + 'static,
     ) -> BoxFuture<'a, Result<T, StoreError>> {
-        Box::pin(self.writer.write(|_| Ok(None), work))
+        Box::pin(async move {
+            self.identity.check()?;
+            self.writer.write(|_| Ok(None), work).await
+        })
     }
 
     /// Runs `single`, which may complete the write in one statement without a transaction around
@@ -137,7 +164,10 @@ impl SqliteStore {
         single: impl Fn(&Connection) -> Done<Option<T>> + Send + 'static,
         work: impl Fn(&Connection) -> Done<T> + Send + 'static,
     ) -> BoxFuture<'a, Result<T, StoreError>> {
-        Box::pin(self.writer.write(single, work))
+        Box::pin(async move {
+            self.identity.check()?;
+            self.writer.write(single, work).await
+        })
     }
 }
 

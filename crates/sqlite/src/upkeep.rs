@@ -25,8 +25,8 @@ impl SqliteStore {
     /// Copies the current state of the store to a new file, readable by its owner only. Other
     /// connections can read and write meanwhile. Blocks.
     ///
-    /// The copy is an independent store: to restore it, replace the original file with it. The copy
-    /// gets its name once it is complete and durable.
+    /// The copy is an independent store, which [`SqliteStore::restore`] puts back. It gets its name once
+    /// it is complete and durable.
     ///
     /// # Errors
     /// Returns [`StoreError::Unavailable`] if the file exists, [`StoreError::Full`],
@@ -103,7 +103,7 @@ impl SqliteStore {
 }
 
 /// Appends a suffix to the file name of a path.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path.as_os_str());
     name.push(suffix);
     PathBuf::from(name)
@@ -125,7 +125,7 @@ fn make_new(part: &Path, there: &Place) -> Result<(), StoreError> {
 
 /// Makes a new file name durable.
 #[cfg(unix)]
-fn sync_folder(of: &Path) -> std::io::Result<()> {
+pub(crate) fn sync_folder(of: &Path) -> std::io::Result<()> {
     match of.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
         _ => File::open(".")?.sync_all(),
@@ -134,7 +134,7 @@ fn sync_folder(of: &Path) -> std::io::Result<()> {
 
 /// A folder cannot be opened on this platform.
 #[cfg(not(unix))]
-fn sync_folder(_of: &Path) -> std::io::Result<()> {
+pub(crate) fn sync_folder(_of: &Path) -> std::io::Result<()> {
     Ok(())
 }
 

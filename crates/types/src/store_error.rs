@@ -156,6 +156,17 @@ pub enum StoreError {
         /// Description of the damage.
         what: String,
     },
+    /// The file of the store is another one than the one that was opened. Nothing is read or written
+    /// any more.
+    #[error(
+        "the file of store `{place}` was {change} while this process used it; nothing more is accepted: start the process again"
+    )]
+    FileChanged {
+        /// Address of the store.
+        place: String,
+        /// The change.
+        change: FileChange,
+    },
     /// The store could not be opened or used, because of an error of the operating system or
     /// database.
     #[error("store `{place}` cannot be used: {reason}")]
@@ -211,6 +222,27 @@ pub enum StoreError {
     },
 }
 
+/// A change of the file of an open store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileChange {
+    /// Another file has its name.
+    Replaced,
+    /// No file has its name.
+    Deleted,
+    /// Its owner may not read or write it any more.
+    Unreadable,
+}
+
+impl std::fmt::Display for FileChange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Replaced => "replaced",
+            Self::Deleted => "deleted",
+            Self::Unreadable => "made unreadable",
+        })
+    }
+}
+
 /// A request that the thread of an instance refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusedByInstance {
@@ -264,6 +296,7 @@ impl StoreError {
             Self::BadFilter { .. } => "W0216",
             Self::NotRequeued { .. } => "W0217",
             Self::Dropped { .. } => "W0218",
+            Self::FileChanged { .. } => "W0219",
             Self::MailboxFull { .. } => "W0640",
             Self::MailboxClosed { .. } => "W0641",
             Self::BelongsToInstance { .. } => "W0649",

@@ -10,6 +10,9 @@ use weftwork_types::{BoxFuture, Timestamp, WorkerId};
 impl Workers for SqliteStore {
     fn keep_alive(&self, worker: WorkerRow) -> BoxFuture<'_, Result<()>> {
         let locks = self.locks();
+        if let Err(error) = self.identity().compare() {
+            return Box::pin(async { Err(error) });
+        }
         self.write(move |conn| {
             // The lock is acquired first, so that the row never exists without it.
             locks.hold(&worker.id)?;

@@ -11,6 +11,7 @@ mod kill;
 mod locks;
 mod migrate;
 mod power;
+mod restore;
 mod support;
 mod upkeep;
 

@@ -77,11 +77,9 @@ fn a_backup_is_a_store_of_its_own() {
     }
     assert_eq!(fs::read_dir(to.parent().expect("a folder")).expect("reads").count(), 1);
 
-    // The backup replaces the lost file.
     let path = store.path().to_owned();
     drop(store);
-    fs::remove_file(&path).expect("removes");
-    fs::copy(&to, &path).expect("restores");
+    SqliteStore::restore(&to, &path).expect("restores");
     let store = SqliteStore::open(&path, &quick()).expect("opens");
     no_damage(&store);
     assert_eq!(contents(&store), before);

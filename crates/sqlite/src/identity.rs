@@ -1,0 +1,77 @@
+//! The file that a store was opened in, and its replacement while the store is open.
+
+use crate::error::Place;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use weftwork_store::StoreError;
+use weftwork_types::store_error::FileChange;
+
+/// The identity of the open file.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    path: PathBuf,
+    place: Place,
+    #[cfg(unix)]
+    opened: (u64, u64, bool),
+    /// The change after which nothing is read or written any more.
+    lost: OnceLock<FileChange>,
+}
+
+impl Identity {
+    /// Notes the identity of the file at this path, which the caller has just opened.
+    pub(crate) fn of(path: &Path, place: Place) -> Result<Self, StoreError> {
+        #[cfg(unix)]
+        let opened = identity(path).map_err(|error| place.io(path, &error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            place,
+            #[cfg(unix)]
+            opened,
+            lost: OnceLock::new(),
+        })
+    }
+
+    /// Fails once the file is another one, or the owner may not use it.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        match self.lost.get() {
+            None => Ok(()),
+            Some(change) => {
+                Err(StoreError::FileChanged { place: self.place.name(), change: *change })
+            }
+        }
+    }
+
+    /// Compares the file at the path with the one that was opened. The file is not opened for that:
+    /// closing it would release the locks of this process.
+    #[cfg(unix)]
+    pub(crate) fn compare(&self) -> Result<(), StoreError> {
+        let change = match identity(&self.path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(FileChange::Deleted),
+            // The file may be readable again at the next look.
+            Err(_) => None,
+            Ok((dev, ino, _)) if (dev, ino) != (self.opened.0, self.opened.1) => {
+                Some(FileChange::Replaced)
+            }
+            Ok((.., usable)) if !usable && self.opened.2 => Some(FileChange::Unreadable),
+            Ok(_) => None,
+        };
+        if let Some(change) = change {
+            self.lost.get_or_init(|| change);
+        }
+        self.check()
+    }
+
+    /// An open file cannot be replaced on this platform.
+    #[cfg(not(unix))]
+    pub(crate) fn compare(&self) -> Result<(), StoreError> {
+        self.check()
+    }
+}
+
+/// Device and inode of a file, and whether its owner may read and write it.
+#[cfg(unix)]
+fn identity(path: &Path) -> std::io::Result<(u64, u64, bool)> {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::metadata(path)?;
+    Ok((found.dev(), found.ino(), found.mode() & 0o600 == 0o600))
+}
