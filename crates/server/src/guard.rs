@@ -88,7 +88,9 @@ pub(crate) async fn check(
     let shares = origin
         .as_ref()
         .is_none_or(|origin| origin.to_str().is_ok_and(|origin| allowed.allows_origin(origin)));
-    let mut response = if !allowed.allows(&host_of(&request)) {
+    let mut response = if request.headers().get_all(header::HOST).iter().count() > 1 {
+        refuse(StatusCode::BAD_REQUEST, "the request has more than one header `host`")
+    } else if !allowed.allows(&host_of(&request)) {
         refuse(StatusCode::FORBIDDEN, "the host of the request is not allowed")
     } else if !shares {
         refuse(StatusCode::FORBIDDEN, "the origin of the request is not allowed")

@@ -3,9 +3,9 @@
 use super::page::{self, Page};
 use crate::body::{self, OneOrMany, flag};
 use crate::error::{ApiError, Result};
-use crate::service::{Changes, Service};
+use crate::service::{Changes, Query, Service};
 use axum::body::Bytes;
-use axum::extract::{Path, Query};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};

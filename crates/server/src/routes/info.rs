@@ -3,9 +3,9 @@
 use crate::body::flag;
 use crate::error::Result;
 use crate::openapi;
-use crate::service::Service;
+use crate::service::{Query, Service};
 use crate::translate::names;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};

@@ -2,9 +2,9 @@
 
 use crate::body;
 use crate::error::{ApiError, Result};
-use crate::service::Service;
+use crate::service::{Query, Service};
 use axum::body::Bytes;
-use axum::extract::{Path, Query};
+use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};

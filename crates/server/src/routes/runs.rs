@@ -3,12 +3,12 @@
 use crate::awaited;
 use crate::body::{self, OnCompletion, OnDisconnect, RunBody, flag};
 use crate::error::{ApiError, Result};
-use crate::service::{Bulk, Place, Service};
+use crate::service::{Bulk, Place, Query, Service};
 use crate::sse::{self, CancelOnDrop};
 use crate::translate::stream::Requested;
 use crate::translate::{ids, rows};
 use axum::body::Bytes;
-use axum::extract::{Path, Query};
+use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};

@@ -2,10 +2,10 @@
 
 use crate::body::{self, CheckpointBody, OneOrMany};
 use crate::error::{ApiError, Result};
-use crate::service::Service;
+use crate::service::{Query, Service};
 use crate::translate::ids;
 use axum::body::Bytes;
-use axum::extract::{Path, Query};
+use axum::extract::Path;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;

@@ -2,9 +2,8 @@
 
 use crate::body;
 use crate::error::{ApiError, Result};
-use crate::service::Service;
+use crate::service::{Query, Service};
 use axum::body::Bytes;
-use axum::extract::Query;
 use axum::http::StatusCode;
 use axum::routing::{post, put};
 use axum::{Json, Router};

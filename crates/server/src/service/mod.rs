@@ -30,6 +30,7 @@ use crate::translate::rows;
 use axum::extract::FromRequestParts;
 use axum::http::Method;
 use axum::http::request::Parts;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -208,6 +209,20 @@ impl FromRequestParts<Service> for Service {
         let who = parts.extensions.get::<Principal>();
         let who = who.ok_or_else(|| ApiError::unauthorized("the request has no principal"))?;
         Ok(Self { shared: Arc::clone(&all.shared), who: who.clone() })
+    }
+}
+
+/// The query of an address. One that does not fit is refused as a body is.
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let query = axum::extract::Query::try_from_uri(&parts.uri);
+        let axum::extract::Query(query) =
+            query.map_err(|error| ApiError::invalid(error.body_text()))?;
+        Ok(Self(query))
     }
 }
 

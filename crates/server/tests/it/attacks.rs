@@ -68,6 +68,7 @@ const ATTACKS: &[Attack] = &[
     ("S15", "GET /threads/THREAD", "host|127.0.0.1.evil.example", "", 403),
     ("S15", "GET /threads/THREAD", "host|localhost:80@evil.example", "", 403),
     ("S15", "GET /threads/THREAD", "host|", "", 403),
+    ("S15", "GET /threads/THREAD", "host|localhost|host|evil.example", "", 400),
     // Pages of other origins.
     ("S16", "POST /threads", "origin|http://evil.example|content-type|text/plain", "{}", 403),
     ("S16", "POST /threads", "origin|http://evil.example|content-type|application/json", "{}", 403),
@@ -112,6 +113,23 @@ async fn prepared() -> (Client, [(&'static str, String); 3], tempfile::TempDir) 
     let put = Request::put("/store/items").header("host", HOST).body(item.to_string().into());
     assert!(client.send(put.expect("a request")).await.status.is_success());
     (client, [("THREAD", thread), ("ENDED", ended), ("STUCK", stuck)], folder)
+}
+
+#[tokio::test]
+async fn a_query_that_does_not_fit_is_refused_as_json() {
+    let (client, words, _folder) = prepared().await;
+    let thread = &words[0].1;
+    for path in [
+        format!("/threads/{thread}/runs?limit=many"),
+        format!("/threads/{thread}/runs?limit=-1"),
+        format!("/threads/{thread}/state?subgraphs=perhaps"),
+    ] {
+        let request = Request::get(&path).header("host", HOST).body(Body::empty());
+        let answer = client.send(request.expect("a request")).await;
+        assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{path}");
+        let body: Value = serde_json::from_str(&answer.body).expect("JSON");
+        assert!(body["detail"].is_string(), "{path}: {body}");
+    }
 }
 
 #[tokio::test]
