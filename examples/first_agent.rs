@@ -13,6 +13,7 @@ fn miles_to_kilometres(miles: f64) -> f64 {
 #[tokio::main]
 async fn main() -> Result<(), weftwork::Error> {
     let app = App::builder()
+        .default_model("scripted") // for a trial; without it, a model must be configured
         .agent("runner", |model| {
             ReactAgent::new("runner", model)
                 .instructions("You answer runners. Convert distances with your tool.")

@@ -1,7 +1,7 @@
 //! Errors of building agents.
 
 use weftwork_graph::BuildError;
-use weftwork_tools::ToolBoxErrors;
+use weftwork_tools::{ToolBoxError, ToolBoxErrors};
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
 
@@ -17,6 +17,9 @@ pub enum AgentError {
         /// The problems of the tools.
         source: ToolBoxErrors,
     },
+    /// A rule of a policy is invalid.
+    #[error(transparent)]
+    Rule(#[from] ToolBoxError),
     /// A member of a team cannot have its name.
     #[error("member `{member}` of team `{team}`: {problem}; give the member another name")]
     MemberName {
@@ -60,6 +63,7 @@ impl AgentError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Tools { source, .. } => source.code(),
+            Self::Rule(error) => error.code(),
             Self::MemberName { .. } => ErrorCode("W0626"),
             Self::NoConversation { .. } => ErrorCode("W0627"),
             Self::UnknownMember { .. } => ErrorCode("W0628"),

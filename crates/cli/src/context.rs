@@ -173,13 +173,20 @@ impl CommandContext {
         if let Some(cassette) = std::env::var_os(RECORD_VARIABLE) {
             builder = builder.record(cassette);
         }
+        if self.config.rules.is_some() {
+            self.compile_agents()?;
+        }
         Ok(Box::pin(builder.open()).await?)
     }
 
-    /// Opens an app with all agents and the configured model, which executes at most `runs_max` runs
-    /// at a time.
-    pub(crate) async fn open_all(&self, runs_max: Option<NonZeroUsize>) -> Result<App, CliError> {
-        let builder = App::builder().config(self.config.clone()).default_model(default_model());
+    /// Opens an app with all agents and the configured model, else the `usual` one, which executes at
+    /// most `runs_max` runs at a time.
+    pub(crate) async fn open_all(
+        &self,
+        usual: &str,
+        runs_max: Option<NonZeroUsize>,
+    ) -> Result<App, CliError> {
+        let builder = App::builder().config(self.config.clone()).default_model(usual);
         let builder = self.agents.iter().cloned().fold(builder, AppBuilder::agent_def);
         let builder = match runs_max {
             Some(runs_max) => builder.runs_max(runs_max.get()),
@@ -197,6 +204,12 @@ impl CommandContext {
     ) -> Result<Runtime, CliError> {
         let (id, graph) = (self.agent(agent)?.id(), self.graph_of(agent)?);
         Ok(Runtime::builder(store).graph(id, graph).open().await?)
+    }
+
+    /// Compiles all agents, so that the operator's rules are compared with all tools there are, and
+    /// not only with those of the agent of a command.
+    pub(crate) fn compile_agents(&self) -> Result<(), CliError> {
+        self.agents.iter().try_for_each(|agent| self.graph_of(agent.id()).map(drop))
     }
 
     /// Compiles an agent's graph with a scripted model, for inspection only.

@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     Message,
     /// A single line.
     Line,
+    /// A single line that completes a decision. Ctrl-C goes back to the decision.
+    Reason,
     /// A single line about what was just shown. What was typed before does not count, so that
     /// nobody approves a call that they have not seen.
     Decision,
@@ -255,7 +257,7 @@ impl Validator for Input {
 fn is_complete(kind: Kind, text: &str) -> bool {
     match kind {
         Kind::Message => !text.ends_with('\\'),
-        Kind::Line | Kind::Decision => true,
+        Kind::Line | Kind::Reason | Kind::Decision => true,
         // Wrong JSON is complete: its error is shown.
         Kind::Json => serde_json::from_str::<serde::de::IgnoredAny>(text)
             .map_or_else(|error| !error.is_eof() || text.trim().is_empty(), |_| true),

@@ -129,6 +129,15 @@ impl CliError {
         Fault::new(ErrorCode(code), self.to_string()).with_sources_of(self)
     }
 
+    /// Returns the error of a command that has not done its work: a reader that left is no success
+    /// then.
+    pub(crate) fn of_unfinished(self) -> Self {
+        match self {
+            Self::NobodyReads => Self::Output(std::io::ErrorKind::BrokenPipe.into()),
+            other => other,
+        }
+    }
+
     /// Prints the error and returns its exit status.
     pub(crate) fn report(&self, terminal: &Terminal) -> ExitCode {
         match self {

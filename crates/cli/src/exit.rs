@@ -23,6 +23,8 @@ pub enum Exit {
     Store,
     /// The command was interrupted from the keyboard.
     Interrupted,
+    /// The command was ended by SIGTERM.
+    Terminated,
 }
 
 /// The table of exit statuses in `weft --help` and `docs/cli.md`.
@@ -35,7 +37,8 @@ Exit status:
   4    a run was cancelled
   5    not configured: a key, a model or its weights are missing or rejected
   6    the store cannot be used: locked, full, read-only, damaged or too new
-  130  interrupted by Ctrl-C";
+  130  interrupted by Ctrl-C
+  143  ended by SIGTERM";
 
 impl Exit {
     /// Returns the number.
@@ -50,6 +53,7 @@ impl Exit {
             Self::NotConfigured => 5,
             Self::Store => 6,
             Self::Interrupted => 130,
+            Self::Terminated => 143,
         }
     }
 
@@ -69,13 +73,14 @@ impl Exit {
             "W0302" | "W0303" => Self::NotConfigured,
             // Prompts that are too long and incomplete tool calls are failures of a run.
             "W0508" | "W0509" | "W0510" | "W0515" | "W0516" => Self::Failed,
-            "W0512" | "W0513" => Self::Usage,
+            "W0427" | "W0512" | "W0513" => Self::Usage,
             _ if code.starts_with("W05") => Self::NotConfigured,
             "W0111" | "W0113" | "W0114" | "W0127" | "W0137" | "W0138" => Self::Usage,
             "W0640" | "W0641" | "W0642" | "W0643" | "W0644" | "W0645" | "W0648" | "W0649" => {
                 Self::Usage
             }
             "W0712" | "W0718" => Self::Failed,
+            "W0719" => Self::NotConfigured,
             _ if code.starts_with("W07") => Self::Usage,
             "W0806" | "W0807" => Self::Usage,
             "W0901" | "W0902" | "W0903" | "W0911" | "W0913" => Self::Usage,
@@ -99,6 +104,7 @@ mod tests {
             Exit::NotConfigured,
             Exit::Store,
             Exit::Interrupted,
+            Exit::Terminated,
         ] {
             assert!(TABLE.contains(&format!("\n  {:<4} ", exit.number())), "{exit:?}");
         }
@@ -114,6 +120,7 @@ mod tests {
             ("W0202", Exit::Usage),
             ("W0212", Exit::Usage),
             ("W0206", Exit::Store),
+            ("W0427", Exit::Usage),
             ("W0704", Exit::Usage),
             ("W0307", Exit::Failed),
         ] {

@@ -4,10 +4,10 @@ use crate::CliError;
 use crate::error::report;
 use crate::exit::Exit;
 use crate::frames::frame;
-use crate::input::Interrupts;
 use crate::shell;
+use crate::signals::{Signal, Signals, exit_at_once};
 use crate::spent::Spent;
-use crate::terminal::{Answer, Terminal, plain, show_keys};
+use crate::terminal::{Answer, Terminal, plain};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -155,64 +155,89 @@ impl<'a> Last<'a> {
     }
 }
 
-/// Shows a run until its end. Ctrl-C cancels the run; a second Ctrl-C exits the process at once,
+/// A run that was shown until its end.
+pub(crate) struct Ended {
+    pub(crate) outcome: RunOutcome,
+    /// Error of standard output, since which nothing was shown.
+    pub(crate) unwritten: Option<CliError>,
+}
+
+/// Shows a run until its end. A signal cancels the run; a second one exits the process at once,
 /// without losing committed work.
 pub(crate) async fn follow(
     app: &App,
     handle: RunHandle,
     view: &mut View<'_>,
-    interrupts: &mut Interrupts,
-) -> Result<RunOutcome, CliError> {
-    let mut shown = AppRun::new(app, handle);
+    signals: &mut Signals,
+) -> Result<Ended, CliError> {
+    let mut followed = AppRun::new(app, handle);
     if let View::Json { frames: Some(options), .. } = view {
-        let frames = app.runtime().stream(&Principal::local(), &shown.run, *options).await?;
+        let frames = app.runtime().stream(&Principal::local(), &followed.run, *options).await?;
         let lines = frames.map(|found| -> Result<_, CliError> {
             let found = found?;
             Ok(Element::Line(frame(&found).to_string()))
         });
-        shown.elements = lines.boxed();
+        followed.elements = lines.boxed();
     }
-    show(&mut shown, view, interrupts).await?;
-    let run = shown.run.clone();
-    let outcome = shown.outcome().await;
+    let mut shown = show(&mut followed, view, signals).await?;
+    let run = followed.run.clone();
+    let outcome = followed.outcome().await;
     // The outcome is reported even if the usage cannot be read.
     let spent = Spent::of(app, &run).await.unwrap_or_else(|error| {
         view.note(unread(&error));
         None
     });
-    view.end(app, &run, (&outcome, spent))?;
-    Ok(outcome)
+    shown.write(|| view.end(app, &run, (&outcome, spent)));
+    Ok(Ended { outcome, unwritten: shown.unwritten })
 }
 
-/// Shows the elements of a run, as [`follow`] does. Returns `true` if Ctrl-C was pressed.
+/// The way in which a run was shown.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    /// The signal that cancelled the run.
+    pub(crate) stopped: Option<Signal>,
+    /// Error of standard output, since which nothing was shown. The run goes on: its reader may leave
+    /// at any time, and its effects do not depend on that.
+    pub(crate) unwritten: Option<CliError>,
+}
+
+impl Shown {
+    fn write(&mut self, write: impl FnOnce() -> Result<(), CliError>) {
+        if self.unwritten.is_none() {
+            self.unwritten = write().err();
+        }
+    }
+}
+
+/// Shows the elements of a run, as [`follow`] does.
 pub(crate) async fn show(
     followed: &mut impl Followed,
     view: &mut View<'_>,
-    interrupts: &mut Interrupts,
-) -> Result<bool, CliError> {
-    let mut asked_to_stop = false;
+    signals: &mut Signals,
+) -> Result<Shown, CliError> {
+    let mut shown = Shown::default();
     loop {
         tokio::select! {
             biased;
-            () = interrupts.next() => {
-                if asked_to_stop {
-                    exit_at_once();
+            signal = signals.next() => {
+                if shown.stopped.is_some() {
+                    exit_at_once(signal);
                 }
-                asked_to_stop = true;
-                view.say("stopping; press Ctrl-C again to exit at once")?;
+                shown.stopped = Some(signal);
+                shown.write(|| view.say("stopping; press Ctrl-C again to exit at once"));
                 let cancelled = tokio::select! {
                     biased;
-                    () = interrupts.next() => exit_at_once(),
+                    signal = signals.next() => exit_at_once(signal),
                     cancelled = followed.cancel() => cancelled,
                 };
                 // Fails if the run has just ended. Its outcome follows.
                 if let Err(error) = cancelled {
-                    view.say(&error.to_string())?;
+                    shown.write(|| view.say(&error.to_string()));
                 }
             }
             element = followed.next() => match element? {
-                Some(element) => view.element(&element)?,
-                None => return Ok(asked_to_stop),
+                Some(element) => shown.write(|| view.element(&element)),
+                None => return Ok(shown),
             }
         }
     }
@@ -221,12 +246,6 @@ pub(crate) async fn show(
 /// Returns the note about usage that cannot be read.
 pub(crate) fn unread(error: &CliError) -> String {
     format!("the usage of the run cannot be read: {}", plain(&error.to_string()))
-}
-
-/// Ends the process after a second Ctrl-C.
-pub(crate) fn exit_at_once() -> ! {
-    show_keys();
-    std::process::exit(Exit::Interrupted.number().into())
 }
 
 impl View<'_> {

@@ -30,6 +30,7 @@ mod input;
 mod pages;
 mod position;
 mod shell;
+mod signals;
 mod snapshot;
 mod spent;
 mod teams;
@@ -46,8 +47,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 use terminal::Terminal;
 use weftwork::config::Flags;
+use weftwork::sqlite::wait_until_closed;
 use weftwork::{AgentDef, Config};
 
+/// Time that threads of the store have to close it before the process exits.
+const CLOSING: Duration = Duration::from_secs(5);
 /// Time that background tasks have to finish before the process exits.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -89,6 +93,9 @@ impl Program {
     pub fn run(self) -> ExitCode {
         let cli = Cli::parse();
         let terminal = Terminal::of_process();
+        if let Err(error) = signals::handle_signals() {
+            return error.report(&terminal);
+        }
         let runtime = match tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -99,6 +106,10 @@ impl Program {
         };
         let done = runtime.block_on(Box::pin(self.dispatch(cli, &terminal)));
         runtime.shutdown_timeout(GRACE);
+        // The last one to leave moves the log into the file: a store that nobody uses is one file.
+        if !wait_until_closed(CLOSING) {
+            terminal.note("the store is still in use; its log stays beside its file");
+        }
         match done {
             Ok(exit) => exit.code(),
             Err(error) => error.report(&terminal),

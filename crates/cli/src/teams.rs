@@ -60,7 +60,7 @@ pub(crate) fn swarm(config: &Config) -> AgentDef {
 }
 
 fn rules(config: &Config) -> Policy {
-    config.rules.as_ref().map(|rules| rules.policy.clone()).unwrap_or_default()
+    config.rules.as_ref().map(|rules| rules.policy()).unwrap_or_default()
 }
 
 fn calculator(model: &Arc<dyn ChatModel>, rules: &Policy) -> ReactAgent {

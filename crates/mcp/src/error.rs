@@ -133,7 +133,7 @@ pub enum McpError {
     },
     /// Nobody has allowed the tool.
     #[error(
-        "tool `{tool}` is not allowed; look at it with `weft mcp tools`, then use `weft mcp allow {tool}`"
+        "tool `{tool}` is not allowed; look at it with `weft mcp tools`, then use `weft mcp allow {tool} --effect EFFECT` with its effect: `read-only`, `state-change` or `external-side-effect`"
     )]
     NotAllowed {
         /// The tool.
@@ -151,7 +151,7 @@ pub enum McpError {
     },
     /// The server has changed the tool since it was allowed.
     #[error(
-        "tool `{tool}` has changed since it was allowed and is disabled: {what} differ; look at `weft mcp diff`, then use `weft mcp allow {tool}` again"
+        "tool `{tool}` has changed since it was allowed and is disabled: {what} differ; look at `weft mcp diff`, then use `weft mcp allow {tool} --effect EFFECT` again"
     )]
     Changed {
         /// The tool.

@@ -113,14 +113,16 @@ impl McpServers {
     /// The allowed tools of servers in the file, for a [`ToolBox`](weftwork_tools::ToolBox).
     #[must_use]
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        let known = |name: &str| {
-            name.split_once('/').is_some_and(|(server, _)| self.0.slots.contains_key(server))
-        };
-        let allowed = self.0.lock.tools().filter(|(name, _)| known(name));
         let tool = |(name, allowed)| -> Arc<dyn Tool> {
             Arc::new(McpTool::new(self.clone(), name, allowed))
         };
-        allowed.map(tool).collect()
+        self.allowed().map(tool).collect()
+    }
+
+    fn allowed(&self) -> impl Iterator<Item = (&str, &AllowedTool)> {
+        self.0.lock.tools().filter(|(name, _)| {
+            name.split_once('/').is_some_and(|(server, _)| self.0.slots.contains_key(server))
+        })
     }
 
     /// A policy for the allowed tools: those that only read are allowed, and a person approves each
@@ -137,7 +139,7 @@ impl McpServers {
             };
             Rule::new(ToolPattern::One(name.to_owned()), decision)
         };
-        Policy { rules: self.0.lock.tools().map(rule).collect() }
+        Policy { rules: self.allowed().map(rule).collect() }
     }
 
     /// Lists the tools of a server anew, starting it if necessary.

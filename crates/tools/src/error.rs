@@ -270,6 +270,17 @@ pub enum ToolBoxError {
         /// The problem, and the expected form.
         detail: String,
     },
+    /// A policy rule names a tool that does not exist.
+    #[error(
+        "policy rule for `{tool}`: there is no such tool{}",
+        nearest.as_ref().map_or_else(|| "; correct the name, or remove the rule".to_owned(), |name| format!(", did you mean `{name}`?"))
+    )]
+    RuleWithoutTool {
+        /// The tool that the rule names.
+        tool: String,
+        /// The most similar name of a tool.
+        nearest: Option<String>,
+    },
 }
 
 impl ToolBoxError {
@@ -284,7 +295,9 @@ impl ToolBoxError {
             Self::MissingDependency { .. } => "W0424",
             Self::Example { .. } => "W0425",
             Self::Shown { .. } => "W0426",
-            Self::Rule { .. } | Self::PolicyVersion { .. } => "W0427",
+            Self::Rule { .. } | Self::RuleWithoutTool { .. } | Self::PolicyVersion { .. } => {
+                "W0427"
+            }
         })
     }
 }

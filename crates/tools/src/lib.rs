@@ -43,7 +43,8 @@ pub use fn_tool::FnTool;
 pub use name::{ASK_HUMAN, WIRE_NAME_CHARS_MAX, wire_name};
 pub use output::{IntoToolOutput, Replies, ToolOutput, question};
 pub use policy::{
-    After, Condition, Decision, Policy, PolicyCall, Requirements, Rule, ToolPattern, Verdict,
+    After, Condition, Decision, Policy, PolicyCall, Requirements, Rule, SharedRules, ToolPattern,
+    Verdict,
 };
 pub use runner::{
     ARTIFACT_TTL, AskingCall, Executed, HumanCall, LeftOpen, PendingCall, Prepared,

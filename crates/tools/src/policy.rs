@@ -3,14 +3,18 @@
 mod condition;
 mod file;
 mod requirement;
+mod shared;
 
 pub use condition::Condition;
 pub use requirement::{After, Requirements};
+pub use shared::SharedRules;
 
-use crate::{ToolBoxError, name};
+use crate::{ToolBox, ToolBoxError, ToolBoxErrors, name};
 use file::{PolicyFile, RuleFile};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use shared::Scope;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use weftwork_types::Principal;
 use weftwork_types::tool::{Effect, ToolSpec};
@@ -18,7 +22,9 @@ use weftwork_types::tool::{Effect, ToolSpec};
 /// Rules for tool calls. The first rule that matches decides.
 ///
 /// If no rule matches, the program's own read-only tools are allowed and everything else is denied.
-/// In a file:
+/// A rule names a tool that exists: one with another name is an error where tools and policy meet,
+/// in [`ToolRunner::new`](crate::ToolRunner::new), because a misspelt `deny` would let the tool run.
+/// Rules that several agents have are [`SharedRules`]. In a file:
 ///
 /// ```
 /// # let text = r#"
@@ -70,6 +76,7 @@ pub struct Rule {
     /// Time that a person has to decide; after it the call counts as rejected. In a file, whole
     /// seconds.
     pub expires_after: Option<Duration>,
+    scope: Scope,
 }
 
 /// A call as a policy sees it. Its arguments satisfy the tool's schema and include secret ones.
@@ -147,6 +154,14 @@ impl ToolPattern {
         }
     }
 
+    /// The tool, if the pattern is the name of one.
+    fn one(&self) -> Option<&str> {
+        match self {
+            Self::One(name) => Some(name),
+            Self::All | Self::Server(_) => None,
+        }
+    }
+
     fn fits(&self, canonical: &str) -> bool {
         match self {
             Self::All => true,
@@ -202,6 +217,34 @@ impl Policy {
     pub fn then(mut self, other: Self) -> Self {
         self.rules.extend(other.rules);
         self
+    }
+
+    /// Returns the rules that apply to some of these tools. The rest is for tools that the program
+    /// offers at other times.
+    #[must_use]
+    pub fn for_tools(&self, tools: &ToolBox) -> Self {
+        let applies = |rule: &&Rule| tools.names().any(|name| rule.tool.fits(name));
+        Self { rules: self.rules.iter().filter(applies).cloned().collect() }
+    }
+
+    /// Checks that each tool that a rule names is one of `known`, apart from rules that are
+    /// [shared](SharedRules).
+    ///
+    /// # Errors
+    /// [`ToolBoxErrors`] with all rules whose tool does not exist.
+    pub fn check_tools(&self, known: &BTreeSet<&str>) -> Result<(), ToolBoxErrors> {
+        ToolBoxErrors::unless_empty(self.unknown_tools(known))
+    }
+
+    /// Checks the rules against the tools that they are for.
+    pub(crate) fn problems(&self, tools: &ToolBox) -> Vec<ToolBoxError> {
+        self.rules.iter().for_each(|rule| rule.scope.note(tools));
+        self.unknown_tools(&tools.names().collect())
+    }
+
+    fn unknown_tools(&self, known: &BTreeSet<&str>) -> Vec<ToolBoxError> {
+        let own = self.rules.iter().filter(|rule| rule.scope == Scope::Own);
+        own.filter_map(|rule| unknown(rule.tool.one()?, known)).collect()
     }
 
     fn with(mut self, tool: &str, decision: Decision) -> Result<Self, ToolBoxError> {
@@ -265,6 +308,7 @@ impl Rule {
             decision,
             requires,
             expires_after: None,
+            scope: Scope::Own,
         }
     }
 
@@ -274,6 +318,15 @@ impl Rule {
             && self.effect.is_none_or(|effect| effect == call.spec.effect)
             && self.subject.as_ref().is_none_or(|subject| *subject == call.principal.subject)
     }
+}
+
+/// Returns the problem of a rule for a tool that is not known.
+fn unknown(tool: &str, known: &BTreeSet<&str>) -> Option<ToolBoxError> {
+    let near = || name::nearest(tool, known.iter().copied());
+    (!known.contains(tool)).then(|| ToolBoxError::RuleWithoutTool {
+        tool: tool.to_owned(),
+        nearest: near().map(str::to_owned),
+    })
 }
 
 fn effect_name(effect: Effect) -> &'static str {

@@ -6,7 +6,7 @@ use crate::name::{self, ASK_HUMAN};
 use crate::redact::first_member;
 use crate::schema::{WHOLE, declared_members};
 use crate::tool::Tool;
-use crate::{Need, ToolBoxError};
+use crate::{Need, Policy, ToolBoxError};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,9 +76,17 @@ impl ToolBox {
         self
     }
 
-    /// Checks all tools and compiles their schemas.
-    pub(crate) fn compile(&self) -> Result<Catalogue, ToolBoxErrors> {
-        let mut problems = Vec::new();
+    /// Canonical names of the tools, in the order in which they were added.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().map(|kind| match kind {
+            Kind::Run(tool) => tool.spec().name.as_str(),
+            Kind::AskHuman => ASK_HUMAN,
+        })
+    }
+
+    /// Checks all tools, with the policy for them, and compiles their schemas.
+    pub(crate) fn compile(&self, policy: &Policy) -> Result<Catalogue, ToolBoxErrors> {
+        let mut problems = policy.problems(self);
         let mut entries: BTreeMap<String, Arc<Entry>> = BTreeMap::new();
         let mut order = Vec::new();
         for kind in &self.tools {

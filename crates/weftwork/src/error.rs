@@ -6,6 +6,7 @@ use weftwork_egress::ConfigError;
 use weftwork_graph::RuntimeError;
 use weftwork_models::ModelError;
 use weftwork_store::StoreError;
+use weftwork_tools::ToolBoxErrors;
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
 use weftwork_types::id::InvalidId;
@@ -32,6 +33,14 @@ pub enum Error {
         line: usize,
         /// The problem on that line, and the expected content.
         reason: String,
+    },
+    /// Rules in a file of rules for tools have no tool.
+    #[error("rules for tools in `{}`: {source}", path.display())]
+    Rules {
+        /// The file.
+        path: PathBuf,
+        /// The rules.
+        source: ToolBoxErrors,
     },
     /// A setting has an invalid value.
     #[error("{setting} is `{found}`, expected {expected}")]
@@ -70,6 +79,11 @@ pub enum Error {
         "no data directory: neither `XDG_DATA_HOME` nor `HOME` is set; set one of them, or set `WEFT_STORE=sqlite:PATH`"
     )]
     NoDataFolder,
+    /// Neither the program nor its configuration names a model.
+    #[error(
+        "no model is configured: set `WEFT_MODEL`, or `model` in `weft.toml`, to a model such as `openai:gpt-4o-mini`; a program may name one with `AppBuilder::default_model`, for a trial `scripted`, which follows fixed rules"
+    )]
+    NoModel,
     /// An id is not valid.
     #[error(transparent)]
     Id(#[from] InvalidId),
@@ -149,9 +163,11 @@ impl Error {
         let code = match self {
             Self::ConfigUnreadable { .. } => "W0701",
             Self::ConfigInvalid { .. } => "W0702",
+            Self::Rules { source, .. } => source.code().0,
             Self::BadSetting { .. } => "W0703",
             Self::UnknownAgent { .. } => "W0704",
             Self::NoDataFolder => "W0705",
+            Self::NoModel => "W0719",
             Self::Id(_) => "W0706",
             Self::BadExport { .. } => "W0715",
             Self::ExportFile { .. } => "W0716",

@@ -51,6 +51,8 @@ impl PromptRun {
         // Tools of closed sections are checked too: their problems show before the first call.
         let summarized = run.rendered.sections().iter().filter(|s| s.full_text.is_some());
         run.runner(&summarized.map(|section| section.path.clone()).collect())?;
+        let checked = run.rendered.check_policy(&run.resources.base);
+        checked.map_err(|source| PromptError::Tools { prompt: run.prompt().clone(), source })?;
         run.runner(&BTreeSet::new())?;
         Ok(run)
     }
@@ -85,6 +87,8 @@ impl PromptRun {
             return Ok(Arc::clone(runner));
         }
         let (tools, policy) = self.rendered.tool_box(&self.resources.base, opened);
+        // Rules for tools of closed sections wait until the sections are opened.
+        let policy = policy.for_tools(&tools);
         let runner = ToolRunner::new(tools.provide_run_scoped::<PromptContext>(), policy);
         let prompt = || self.prompt().clone();
         let runner = runner.map_err(|source| PromptError::Tools { prompt: prompt(), source })?;

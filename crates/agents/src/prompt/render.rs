@@ -10,7 +10,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use weftwork_tools::{ASK_HUMAN, FnTool, Policy, Tool, ToolBox, ToolContext, ToolError};
+use weftwork_tools::{
+    ASK_HUMAN, FnTool, Policy, Tool, ToolBox, ToolBoxErrors, ToolContext, ToolError,
+};
 use weftwork_types::MessageId;
 use weftwork_types::canonical::{self, Hash};
 use weftwork_types::message::{Media, Message, Part, Role};
@@ -29,6 +31,8 @@ pub struct Rendered {
     sections: Vec<RenderedSection>,
     tools: Vec<PlacedTool>,
     policy: Policy,
+    /// Names of the tools of all sections, also of those that are not enabled.
+    declared: BTreeSet<String>,
     hash: Hash,
 }
 
@@ -105,6 +109,13 @@ impl Rendered {
             tools = tools.with(open_section(self.sections.clone()));
         }
         (tools, self.policy.clone())
+    }
+
+    /// Checks that each tool that a rule names is one of `base` or of a section of the prompt.
+    pub(crate) fn check_policy(&self, base: &ToolBox) -> Result<(), ToolBoxErrors> {
+        let declared = self.declared.iter().map(String::as_str);
+        let known = base.names().chain(declared).chain([OPEN_SECTION]).collect();
+        self.policy.check_tools(&known)
     }
 }
 
@@ -214,7 +225,9 @@ impl<P: DeserializeOwned> Definition<P> {
             "output": self.output.as_ref().map(|output| output.schema()),
         }));
         let (id, inputs) = (self.id.clone(), inputs.clone());
-        Ok(Rendered { id, inputs, text, media, sections, tools, policy, hash })
+        let mut declared = BTreeSet::new();
+        self.sections.iter().for_each(|section| section.declare_tools(&mut declared));
+        Ok(Rendered { id, inputs, text, media, sections, tools, policy, declared, hash })
     }
 
     fn check_text(&self, path: &str, of: Hash) -> Result<(), PromptError> {

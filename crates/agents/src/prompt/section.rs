@@ -1,9 +1,10 @@
 //! Sections: the typed parts of a prompt.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
-use weftwork_tools::{Policy, Tool};
+use weftwork_tools::{ASK_HUMAN, Policy, Tool};
 use weftwork_types::canonical::{Hash, hash_bytes};
 use weftwork_types::message::Media;
 
@@ -45,6 +46,15 @@ pub struct Section<P> {
 pub(crate) enum SectionTool {
     Run(Arc<dyn Tool>),
     AskHuman,
+}
+
+impl SectionTool {
+    fn name(&self) -> &str {
+        match self {
+            Self::Run(tool) => &tool.spec().name,
+            Self::AskHuman => ASK_HUMAN,
+        }
+    }
 }
 
 impl<P> Section<P> {
@@ -105,6 +115,12 @@ impl<P> Section<P> {
     pub fn ask_human(mut self) -> Self {
         self.tools.push(SectionTool::AskHuman);
         self
+    }
+
+    /// Adds the names of the tools of this section and of those within it.
+    pub(super) fn declare_tools(&self, names: &mut BTreeSet<String>) {
+        names.extend(self.tools.iter().map(|tool| tool.name().to_owned()));
+        self.children.iter().for_each(|child| child.declare_tools(names));
     }
 
     /// Adds rules for calls of tools. Rules of earlier sections decide first.

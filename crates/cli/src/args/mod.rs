@@ -23,7 +23,7 @@ pub(crate) use mcp::{EffectName, OutputName};
 pub(crate) use run::{Busy, Chat, Keeping, LimitFlags, Run, ServerFlags};
 pub(crate) use runs::{After, RunList, Runs, Watch};
 pub(crate) use serve::Serve;
-pub(crate) use threads::{History, List, Prune, Resume, State, Threads, Update};
+pub(crate) use threads::{Delete, History, List, Prune, Resume, State, Threads, Update};
 pub(crate) use worker::Worker;
 
 use clap::{Args, Parser, Subcommand};
@@ -141,6 +141,11 @@ pub(crate) enum Store {
     /// Copy a SQLite store to a new file, while it is in use
     Backup {
         /// Path of the new file
+        file: PathBuf,
+    },
+    /// Replace a SQLite store by a backup, while no process uses it
+    Restore {
+        /// Path of the backup
         file: PathBuf,
     },
     /// Write threads and items, with the whole results of tools, to a file for import into any
@@ -279,4 +284,56 @@ pub(crate) enum ModeName {
 pub(crate) enum ProfileName {
     Langgraph,
     Weft,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, Parser};
+    use weftwork::Config;
+    use weftwork::config::{Flags, Surroundings};
+
+    /// The words of a line of an example, as a shell reads them.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut word, mut quoted) = (Vec::new(), None::<String>, false);
+        for letter in line.chars() {
+            match letter {
+                '\'' => {
+                    quoted = !quoted;
+                    word.get_or_insert_default();
+                }
+                ' ' if !quoted => words.extend(word.take()),
+                letter => word.get_or_insert_default().push(letter),
+            }
+        }
+        words.extend(word);
+        words
+    }
+
+    /// The examples in the help of a command and of its subcommands.
+    fn examples(command: &mut clap::Command, found: &mut Vec<String>) {
+        let help = command.render_long_help().to_string();
+        let lines = help.lines().map(|line| {
+            line.trim().trim_start_matches("Example: ").trim_start_matches("Examples: ")
+        });
+        found.extend(lines.filter(|line| line.starts_with("weft ")).map(str::to_owned));
+        command.get_subcommands_mut().for_each(|below| examples(below, found));
+    }
+
+    #[test]
+    fn examples_in_the_help_are_commands_with_valid_settings() {
+        let mut found = Vec::new();
+        let mut command = Cli::command();
+        command.build();
+        examples(&mut command, &mut found);
+        assert!(found.len() >= 20, "{found:#?}");
+        let variable = |name: &str| (name == "HOME").then(|| "/home/ada".to_owned());
+        let around = Surroundings { variable: &variable, folder: std::path::Path::new("/nowhere") };
+        for example in found {
+            let cli = Cli::try_parse_from(words(&example));
+            let cli = cli.unwrap_or_else(|error| panic!("{example}: {error}"));
+            let flags = Flags { model: cli.model, store: cli.store, ..Flags::default() };
+            Config::load(&around, &flags).unwrap_or_else(|error| panic!("{example}: {error}"));
+        }
+    }
 }

@@ -17,7 +17,7 @@ come from a page of another origin, are refused.
 SIGTERM and Ctrl-C stop it: it takes no more runs, lets the active ones finish their superstep, and
 exits with status 0. Runs that have not ended go on with the next server or worker of the store.
 
-Example: weft serve --listen 127.0.0.1:8123 --store agents.db";
+Example: weft serve --listen 127.0.0.1:8123 --store sqlite:agents.db";
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]

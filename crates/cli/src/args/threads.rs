@@ -78,13 +78,19 @@ pub(crate) enum Threads {
     Prune(Prune),
     /// Delete a thread with all its data except usage records. An unfinished run is deleted too,
     /// unless a process is executing it
-    Delete {
-        /// Thread id
-        id: String,
-        /// Do not ask for confirmation
-        #[arg(long)]
-        yes: bool,
-    },
+    Delete(Delete),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Delete {
+    /// Thread id
+    pub(crate) id: String,
+    /// Delete the history of messages that were typed in chats too, those of all threads
+    #[arg(long)]
+    pub(crate) history: bool,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]

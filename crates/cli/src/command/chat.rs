@@ -12,13 +12,18 @@ use crate::context::CommandContext;
 use crate::editor::{Edited, Kind, LineEditor, Request, Settings};
 use crate::error::report;
 use crate::exit::Exit;
-use crate::follow::{View, exit_at_once, show};
-use crate::input::{Interrupts, Lines};
+use crate::follow::{View, show};
+use crate::input::Lines;
+use crate::signals::{Signal, Signals, exit_at_once};
 use crate::terminal::{Answer, HiddenKeys, Style, Terminal, plain};
 use backend::{Backend, Listed, Step};
 use local::Local;
 use remote::Remote;
+use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
+use weftwork::Config;
+use weftwork::store::StoreError;
 use weftwork::types::ThreadId;
 use weftwork::types::canonical::Hash;
 use weftwork::types::message::Role;
@@ -34,6 +39,11 @@ const CUTS_MAX: u32 = 3;
 const CUT_DELAY: Duration = Duration::from_millis(250);
 /// File of the history of messages, in the user's data folder.
 const HISTORY: &str = "chat-history";
+
+/// Returns the file of the history of messages.
+pub(crate) fn history_file(config: &Config) -> Option<PathBuf> {
+    Some(config.data.as_ref()?.join(HISTORY))
+}
 
 pub(crate) async fn chat(args: &Chat, context: &CommandContext) -> Result<Exit, CliError> {
     match &args.server.url {
@@ -53,7 +63,8 @@ async fn converse<B: Backend>(backend: B, context: &CommandContext) -> Result<Ex
         view,
         backend,
         input,
-        interrupts: Interrupts::listen()?,
+        signals: Signals::listen(),
+        is_terminated: false,
         listed: Vec::new(),
         is_leaving: false,
         draft: None,
@@ -68,8 +79,8 @@ enum UserInput {
     Line(String),
     /// End of input.
     End,
-    /// Ctrl-C pressed twice.
-    Quit,
+    /// Ctrl-C pressed twice, or SIGTERM.
+    Quit(Signal),
 }
 
 /// The source of user input.
@@ -87,7 +98,7 @@ impl Input {
         if !(terminal.typed && terminal.read) || is_dumb {
             return Ok(Self::Lines(Lines::of_process()?));
         }
-        let history = context.config.data.as_ref().map(|folder| folder.join(HISTORY));
+        let history = history_file(&context.config);
         let (colours, words) = (terminal.colours(), &words::NAMES[..]);
         Ok(Self::Editor(LineEditor::start(Settings { history, colours, words })?))
     }
@@ -102,7 +113,9 @@ struct ChatSession<'a, B> {
     view: View<'a>,
     backend: B,
     input: Input,
-    interrupts: Interrupts,
+    signals: Signals,
+    /// `true` once SIGTERM came: the chat leaves at the next prompt.
+    is_terminated: bool,
     /// Threads of the last list, which have numbers.
     listed: Vec<Listed>,
     /// `true` if Ctrl-C was the last input, so that another one leaves the chat.
@@ -116,7 +129,18 @@ struct ChatSession<'a, B> {
 }
 
 impl<B: Backend> ChatSession<'_, B> {
+    /// Talks until the end. A question that is open when nobody reads any more stays open.
     async fn run(mut self) -> Result<Exit, CliError> {
+        match Box::pin(self.talk()).await {
+            Err(CliError::NobodyReads) => match self.backend.questions().await?.is_empty() {
+                true => Ok(Exit::Done),
+                false => Ok(Exit::Waiting),
+            },
+            talked => talked,
+        }
+    }
+
+    async fn talk(&mut self) -> Result<Exit, CliError> {
         self.welcome();
         let mut next = self.enter().await?;
         loop {
@@ -177,7 +201,7 @@ impl<B: Backend> ChatSession<'_, B> {
         let line = match self.read((PROMPT, ""), Kind::Message).await? {
             UserInput::Line(line) => line,
             UserInput::End => return Ok(Step::Leave(Exit::Done)),
-            UserInput::Quit => return Ok(Step::Leave(Exit::Interrupted)),
+            UserInput::Quit(signal) => return Ok(Step::Leave(signal.exit())),
         };
         if line.trim().is_empty() {
             return Ok(Step::Nothing);
@@ -256,10 +280,11 @@ impl<B: Backend> ChatSession<'_, B> {
     /// Shows an answer until its end.
     async fn listen(&mut self, mut answer: B::Answer) -> Result<Step<B::Answer>, CliError> {
         let keys = self.input.is_editor().then(HiddenKeys::hide);
-        let shown = show(&mut answer, &mut self.view, &mut self.interrupts).await;
+        let shown = show(&mut answer, &mut self.view, &mut self.signals).await;
         drop(keys);
+        let mut unwritten = None;
         if let View::Text(answer) = &mut self.view {
-            answer.end_line()?;
+            unwritten = answer.end_line().err();
         }
         let (shown, broke) = match shown {
             Err(error @ CliError::Unreachable(_)) => (None, Some(error)),
@@ -268,17 +293,15 @@ impl<B: Backend> ChatSession<'_, B> {
         if let Some(error) = &broke {
             report(&error.fault(), self.terminal);
         }
-        self.is_leaving = shown == Some(true);
+        let stopped = shown.as_ref().and_then(|shown| shown.stopped);
+        self.is_leaving = stopped == Some(Signal::Interrupt);
+        self.is_terminated |= stopped == Some(Signal::Terminate);
         // The chat continues after a failed run.
         let ended = self.backend.ended(answer, self.terminal).await;
         self.recover(ended)?;
-        match shown {
-            Some(_) => {
-                self.cuts = 0;
-                Ok(Step::Nothing)
-            }
-            None => self.listen_again(broke).await,
-        }
+        let Some(shown) = shown else { return self.listen_again(broke).await };
+        self.cuts = 0;
+        shown.unwritten.or(unwritten).map_or(Ok(Step::Nothing), Err)
     }
 
     /// Follows an answer whose connection broke, from its beginning. Shows the last messages if the
@@ -332,14 +355,18 @@ impl<B: Backend> ChatSession<'_, B> {
         let keys = self.input.is_editor().then(HiddenKeys::hide);
         let result = tokio::select! {
             biased;
-            () = self.interrupts.next() => None,
-            result = request(&mut self.backend) => Some(result),
+            signal = self.signals.next() => Err(signal),
+            result = request(&mut self.backend) => Ok(result),
         };
         drop(keys);
         match result {
-            Some(result) => self.recover(result),
-            None if self.is_leaving => exit_at_once(),
-            None => {
+            Ok(result) => self.recover(result),
+            Err(signal) if self.is_leaving => exit_at_once(signal),
+            Err(Signal::Terminate) => {
+                self.is_terminated = true;
+                Ok(None)
+            }
+            Err(Signal::Interrupt) => {
                 self.is_leaving = true;
                 self.terminal.note("stopped waiting; press Ctrl-C again to leave the chat");
                 Ok(None)
@@ -354,6 +381,9 @@ impl<B: Backend> ChatSession<'_, B> {
             Err(error @ (CliError::NobodyReads | CliError::Output(_) | CliError::Input(_))) => {
                 Err(error)
             }
+            Err(CliError::App(weftwork::Error::Store(error @ StoreError::FileChanged { .. }))) => {
+                Err(error.into())
+            }
             Err(error) if self.input.is_editor() => {
                 report(&error.fault(), self.terminal);
                 Ok(None)
@@ -365,11 +395,15 @@ impl<B: Backend> ChatSession<'_, B> {
     /// Reads input with a prompt and a text to edit. The first Ctrl-C at an empty prompt prints
     /// a hint, the second leaves, also if the first one stopped an answer.
     async fn read(&mut self, prompt: (&str, &str), kind: Kind) -> Result<UserInput, CliError> {
+        if self.is_terminated {
+            return Ok(UserInput::Quit(Signal::Terminate));
+        }
         let typed = match &mut self.input {
             Input::Editor(_) => self.edit_line(prompt, kind).await,
             Input::Lines(_) => self.read_line(prompt.0).await,
         };
         self.is_leaving = false;
+        self.is_terminated = matches!(typed, Ok(UserInput::Quit(Signal::Terminate)));
         typed
     }
 
@@ -383,16 +417,30 @@ impl<B: Backend> ChatSession<'_, B> {
             let Input::Editor(editor) = &mut self.input else { return Ok(UserInput::End) };
             let prompt = (format!("{prompt} "), styled.clone());
             let request = Request { kind, prompt, initial: initial.to_owned() };
-            let edited = editor.read(request).await?;
-            self.interrupts.clear();
+            let keys = HiddenKeys::left_to_editor();
+            let mut reading = pin!(editor.read(request));
+            let edited = loop {
+                tokio::select! {
+                    biased;
+                    signal = self.signals.next() => if signal == Signal::Terminate {
+                        drop(keys);
+                        self.terminal.piece("\n")?;
+                        return Ok(UserInput::Quit(signal));
+                    },
+                    edited = &mut reading => break edited?,
+                }
+            };
+            self.signals.clear();
             match edited {
                 Edited::Text(text) => return Ok(UserInput::Line(text)),
                 Edited::End => return Ok(UserInput::End),
-                // An edit is left at once; the question remains.
-                Edited::Interrupt { .. } if kind == Kind::Json => return Ok(UserInput::Quit),
+                // An edit or a reason is left at once; the question remains.
+                Edited::Interrupt { .. } if matches!(kind, Kind::Json | Kind::Reason) => {
+                    return Ok(UserInput::Quit(Signal::Interrupt));
+                }
                 Edited::Interrupt { was_empty: false } => self.is_leaving = false,
                 Edited::Interrupt { was_empty: true } if self.is_leaving => {
-                    return Ok(UserInput::Quit);
+                    return Ok(UserInput::Quit(Signal::Interrupt));
                 }
                 Edited::Interrupt { was_empty: true } => {
                     self.is_leaving = true;
@@ -408,9 +456,9 @@ impl<B: Backend> ChatSession<'_, B> {
             let Input::Lines(lines) = &mut self.input else { return Ok(UserInput::End) };
             tokio::select! {
                 biased;
-                () = self.interrupts.next() => {
-                    if self.is_leaving {
-                        return Ok(UserInput::Quit);
+                signal = self.signals.next() => {
+                    if self.is_leaving || signal == Signal::Terminate {
+                        return Ok(UserInput::Quit(signal));
                     }
                     self.is_leaving = true;
                     self.terminal.note("\npress Ctrl-C again to leave the chat");

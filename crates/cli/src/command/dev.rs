@@ -6,9 +6,9 @@ mod log;
 use super::serve::{Ended, Hosting, Prepared, host, page};
 use crate::CliError;
 use crate::args::Dev;
-use crate::context::CommandContext;
+use crate::context::{CommandContext, default_model};
 use crate::exit::Exit;
-use crate::input::Interrupts;
+use crate::signals::Signals;
 use crate::terminal::{Style, Terminal};
 use changes::Changes;
 use std::ffi::OsString;
@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use weftwork::Config;
+use weftwork::local::weights;
 
 /// Number of arguments that a restart adds.
 const RESTART_ARGS: usize = 3;
@@ -34,7 +35,12 @@ pub(crate) async fn dev(args: &Dev, context: &CommandContext) -> Result<Exit, Cl
     let mut changes = Changes::of(&program, files(args, context));
     let terminal = &context.terminal;
     let mut listens = args.listen;
-    let hosting = Hosting { listen: args.listen, runs_max: args.concurrency, grace: args.grace };
+    let hosting = Hosting {
+        listen: args.listen,
+        usual_model: usual_model(context)?,
+        runs_max: args.concurrency,
+        grace: args.grace,
+    };
     let ended = host(
         hosting,
         context,
@@ -62,10 +68,10 @@ pub(crate) async fn dev(args: &Dev, context: &CommandContext) -> Result<Exit, Cl
         Err(error) if args.restarted => {
             terminal.note(format_args!("{}: {error}", terminal.paint_error(Style::Bad, "error")));
             terminal.note("waiting for a change");
-            let mut signals = Interrupts::listen_with_terminate()?;
+            let mut signals = Signals::listen();
             tokio::select! {
                 biased;
-                () = signals.next() => return Ok(Exit::Done),
+                _ = signals.next() => return Ok(Exit::Done),
                 changed = valid_change(&mut changes, context) => changed,
             }
         }
@@ -76,6 +82,22 @@ pub(crate) async fn dev(args: &Dev, context: &CommandContext) -> Result<Exit, Cl
         mcp.shutdown().await;
     }
     Err(restart(&program, args, listens))
+}
+
+/// Returns the model that is used if none is configured: the embedded one, or the scripted one where
+/// its weights are not installed. No other command but the demo chooses the scripted model by itself.
+fn usual_model(context: &CommandContext) -> Result<&'static str, CliError> {
+    let (known, weights) = (weights::find(weights::DEFAULT)?, context.config.weights());
+    let installed = weights.file(known).is_ok_and(|file| file.is_file());
+    if context.config.model.is_some() || weights.named().is_some() || installed {
+        return Ok(default_model());
+    }
+    context.terminal.note(
+        "no model is configured, and the weights of the embedded one are not installed: the agents \
+         answer with the scripted model, which follows fixed rules; set --model or WEFT_MODEL, or \
+         run weft models pull",
+    );
+    Ok("scripted")
 }
 
 /// The files that the command reads, or would read if they existed.

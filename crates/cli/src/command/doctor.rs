@@ -49,9 +49,11 @@ impl Finding {
 pub(crate) async fn doctor(args: &Doctor, context: &CommandContext) -> Result<Exit, CliError> {
     let (store, model) = (store(context).await, model(context));
     let servers = servers(context).await;
+    let rules = rules(context);
     let exit = match (store.state, model.state) {
         (State::Bad, _) => Exit::Store,
         (_, State::Bad) => Exit::NotConfigured,
+        _ if rules.iter().any(|finding| finding.state == State::Bad) => Exit::Usage,
         _ if servers.iter().any(|server| server.state == State::Bad) => Exit::Failed,
         _ => Exit::Done,
     };
@@ -65,6 +67,7 @@ pub(crate) async fn doctor(args: &Doctor, context: &CommandContext) -> Result<Ex
         pip(),
         keys(context),
     ];
+    findings.extend(rules);
     findings.extend(servers);
     for finding in &findings {
         if args.json {
@@ -108,11 +111,34 @@ fn settings(context: &CommandContext) -> Finding {
         found.push_str(&format!("; weights {} {}", file.value.display(), file.origin));
     }
     if let Some(rules) = &config.rules {
-        let (file, count) = (&rules.file, rules.policy.rules.len());
+        let (file, count) = (&rules.file, rules.policy().rules.len());
         let text = format!("; {count} rules for tools {} {}", file.value.display(), file.origin);
         found.push_str(&text);
     }
     Finding::good("settings", found)
+}
+
+/// The operator's rules for tools, if there are any, compared with the tools of all agents.
+fn rules(context: &CommandContext) -> Vec<Finding> {
+    let Some(rules) = &context.config.rules else { return Vec::new() };
+    if let Err(error) = context.compile_agents().and_then(|()| Ok(rules.check()?)) {
+        let fault = error.fault();
+        let fix = format!("weft explain {}", fault.code);
+        return vec![Finding::bad("rules", fault.message, fix)];
+    }
+    let without = rules.patterns_without_tools().into_iter().map(|pattern| {
+        let found = format!("the rule for `{pattern}` matches no tool of any agent");
+        Finding::note(
+            "rules",
+            found,
+            "correct the pattern, or allow tools of the server: weft mcp allow SERVER/TOOL",
+        )
+    });
+    let all = without.collect::<Vec<_>>();
+    if !all.is_empty() {
+        return all;
+    }
+    vec![Finding::good("rules", "each rule has a tool")]
 }
 
 async fn store(context: &CommandContext) -> Finding {

@@ -5,10 +5,10 @@ use crate::CliError;
 use crate::args::{Begin, CreateInstance, Instances, SendActivity};
 use crate::command::question;
 use crate::command::run::input_of;
-use crate::context::CommandContext;
+use crate::context::{CommandContext, default_model};
 use crate::exit::Exit;
 use crate::follow::{json, tell_end};
-use crate::input::Interrupts;
+use crate::signals::Signals;
 use crate::terminal::Table;
 use futures_util::StreamExt;
 use serde_json::json;
@@ -31,7 +31,7 @@ pub(crate) async fn instances(
         return Err(CliError::BadInput { reason: reason.to_owned() });
     }
     if let Instances::Send(args) = command {
-        let app = context.open_all(None).await?;
+        let app = context.open_all(default_model(), None).await?;
         let done = send(*args, &app, context).await;
         // Activities that wait stay in the store.
         app.shutdown(Duration::from_secs(1)).await?;
@@ -185,12 +185,12 @@ async fn send(args: SendActivity, app: &App, context: &CommandContext) -> Result
         let code = error.code();
         terminal.note(format_args!("{code} {error}; a process with this agent has to execute it"));
     }
-    let mut interrupts = Interrupts::listen()?;
+    let mut signals = Signals::listen();
     let ended = tokio::select! {
         biased;
-        () = interrupts.next() => {
+        signal = signals.next() => {
             terminal.note("the activity stays in the store; a worker continues it");
-            return Ok(Exit::Interrupted);
+            return Ok(signal.exit());
         }
         ended = sent.ended() => ended,
     };
@@ -235,11 +235,11 @@ async fn watch(
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
     let mut events = agents.subscribe(id).await?;
-    let mut interrupts = Interrupts::listen()?;
+    let mut signals = Signals::listen();
     loop {
         let event = tokio::select! {
             biased;
-            () = interrupts.next() => return Ok(Exit::Interrupted),
+            signal = signals.next() => return Ok(signal.exit()),
             event = events.next() => event,
         };
         let Some(event) = event else { return Ok(Exit::Done) };

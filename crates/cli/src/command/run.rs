@@ -4,9 +4,10 @@ use super::question;
 use crate::CliError;
 use crate::args::Run;
 use crate::context::CommandContext;
+use crate::error::report;
 use crate::exit::Exit;
-use crate::follow::{View, follow, model_of, tell_end};
-use crate::input::Interrupts;
+use crate::follow::{Ended, View, follow, model_of, tell_end};
+use crate::signals::Signals;
 use crate::terminal::{Answer, Terminal};
 use serde_json::{Value, json};
 use std::io::Read;
@@ -114,13 +115,22 @@ pub(crate) async fn to_end(
         (None, false) => View::Text(Box::new(Answer::new(terminal, model_of(app)))),
         (frames, outcome) => View::Json { terminal, frames, outcome },
     };
-    let outcome = follow(app, handle, &mut view, &mut Interrupts::listen()?).await?;
+    let ended = follow(app, handle, &mut view, &mut Signals::listen()).await?;
+    let Ended { outcome, unwritten } = ended;
     let exit = tell_end(app.store().as_ref(), &run, &outcome, terminal).await;
     if exit == Exit::Waiting {
         let open = question::open(app.store().as_ref(), &run.thread).await?;
         question::tell_open(&open, &run.thread, terminal);
     }
-    Ok(exit)
+    match unwritten {
+        // A reader that left wanted no more.
+        None | Some(CliError::NobodyReads) => Ok(exit),
+        Some(error) if exit == Exit::Done => Err(error),
+        Some(error) => {
+            report(&error.fault(), terminal);
+            Ok(exit)
+        }
+    }
 }
 
 /// Returns the given text, or all of standard input for `-`.

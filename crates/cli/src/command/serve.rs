@@ -3,9 +3,9 @@
 use super::staying::{Search, drain};
 use crate::CliError;
 use crate::args::Serve;
-use crate::context::CommandContext;
+use crate::context::{CommandContext, default_model};
 use crate::exit::Exit;
-use crate::input::Interrupts;
+use crate::signals::Signals;
 use futures_util::FutureExt;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -28,7 +28,12 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
         );
         return Err(CliError::BadInput { reason });
     }
-    let hosting = Hosting { listen: args.listen, runs_max: args.concurrency, grace: args.grace };
+    let hosting = Hosting {
+        listen: args.listen,
+        usual_model: default_model(),
+        runs_max: args.concurrency,
+        grace: args.grace,
+    };
     let prepare = |Prepared { mut server, app, .. }: Prepared<'_>| {
         for host in &args.allow_host {
             server = server.allow_host(host);
@@ -55,9 +60,11 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
     }
 }
 
-/// Address and limits of a service.
+/// Address, model and limits of a service.
 pub(super) struct Hosting {
     pub(super) listen: SocketAddr,
+    /// Model of a configuration that names none.
+    pub(super) usual_model: &'static str,
     /// Maximum number of runs that are executed at a time.
     pub(super) runs_max: Option<NonZeroUsize>,
     /// Maximum time for active runs to finish their superstep at the end.
@@ -86,13 +93,22 @@ pub(super) async fn host<T>(
     prepare: impl FnOnce(Prepared<'_>) -> Result<Server, CliError>,
     stop: impl Future<Output = T>,
 ) -> Result<Ended<T>, CliError> {
-    let mut signals = Interrupts::listen_with_terminate()?;
+    Box::pin(host_until(hosting, context, prepare, stop)).await.map_err(CliError::of_unfinished)
+}
+
+async fn host_until<T>(
+    hosting: Hosting,
+    context: &CommandContext,
+    prepare: impl FnOnce(Prepared<'_>) -> Result<Server, CliError>,
+    stop: impl Future<Output = T>,
+) -> Result<Ended<T>, CliError> {
+    let mut signals = Signals::listen();
     let listener = TcpListener::bind(hosting.listen).await;
     let listener = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
     let (address, listener) = listener.map_err(|error| CliError::BadInput {
         reason: format!("cannot listen on {}: {error}; choose another port", hosting.listen),
     })?;
-    let app = context.open_all(hosting.runs_max).await?;
+    let app = context.open_all(hosting.usual_model, hosting.runs_max).await?;
     let terminal = &context.terminal;
     let agents: Vec<_> = app.agents().iter().map(AgentDef::name).collect();
     terminal.note(format_args!(
@@ -102,7 +118,7 @@ pub(super) async fn host<T>(
         agents.join(", ")
     ));
     if !context.lasting {
-        terminal.note("threads are lost when the server stops; keep them with --store FILE");
+        terminal.note("threads are lost when the server stops; keep them with --store sqlite:FILE");
     }
     let server = Server::new(app.runtime().clone());
     let server = prepare(Prepared { server, app: &app, address })?;
@@ -118,7 +134,7 @@ pub(super) async fn host<T>(
     let ended = loop {
         tokio::select! {
             biased;
-            () = signals.next() => break Ended::Signalled,
+            _ = signals.next() => break Ended::Signalled,
             stopped = &mut stop => break Ended::Stopped(stopped),
             ended = &mut server => {
                 let reason = match ended {
@@ -128,7 +144,7 @@ pub(super) async fn host<T>(
                 return Err(CliError::BadInput { reason: format!("the server failed: {reason}") });
             }
             // The runs are executed whether or not their handles exist.
-            () = search.due() => drop(search.look().await),
+            () = search.due() => drop(search.look().await?),
         }
     };
     let again = if matches!(ended, Ended::Signalled) { " again" } else { "" };
@@ -141,7 +157,7 @@ pub(super) async fn host<T>(
     drop(tokio::time::timeout(CONNECTIONS, server).await);
     terminal.note("stopped");
     match signals.next().now_or_never() {
-        Some(()) => Ok(Ended::Signalled),
+        Some(_) => Ok(Ended::Signalled),
         None => Ok(ended),
     }
 }

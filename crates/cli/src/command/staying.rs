@@ -2,8 +2,7 @@
 //! executes, and the drain at the end.
 
 use crate::CliError;
-use crate::exit::Exit;
-use crate::input::Interrupts;
+use crate::signals::{Signal, Signals, exit_at_once};
 use crate::terminal::Terminal;
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -13,6 +12,9 @@ use weftwork::types::port::RunHandle;
 
 /// Interval of searches for runs without a worker and for threads whose time has come.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Code of the error of a store whose file was replaced, deleted or made unreadable.
+const FILE_CHANGED: &str = "W0219";
 
 /// The search for runs that no process executes.
 pub(super) struct Search<'a> {
@@ -37,19 +39,23 @@ impl<'a> Search<'a> {
     /// Takes over runs without a worker, and wakes threads whose time has come. The process stays
     /// if the store cannot be read, because it may be available again later; each problem is printed
     /// once.
-    pub(super) async fn look(&mut self) -> Vec<RunHandle> {
+    ///
+    /// # Errors
+    /// The error of a store whose file is another one now.
+    pub(super) async fn look(&mut self) -> Result<Vec<RunHandle>, CliError> {
         match self.found().await {
             Ok(handles) => {
                 self.problem = None;
-                handles
+                Ok(handles)
             }
+            Err(error) if error.fault().code == FILE_CHANGED => Err(error.into()),
             Err(error) => {
                 let error = error.to_string();
                 if self.problem.as_ref() != Some(&error) {
                     self.terminal.note(format_args!("cannot look for runs: {error}"));
                 }
                 self.problem = Some(error);
-                Vec::new()
+                Ok(Vec::new())
             }
         }
     }
@@ -66,12 +72,12 @@ impl<'a> Search<'a> {
 pub(super) async fn drain(
     app: &App,
     grace: Duration,
-    signals: &mut Interrupts,
+    signals: &mut Signals,
     terminal: &Terminal,
 ) -> Result<(), CliError> {
     let left = tokio::select! {
         biased;
-        () = signals.next() => std::process::exit(Exit::Interrupted.number().into()),
+        _ = signals.next() => exit_at_once(Signal::Interrupt),
         left = app.runtime().shutdown(grace) => left?,
     };
     for run in left {

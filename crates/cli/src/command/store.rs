@@ -1,4 +1,4 @@
-//! `weft store`: verifies, compacts, backs up, exports and imports stores.
+//! `weft store`: verifies, compacts, backs up, restores, exports and imports stores.
 
 use crate::CliError;
 use crate::args::Store;
@@ -23,6 +23,7 @@ pub(crate) async fn store(command: &Store, context: &CommandContext) -> Result<E
         Store::Verify { json } => verify(*json, context).await,
         Store::Compact => compact(context).await,
         Store::Backup { file } => backup(file, context),
+        Store::Restore { file } => restore(file, context).await,
         Store::Export { file, thread } => export(file, thread, context).await,
         Store::Import { file } => import(file, context).await,
     }
@@ -130,6 +131,24 @@ fn backup(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {
     };
     store.backup(file)?;
     context.terminal.note(format_args!("copied to {}", file.display()));
+    Ok(Exit::Done)
+}
+
+async fn restore(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {
+    let StorePlace::Sqlite(path) = &context.config.store.value else {
+        let place = context.config.store.value.to_string();
+        let reason = "only SQLite stores are restored; use psql or pg_restore for Postgres, or weft store import";
+        let reason = reason.to_owned();
+        return Err(StoreError::Unavailable { place, reason, retriable: false }.into());
+    };
+    let restored = SqliteStore::restore(file, path)?;
+    let terminal = &context.terminal;
+    let threads = upkeep::all_threads(context.store()?.as_ref(), &Principal::local()).await?.len();
+    let place = &context.config.store.value;
+    terminal.note(format_args!("restored {threads} threads into {place} from {}", file.display()));
+    if let Some(replaced) = restored.replaced {
+        terminal.note(format_args!("the store that was there is now {}", replaced.display()));
+    }
     Ok(Exit::Done)
 }
 

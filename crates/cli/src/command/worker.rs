@@ -4,10 +4,10 @@ use super::staying::{Search, drain};
 use super::threads::word;
 use crate::CliError;
 use crate::args::Worker;
-use crate::context::CommandContext;
+use crate::context::{CommandContext, default_model};
 use crate::exit::Exit;
 use crate::follow::json;
-use crate::input::Interrupts;
+use crate::signals::Signals;
 use crate::terminal::{Terminal, moment};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -29,8 +29,8 @@ pub(crate) async fn worker(args: &Worker, context: &CommandContext) -> Result<Ex
         let reason = "a worker needs a store that other processes use; set one with --store";
         return Err(CliError::BadInput { reason: reason.to_owned() });
     }
-    let mut signals = Interrupts::listen_with_terminate()?;
-    let app = context.open_all(args.concurrency).await?;
+    let mut signals = Signals::listen();
+    let app = context.open_all(default_model(), args.concurrency).await?;
     let terminal = &context.terminal;
     let agents: Vec<_> = app.agents().iter().map(weftwork::AgentDef::name).collect();
     terminal.note(format_args!(
@@ -40,16 +40,17 @@ pub(crate) async fn worker(args: &Worker, context: &CommandContext) -> Result<Ex
         app.model().id(),
         agents.join(", ")
     ));
-    let mut active = Active { app: &app, terminal, json: args.json, runs: BTreeSet::new() };
+    let mut active =
+        Active { app: &app, terminal, json: args.json, runs: BTreeSet::new(), unwritten: false };
     let mut ends = FuturesUnordered::new();
     let mut search = Search::new(&app, terminal);
     loop {
         tokio::select! {
             biased;
-            () = signals.next() => break,
+            _ = signals.next() => break,
             Some((run, status)) = ends.next() => active.ended(&run, status)?,
             () = search.due() => {
-                for handle in search.look().await {
+                for handle in search.look().await? {
                     ends.extend(active.begun(handle).await?);
                 }
             }
@@ -81,6 +82,8 @@ struct Active<'a> {
     terminal: &'a Terminal,
     json: bool,
     runs: BTreeSet<RunId>,
+    /// `true` once standard output could not be written. The worker goes on without it.
+    unwritten: bool,
 }
 
 /// A line of JSON about a run.
@@ -118,7 +121,7 @@ impl Active<'_> {
     }
 
     fn line(
-        &self,
+        &mut self,
         kind: &'static str,
         run: &RunRef,
         graph: Option<&str>,
@@ -128,14 +131,27 @@ impl Active<'_> {
         let (thread, run) = (run.thread.as_str(), run.run.as_str());
         if self.json {
             let line = Line { r#type: kind, at, thread, run, graph, status };
-            return self.terminal.line(json(&line)?);
+            let line = json(&line)?;
+            self.write(line);
+            return Ok(());
         }
         let what = match (kind, status) {
             ("run_begun", _) => format!("begun: {}", graph.unwrap_or("unknown agent")),
             (_, Some(status)) => word(status).to_owned(),
             _ => "released".to_owned(),
         };
-        self.terminal.line(format_args!("{}  run {run} of thread {thread}: {what}", moment(at)))
+        self.write(format_args!("{}  run {run} of thread {thread}: {what}", moment(at)));
+        Ok(())
+    }
+
+    fn write(&mut self, line: impl std::fmt::Display) {
+        if self.unwritten {
+            return;
+        }
+        if let Err(error) = self.terminal.line(line) {
+            self.unwritten = true;
+            self.terminal.note(format_args!("the worker goes on without output: {error}"));
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn graph(
 ) -> impl Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> + Send + Sync + use<> {
     let file = config.folder().map(|folder| folder.join(FILE));
     let mcp = config.mcp.clone();
-    let rules = config.rules.as_ref().map(|rules| rules.policy.clone()).unwrap_or_default();
+    let rules = config.rules.as_ref().map(|rules| rules.policy()).unwrap_or_default();
     move |model| {
         let (more, more_rules) = mcp.as_ref().map(McpTools::parts).unwrap_or_default();
         ReactAgent::new("desk", model)

@@ -11,8 +11,8 @@ use std::sync::{Mutex, PoisonError};
 #[cfg(unix)]
 static SHOWN: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Until this value is dropped, the terminal does not show keys that are typed. The next input has
-/// them.
+/// Until this value is dropped, the terminal does not show keys that are typed, or an editor shows
+/// them. The next input has keys that were hidden.
 #[derive(Debug)]
 pub(crate) struct HiddenKeys(());
 
@@ -24,6 +24,16 @@ impl HiddenKeys {
             hidden.local_modes.remove(LocalModes::ECHO);
             // A terminal that refuses shows the keys.
             tcsetattr(stdin(), OptionalActions::Now, &hidden).unwrap_or_default();
+            *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
+        }
+        Self(())
+    }
+
+    /// Notes the settings of the terminal before an editor of lines changes them. They are set again
+    /// when this value is dropped, or the process ends within the editor.
+    pub(crate) fn left_to_editor() -> Self {
+        #[cfg(unix)]
+        if let Ok(shown) = tcgetattr(stdin()) {
             *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
         }
         Self(())

@@ -122,6 +122,7 @@ async fn a_call_whose_server_asked_is_repeated_after_a_kill_only_if_that_does_no
     ] {
         let scene = Scene::new(&[("count__guests", json!({}))]).await;
         scene.allow("count/guests", terms);
+        scene.allow("count/pay", &external); // the rules name it
         scene.killed_while_it_asks("How many guests?");
         let args = ["threads", "resume", "t", "--json", "--answer", r#"{"guests": 7}"#];
         let came = scene.weft(&args);

@@ -505,3 +505,23 @@ fn a_question_of_a_member_names_it() {
         assert_eq!(status, Some(0), "{screen}");
     }
 }
+
+#[test]
+fn the_history_of_typed_messages_is_named_and_deleted_with_a_thread() {
+    let place = Place::store();
+    let mut chat = place.chat(&["desk", "--thread", "t"]);
+    chat.enter("you>", "Where is order A1001?");
+    chat.see("you> Where is order A1001?");
+    chat.last("you>");
+    chat.keys(CTRL_D);
+    assert_eq!(chat.end().0, Some(0));
+    let history = place.home.path(".local/share/weftwork/chat-history");
+    assert!(std::fs::read_to_string(&history).expect("a history").contains("A1001"));
+    let fork = place.home.weft(&["threads", "fork", "t", "copy"]);
+    assert_eq!(fork.status, Some(0), "{fork:?}");
+    let came = place.home.weft(&["threads", "delete", "copy", "--yes"]);
+    let named = format!("{}; --history deletes it", history.display());
+    assert!(came.status == Some(0) && came.errors.contains(&named), "{came:?}");
+    let came = place.home.weft(&["threads", "delete", "t", "--yes", "--history"]);
+    assert!(came.status == Some(0) && !history.exists(), "{came:?}");
+}

@@ -41,6 +41,26 @@ fn requests_and_runs_are_printed_without_colours_and_signals_stop_it() {
     assert!(came.errors.contains("use weft serve"), "{came:?}");
 }
 
+#[test]
+fn only_dev_starts_on_the_scripted_model_by_itself_and_says_so() {
+    let home = Home::new();
+    for command in [
+        &["run", "desk", "--input", "Hello"][..],
+        &["chat"],
+        &["serve", "--listen", "127.0.0.1:0"],
+        &["worker"],
+    ] {
+        let came = home.weft(command);
+        assert_eq!(came.status, Some(5), "{command:?}: {came:?}");
+        assert!(came.errors.contains("error[W0501]"), "{command:?}: {came:?}");
+    }
+    let mut served = dev(&home, Path::new(PROGRAM), &[]);
+    let said = served.note("no model is configured");
+    assert!(said.contains("the agents answer with the scripted model"), "{said}");
+    assert_eq!(asks(&served, "What is 6 times 7?").0, 200);
+    assert_eq!(served.terminate().status, Some(0));
+}
+
 /// Waits for the next start of a server, at its address and under its id.
 fn restarted(served: &mut Served, id: u32) {
     assert_eq!(served.line(), format!("listening on http://{}", served.address));

@@ -66,7 +66,7 @@ fn the_exit_statuses_are_those_of_the_help() {
 fn every_code_of_the_command_line_has_its_page() {
     for code in [
         "W0701", "W0702", "W0703", "W0704", "W0705", "W0706", "W0707", "W0708", "W0709", "W0710",
-        "W0711", "W0712", "W0713", "W0714", "W0715", "W0716", "W0717", "W0718",
+        "W0711", "W0712", "W0713", "W0714", "W0715", "W0716", "W0717", "W0718", "W0719",
     ] {
         let came = crate::home::Home::new().weft(&["explain", code]);
         assert!(came.out.starts_with(&format!("{code}: ")), "{came:?}");

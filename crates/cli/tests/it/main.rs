@@ -32,6 +32,7 @@ mod remote;
 mod remotes;
 mod runs;
 mod serve;
+mod signals;
 mod stores;
 #[cfg(unix)]
 mod teams;

@@ -27,6 +27,12 @@ fn a_run_stops_before_a_node_and_is_resumed() {
     assert!(came.errors.contains(stopped), "{came:?}");
     let full = json(&trial(&home, &["threads", "state", "t", "--full"]).out);
     assert_eq!(full["next"], serde_json::json!(["work"]));
+    // It waits for no answer.
+    for args in [&["threads", "list"][..], &["runs", "list"], &["threads", "show", "t"]] {
+        let listed = trial(&home, args).out;
+        assert!(listed.contains("stopped at a node"), "{args:?}: {listed}");
+        assert!(!listed.contains("waits for an answer"), "{args:?}: {listed}");
+    }
     let came = trial(&home, &["threads", "resume", "t"]);
     assert_eq!(came.status, Some(0), "{came:?}");
     assert_eq!(json(&trial(&home, &["threads", "state", "t"]).out)["name"], "done");

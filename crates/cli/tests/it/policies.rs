@@ -43,6 +43,34 @@ fn the_operators_rules_precede_those_of_the_agent() {
 }
 
 #[test]
+fn a_rule_without_a_tool_is_an_error_and_a_pattern_without_one_is_shown() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let rules = |tool: &str| {
+        let rule = format!("[[rules]]\ntool = \"{tool}\"\ndecision = \"deny\"\nreason = \"no\"\n");
+        std::fs::write(home.path("rules.toml"), rule).expect("written");
+    };
+    let policy = ["--policy", "rules.toml"];
+    rules("lookup_ordr");
+    for command in [SAY, &["chat"], &["serve"], &["worker"], &["doctor"]] {
+        let came = home.weft(&[command, &policy].concat());
+        assert_eq!(came.status, Some(2), "{command:?}: {came:?}");
+        let says =
+            "policy rule for `lookup_ordr`: there is no such tool, did you mean `lookup_order`?";
+        assert!((came.errors + &came.out).contains(says), "{command:?}");
+    }
+    // Another agent has the tool.
+    rules("divide");
+    let came = home.weft(&[SAY, &policy].concat());
+    assert_eq!(came.status, Some(0), "{came:?}");
+    rules("files/*");
+    let came = home.weft(&["doctor", "--policy", "rules.toml"]);
+    assert!(came.out.contains("-- rules     the rule for `files/*` matches no tool"), "{came:?}");
+    rules("*");
+    let came = home.weft(&["doctor", "--policy", "rules.toml"]);
+    assert!(came.out.contains("ok rules     each rule has a tool"), "{came:?}");
+}
+
+#[test]
 fn artifacts_are_listed_and_missing_ones_are_reported() {
     let home = Home::new().set("WEFT_MODEL", "scripted");
     assert_eq!(home.weft(SAY).status, Some(0));

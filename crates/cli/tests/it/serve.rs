@@ -161,6 +161,8 @@ fn hosts_are_allowed_by_name_and_requests_without_token_on_loopback_only() {
         ("host: agents.example\r\n", 200),
         ("host: agents.example.evil\r\n", 403),
         ("host: 10.0.0.1\r\n", 403),
+        ("host: localhost\r\nhost: evil.example\r\n", 400),
+        ("host: localhost\r\nhost: localhost\r\n", 400),
         (origin, 403),
         ("origin: https://agents.example\r\n", 200),
     ] {

@@ -62,6 +62,136 @@ fn filled() -> Home {
     home
 }
 
+/// The files of the store: its own, and those beside it.
+fn files(home: &Home) -> Vec<String> {
+    let entries = std::fs::read_dir(home.store_file().parent().expect("a folder"));
+    let name = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.expect("an entry").file_name().into_string().expect("a text")
+    };
+    let names = entries.expect("a folder").map(name);
+    let mut names: Vec<String> = names.filter(|name| name.starts_with("weft.db")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_command_that_ends_leaves_one_file() {
+    let home = filled();
+    assert_eq!(files(&home), ["weft.db"]);
+    let run = home.weft(&["runs", "list", "--json"]).out;
+    let run: serde_json::Value =
+        serde_json::from_str(run.lines().next().expect("a run")).expect("JSON");
+    let run = run["new"]["at"]["run"].as_str().expect("an id").to_owned();
+    for args in [
+        &["threads", "list"][..],
+        &["threads", "show", "talk"],
+        &["runs", "watch", &run],
+        &["threads", "resume", "parked", "--approve"],
+        &["run", "desk", "--thread", "talk", "--input", "Where is order A1001?"],
+        &["run", "desk", "--thread", "talk", "--model", "none:such", "--input", "Hello"],
+        &["chat", "--thread", "chat"],
+        &["instances", "list"],
+        &["store", "verify"],
+        &["store", "compact"],
+        &["doctor"],
+    ] {
+        let came = home.weft(args);
+        assert_eq!(files(&home), ["weft.db"], "{args:?}: {came:?}");
+    }
+    for args in [&["serve", "--listen", "127.0.0.1:0"][..], &["worker"]] {
+        let mut child = home.command(args).spawn().expect("it starts");
+        let stderr = child.stderr.take().expect("a pipe");
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
+        lines.next().expect("a line").expect("read");
+        crate::signals::send(child.id(), "-TERM");
+        lines.for_each(drop);
+        assert_eq!(child.wait().expect("it ends").code(), Some(0), "{args:?}");
+        assert_eq!(files(&home), ["weft.db"], "{args:?}");
+    }
+}
+
+#[test]
+fn a_backup_is_restored_over_what_killed_processes_leave() {
+    let home = filled();
+    let backup = home.path("backup.db").display().to_string();
+    let threads = |home: &Home| {
+        let (mut export, file) = (String::new(), home.path("export.jsonl"));
+        let came = home.weft(&["store", "export", &file.display().to_string()]);
+        assert_eq!(came.status, Some(0), "{came:?}");
+        export.push_str(&std::fs::read_to_string(&file).expect("an export"));
+        std::fs::remove_file(file).expect("removes");
+        export
+    };
+    assert_eq!(home.weft(&["store", "backup", &backup]).status, Some(0));
+    let before = threads(&home);
+    for round in 0..4 {
+        // A process that is killed while it waits leaves a log with a thread.
+        let mut command = home.command(&["chat", "--thread", &format!("killed-{round}")]);
+        let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
+        let mut input = child.stdin.take().expect("a pipe");
+        input.write_all(REFUND.as_bytes()).expect("it listens");
+        input.write_all(b"\n").expect("it listens");
+        let out = std::io::BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut lines = std::io::BufRead::lines(out).map_while(Result::ok);
+        assert!(lines.any(|line| line.contains("approve exactly this call?")), "it asks");
+        let refused = home.weft(&["store", "restore", &backup]);
+        assert_eq!(refused.status, Some(6), "it is in use: {refused:?}");
+        assert!(refused.errors.contains("another process has it open"), "{refused:?}");
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+        if round % 2 == 1 {
+            // So that not only the log has it.
+            assert_eq!(home.weft(&["threads", "list"]).status, Some(0));
+        }
+        let came = home.weft(&["store", "restore", &backup]);
+        assert_eq!(came.status, Some(0), "{came:?}");
+        assert!(came.errors.contains("restored 2 threads into sqlite:"), "{came:?}");
+        assert!(came.errors.contains("the store that was there is now"), "{came:?}");
+        assert_eq!(threads(&home), before, "round {round}");
+        let left = files(&home).into_iter().filter(|name| !name.contains(".replaced"));
+        let left: Vec<String> = left.filter(|name| !name.ends_with(".lock")).collect();
+        assert_eq!(left, ["weft.db"], "round {round}");
+    }
+}
+
+#[test]
+fn a_process_whose_store_is_replaced_ends_with_the_status_of_stores() {
+    let home = filled();
+    for args in [&["serve", "--listen", "127.0.0.1:0"][..], &["worker"]] {
+        let mut child = home.command(args).spawn().expect("it starts");
+        let stderr = child.stderr.take().expect("a pipe");
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
+        let mut errors = lines.next().expect("a line").expect("read");
+        let copy = home.path("copy.db");
+        std::fs::copy(home.store_file(), &copy).expect("copies");
+        std::fs::rename(&copy, home.store_file()).expect("renames");
+        for suffix in ["-wal", "-shm"] {
+            let file = home.store_file().with_file_name(format!("weft.db{suffix}"));
+            std::fs::remove_file(file).unwrap_or_default();
+        }
+        lines.map_while(Result::ok).for_each(|line| errors.push_str(&line));
+        assert_eq!(child.wait().expect("it ends").code(), Some(6), "{args:?}: {errors}");
+        assert!(errors.contains("error[W0219]"), "{args:?}: {errors}");
+        assert_eq!(home.weft(&["store", "verify"]).status, Some(0));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_process_without_descriptors_does_not_call_the_store_read_only() {
+    let home = filled();
+    let mut failed = 0;
+    for limit in 5..40 {
+        let script = format!("ulimit -n {limit} && exec \"$0\" threads list");
+        let args = ["-c", &script, crate::home::PROGRAM];
+        let came: Came =
+            home.program(Path::new("/bin/sh"), &args).output().expect("it starts").into();
+        failed += usize::from(came.status != Some(0));
+        assert!(!came.errors.contains("read-only"), "{limit}: {came:?}");
+    }
+    assert!(failed > 0, "some limit is too low");
+}
+
 /// Formats the output of a command, without parts that differ between runs.
 fn said(home: &Home, came: &Came) -> String {
     let status = came.status.map_or("killed".to_owned(), |status| status.to_string());

@@ -46,6 +46,11 @@ impl Terminal {
         Self { child, pty, output, parser, raw: Vec::new() }
     }
 
+    /// Sends a signal to the process.
+    pub(crate) fn signal(&self, name: &str) {
+        crate::signals::send(self.child.id(), name);
+    }
+
     /// Types keys.
     pub(crate) fn keys(&self, keys: &str) {
         (&*self.pty).write_all(keys.as_bytes()).expect("it reads");

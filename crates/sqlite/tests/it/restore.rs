@@ -125,7 +125,7 @@ fn nothing_is_accepted_after_the_file_is_another_one() {
         (FileChange::Replaced, |path, other| fs::rename(other, path).expect("renames")),
         (FileChange::Deleted, |path, _| fs::remove_file(path).expect("removes")),
         (FileChange::Unreadable, |path, _| {
-            fs::set_permissions(path, fs::Permissions::from_mode(0)).expect("changes");
+            fs::set_permissions(path, fs::Permissions::from_mode(0o000)).expect("changes");
         }),
     ];
     for (expected, change) in changes {

@@ -1,6 +1,7 @@
 //! The form of policies in files.
 
 use super::requirement::{After, AfterFile};
+use super::shared::Scope;
 use super::{Condition, Decision, Policy, Requirements, Rule, ToolPattern};
 use crate::ToolBoxError;
 use crate::error::cut;
@@ -118,6 +119,7 @@ impl RuleFile {
             subject: self.subject,
             decision,
             requires,
+            scope: Scope::Own,
         })
     }
 }

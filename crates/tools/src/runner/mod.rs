@@ -57,13 +57,14 @@ pub struct ToolRunner {
 }
 
 impl ToolRunner {
-    /// Validates the tools and compiles their schemas.
+    /// Validates the tools and compiles their schemas. Each tool that a rule of the policy names must
+    /// be one of them, unless the rule is [shared](crate::SharedRules).
     ///
     /// # Errors
     /// [`ToolBoxErrors`] with all problems, not just the first.
     pub fn new(tools: ToolBox, policy: Policy) -> Result<Self, ToolBoxErrors> {
         Ok(Self {
-            catalogue: Arc::new(tools.compile()?),
+            catalogue: Arc::new(tools.compile(&policy)?),
             policy: Arc::new(policy),
             provided: tools.provided,
             result_bytes_max: RESULT_BYTES_MAX,

@@ -19,7 +19,9 @@ use weftwork_types::{OrgId, Principal};
 
 fn runner(tools: impl IntoIterator<Item = Builtin>) -> ToolRunner {
     let policy = Policy::new().allow("put_item").expect("a name");
-    ToolRunner::new(tool_box(tools), policy).expect("valid tools")
+    let tools = tool_box(tools);
+    let policy = policy.for_tools(&tools);
+    ToolRunner::new(tools, policy).expect("valid tools")
 }
 
 async fn outcome(

@@ -5,7 +5,8 @@ use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use weftwork_tools::{
-    Need, Policy, Tool, ToolBox, ToolContext, ToolError, ToolOutput, ToolRunner, WHOLE, tool,
+    Need, Policy, SharedRules, Tool, ToolBox, ToolContext, ToolError, ToolOutput, ToolPattern,
+    ToolRunner, WHOLE, tool,
 };
 use weftwork_types::BoxFuture;
 use weftwork_types::tool::{Effect, ToolExample, ToolSpec, UnknownOutcome};
@@ -102,6 +103,60 @@ fn specs_are_offered_in_the_order_of_the_tools() {
     let runner = ToolRunner::new(tools, Policy::new()).expect("valid");
     let names: Vec<_> = runner.specs().iter().map(ToolSpec::wire_name).collect();
     assert_eq!(names, ["z", "add", "ask_human", "s__a"]);
+}
+
+#[test]
+fn a_rule_needs_the_tool_that_it_names() {
+    let tools = || ToolBox::new().with(fake("lookup_order")).with(fake("files/read"));
+    let deny = |tool: &str| Policy::new().deny(tool, "no").expect("a pattern");
+    for (tool, says) in [
+        (
+            "lookup_ordr",
+            "policy rule for `lookup_ordr`: there is no such tool, did you mean `lookup_order`?",
+        ),
+        (
+            "wipe",
+            "policy rule for `wipe`: there is no such tool; correct the name, or remove the rule",
+        ),
+        (
+            "ask_human",
+            "policy rule for `ask_human`: there is no such tool; correct the name, or remove the rule",
+        ),
+    ] {
+        let error = ToolRunner::new(tools(), deny(tool)).expect_err("no tool");
+        assert_eq!((error.code().0, error.to_string().as_str()), ("W0427", says));
+    }
+    for tool in ["lookup_order", "files/read", "files/*", "mail/*", "*"] {
+        ToolRunner::new(tools(), deny(tool)).expect(tool);
+    }
+    ToolRunner::new(tools().with_ask_human(), deny("ask_human")).expect("it is a tool");
+}
+
+#[test]
+fn shared_rules_need_their_tools_in_one_of_the_agents() {
+    let rules: Policy = serde_json::from_value(json!({"rules": [
+        {"tool": "mail/*", "decision": "allow"},
+        {"tool": "files/*", "decision": "allow"},
+        {"tool": "wipe", "decision": "deny", "reason": "no"},
+        {"tool": "read", "decision": "allow", "after": ["lok"]},
+    ]}))
+    .expect("rules");
+    let rules = SharedRules::new(rules);
+    let agent = |names: &[&str]| {
+        let tools = names.iter().fold(ToolBox::new(), |tools, name| tools.with(fake(name)));
+        // Rules of the agent's own need their tools there.
+        let own = Policy::new().allow(names[0]).expect("a name");
+        ToolRunner::new(tools, rules.policy().then(own)).expect("shared rules may lack tools here");
+    };
+    let problems = || rules.check().expect_err("not all tools").problems().len();
+    agent(&["read"]);
+    assert_eq!(problems(), 2);
+    agent(&["wipe", "files/read"]);
+    assert_eq!(problems(), 1, "`lok` is required before `read`");
+    assert_eq!(rules.patterns_without_tools(), [ToolPattern::Server("mail".to_owned())]);
+    agent(&["lok", "mail/send"]);
+    rules.check().expect("all tools");
+    assert_eq!(rules.patterns_without_tools(), []);
 }
 
 #[test]

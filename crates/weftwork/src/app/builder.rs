@@ -48,7 +48,8 @@ impl AppBuilder {
         self
     }
 
-    /// Sets the model that is used if the configuration names none; the default is `scripted`.
+    /// Sets the model that is used if the configuration names none, such as `scripted` for a trial.
+    /// Without a model an app does not open.
     pub fn default_model(mut self, id: impl Into<String>) -> Self {
         self.default_model = Some(id.into());
         self
@@ -135,18 +136,16 @@ impl AppBuilder {
     /// Opens the model and the store, compiles the agents, and registers this process as a worker.
     ///
     /// # Errors
-    /// [`Error`] for an invalid configuration or agent, or a model or store that cannot be opened.
+    /// [`Error::NoModel`] if neither the program nor its configuration names a model, and [`Error`]
+    /// for an invalid configuration or agent, or a model or store that cannot be opened.
     pub async fn open(self) -> Result<App, Error> {
         let config = match self.config {
             Some(config) => config,
             None => Config::with_flags(&Flags::default())?,
         };
-        let usual = || Setting {
-            value: self.default_model.unwrap_or_else(|| "scripted".to_owned()),
-            origin: Origin::Default,
-        };
+        let usual = self.default_model.map(|value| Setting { value, origin: Origin::Default });
         let program = self.model.map(|value| Setting { value, origin: Origin::Program });
-        let chosen = program.or(config.model.clone()).unwrap_or_else(usual);
+        let chosen = program.or(config.model.clone()).or(usual).ok_or(Error::NoModel)?;
         let mut model = config.open_model(&chosen.value)?;
         let models = Arc::new(RunModels::new(config.clone(), model.as_ref()));
         if let Some(cassette) = self.record {
@@ -157,6 +156,9 @@ impl AppBuilder {
             .iter()
             .map(|agent| Ok((agent.id().to_owned(), agent.compile(Arc::clone(&model))?)))
             .collect::<Result<Vec<_>, AgentError>>()?;
+        if let Some(rules) = &config.rules {
+            rules.check()?;
+        }
         let store = match self.store {
             Some(store) => store,
             None => config.store.value.open()?,

@@ -126,7 +126,8 @@ pub struct Config {
     /// The HTTP proxy.
     pub proxy: Option<String>,
     /// The operator's rules for tools. The command line puts them before those of its built-in
-    /// agents; a program does so with `Policy::then`.
+    /// agents; a program does so with `Policy::then`. An app does not open if a rule names a tool that
+    /// none of its agents has.
     pub rules: Option<ToolRules>,
     /// The MCP servers of the operator. The command line gives their allowed tools to its built-in
     /// agents.
@@ -232,7 +233,7 @@ impl Config {
                     found: without_secrets(&value),
                     expected: place::EXPECTED.to_owned(),
                 })?;
-                Setting { value: place, origin }
+                Setting { value: place.located(&origin, around)?, origin }
             }
             None => Setting { value: usual_store(around)?, origin: Origin::Default },
         };
@@ -244,7 +245,10 @@ impl Config {
         let thread_budget = budget.map(limits::read).transpose()?;
         let model_file = pick(("", &None), WEIGHTS_VARIABLE, file.model_file);
         let model_file = model_file
-            .map(|Setting { value, origin }| Setting { value: around.folder.join(value), origin });
+            .map(|Setting { value, origin }| {
+                Ok::<_, Error>(Setting { value: located(&value, &origin, around)?, origin })
+            })
+            .transpose()?;
         let cache = around.user_folder("XDG_CACHE_HOME", ".cache");
         let data = around.user_folder("XDG_DATA_HOME", DATA_BELOW_HOME);
         let providers = ProviderTable::load(&|name| around.get(name), &file.providers)?;
@@ -291,6 +295,30 @@ impl Config {
         self.providers = with_environment(|variable| Ok(ProviderTable::load(variable, &changes)?))?;
         Ok(self)
     }
+}
+
+/// Returns the path of a setting. In a configuration file it is relative to the folder of that file,
+/// and otherwise to the working directory; `~/` is the home directory.
+fn located(path: &str, origin: &Origin, around: &Surroundings<'_>) -> Result<PathBuf, Error> {
+    let bad = |expected: &str| Error::BadSetting {
+        setting: format!("the path of a setting ({origin})"),
+        found: path.to_owned(),
+        expected: expected.to_owned(),
+    };
+    if let Some(rest) = path.strip_prefix('~') {
+        let home =
+            around.get("HOME").ok_or_else(|| bad("a path without `~`: `HOME` is not set"))?;
+        return match rest.strip_prefix('/') {
+            Some(below) => Ok(Path::new(&home).join(below)),
+            None if rest.is_empty() => Ok(PathBuf::from(home)),
+            None => Err(bad("a path that begins with `~/`, `/` or a name")),
+        };
+    }
+    let base = match origin {
+        Origin::File(file) => file.parent().unwrap_or(around.folder),
+        _ => around.folder,
+    };
+    Ok(base.join(path))
 }
 
 /// Gives the variables of this process to a function that reads settings. One that is read and is not

@@ -1,5 +1,7 @@
 //! Locations of stores.
 
+use super::{Origin, Surroundings};
+use crate::Error;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -71,6 +73,15 @@ impl StorePlace {
             }
             _ => None,
         }
+    }
+
+    /// Returns the place with the path of a file: see [`located`](super::located). A path that is
+    /// relative to the working directory stays as it is written.
+    pub(super) fn located(self, origin: &Origin, around: &Surroundings<'_>) -> Result<Self, Error> {
+        let Self::Sqlite(path) = &self else { return Ok(self) };
+        let Some(text) = path.to_str() else { return Ok(self) };
+        let found = super::located(text, origin, around)?;
+        Ok(if found == around.folder.join(path) { self } else { Self::Sqlite(found) })
     }
 
     /// A Postgres database, named by its URL or by connection parameters.

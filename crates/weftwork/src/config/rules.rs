@@ -3,15 +3,14 @@
 use super::{Setting, Surroundings};
 use crate::Error;
 use std::path::PathBuf;
-use weftwork_tools::Policy;
+use weftwork_tools::{Policy, SharedRules, ToolPattern};
 
 /// The rules of an operator.
 #[derive(Debug, Clone)]
 pub struct ToolRules {
     /// The file: TOML, or JSON if its name ends with `.json`.
     pub file: Setting<PathBuf>,
-    /// The rules.
-    pub policy: Policy,
+    rules: SharedRules,
 }
 
 impl ToolRules {
@@ -20,14 +19,14 @@ impl ToolRules {
     /// # Errors
     /// [`Error::ConfigUnreadable`] and [`Error::ConfigInvalid`].
     pub(super) fn read(setting: Setting<String>, around: &Surroundings<'_>) -> Result<Self, Error> {
-        let path = around.folder.join(&setting.value);
+        let path = super::located(&setting.value, &setting.origin, around)?;
         let text = std::fs::read_to_string(&path).map_err(|error| Error::ConfigUnreadable {
             path: path.clone(),
             reason: error.to_string(),
         })?;
         let invalid = |line, reason| Error::ConfigInvalid { path: path.clone(), line, reason };
         let is_json = path.extension().is_some_and(|extension| extension == "json");
-        let policy = if is_json {
+        let policy: Policy = if is_json {
             serde_json::from_str(&text)
                 .map_err(|error| invalid(error.line().max(1), error.to_string()))?
         } else {
@@ -37,6 +36,27 @@ impl ToolRules {
                 invalid(line, error.message().to_owned())
             })?
         };
-        Ok(Self { file: Setting { value: path, origin: setting.origin }, policy })
+        let file = Setting { value: path, origin: setting.origin };
+        Ok(Self { file, rules: SharedRules::new(policy) })
+    }
+
+    /// The rules, for each agent. They decide before the agent's own ones with [`Policy::then`].
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        self.rules.policy()
+    }
+
+    /// Checks that each tool that a rule names is one of an agent that was built with the rules.
+    ///
+    /// # Errors
+    /// [`Error::Rules`] with all rules whose tool does not exist.
+    pub fn check(&self) -> Result<(), Error> {
+        self.rules.check().map_err(|source| Error::Rules { path: self.file.value.clone(), source })
+    }
+
+    /// Patterns of several tools that match none of the agents that were built with the rules.
+    #[must_use]
+    pub fn patterns_without_tools(&self) -> Vec<ToolPattern> {
+        self.rules.patterns_without_tools()
     }
 }

@@ -68,6 +68,34 @@ fn the_default_store_is_in_the_users_data_folder() {
 }
 
 #[test]
+fn paths_of_a_file_are_relative_to_it_and_the_home_directory_has_a_short_name() {
+    let home = Home::new().set(CONFIG_VARIABLE, "conf/weft.toml");
+    let folder = home.folder.path().to_owned();
+    std::fs::create_dir(folder.join("conf")).expect("made");
+    let text = "store = \"sqlite:shop.db\"\nmodel_file = \"weights\"\npolicy = \"rules.toml\"\n";
+    std::fs::write(folder.join("conf/weft.toml"), text).expect("written");
+    std::fs::write(folder.join("conf/rules.toml"), "version = 1\n").expect("written");
+    let config = home.load(&Flags::default()).expect("loads");
+    assert_eq!(config.store.value, StorePlace::Sqlite(folder.join("conf/shop.db")));
+    let model_file = config.model_file.expect("a file").value;
+    assert_eq!(model_file, folder.join("conf/weights"));
+    assert_eq!(config.rules.expect("rules").file.value, folder.join("conf/rules.toml"));
+    // What a person types is relative to the working directory.
+    let home = home.set(STORE_VARIABLE, "sqlite:shop.db");
+    let store = |home: &Home| home.load(&Flags::default()).map(|config| config.store.value);
+    assert_eq!(store(&home).expect("loads"), StorePlace::Sqlite(PathBuf::from("shop.db")));
+    let home = home.set(STORE_VARIABLE, "sqlite:~/shop.db");
+    let expected = StorePlace::Sqlite(folder.join("home/shop.db"));
+    assert_eq!(store(&home).expect("loads"), expected);
+    let home = home.set(STORE_VARIABLE, "sqlite:~ada/shop.db");
+    let refused = store(&home).expect_err("a folder of that name would be made").to_string();
+    assert!(
+        refused.contains("is `~ada/shop.db`, expected a path that begins with `~/`"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn a_named_configuration_file_must_exist() {
     let home = Home::new().set(CONFIG_VARIABLE, "other.toml");
     let (code, message) = home.refused();

@@ -31,17 +31,27 @@ fn send_letter(name: String) -> String {
 async fn post(store: Arc<dyn Store>) -> App {
     App::builder()
         .config(Config::in_memory())
+        .model("scripted")
         .store(store)
         .agent("post", |model| {
-            let policy = Policy::new().ask_human("send_letter", "it costs a stamp");
             ReactAgent::new("post", model)
                 .tools(ToolBox::new().with(send_letter))
-                .policy(policy.unwrap_or_default())
+                .policy(Policy::new().ask_human("send_letter", "it costs a stamp")?)
                 .build()
         })
         .open()
         .await
         .expect("opens")
+}
+
+#[tokio::test]
+async fn an_app_chooses_no_model_by_itself() {
+    let builder = || App::builder().config(Config::in_memory());
+    let error = builder().open().await.expect_err("no model");
+    assert!(matches!(error, Error::NoModel), "{error}");
+    assert_eq!(error.fault().code, "W0719");
+    let app = builder().default_model("scripted").open().await.expect("asked for");
+    assert_eq!(app.model().provider, "scripted");
 }
 
 #[tokio::test]
@@ -164,12 +174,13 @@ async fn requests_have_a_principal_a_model_and_a_budget_of_their_own() {
 async fn a_run_calls_its_own_model_in_every_process() {
     let folder = tempfile::tempdir().expect("a folder");
     let cassette = folder.path().join("answers.jsonl");
-    let record = App::builder().config(Config::in_memory()).record(&cassette);
+    let record = App::builder().config(Config::in_memory()).model("scripted").record(&cassette);
     let record = record.agent("chat", |model| ReactAgent::new("chat", model).build());
     let recorded = record.open().await.expect("opens").ask("t", "Hello").await.expect("runs");
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let app = || async {
-        let app = App::builder().config(Config::in_memory()).store(Arc::clone(&store));
+        let app =
+            App::builder().config(Config::in_memory()).model("scripted").store(Arc::clone(&store));
         app.agent("chat", |model| ReactAgent::new("chat", model).build()).open().await
     };
     let first = app().await.expect("opens");

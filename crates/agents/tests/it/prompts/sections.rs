@@ -109,3 +109,26 @@ async fn a_tool_without_its_value_is_refused_before_any_call() {
     let evaluator = Evaluator::builder(model).tools(ToolBox::new().provide(Database));
     evaluator.open().await.expect("opens").evaluate(&prompt, ()).await.expect("evaluates");
 }
+
+#[tokio::test]
+async fn a_rule_for_a_tool_that_no_section_has_is_refused_before_any_call() {
+    // The tool of a closed section is one of the prompt, and that of a section that is left out too.
+    let prompt = |denied: &str| {
+        let policy = Policy::new().deny(denied, "not here").expect("a name");
+        let closed = Section::new("more", "More", "Note.").summarized("Notes.").tool(take_note);
+        Prompt::<()>::builder("tests", "rules", "Rules")
+            .section(Section::new("task", "Task", "Work.").policy(policy))
+            .section(closed)
+            .section(Section::new("none", "None", "Book.").tool(book).enabled(|()| false))
+            .build()
+            .expect("sound")
+    };
+    let model = scripted(vec![Step::text("Done."), Step::text("Done."), Step::text("Done.")]);
+    let evaluator = Evaluator::builder(Arc::clone(&model) as _).open().await.expect("opens");
+    for known in ["take_note", "book", "open_section"] {
+        evaluator.evaluate(&prompt(known), ()).await.expect(known);
+    }
+    let error = evaluator.evaluate(&prompt("take_notes"), ()).await.expect_err("no such tool");
+    assert!(error.to_string().contains("did you mean `take_note`?"), "{error}");
+    assert_eq!((error.kind, model.calls()), (EvaluationErrorKind::Prompt, 3));
+}

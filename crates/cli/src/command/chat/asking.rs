@@ -72,7 +72,7 @@ impl<B: Backend> ChatSession<'_, B> {
             let line = match self.read((&prompt, ""), kind).await? {
                 UserInput::Line(line) => line,
                 UserInput::End => return Ok(Reply::Step(Step::Leave(Exit::Waiting))),
-                UserInput::Quit => return Ok(Reply::Step(Step::Leave(Exit::Interrupted))),
+                UserInput::Quit(signal) => return Ok(Reply::Step(Step::Leave(signal.exit()))),
             };
             if self.input.is_editor()
                 && let Some(word) = words::read(&line)
@@ -100,6 +100,7 @@ impl<B: Backend> ChatSession<'_, B> {
             if let Some(answer) = answer {
                 return Ok(Reply::Answer(answer));
             }
+            // SIGTERM at the prompt of a reason or of arguments is no answer: the next `read` leaves.
         }
     }
 
@@ -142,12 +143,12 @@ impl<B: Backend> ChatSession<'_, B> {
 
     /// Asks for the reason of a rejection. `None` if the person does not reject after all.
     async fn reject(&mut self, request: &ApprovalRequest) -> Result<Option<Value>, CliError> {
-        match self.read(("reason for the model, or nothing:", ""), Kind::Line).await? {
+        match self.read(("reason for the model, or nothing:", ""), Kind::Reason).await? {
             UserInput::Line(reason) => {
                 let reason = Some(reason.trim()).filter(|reason| !reason.is_empty());
                 Ok(Some(question::decision(request, Verdict::Reject, reason)))
             }
-            UserInput::End | UserInput::Quit => Ok(None),
+            UserInput::End | UserInput::Quit(_) => Ok(None),
         }
     }
 
@@ -157,7 +158,7 @@ impl<B: Backend> ChatSession<'_, B> {
         loop {
             match self.read(("arguments:", &text), Kind::Json).await? {
                 UserInput::Line(line) => text = line,
-                UserInput::End | UserInput::Quit => return Ok(None),
+                UserInput::End | UserInput::Quit(_) => return Ok(None),
             }
             if let Some(decision) = self.edited(request, &text) {
                 return Ok(Some(decision));
@@ -174,7 +175,7 @@ impl<B: Backend> ChatSession<'_, B> {
         };
         let text = self.draft(request);
         let changed = changed(&editor, &text);
-        self.interrupts.clear();
+        self.signals.clear();
         match changed {
             Ok(text) => Ok(self.edited(request, &text)),
             Err(error) => {

@@ -4,7 +4,7 @@ use super::super::threads::word;
 use crate::CliError;
 use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::input::Interrupts;
+use crate::signals::Signals;
 use std::time::Duration;
 use weftwork::graph::SystemClock;
 use weftwork::store::{Store, StoreError, cancel_orphan, invariants};
@@ -55,7 +55,7 @@ pub(super) async fn roll_back(id: &RunId, context: &CommandContext) -> Result<Ex
     let (store, row) = super::find(id, context).await?;
     let (at, terminal) = (row.new.at, &context.terminal);
     let runtime = context.reader(&row.new.graph, store).await?;
-    let mut interrupts = Interrupts::listen()?;
+    let mut signals = Signals::listen();
     let rollback = runtime.cancel_run(&Principal::local(), &at, CancelAction::Rollback).await?;
     let Some(rollback) = rollback else {
         terminal
@@ -64,9 +64,9 @@ pub(super) async fn roll_back(id: &RunId, context: &CommandContext) -> Result<Ex
     };
     let outcome = tokio::select! {
         biased;
-        () = interrupts.next() => {
+        signal = signals.next() => {
             terminal.note(format_args!("run {} rolls it back when it has ended", rollback.run.run));
-            return Ok(Exit::Interrupted);
+            return Ok(signal.exit());
         }
         outcome = rollback.outcome => outcome,
     };
@@ -84,11 +84,11 @@ async fn stopped(
     at: &RunRef,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
-    let mut interrupts = Interrupts::listen()?;
+    let mut signals = Signals::listen();
     loop {
         tokio::select! {
             biased;
-            () = interrupts.next() => return Ok(Exit::Interrupted),
+            signal = signals.next() => return Ok(signal.exit()),
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
         match end(store, at).await {

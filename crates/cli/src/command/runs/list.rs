@@ -1,6 +1,6 @@
 //! `weft runs list`: lists runs, newest first.
 
-use super::super::threads::{NOT_FINISHED, with_orphans, word};
+use super::super::threads::{NOT_FINISHED, state_of, with_orphans};
 use crate::CliError;
 use crate::args::RunList;
 use crate::context::CommandContext;
@@ -50,7 +50,7 @@ pub(super) async fn list(args: &RunList, context: &CommandContext) -> Result<Exi
     for row in rows {
         let at = &row.new.at;
         let is_left = row.status == RunStatus::Running && left.contains(&at.thread);
-        let status = if is_left { NOT_FINISHED } else { word(row.status) };
+        let status = if is_left { NOT_FINISHED } else { state_of(&row) };
         table.row([
             at.run.to_string(),
             at.thread.to_string(),

@@ -1,7 +1,7 @@
 //! `weft runs show`: shows a run.
 
 use super::super::question;
-use super::super::threads::{NOT_FINISHED, with_orphans, word};
+use super::super::threads::{NOT_FINISHED, state_of, with_orphans};
 use super::find;
 use crate::CliError;
 use crate::context::CommandContext;
@@ -33,7 +33,7 @@ pub(super) async fn show(
     request(&row, terminal)?;
     let status = match row.status {
         RunStatus::Running if is_left => NOT_FINISHED,
-        status => word(status),
+        _ => state_of(&row),
     };
     field("status", status, terminal)?;
     progress(&row, terminal)?;

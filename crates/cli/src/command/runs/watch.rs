@@ -9,9 +9,9 @@ use crate::context::CommandContext;
 use crate::exit::Exit;
 use crate::follow::{Last, json, tell_end};
 use crate::frames::frame as frame_json;
-use crate::input::Interrupts;
 use crate::position;
 use crate::shell;
+use crate::signals::{Signal, Signals};
 use crate::terminal::{Terminal, summary};
 use futures_util::StreamExt;
 use serde::Serialize;
@@ -31,7 +31,12 @@ struct Line<'a> {
     event: &'a RunEvent,
 }
 
+/// Prints the events of a run. The run goes on if the reader of standard output leaves.
 pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit, CliError> {
+    Box::pin(print_all(args, context)).await.map_err(CliError::of_unfinished)
+}
+
+async fn print_all(args: &Watch, context: &CommandContext) -> Result<Exit, CliError> {
     let id = RunId::new(&args.run)?;
     let (store, row) = find(&id, context).await?;
     let (terminal, thread) = (&context.terminal, &row.new.at.thread);
@@ -42,7 +47,7 @@ pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit
             shell::thread(thread)
         ));
     }
-    let mut interrupts = Interrupts::listen()?;
+    let mut signals = Signals::listen();
     let mut at = match (args.frames.options(), args.after) {
         (Some(options), after) => {
             let after = match after {
@@ -51,8 +56,10 @@ pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit
                 Some(After::Event(_)) => return Err(wrong("a frame, such as 12-3")),
             };
             let options = StreamOptions { after, ..options };
-            if !frames(&runtime, &row.new.at, options, &mut interrupts, terminal).await? {
-                return Ok(Exit::Interrupted);
+            if let Some(signal) =
+                frames(&runtime, &row.new.at, options, &mut signals, terminal).await?
+            {
+                return Ok(signal.exit());
             }
             let outcome = runtime.watch(&Principal::local(), &row.new.at, Position::START).await?;
             return ended(store.as_ref(), &row, &outcome.outcome.await, args.json, terminal).await;
@@ -69,12 +76,12 @@ pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit
     loop {
         let event = tokio::select! {
             biased;
-            () = interrupts.next() => {
+            signal = signals.next() => {
                 let after = position::show(at);
                 terminal.note(format_args!(
                     "the run continues; watch it again with: weft runs watch {id} --after {after}"
                 ));
-                return Ok(Exit::Interrupted);
+                return Ok(signal.exit());
             }
             event = events.next() => event,
         };
@@ -85,28 +92,28 @@ pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit
     ended(store.as_ref(), &row, &outcome.await, args.json, terminal).await
 }
 
-/// Prints the frames of a run; `false` if the command was interrupted.
+/// Prints the frames of a run, up to the signal that stopped the command.
 async fn frames(
     runtime: &Runtime,
     run: &RunRef,
     options: StreamOptions,
-    interrupts: &mut Interrupts,
+    signals: &mut Signals,
     terminal: &Terminal,
-) -> Result<bool, CliError> {
+) -> Result<Option<Signal>, CliError> {
     let mut at = options.after;
     let mut frames = runtime.stream(&Principal::local(), run, options).await?;
     loop {
         let frame = tokio::select! {
             biased;
-            () = interrupts.next() => {
+            signal = signals.next() => {
                 terminal.note(format_args!(
                     "the run continues; watch it again with the same modes and --after {at}"
                 ));
-                return Ok(false);
+                return Ok(Some(signal));
             }
             frame = frames.next() => frame.transpose()?,
         };
-        let Some(found) = frame else { return Ok(true) };
+        let Some(found) = frame else { return Ok(None) };
         at = found.position;
         terminal.line(frame_json(&found))?;
     }

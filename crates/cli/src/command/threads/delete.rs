@@ -1,5 +1,7 @@
+use super::super::chat::history_file;
 use super::super::runs::end;
 use crate::CliError;
+use crate::args::Delete;
 use crate::context::{CommandContext, Found};
 use crate::exit::Exit;
 use crate::input::one_line;
@@ -7,15 +9,12 @@ use weftwork::store::mailbox::check_deletion;
 use weftwork::store::{Store, StoreError};
 use weftwork::types::{Principal, ThreadId};
 
-pub(crate) async fn delete(
-    id: &ThreadId,
-    yes: bool,
-    context: &CommandContext,
-) -> Result<Exit, CliError> {
+pub(crate) async fn delete(args: &Delete, context: &CommandContext) -> Result<Exit, CliError> {
+    let id = &ThreadId::new(&args.id)?;
     let (store, terminal) = (context.store_of(id)?, &context.terminal);
     let found = context.thread(store.as_ref(), id).await?;
     check_deletion(id, &found.row.metadata)?;
-    if !yes {
+    if !args.yes {
         let what = format!("deleting thread `{id}` with its runs, journal and questions");
         if !terminal.typed {
             return Err(CliError::NotConfirmed { what });
@@ -32,8 +31,26 @@ pub(crate) async fn delete(
     // Long texts are stored as blobs that several threads can share.
     store.collect_blobs(&Principal::local()).await?;
     terminal.note(format_args!("deleted thread {id}"));
+    delete_history(args.history, context)?;
     context.delete_remote_threads(store.as_ref()).await?;
     Ok(Exit::Done)
+}
+
+/// Deletes the history of typed messages, which is outside the store, or says that it stays.
+fn delete_history(wanted: bool, context: &CommandContext) -> Result<(), CliError> {
+    let Some(file) = history_file(&context.config).filter(|file| file.exists()) else {
+        return Ok(());
+    };
+    let (terminal, shown) = (&context.terminal, file.display());
+    if wanted {
+        std::fs::remove_file(&file).map_err(CliError::Output)?;
+        terminal.note(format_args!("deleted {shown}"));
+    } else {
+        terminal.note(format_args!(
+            "messages that were typed in chats are also in {shown}; --history deletes it"
+        ));
+    }
+    Ok(())
 }
 
 /// Deletes a thread, after ending runs whose process is dead. Fails if a live process executes one.

@@ -7,9 +7,11 @@ use std::collections::BTreeSet;
 use weftwork::graph::SystemClock;
 use weftwork::store::mailbox::is_terminated;
 use weftwork::store::thread::{Direction, ThreadKey};
-use weftwork::store::{SearchFrom, Store, ThreadCursor, ThreadOrder, ThreadQuery, ThreadRow};
+use weftwork::store::{
+    RunRow, SearchFrom, Store, ThreadCursor, ThreadOrder, ThreadQuery, ThreadRow,
+};
 use weftwork::types::port::Clock;
-use weftwork::types::run::RunStatus;
+use weftwork::types::run::{RunOutcome, RunStatus};
 use weftwork::types::{Principal, ThreadId};
 
 /// The status of a run that was running when its process died.
@@ -94,11 +96,28 @@ pub(crate) async fn states(
         true => with_orphans(store).await?,
         false => BTreeSet::new(),
     };
-    let state = |row: &ThreadRow| match is_running(row) && left.contains(&row.id) {
-        true => NOT_FINISHED,
-        false => last_run(row),
-    };
-    Ok(rows.iter().map(state).collect())
+    let mut states = Vec::new();
+    for row in rows {
+        states.push(match row.status {
+            Some(RunStatus::Running) if left.contains(&row.id) => NOT_FINISHED,
+            Some(RunStatus::Interrupted) if !is_terminated(&row.metadata) => {
+                let runs = store.runs(&Principal::local(), &row.id).await?;
+                runs.last().map_or_else(|| last_run(row), state_of)
+            }
+            _ => last_run(row),
+        });
+    }
+    Ok(states)
+}
+
+/// Returns the state of a run in words.
+pub(crate) fn state_of(run: &RunRow) -> &'static str {
+    match &run.outcome {
+        Some(RunOutcome::Interrupted { interrupts, .. }) if interrupts.is_empty() => {
+            "stopped at a node"
+        }
+        _ => word(run.status),
+    }
 }
 
 /// Returns the status of the last run of a thread in words.

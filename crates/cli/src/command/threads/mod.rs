@@ -17,7 +17,7 @@ use crate::CliError;
 use crate::args::Threads;
 use crate::context::CommandContext;
 use crate::exit::Exit;
-pub(super) use list::{NOT_FINISHED, states, with_orphans, word};
+pub(super) use list::{NOT_FINISHED, state_of, states, with_orphans, word};
 use std::sync::Arc;
 use weftwork::graph::CompiledGraph;
 use weftwork::store::Store;
@@ -47,7 +47,7 @@ pub(crate) async fn threads(command: Threads, context: &CommandContext) -> Resul
             fork::copy(&ThreadId::new(id)?, &ThreadId::new(new)?, context).await
         }
         Threads::Prune(args) => Box::pin(prune::prune(&args, context)).await,
-        Threads::Delete { id, yes } => delete::delete(&ThreadId::new(id)?, yes, context).await,
+        Threads::Delete(args) => delete::delete(&args, context).await,
     }
 }
 

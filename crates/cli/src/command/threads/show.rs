@@ -1,5 +1,5 @@
 use super::super::question;
-use super::list::{with_orphans, word};
+use super::list::{state_of, with_orphans};
 use crate::CliError;
 use crate::context::CommandContext;
 use crate::exit::Exit;
@@ -77,10 +77,16 @@ fn run_line(run: &RunRow, is_last: bool, terminal: &Terminal) -> Result<(), CliE
     let begun = moment(run.new.created_at);
     let word = match run.status {
         // The question was answered or replaced by a later run.
-        RunStatus::Interrupted if !is_last => "ended at a question",
-        status => word(status),
+        RunStatus::Interrupted if !is_last && is_asked(run) => "ended at a question",
+        _ => state_of(run),
     };
     terminal.line(format_args!("run      {begun}  {word}{fault}"))
+}
+
+/// Returns `true` if the run ended at a question.
+fn is_asked(run: &RunRow) -> bool {
+    let outcome = run.outcome.as_ref();
+    matches!(outcome, Some(RunOutcome::Interrupted { interrupts, .. }) if !interrupts.is_empty())
 }
 
 /// Returns the label of the agent's messages, which marks answers of scripted and replayed models.
