@@ -1,7 +1,7 @@
 // The decoders of assistant-stream and of the AI SDK over real responses, in writes of several
 // sizes: chat_decode.mjs URL
 import assert from "node:assert/strict";
-import { DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses, readUIMessageStream } from "ai";
+import { DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses, readUIMessageStream, safeValidateUIMessages } from "ai";
 import { AssistantMessageAccumulator, DataStreamDecoder, UIMessageStreamDecoder } from "assistant-stream";
 
 const url = process.argv[2];
@@ -162,6 +162,8 @@ for (const approved of [true, false]) {
   assert.deepEqual(states(live.parts), states(reloaded.parts));
   assert.deepEqual(shape(live.parts), shape(reloaded.parts));
   assert.equal(states(live.parts)[0][1], approved ? "output-available" : "output-error");
+  const valid = await safeValidateUIMessages({ messages: await stored(thread) });
+  assert.ok(valid.success, String(valid.error));
 }
 console.log("passed");
 process.exit(0);

@@ -57,12 +57,20 @@ impl UiMessage {
             })),
             ChatPart::CallResult { id, result, is_error } => {
                 let Some(call) = self.call(&id) else { return };
+                // The AI SDK reads no call with a result and an approval that is not decided.
                 if is_error {
                     call["state"] = json!("output-error");
                     call["errorText"] = json!(error_text(&result));
+                    // The error says whether a person rejected the call, or it failed.
+                    if let Some(members) = call.as_object_mut() {
+                        members.remove("approval");
+                    }
                 } else {
                     call["state"] = json!("output-available");
                     call["output"] = result;
+                    if let Some(approval) = call.get_mut("approval") {
+                        approval["approved"] = json!(true);
+                    }
                 }
             }
             ChatPart::ApprovalRequest { id, call } => {

@@ -44,12 +44,39 @@ impl Service {
     }
 }
 
+/// Longest label of a thread, in bytes; that of a longer key is a hash of it.
+const LABEL_BYTES_MAX: usize = 512;
+
 fn namespace(thread: &ThreadId) -> Result<Namespace> {
     // A label has no dot.
-    let label = thread.to_key().replace('.', "=2E");
+    let mut label = thread.to_key().replace('.', "=2E");
+    if label.len() > LABEL_BYTES_MAX {
+        // No key has this beginning.
+        label = format!("=h{}", uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, label.as_bytes()));
+    }
     Ok(Namespace::new(["deleted_runs".to_owned(), label])?)
 }
 
 fn place(run: &RunRef) -> Result<ItemRef> {
     Ok(ItemRef::new(namespace(&run.thread)?, run.run.as_str())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::namespace;
+    use weftwork_types::ThreadId;
+
+    #[test]
+    fn every_thread_has_a_namespace_of_its_own() {
+        let ids = ["t", "a.b", "a=2Eb"].map(str::to_owned);
+        let long = ["月", "日", "\u{1f9f5}", "x", "."].map(|one| one.repeat(256));
+        let all: Vec<_> = ids
+            .iter()
+            .chain(&long)
+            .map(|id| namespace(&ThreadId::new(id.clone()).expect("an id")).expect("fits"))
+            .collect();
+        for (index, one) in all.iter().enumerate() {
+            assert!(!all[..index].contains(one), "{one:?}");
+        }
+    }
 }
