@@ -205,7 +205,9 @@ fn commands_handle_both_signals_from_their_start_on() {
     for args in [&["chat"][..], &["run", "desk", "--input", "-"]] {
         let mut command = home.command(args);
         let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
-        // A chat says how to end it; the other command only waits for input.
+        // Waiting for a process closes its input, which would end it too.
+        let input = child.stdin.take().expect("a pipe");
+        // A chat has a prompt; the other command only waits for input.
         let mut before = [0];
         if args == ["chat"] {
             child.stdout.as_mut().expect("a pipe").read_exact(&mut before).expect("a prompt");
@@ -227,6 +229,7 @@ fn commands_handle_both_signals_from_their_start_on() {
         }
         send(child.id(), "-TERM");
         assert_eq!(child.wait().expect("it ends").code(), Some(143), "{args:?}");
+        drop(input);
     }
 }
 
