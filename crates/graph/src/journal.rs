@@ -170,7 +170,13 @@ impl TaskJournal {
             return Ok(Opened::New { key: call.key });
         };
         let places = std::iter::once(&elsewhere.rolled_back).chain(&elsewhere.of_origins);
-        let found = places.filter_map(|recorded| self.find_in(call, recorded)).next();
+        let inputs = |recorded: &RecordedCalls| {
+            let id = call.intent.call_id.as_ref();
+            let edited = id.and_then(|id| recorded.edited.get(id)).into_iter().flatten().copied();
+            std::iter::once(call.intent.input).chain(edited).collect::<Vec<_>>()
+        };
+        let found =
+            places.filter_map(|recorded| self.find_in(call, recorded, &inputs(recorded))).next();
         Ok(match found {
             Some(CallRecord { key, result: Some(result), .. }) => {
                 Opened::Settled { key: *key, result: result.clone() }
@@ -188,9 +194,16 @@ impl TaskJournal {
         if may_be { self.book.made_elsewhere().await.map(Some) } else { Ok(None) }
     }
 
-    /// Finds a call among those that are recorded under the keys of other positions. One with a
-    /// result is preferred.
-    fn find_in<'r>(&self, call: &Call, recorded: &'r RecordedCalls) -> Option<&'r CallRecord> {
+    /// Finds a call, with one of some inputs, among those that are recorded under the keys of other
+    /// positions. One with a result is preferred.
+    fn find_in<'r>(
+        &self,
+        call: &Call,
+        recorded: &'r RecordedCalls,
+        inputs: &[Hash],
+    ) -> Option<&'r CallRecord> {
+        let intents = inputs.iter().map(|input| Intent { input: *input, ..call.intent.clone() });
+        let intents: Vec<Intent> = intents.collect();
         let mut found: Option<&CallRecord> = None;
         for branch in &recorded.branches {
             for earlier in 0..=recorded.supersteps {
@@ -198,10 +211,12 @@ impl TaskJournal {
                 if let Some((_, _, step)) = place.path.first_mut() {
                     *step -= earlier;
                 }
-                let key = self.key(&call.intent, &call.occurrence, &place);
-                match recorded.calls.get(&key) {
-                    Some(settled) if settled.result.is_some() => return Some(settled),
-                    other => found = found.or(other.map(|call| &**call)),
+                for intent in &intents {
+                    let key = self.key(intent, &call.occurrence, &place);
+                    match recorded.calls.get(&key) {
+                        Some(settled) if settled.result.is_some() => return Some(settled),
+                        other => found = found.or(other.map(|call| &**call)),
+                    }
                 }
             }
         }
@@ -353,7 +368,7 @@ impl TaskJournal {
     /// not. The call goes on under the key that was sent along with it.
     async fn rolled_back(&self, call: &Call) -> Result<Option<Arc<CallRecord>>, Fault> {
         let Some(elsewhere) = self.made_elsewhere(call).await? else { return Ok(None) };
-        let found = self.find_in(call, &elsewhere.rolled_back);
+        let found = self.find_in(call, &elsewhere.rolled_back, &[call.intent.input]);
         Ok(found.map(|found| Arc::new(found.clone())))
     }
 

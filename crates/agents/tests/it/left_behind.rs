@@ -209,6 +209,43 @@ async fn calls_of_an_answer_that_is_rolled_back_are_closed_from_the_record() {
     }
 }
 
+/// An approval with other arguments is a call with another key.
+#[tokio::test]
+async fn a_call_with_edited_arguments_is_closed_from_the_record_after_a_rollback_and_on_a_fork() {
+    for forks in [false, true] {
+        let steps = vec![
+            Step::calls(vec![refund(), ("ask_human".to_owned(), json!({"question": "Why?"}))]),
+            Step::text("It is sunny."),
+        ];
+        let desk = Desk::new(steps).await;
+        open(&desk.say("Refund it.").await.1);
+        let questions = desk.open_questions().await;
+        let edit = questions.iter().find_map(|(id, ask)| match ask {
+            Ask::Approval(request) => {
+                let args = json!({"order_id": "A1", "amount": 2});
+                Some((*id, json!({"approved": true, "binding": request.binding, "args": args})))
+            }
+            _ => None,
+        });
+        let (id, answer) = edit.expect("an approval");
+        open(&desk.answer(id, answer).await.1);
+        assert_eq!(desk.refunded(), 1);
+        let mut thread = desk.thread();
+        match forks {
+            true => {
+                let head = checkpoints(&thread).await[0];
+                thread = thread.at(head).fork("fork").await.expect("forked");
+            }
+            false => roll_back_answers(&desk).await,
+        }
+        let ended = thread.start(said("How is the weather?")).await.expect("runs");
+        let output = ended.output().expect("completed").clone();
+        let conversation = short(&messages(&RunOutcome::Completed { output }));
+        assert_eq!(conversation[3..5], ["refunded 2 for A1", "W0418"], "{forks}");
+        assert_eq!(desk.refunded(), 1);
+    }
+}
+
 #[tokio::test]
 async fn a_call_that_is_approved_again_after_a_rollback_is_not_made_again() {
     let desk = half_approved(vec![Step::text("Done.")]).await;

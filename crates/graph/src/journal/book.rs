@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_types::canonical::Hash;
 use weftwork_types::code::Fault;
 use weftwork_types::port::{
     Admission, Admitted, CallKey, CallRecord, Clock, NewArtifact, RemoteUse,
@@ -24,6 +25,9 @@ pub struct RecordedCalls {
     pub supersteps: i64,
     /// The calls.
     pub calls: BTreeMap<CallKey, Arc<CallRecord>>,
+    /// Inputs with which persons have approved calls in place of those of the model, by the ids of
+    /// the calls.
+    pub edited: BTreeMap<String, Vec<Hash>>,
 }
 
 /// Calls with effects that are recorded under the keys of other positions than those at which their

@@ -3,14 +3,18 @@
 use crate::fork::forked_from;
 use crate::patience::Patience;
 use crate::stored::StoreCheckpointer;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{
     CheckpointAddress, Checkpointer, CheckpointerError, MadeElsewhere, Plan, RecordedCalls,
 };
+use weftwork_store::approval::{ApprovalQuery, ApprovalRow, approvals};
+use weftwork_store::effect::EFFECTS_LIMIT_MAX;
 use weftwork_store::{Store, StoreError};
+use weftwork_types::approval::{ApprovalOutcome, Verdict};
+use weftwork_types::canonical::{Hash, hash};
 use weftwork_types::port::Clock;
 use weftwork_types::run::{RunInput, RunRef};
 use weftwork_types::tool::Effect;
@@ -100,7 +104,34 @@ impl ReadElsewhere {
                 recorded.calls.insert(call.key, Arc::new(call));
             }
         }
+        recorded.edited = self.edited_on(thread).await?;
         Ok(recorded)
+    }
+
+    /// Returns the inputs with which persons have approved calls of a thread in place of those of the
+    /// model, by the ids of the calls.
+    async fn edited_on(
+        &self,
+        thread: &ThreadId,
+    ) -> Result<BTreeMap<String, Vec<Hash>>, StoreError> {
+        let mut edited: BTreeMap<String, Vec<Hash>> = BTreeMap::new();
+        let (thread, limit) = (Some(thread.clone()), EFFECTS_LIMIT_MAX);
+        let mut query = ApprovalQuery { thread, after: None, limit };
+        loop {
+            let page = approvals(self.store.as_ref(), &self.who, query.clone()).await?;
+            for ApprovalRow { record, .. } in page.rows {
+                if let ApprovalOutcome::Decided(decision) = record.outcome
+                    && let Verdict::Edit { args } = decision.verdict
+                {
+                    let id = record.request.tool_call_id.to_string();
+                    edited.entry(id).or_default().push(hash(&args));
+                }
+            }
+            if page.next.is_none() {
+                return Ok(edited);
+            }
+            query.after = page.next;
+        }
     }
 
     /// Returns the branch of a checkpoint; `None` if the checkpoint is no longer stored.

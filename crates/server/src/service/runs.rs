@@ -18,7 +18,7 @@ use weftwork_store::{RunRow, StoreError, ThreadQuery, ThreadStatus};
 use weftwork_types::caller::Caller;
 use weftwork_types::event::Position;
 use weftwork_types::port::{GraphExecutor, RunHandle};
-use weftwork_types::run::{CancelAction, RunOutcome, RunRef, RunRequest, RunStatus};
+use weftwork_types::run::{CancelAction, RunInput, RunOutcome, RunRef, RunRequest, RunStatus};
 use weftwork_types::{BoxFuture, BoxStream, RunId, ThreadId};
 
 /// Time for which the thread of a stateless run exists after its end.
@@ -78,6 +78,12 @@ impl Service {
         };
         let mut options = body.options(&assistant, self.now())?;
         let input = body.input(hosted.graph)?;
+        if let (Some(within), RunInput::Start { .. }) = (&options.within, &input) {
+            return Err(ApiError::invalid(format!(
+                "`checkpoint` is that of subgraph `{}`, and `input` is for the outermost graph; change the state of the subgraph with `POST /threads/{{thread_id}}/state`, or leave `checkpoint_ns` out",
+                within.namespace
+            )));
+        }
         let input = self.read_decisions(&hosted, (&thread, options.at), input).await?;
         options.metadata = metadata(&assistant, thread_metadata, options.metadata);
         let request = RunRequest {

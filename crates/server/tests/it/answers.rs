@@ -131,6 +131,18 @@ async fn a_change_of_a_subgraph_that_does_not_exist_is_refused() {
 }
 
 #[tokio::test]
+async fn input_at_a_checkpoint_of_a_subgraph_is_refused() {
+    let (client, path) = hosting(shop()).await;
+    run(&client, &path, json!({"input": {"price": 5}})).await;
+    let place = state(&client, &path).await["tasks"][0]["state"]["checkpoint"].clone();
+    let body = json!({"assistant_id": "shop", "input": {"price": 7}, "checkpoint": place});
+    let refused = client.post(&format!("{path}/runs"), body).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.body);
+    let after = state(&client, &path).await;
+    assert_eq!((&after["values"]["price"], asked(&after)), (&json!(5), vec!["pay 5?"]));
+}
+
+#[tokio::test]
 async fn a_question_beside_a_failure_is_in_the_inbox_and_takes_its_answer() {
     let failed = Arc::new(AtomicBool::new(false));
     let fails = move |_: State<Dynamic>| {
