@@ -96,7 +96,10 @@ impl Refund {
             match known.get(id) {
                 Some(("refund_order", true)) if content.contains("status") => refund = Self::Made,
                 Some(("refund_order", true)) if content.contains("W0413") => refund = Self::Unknown,
-                Some(("lookup_order", true)) if refund == Self::Unknown => {
+                // A look-up without a result tells nothing.
+                Some(("lookup_order", true))
+                    if refund == Self::Unknown && content.contains("refunded") =>
+                {
                     let none = content.contains(r#"refunded\":0.0"#);
                     refund = if none { Self::Missing } else { Self::Made };
                 }
