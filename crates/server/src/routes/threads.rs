@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -21,11 +21,20 @@ use weftwork_store::{IfExists, SearchFrom, ThreadOrder, ThreadQuery, ThreadStatu
 pub(super) fn routes() -> Router<Service> {
     Router::new()
         .route("/threads", post(create))
-        .route("/threads/search", post(search))
-        .route("/threads/count", post(count))
+        .route("/threads/search", of_thread("search").post(search))
+        .route("/threads/count", of_thread("count").post(count))
         .route("/threads/{id}", get(one).patch(change).delete(delete))
         .route("/threads/{id}/copy", post(copy))
-        .route("/threads/prune", post(prune))
+        .route("/threads/prune", of_thread("prune").post(prune))
+}
+
+/// The methods of `/threads/{id}` at a path whose last part is the name of an operation: a thread may
+/// have that id too.
+fn of_thread(id: &'static str) -> MethodRouter<Service> {
+    let path = move || Path(id.to_owned());
+    get(move |service| one(service, path()))
+        .patch(move |service, body| change(service, path(), body))
+        .delete(move |service| delete(service, path()))
 }
 
 #[derive(Debug, Deserialize)]

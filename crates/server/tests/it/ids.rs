@@ -6,9 +6,9 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 use weftwork_types::{OrgId, ThreadId};
 
-/// Ids of eight kinds: a word, and those of mail, chats, calls, orders, other alphabets, escapes and
-/// UUIDs.
-const IDS: [&str; 10] = [
+/// Ids of nine kinds: a word, and those of mail, chats, calls, orders, other alphabets, escapes,
+/// UUIDs, and names of operations.
+const IDS: [&str; 13] = [
     "lamp",
     "<CAJ+7f=mail+tag@mail.example.com>",
     "wamid.HBgLNDkxNzAxMjM0NTYVAgARGBI5QTNDQTVCM0Q0Q0Q2RTY3RTcA==",
@@ -19,6 +19,9 @@ const IDS: [&str; 10] = [
     "%2Flamp",
     "KpDq3Yx0tQe7mZ1s",
     "9D2F0B5E-7C1A-4E6B-8F3D-2A1B0C9E8D7F",
+    "search",
+    "count",
+    "prune",
 ];
 
 /// Returns an id as a segment of a path, as browsers encode it.
@@ -32,7 +35,8 @@ fn segment(id: &str) -> String {
 #[tokio::test]
 async fn a_thread_has_the_id_that_it_was_created_with_on_all_routes() {
     let client = Client::new().await;
-    for id in IDS {
+    let long = "月".repeat(256);
+    for id in IDS.into_iter().chain([long.as_str()]) {
         let made = client.post("/threads", json!({"thread_id": id})).await.json();
         assert_eq!(made["thread_id"], id);
         let path = format!("/threads/{}", segment(id));
@@ -67,7 +71,7 @@ async fn a_thread_has_the_id_that_it_was_created_with_on_all_routes() {
     let listed = client.post("/threads/search", json!({"limit": 100})).await.json();
     let mut listed: Vec<_> = listed.as_array().expect("a list").iter().collect();
     listed.sort_by_key(|one| one["thread_id"].as_str());
-    let mut expected = IDS.to_vec();
+    let mut expected = [&IDS[..], &[&long]].concat();
     expected.sort_unstable();
     assert_eq!(listed.iter().map(|one| &one["thread_id"]).collect::<Vec<_>>(), expected);
     for id in IDS {
