@@ -5,8 +5,8 @@ use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
-use weftwork_engine::EngineError;
 use weftwork_engine::pregel::StartInput;
+use weftwork_engine::{EngineError, Unknown};
 use weftwork_types::MessageId;
 use weftwork_types::canonical::{first_128, hash};
 use weftwork_types::message::langchain;
@@ -20,8 +20,11 @@ impl RunLoop {
     pub(super) fn with_messages(&self, input: StartInput) -> Result<StartInput, RuntimeError> {
         let StartInput::Json(json) = &input else { return Ok(input) };
         let (scope, parent) = (&self.scope, self.position.id());
-        // The node of a flow takes the input as it is.
-        if scope.graph.plan().is_single() || !is_short(&scope.graph, json) {
+        // The node of a flow takes the input as it is, and so do channels of the reference, which read
+        // messages by themselves.
+        let as_it_is =
+            scope.graph.plan().is_single() || scope.graph.semantics().unknown == Unknown::Ignore;
+        if as_it_is || !is_short(&scope.graph, json) {
             return Ok(input);
         }
         let place = format!("{}\u{0}{}\u{0}{parent:?}", scope.shared.thread, scope.place.ns);
