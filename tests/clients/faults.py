@@ -30,7 +30,8 @@ async def follow(kind, url, thread, steps, delay, client=None):
     value = {"steps": steps, "delay": delay}
     if kind == "js":
         lines = await node("stream.mjs", url, thread, "slow", json.dumps(value), json.dumps(MODES))
-        return [tuple(json.loads(line)) for line in lines if line.startswith("[")]
+        events = [tuple(json.loads(line)) for line in lines if line.startswith("[")]
+        return [event for event in events if event[0] in MODES]
     client = client or (get_client(url=url) if kind == "async" else get_sync_client(url=url))
     options = {"input": value, "stream_mode": MODES, "stream_resumable": True}
     parts = await items(client.runs.stream(thread, "slow", **options))

@@ -63,11 +63,13 @@ impl ChatRequest {
             ApiError::invalid("the body needs `messages`, a list whose last message is the new one")
         })?;
         let text = |name: &str| body.get(name).and_then(Value::as_str).filter(|id| !id.is_empty());
+        // With results of calls, a client names the message that goes on with them.
+        let is_said = messages.last().is_some_and(|message| message["role"] == "user");
         let mut request = Self {
             thread: text("threadId").or_else(|| text("id")).map(str::to_owned),
             replaces: match (text("trigger"), text("messageId")) {
                 (Some("regenerate-message"), _) => Replaces::Answer,
-                (Some("submit-message"), Some(_)) => Replaces::Message,
+                (Some("submit-message"), Some(_)) if is_said => Replaces::Message,
                 _ => Replaces::Nothing,
             },
             replaced: text("messageId").map(str::to_owned),
