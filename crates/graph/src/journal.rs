@@ -1,12 +1,14 @@
 //! The journal of one task over the store.
 
 mod book;
+mod elsewhere;
 mod key;
 
 use crate::error::{RuntimeError, cut_off};
 use crate::run_loop::context::{Attempt, AttemptSignals, Earlier, TaskContext};
 use crate::run_loop::sync::lock;
 pub use book::{CallBook, MadeElsewhere, Origin, RecordedCalls, ReuseOrigins};
+use elsewhere::Inherited;
 use key::Occurrence;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -73,14 +75,6 @@ struct Call {
 enum Round {
     First,
     Later,
-}
-
-/// A call of a branch from which another one descends.
-#[derive(Debug)]
-enum Inherited {
-    Result(CallResult),
-    /// It may have had an effect, and goes on under the key that was sent along with it.
-    Begun(Arc<CallRecord>),
 }
 
 impl TaskJournal {
@@ -164,65 +158,6 @@ impl TaskJournal {
         })
     }
 
-    /// Returns the state of a call that has no record on its branch.
-    async fn look_elsewhere(&self, call: &Call) -> Result<Opened, Fault> {
-        let Some(elsewhere) = self.made_elsewhere(call).await? else {
-            return Ok(Opened::New { key: call.key });
-        };
-        let places = std::iter::once(&elsewhere.rolled_back).chain(&elsewhere.of_origins);
-        let inputs = |recorded: &RecordedCalls| {
-            let id = call.intent.call_id.as_ref();
-            let edited = id.and_then(|id| recorded.edited.get(id)).into_iter().flatten().copied();
-            std::iter::once(call.intent.input).chain(edited).collect::<Vec<_>>()
-        };
-        let found =
-            places.filter_map(|recorded| self.find_in(call, recorded, &inputs(recorded))).next();
-        Ok(match found {
-            Some(CallRecord { key, result: Some(result), .. }) => {
-                Opened::Settled { key: *key, result: result.clone() }
-            }
-            Some(CallRecord { key, made, .. }) => Opened::Unknown { key: *key, made: *made },
-            None if elsewhere.is_incomplete => Opened::Unknown { key: call.key, made: 1 },
-            None => Opened::New { key: call.key },
-        })
-    }
-
-    /// Returns the calls that are recorded under the keys of other positions; `None` if that cannot
-    /// be the case for a call.
-    async fn made_elsewhere(&self, call: &Call) -> Result<Option<Arc<MadeElsewhere>>, Fault> {
-        let may_be = self.earlier != Earlier::Nobody && call.intent.effect != Effect::ReadOnly;
-        if may_be { self.book.made_elsewhere().await.map(Some) } else { Ok(None) }
-    }
-
-    /// Finds a call, with one of some inputs, among those that are recorded under the keys of other
-    /// positions. One with a result is preferred.
-    fn find_in<'r>(
-        &self,
-        call: &Call,
-        recorded: &'r RecordedCalls,
-        inputs: &[Hash],
-    ) -> Option<&'r CallRecord> {
-        let intents = inputs.iter().map(|input| Intent { input: *input, ..call.intent.clone() });
-        let intents: Vec<Intent> = intents.collect();
-        let mut found: Option<&CallRecord> = None;
-        for branch in &recorded.branches {
-            for earlier in 0..=recorded.supersteps {
-                let mut place = Place { branch: *branch, ..self.place.clone() };
-                if let Some((_, _, step)) = place.path.first_mut() {
-                    *step -= earlier;
-                }
-                for intent in &intents {
-                    let key = self.key(intent, &call.occurrence, &place);
-                    match recorded.calls.get(&key) {
-                        Some(settled) if settled.result.is_some() => return Some(settled),
-                        other => found = found.or(other.map(|call| &**call)),
-                    }
-                }
-            }
-        }
-        found
-    }
-
     fn key(&self, intent: &Intent, occurrence: &Occurrence, place: &Place) -> CallKey {
         let attempt = match intent.attempts {
             Attempts::Each => self.place.attempt,
@@ -242,44 +177,6 @@ impl TaskJournal {
             return Ok(None);
         }
         self.book.find(key).await
-    }
-
-    /// Returns `true` if calls of origin branches are reused in the superstep of the task.
-    fn reuses_origins(&self) -> bool {
-        match self.book.reuses_origins() {
-            ReuseOrigins::Nothing => false,
-            ReuseOrigins::FirstStep => self.earlier != Earlier::Nobody,
-            ReuseOrigins::Everything => true,
-        }
-    }
-
-    /// The same call on a branch from which this one descends.
-    async fn inherited(&self, call: &Call) -> Result<Option<Inherited>, Fault> {
-        let Some(branch) = self.place.branch.filter(|_| self.reuses_origins()) else {
-            return Ok(None);
-        };
-        let is_first_step = self.book.reuses_origins() == ReuseOrigins::FirstStep;
-        let may_act = is_first_step && call.intent.effect != Effect::ReadOnly;
-        // A graph that waited goes on with the answers of this branch.
-        if is_first_step && !may_act && call.round == Round::Later {
-            return Ok(None);
-        }
-        for origin in self.book.origins(branch).await?.iter() {
-            let mut place = Place { branch: origin.branch, ..self.place.clone() };
-            if let Some((_, _, step)) = place.path.first_mut() {
-                *step -= origin.earlier;
-            }
-            let key = self.key(&call.intent, &call.occurrence, &place);
-            let found = self.book.find_on_thread(key).await?;
-            let Some(found) = found else { continue };
-            match &found.result {
-                Some(result) => return Ok(Some(Inherited::Result(result.clone()))),
-                None if may_act => return Ok(Some(Inherited::Begun(found))),
-                // What came of an effect without a result is for its own branch to find out.
-                None => {}
-            }
-        }
-        Ok(None)
     }
 
     /// A call without a record, made for the first time.
@@ -362,14 +259,6 @@ impl TaskJournal {
                 },
             },
         }
-    }
-
-    /// Returns the record of a call that a run has begun which was rolled back since: its effect is
-    /// not. The call goes on under the key that was sent along with it.
-    async fn rolled_back(&self, call: &Call) -> Result<Option<Arc<CallRecord>>, Fault> {
-        let Some(elsewhere) = self.made_elsewhere(call).await? else { return Ok(None) };
-        let found = self.find_in(call, &elsewhere.rolled_back, &[call.intent.input]);
-        Ok(found.map(|found| Arc::new(found.clone())))
     }
 
     async fn first(&self, Call { key, intent, .. }: Call) -> Result<Opened, Fault> {

@@ -18,16 +18,49 @@ pub const FORKED_FROM: &str = "weft:forked_from";
 
 /// The origin of a forked thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ForkedFrom {
+struct ForkedFrom {
     /// The other thread.
-    pub(crate) thread: ThreadId,
+    thread: ThreadId,
     /// The newest checkpoint that was copied.
-    pub(crate) at: CheckpointId,
+    at: CheckpointId,
 }
 
 /// Returns the origin of a thread; `None` if it was not forked.
-pub(crate) fn forked_from(metadata: &Metadata) -> Option<ForkedFrom> {
+fn forked_from(metadata: &Metadata) -> Option<ForkedFrom> {
     serde_json::from_value(metadata.get(FORKED_FROM)?.clone()).ok()
+}
+
+/// The threads from which a thread was forked.
+#[derive(Debug)]
+pub(crate) struct ForkOrigins {
+    /// Nearest first.
+    pub(crate) threads: Vec<ThreadId>,
+    /// `false` if a further one was deleted, with its records.
+    pub(crate) is_complete: bool,
+}
+
+/// Returns the threads that may have gone on from a position of a thread: those from which it was
+/// forked, as far as the position came with the fork.
+pub(crate) async fn fork_origins(
+    store: &dyn Store,
+    who: &Principal,
+    mut thread: ThreadRow,
+    position: Option<CheckpointId>,
+) -> Result<ForkOrigins, StoreError> {
+    let mut threads = Vec::new();
+    while let Some(origin) = forked_from(&thread.metadata) {
+        if position.is_none_or(|at| at > origin.at) {
+            break;
+        }
+        thread = match store.thread(who, &origin.thread).await {
+            Err(StoreError::NotFound { .. }) => {
+                return Ok(ForkOrigins { threads, is_complete: false });
+            }
+            found => found?,
+        };
+        threads.push(origin.thread);
+    }
+    Ok(ForkOrigins { threads, is_complete: true })
 }
 
 /// Creates the thread `to` with the checkpoints of another thread up to `at`, or up to its newest
@@ -70,8 +103,9 @@ pub async fn fork_thread(
 
 /// Creates a thread with everything that continues another one: its checkpoints, the finished tasks
 /// of its open superstep, its questions with their answers, the time at which it wakes, and its last
-/// run with its log, under an id of its own. The recorded calls of the thread belong to this run. Usage records stay with the runs that were paid for. Later changes of one thread do not
-/// affect the other. The copy is written in one transaction.
+/// run with its log, under an id of its own. The recorded calls of the thread belong to this run. Usage
+/// records stay with the runs that were paid for. Later changes of one thread do not affect the other.
+/// The copy is written in one transaction.
 ///
 /// # Errors
 /// [`RuntimeError::Store`] with `NotFound` if the thread does not exist, with `Busy` if it has an

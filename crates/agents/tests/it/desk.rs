@@ -165,7 +165,8 @@ impl Desk {
             tokio::task::yield_now().await;
         }
         self.store.retire(self.runtime.worker()).await.expect("it is dead");
-        let (who, runtime) = (Principal::local(), self.runtime.clone());
+        let who = Principal::local();
+        let runtime = self.runtime.clone();
         let next = self.reopened(steps).await;
         next.runtime.cancel(&who, &begun.run).await.expect("it is there");
         let ended = next.runtime.take_over(&who, &begun.run).await.expect("taken over");

@@ -39,11 +39,16 @@ fn short(messages: &[Message]) -> Vec<String> {
 
 /// Says something in place of what was said last.
 async fn say_instead(desk: &Desk, text: &str) -> Vec<Message> {
+    start_instead(desk, said(text)).await
+}
+
+/// Starts a run with input in place of that of the last one.
+async fn start_instead(desk: &Desk, input: Value) -> Vec<Message> {
     let runs = desk.thread().runs(RolledBack::Omitted).await.expect("reads");
     let last = runs.iter().rfind(|row| matches!(row.new.input, RunInput::Start { .. }));
     let roll_back = last.map(|row| row.new.at.run.clone());
     let options = RunOptions { multitask: Multitask::Rollback, roll_back, ..RunOptions::default() };
-    messages(&desk.run_with(RunInput::Start { input: said(text) }, options).await.1)
+    messages(&desk.run_with(RunInput::Start { input }, options).await.1)
 }
 
 async fn approve(desk: &Desk) -> RunOutcome {
@@ -77,6 +82,25 @@ async fn an_answer_that_replaces_another_has_the_effects_of_that_one() {
             assert_eq!(conversation, [text, made[0], made[1], answer], "{first}");
         }
         assert_eq!(desk.letters(), 1);
+    }
+}
+
+#[tokio::test]
+async fn every_form_of_input_has_the_effects_that_it_leaves_behind() {
+    let message = json!({"role": "user", "content": "And now?"});
+    for input in [
+        json!("And now?"),
+        message.clone(),
+        json!({"messages": "And now?"}),
+        json!({"messages": message}),
+        json!({"messages": ["And now?"]}),
+    ] {
+        let steps = vec![Step::calls(vec![letter("Ada")]), Step::text("Sent."), Step::text("Yes.")];
+        let desk = Desk::new(steps).await;
+        desk.say("Write to Ada.").await;
+        let conversation = short(&start_instead(&desk, input.clone()).await);
+        let made = ["send_letter()", "a letter is on its way to Ada"];
+        assert_eq!(conversation, ["And now?", made[0], made[1], "Yes."], "{input}");
     }
 }
 

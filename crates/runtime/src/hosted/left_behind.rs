@@ -7,7 +7,7 @@
 //! deleted.
 
 use super::claimed::ClaimedRun;
-use crate::fork::forked_from;
+use crate::fork::fork_origins;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
@@ -43,7 +43,7 @@ enum LeftRuns {
 }
 
 impl LeftRuns {
-    fn have(&self, row: &RunRow) -> bool {
+    fn include(&self, row: &RunRow) -> bool {
         match self {
             Self::All => true,
             // A run that has not ended is newer than what was left.
@@ -105,13 +105,14 @@ pub(super) async fn with_calls_left_behind(
     if left.is_empty() {
         return Ok(input);
     }
-    let mut told = Vec::new();
-    let known = known_calls(run, graph, (channel, begins_at)).await?;
+    let mut messages = Vec::new();
+    let known = known_calls(run, graph, channel, begins_at).await?;
     for work in left {
-        told.extend(calls_of(run, &work, &known).await?);
+        messages.extend(calls_of(run, &work, &known).await?);
     }
-    if !told.is_empty() {
-        append(&mut input, channel, told);
+    if !messages.is_empty() {
+        input = graph.input_by_channel(input);
+        append(&mut input, channel, &messages);
     }
     Ok(input)
 }
@@ -121,7 +122,8 @@ async fn left_by(
     run: &ClaimedRun,
     begins_at: Option<CheckpointId>,
 ) -> Result<Vec<LeftWork>, RuntimeError> {
-    let (store, who) = (run.context.store.as_ref(), &run.who);
+    let store = run.context.store.as_ref();
+    let who = &run.who;
     let thread = &run.claim.at.thread;
     let own = |runs| LeftWork { thread: thread.clone(), runs };
     let mut left = Vec::new();
@@ -132,21 +134,21 @@ async fn left_by(
         && last.rolled_back_by.is_none()
         && !may_have_lost_checkpoints(&last)
     {
-        // Most runs: the one before was told what there was to tell.
+        // Most runs: what there was to add was added to the input of the one before.
         return Ok(left);
     }
     let runs = store.runs(who, thread).await?;
     let before = runs.iter().take_while(|row| row.new.at != run.claim.at);
     let before: Vec<&RunRow> =
         before.filter(|row| row.fence > 0 && row.rolled_back_by.is_none()).collect();
-    let mut first = true;
+    let mut is_first_input = true;
     for row in before.iter().rev() {
         if may_have_lost_checkpoints(row) {
             left.push(own(LeftRuns::Lost(row.new.at.run.clone())));
         }
         match (&row.new.input, row.base) {
             (RunInput::Start { .. }, _) => {
-                first = false;
+                is_first_input = false;
                 break;
             }
             // A run that took the thread back, without input of its own.
@@ -159,42 +161,33 @@ async fn left_by(
             _ => {}
         }
     }
-    left.extend(left_by_forks(run, begins_at, first).await?);
+    if begins_at.is_some() || is_first_input {
+        left.extend(left_by_forks(run, begins_at).await?);
+    }
     left.dedup();
     Ok(left)
 }
 
 /// Returns the work of the threads from which the thread of a run was forked, if the run begins at a
-/// checkpoint that came with the fork. `first`: the run has the first input after it.
+/// checkpoint that came with the fork.
 async fn left_by_forks(
     run: &ClaimedRun,
     begins_at: Option<CheckpointId>,
-    first: bool,
 ) -> Result<Vec<LeftWork>, RuntimeError> {
-    let (store, who) = (run.context.store.as_ref(), &run.who);
-    let mut left = Vec::new();
-    let mut thread = store.thread(who, &run.claim.at.thread).await?;
+    let store = run.context.store.as_ref();
+    let thread = store.thread(&run.who, &run.claim.at.thread).await?;
     let position = begins_at.or(thread.head);
-    while let Some(fork) = forked_from(&thread.metadata) {
-        let is_copied = position.is_some_and(|at| at <= fork.at);
-        if !is_copied || (begins_at.is_none() && !first) {
-            break;
-        }
-        left.push(LeftWork { thread: fork.thread.clone(), runs: position.into() });
-        thread = match store.thread(who, &fork.thread).await {
-            // It was deleted, with its records.
-            Err(StoreError::NotFound { .. }) => break,
-            found => found?,
-        };
-    }
-    Ok(left)
+    let origins = fork_origins(store, &run.who, thread, position).await?.threads;
+    let work = |thread| LeftWork { thread, runs: position.into() };
+    Ok(origins.into_iter().map(work).collect())
 }
 
 /// Returns the ids of the calls in the state from which a run begins.
 async fn known_calls(
     run: &ClaimedRun,
     graph: &CompiledGraph,
-    (channel, begins_at): (&str, Option<CheckpointId>),
+    channel: &str,
+    begins_at: Option<CheckpointId>,
 ) -> Result<BTreeSet<ToolCallId>, RuntimeError> {
     if run.row.clears() {
         return Ok(BTreeSet::new());
@@ -216,7 +209,8 @@ async fn calls_of(
     work: &LeftWork,
     known: &BTreeSet<ToolCallId>,
 ) -> Result<Vec<Message>, RuntimeError> {
-    let (store, who) = (run.context.store.as_ref(), &run.who);
+    let store = run.context.store.as_ref();
+    let who = &run.who;
     let records = match store.calls(who, &work.thread).await {
         Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
         records => records?,
@@ -233,7 +227,7 @@ async fn calls_of(
     let mut logged = LoggedCalls::default();
     let mut since = None;
     for row in store.runs(who, &work.thread).await? {
-        if row.new.at != run.claim.at && row.fence > 0 && work.runs.have(&row) {
+        if row.new.at != run.claim.at && row.fence > 0 && work.runs.include(&row) {
             since = since.or(Some(row.new.created_at));
             logged.read_run(run, &row).await?;
         }
@@ -249,7 +243,9 @@ async fn calls_of(
 impl LoggedCalls {
     /// Reads the log of a run, as far as it is retained.
     async fn read_run(&mut self, run: &ClaimedRun, row: &RunRow) -> Result<(), StoreError> {
-        let (store, who, mut after) = (run.context.store.as_ref(), &run.who, 0);
+        let store = run.context.store.as_ref();
+        let who = &run.who;
+        let mut after = 0;
         loop {
             let page = match store.events(who, &row.new.at, after, EVENTS_AT_ONCE).await {
                 Err(StoreError::Dropped { oldest, .. }) => {
@@ -259,7 +255,7 @@ impl LoggedCalls {
             };
             let Some(last) = page.last() else { return Ok(()) };
             after = last.seq;
-            page.into_iter().for_each(|told| self.read(told.event));
+            page.into_iter().for_each(|logged| self.read(logged.event));
         }
     }
 
@@ -299,7 +295,7 @@ impl LoggedCalls {
         known: &BTreeSet<ToolCallId>,
         new_id: impl Fn() -> MessageId,
     ) -> Vec<Message> {
-        let mut told = Vec::new();
+        let mut made = Vec::new();
         for message in &self.messages {
             let new = message.tool_calls().filter(|call| !known.contains(&call.id));
             let results: Vec<ToolResult> =
@@ -314,10 +310,10 @@ impl LoggedCalls {
                 Part::Reasoning { .. } => true,
                 _ => false,
             });
-            told.push(Message::new(new_id(), Role::Assistant, parts.cloned().collect()));
-            told.extend(results.into_iter().map(|result| Message::tool_result(new_id(), result)));
+            made.push(Message::new(new_id(), Role::Assistant, parts.cloned().collect()));
+            made.extend(results.into_iter().map(|result| Message::tool_result(new_id(), result)));
         }
-        told
+        made
     }
 
     /// Adds messages for calls that were begun and of which the logs have none: they were lost with
@@ -356,8 +352,8 @@ impl LoggedCalls {
             }
             None => return None,
         };
-        let (tool_call_id, name) = (call.id.clone(), call.name.clone());
-        Some(ToolResult { tool_call_id, name, value, shown: None, is_error })
+        let tool_call_id = call.id.clone();
+        Some(ToolResult { tool_call_id, name: call.name.clone(), value, shown: None, is_error })
     }
 
     /// Returns `true` if more calls of a tool were begun than the logs have.
@@ -368,13 +364,13 @@ impl LoggedCalls {
 }
 
 /// Appends messages to those of an input.
-fn append(input: &mut Json, channel: &str, told: Vec<Message>) {
+fn append(input: &mut Json, channel: &str, messages: &[Message]) {
     let Json::Object(members) = input else { return };
-    let messages = members.entry(channel).or_insert_with(|| json!([]));
-    if !messages.is_array() {
-        *messages = json!([messages.take()]);
+    let present = members.entry(channel).or_insert_with(|| json!([]));
+    if !present.is_array() {
+        *present = json!([present.take()]);
     }
-    if let Json::Array(messages) = messages {
-        messages.extend(told.iter().map(|message| json!(message)));
+    if let Json::Array(present) = present {
+        present.extend(messages.iter().map(|message| json!(message)));
     }
 }

@@ -1,6 +1,6 @@
 //! Calls with effects of the thread of a run that are recorded under the keys of other positions.
 
-use crate::fork::forked_from;
+use crate::fork::{ForkOrigins, fork_origins};
 use crate::patience::Patience;
 use crate::stored::StoreCheckpointer;
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,21 +63,14 @@ impl ReadElsewhere {
         if self.at.is_none() && runs.iter().any(|row| row.rolled_back_by.is_some()) {
             found.rolled_back = self.calls_on(thread).await?;
         }
-        let mut row = self.store.thread(&self.who, thread).await?;
+        let row = self.store.thread(&self.who, thread).await?;
+        // Only tasks that are due at a copied checkpoint may have run on the other thread.
         let begins_at = self.at.or(self.base);
-        while let Some(origin) = forked_from(&row.metadata) {
-            // Only tasks that are due at a copied checkpoint may have run on the other thread.
-            if begins_at.is_none_or(|at| at > origin.at) {
-                break;
-            }
-            row = match self.store.thread(&self.who, &origin.thread).await {
-                Err(StoreError::NotFound { .. }) => {
-                    found.is_incomplete = true;
-                    break;
-                }
-                row => row?,
-            };
-            found.of_origins.push(self.calls_on(&origin.thread).await?);
+        let origins = fork_origins(self.store.as_ref(), &self.who, row, begins_at).await?;
+        let ForkOrigins { threads, is_complete } = origins;
+        found.is_incomplete = !is_complete;
+        for origin in threads {
+            found.of_origins.push(self.calls_on(&origin).await?);
         }
         Ok(found)
     }
@@ -115,8 +108,8 @@ impl ReadElsewhere {
         thread: &ThreadId,
     ) -> Result<BTreeMap<String, Vec<Hash>>, StoreError> {
         let mut edited: BTreeMap<String, Vec<Hash>> = BTreeMap::new();
-        let (thread, limit) = (Some(thread.clone()), EFFECTS_LIMIT_MAX);
-        let mut query = ApprovalQuery { thread, after: None, limit };
+        let thread = Some(thread.clone());
+        let mut query = ApprovalQuery { thread, after: None, limit: EFFECTS_LIMIT_MAX };
         loop {
             let page = approvals(self.store.as_ref(), &self.who, query.clone()).await?;
             for ApprovalRow { record, .. } in page.rows {

@@ -19,25 +19,37 @@ impl RunLoop {
     /// process that repeats the start of the run derives the same ids.
     pub(super) fn with_messages(&self, input: StartInput) -> Result<StartInput, RuntimeError> {
         let StartInput::Json(json) = &input else { return Ok(input) };
-        let (scope, parent) = (&self.scope, self.position.id());
-        // The node of a flow takes the input as it is, and so do channels of the reference, which read
-        // messages by themselves.
-        let as_it_is =
-            scope.graph.plan().is_single() || scope.graph.semantics().unknown == Unknown::Ignore;
-        if as_it_is || !is_short(&scope.graph, json) {
+        let scope = &self.scope;
+        if !scope.graph.reads_messages() || !is_short(&scope.graph, json) {
             return Ok(input);
         }
+        let parent = self.position.id();
         let place = format!("{}\u{0}{}\u{0}{parent:?}", scope.shared.thread, scope.place.ns);
-        let mut channels = match Json::clone(json) {
-            Json::Object(channels) if !is_message(&scope.graph, json) => channels,
-            said => Map::from_iter([(CHANNEL.to_owned(), said)]),
-        };
-        for (channel, value) in &mut channels {
+        let mut channels = scope.graph.input_by_channel(Json::clone(json));
+        for (channel, value) in channels.as_object_mut().into_iter().flatten() {
             if scope.graph.holds_messages(channel) && has_short(value) {
                 *value = read(channel, std::mem::take(value), &place)?;
             }
         }
-        Ok(StartInput::Json(Arc::new(Json::Object(channels))))
+        Ok(StartInput::Json(Arc::new(channels)))
+    }
+}
+
+impl CompiledGraph {
+    /// Returns input with its channels named: a message, or the text of one, is for the channel
+    /// `messages`, if the graph has such a conversation. Other input stays as it is.
+    #[must_use]
+    pub fn input_by_channel(&self, input: Json) -> Json {
+        if !self.reads_messages() || !is_message(self, &input) {
+            return input;
+        }
+        Json::Object(Map::from_iter([(CHANNEL.to_owned(), input)]))
+    }
+
+    /// `false` if the input is taken as it is: by the node of a flow, and by channels of the reference,
+    /// which read messages by themselves.
+    fn reads_messages(&self) -> bool {
+        !self.plan().is_single() && self.semantics().unknown != Unknown::Ignore
     }
 }
 
@@ -71,7 +83,8 @@ fn is_short_message(value: &Json) -> bool {
 }
 
 fn read(channel: &str, value: Json, place: &str) -> Result<Json, RuntimeError> {
-    let (said, mut count) = (hash(&value), 0_u32);
+    let said = hash(&value);
+    let mut count = 0_u32;
     let mut make_id = || {
         count += 1;
         let bits = first_128(&format!("input\u{0}{place}\u{0}{channel}\u{0}{said}\u{0}{count}"));
