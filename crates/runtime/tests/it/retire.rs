@@ -107,8 +107,10 @@ async fn stopped_at_the_gate(runtime: &Runtime, gate: &Gate) {
 
 #[tokio::test]
 async fn runs_are_put_back_after_their_superstep_and_others_go_on_at_once() {
-    let (store, gate) = (store(), Arc::new(Gate::default()));
-    let (one, two) = (runtime(&store, &gate).await, runtime(&store, &gate).await);
+    let store = store();
+    let gate = Arc::new(Gate::default());
+    let one = runtime(&store, &gate).await;
+    let two = runtime(&store, &gate).await;
     let handle = begun(&one, &gate).await;
     stopped_at_the_gate(&one, &gate).await;
     let at = put_back(&store, handle).await;
