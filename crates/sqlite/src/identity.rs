@@ -12,7 +12,7 @@ pub(crate) struct Identity {
     path: PathBuf,
     place: Place,
     #[cfg(unix)]
-    opened: (u64, u64, bool),
+    opened: Found,
     /// The change after which nothing is read or written any more.
     lost: OnceLock<FileChange>,
 }
@@ -21,7 +21,7 @@ impl Identity {
     /// Notes the identity of the file at this path, which the caller has just opened.
     pub(crate) fn of(path: &Path, place: Place) -> Result<Self, StoreError> {
         #[cfg(unix)]
-        let opened = identity(path).map_err(|error| place.io(path, &error))?;
+        let opened = Found::at(path).map_err(|error| place.io(path, &error))?;
         Ok(Self {
             path: path.to_owned(),
             place,
@@ -45,14 +45,12 @@ impl Identity {
     /// closing it would release the locks of this process.
     #[cfg(unix)]
     pub(crate) fn compare(&self) -> Result<(), StoreError> {
-        let change = match identity(&self.path) {
+        let change = match Found::at(&self.path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(FileChange::Deleted),
             // The file may be readable again at the next look.
             Err(_) => None,
-            Ok((dev, ino, _)) if (dev, ino) != (self.opened.0, self.opened.1) => {
-                Some(FileChange::Replaced)
-            }
-            Ok((.., usable)) if !usable && self.opened.2 => Some(FileChange::Unreadable),
+            Ok(found) if !found.is_same_file(&self.opened) => Some(FileChange::Replaced),
+            Ok(found) if !found.is_usable && self.opened.is_usable => Some(FileChange::Unreadable),
             Ok(_) => None,
         };
         if let Some(change) = change {
@@ -68,10 +66,26 @@ impl Identity {
     }
 }
 
-/// Device and inode of a file, and whether its owner may read and write it.
+/// A file as the system has it under a path.
 #[cfg(unix)]
-fn identity(path: &Path) -> std::io::Result<(u64, u64, bool)> {
-    use std::os::unix::fs::MetadataExt;
-    let found = std::fs::metadata(path)?;
-    Ok((found.dev(), found.ino(), found.mode() & 0o600 == 0o600))
+#[derive(Debug)]
+struct Found {
+    device: u64,
+    inode: u64,
+    /// `true` if its owner may read and write it.
+    is_usable: bool,
+}
+
+#[cfg(unix)]
+impl Found {
+    fn at(path: &Path) -> std::io::Result<Self> {
+        use std::os::unix::fs::MetadataExt;
+        let found = std::fs::metadata(path)?;
+        let is_usable = found.mode() & 0o600 == 0o600;
+        Ok(Self { device: found.dev(), inode: found.ino(), is_usable })
+    }
+
+    fn is_same_file(&self, other: &Self) -> bool {
+        self.device == other.device && self.inode == other.inode
+    }
 }

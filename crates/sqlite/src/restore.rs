@@ -33,11 +33,13 @@ impl SqliteStore {
     /// [`StoreError::Corrupt`] if `from` is damaged, and the errors of [`SqliteStore::open`]. The store
     /// is then as it was.
     pub fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Restored, StoreError> {
-        let (from, to) = (from.as_ref(), to.as_ref());
+        let from = from.as_ref();
+        let to = to.as_ref();
         let busy_timeout_ms = Options::default().busy_timeout_ms;
         let place =
             |path: &Path| Place { name: path.display().to_string().into(), busy_timeout_ms };
-        let (source, there) = (place(from), place(to));
+        let source = place(from);
+        let there = place(to);
         let is_same = |path: &Path| std::fs::canonicalize(path).ok();
         if is_same(to).is_some_and(|to| is_same(from) == Some(to)) {
             return Err(source.unavailable("it is the file of the store; name a backup"));

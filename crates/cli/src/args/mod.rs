@@ -295,7 +295,9 @@ mod tests {
 
     /// The words of a line of an example, as a shell reads them.
     fn words(line: &str) -> Vec<String> {
-        let (mut words, mut word, mut quoted) = (Vec::new(), None::<String>, false);
+        let mut words = Vec::new();
+        let mut word = None::<String>;
+        let mut quoted = false;
         for letter in line.chars() {
             match letter {
                 '\'' => {

@@ -87,7 +87,8 @@ pub(crate) async fn dev(args: &Dev, context: &CommandContext) -> Result<Exit, Cl
 /// Returns the model that is used if none is configured: the embedded one, or the scripted one where
 /// its weights are not installed. No other command but the demo chooses the scripted model by itself.
 fn usual_model(context: &CommandContext) -> Result<&'static str, CliError> {
-    let (known, weights) = (weights::find(weights::DEFAULT)?, context.config.weights());
+    let known = weights::find(weights::DEFAULT)?;
+    let weights = context.config.weights();
     let installed = weights.file(known).is_ok_and(|file| file.is_file());
     if context.config.model.is_some() || weights.named().is_some() || installed {
         return Ok(default_model());

@@ -111,7 +111,8 @@ fn settings(context: &CommandContext) -> Finding {
         found.push_str(&format!("; weights {} {}", file.value.display(), file.origin));
     }
     if let Some(rules) = &config.rules {
-        let (file, count) = (&rules.file, rules.policy().rules.len());
+        let file = &rules.file;
+        let count = rules.policy().rules.len();
         let text = format!("; {count} rules for tools {} {}", file.value.display(), file.origin);
         found.push_str(&text);
     }

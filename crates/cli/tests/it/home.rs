@@ -1,5 +1,6 @@
 //! A separate home directory for each test, in which the real binary runs.
 
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
@@ -89,5 +90,14 @@ impl From<Output> for Came {
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
             errors: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
+    }
+}
+
+/// Reads lines up to one that contains a text.
+pub(crate) fn read_until(out: &mut impl BufRead, text: &str) {
+    let mut line = String::new();
+    while !line.contains(text) {
+        line.clear();
+        assert!(out.read_line(&mut line).expect("read") > 0, "the output has no `{text}`");
     }
 }

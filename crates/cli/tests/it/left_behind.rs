@@ -1,6 +1,6 @@
 //! Tests of unfinished runs with a dead or a live process: cancelling, deleting, listing.
 
-use crate::home::{Came, Home};
+use crate::home::{Came, Home, read_until};
 use crate::trial::program;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -21,11 +21,7 @@ fn begun(home: &Home, said: &str, until: &str) -> Child {
     let mut command = home.program(&program(), &args);
     let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
     let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
-    let mut line = String::new();
-    while !line.contains(until) {
-        line.clear();
-        assert!(out.read_line(&mut line).expect("read") > 0, "the tool is called");
-    }
+    read_until(&mut out, until);
     child.stdout = Some(out.into_inner());
     child
 }
@@ -168,11 +164,7 @@ fn a_run_that_waits_behind_another_one_is_cancelled_after_it() {
     let mut next = home.program(&program(), &[&next[..], &["--input", "Hello"]].concat());
     let mut next = next.stderr(Stdio::piped()).spawn().expect("it starts");
     let mut told = BufReader::new(next.stderr.take().expect("a pipe"));
-    let mut line = String::new();
-    while !line.contains("the run is queued") {
-        line.clear();
-        assert!(told.read_line(&mut line).expect("read") > 0, "it waits");
-    }
+    read_until(&mut told, "the run is queued");
     next.kill().expect("it is there");
     next.wait().expect("it ends");
     let conn = rusqlite::Connection::open(home.store_file()).expect("opens");

@@ -1,6 +1,6 @@
 //! Prompts and runs, and the keys, signals and closed output that end them.
 
-use crate::home::{Came, Home, PROGRAM};
+use crate::home::{Came, Home, PROGRAM, read_until};
 use crate::terminal::Terminal;
 use crate::trial::program;
 use std::fs::File;
@@ -143,16 +143,13 @@ fn waits(home: &Home, args: &[&str]) -> (Child, impl BufRead + use<>) {
     let mut command = home.program(&program(), args);
     let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
     let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
-    let mut line = String::new();
-    while !line.contains("wait_long") {
-        line.clear();
-        assert!(out.read_line(&mut line).expect("read") > 0, "the tool is called");
-    }
+    read_until(&mut out, "wait_long");
     (child, out)
 }
 
 fn end_of(mut child: Child) -> Came {
-    let (mut out, mut errors) = (String::new(), String::new());
+    let mut out = String::new();
+    let mut errors = String::new();
     if let Some(mut pipe) = child.stdout.take() {
         pipe.read_to_string(&mut out).expect("read");
     }
@@ -185,11 +182,7 @@ fn a_run_is_cancelled_by_both_signals_and_left_unfinished_by_sighup() {
     let mut input = child.stdin.take().expect("a pipe");
     std::io::Write::write_all(&mut input, b"Please wait long.\n").expect("it listens");
     let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
-    let mut line = String::new();
-    while !line.contains("wait_long") {
-        line.clear();
-        assert!(out.read_line(&mut line).expect("read") > 0, "the tool is called");
-    }
+    read_until(&mut out, "wait_long");
     send(child.id(), "-TERM");
     out.read_to_end(&mut Vec::new()).expect("read");
     let came = end_of(child);

@@ -115,7 +115,8 @@ fn a_backup_is_restored_over_what_killed_processes_leave() {
     let home = filled();
     let backup = home.path("backup.db").display().to_string();
     let threads = |home: &Home| {
-        let (mut export, file) = (String::new(), home.path("export.jsonl"));
+        let mut export = String::new();
+        let file = home.path("export.jsonl");
         let came = home.weft(&["store", "export", &file.display().to_string()]);
         assert_eq!(came.status, Some(0), "{came:?}");
         export.push_str(&std::fs::read_to_string(&file).expect("an export"));

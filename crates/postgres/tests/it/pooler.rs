@@ -1,7 +1,7 @@
 //! A pooler in transaction mode is refused by name: sessions have settings and prepared statements
 //! of ours.
 
-use crate::support::{Schema, address};
+use crate::support::{Login, Schema};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -18,20 +18,15 @@ struct Pooler {
 
 impl Pooler {
     fn start(mode: &str) -> Self {
-        let database = address();
-        let (user, server) = database
-            .strip_prefix("postgres://")
-            .and_then(|rest| rest.split_once('@'))
-            .expect("user and server");
-        let (user, password) = user.split_once(':').expect("a password");
-        let port = server.split(['/', ':']).nth(1).expect("a port");
+        let Login { user, password, port } = Login::read();
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let own = free.local_addr().expect("an address").port();
         drop(free);
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name).display().to_string();
         write(&path("users"), &format!("\"{user}\" \"{password}\"\n"));
-        let (users, file) = (path("users"), path("pooler.ini"));
+        let users = path("users");
+        let file = path("pooler.ini");
         let settings = format!(
             "[databases]\n* = host=127.0.0.1 port={port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
              listen_port = {own}\nunix_socket_dir =\nauth_type = scram-sha-256\n\

@@ -42,6 +42,25 @@ pub(crate) fn address() -> String {
     )
 }
 
+/// The parts of the address of the test database.
+#[derive(Debug)]
+pub(crate) struct Login {
+    pub(crate) user: String,
+    pub(crate) password: String,
+    pub(crate) port: String,
+}
+
+impl Login {
+    pub(crate) fn read() -> Self {
+        let address = address();
+        let rest = address.strip_prefix("postgres://").expect("a URL");
+        let (login, server) = rest.split_once('@').expect("user and server");
+        let (user, password) = login.split_once(':').expect("a password");
+        let port = server.split(['/', ':']).nth(1).expect("a port");
+        Self { user: user.to_owned(), password: password.to_owned(), port: port.to_owned() }
+    }
+}
+
 /// Runs statements on the database, bypassing the store.
 pub(crate) fn script(address: &str, sql: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -1,6 +1,6 @@
 //! Tests that encrypted connections verify the server as required.
 
-use crate::support::{Schema, address, begin, block_on, script, thread};
+use crate::support::{Login, Schema, address, begin, block_on, script, thread};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use weftwork_postgres::{Options, PostgresStore};
@@ -17,13 +17,7 @@ fn certificate() -> String {
 
 /// Returns an address of the test server under a given host name.
 fn known_as(name: &str, settings: &str) -> String {
-    let address = address();
-    let (user, server) = address
-        .strip_prefix("postgres://")
-        .and_then(|rest| rest.split_once('@'))
-        .expect("user and server");
-    let (user, password) = user.split_once(':').expect("a password");
-    let port = server.split(['/', ':']).nth(1).expect("a port");
+    let Login { user, password, port } = Login::read();
     format!(
         "host={name} hostaddr=127.0.0.1 port={port} user={user} password={password} dbname=postgres {settings}"
     )

@@ -42,6 +42,7 @@ pub(super) struct Named<'a> {
 /// The result of a call.
 #[derive(Debug)]
 pub(super) struct CallEnd {
+    /// Cut to the size that is shown.
     pub(super) value: Value,
     pub(super) is_error: bool,
 }
@@ -94,7 +95,8 @@ impl Calls {
         by: &Speaker,
         to: &mut Vec<ChatPart>,
     ) {
-        let (id, name) = (called.tool_call_id.as_str(), called.tool_name.as_str());
+        let id = called.tool_call_id.as_str();
+        let name = called.tool_name.as_str();
         let call = self.open(Named { id, name, args: &Value::Null }, Origin::Model(by), to);
         if call.args.is_some() || delta.is_empty() {
             return;
@@ -114,7 +116,8 @@ impl Calls {
         &mut self,
         origin: Origin<'_>,
         named: Named<'_>,
-        (reference, to): (&str, &mut Vec<ChatPart>),
+        reference: &str,
+        to: &mut Vec<ChatPart>,
     ) {
         let call = self.open(named, origin, to);
         call.is_accepted = true;
@@ -134,14 +137,13 @@ impl Calls {
         id: &str,
         task: Option<TaskId>,
         end: CallEnd,
-        (reference, to): (&str, &mut Vec<ChatPart>),
+        to: &mut Vec<ChatPart>,
     ) {
         let Some(index) = self.ended(id, task) else { return };
         let call = &mut self.known[index];
         call.has_result = true;
         call.close(to);
-        let CallEnd { value, is_error } = end;
-        let result = cut(value, reference);
+        let CallEnd { value: result, is_error } = end;
         let id = call.shown.clone();
         if !call.is_with_client(&self.held) {
             // Readers refuse a result of a call that this response does not have.

@@ -3,6 +3,7 @@
 mod text;
 
 use super::calls::{CallEnd, Calls, Named, Origin};
+use super::cut::cut;
 use super::part::{ChatPart, FinishReason, TextKind};
 use super::question::{Asked, REQUEST_APPROVAL, WireCall};
 use super::speech::{Speaker, Speech};
@@ -121,8 +122,8 @@ impl ChatMessage {
             self.calls.answered(&call, task);
             if is_own {
                 let reference = self.reference(&call);
-                let end = CallEnd { value: answer.clone(), is_error: false };
-                self.calls.result(&call, Some(task), end, (&reference, &mut self.parts));
+                let end = CallEnd { value: cut(answer.clone(), &reference), is_error: false };
+                self.calls.result(&call, Some(task), end, &mut self.parts);
             }
         }
     }
@@ -279,7 +280,7 @@ impl ChatMessage {
         self.last_text = None;
         self.mix();
         let reference = self.reference(named.id);
-        self.calls.ready(origin, named, (&reference, &mut self.parts));
+        self.calls.ready(origin, named, &reference, &mut self.parts);
     }
 
     fn result(&mut self, id: &str, task: Option<TaskId>, end: CallEnd) {
@@ -290,8 +291,8 @@ impl ChatMessage {
         self.last_text = None;
         self.open_step();
         self.mix();
-        let reference = self.reference(id);
-        self.calls.result(id, task, end, (&reference, &mut self.parts));
+        let value = cut(end.value, &self.reference(id));
+        self.calls.result(id, task, CallEnd { value, ..end }, &mut self.parts);
     }
 
     /// Notes that the step has parts that stay, whatever happens to its message.
@@ -333,7 +334,7 @@ impl ChatMessage {
             self.close_block();
             self.mix();
         }
-        let data = super::cut::cut(data, self.run.run.as_str());
+        let data = cut(data, self.run.run.as_str());
         self.parts.push(ChatPart::Data { name, data, lasting });
     }
 

@@ -63,15 +63,8 @@ impl ChatRequest {
             ApiError::invalid("the body needs `messages`, a list whose last message is the new one")
         })?;
         let text = |name: &str| body.get(name).and_then(Value::as_str).filter(|id| !id.is_empty());
-        // With results of calls, a client names the message that goes on with them.
-        let is_said = messages.last().is_some_and(|message| message["role"] == "user");
         let mut request = Self {
             thread: text("threadId").or_else(|| text("id")).map(str::to_owned),
-            replaces: match (text("trigger"), text("messageId")) {
-                (Some("regenerate-message"), _) => Replaces::Answer,
-                (Some("submit-message"), Some(_)) if is_said => Replaces::Message,
-                _ => Replaces::Nothing,
-            },
             replaced: text("messageId").map(str::to_owned),
             model: text("model").map(str::to_owned),
             ..Self::default()
@@ -87,6 +80,12 @@ impl ChatRequest {
         let calls = parts.into_iter().flatten().filter_map(|part| part["toolCallId"].as_str());
         request.held = calls.map(str::to_owned).collect();
         request.text = of("user").map(text_of).transpose()?;
+        request.replaces = match (text("trigger"), text("messageId")) {
+            (Some("regenerate-message"), _) => Replaces::Answer,
+            // With results of calls, a client names the message that goes on with them.
+            (Some("submit-message"), Some(_)) if request.text.is_some() => Replaces::Message,
+            _ => Replaces::Nothing,
+        };
         let mut said = messages.iter().rev().filter(|message| message["role"] == "assistant");
         request.follows = said.next().and_then(|said| said["id"].as_str()).map(str::to_owned);
         Ok(request)

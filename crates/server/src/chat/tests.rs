@@ -90,14 +90,19 @@ fn spoken(message: &str, text: &str) -> RunEvent {
     RunEvent::durable(2, Timestamp(0), event)
 }
 
-/// The texts of the blocks of events.
-fn blocks(events: &[RunEvent]) -> Vec<String> {
+/// The parts of the response of a run that completes.
+fn parts(events: &[RunEvent]) -> Vec<ChatPart> {
     let mut message = ChatMessage::new(&at(1));
     message.begin_response(&at(1));
     events.iter().for_each(|event| message.event(event));
     message.end(&RunOutcome::Completed { output: Value::Null });
+    message.take()
+}
+
+/// The texts of the blocks of events.
+fn blocks(events: &[RunEvent]) -> Vec<String> {
     let mut blocks = Vec::new();
-    for part in message.take() {
+    for part in parts(events) {
         match part {
             ChatPart::TextStart { .. } => blocks.push(String::new()),
             ChatPart::TextDelta { delta, .. } => {
@@ -196,26 +201,25 @@ fn requests(message: &str, number: u64) -> RunEvent {
 
 fn starts(task: u128, tool: &str, number: u64) -> RunEvent {
     let tool_call_id = ToolCallId::new("call_1").expect("valid");
-    let (tool_name, args, task) = (tool.to_owned(), json!({"n": number}), Some(TaskId(task)));
+    let tool_name = tool.to_owned();
+    let args = json!({"n": number});
+    let task = Some(TaskId(task));
     let event = AiEvent::ToolCallStart { tool_call_id, tool_name, args, charged: true, task };
     RunEvent::durable(1, Timestamp(0), event)
 }
 
 fn ends(task: u128, result: &str) -> RunEvent {
     let tool_call_id = ToolCallId::new("call_1").expect("valid");
-    let (result, task) = (json!(result), Some(TaskId(task)));
+    let result = json!(result);
+    let task = Some(TaskId(task));
     let event = AiEvent::ToolCallResult { tool_call_id, result, is_error: false, task };
     RunEvent::durable(1, Timestamp(0), event)
 }
 
 /// The cards of a response: tool, arguments and result of each.
 fn cards(events: &[RunEvent]) -> Vec<Value> {
-    let mut message = ChatMessage::new(&at(1));
-    message.begin_response(&at(1));
-    events.iter().for_each(|event| message.event(event));
-    message.end(&RunOutcome::Completed { output: Value::Null });
     let mut cards = BTreeMap::<String, Vec<Value>>::new();
-    for part in message.take() {
+    for part in parts(events) {
         match part {
             ChatPart::CallReady { id, name, args, .. } => {
                 cards.entry(id).or_default().extend([json!(name), args["n"].clone()]);
@@ -230,7 +234,8 @@ fn cards(events: &[RunEvent]) -> Vec<Value> {
 #[test]
 fn calls_of_two_members_with_one_id_are_two_cards() {
     let both = [requests("a", 1), requests("b", 2)];
-    let (first, second) = ([starts(1, "look", 1)], [starts(2, "look", 2)]);
+    let first = [starts(1, "look", 1)];
+    let second = [starts(2, "look", 2)];
     let expected = [json!(["look", 1, "one"]), json!(["look", 2, "two"])];
     for order in [[&first, &second], [&second, &first]] {
         let begun: Vec<_> = both.iter().chain(order.into_iter().flatten()).cloned().collect();

@@ -115,7 +115,8 @@ impl Service {
     pub(super) async fn read_decisions(
         &self,
         hosted: &Hosted<'_>,
-        (thread, at): (&ThreadId, Option<CheckpointId>),
+        thread: &ThreadId,
+        at: Option<CheckpointId>,
         input: RunInput,
     ) -> Result<RunInput> {
         let RunInput::Command(mut command) = input else { return Ok(input) };

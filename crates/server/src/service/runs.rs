@@ -84,7 +84,7 @@ impl Service {
                 within.namespace
             )));
         }
-        let input = self.read_decisions(&hosted, (&thread, options.at), input).await?;
+        let input = self.read_decisions(&hosted, &thread, options.at, input).await?;
         options.metadata = metadata(&assistant, thread_metadata, options.metadata);
         let request = RunRequest {
             principal: self.who().clone(),

@@ -9,7 +9,7 @@ const THREADS: [&str; 2] =
     ["00000000-0000-4000-8000-0000000000a1", "00000000-0000-4000-8000-0000000000a2"];
 
 /// A body of the AI SDK that replaces a message and all that follows it.
-fn replacing(thread: &str, trigger: &str, (named, messages): (&str, Value)) -> Value {
+fn replacing(thread: &str, trigger: &str, named: &str, messages: Value) -> Value {
     json!({"id": thread, "trigger": trigger, "messageId": named, "messages": messages})
 }
 
@@ -35,11 +35,10 @@ async fn a_text_that_is_said_again_answers_no_question() {
     assert_eq!(asked(&chunks(&say(&client, thread, json!([refund])).await)).len(), 1);
     // The second message, in other words. `yes` would approve.
     let edits =
-        replacing(thread, "submit-message", ("own-2", json!([user("a"), first, user("yes")])));
+        replacing(thread, "submit-message", "own-2", json!([user("a"), first, user("yes")]));
     assert_eq!(asked(&chunks(&client.post("/chat/desk", edits).await)).len(), 0);
     assert_eq!(asked(&chunks(&say(&client, thread, json!([refund])).await)).len(), 1);
-    let again =
-        replacing(thread, "regenerate-message", ("", json!([user("a"), first, user("yes")])));
+    let again = replacing(thread, "regenerate-message", "", json!([user("a"), first, user("yes")]));
     assert_eq!(asked(&chunks(&client.post("/chat/desk", again).await)).len(), 0);
     // A text after an older message than the one that asks.
     assert_eq!(asked(&chunks(&say(&client, thread, json!([refund])).await)).len(), 1);
@@ -52,10 +51,28 @@ async fn a_text_that_is_said_again_answers_no_question() {
     assert_eq!(texts, ["Where is order A1003?", "yes", refund, "yes"]);
     assert!(!stored.to_string().contains("refunded"), "{stored}");
     // Which message is replaced is not known.
-    let unknown = replacing(thread, "submit-message", ("own-7", json!([user("yes")])));
+    let unknown = replacing(thread, "submit-message", "own-7", json!([user("yes")]));
     assert_eq!(client.post("/chat/desk", unknown).await.status, StatusCode::CONFLICT);
-    let none = replacing(other, "submit-message", ("own-1", json!([user("Where is A1003?")])));
+    let none = replacing(other, "submit-message", "own-1", json!([user("Where is A1003?")]));
     chunks(&client.post("/chat/desk", none).await);
+}
+
+#[tokio::test]
+async fn a_decision_with_the_id_of_its_message_replaces_nothing() {
+    let client = client().await;
+    let [thread, _] = THREADS;
+    let refund = user("Refund order A1002, amount 40.");
+    let asks = chunks(&say(&client, thread, json!([refund])).await);
+    let named = asks[0]["messageId"].as_str().expect("an id");
+    let card = json!({"type": "tool-request_approval", "toolCallId": asked(&asks)[0],
+        "state": "output-available", "input": {}, "output": {"type": "approve"}});
+    // As the AI SDK sends it by itself once a card has its result.
+    let message = json!({"id": named, "role": "assistant", "parts": [card]});
+    let body = replacing(thread, "submit-message", named, json!([refund, message]));
+    chunks(&client.post("/chat/desk", body).await);
+    finished(&client, thread).await;
+    let stored = client.get(&format!("/chat/desk/{thread}")).await.json();
+    assert!(stored.to_string().contains("refunded 40 for A1002"), "{stored}");
 }
 
 #[tokio::test]
@@ -77,7 +94,7 @@ async fn an_answer_that_replaces_another_makes_no_call_again() {
         let named = stored.as_array().expect("a list").iter().rfind(|said| said["role"] == "user");
         let named = named.expect("it was said")["id"].as_str().expect("an id").to_owned();
         for (trigger, named) in [("regenerate-message", ""), ("submit-message", named.as_str())] {
-            let body = replacing(thread, trigger, (named, json!([refund])));
+            let body = replacing(thread, trigger, named, json!([refund]));
             let found = chunks(&client.post("/chat/desk", body).await);
             assert_eq!(asked(&found).len(), 0, "{trigger}: {found:?}");
         }

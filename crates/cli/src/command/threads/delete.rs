@@ -41,7 +41,8 @@ fn delete_history(wanted: bool, context: &CommandContext) -> Result<(), CliError
     let Some(file) = history_file(&context.config).filter(|file| file.exists()) else {
         return Ok(());
     };
-    let (terminal, shown) = (&context.terminal, file.display());
+    let terminal = &context.terminal;
+    let shown = file.display();
     if wanted {
         std::fs::remove_file(&file).map_err(CliError::Output)?;
         terminal.note(format_args!("deleted {shown}"));

@@ -239,7 +239,8 @@ impl World {
             return;
         }
         let Running { id, task } = self.running.remove(self.random.below(self.running.len()));
-        let (tool_call_id, task) = (id, Some(task));
+        let tool_call_id = id;
+        let task = Some(task);
         let long = self.random.below(200) == 0;
         let result = if long { json!("x".repeat(70_000)) } else { json!({"n": 1}) };
         let is_error = self.random.below(4) == 0;
