@@ -128,8 +128,7 @@ async fn questions_side_by_side_in_one_node_take_their_own_answers() {
     let calls = |ctx: Ctx| async move {
         let a = TaskDef::new("a", |ctx: Ctx| tool("a", ctx));
         let b = TaskDef::new("b", |ctx: Ctx| tool("b", ctx));
-        let (first, second) =
-            tokio::join!(ctx.task(&a, Value::Null), ctx.task(&b, Value::Null));
+        let (first, second) = tokio::join!(ctx.task(&a, Value::Null), ctx.task(&b, Value::Null));
         Ok::<_, NodeError>(DynUpdate::new().write("log", json!([first?, second?])))
     };
     // The reference asks the first of them, and the next one after its answer.
