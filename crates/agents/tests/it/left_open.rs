@@ -11,7 +11,7 @@ use weftwork_types::interrupt::Ask;
 use weftwork_types::message::Message;
 use weftwork_types::run::{RunInput, RunOutcome};
 
-fn refund(order: &str) -> (String, Value) {
+pub(crate) fn refund(order: &str) -> (String, Value) {
     ("refund_order".to_owned(), json!({"order_id": order, "amount": 5}))
 }
 
@@ -22,14 +22,14 @@ fn calls() -> Step {
     Step::calls(vec![refund("A1"), read, refund("A2"), question])
 }
 
-fn approval(ask: &Ask) -> Option<(String, Value)> {
+pub(crate) fn approval(ask: &Ask) -> Option<(String, Value)> {
     let Ask::Approval(request) = ask else { return None };
     let order = request.args["order_id"].as_str().expect("an order").to_owned();
     Some((order, json!({"approved": true, "binding": request.binding})))
 }
 
 /// Results by the order of their calls: the value, or the code of the error.
-fn results(messages: &[Message]) -> Vec<String> {
+pub(crate) fn results(messages: &[Message]) -> Vec<String> {
     let calls = messages.iter().flat_map(Message::tool_calls);
     let result = |id| {
         let mut found =
@@ -117,5 +117,34 @@ async fn calls_that_were_made_are_not_due_again_after_a_change() {
         let expected = ["refunded 5 for A1", "order A3 is on its way", "W0418", "W0418"];
         assert_eq!(results(&messages(&outcome)), expected, "{as_node:?}");
         assert_eq!(desk.refunded(), 1);
+    }
+}
+
+/// A call that was not begun is never told as one that may have been made.
+#[tokio::test]
+async fn calls_that_a_change_drops_are_closed_from_the_record() {
+    let state = json!({"messages": []});
+    let changes = [
+        (state, "__state__"),
+        (Value::Null, "__end__"),
+        (json!({}), "__input__"),
+        (json!({}), "model"),
+    ];
+    for (writes, as_node) in changes {
+        let desk = Desk::new(vec![calls(), Step::text("It is sunny.")]).await;
+        desk.say("Refund both.").await;
+        let questions = desk.open_questions().await;
+        let first = questions.iter().find_map(|(id, ask)| {
+            approval(ask).filter(|(order, _)| order == "A1").map(|(_, answer)| (*id, answer))
+        });
+        let (id, answer) = first.expect("the approval of the first refund");
+        desk.answer(id, answer).await;
+        let as_node = Some(as_node.to_owned());
+        let (_, changed) = desk.run(RunInput::Update { writes, as_node: as_node.clone() }).await;
+        assert!(matches!(changed, RunOutcome::Completed { .. }), "{changed:?}");
+        let (_, outcome) = desk.say("How is the weather?").await;
+        let expected = ["refunded 5 for A1", "order A3 is on its way", "W0418", "W0418"];
+        assert_eq!(results(&messages(&outcome)), expected, "{as_node:?}");
+        assert_eq!(desk.refunded(), 1, "{as_node:?}");
     }
 }

@@ -1,14 +1,41 @@
 //! Superstep that is left open: its thread takes new input before the superstep is closed.
 
 use super::RunLoop;
-use crate::compiled::NodeFn;
+use crate::compiled::{CompiledGraph, NodeFn};
 use crate::error::RuntimeError;
-use crate::run_loop::context::{LoopContext, Purpose, TaskContext};
+use crate::run_loop::checkpointer::TaskKey;
+use crate::run_loop::context::{Host, LoopContext, Purpose, RunContext, TaskContext};
 use crate::run_loop::options::{Going, Options};
-use crate::run_loop::task::{End, Follows, OpenTask, TaskOutcome, TaskRunner};
+use crate::run_loop::task::{End, Follows, OpenTask, TaskOutcome, TaskRunner, key_of};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_engine::TaskOutput;
-use weftwork_engine::pregel::Done;
+use weftwork_engine::pregel::{Done, Task};
+use weftwork_types::CheckpointId;
+
+/// A checkpoint of a thread; `None` for the newest.
+pub(crate) struct ThreadPoint {
+    pub(crate) thread: Arc<str>,
+    pub(crate) checkpoint: Option<CheckpointId>,
+}
+
+/// A task of an open superstep that is closed without its node, and its writes.
+pub(crate) struct ClosedTask {
+    pub(crate) task: Task,
+    pub(crate) output: Arc<TaskOutput>,
+}
+
+impl ClosedTask {
+    /// Returns `true` if the task has this key.
+    pub(crate) fn is(&self, key: &TaskKey, graph: &CompiledGraph) -> bool {
+        key_of(graph, &self.task) == *key
+    }
+
+    /// The task as done. It leads to no node.
+    pub(crate) fn done(&self) -> Done<'_> {
+        Done { task: &self.task, output: &self.output, edges: false }
+    }
+}
 
 impl RunLoop {
     /// Loads the loop of a graph within a task that is left open, and closes its superstep. Returns
@@ -26,6 +53,32 @@ impl RunLoop {
         }
         cycle.close_left_open().await?;
         Ok(Some(cycle))
+    }
+
+    /// Closes tasks of the outermost graph that are due at a checkpoint, because a change from outside
+    /// drops them. Returns their writes; nothing is stored.
+    pub(crate) async fn close_dropped(
+        host: Host,
+        graph: &CompiledGraph,
+        at: ThreadPoint,
+        dropped: &[TaskKey],
+    ) -> Going<Vec<ClosedTask>> {
+        let options = Options { thread: at.thread, at: at.checkpoint, ..Options::fresh() };
+        let shared = Arc::new(RunContext::new(host, &options, None));
+        let scope = LoopContext::outermost(shared, graph.clone(), BTreeMap::new());
+        let mut cycle = Self::load(Arc::new(scope), &options).await?;
+        cycle.make_tasks();
+        let tasks = cycle.open.tasks().iter().enumerate();
+        let closers: Vec<_> = tasks
+            .filter(|(_, slot)| dropped.iter().any(|key| slot.is(key, graph)))
+            .filter_map(|(index, slot)| Some((index, slot.task.clone(), closer(graph, slot)?)))
+            .collect();
+        let mut closed = Vec::with_capacity(closers.len());
+        for (index, task, closer) in closers {
+            let output = cycle.close_task(index, closer).await?;
+            closed.push(ClosedTask { task, output });
+        }
+        Ok(closed)
     }
 
     /// Closes the superstep that new input leaves open, where nodes declare how. Applies the writes

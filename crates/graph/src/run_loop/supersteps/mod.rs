@@ -26,7 +26,7 @@ use crate::run_loop::options::{Continued, Going, LoopInput, LoopOutcome, Options
 use crate::run_loop::sync::lock;
 use counters::Counters;
 pub(crate) use counters::counted;
-pub(crate) use left_open::unfollowed;
+pub(crate) use left_open::{ClosedTask, ThreadPoint, unfollowed};
 use open_step::OpenStep;
 use position::{Position, StartPoint};
 use start::Started;

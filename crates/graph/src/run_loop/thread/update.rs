@@ -15,7 +15,7 @@ use crate::run_loop::checkpointer::{
 use crate::run_loop::context::Host;
 use crate::run_loop::event::{Config, Metadata, Source};
 use crate::run_loop::panics::out_of_node;
-use crate::run_loop::supersteps::counted;
+use crate::run_loop::supersteps::{ClosedTask, counted};
 use crate::run_loop::task::{TaskOutcome, key_of, routed_after};
 use serde_json::Value as Json;
 pub use state_update::{AsNode, StateUpdate};
@@ -213,6 +213,10 @@ impl ThreadUpdate<'_> {
         let mut written = Vec::new();
         if from.id.is_some() {
             let due = from.machine.due_in_order();
+            let is_finished =
+                |task: &Task| self.record(&from, task).is_some_and(TaskRecord::is_finished);
+            let dropped = due.iter().filter(|task| !is_finished(task)).cloned().collect();
+            let closed = self.closed(&from, dropped).await?;
             from.machine.apply_beside(&from.outside.output)?;
             let nothing = TaskOutput::default();
             let mut done: Vec<_> = due
@@ -221,6 +225,11 @@ impl ThreadUpdate<'_> {
                     let key = key_of(self.graph, task);
                     let record = from.tasks.iter().find(|(known, _)| *known == key);
                     let output = record.and_then(|(_, record)| record.output());
+                    let closed = || {
+                        let closed = closed.iter().find(|closed| closed.is(&key, self.graph));
+                        closed.map(|closed| &closed.output)
+                    };
+                    let output = output.or_else(closed);
                     let edges = record.is_some_and(|(_, record)| record.writes.follows_edges());
                     Done { task, output: output.map_or(&nothing, |output| output), edges }
                 })
@@ -243,9 +252,12 @@ impl ThreadUpdate<'_> {
                 reason: "new input needs values: give the channels that it writes",
             });
         };
+        // Under the next checkpoint their tasks would be others, without the record of these.
+        let closed = self.closed(&from, from.machine.due_in_order()).await?;
+        let kept = self.apply_closed(&mut from, &closed)?;
         let json = Json::Object(values.into_iter().collect());
         from.machine.add_input(StartInput::Json(Arc::new(json)));
-        self.put(from, Source::Input, &[], TaskRecords::new()).await
+        self.put(from, Source::Input, &kept, TaskRecords::new()).await
     }
 
     async fn copy(&self, from: From) -> Result<Config, RuntimeError> {
@@ -275,7 +287,8 @@ impl ThreadUpdate<'_> {
     ) -> Result<Config, RuntimeError> {
         let values = updates.into_iter().next().and_then(|update| update.values);
         self.check_open_work(&from)?;
-        let kept = self.keep_results(&mut from, |_| true)?;
+        let closed = self.closed(&from, from.machine.due_in_order()).await?;
+        let kept = self.apply_closed(&mut from, &closed)?;
         let mut written = apply_state(self.graph.plan(), &mut from.machine, values)?;
         written.extend(kept);
         self.put(from, Source::Update, &written, TaskRecords::new()).await
@@ -292,11 +305,13 @@ impl ThreadUpdate<'_> {
         self.check_open_work(&from)?;
         let named = self.named(&from, &nodes);
         // Nodes that are due stay due; sends are dropped with their superstep.
-        let is_dropped = |task: &Task| {
+        let mut dropped = from.machine.due_in_order();
+        dropped.retain(|task| {
             matches!(task.path, Path::Push(_)) && !named.contains(&Some(key_of(self.graph, task)))
-        };
+        });
         // Before the routes, which lead to what has no result.
-        let kept = self.keep_results(&mut from, is_dropped)?;
+        let on_record = self.on_record(&from, &dropped);
+        let kept = self.apply_closed(&mut from, &on_record)?;
         let mut tasks = Vec::with_capacity(updates.len());
         let mut records = TaskRecords::new();
         for (((update, node), key), index) in updates.into_iter().zip(nodes).zip(named).zip(0u32..)
@@ -314,8 +329,15 @@ impl ThreadUpdate<'_> {
             let superseded = self.first && from.superseded;
             from.recount.extend(all.filter(|index| superseded || overwritten.contains(index)));
         }
+        dropped.retain(|task| {
+            let is_sent = |(_, output): &(Task, TaskOutput)| self.is_sent_again(task, output);
+            self.record(&from, task).is_none_or(|record| !record.is_finished())
+                && !tasks.iter().any(is_sent)
+        });
+        let closed = self.closed(&from, dropped).await?;
         let mut done: Vec<_> =
             tasks.iter().map(|(task, output)| Done { task, output, edges: true }).collect();
+        done.extend(closed.iter().map(ClosedTask::done));
         let mut written = Vec::new();
         from.machine.apply(&mut done, &mut written)?;
         written.extend(kept);

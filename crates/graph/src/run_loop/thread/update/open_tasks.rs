@@ -4,11 +4,11 @@ use super::{From, ThreadUpdate};
 use crate::compiled::NodeOptions;
 use crate::error::RuntimeError;
 use crate::run_loop::checkpointer::{TaskKey, TaskRecord};
-use crate::run_loop::supersteps::unfollowed;
+use crate::run_loop::supersteps::{ClosedTask, RunLoop, ThreadPoint, unfollowed};
 use crate::run_loop::task::key_of;
 use std::sync::Arc;
-use weftwork_engine::pregel::{Done, Task};
-use weftwork_engine::{ChannelIdx, NodeIdx};
+use weftwork_engine::pregel::Task;
+use weftwork_engine::{ChannelIdx, Goto, NodeIdx, TaskOutput};
 
 impl ThreadUpdate<'_> {
     /// Refuses a change beside a task that has called a graph, has not finished, and is closed when it
@@ -51,36 +51,69 @@ impl ThreadUpdate<'_> {
         named.collect()
     }
 
-    /// Applies results on record of tasks that a change drops, where their nodes close tasks that are
-    /// left open. Returns the channels that changed.
-    pub(super) fn keep_results(
+    /// Applies the writes with which tasks are closed that a change drops. Returns the channels that
+    /// changed.
+    pub(super) fn apply_closed(
         &self,
         from: &mut From,
-        is_dropped: impl Fn(&Task) -> bool,
+        closed: &[ClosedTask],
     ) -> Result<Vec<ChannelIdx>, RuntimeError> {
         let mut written = Vec::new();
-        if !self.graph.has_closers() {
-            return Ok(written);
-        }
-        let mut results = Vec::new();
-        for task in from.machine.due_in_order().into_iter().filter(is_dropped) {
-            let closes = self.options(&task).is_some_and(|node| node.on_left_open.is_some());
-            let output = self.record(from, &task).filter(|_| closes).and_then(TaskRecord::output);
-            results.extend(output.map(|output| (unfollowed(Arc::clone(output)), task)));
-        }
-        let mut done: Vec<_> =
-            results.iter().map(|(output, task)| Done { task, output, edges: false }).collect();
-        if !done.is_empty() {
+        if !closed.is_empty() {
+            let mut done: Vec<_> = closed.iter().map(ClosedTask::done).collect();
             from.machine.apply(&mut done, &mut written)?;
         }
         Ok(written)
+    }
+
+    /// Returns the writes on record of tasks that a change drops, where their nodes close tasks that
+    /// are left open.
+    pub(super) fn on_record(&self, from: &From, dropped: &[Task]) -> Vec<ClosedTask> {
+        let closes =
+            |task: &&Task| self.options(task).is_some_and(|options| options.on_left_open.is_some());
+        let closed = dropped.iter().filter(closes).filter_map(|task| {
+            let output = self.record(from, task)?.output()?;
+            Some(ClosedTask { task: task.clone(), output: unfollowed(Arc::clone(output)) })
+        });
+        closed.collect()
+    }
+
+    /// Returns the writes with which tasks are closed that a change drops: those on record, or else
+    /// those of their closers. Tasks of nodes without closers are left out.
+    ///
+    /// A subgraph that is changed by itself has no run around it in which closers could read the
+    /// record, so that only writes on record are kept there.
+    pub(super) async fn closed(
+        &self,
+        from: &From,
+        mut dropped: Vec<Task>,
+    ) -> Result<Vec<ClosedTask>, RuntimeError> {
+        dropped.retain(|task| self.options(task).is_some_and(|node| node.on_left_open.is_some()));
+        if !self.place.ns.is_empty() || dropped.is_empty() {
+            return Ok(self.on_record(from, &dropped));
+        }
+        let dropped: Vec<_> = dropped.iter().map(|task| key_of(self.graph, task)).collect();
+        let host = self.host.clone();
+        let at = ThreadPoint { thread: Arc::clone(&self.place.thread), checkpoint: from.id };
+        Box::pin(RunLoop::close_dropped(host, self.graph, at, &dropped)).await
+    }
+
+    /// Returns `true` if an output sends the task of a dropped send again.
+    pub(super) fn is_sent_again(&self, task: &Task, output: &TaskOutput) -> bool {
+        output.goto.iter().any(|goto| match goto {
+            Goto::Send { node, arg } => {
+                self.graph.plan().node_idx(node) == Some(task.node)
+                    && task.arg.as_ref().is_some_and(|sent| sent.json == arg.json)
+            }
+            Goto::Node(_) | Goto::End => false,
+        })
     }
 
     fn options(&self, task: &Task) -> Option<&NodeOptions> {
         self.graph.node(task.node).map(|node| &*node.options)
     }
 
-    fn record<'f>(&self, from: &'f From, task: &Task) -> Option<&'f TaskRecord> {
+    pub(super) fn record<'f>(&self, from: &'f From, task: &Task) -> Option<&'f TaskRecord> {
         let key = key_of(self.graph, task);
         from.tasks.iter().find(|(known, _)| *known == key).map(|(_, record)| record)
     }
