@@ -75,7 +75,7 @@ impl Exit {
             "W0508" | "W0509" | "W0510" | "W0515" | "W0516" => Self::Failed,
             "W0427" | "W0512" | "W0513" => Self::Usage,
             _ if code.starts_with("W05") => Self::NotConfigured,
-            "W0111" | "W0113" | "W0114" | "W0127" | "W0137" | "W0138" => Self::Usage,
+            "W0111" | "W0113" | "W0114" | "W0127" | "W0137" | "W0138" | "W0139" => Self::Usage,
             "W0640" | "W0641" | "W0642" | "W0643" | "W0644" | "W0645" | "W0648" | "W0649" => {
                 Self::Usage
             }

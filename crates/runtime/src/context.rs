@@ -52,10 +52,14 @@ pub(crate) fn begins_from(
     options: &RunOptions,
     checkpoint: Option<CheckpointId>,
 ) -> StateQuery {
-    let at = StateQuery { checkpoint, ..StateQuery::thread(thread.as_str()) };
+    let at = |checkpoint| StateQuery { checkpoint, ..StateQuery::thread(thread.as_str()) };
     match &options.within {
-        Some(within) => at.within(within.namespace.as_str()),
-        None => at,
+        Some(within) => {
+            // With it, the request may name the checkpoint of the outermost graph.
+            let own = within.checkpoints.get(&within.namespace).copied();
+            at(own.or(checkpoint)).within(within.namespace.as_str())
+        }
+        None => at(checkpoint),
     }
 }
 

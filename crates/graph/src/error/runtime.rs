@@ -129,6 +129,14 @@ pub enum RuntimeError {
         /// The ids of the open questions.
         open: Vec<InterruptId>,
     },
+    /// An answer was given at a checkpoint of a subgraph that is not the newest one.
+    #[error(
+        "an answer was given at an older checkpoint of subgraph `{ns}`, where no question can be answered; name the checkpoint of the outermost graph that had the question open"
+    )]
+    AnsweredPastWithin {
+        /// The namespace of the subgraph.
+        ns: String,
+    },
     /// The schema that a node gave for an answer is none.
     #[error("the schema of an answer does not compile, so that none could fit it: {problem}")]
     BadAnswerSchema {
@@ -339,6 +347,7 @@ impl RuntimeError {
             Self::WrongAnswer { .. } => ErrorCode("W0127"),
             Self::UnknownKey { .. } => ErrorCode("W0128"),
             Self::UnknownQuestion { .. } => ErrorCode("W0138"),
+            Self::AnsweredPastWithin { .. } => ErrorCode("W0139"),
             Self::BadAnswerSchema { .. } => ErrorCode("W0129"),
             Self::CrashLoop { .. } => CRASH_LOOP,
             Self::NotCompleted { .. } => ErrorCode("W0135"),

@@ -14,12 +14,13 @@ use weftwork_graph::run_loop::{Unanswered, answers_by_id, check_answer, check_op
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::mailbox::{RESERVED, is_living_instance};
 use weftwork_store::{
-    InterruptRow, NewRun, RunRow, StoreError, ThreadRow, invariants, open_questions,
+    CheckpointNamespace, InterruptRow, NewRun, RunRow, StoreError, ThreadRow, invariants,
+    open_questions,
 };
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{Clock, ExecuteError, GraphExecutor, RunHandle};
-use weftwork_types::run::{Answers, RunCommand, RunInput, RunRef, RunRequest, RunStatus};
+use weftwork_types::run::{Answers, RunCommand, RunInput, RunRef, RunRequest, RunStatus, Within};
 use weftwork_types::{BoxFuture, InterruptId, Principal, RunId, ThreadId, Timestamp};
 
 impl Runtime {
@@ -227,7 +228,7 @@ impl Runtime {
         if reruns && matches!(given, Answers::One(_)) {
             return Ok(AskedAt::Newest);
         }
-        if self.is_past(request).await? {
+        if self.is_past(request, graph).await? {
             let by_id = self.answers_to_past(request, graph, given.clone()).await?;
             if let RunInput::Command(command) = &mut request.input {
                 command.answers = Some(Answers::ById(by_id));
@@ -259,15 +260,45 @@ impl Runtime {
     }
 
     /// Returns `true` if a request names a checkpoint that is not the newest of its thread.
-    async fn is_past(&self, request: &RunRequest) -> Result<bool, RuntimeError> {
-        let Some(at) = request.options.at.filter(|_| request.options.within.is_none()) else {
+    async fn is_past(
+        &self,
+        request: &RunRequest,
+        graph: &CompiledGraph,
+    ) -> Result<bool, RuntimeError> {
+        if let Some(within) = &request.options.within {
+            if graph.semantics().unanswered == Unanswered::Wait {
+                self.check_newest_within(request, within).await?;
+            }
             return Ok(false);
-        };
+        }
+        let Some(at) = request.options.at else { return Ok(false) };
         match self.store().thread(&request.principal, &request.thread).await {
             Ok(thread) => Ok(thread.head.is_some_and(|head| head != at)),
             Err(StoreError::NotFound { .. }) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Refuses answers at checkpoints of a subgraph, and of the graphs around it, that are not the
+    /// newest ones: a branch begins at a checkpoint of the outermost graph.
+    async fn check_newest_within(
+        &self,
+        request: &RunRequest,
+        within: &Within,
+    ) -> Result<(), RuntimeError> {
+        let around = within.checkpoints.iter().map(|(ns, at)| (ns, *at));
+        // With those of the graphs around it, the request names that of the outermost one.
+        let own = request.options.at.filter(|_| within.checkpoints.is_empty());
+        let own = own.map(|at| (&within.namespace, at));
+        for (ns, at) in around.chain(own) {
+            let place = CheckpointNamespace { thread: request.thread.clone(), ns: ns.clone() };
+            let newest = self.store().page(&request.principal, &place, None, 1).await?;
+            if newest.first().is_some_and(|newest| newest.id != at) {
+                let ns = within.namespace.clone();
+                return Err(RuntimeError::AnsweredPastWithin { ns });
+            }
+        }
+        Ok(())
     }
 
     /// Resolves answers to the questions of the checkpoint that a request names, and checks them.

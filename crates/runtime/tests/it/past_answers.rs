@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_graph::channel::Append;
-use weftwork_graph::run_loop::{HistoryFilter, Host, Start, StartCommand, StateQuery};
+use weftwork_graph::run_loop::{
+    Config, HistoryFilter, Host, Start, StartCommand, StateQuery, SubState,
+};
 use weftwork_graph::{
     ChannelDef, CompiledGraph, Ctx, DynUpdate, Dynamic, Finish, Graph, NodeResult, RunOutcome,
     RuntimeError, START, Semantics, Snapshot, SubgraphState, TaskDef,
@@ -161,6 +163,48 @@ async fn runs_of_a_program_and_hosted_runs_answer_the_same_questions() {
             }
             assert_eq!(local, hosted, "{asks:?} {semantics:?}");
         }
+    }
+}
+
+/// The place of the subgraph that asks.
+async fn place_within(front: &Front) -> Config {
+    let at = StateQuery::thread("t");
+    let state = match front {
+        Front::Local(graph, host) => graph.state(host, &at, true).await,
+        Front::Hosted(thread) => thread.view().with_subgraphs().state().await,
+    };
+    let task = state.expect("reads").tasks.remove(0);
+    match task.state {
+        Some(SubState::Snapshot(within)) => within.config.expect("it has run"),
+        other => panic!("a subgraph, not {other:?}"),
+    }
+}
+
+async fn answer_within(front: &Front, place: &Config) -> Result<RunOutcome, RuntimeError> {
+    let answers = Answers::One(json!("yes"));
+    match front {
+        Front::Local(graph, host) => {
+            let resume = Some(answers);
+            let command = Start::Command(StartCommand { resume, ..StartCommand::default() });
+            graph.run(host, command).thread("t").from(place).outcome().await
+        }
+        Front::Hosted(thread) => Ok(thread.answer(answers).from(place).await?.outcome().clone()),
+    }
+}
+
+#[tokio::test]
+async fn answers_at_older_checkpoints_of_subgraphs_are_refused() {
+    let graph = graph(Asks::InSubgraph, Semantics::weft());
+    for front in [Front::local(graph.clone()), Front::hosted(graph.clone()).await] {
+        front.start().await.expect("accepted");
+        let older = place_within(&front).await;
+        front.start().await.expect("accepted");
+        let newest = place_within(&front).await;
+        let refused = answer_within(&front, &older).await.expect_err("an older one");
+        assert_eq!(refused.code().0, "W0139");
+        assert_eq!(place_within(&front).await, newest);
+        let outcome = answer_within(&front, &newest).await.expect("accepted");
+        assert_eq!(completed(outcome)["log"], json!(["yes"]));
     }
 }
 

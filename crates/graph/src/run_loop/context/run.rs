@@ -40,6 +40,9 @@ pub(crate) struct RunContext {
     pub(crate) carried: Mutex<Vec<CarriedAnswer>>,
     /// `true` if an earlier process of the run may have taken some of them.
     pub(crate) carries_again: AtomicBool,
+    /// `true` if the run answers at the newest checkpoints of all graphs that it names: it continues
+    /// there, as if it named none.
+    pub(crate) answers_newest: AtomicBool,
     /// Lower bound of this run's checkpoint ids; `given` counts the ids issued after it.
     ids: OnceLock<u128>,
     given: AtomicU32,
@@ -75,6 +78,7 @@ impl RunContext {
             answers: OnceLock::new(),
             carried: Mutex::default(),
             carries_again: AtomicBool::new(false),
+            answers_newest: AtomicBool::new(false),
             ids: OnceLock::new(),
             given: AtomicU32::new(0),
             expiries: Mutex::default(),

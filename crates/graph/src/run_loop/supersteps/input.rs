@@ -8,6 +8,7 @@ use crate::run_loop::options::{Going, LoopInput, StartCommand};
 use crate::run_loop::sync::lock;
 use crate::semantics::{Resuming, Unanswered};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::StartInput;
 use weftwork_engine::{NodeIdx, TaskOutput, Write};
@@ -30,7 +31,14 @@ impl RunLoop {
         let flag = scope.resuming();
         let goes_on = matches!(begin, LoopInput::Nothing | LoopInput::Command(_));
         let resuming = !self.machine.is_fresh() && flag.unwrap_or(goes_on);
-        let here = scope.is_nested() && scope.around.contains_key(&*scope.place.ns);
+        let waits = scope.graph.semantics().unanswered == Unanswered::Wait;
+        if passes && waits && !scope.is_nested() && begin.answers() {
+            scope.check_newest_within().await?;
+            scope.shared.answers_newest.store(true, Ordering::Relaxed);
+        }
+        let continues = scope.shared.answers_newest.load(Ordering::Relaxed);
+        let named = scope.around.contains_key(&*scope.place.ns);
+        let here = scope.is_nested() && named && !continues;
         // Before answers are cleared: they tell which calls may have been made.
         let closed = match &begin {
             LoopInput::Input(_) if !resuming => self.close_left_open().await?,
@@ -38,7 +46,6 @@ impl RunLoop {
         };
         let addressed = self.start.is_addressed();
         let superseded = self.start.is_superseded();
-        let waits = scope.graph.semantics().unanswered == Unanswered::Wait;
         // Answers at an older checkpoint are for its questions, on a branch of their own.
         let past = superseded && waits && !scope.is_nested() && begin.answers();
         let (begin, kept) = match past {

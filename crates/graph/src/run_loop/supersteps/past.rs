@@ -3,8 +3,10 @@
 
 use super::RunLoop;
 use crate::error::RuntimeError;
-use crate::run_loop::checkpointer::{TaskAnswers, TaskDetails, TaskKey, TaskRecord, TaskRecords};
-use crate::run_loop::context::{CalledTask, CarriedAnswer};
+use crate::run_loop::checkpointer::{
+    CheckpointAddress, TaskAnswers, TaskDetails, TaskKey, TaskRecord, TaskRecords,
+};
+use crate::run_loop::context::{CalledTask, CarriedAnswer, LoopContext};
 use crate::run_loop::event::Source;
 use crate::run_loop::options::{Going, LoopInput, StartCommand};
 use crate::run_loop::questions::{answers_by_id, check_answer, check_open};
@@ -81,6 +83,25 @@ impl AskedStep<'_> {
 
     fn task_of(&self, key: &TaskKey) -> TaskId {
         key.id(self.ns, self.at, self.step)
+    }
+}
+
+impl LoopContext {
+    /// Refuses answers at checkpoints of a subgraph, and of the graphs around it, that are not the
+    /// newest ones: a branch begins at a checkpoint of the outermost graph.
+    pub(super) async fn check_newest_within(&self) -> Going<()> {
+        let inner = self.around.keys().max_by_key(|ns| ns.len()).filter(|ns| !ns.is_empty());
+        let Some((checkpointer, inner)) = self.keep.checkpointer.as_ref().zip(inner) else {
+            return Ok(());
+        };
+        for (ns, at) in &self.around {
+            let thread = Arc::clone(&self.place.thread);
+            let place = CheckpointAddress { thread, ns: ns.as_str().into() };
+            if checkpointer.newest(&place).await?.is_some_and(|newest| newest != *at) {
+                return Err(RuntimeError::AnsweredPastWithin { ns: inner.clone() });
+            }
+        }
+        Ok(())
     }
 }
 
