@@ -1,6 +1,7 @@
 //! Tests of the ReAct agent with scripted answers.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
+mod answers_in_batches;
 mod approvals;
 mod asking;
 mod budgets;

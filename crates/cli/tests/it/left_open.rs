@@ -1,6 +1,6 @@
 //! Refunds of the order desk over HTTP, of which some are made when the conversation goes on without
-//! the others: new messages, cancelled runs, servers that stop and servers that are killed. Whatever
-//! happens, each refund is in the database once.
+//! the others: new messages, runs that are cancelled or rolled back, servers that stop and servers
+//! that are killed. Whatever happens, each refund is in the database once.
 
 use crate::home::{Home, PROGRAM};
 use crate::serve::Served;
@@ -264,10 +264,15 @@ impl Desk {
 
     /// Something happens while a run may be in progress.
     fn disturb(&mut self, run: &str, random: &mut Random) {
-        match random.below(6) {
+        match random.below(7) {
             0 => {
                 self.told.push("cancelled".to_owned());
                 self.of_thread("POST", &format!("/runs/{run}/cancel?wait=true"), &json!({}));
+            }
+            6 => {
+                self.told.push("rolled back".to_owned());
+                let path = format!("/runs/{run}/cancel?wait=true&action=rollback");
+                self.of_thread("POST", &path, &json!({}));
             }
             1 => {
                 self.told.push("killed".to_owned());

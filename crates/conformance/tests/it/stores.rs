@@ -188,6 +188,12 @@ fn hosted_runs_rebuilt_after_each_superstep_over_sqlite() {
     check(&hosted_over(&made).with_mode(Mode::RebuildEachStep), SAID_NOTHING);
 }
 
+#[test]
+fn hosted_runs_rebuilt_after_each_superstep_over_postgres() {
+    let made = MadeOf::postgres("hosted_rebuilt");
+    check(&hosted_over(&made).with_mode(Mode::RebuildEachStep), SAID_NOTHING);
+}
+
 /// Two scenarios store the counts of delta channels at the end of a run.
 #[test]
 fn read_as_they_come() {
