@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use weftwork_graph::run_loop::{HistoryFilter, Host, Snapshot, SnapshotRun, Source, StateQuery};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::thread::contains;
-use weftwork_store::{Base, CheckpointNamespace, RunRow, Store, StoreError};
+use weftwork_store::{Base, CheckpointNamespace, RunRow, Store, StoreError, by_execution};
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::RunRef;
 use weftwork_types::{CheckpointId, Principal, RunId, ThreadId, Timestamp};
@@ -44,7 +44,7 @@ impl<'a> Origins<'a> {
     ) -> Result<Self, RuntimeError> {
         let rows = match store.runs(who, thread).await {
             Err(StoreError::NotFound { .. }) => Vec::new(),
-            rows => rows?,
+            rows => by_execution(rows?),
         };
         let (mut runs, mut newest) = (Vec::new(), 0);
         // A run that was not claimed made nothing.

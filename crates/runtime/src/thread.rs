@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json};
 use std::time::Duration;
 use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateForm, StateQuery};
 use weftwork_graph::{CompiledGraph, IntoInput, RuntimeError, State, StateSpec};
-use weftwork_store::{RunRow, open_questions};
+use weftwork_store::{RunRow, by_execution, open_questions};
 use weftwork_types::event::Position;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::RunHandle;
@@ -279,8 +279,11 @@ impl Thread {
     /// Waits for the run that follows a run, and returns it.
     async fn run_after(&self, run: &RunRef) -> Result<RunRow, RuntimeError> {
         loop {
-            let runs = self.runtime.store().runs(&self.who, &run.thread).await?;
-            let next = runs.into_iter().skip_while(|row| row.new.at != *run).nth(1);
+            let runs = by_execution(self.runtime.store().runs(&self.who, &run.thread).await?);
+            let now = self.runtime.clock().now();
+            let after = runs.into_iter().skip_while(|row| row.new.at != *run).skip(1);
+            // The timer comes before a run that begins later.
+            let next = after.into_iter().find(|row| !row.waits_for_time(now));
             if let Some(next) = next {
                 return Ok(next);
             }

@@ -1,6 +1,6 @@
 //! Usage of runs, as their logs and records report it.
 
-use weftwork_store::{Store, StoreError};
+use weftwork_store::{Store, StoreError, by_execution};
 use weftwork_types::Principal;
 use weftwork_types::port::CallKind;
 use weftwork_types::run::RunRef;
@@ -45,7 +45,7 @@ impl StoredUsage<'_> {
         let facts = self.store.usage_of_run(self.who, &at.run).await?;
         facts.iter().for_each(|row| count.add_fact(&row.fact));
         // A run of the thread begins after the one before it has ended.
-        let runs = self.store.runs(self.who, &at.thread).await?;
+        let runs = by_execution(self.store.runs(self.who, &at.thread).await?);
         let mut before = None;
         let mut times = None;
         for run in &runs {

@@ -153,6 +153,7 @@ cases! { $
     multitask::a_run_that_was_cancelled_takes_nothing_back,
     multitask::a_run_that_nobody_began_is_taken_back_as_well,
     multitask::a_queued_run_follows_one_that_asks,
+    multitask::queued_runs_change_nothing_before_they_begin,
     multitask::a_queue_moves_with_its_thread,
     ends::a_run_that_ended_has_its_last_checkpoint,
     ends::a_run_names_the_run_that_asked,

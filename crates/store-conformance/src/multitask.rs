@@ -7,8 +7,9 @@ use std::sync::Arc;
 use weftwork_store::StoreError;
 use weftwork_store::checkpoint::CheckpointNamespace;
 use weftwork_store::invariants;
-use weftwork_store::record::{Base, Claim, Commit, NewRun, RunRow};
+use weftwork_store::record::{Base, Claim, Commit, InterruptRow, NewRun, RunRow};
 use weftwork_store::table::Store;
+use weftwork_store::{ThreadQuery, ThreadStatus, asking_threads};
 use weftwork_types::run::{Multitask, RunInput, RunOutcome, RunStatus};
 use weftwork_types::{CheckpointId, Timestamp};
 
@@ -249,13 +250,91 @@ pub(super) async fn a_queued_run_follows_one_that_asks(store: Arc<dyn Store>) {
         ..commit(1_300)
     };
     write(store, &first, asks).await;
-    let mut new = how("r3", Multitask::Reject);
-    new.input = RunInput::answers(BTreeMap::<weftwork_types::InterruptId, _>::new());
-    let refused = store.create_run(&us(), new, answers(&[(7, "yes")])).await;
-    assert_eq!(refused, busy("r2"), "whoever answers later finds the thread busy");
     claim(store, "r2").await.expect("its turn");
     let now = store.thread(&us(), &thread("t")).await.expect("the thread");
     assert_eq!(now.wakes_at, None, "it goes on now");
+    let refused = store.create_run(&us(), answering("r3"), answers(&[(7, "yes")])).await;
+    assert_eq!(refused, busy("r2"), "an answer after the run has begun");
+}
+
+fn answering(run: &str) -> NewRun {
+    let input = RunInput::answers(BTreeMap::<weftwork_types::InterruptId, _>::new());
+    NewRun { input, ..how(run, Multitask::Interrupt) }
+}
+
+async fn status(store: &dyn Store) -> ThreadStatus {
+    let found = store.search_threads(&us(), ThreadQuery::default()).await.expect("reads");
+    found.threads[0].status
+}
+
+pub(super) async fn queued_runs_change_nothing_before_they_begin(store: Arc<dyn Store>) {
+    let store = &*store;
+    let delayed = |run: &str| {
+        let mut new = how(run, Multitask::Enqueue);
+        new.graph = "test:other".to_owned();
+        new.options.not_before = Some(Timestamp(9_000));
+        new
+    };
+    let first = store.create_run(&us(), delayed("r0"), BTreeMap::new()).await.expect("accepted");
+    assert_eq!((first.status, status(store).await), (RunStatus::Queued, ThreadStatus::Busy));
+    let (first, _) = claim(store, "r0").await.expect("also before its time, if it is asked to");
+    let asks = Commit {
+        interrupts: vec![question(7)],
+        finish: interrupted(&[7]),
+        wakes_at: Some(Timestamp(1_400)),
+        ..commit(1_300)
+    };
+    write(store, &first, asks).await;
+    let before = store.thread(&us(), &thread("t")).await.expect("the thread");
+    store.create_run(&us(), delayed("r1"), BTreeMap::new()).await.expect("accepted");
+    ask(store, "r2", Multitask::Enqueue).await;
+    assert_eq!(store.thread(&us(), &thread("t")).await, Ok(before));
+    assert_eq!(status(store).await, ThreadStatus::Interrupted);
+    let open = store.interrupts(&us(), &thread("t")).await.expect("reads");
+    assert!(open.iter().all(InterruptRow::is_open));
+    let due = store.due(Timestamp(1_400), vec!["test:other".to_owned()], 9).await.expect("reads");
+    let due: Vec<_> = due.iter().map(|(_, run)| run.new.at.run.as_str()).collect();
+    assert_eq!(due, ["r0"], "the run that asks");
+    let asking = asking_threads(store, &us()).await.expect("reads");
+    assert_eq!(asking[0].open, open);
+    let refused = store.create_run(&us(), how("r3", Multitask::Reject), BTreeMap::new()).await;
+    assert_eq!(refused, busy("r1"), "a run with input of its own");
+
+    // An answer comes before them, and cancels none.
+    let row = store.create_run(&us(), answering("r3"), answers(&[(7, "yes")])).await;
+    let row = row.expect("the question is open");
+    assert_eq!((row.status, row.answers), (RunStatus::Pending, Some(at("t", "r0").run)));
+    assert_eq!(claim(store, "r1").await, busy("r3"));
+    assert_eq!(status(store).await, ThreadStatus::Busy);
+    let second = store.create_run(&us(), answering("r4"), answers(&[(7, "no")])).await;
+    assert_eq!(second, busy("r3"));
+    let (answer, _) = claim(store, "r3").await.expect("its turn");
+    assert_eq!(
+        store.next_run(&us(), &thread("t"), Timestamp(1_500)).await.map(named),
+        Ok("r3".into())
+    );
+    finish(store, &answer, 1_600).await;
+
+    // A timer comes before them too, and a run that is cancelled before it begins has not run here.
+    let mut timer = how("r5", Multitask::Reject);
+    timer.input = RunInput::Continue;
+    let row = store.create_run(&us(), timer, BTreeMap::new()).await.expect("accepted");
+    assert_eq!(row.status, RunStatus::Pending);
+    let (timer, _) = claim(store, "r5").await.expect("its turn");
+    finish(store, &timer, 1_700).await;
+    store.request_cancel(&us(), &at("t", "r1")).await.expect("waits");
+    let (unbegun, _) = claim(store, "r1").await.expect("its turn");
+    cancelled(store, &unbegun).await;
+    let graph = store.thread(&us(), &thread("t")).await.expect("the thread").graph;
+    assert_eq!(graph.as_deref(), Some("test:graph"));
+    // One that waits for nothing makes the thread busy, and may be overtaken until it begins.
+    assert_eq!(status(store).await, ThreadStatus::Busy);
+    claim(store, "r2").await.expect("its turn");
+    assert_eq!(asking_threads(store, &us()).await, Ok(Vec::new()));
+}
+
+fn named(next: Option<(weftwork_types::Principal, RunRow)>) -> String {
+    next.map(|(_, run)| run.new.at.run.to_string()).unwrap_or_default()
 }
 
 pub(super) async fn a_queue_moves_with_its_thread(store: Arc<dyn Store>) {

@@ -3,7 +3,8 @@
 use crate::mailbox::is_terminated;
 use crate::table::Result;
 use crate::{InterruptRow, SearchFrom, Store, StoreError, ThreadQuery, ThreadRow, ThreadStatus};
-use weftwork_types::Principal;
+use weftwork_types::run::RunStatus;
+use weftwork_types::{Principal, ThreadId};
 
 /// A thread with open questions.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,15 +15,16 @@ pub struct AskingThread {
     pub open: Vec<InterruptRow>,
 }
 
-/// Returns the threads at rest that have open questions: those that wait, then those whose last run
-/// failed. A terminated instance takes no answers and is left out.
+/// Returns the threads that have open questions and of which no run is executed: those that wait, those
+/// whose last run failed, then those of which a run is about to begin. A terminated instance takes no
+/// answers and is left out.
 ///
 /// # Errors
 /// Only system errors.
 pub async fn asking_threads(store: &dyn Store, who: &Principal) -> Result<Vec<AskingThread>> {
     let mut asking = Vec::new();
     // A node that failed leaves the questions of the nodes beside it open.
-    for status in [ThreadStatus::Interrupted, ThreadStatus::Error] {
+    for status in [ThreadStatus::Interrupted, ThreadStatus::Error, ThreadStatus::Busy] {
         let mut query = ThreadQuery { status: Some(status), ..ThreadQuery::default() };
         loop {
             let page = store.search_threads(who, query.clone()).await?;
@@ -34,7 +36,7 @@ pub async fn asking_threads(store: &dyn Store, who: &Principal) -> Result<Vec<As
                     rows => rows?,
                 };
                 open.retain(InterruptRow::is_open);
-                if !open.is_empty() {
+                if !open.is_empty() && !has_begun(store, who, status, &thread.id).await? {
                     asking.push(AskingThread { thread, open });
                 }
             }
@@ -43,4 +45,21 @@ pub async fn asking_threads(store: &dyn Store, who: &Principal) -> Result<Vec<As
         }
     }
     Ok(asking)
+}
+
+/// Returns `true` if a run of a thread with this status was begun and has not ended. Answers come
+/// before runs that are queued.
+async fn has_begun(
+    store: &dyn Store,
+    who: &Principal,
+    status: ThreadStatus,
+    thread: &ThreadId,
+) -> Result<bool> {
+    if status != ThreadStatus::Busy {
+        return Ok(false);
+    }
+    match store.unfinished_runs(who, thread).await {
+        Err(StoreError::NotFound { .. }) => Ok(true),
+        runs => Ok(runs?.iter().any(|run| run.status != RunStatus::Queued)),
+    }
 }

@@ -14,6 +14,7 @@ pub mod approval;
 pub mod artifact;
 pub mod checkpoint;
 pub mod effect;
+pub mod execution_order;
 pub mod inbox;
 pub mod invariants;
 pub mod items;
@@ -32,6 +33,7 @@ pub use checkpoint::{
     NewPending, Pending, ReadCheckpoints, WriteCheckpoints,
 };
 pub use effect::{Change, Content, Effect, EffectQuery, EffectRow, Effects, Sequence};
+pub use execution_order::by_execution;
 pub use inbox::{AskingThread, asking_threads};
 pub use items::{
     Filter, Indexing, Item, ItemQuery, ItemRef, ItemStore, ItemTable, MemoryItems, Namespace,
@@ -54,7 +56,7 @@ pub use table::{
 };
 pub use thread::{
     FoundThread, IfExists, Metadata, NewThread, SearchFrom, ThreadCursor, ThreadOrder, ThreadPage,
-    ThreadQuery, ThreadStatus,
+    ThreadQuery, ThreadStatus, UnfinishedRuns,
 };
 pub use transfer::{ExportThreads, ImportThreads, RunExport, ThreadExport};
 pub use weftwork_types::StoreError;

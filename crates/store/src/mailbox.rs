@@ -165,18 +165,21 @@ pub fn closed(thread: &ThreadId) -> StoreError {
     StoreError::MailboxClosed { thread: thread.to_string() }
 }
 
-/// Returns the status of a new run: queued if the thread has an unfinished run, or if the run is an
-/// activity.
+/// Returns the status of a new run: queued if the thread has an unfinished run that delays it, if the
+/// run is an activity, or if it begins later. Answers are recorded at once, and are never queued.
 #[must_use]
-pub fn first_status(new: &NewRun, is_busy: bool) -> RunStatus {
-    if is_busy || new.is_sent() { RunStatus::Queued } else { RunStatus::Pending }
+pub fn first_status(new: &NewRun, is_delayed: bool) -> RunStatus {
+    let later = new.begins_later() && !new.input.is_answer();
+    if is_delayed || later || new.is_sent() { RunStatus::Queued } else { RunStatus::Pending }
 }
 
-/// Returns `true` if an unfinished run delays a new one of its thread. Activities that wait delay
-/// activities only: a continuation precedes them, whether it answers a question or comes at its time.
+/// Returns `true` if an unfinished run delays a new one of its thread. Queued runs have not begun, and
+/// delay no run that [continues](NewRun::continues) the thread, whether it answers a question or comes
+/// at its time. Activities that wait delay activities only.
 #[must_use]
 pub fn delays(unfinished: &RunRow, new: &NewRun) -> bool {
-    new.is_sent() || !unfinished.waits_as_activity()
+    let passes = new.continues() || unfinished.new.options.mailbox.is_some();
+    new.is_sent() || unfinished.status != RunStatus::Queued || !passes
 }
 
 /// The treatment of the activities that wait in a mailbox.

@@ -62,6 +62,21 @@ impl NewRun {
     pub fn is_sent(&self) -> bool {
         self.options.mailbox.is_some() && matches!(self.input, RunInput::Start { .. })
     }
+
+    /// Returns `true` for a run that continues the thread at once, or is refused: one with answers, or
+    /// one without input that may not wait, such as that of a timer. Runs that have not begun have
+    /// changed nothing yet, so that it comes before them.
+    #[must_use]
+    pub fn continues(&self) -> bool {
+        let waits = self.options.multitask != Multitask::Reject || self.begins_later();
+        self.input.is_answer() || self.input == RunInput::Continue && !waits
+    }
+
+    /// Returns `true` if the run begins at a later time than that of its creation.
+    #[must_use]
+    pub fn begins_later(&self) -> bool {
+        self.options.begins_later(self.created_at).is_some()
+    }
 }
 
 /// A run.
@@ -172,12 +187,17 @@ impl RunRow {
         self.status == RunStatus::Queued && self.new.options.mailbox.is_some()
     }
 
-    /// Returns `true` if the run waits for its time in a mailbox. A run whose cancellation is
-    /// requested does not wait.
+    /// Returns `true` if the run waits for its time in a mailbox.
     #[must_use]
     pub fn waits_in_mailbox(&self, now: Timestamp) -> bool {
-        let options = &self.new.options;
-        let later = options.mailbox.is_some() && options.begins_later(now).is_some();
+        self.new.options.mailbox.is_some() && self.waits_for_time(now)
+    }
+
+    /// Returns `true` if the run is queued and begins later. A run whose cancellation is requested
+    /// does not wait.
+    #[must_use]
+    pub fn waits_for_time(&self, now: Timestamp) -> bool {
+        let later = self.new.options.begins_later(now).is_some();
         later && self.status == RunStatus::Queued && !self.cancel_requested
     }
 

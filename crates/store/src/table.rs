@@ -228,21 +228,22 @@ pub trait ReadRuns: Send + Sync {
 /// Creates runs and writes for them.
 pub trait WriteRuns: Send + Sync {
     /// Creates a run, and its thread if it does not exist, and stores the given answers to open
-    /// questions, in one transaction. The thread no longer resumes by itself. If the idempotency
+    /// questions, in one transaction. If the run is not queued, the thread no longer resumes by itself. If the idempotency
     /// key was used before (within the organisation), or the run id exists, the run of the first
     /// request is returned and nothing changes. Requests are equal if thread, graph, input and
     /// options are.
     ///
-    /// An [activity](NewRun::is_sent) is always queued. If the thread has
-    /// unfinished runs, a run that [may wait](crate::invariants::may_wait) is
+    /// An [activity](NewRun::is_sent) is always queued, and so is a run that begins later. If the
+    /// thread has unfinished runs that [delay](crate::mailbox::delays) it, a run that
+    /// [may wait](crate::invariants::may_wait) is
     /// [queued](weftwork_types::run::RunStatus::Queued), and does not change the thread before it
     /// is claimed. Cancellation of the earlier runs is requested if the strategy of the run
     /// requires it. Runs that it rolls back are [marked](RunRow::rolled_back_by); the mark is
     /// removed if the run is cancelled before it starts.
     ///
     /// # Errors
-    /// Returns [`StoreError::Busy`] if the thread has an unfinished run and the new run may not
-    /// wait, an error of [`check_mailbox`](crate::mailbox::check_mailbox), [`StoreError::NotFound`] for a question that is not open, [`StoreError::Answered`] for
+    /// Returns [`StoreError::Busy`] if an unfinished run of the thread delays the new one, which may
+    /// not wait, an error of [`check_mailbox`](crate::mailbox::check_mailbox), [`StoreError::NotFound`] for a question that is not open, [`StoreError::Answered`] for
     /// one that was answered before, [`StoreError::KeyReused`] if the key was used with a different
     /// request, [`StoreError::Conflict`] if the run id was.
     fn create_run<'a>(

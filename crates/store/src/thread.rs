@@ -4,7 +4,7 @@
 //! JSON object of the client, by which it can be searched.
 
 use crate::StoreError;
-use crate::record::ThreadRow;
+use crate::record::{RunRow, ThreadRow};
 use crate::table::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -102,22 +102,58 @@ fn check_metadata(id: &ThreadId, metadata: &Metadata) -> Result<()> {
 pub enum ThreadStatus {
     /// The thread has no unfinished run, and none of the other conditions holds.
     Idle,
-    /// A run has not ended.
+    /// A run has not ended, unless a question is open and the next run waits for its time or in a
+    /// mailbox.
     Busy,
-    /// No run is unfinished, the last run did not fail, and it ended at an interrupt or a question
+    /// The thread is not busy, the last run did not fail, and it ended at an interrupt or a question
     /// is open.
     Interrupted,
-    /// No run is unfinished, and the last run failed.
+    /// The thread is not busy, and the last run failed.
     Error,
 }
 
-impl ThreadStatus {
-    /// Derives the status of a thread from the status of its last run. `busy` is `true` if a run
-    /// has not ended, `asks` if a question is open.
+/// The unfinished runs of a thread, as far as its status depends on them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnfinishedRuns {
+    /// No run is unfinished.
+    None,
+    /// The first of them waits for its time, or in a mailbox.
+    Waiting,
+    /// The first of them is executed, or is about to be.
+    Active,
+}
+
+impl UnfinishedRuns {
+    /// Returns the state of the runs of a thread, in the order of their acceptance.
     #[must_use]
-    pub fn of(last: Option<RunStatus>, busy: bool, asks: bool) -> Self {
+    pub fn of<'a>(runs: impl Iterator<Item = &'a RunRow>) -> Self {
+        let mut first = Self::None;
+        for run in runs.filter(|run| !run.status.is_final()) {
+            let options = &run.new.options;
+            let waits = options.not_before.is_some() || options.mailbox.is_some();
+            first = match (first, run.status) {
+                (_, RunStatus::Pending | RunStatus::Running) => return Self::Active,
+                (Self::None, _) if waits => Self::Waiting,
+                (Self::None, _) => Self::Active,
+                (known, _) => known,
+            };
+        }
+        first
+    }
+}
+
+impl ThreadStatus {
+    /// Derives the status of a thread from the status of its last run that began. `asks` is `true` if
+    /// a question is open.
+    #[must_use]
+    pub fn of(last: Option<RunStatus>, unfinished: UnfinishedRuns, asks: bool) -> Self {
+        let is_busy = match unfinished {
+            UnfinishedRuns::None => false,
+            UnfinishedRuns::Waiting => !asks,
+            UnfinishedRuns::Active => true,
+        };
         match last {
-            _ if busy => Self::Busy,
+            _ if is_busy => Self::Busy,
             Some(RunStatus::Failed) => Self::Error,
             Some(RunStatus::Interrupted) => Self::Interrupted,
             _ if asks => Self::Interrupted,

@@ -78,8 +78,9 @@ pub struct RunOptions {
     /// Time at which the run is cut off, including its running nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
-    /// Time before which the run does not begin; `None` for at once. Until then it is pending, and
-    /// later runs of its thread wait for it.
+    /// Time before which the run does not begin; `None` for at once. Until then it is queued, and
+    /// later runs with input of their own wait for it. It changes nothing before it begins: open
+    /// questions stay open, and answers to them come first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
     /// Maximum number of tasks of a superstep that run concurrently; `None` selects the limit of
@@ -221,8 +222,9 @@ impl Durability {
 /// The behaviour of a new run on a thread that has an unfinished run. On a thread without one, all
 /// variants are equivalent.
 ///
-/// Runs with answers do not wait: the run that asked has ended, so a thread that waits for answers
-/// has no unfinished run. With an unfinished run, a run with answers is refused in all variants.
+/// Runs with answers do not wait, in any variant. They come before the runs that have not begun, which
+/// have changed nothing yet, and cancel none of them; so do timers. While a run of the thread is
+/// executed, a run with answers is refused.
 ///
 /// Source: the strategies of the same names of LangGraph's server. There, `rollback` deletes the
 /// earlier runs; here they are retained as cancelled, because their usage was paid for.
@@ -301,7 +303,8 @@ impl ReuseFrom {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// Accepted; waiting until all earlier runs of the thread have ended.
+    /// Accepted; waiting until all earlier runs of the thread have ended, or for its time. It has
+    /// changed nothing.
     Queued,
     /// Accepted, not yet started.
     Pending,

@@ -87,9 +87,10 @@ pub(crate) async fn create(
         asks.extend(begin(org, &mut run, newest.first())?);
         (run.status, run.worker, run.fence) = (RunStatus::Running, Some(worker.clone()), 1);
     }
-    if status == RunStatus::Pending {
-        asks.push(touches(who, new, run.status)?);
-    }
+    asks.push(match status {
+        RunStatus::Pending => touches(who, new, run.status)?,
+        _ => creates_thread(who, new),
+    });
     asks.push(inserts(org, &who.subject, &run)?);
     conn.commit(asks).await?;
     let claim = worker.map(|by| Claim { at: new.at.clone(), worker: by.clone(), fence: 1 });
@@ -136,6 +137,13 @@ fn touches(who: &Principal, new: &NewRun, status: RunStatus) -> Result<Ask> {
                        status = excluded.status, seq = 0, updated_at = excluded.updated_at,
                        wakes_at = NULL";
     Ok(ask!(follows, org, thread, new.graph.clone(), status, created_at))
+}
+
+/// Creates the thread of a queued run if it does not exist. One that exists is not changed.
+fn creates_thread(who: &Principal, new: &NewRun) -> Ask {
+    let sql = "INSERT INTO threads (org, id, graph, status, seq, created_at, updated_at)
+               VALUES ($1, $2, $3, '', 0, $4, $4) ON CONFLICT (org, id) DO NOTHING";
+    ask!(sql, text(&who.org), text(&new.at.thread), new.graph.clone(), new.created_at.0)
 }
 
 /// Writes the row of a run.

@@ -80,10 +80,11 @@ pub(crate) fn delaying(org: &OrgId, new: &NewRun) -> Ask {
     let sql = whole!(
         "FROM runs r WHERE r.org = $1 AND r.thread = $2
              AND r.status IN ('queued', 'pending', 'running')
-             AND ($3 OR r.status <> 'queued' OR comparable(r.options) -> 'mailbox' IS NULL)
+             AND ($3 OR r.status <> 'queued'
+                 OR NOT $4 AND comparable(r.options) -> 'mailbox' IS NULL)
          ORDER BY r.number LIMIT 1"
     );
-    ask!(sql, text(org), text(&new.at.thread), new.is_sent())
+    ask!(sql, text(org), text(&new.at.thread), new.is_sent(), new.continues())
 }
 
 /// Queries what decides if an instance takes a run; see [`check`].

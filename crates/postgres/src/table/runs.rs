@@ -106,8 +106,7 @@ impl ReadRuns for PostgresStore {
                 let sql = whole!(
                     "FROM threads t JOIN runs r ON r.org = t.org AND r.thread = t.id
                          AND r.number = (SELECT l.number FROM runs l
-                             WHERE l.org = t.org AND l.thread = t.id AND (l.status <> 'queued'
-                                 OR comparable(l.options) -> 'mailbox' IS NULL)
+                             WHERE l.org = t.org AND l.thread = t.id AND l.status <> 'queued'
                              ORDER BY l.ended_at IS NULL DESC, l.ended_at DESC, l.number DESC LIMIT 1)
                      WHERE t.wakes_at <= $1 AND t.graph = ANY ($2)
                          AND comparable(t.metadata) -> 'weft:terminated' IS DISTINCT FROM 'true'
@@ -419,9 +418,11 @@ pub(crate) fn begin(org: &OrgId, run: &mut RunRow, newest: Option<&Row>) -> Resu
         asks.push(ask!(unmarks, text(org), text(thread), text(&run.new.at.run)));
     }
     if run.status == RunStatus::Queued {
-        let follows = "UPDATE threads SET graph = $3, seq = 0, wakes_at = NULL
+        let follows = "UPDATE threads SET graph = coalesce($3, graph), seq = 0, wakes_at = NULL
                        WHERE org = $1 AND id = $2";
-        asks.push(ask!(follows, text(org), text(thread), run.new.graph.clone()));
+        // One that is cancelled has not run on the thread.
+        let graph = (!run.cancel_requested).then(|| run.new.graph.clone());
+        asks.push(ask!(follows, text(org), text(thread), graph));
     }
     if run.clears() {
         asks.push(checkpoint_write::lock_thread(org, thread));

@@ -18,7 +18,17 @@ macro_rules! search {
              FROM (SELECT t.*, CASE
                        WHEN EXISTS (SELECT 1 FROM runs r
                                     WHERE r.org = t.org AND r.thread = t.id
-                                        AND r.status IN ('queued', 'pending', 'running'))
+                                        AND r.status IN ('queued', 'pending', 'running')
+                                        AND (r.status <> 'queued'
+                                            OR NOT EXISTS (SELECT 1 FROM interrupts i
+                                                WHERE i.org = t.org AND i.thread = t.id
+                                                    AND i.answer IS NULL AND NOT i.closed)
+                                            OR comparable(r.options) -> 'mailbox' IS NULL
+                                                AND comparable(r.options) -> 'not_before' IS NULL
+                                                AND NOT EXISTS (SELECT 1 FROM runs e
+                                                    WHERE e.org = t.org AND e.thread = t.id
+                                                        AND e.number < r.number AND e.status
+                                                            IN ('queued', 'pending', 'running'))))
                            THEN 'busy'
                        WHEN t.status = 'failed' THEN 'error'
                        WHEN t.status = 'interrupted'

@@ -10,10 +10,10 @@ use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
-use weftwork_store::{Base, RunRow, StoreError, ThreadRow, invariants};
+use weftwork_store::{RunRow, StoreError, ThreadRow, by_execution, invariants};
 use weftwork_types::event::{Position, RunEvent};
 use weftwork_types::run::RunRef;
-use weftwork_types::{BoxStream, Principal, RunId, ThreadId};
+use weftwork_types::{BoxStream, Principal, RunId, ThreadId, Timestamp};
 
 /// Maximum number of events read at once to find the last one.
 const LOG_PAGE: usize = 256;
@@ -119,6 +119,8 @@ pub(crate) struct ThreadRuns {
     place: Place,
     reported: ReportedRuns,
     live: LiveThread,
+    /// `true` if a run of the thread waits for its time.
+    is_delayed: bool,
     /// The thread when its runs were read, if a later change is distinguishable from it.
     seen: Option<ThreadRow>,
     interval: Interval,
@@ -145,7 +147,7 @@ impl ThreadFollower {
                 self.current = None;
             }
             let Some((run, after)) = self.runs.next_run().await? else {
-                if self.until_rest {
+                if self.until_rest && !self.runs.is_delayed {
                     return Ok(None);
                 }
                 self.runs.wait().await;
@@ -167,7 +169,8 @@ impl ThreadRuns {
         let live = context.live.thread(&who.org, &id);
         let (place, interval) = (Place::Begin(from), Interval::new());
         let reported = ReportedRuns::default();
-        Self { context, who, id, place, reported, live, seen: None, interval }
+        let is_delayed = false;
+        Self { context, who, id, place, reported, live, is_delayed, seen: None, interval }
     }
 
     /// Records that the stored events of a run were received up to a position.
@@ -211,7 +214,13 @@ impl ThreadRuns {
         }
         // A change within the same millisecond may leave the row as it is.
         let settled = (thread.updated_at < now).then_some(thread);
-        let runs = in_order(store.runs(&self.who, &self.id).await?);
+        let all = by_execution(store.runs(&self.who, &self.id).await?);
+        self.is_delayed = all.iter().any(|run| run.waits_for_time(now) && !run.waits_as_activity());
+        let (runs, unplaced): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|run| has_place(run, now));
+        if runs.is_empty() && matches!(self.place, Place::Begin(FollowFrom::Now)) {
+            self.place = Place::Begin(FollowFrom::Start);
+        }
         let next = match &self.place {
             Place::Begin(FollowFrom::Start) => runs.first().map(at_start),
             Place::Begin(FollowFrom::Now) => {
@@ -222,6 +231,12 @@ impl ThreadRuns {
                     self.place = Place::After(ThreadPosition { run: last.new.at.run.clone(), at });
                 }
                 next.map(|next| at_start(&runs[next]))
+            }
+            Place::Begin(FollowFrom::After(place))
+                if unplaced.iter().any(|run| run.new.at.run == place.run) =>
+            {
+                self.reported = ReportedRuns::before(runs.len(), &ids(&runs));
+                Some((found(&unplaced, place)?.1.new.at.clone(), place.at))
             }
             Place::Begin(FollowFrom::After(place)) => {
                 let (index, run) = found(&runs, place)?;
@@ -271,23 +286,10 @@ impl ThreadRuns {
     }
 }
 
-/// Sorts the runs of an instance by their execution, and omits those that were not begun: their order
-/// may still change. The runs of other threads are executed in their order.
-fn in_order(mut runs: Vec<RunRow>) -> Vec<RunRow> {
-    if runs.iter().all(|run| run.new.options.mailbox.is_none()) {
-        return runs;
-    }
-    runs.retain(|run| run.fence > 0 || run.status.is_final());
-    // Each run starts at the checkpoint at which the one before it ended.
-    runs.sort_by_key(|run| {
-        let ended_at = run.ended_at.map_or(i64::MAX, |at| at.0);
-        let base = match run.base {
-            Some(Base::At(id)) => id.0,
-            _ => 0,
-        };
-        (ended_at, base, run.last_checkpoint.map(|id| id.0))
-    });
-    runs
+/// Returns `true` if the place of a run among those of its thread is known. Activities that were not
+/// begun have none, and neither have runs that begin later: others may come before them.
+fn has_place(run: &RunRow, now: Timestamp) -> bool {
+    !run.waits_as_activity() && !run.waits_for_time(now)
 }
 
 fn ids(runs: &[RunRow]) -> Vec<&RunId> {

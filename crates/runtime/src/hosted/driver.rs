@@ -21,7 +21,7 @@ use weftwork_graph::run_loop::{
     out_of_node,
 };
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_store::{InterruptRow, RunRow, StoreError};
+use weftwork_store::{InterruptRow, RunRow, StoreError, by_execution};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::run::{Durability, RunInput, RunOutcome};
@@ -173,7 +173,7 @@ impl RunDriver {
         if let Some(last) = last.filter(|row| made_state(row)) {
             return Ok(Some(last.new.at.run));
         }
-        let runs = store.runs(&self.run.who, &new.at.thread).await?;
+        let runs = by_execution(store.runs(&self.run.who, &new.at.thread).await?);
         let before = runs.into_iter().take_while(|row| row.new.at != new.at);
         Ok(before.filter(made_state).last().map(|row| row.new.at.run))
     }

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 use weftwork_graph::run_loop::StateQuery;
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_store::{Base, RunRow, StoreError};
+use weftwork_store::{Base, RunRow, StoreError, by_execution};
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Part, Role, ToolCall, ToolResult};
 use weftwork_types::port::CallKind;
@@ -137,7 +137,7 @@ async fn left_by(
         // Most runs: what there was to add was added to the input of the one before.
         return Ok(left);
     }
-    let runs = store.runs(who, thread).await?;
+    let runs = by_execution(store.runs(who, thread).await?);
     let before = runs.iter().take_while(|row| row.new.at != run.claim.at);
     let before: Vec<&RunRow> =
         before.filter(|row| row.fence > 0 && row.rolled_back_by.is_none()).collect();
@@ -226,7 +226,7 @@ async fn calls_of(
     }
     let mut logged = LoggedCalls::default();
     let mut since = None;
-    for row in store.runs(who, &work.thread).await? {
+    for row in by_execution(store.runs(who, &work.thread).await?) {
         if row.new.at != run.claim.at && row.fence > 0 && work.runs.include(&row) {
             since = since.or(Some(row.new.created_at));
             logged.read_run(run, &row).await?;

@@ -72,7 +72,8 @@ impl Runtime {
     async fn is_delayed(&self, who: &Principal, run: &RunRef) -> Result<bool, RuntimeError> {
         let row = self.store().run(who, run).await?;
         let begins_later = row.new.options.begins_later(self.clock().now()).is_some();
-        Ok(row.status == RunStatus::Pending && begins_later)
+        let waits = row.fence == 0 && !row.status.is_final() && !row.waits_as_activity();
+        Ok(waits && begins_later)
     }
 
     /// Starts a run that rolls back the last of these runs of a thread, and all later ones.

@@ -7,7 +7,7 @@ use std::sync::Weak;
 use std::time::Duration;
 use weftwork_graph::RuntimeError;
 use weftwork_store::{
-    NewRun, OrphanCursor, OrphanPage, RunRow, StoreError, has_begun, open_questions,
+    NewRun, OrphanCursor, OrphanPage, RunRow, StoreError, by_execution, has_begun, open_questions,
 };
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRef, RunRequest, RunStatus};
@@ -70,7 +70,12 @@ impl Runtime {
         thread: &ThreadId,
         options: Option<RunOptions>,
     ) -> Result<RunHandle, RuntimeError> {
-        let runs = self.store().runs(who, thread).await?;
+        let mut runs = by_execution(self.store().runs(who, thread).await?);
+        let now = self.0.context.clock.now();
+        if runs.iter().any(|run| run.outcome.is_some()) {
+            // What stopped comes before a run that begins later.
+            runs.retain(|run| !run.waits_for_time(now));
+        }
         let nothing = || RuntimeError::NothingToResume { thread: thread.to_string() };
         let is_instance = runs.iter().any(|run| run.new.options.mailbox.is_some());
         // Queued runs behind an unfinished one start when it ends, activities in their own order.
@@ -93,7 +98,6 @@ impl Runtime {
                 Err(nothing())
             }
             Some(RunOutcome::Failed { .. }) if self.begins_anew(who, last).await? => {
-                let now = self.0.context.clock.now();
                 if last.new.options.deadline.is_some_and(|deadline| deadline <= now) {
                     // The requeued run would be cut off at once. A new run applies the input at the
                     // same checkpoint.

@@ -5,9 +5,9 @@ use crate::usage::StoredUsage;
 use std::collections::BTreeSet;
 use weftwork_graph::RuntimeError;
 use weftwork_store::mailbox::RESERVED;
-use weftwork_store::{InterruptRow, RunRow, StoreError};
+use weftwork_store::{InterruptRow, RunRow, StoreError, by_execution};
 use weftwork_types::instance::ACTIVITY_PAYLOAD;
-use weftwork_types::run::{Mailbox, RunInput, RunOptions, RunRef, RunRequest};
+use weftwork_types::run::{Mailbox, RunInput, RunOptions, RunRef, RunRequest, RunStatus};
 use weftwork_types::usage::{Usage, UsageCount};
 use weftwork_types::{Principal, RunId};
 
@@ -61,7 +61,7 @@ impl Runtime {
         let who = &request.principal;
         let runs = match self.store().runs(who, &request.thread).await {
             Err(StoreError::NotFound { .. }) => return Ok(()),
-            runs => runs?,
+            runs => by_execution(runs?),
         };
         let concerns =
             |run: &RunRow| run.new.options.budget.is_some() || run.new.options.mailbox.is_some();
@@ -84,7 +84,10 @@ impl Runtime {
             None if runs.iter().any(|run| run.new.options.mailbox.is_some()) => {
                 waiting_activity(&runs, &rows)
             }
-            None => runs.iter().rev().find(|run| run.rolled_back_by.is_none()),
+            None => {
+                let mut begun = runs.iter().rev().filter(|run| run.status != RunStatus::Queued);
+                begun.find(|run| run.rolled_back_by.is_none())
+            }
             Some(answers) => {
                 let asked = rows.iter().filter(|row| answers.contains_key(&row.interrupt.id));
                 last_after(&runs, asked.map(|row| row.run.clone()).collect())
@@ -148,7 +151,7 @@ fn continue_activity(options: &mut RunOptions, before: &RunOptions) {
 }
 
 /// Returns the newest run of those that asked questions and of the runs that continued them. `runs`
-/// are those of the thread, the oldest first.
+/// are those of the thread, in the order of their execution.
 fn last_after(runs: &[RunRow], mut chain: BTreeSet<RunId>) -> Option<&RunRow> {
     let (mut last, mut before) = (None, None);
     for run in runs.iter().filter(|run| run.rolled_back_by.is_none()) {

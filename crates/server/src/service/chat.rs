@@ -14,7 +14,7 @@ use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use weftwork_graph::RuntimeError;
-use weftwork_store::{Base, InterruptRow, RunRow, StoreError, ThreadRow};
+use weftwork_store::{Base, InterruptRow, RunRow, StoreError, ThreadRow, by_execution};
 use weftwork_types::caller::Caller;
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::message::{Message, Role};
@@ -244,7 +244,7 @@ impl Service {
     /// Returns the runs of a thread that were not rolled back, oldest first, without changes of the
     /// state from outside, which are no messages.
     async fn live_runs(&self, thread: &ThreadId) -> Result<Vec<RunRow>> {
-        let mut runs = self.store().runs(self.who(), thread).await?;
+        let mut runs = by_execution(self.store().runs(self.who(), thread).await?);
         runs.retain(is_live);
         Ok(runs)
     }
@@ -256,7 +256,9 @@ impl Service {
         thread: &str,
     ) -> Result<Option<MessageRuns>> {
         let runs = self.runs_of_agent(agent, &self.thread_id(thread).await?).await?;
-        let last = runs.iter().find(|row| !row.status.is_final());
+        let now = self.now();
+        let active = |row: &&RunRow| !row.status.is_final() && !row.waits_for_time(now);
+        let last = runs.iter().find(active);
         Ok(last.map(|last| of_rows(message_of(&runs, &last.new.at))))
     }
 

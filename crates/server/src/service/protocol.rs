@@ -11,7 +11,7 @@ use weftwork_graph::run_loop::{HistoryFilter, Modes, Snapshot};
 use weftwork_runtime::{
     FollowFrom, StreamOptions, Subgraphs, ThreadOutput, ThreadPosition, ThreadView,
 };
-use weftwork_store::{InterruptRow, RunRow, StoreError};
+use weftwork_store::{InterruptRow, RunRow, StoreError, by_execution};
 use weftwork_types::event::Position;
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{BoxStream, CheckpointId, RunId, ThreadId};
@@ -41,6 +41,8 @@ impl Service {
 
     fn recent(&self, runs: &[RunRow]) -> Begin {
         let now = self.now();
+        // A run that begins later leaves the questions of the thread as they are.
+        let runs = &runs[..runs.iter().take_while(|run| !run.waits_for_time(now)).count()];
         let is_recent = |run: &&RunRow| {
             !run.status.is_final() || run.ended_at.is_none_or(|at| at.plus(RECENT) >= now)
         };
@@ -59,11 +61,12 @@ impl Service {
         Begin { from, run: index as u64, after: None }
     }
 
-    /// Returns all runs of a thread, oldest first; none if the thread does not exist.
+    /// Returns all runs of a thread in the order of their execution; none if the thread does not
+    /// exist.
     pub(crate) async fn all_runs(&self, thread: &ThreadId) -> Result<Vec<RunRow>> {
         match self.store().runs(self.who(), thread).await {
             Err(StoreError::NotFound { .. }) => Ok(Vec::new()),
-            runs => Ok(runs?),
+            runs => Ok(by_execution(runs?)),
         }
     }
 
@@ -185,8 +188,10 @@ impl Service {
         run: Option<&RunId>,
     ) -> Result<Option<RunRow>> {
         let mut runs = self.all_runs(thread).await?;
+        let now = self.now();
         runs.retain(|row| match run {
             Some(run) => row.new.at.run == *run,
+            None if row.waits_for_time(now) => false,
             None => !row.status.is_final() || row.status == RunStatus::Interrupted,
         });
         let Some(row) = runs.pop() else { return Ok(None) };

@@ -176,8 +176,9 @@ impl Service {
             ThreadStatus::Busy if row.status != Some(RunStatus::Running) => {
                 let runs = self.store().runs(self.who(), &row.id).await?;
                 let first = runs.into_iter().find(|run| !run.status.is_final());
-                let begins = first.and_then(|run| run.new.options.not_before);
-                Ok(begins.filter(|at| *at > self.now()))
+                let begins = first.and_then(|run| run.new.options.begins_later(self.now()));
+                // A timer comes before a run that has not begun.
+                Ok(begins.map(|begins| row.wakes_at.map_or(begins, |timer| timer.min(begins))))
             }
             _ => Ok(None),
         }

@@ -205,3 +205,54 @@ async fn a_question_that_stays_open_is_in_the_stream_of_the_run_that_answers_ano
     }
     assert_eq!(self::asked(&state(&client, &path).await), ["b?"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_question_stays_open_while_a_run_waits_for_its_time() {
+    let (client, path) = hosting(shop()).await;
+    run(&client, &path, json!({"input": {"price": 5}})).await;
+    let later = json!({"assistant_id": "shop", "input": {"price": 7}, "after_seconds": 60});
+    let later = client.post(&format!("{path}/runs"), later).await.json();
+    let later = format!("{path}/runs/{}", later["run_id"].as_str().expect("an id"));
+    assert_eq!(client.get(&later).await.json()["status"], "pending");
+
+    let thread = client.get(&path).await.json();
+    assert_eq!(thread["status"], "interrupted");
+    let listed = thread["interrupts"].as_object().expect("an object");
+    assert_eq!(listed.values().next().expect("a task")[0]["value"], "pay 5?");
+    assert_eq!(state(&client, &path).await["interrupts"][0]["value"], "pay 5?");
+    let waiting = client.post("/threads/search", json!({"status": "interrupted"})).await.json();
+    assert_eq!(waiting[0]["thread_id"], thread["thread_id"]);
+    let inbox = client.get("/interrupts").await.json();
+    assert_eq!(inbox[0]["question"], "pay 5?");
+
+    // Each strategy means the same for an answer: it waits for nothing and cancels nothing.
+    let answer = json!({"command": {"resume": "yes"}, "multitask_strategy": "interrupt"});
+    let answered = run(&client, &path, answer).await;
+    assert_eq!(answered["log"], json!(["5: \"yes\""]));
+    let asks = client.get(&format!("{later}/join")).await.json();
+    assert_eq!(asks["__interrupt__"][0]["value"], "pay 7?");
+    let answered = run(&client, &path, json!({"command": {"resume": "no"}})).await;
+    assert_eq!(answered["log"], json!(["5: \"yes\"", "7: \"no\""]));
+}
+
+#[tokio::test]
+async fn an_answer_at_an_older_checkpoint_of_a_subgraph_is_refused() {
+    let (client, path) = hosting(shop()).await;
+    let place = async || state(&client, &path).await["tasks"][0]["state"]["checkpoint"].clone();
+    run(&client, &path, json!({"input": {"price": 5}})).await;
+    let older = place().await;
+    run(&client, &path, json!({"input": {"price": 7}})).await;
+    let question = state(&client, &path).await["interrupts"][0]["id"].clone();
+    let question = question.as_str().expect("an id");
+    for answer in [json!("yes"), json!({question: "yes"})] {
+        let command = json!({"resume": answer});
+        let body = json!({"assistant_id": "shop", "command": command, "checkpoint": older});
+        let refused = client.post(&format!("{path}/runs"), body).await;
+        assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.body);
+        assert!(refused.body.contains("older checkpoint of subgraph `till"), "{}", refused.body);
+    }
+    assert_eq!(asked(&state(&client, &path).await), ["pay 7?"]);
+    let newest = place().await;
+    let body = json!({"command": {"resume": "yes"}, "checkpoint": newest});
+    assert_eq!(run(&client, &path, body).await["log"], json!(["7: \"yes\""]));
+}

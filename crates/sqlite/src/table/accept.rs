@@ -64,6 +64,8 @@ pub(crate) fn create(
     let status = first_status(new, open.is_some());
     if status == RunStatus::Pending {
         touch(conn, who, new, status)?;
+    } else {
+        create_thread(conn, who, new)?;
     }
     let row = RunRow { base, answers: asked_by, ..RunRow::accepted(new.clone(), status) };
     insert(conn, (&who.org, &who.subject), &row, 1)?;
@@ -110,6 +112,15 @@ fn touch(conn: &Connection, who: &Principal, new: &NewRun, status: RunStatus) ->
                    status = excluded.status, updated_at = excluded.updated_at, wakes_at = NULL";
     let (org, thread, status) = (who.org.as_str(), new.at.thread.as_str(), row::word(&status)?);
     row::execute(conn, sql, params![org, thread, new.graph, status, new.created_at.0])?;
+    Ok(())
+}
+
+/// Creates the thread of a queued run if it does not exist. One that exists is not changed.
+fn create_thread(conn: &Connection, who: &Principal, new: &NewRun) -> Done<()> {
+    let sql = "INSERT INTO threads (org, id, graph, status, created_at, updated_at)
+               VALUES (?1, ?2, ?3, '', ?4, ?4) ON CONFLICT (org, id) DO NOTHING";
+    let (org, thread) = (who.org.as_str(), new.at.thread.as_str());
+    row::execute(conn, sql, params![org, thread, new.graph, new.created_at.0])?;
     Ok(())
 }
 

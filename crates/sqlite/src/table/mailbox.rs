@@ -79,9 +79,11 @@ pub(crate) fn delaying(conn: &Connection, org: &OrgId, new: &NewRun) -> Done<Opt
     let thread = &new.at.thread;
     let sql = "SELECT id FROM runs INDEXED BY runs_unfinished
                WHERE org = ?1 AND thread = ?2 AND status IN ('queued', 'pending', 'running')
-                   AND (?3 OR status <> 'queued' OR json_extract(options, '$.mailbox') IS NULL)
+                   AND (?3 OR status <> 'queued'
+                       OR NOT ?4 AND json_extract(options, '$.mailbox') IS NULL)
                ORDER BY number LIMIT 1";
-    row::one(conn, sql, params![org.as_str(), thread.as_str(), new.is_sent()], |row| {
+    let values = params![org.as_str(), thread.as_str(), new.is_sent(), new.continues()];
+    row::one(conn, sql, values, |row| {
         let run = At::new("runs", thread).id(row, "id")?;
         Ok(RunRef { thread: thread.clone(), run })
     })

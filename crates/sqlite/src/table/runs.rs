@@ -88,8 +88,7 @@ impl ReadRuns for SqliteStore {
         self.read(move |conn| {
             let sql = "SELECT runs.* FROM threads t CROSS JOIN runs
                        ON runs.rowid = (SELECT r.rowid FROM runs r
-                           WHERE r.org = t.org AND r.thread = t.id AND (r.status <> 'queued'
-                               OR json_extract(r.options, '$.mailbox') IS NULL)
+                           WHERE r.org = t.org AND r.thread = t.id AND r.status <> 'queued'
                            ORDER BY r.ended_at IS NULL DESC, r.ended_at DESC, r.rowid DESC LIMIT 1)
                        WHERE t.wakes_at <= ?1 AND t.graph IN (SELECT value FROM json_each(?2))
                            AND json_extract(t.metadata, '$.\"weft:terminated\"') IS NOT TRUE
@@ -311,8 +310,11 @@ fn begin(conn: &Connection, org: &OrgId, run: &mut RunRow) -> Done<()> {
         row::execute(conn, sql, params![org.as_str(), thread.as_str()])?;
     }
     if run.status == RunStatus::Queued {
-        let sql = "UPDATE threads SET graph = ?3, wakes_at = NULL WHERE org = ?1 AND id = ?2";
-        row::execute(conn, sql, params![org.as_str(), thread.as_str(), run.new.graph])?;
+        let sql = "UPDATE threads SET graph = coalesce(?3, graph), wakes_at = NULL
+                   WHERE org = ?1 AND id = ?2";
+        // One that is cancelled has not run on the thread.
+        let graph = (!run.cancel_requested).then_some(&run.new.graph);
+        row::execute(conn, sql, params![org.as_str(), thread.as_str(), graph])?;
     }
     if run.base.is_none() {
         run.base = Some(newest(conn, org, thread)?.into());

@@ -14,7 +14,17 @@ use weftwork_types::{OrgId, ThreadId};
 const STATUS: &str = "CASE
     WHEN EXISTS (SELECT 1 FROM runs r INDEXED BY runs_unfinished
                  WHERE r.org = t.org AND r.thread = t.id
-                     AND r.status IN ('queued', 'pending', 'running')) THEN 'busy'
+                     AND r.status IN ('queued', 'pending', 'running')
+                     AND (r.status <> 'queued'
+                         OR NOT EXISTS (SELECT 1 FROM interrupts i INDEXED BY interrupts_open
+                             WHERE i.org = t.org AND i.thread = t.id
+                                 AND i.answer IS NULL AND i.closed = 0)
+                         OR json_extract(r.options, '$.mailbox') IS NULL
+                             AND json_extract(r.options, '$.not_before') IS NULL
+                             AND NOT EXISTS (SELECT 1 FROM runs e INDEXED BY runs_unfinished
+                                 WHERE e.org = t.org AND e.thread = t.id AND e.number < r.number
+                                     AND e.status IN ('queued', 'pending', 'running'))))
+        THEN 'busy'
     WHEN t.status = 'failed' THEN 'error'
     WHEN t.status = 'interrupted'
         OR EXISTS (SELECT 1 FROM interrupts i INDEXED BY interrupts_open

@@ -14,7 +14,7 @@ use crate::invariants;
 use crate::mailbox;
 use crate::record::{InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow, WorkerRow};
 use crate::table::{Result, Store};
-use crate::thread::Metadata;
+use crate::thread::{Metadata, UnfinishedRuns};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use weftwork_types::event::{Piece, Position};
@@ -139,12 +139,12 @@ impl Thread {
         Self { row, runs: Vec::new(), interrupts: Vec::new(), calls: Vec::new() }
     }
 
-    /// Creates the thread of its first run.
+    /// Creates the thread of its first run. Its status is that of the run once that has its turn.
     fn of(run: &NewRun) -> Self {
         Self::new(ThreadRow {
             id: run.at.thread.clone(),
             graph: Some(run.graph.clone()),
-            status: Some(RunStatus::Pending),
+            status: None,
             head: None,
             created_at: run.created_at,
             updated_at: run.created_at,
@@ -158,6 +158,10 @@ impl Thread {
         self.interrupts.iter().any(InterruptRow::is_open)
     }
 
+    fn unfinished_runs(&self) -> UnfinishedRuns {
+        UnfinishedRuns::of(self.runs.iter().map(|run| &run.row))
+    }
+
     /// Returns `true` if all runs of the thread have ended.
     fn is_at_rest(&self) -> bool {
         self.runs.iter().all(|run| run.row.status.is_final())
@@ -168,9 +172,9 @@ impl Thread {
         self.unfinished().next()
     }
 
-    /// Returns the last run, except activities that wait in a mailbox: these begin in another order.
+    /// Returns the last run, except those that are queued, which have not begun.
     fn last_begun(&self) -> Option<&Run> {
-        let begun = self.runs.iter().filter(|run| !run.row.waits_as_activity());
+        let begun = self.runs.iter().filter(|run| run.row.status != RunStatus::Queued);
         begun.max_by_key(|run| (run.row.ended_at.is_none(), run.row.ended_at, run.number))
     }
 

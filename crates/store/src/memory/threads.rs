@@ -103,7 +103,7 @@ fn of<'t>(tables: &'t Tables, who: &Principal) -> impl Iterator<Item = &'t Threa
 fn search(tables: &Tables, who: &Principal, query: &ThreadQuery) -> ThreadPage {
     let found = of(tables, who).map(|thread| FoundThread {
         row: thread.row.clone(),
-        status: ThreadStatus::of(thread.row.status, !thread.is_at_rest(), thread.asks()),
+        status: ThreadStatus::of(thread.row.status, thread.unfinished_runs(), thread.asks()),
     });
     let mut found: Vec<_> = found.filter(|found| query.has(&found.row, found.status)).collect();
     let order = query.order();

@@ -186,7 +186,9 @@ fn begin(tables: &mut Tables, who: &Principal, at: &RunRef) -> Result<()> {
     }
     let takes_back = row.takes_back();
     row.base = row.base.or(Some(newest.into()));
-    thread.row.graph = Some(row.new.graph.clone());
+    if !row.cancel_requested {
+        thread.row.graph = Some(row.new.graph.clone());
+    }
     thread.row.wakes_at = None;
     if !takes_back {
         let marked = thread.runs.iter_mut().map(|run| &mut run.row.rolled_back_by);
@@ -254,7 +256,7 @@ fn create(
         thread.row.updated_at = new.created_at;
         thread.row.wakes_at = None;
     }
-    if new.options.multitask.cancels() {
+    if new.options.multitask.cancels() && (open.is_some() || named.is_some()) {
         let before = thread.runs.iter_mut().map(|run| &mut run.row);
         before.filter(|row| !row.status.is_final()).for_each(|row| row.cancel_requested = true);
     }
