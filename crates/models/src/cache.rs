@@ -46,7 +46,8 @@ impl ResponseCache {
     /// hash is no key: it leaves out the choice of tools and the schema of the answer.
     pub(crate) fn key(principal: &Principal, model: &str, request: &ChatRequest) -> Hash {
         canonical::hash(&json!({
-            "principal": principal, "model": model, "request": fingerprint::request(request),
+            "org": principal.org, "subject": principal.subject, "model": model,
+            "request": fingerprint::request(request),
         }))
     }
 

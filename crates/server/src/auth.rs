@@ -1,30 +1,104 @@
-//! Authentication: tokens, and the principals that they stand for.
+//! Authentication: tokens, and the clients that they stand for.
 //!
-//! The page has a cookie in place of a token; see [`session`].
+//! Tokens are those that the program adds, and those of a file of keys; see [`keys`]. The page has a
+//! cookie in place of a token; see [`session`].
 
+pub(crate) mod keys;
 #[cfg_attr(not(feature = "ui"), expect(dead_code, reason = "the page begins sessions"))]
 mod session;
+mod watched;
 
 pub(crate) use session::Tickets;
 #[cfg(feature = "ui")]
 pub(crate) use session::{Session, is_same_origin};
 
+use self::keys::{KeyFile, KeyFileError, TokenHash};
+use self::watched::WatchedKeys;
 use crate::error::ApiError;
-use crate::service::OWN;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
-use weftwork_types::{Principal, Timestamp};
+use std::sync::Arc;
+use weftwork_types::caller::Caller;
+use weftwork_types::id::InvalidId;
+use weftwork_types::{BillingAccountId, Principal, RequestId, Timestamp, TraceId, VirtualKeyId};
 
 /// Minimum length of a token in bytes.
 const TOKEN_BYTES_MIN: usize = 16;
 
-/// The tokens that a server accepts. Without one, each request is of the local principal.
+/// A client: its principal, and the billing identity of the runs that it requests.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) principal: Principal,
+    billing_account: BillingAccountId,
+    virtual_key: VirtualKeyId,
+    /// The key of a file that the client has.
+    key: Option<(Arc<WatchedKeys>, TokenHash)>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("principal", &self.principal).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Creates the client of a principal that is not billed.
+    pub(crate) fn local(principal: Principal) -> Self {
+        #[expect(clippy::expect_used, reason = "the literal is a valid id")]
+        let Caller { billing_account, virtual_key, .. } =
+            Caller::local("local").expect("`local` is a valid id");
+        Self { principal, billing_account, virtual_key, key: None }
+    }
+
+    /// Returns `true` if the key of the client can change or end.
+    pub(crate) fn is_of_file(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Returns `false` if the key of the client was revoked or changed.
+    pub(crate) fn is_current(&self, now: Timestamp) -> bool {
+        let Some((file, hash)) = &self.key else { return true };
+        let entries = file.entries(now);
+        let entry = entries.iter().find(|entry| entry.hash == *hash);
+        entry.is_some_and(|Entry { client, .. }| {
+            client.principal == self.principal
+                && client.billing_account == self.billing_account
+                && client.virtual_key == self.virtual_key
+        })
+    }
+
+    /// Returns the caller of a new request.
+    pub(crate) fn caller(&self) -> Result<Caller, InvalidId> {
+        let request = uuid::Uuid::now_v7().to_string();
+        Ok(Caller {
+            billing_account: self.billing_account.clone(),
+            virtual_key: self.virtual_key.clone(),
+            request: RequestId::new(&request)?,
+            trace: TraceId::new(&request)?,
+        })
+    }
+}
+
+/// A token by its hash.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) hash: TokenHash,
+    /// Key of the signatures of its sessions.
+    pub(crate) session_secret: Vec<u8>,
+    pub(crate) client: Client,
+}
+
+/// The tokens that a server accepts. Without any, each request is of the local principal.
 #[derive(Clone, Default)]
-pub(crate) struct Tokens(Vec<(String, Principal)>);
+pub(crate) struct Tokens {
+    /// Tokens that the program added.
+    own: Vec<Entry>,
+    file: Option<Arc<WatchedKeys>>,
+}
 
 impl std::fmt::Debug for Tokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(_, principal)| principal)).finish()
+        f.debug_list().entries(self.own.iter().map(|entry| &entry.client.principal)).finish()
     }
 }
 
@@ -42,7 +116,7 @@ pub enum TokenError {
     #[error("the token has a character other than visible ASCII")]
     Character,
     /// The organisation is one that a server uses for its own data.
-    #[error("the organisation `{org}` begins with `{OWN}`, which is reserved; choose another")]
+    #[error("the organisation `{org}` is reserved; choose another")]
     Reserved {
         /// Organisation.
         org: String,
@@ -64,25 +138,29 @@ impl Tokens {
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(TokenError::Character);
         }
-        if principal.org.as_str().starts_with(OWN) {
+        if keys::is_reserved(&principal.org) {
             return Err(TokenError::Reserved { org: principal.org.to_string() });
         }
-        self.0.push((token, principal));
+        let (hash, session_secret) = (TokenHash::of(&token), token.into_bytes());
+        self.own.push(Entry { hash, session_secret, client: Client::local(principal) });
         Ok(())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Accepts the tokens of a file, too.
+    pub(crate) fn watch(&mut self, file: KeyFile) -> Result<(), KeyFileError> {
+        self.file = Some(Arc::new(WatchedKeys::open(file)?));
+        Ok(())
     }
 
-    /// Returns the principal of a request: of its bearer token, its key, or its session.
-    pub(crate) fn principal(
-        &self,
-        headers: &HeaderMap,
-        now: Timestamp,
-    ) -> Result<Principal, ApiError> {
+    /// Returns `true` if requests need no token.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.own.is_empty() && self.file.is_none()
+    }
+
+    /// Returns the client of a request: of its bearer token, its key, or its session.
+    pub(crate) fn client(&self, headers: &HeaderMap, now: Timestamp) -> Result<Client, ApiError> {
         if self.is_empty() {
-            return Ok(Principal::local());
+            return Ok(Client::local(Principal::local()));
         }
         let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let bearer = bearer.and_then(|value| {
@@ -92,34 +170,47 @@ impl Tokens {
         let key = headers.get("x-api-key").and_then(|value| value.to_str().ok());
         let found = match (bearer.or(key), session::Session::of(headers)) {
             (None, Some(session)) => self
-                .find(|token| session.is_of(token, now))
+                .find(now, |entry| session.is_of(&entry.session_secret, now))
                 .filter(|_| session::is_same_origin(headers)),
-            (given, _) => self.of_token(given.unwrap_or_default()),
+            (given, _) => self.of_token(given.unwrap_or_default(), now),
         };
-        found.map(|(_, principal)| principal.clone()).ok_or_else(|| {
+        found.map(|entry| entry.client).ok_or_else(|| {
             ApiError::unauthorized(
                 "expected the token of the server in `authorization: Bearer TOKEN` or `x-api-key`",
             )
         })
     }
 
-    /// Returns a token that was given, with its principal, if the server has it.
-    pub(crate) fn of_token(&self, given: &str) -> Option<&(String, Principal)> {
-        self.find(|token| same(token.as_bytes(), given.as_bytes()))
+    /// Returns the entry of a token that was given, if the server has it.
+    pub(crate) fn of_token(&self, given: &str, now: Timestamp) -> Option<Entry> {
+        self.of_hash(TokenHash::of(given), now)
     }
 
-    /// Returns the first token, which the program that serves added first.
+    /// Returns the entry of the token with a hash.
+    pub(crate) fn of_hash(&self, hash: TokenHash, now: Timestamp) -> Option<Entry> {
+        self.find(now, |entry| entry.hash == hash)
+    }
+
+    /// Returns the hash of the first token that the program added.
     #[cfg(feature = "ui")]
-    pub(crate) fn first(&self) -> Option<&str> {
-        self.0.first().map(|(token, _)| token.as_str())
+    pub(crate) fn first(&self) -> Option<TokenHash> {
+        self.own.first().map(|entry| entry.hash)
     }
 
     /// Compares all tokens, each in a time that depends on its length alone.
-    fn find(&self, is_given: impl Fn(&str) -> bool) -> Option<&(String, Principal)> {
+    fn find(&self, now: Timestamp, is_given: impl Fn(&Entry) -> bool) -> Option<Entry> {
         let mut found = None;
-        for entry in &self.0 {
-            if is_given(&entry.0) {
-                found = Some(entry);
+        for entry in &self.own {
+            if is_given(entry) {
+                found = Some(entry.clone());
+            }
+        }
+        let Some(file) = &self.file else { return found };
+        for entry in file.entries(now).iter() {
+            if is_given(entry) {
+                let key = Some((Arc::clone(file), entry.hash));
+                let client = Client { key, ..entry.client.clone() };
+                found = Some(Entry { client, ..entry.clone() });
             }
         }
         found
@@ -142,7 +233,7 @@ mod tests {
         let mut tokens = Tokens::default();
         for (token, org) in [("0123456789abcdef", "one"), ("fedcba9876543210", "two")] {
             let org = OrgId::new(org).expect("valid");
-            let principal = Principal { org, subject: "ada".to_owned() };
+            let principal = Principal::new(org, "ada");
             tokens.add(token.to_owned(), principal).expect("valid");
         }
         tokens
@@ -166,7 +257,7 @@ mod tests {
                 HeaderValue::from_static(value),
             )]);
             let found =
-                tokens().principal(&headers, Timestamp(0)).map(|who| who.org.to_string()).ok();
+                tokens().client(&headers, Timestamp(0)).map(|of| of.principal.org.to_string()).ok();
             assert_eq!(found.as_deref(), org, "{name}: {value}");
         }
     }

@@ -30,6 +30,10 @@ pub(crate) fn response(
         async move {
             match select(values?, service.pause(HEARTBEAT)).await {
                 Either::Left((values, _)) => Some((body(values), None)),
+                Either::Right(_) if !service.is_authorized() => {
+                    let revoked = "the token was revoked or changed";
+                    Some((Err(std::io::Error::other(revoked)), None))
+                }
                 Either::Right(((), values)) => Some((Ok(Bytes::from_static(b"\n")), Some(values))),
             }
         }

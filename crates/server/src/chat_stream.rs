@@ -40,6 +40,7 @@ pub(crate) fn response(
 ) -> Response {
     let last = message.runs.last().map(|(run, _)| run.clone());
     let open = service.open_stream();
+    let revoked = Box::pin(service.revoked());
     let stream = MessageStream::new(service, message, (protocol, extent));
     let frames = stream::unfold(stream, async |stream| {
         let mut stream = stream?;
@@ -48,7 +49,8 @@ pub(crate) fn response(
             Err(cut) => Some((Err(cut), None)),
         }
     });
-    let frames = frames.map(move |frames| {
+    // Without its terminal frame, clients see that the message is not complete.
+    let frames = frames.take_until(revoked).map(move |frames| {
         // The stream is open as long as its frames are read.
         let _open = &open;
         frames

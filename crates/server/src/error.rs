@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use weftwork_graph::RuntimeError;
@@ -10,6 +10,7 @@ use weftwork_store::StoreError;
 use weftwork_types::id::InvalidId;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::ExecuteError;
+use weftwork_types::{Right, Rights};
 
 /// Code of [`StoreError::Busy`].
 const BUSY: &str = "W0202";
@@ -34,11 +35,13 @@ pub(crate) struct ApiError {
     detail: String,
     /// Answer that counts, of a question that was answered before.
     first: Option<Box<Answer>>,
+    /// Methods of the operations at the path.
+    allow: Option<String>,
 }
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), first: None }
+        Self { status, detail: detail.into(), first: None, allow: None }
     }
 
     /// The request has a value that does not fit.
@@ -83,6 +86,22 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, detail)
     }
 
+    /// The principal of the request has none of the rights of which it needs one.
+    pub(crate) fn lacking(needed: &[Right], rights: Rights) -> Self {
+        let needed: Vec<_> = needed.iter().map(|right| format!("`{right}`")).collect();
+        let needed = needed.join(" or ");
+        Self::forbidden(format!(
+            "the request needs the right {needed}, which its token does not have (its rights: \
+             {rights})"
+        ))
+    }
+
+    /// The path has no operation with the method of the request; `methods` are those that it has.
+    pub(crate) fn method_not_allowed(methods: String) -> Self {
+        let allow = Some(methods);
+        Self { allow, ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") }
+    }
+
     /// The request does not prove who makes it.
     pub(crate) fn unauthorized(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, detail)
@@ -111,6 +130,9 @@ impl IntoResponse for ApiError {
             body["first"] = json!(first);
         }
         let body = Json(body);
+        if let Some(methods) = self.allow {
+            return (self.status, [(ALLOW, methods)], body).into_response();
+        }
         match self.status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                 (self.status, [(RETRY_AFTER, "1")], body).into_response()

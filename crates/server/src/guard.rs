@@ -9,10 +9,12 @@ use crate::auth::Tickets;
 use crate::auth::Tokens;
 use crate::error::ApiError;
 use crate::log::LogEntry;
+use crate::operations::{Access, Operations};
 use crate::service::Service;
 use axum::body::{Body, to_bytes};
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{self, HeaderMap, HeaderValue};
+use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -31,21 +33,12 @@ const TARGET_BYTES_MAX: usize = 16 << 10;
 /// Maximum size of the headers of a request in bytes. Connections read up to about twice as much
 /// before they refuse it.
 pub(crate) const HEADERS_BYTES_MAX: usize = 32 << 10;
-/// Routes that answer anyone: they contain no data of a principal.
-const OPEN: [&str; 6] = ["/", "/ui", "/ok", "/docs", "/openapi.json", "/favicon.ico"];
-
-/// Folder of the page, which has no data either. Its session route checks tokens itself.
-const PAGE: &str = "/ui/";
-
-fn is_open(path: &str) -> bool {
-    OPEN.contains(&path) || path.starts_with(PAGE)
-}
-
 /// The hosts that requests and origins may name, besides loopback names, and the tokens.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Allowed {
     pub(crate) hosts: Vec<String>,
     pub(crate) tokens: Tokens,
+    pub(crate) operations: Operations,
     /// Tickets that were made and not used.
     #[cfg(feature = "ui")]
     pub(crate) tickets: Arc<Tickets>,
@@ -141,10 +134,7 @@ async fn admit(
         // Requests of HTTP/2 name their host there.
         head.headers.entry(header::HOST).or_insert(authority);
     }
-    if !is_open(head.uri.path()) {
-        let principal = allowed.tokens.principal(&head.headers, service.now())?;
-        head.extensions.insert(principal);
-    }
+    authorize(allowed, service, &mut head)?;
     if let Some(kind) = foreign_form(&head.headers) {
         let detail = format!("the body has the type `{kind}`; expected application/json");
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
@@ -165,6 +155,30 @@ async fn admit(
             Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, detail))
         }
     }
+}
+
+/// Finds out who makes a request, and refuses an operation for which the client has no right.
+fn authorize(allowed: &Allowed, service: &Service, head: &mut Parts) -> Result<(), ApiError> {
+    let route = head.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
+    let access = route.and_then(|route| allowed.operations.access(&head.method, route));
+    if access == Some(Access::Open) {
+        return Ok(());
+    }
+    let client = allowed.tokens.client(&head.headers, service.now())?;
+    let rights = client.principal.rights;
+    match (route, access) {
+        (_, Some(access)) if !access.admits(rights) => {
+            return Err(ApiError::lacking(access.rights(), rights));
+        }
+        // A route that is not in the table of operations is not served.
+        (Some(route), None) => {
+            return Err(ApiError::method_not_allowed(allowed.operations.methods(route)));
+        }
+        // The route answers, or the fallback for a path without one.
+        (_, Some(_)) | (None, None) => {}
+    }
+    head.extensions.insert(client);
+    Ok(())
 }
 
 /// Returns the type of a body if a page of another origin can send it without asking: that of a

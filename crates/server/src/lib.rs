@@ -7,7 +7,8 @@
 //! server.
 //!
 //! Each request is on behalf of a [`Principal`]: that of its token, or the local one if the server
-//! has no tokens. Such a server listens on loopback addresses only. Requests that name another host
+//! has no tokens. Such a server listens on loopback addresses only. An operation needs a right of the
+//! principal: `read`, `run`, `approve` or `admin`. Requests that name another host
 //! than a loopback host or one of [`Server::allow_host`] are refused.
 
 mod auth;
@@ -20,6 +21,7 @@ mod guard;
 mod log;
 mod metrics;
 mod openapi;
+mod operations;
 mod protocol;
 mod routes;
 mod serve;
@@ -27,6 +29,7 @@ mod service;
 mod sse;
 mod translate;
 
+pub use auth::keys::{AccessKey, KeyFile, KeyFileError, KeyProblem, TokenHash};
 pub use auth::{TokenError, new_token};
 pub use chat::Protocol as ChatProtocol;
 pub use log::LogEntry;
@@ -40,8 +43,8 @@ use weftwork_types::Principal;
 
 /// Number of runs that wait for a slot beyond which requests for runs are refused.
 const WAITING_MAX: usize = 10_000;
-/// Maximum number of connections. Further ones wait until others end.
-const CONNECTIONS_MAX: usize = 4_096;
+/// Maximum number of connections of a server that sets no other. Further ones wait until others end.
+pub const CONNECTIONS_MAX: usize = 4_096;
 
 /// A server over the graphs of a runtime.
 #[derive(Debug, Clone)]
@@ -131,8 +134,19 @@ impl Server {
         Ok(self)
     }
 
+    /// Accepts requests with the tokens of a file of keys, too, each on behalf of its principal and with
+    /// its rights. Changes of the file count within a second; while the file is broken, the keys stay
+    /// as they were.
+    ///
+    /// # Errors
+    /// The file cannot be read, others can read it, or lines are no keys.
+    pub fn keys(mut self, file: KeyFile) -> Result<Self, KeyFileError> {
+        self.allowed.tokens.watch(file)?;
+        Ok(self)
+    }
+
     /// Returns a ticket that opens the page at `/ui/#ticket=TICKET` once, within five minutes, on
-    /// behalf of the principal of the first token; `None` if the server has no tokens.
+    /// behalf of the principal of the first token of [`token`](Self::token); `None` without one.
     #[cfg(feature = "ui")]
     #[must_use]
     pub fn ticket(&self) -> Option<String> {

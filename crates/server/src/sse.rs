@@ -29,6 +29,7 @@ pub(crate) fn response(
     let id = FramePosition::START.to_string();
     let metadata = translator.metadata().map(|(name, data)| event(&name, &data).id(&id));
     let open = service.open_stream();
+    let revoked = Box::pin(service.revoked());
     let events = stream::iter(metadata).chain(frames_of(frames, translator, on_leave));
     let end = stream::once(async move {
         match Box::pin(service.ending(&run)).await {
@@ -41,7 +42,8 @@ pub(crate) fn response(
             Err(error) => Some(event("error", &unreadable(&error))),
         }
     });
-    let events = events.chain(end.filter_map(std::future::ready)).map(move |event| {
+    let events = events.chain(end.filter_map(std::future::ready)).take_until(revoked);
+    let events = events.map(move |event| {
         // The stream is open as long as its events are read.
         let _open = &open;
         Ok::<_, Infallible>(event)

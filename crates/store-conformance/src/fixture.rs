@@ -22,7 +22,7 @@ use weftwork_types::{
 pub(super) const LEASE_MS: i64 = 8_000;
 
 pub(super) fn principal(org: &str) -> Principal {
-    Principal { org: OrgId::new(org).expect("an id"), subject: format!("someone at {org}") }
+    Principal::new(OrgId::new(org).expect("an id"), format!("someone at {org}"))
 }
 
 pub(super) fn us() -> Principal {

@@ -34,7 +34,7 @@ pub use id::{
     BillingAccountId, CheckpointId, InstanceId, InterruptId, InvocationId, MessageId, OrgId,
     RequestId, RunId, TaskId, ThreadId, ToolCallId, TraceId, VirtualKeyId, WorkerId,
 };
-pub use principal::Principal;
+pub use principal::{Principal, Right, Rights};
 pub use store_error::StoreError;
 pub use time::Timestamp;
 

@@ -1,4 +1,8 @@
-//! The identity on whose behalf an operation is performed.
+//! The identity on whose behalf an operation is performed, and its rights.
+
+mod rights;
+
+pub use rights::{InvalidRights, Right, Rights};
 
 use crate::OrgId;
 use serde::{Deserialize, Serialize};
@@ -11,13 +15,28 @@ pub struct Principal {
     pub org: OrgId,
     /// Person or service within the organisation, as shown in audit records.
     pub subject: String,
+    /// Kinds of operations that a server performs for it. Stores do not have them: who reads a run
+    /// from a store acts for its principal with all rights.
+    #[serde(default, skip_serializing_if = "Rights::is_all")]
+    pub rights: Rights,
 }
 
 impl Principal {
+    /// Creates a principal with all rights, as programs and the rows of stores have.
+    pub fn new(org: OrgId, subject: impl Into<String>) -> Self {
+        Self { org, subject: subject.into(), rights: Rights::ALL }
+    }
+
+    /// Returns the principal with other rights.
+    #[must_use]
+    pub fn with_rights(self, rights: Rights) -> Self {
+        Self { rights, ..self }
+    }
+
     /// Creates the principal of a local program or command line that serves only its own user.
     #[must_use]
     pub fn local() -> Self {
-        Self { org: local_org(), subject: "local".to_owned() }
+        Self::new(local_org(), "local")
     }
 
     /// Creates the principal of the work of servers that belongs to no organisation.
@@ -25,7 +44,7 @@ impl Principal {
     pub fn of_workers() -> Self {
         #[expect(clippy::expect_used, reason = "the literal is a valid id")]
         let org = OrgId::new("weft:workers").expect("`weft:workers` is a valid organisation id");
-        Self { org, subject: "worker".to_owned() }
+        Self::new(org, "worker")
     }
 }
 

@@ -46,7 +46,7 @@ use weftwork_types::{InterruptId, MessageId, Principal, RunId, ThreadId};
 ///     .open()
 ///     .await?;
 /// // For each request:
-/// let principal = Principal { org: OrgId::new("acme")?, subject: "ada".to_owned() };
+/// let principal = Principal::new(OrgId::new("acme")?, "ada");
 /// let limits = Limits { model_calls: Some(3), ..Limits::default() };
 /// let reply = app.on_behalf_of(principal).with_budget(limits).ask("t", "Hello").await?;
 /// assert_eq!(reply.outcome().status(), RunStatus::Completed);

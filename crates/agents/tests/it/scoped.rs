@@ -36,7 +36,7 @@ async fn tools_take_the_values_of_their_run() {
     });
     let runtime = host.open().await.expect("opens");
     for org in ["north", "south"] {
-        let who = Principal { org: OrgId::new(org).expect("an id"), subject: "ada".to_owned() };
+        let who = Principal::new(OrgId::new(org).expect("an id"), "ada");
         let thread = runtime.thread("desk", "t").expect("valid names").with_principal(who);
         let ended = thread.start(said("How many?")).await.expect("accepted");
         let said = messages(ended.outcome());

@@ -270,7 +270,7 @@ async fn the_cache_gives_an_answer_to_the_same_request_of_the_same_principal() {
     let lab = Lab::new(&clock);
     let registry = registry(&lab, "[\"lab:m\"]\ncache_seconds = 60");
     let model = registry.resolve("lab:m").expect("a model");
-    let other = Principal { org: OrgId::new("other").expect("an id"), subject: "ada".to_owned() };
+    let other = Principal::new(OrgId::new("other").expect("an id"), "ada");
     let schema = ChatRequest { response_schema: Some(json!({})), ..request("hi") };
     let choice = ChatRequest { tool_choice: ToolChoice::None, ..request("hi") };
     let asks = [

@@ -458,7 +458,7 @@ fn name(row: &Row) -> Result<String> {
 pub(crate) fn made_by(row: &Row) -> Result<Principal> {
     let name = name(row)?;
     let at = At::new("runs", &name);
-    Ok(Principal { org: at.id(row, "org")?, subject: at.plain(row, "subject")? })
+    Ok(Principal::new(at.id(row, "org")?, at.plain::<String>(row, "subject")?))
 }
 
 pub(crate) fn read(row: &Row) -> std::result::Result<RunRow, StoreError> {

@@ -274,7 +274,7 @@ fn a_break_after_any_answer_changes_nothing() {
     for breaks_at in (0..).step_by(if full { 1 } else { 3 }) {
         // Each iteration uses an empty organisation.
         let org = OrgId::new(format!("o{breaks_at}")).expect("an id");
-        let who = Principal { org, subject: "somebody".to_owned() };
+        let who = Principal::new(org, "somebody");
         let memory = MemoryStore::new();
         let expected = block_on(play(&memory, &who));
         let store = PostgresStore::open(&between.address, &schema.options()).expect("opens");

@@ -160,7 +160,7 @@ mod tests {
     use weftwork_types::ThreadId;
 
     fn ticket(org: &str, run: &str) -> Ticket {
-        let who = Principal { org: OrgId::new(org).expect("an id"), subject: "ada".to_owned() };
+        let who = Principal::new(OrgId::new(org).expect("an id"), "ada");
         let thread = ThreadId::new(run).expect("an id");
         let at = RunRef { thread, run: RunId::new(run).expect("an id") };
         Ticket { who, at, asked: false, live: None }

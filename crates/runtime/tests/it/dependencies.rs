@@ -51,7 +51,7 @@ fn database(who: &Principal, run: &NewRun) -> Result<Dependencies, DependencyErr
 }
 
 fn other() -> Principal {
-    Principal { org: OrgId::new("other").expect("an id"), subject: "ada".to_owned() }
+    Principal::new(OrgId::new("other").expect("an id"), "ada")
 }
 
 async fn open(

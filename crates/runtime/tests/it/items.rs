@@ -46,7 +46,7 @@ fn graph() -> CompiledGraph {
 /// Runs on a thread of its own with the given text, and returns what the run finds.
 async fn says(runtime: &Runtime, org: &str, said: &str) -> serde_json::Value {
     let request = RunRequest {
-        principal: Principal { org: OrgId::new(org).expect("an id"), subject: "ann".to_owned() },
+        principal: Principal::new(OrgId::new(org).expect("an id"), "ann"),
         caller: Caller::local("request").expect("valid id"),
         graph: "test:graph".to_owned(),
         thread: ThreadId::new(said).expect("an id"),

@@ -1,9 +1,11 @@
 //! Sessions of the page: a cookie that scripts cannot read, in place of a token.
 //!
-//! The value of a cookie is the time of its end, signed with the token, so that it outlives a restart
-//! of the server and ends with the token. Cookies are sent by pages of other ports of the host too,
+//! The value of a cookie is the time of its end, signed with the secret of its token: for a token of the
+//! program the token itself, so that the session outlives a restart of the server. A session ends with
+//! its token. Cookies are sent by pages of other ports of the host too,
 //! so that a request with one must come from the page itself.
 
+use super::keys::TokenHash;
 use super::new_token;
 use axum::http::header::{COOKIE, HOST, HeaderMap, ORIGIN};
 use hmac::{Hmac, KeyInit, Mac};
@@ -42,16 +44,16 @@ impl<'a> Session<'a> {
         Some(Self { end: end.parse().ok()?, signature })
     }
 
-    /// Returns `true` if the session was made with a token and has not ended.
-    pub(crate) fn is_of(&self, token: &str, now: Timestamp) -> bool {
-        let is_signed = super::same(sign(token, self.end).as_bytes(), self.signature.as_bytes());
+    /// Returns `true` if the session was made with a secret and has not ended.
+    pub(crate) fn is_of(&self, secret: &[u8], now: Timestamp) -> bool {
+        let is_signed = super::same(sign(secret, self.end).as_bytes(), self.signature.as_bytes());
         is_signed && now < Timestamp(self.end)
     }
 
     /// Returns the header that begins a session. `secure` for pages with HTTPS.
-    pub(crate) fn begin(token: &str, now: Timestamp, secure: bool) -> String {
+    pub(crate) fn begin(secret: &[u8], now: Timestamp, secure: bool) -> String {
         let end = now.plus(SESSION).0;
-        let value = format!("{end}.{}", sign(token, end));
+        let value = format!("{end}.{}", sign(secret, end));
         cookie(&value, SESSION.as_secs(), secure)
     }
 
@@ -67,9 +69,9 @@ fn cookie(value: &str, age_s: u64, secure: bool) -> String {
 }
 
 /// Returns the signature of the end of a session.
-fn sign(token: &str, end: i64) -> String {
+fn sign(secret: &[u8], end: i64) -> String {
     #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
-    let mut mac = Hmac::<Sha256>::new_from_slice(token.as_bytes()).expect("any length");
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("any length");
     mac.update(format!("weft session {end}").as_bytes());
     mac.finalize().into_bytes().iter().fold(String::new(), |mut digits, byte| {
         // Writing to a string does not fail.
@@ -90,9 +92,9 @@ pub(crate) fn is_same_origin(headers: &HeaderMap) -> bool {
     origin.is_some_and(|(_, authority)| text(HOST) == Some(authority))
 }
 
-/// Tickets that are exchanged for a session once, with the token and the end of each.
+/// Tickets that are exchanged for a session once, with the hash of the token and the end of each.
 #[derive(Default)]
-pub(crate) struct Tickets(Mutex<BTreeMap<String, (String, Timestamp)>>);
+pub(crate) struct Tickets(Mutex<BTreeMap<String, (TokenHash, Timestamp)>>);
 
 impl std::fmt::Debug for Tickets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -102,7 +104,7 @@ impl std::fmt::Debug for Tickets {
 
 impl Tickets {
     /// Makes a ticket for a token.
-    pub(crate) fn add(&self, token: &str, now: Timestamp) -> String {
+    pub(crate) fn add(&self, token: TokenHash, now: Timestamp) -> String {
         let mut tickets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if tickets.len() >= TICKETS_MAX {
             let first = tickets.iter().min_by_key(|(_, (_, end))| *end);
@@ -111,12 +113,12 @@ impl Tickets {
             }
         }
         let ticket = new_token();
-        tickets.insert(ticket.clone(), (token.to_owned(), now.plus(TICKET)));
+        tickets.insert(ticket.clone(), (token, now.plus(TICKET)));
         ticket
     }
 
-    /// Takes a ticket, and returns its token unless the ticket has ended.
-    pub(crate) fn take(&self, ticket: &str, now: Timestamp) -> Option<String> {
+    /// Takes a ticket, and returns the hash of its token unless the ticket has ended.
+    pub(crate) fn take(&self, ticket: &str, now: Timestamp) -> Option<TokenHash> {
         let mut tickets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (token, end) = tickets.remove(ticket)?;
         (now < end).then_some(token)
@@ -129,6 +131,7 @@ mod tests {
     use axum::http::{HeaderName, HeaderValue};
 
     const TOKEN: &str = "0123456789abcdef";
+    const SECRET: &[u8] = TOKEN.as_bytes();
 
     fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
         let pairs = pairs.iter().map(|(name, value)| {
@@ -140,19 +143,19 @@ mod tests {
 
     #[test]
     fn a_session_is_of_its_token_until_its_end() {
-        let begun = Session::begin(TOKEN, Timestamp(1_000), true);
+        let begun = Session::begin(SECRET, Timestamp(1_000), true);
         assert!(begun.contains("; HttpOnly; SameSite=Strict; ") && begun.ends_with("; Secure"));
         assert!(!begun.contains(TOKEN));
         let pair = begun.split(';').next().expect("a pair");
         let sent = headers(&[("cookie", &format!("theme=dark; {pair}"))]);
         let session = Session::of(&sent).expect("a session");
         let end = Timestamp(1_000).plus(SESSION);
-        assert!(session.is_of(TOKEN, Timestamp(end.0 - 1)));
-        assert!(!session.is_of(TOKEN, end));
-        assert!(!session.is_of("fedcba9876543210", Timestamp(1_000)));
+        assert!(session.is_of(SECRET, Timestamp(end.0 - 1)));
+        assert!(!session.is_of(SECRET, end));
+        assert!(!session.is_of(b"fedcba9876543210", Timestamp(1_000)));
         // A later end needs another signature.
         let later = Session { end: session.end + 1, ..session };
-        assert!(!later.is_of(TOKEN, Timestamp(1_000)));
+        assert!(!later.is_of(SECRET, Timestamp(1_000)));
         for value in ["", "x", "1", "x.00", ".", "99999999999999999999.00"] {
             assert_eq!(Session::of(&headers(&[("cookie", &format!("{NAME}={value}"))])), None);
         }
@@ -182,15 +185,15 @@ mod tests {
 
     #[test]
     fn a_ticket_is_taken_once_and_in_time() {
-        let tickets = Tickets::default();
-        let ticket = tickets.add(TOKEN, Timestamp(0));
+        let (tickets, hash) = (Tickets::default(), TokenHash::of(TOKEN));
+        let ticket = tickets.add(hash, Timestamp(0));
         assert_eq!(tickets.take("another", Timestamp(0)), None);
-        assert_eq!(tickets.take(&ticket, Timestamp(1)).as_deref(), Some(TOKEN));
+        assert_eq!(tickets.take(&ticket, Timestamp(1)), Some(hash));
         assert_eq!(tickets.take(&ticket, Timestamp(1)), None);
-        let late = tickets.add(TOKEN, Timestamp(0));
+        let late = tickets.add(hash, Timestamp(0));
         assert_eq!(tickets.take(&late, Timestamp(0).plus(TICKET)), None);
-        let first = tickets.add(TOKEN, Timestamp(0));
-        let more: Vec<_> = (1..=64).map(|at| tickets.add(TOKEN, Timestamp(at))).collect();
+        let first = tickets.add(hash, Timestamp(0));
+        let more: Vec<_> = (1..=64).map(|at| tickets.add(hash, Timestamp(at))).collect();
         assert_eq!(tickets.take(&first, Timestamp(1)), None);
         assert!(tickets.take(&more[63], Timestamp(1)).is_some());
     }

@@ -9,7 +9,7 @@ use crate::service::Service;
 use axum::http::StatusCode;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use weftwork_types::{RunId, ThreadId};
+use weftwork_types::{Right, RunId, ThreadId};
 
 /// A command of a client.
 #[derive(Debug, Clone)]
@@ -133,6 +133,9 @@ async fn applied(service: &Service, thread: &ThreadId, run: Option<&RunId>) -> R
 }
 
 async fn dispatch(service: &Service, thread: &ThreadId, command: &Command) -> Outcome {
+    if let Some(right) = right_of(&command.method) {
+        service.require(right)?;
+    }
     match command.method.as_str() {
         "run.start" => run::start(service, thread, command.params()?).await,
         "input.respond" => run::respond(service, thread, command.params()?).await,
@@ -152,6 +155,17 @@ async fn dispatch(service: &Service, thread: &ThreadId, command: &Command) -> Ou
             let message = format!("Unknown protocol command: {other}");
             Err(CommandError::Refused("unknown_command", message))
         }
+    }
+}
+
+/// Returns the right that a command needs; `None` for one that is refused anyway. A command that starts
+/// a run needs others, too, if its input is an answer.
+fn right_of(method: &str) -> Option<Right> {
+    match method {
+        "run.start" | "input.inject" | "state.fork" => Some(Right::Run),
+        "input.respond" => Some(Right::Approve),
+        "state.get" | "state.listCheckpoints" | "agent.getTree" => Some(Right::Read),
+        _ => None,
     }
 }
 

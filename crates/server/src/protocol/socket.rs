@@ -68,10 +68,14 @@ impl Drop for Reader {
 /// The reason for which a connection ends, as a code and a text; `None` if the client is gone.
 type End = Option<(u16, &'static str)>;
 
+/// The end of a connection whose token has ended, or has other rights.
+const REVOKED: End = Some((close_code::POLICY, "the token was revoked or changed"));
+
 /// Serves a connection until the client leaves or the server stops.
 pub(crate) async fn serve(socket: WebSocket, service: Service, thread: ThreadId) {
     let (deliveries, receiver) = mpsc::channel(WAITING_MAX);
     let stopped = service.stopped();
+    let revoked = service.revoked();
     let mut connection = Connection {
         socket,
         service,
@@ -83,7 +87,7 @@ pub(crate) async fn serve(socket: WebSocket, service: Service, thread: ThreadId)
         last: None,
         resume: None,
     };
-    if let Some((code, reason)) = connection.run(receiver, stopped).await {
+    if let Some((code, reason)) = connection.run(receiver, stopped, revoked).await {
         let frame = CloseFrame { code, reason: reason.into() };
         let closed = connection.socket.send(Message::Close(Some(frame)));
         if let Err(error) = timeout(SEND_TIME_MAX, closed).await.unwrap_or(Ok(())) {
@@ -97,8 +101,10 @@ impl Connection {
         &mut self,
         mut receiver: mpsc::Receiver<Delivery>,
         stopped: impl Future<Output = ()>,
+        revoked: impl Future<Output = ()>,
     ) -> End {
         let mut stopped = std::pin::pin!(stopped);
+        let mut revoked = std::pin::pin!(revoked);
         let mut pings = interval(PING);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard = Instant::now();
@@ -106,6 +112,7 @@ impl Connection {
             // All of these are cancel safe.
             let ended = tokio::select! {
                 () = &mut stopped => return Some((close_code::RESTART, "the server stops")),
+                () = &mut revoked => return REVOKED,
                 message = self.socket.recv() => {
                     heard = Instant::now();
                     match message {
@@ -149,6 +156,9 @@ impl Connection {
             Message::Ping(_) | Message::Pong(_) => return Ok(()),
             Message::Close(_) => return Err(None),
         };
+        if !self.service.is_authorized() {
+            return Err(REVOKED);
+        }
         let command = match json::read(text) {
             Ok(command) => command,
             Err(error) => {

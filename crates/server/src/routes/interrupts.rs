@@ -10,6 +10,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use weftwork_types::Right;
 
 /// Number of questions of a page without a limit.
 const LIMIT: usize = 50;
@@ -101,7 +102,7 @@ enum ArtifactForm {
     /// The members that the tool declares as shown.
     #[default]
     Shown,
-    /// The value as the model reads it.
+    /// The value as the model reads it, for principals with the right `admin`.
     Whole,
 }
 
@@ -112,9 +113,9 @@ async fn artifact(
 ) -> Result<Json<Value>> {
     match query.form {
         ArtifactForm::Shown => service.artifact(&id).await.map(Json),
-        // No principal of a server has the right yet.
-        ArtifactForm::Whole => Err(ApiError::forbidden(
-            "the whole value needs the right `admin`; `weft artifacts get` reads it from the store",
-        )),
+        ArtifactForm::Whole => {
+            service.require(Right::Admin)?;
+            service.whole_artifact(&id).await.map(Json)
+        }
     }
 }

@@ -18,6 +18,7 @@ use axum::response::{IntoResponse, Response, sse as stream};
 use axum::routing::post;
 use axum::{Json, Router};
 use futures_util::StreamExt;
+use futures_util::future::select;
 use serde_json::Value;
 use std::convert::Infallible;
 
@@ -50,11 +51,11 @@ async fn events(
     let filter = Filter::read(body).map_err(ApiError::invalid)?;
     let begin = service.begin(&thread, since.as_ref()).await?;
     let open = service.open_stream();
-    let stopped = service.stopped();
+    let stopped = select(Box::pin(service.stopped()), Box::pin(service.revoked()));
     let selection = Selection { filter, begin };
     let from = selection.begin.from.clone();
     let events = tape::events(service, &thread, from, std::slice::from_ref(&selection));
-    let events = events.take_until(Box::pin(stopped)).filter_map(move |event| {
+    let events = events.take_until(stopped).filter_map(move |event| {
         // The stream is open as long as its events are read.
         let _open = &open;
         let event = match event {

@@ -17,6 +17,7 @@ use futures_util::FutureExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use weftwork_runtime::NoPosition;
+use weftwork_types::Right;
 use weftwork_types::run::{CancelAction, RunRef, RunStatus};
 
 /// Number of runs in a list without a limit.
@@ -212,6 +213,9 @@ async fn follow_run(
     let names = names.iter().flat_map(|names| names.split(',')).map(str::trim);
     let modes = body::modes(names.filter(|name| !name.is_empty()))?;
     let cancels = flag(values("cancel_on_disconnect").next_back())?;
+    if cancels {
+        service.require(Right::Run)?;
+    }
     let subgraphs = values("stream_subgraphs").next_back();
     let subgraphs = subgraphs.is_none() || flag(subgraphs)?;
     let place = match request.get("last-event-id").map(|id| id.to_str().unwrap_or_default()) {

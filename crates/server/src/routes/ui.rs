@@ -91,18 +91,21 @@ async fn log_in(
 ) -> Result<Response> {
     check_origin(&headers)?;
     let now = service.now();
-    let token = match body::read(&body)? {
-        Secret::Token(token) => allowed.tokens.of_token(&token).map(|(token, _)| token.clone()),
-        Secret::Ticket(ticket) => allowed.tickets.take(&ticket, now),
+    let entry = match body::read(&body)? {
+        Secret::Token(token) => allowed.tokens.of_token(&token, now),
+        Secret::Ticket(ticket) => {
+            let token = allowed.tickets.take(&ticket, now);
+            token.and_then(|token| allowed.tokens.of_hash(token, now))
+        }
     };
-    let token = token.ok_or_else(|| {
+    let entry = entry.ok_or_else(|| {
         ApiError::unauthorized(
             "the server does not have this token, or the ticket was used or is old",
         )
     })?;
     let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
     let secure = origin.is_some_and(|origin| origin.starts_with("https://"));
-    Ok(with_cookie(&Session::begin(&token, now, secure)))
+    Ok(with_cookie(&Session::begin(&entry.session_secret, now, secure)))
 }
 
 async fn log_out(headers: HeaderMap) -> Result<Response> {

@@ -4,7 +4,7 @@ use super::Service;
 use crate::error::{ApiError, Result};
 use crate::translate::time;
 use serde_json::{Value, json};
-use weftwork_store::artifact::artifact;
+use weftwork_store::artifact::{Artifact, artifact};
 use weftwork_store::{StoreError, StoredEvent};
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::RunRef;
@@ -40,20 +40,31 @@ impl Service {
         }
     }
 
+    /// Returns the whole value of a stored result.
+    ///
+    /// # Errors
+    /// Status 404 if there is none, as for the shown form; 422 for the reference of a call, of which
+    /// only the shown form is stored.
+    pub(crate) async fn whole_artifact(&self, id: &str) -> Result<Value> {
+        if id.split('/').count() == 3 {
+            return Err(ApiError::invalid(
+                "a call has its shown form only; expected the reference of a stored result",
+            ));
+        }
+        match self.read_artifact(id).await {
+            Err(error) if error.is_missing() => Err(ApiError::missing("Artifact not found")),
+            Err(error) => Err(error),
+            Ok(found) => Ok(described(&found, "whole", &found.value)),
+        }
+    }
+
     async fn stored_artifact(&self, id: &str) -> Result<Value> {
-        let found = artifact(self.store().as_ref(), self.who(), id, self.now()).await?;
-        Ok(json!({
-            "id": found.id,
-            "thread_id": found.thread,
-            "run_id": found.run,
-            "tool": found.tool,
-            "bytes": found.bytes,
-            "sha256": found.sha256,
-            "stored_at": time::text(found.stored_at),
-            "expires_at": time::text(found.expires_at),
-            "form": "shown",
-            "value": found.shown(),
-        }))
+        let found = self.read_artifact(id).await?;
+        Ok(described(&found, "shown", found.shown()))
+    }
+
+    async fn read_artifact(&self, id: &str) -> Result<Artifact> {
+        Ok(artifact(self.store().as_ref(), self.who(), id, self.now()).await?)
     }
 
     /// Returns the shown arguments and result of a call from the log of its run.
@@ -77,6 +88,22 @@ impl Service {
         }
         if exists { Ok(found) } else { Err(ApiError::not_found()) }
     }
+}
+
+/// Returns a stored result with a form of its value.
+fn described(found: &Artifact, form: &str, value: &Value) -> Value {
+    json!({
+        "id": found.id,
+        "thread_id": found.thread,
+        "run_id": found.run,
+        "tool": found.tool,
+        "bytes": found.bytes,
+        "sha256": found.sha256,
+        "stored_at": time::text(found.stored_at),
+        "expires_at": time::text(found.expires_at),
+        "form": form,
+        "value": value,
+    })
 }
 
 /// Adds what an event has of a call; `false` if it has nothing.

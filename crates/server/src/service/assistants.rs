@@ -170,7 +170,7 @@ impl Service {
     /// Returns the principal of the server for the organisation of the client.
     pub(super) fn own(&self) -> Result<Principal> {
         let org = OrgId::new(format!("{OWN}{}", self.who().org))?;
-        Ok(Principal { org, subject: self.who().subject.clone() })
+        Ok(Principal::new(org, self.who().subject.clone()))
     }
 }
 

@@ -15,7 +15,6 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use weftwork_graph::RuntimeError;
 use weftwork_store::{Base, InterruptRow, RunRow, StoreError, ThreadRow, by_execution};
-use weftwork_types::caller::Caller;
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef};
@@ -143,7 +142,8 @@ impl Service {
         thread: &ThreadId,
         (input, options): (RunInput, RunOptions),
     ) -> Result<RunRef> {
-        let caller = Caller::local(uuid::Uuid::now_v7().to_string())?;
+        self.require_for(&input)?;
+        let caller = self.caller()?;
         let opened = self.runtime().thread(hosted.id, thread.as_str())?;
         let opened = opened.with_principal(self.who().clone());
         let run = opened.start(input).options(options).caller(caller);

@@ -22,6 +22,7 @@ pub(crate) use runs::{Bulk, Frames, Place};
 pub(crate) use threads::{Superstep, Wanted};
 
 use self::aliases::Aliases;
+use crate::auth::Client;
 use crate::chat::Protocol;
 use crate::error::{ApiError, Result};
 use crate::log::Log;
@@ -34,22 +35,27 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 use weftwork_runtime::Runtime;
 use weftwork_store::{ItemStore, RunRow, Store, StoreError, StoreItems};
+use weftwork_types::caller::Caller;
 use weftwork_types::event::Position;
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::RunRef;
-use weftwork_types::{Principal, RunId, Timestamp};
+use weftwork_types::run::{RunInput, RunRef};
+use weftwork_types::{Principal, Right, RunId, Timestamp};
 
 /// Maximum number of WebSockets. Further ones are refused with status 503.
 const SOCKETS_MAX: usize = 1_024;
+
+/// Maximum time for which a stream outlives the token of its client.
+const REVOKED_WITHIN: Duration = Duration::from_secs(2);
 
 /// The operations of one server on behalf of a principal.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     shared: Arc<Shared>,
-    who: Principal,
+    client: Client,
 }
 
 #[derive(Debug)]
@@ -104,7 +110,7 @@ impl Service {
             sockets,
             stopping,
         };
-        Self { shared: Arc::new(shared), who: Principal::local() }
+        Self { shared: Arc::new(shared), client: Client::local(Principal::local()) }
     }
 
     /// Returns a run as clients see it.
@@ -142,6 +148,24 @@ impl Service {
         async move { stopping.wait_for(|stopping| *stopping).await.map(drop).unwrap_or_default() }
     }
 
+    /// Returns `false` if the token of the client was revoked, or has other rights now.
+    pub(crate) fn is_authorized(&self) -> bool {
+        self.client.is_current(self.now())
+    }
+
+    /// Waits until the token of the client is revoked; forever for one that cannot be. Cancel safe.
+    pub(crate) fn revoked(&self) -> impl Future<Output = ()> + Send + 'static {
+        let service = self.clone();
+        async move {
+            if !service.client.is_of_file() {
+                return std::future::pending().await;
+            }
+            while service.is_authorized() {
+                service.pause(REVOKED_WITHIN).await;
+            }
+        }
+    }
+
     pub(crate) fn metrics(&self) -> Metrics {
         self.shared.counts.with(self.shared.runtime.load())
     }
@@ -149,7 +173,7 @@ impl Service {
     /// Checks that the store answers.
     pub(crate) async fn check_store(&self) -> Result<()> {
         let nobody = RunId::from_uuid(uuid::Uuid::nil());
-        match self.store().find_run(&self.who, &nobody).await {
+        match self.store().find_run(self.who(), &nobody).await {
             Ok(_) | Err(StoreError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -181,11 +205,39 @@ impl Service {
 
     /// Follows a run from its first event.
     pub(crate) async fn follow(&self, run: &RunRef) -> Result<RunHandle> {
-        Ok(self.runtime().watch(&self.who, run, Position::START).await?)
+        Ok(self.runtime().watch(self.who(), run, Position::START).await?)
     }
 
     fn who(&self) -> &Principal {
-        &self.who
+        &self.client.principal
+    }
+
+    /// Returns the caller of a run that the client requests.
+    fn caller(&self) -> Result<Caller> {
+        Ok(self.client.caller()?)
+    }
+
+    /// Checks a right of the client that depends on the body of a request.
+    ///
+    /// # Errors
+    /// Status 403 if the client does not have it.
+    pub(crate) fn require(&self, right: Right) -> Result<()> {
+        let rights = self.who().rights;
+        if rights.has(right) { Ok(()) } else { Err(ApiError::lacking(&[right], rights)) }
+    }
+
+    /// Checks the rights of the client for a run with an input: every door for answers ends here.
+    ///
+    /// # Errors
+    /// Status 403 if the client lacks one.
+    fn require_for(&self, input: &RunInput) -> Result<()> {
+        if input.is_answer() {
+            self.require(Right::Approve)?;
+        }
+        match input {
+            RunInput::Command(command) if input.is_answer() && command.only_answers() => Ok(()),
+            _ => self.require(Right::Run),
+        }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -206,9 +258,10 @@ impl FromRequestParts<Service> for Service {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, all: &Service) -> Result<Self, ApiError> {
-        let who = parts.extensions.get::<Principal>();
-        let who = who.ok_or_else(|| ApiError::unauthorized("the request has no principal"))?;
-        Ok(Self { shared: Arc::clone(&all.shared), who: who.clone() })
+        let client = parts.extensions.get::<Client>();
+        let client =
+            client.ok_or_else(|| ApiError::unauthorized("the request has no principal"))?;
+        Ok(Self { shared: Arc::clone(&all.shared), client: client.clone() })
     }
 }
 

@@ -15,7 +15,6 @@ use std::time::Duration;
 use weftwork_runtime::{FORKED_FROM, Frame, FramePosition, NoPosition, StreamOptions, Subgraphs};
 use weftwork_store::mailbox::without_reserved;
 use weftwork_store::{RunRow, StoreError, ThreadQuery, ThreadStatus};
-use weftwork_types::caller::Caller;
 use weftwork_types::event::Position;
 use weftwork_types::port::{GraphExecutor, RunHandle};
 use weftwork_types::run::{CancelAction, RunInput, RunOutcome, RunRef, RunRequest, RunStatus};
@@ -78,6 +77,7 @@ impl Service {
         };
         let mut options = body.options(&assistant, self.now())?;
         let input = body.input(hosted.graph)?;
+        self.require_for(&input)?;
         if let (Some(within), RunInput::Start { .. }) = (&options.within, &input) {
             return Err(ApiError::invalid(format!(
                 "`checkpoint` is that of subgraph `{}`, and `input` is for the outermost graph; change the state of the subgraph with `POST /threads/{{thread_id}}/state`, or leave `checkpoint_ns` out",
@@ -88,7 +88,7 @@ impl Service {
         options.metadata = metadata(&assistant, thread_metadata, options.metadata);
         let request = RunRequest {
             principal: self.who().clone(),
-            caller: Caller::local(uuid::Uuid::now_v7().to_string())?,
+            caller: self.caller()?,
             graph: hosted.id.to_owned(),
             thread,
             input,

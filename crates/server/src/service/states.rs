@@ -101,7 +101,8 @@ impl Service {
         }
         let writes = body::writes(&changed, values)?;
         let place = Config { ns: within.clone(), id: at.checkpoint()?, map: at.checkpoints()? };
-        let ended = opened.start(RunInput::Update { writes, as_node }).from(&place).await?;
+        let update = opened.start(RunInput::Update { writes, as_node }).caller(self.caller()?);
+        let ended = update.from(&place).await?;
         if let RunOutcome::Failed { fault } = ended.outcome() {
             return Err(ApiError::invalid(fault.message.clone()));
         }

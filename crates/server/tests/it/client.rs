@@ -31,8 +31,7 @@ pub(crate) fn token(org: &str) -> String {
 /// Adds the tokens of both organisations to a server.
 pub(crate) fn with_tokens(server: Server) -> Server {
     ["one", "two"].into_iter().fold(server, |server, org| {
-        let principal =
-            Principal { org: OrgId::new(org).expect("valid"), subject: "ada".to_owned() };
+        let principal = Principal::new(OrgId::new(org).expect("valid"), "ada");
         server.token(token(org), principal).expect("valid")
     })
 }

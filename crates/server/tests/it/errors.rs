@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use weftwork_testkit::fuzz::{Random, mutated};
 
-const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
+pub(crate) const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
 const SEED: u64 = 20;
 const REQUESTS: usize = 20_000;
 
 /// The operations of the committed description: methods, paths, and if they have a body.
-async fn operations(client: &Client) -> Vec<(String, String, bool)> {
+pub(crate) async fn operations(client: &Client) -> Vec<(String, String, bool)> {
     let document = client.get("/openapi.json").await.json();
     let mut operations = Vec::new();
     for (path, methods) in document["paths"].as_object().expect("paths") {
@@ -30,7 +30,7 @@ async fn operations(client: &Client) -> Vec<(String, String, bool)> {
 }
 
 /// Compares a file with its content now.
-fn check_file(name: &str, now: &str) {
+pub(crate) fn check_file(name: &str, now: &str) {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     if std::env::var_os("WEFT_WRITE").is_some() {
         std::fs::write(&file, now).expect("writes");
@@ -80,7 +80,7 @@ async fn send(
 }
 
 /// A path with an id for each of its parameters.
-fn with_ids(path: &str, id: &str) -> String {
+pub(crate) fn with_ids(path: &str, id: &str) -> String {
     let part = |part: &str| if part.starts_with('{') { id.to_owned() } else { part.to_owned() };
     path.split('/').map(part).collect::<Vec<_>>().join("/")
 }

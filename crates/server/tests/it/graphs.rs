@@ -1,6 +1,7 @@
 //! Graphs that the reference servers of clients' test suites have.
 
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::channel::{Append, LastValue};
 use weftwork_graph::run_loop::{Semantics, SubgraphState};
@@ -9,6 +10,7 @@ use weftwork_graph::{
     START, State,
 };
 use weftwork_runtime::{Runtime, RuntimeBuilder};
+use weftwork_testkit::ManualClock;
 
 fn last(name: &'static str) -> ChannelDef {
     ChannelDef::new(name, LastValue::<Value>::new())
@@ -135,4 +137,11 @@ pub(crate) fn host(builder: RuntimeBuilder) -> RuntimeBuilder {
 /// A runtime in memory that hosts them.
 pub(crate) async fn runtime() -> Runtime {
     host(Runtime::in_memory()).open().await.expect("opens")
+}
+
+/// The same over a clock that the test moves.
+pub(crate) async fn runtime_with_clock() -> (Runtime, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new());
+    let runtime = host(Runtime::in_memory().clock(Arc::clone(&clock) as _)).open().await;
+    (runtime.expect("opens"), clock)
 }

@@ -12,12 +12,14 @@ mod errors;
 mod graphs;
 mod ids;
 mod instances;
+mod keys;
 mod members;
 mod protocol;
 mod recorded;
 mod reference;
 mod replaced;
 mod resources;
+mod rights;
 mod routes;
 mod runs;
 #[cfg(feature = "ui")]

@@ -414,7 +414,7 @@ pub(crate) fn expect(conn: &Connection, org: &OrgId, at: &RunRef) -> Done<RunRow
 pub(crate) fn made_by(row: &Row<'_>) -> Done<Principal> {
     let name = RowName::of(row)?;
     let at = name.at();
-    Ok(Principal { org: at.id(row, "org")?, subject: at.plain(row, "subject")? })
+    Ok(Principal::new(at.id(row, "org")?, at.plain::<String>(row, "subject")?))
 }
 
 /// Reads a status and the number of runs that have it.

@@ -70,7 +70,7 @@ pub(crate) fn made(folder: &TempDir, sql: Option<&str>) -> PathBuf {
 
 /// Reads the whole content of the store.
 pub(crate) fn contents(store: &SqliteStore) -> Vec<String> {
-    let other = Principal { org: OrgId::new("other").expect("an id"), subject: "x".to_owned() };
+    let other = Principal::new(OrgId::new("other").expect("an id"), "x");
     let mut lines = block_on(dump(store, &[Principal::local(), other.clone()])).expect("reads");
     let loose = ThreadId::new("loose").expect("an id");
     lines.extend(block_on(dump_checkpoints(store, &other, &loose)).expect("reads"));

@@ -9,7 +9,7 @@ use weftwork_store::items::{
 use weftwork_types::{OrgId, Principal};
 
 pub(super) fn principal(org: &str) -> Principal {
-    Principal { org: OrgId::new(org).expect("an id"), subject: format!("someone at {org}") }
+    Principal::new(OrgId::new(org).expect("an id"), format!("someone at {org}"))
 }
 
 pub(super) fn us() -> Principal {

@@ -77,7 +77,7 @@ impl ReadRuns for MemoryStore {
             }
             due.sort_unstable_by_key(|(key, _)| *key);
             let rows = due.into_iter().take(limit).map(|((_, org, _), run)| {
-                (Principal { org: org.clone(), subject: run.subject.clone() }, run.row.clone())
+                (Principal::new(org.clone(), run.subject.clone()), run.row.clone())
             });
             Ok(rows.collect())
         })
@@ -109,7 +109,7 @@ impl ReadRuns for MemoryStore {
                 .collect();
             found.sort_unstable_by_key(|(_, run)| place(run));
             let rows = found.into_iter().take(page.limit).map(|(org, run)| {
-                (Principal { org: org.clone(), subject: run.subject.clone() }, run.row.clone())
+                (Principal::new(org.clone(), run.subject.clone()), run.row.clone())
             });
             Ok(rows.collect())
         })
@@ -124,7 +124,7 @@ impl ReadRuns for MemoryStore {
         self.with(move |tables| {
             let Ok(thread) = tables.thread(who, thread) else { return Ok(None) };
             Ok(thread.next_run(now).map(|run| {
-                let by = Principal { org: who.org.clone(), subject: run.subject.clone() };
+                let by = Principal::new(who.org.clone(), run.subject.clone());
                 (by, run.row.clone())
             }))
         })

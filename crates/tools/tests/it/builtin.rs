@@ -95,7 +95,7 @@ async fn items_belong_to_their_principal_and_their_namespace() {
     let runner = runner([Builtin::Items(Arc::clone(&items), namespace(&["notes"]))]);
     let mine = rig.context();
     let mut other = rig.context();
-    other.principal = Principal { org: OrgId::new("other").expect("an id"), subject: "x".into() };
+    other.principal = Principal::new(OrgId::new("other").expect("an id"), "x");
     let diet = json!({"key": "diet", "value": {"text": "no nuts"}});
     assert_eq!(value(&runner, &mine, "put_item", diet).await, json!({"key": "diet"}));
     let below = ItemRef::new(namespace(&["notes", "deep"]), "nuts").expect("a key");

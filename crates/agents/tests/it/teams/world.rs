@@ -132,7 +132,7 @@ impl World {
             .open()
             .await
             .expect("opens");
-        let who = Principal { org: OrgId::new("north").expect("an id"), subject: "ada".to_owned() };
+        let who = Principal::new(OrgId::new("north").expect("an id"), "ada");
         let thread = runtime.thread("team", "t").expect("valid names").with_principal(who);
         Process { thread, _runtime: runtime }
     }

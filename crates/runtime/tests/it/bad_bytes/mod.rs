@@ -74,7 +74,7 @@ fn asking() -> CompiledGraph {
 }
 
 fn other() -> Principal {
-    Principal { org: OrgId::new("other").expect("an id"), subject: "x".to_owned() }
+    Principal::new(OrgId::new("other").expect("an id"), "x")
 }
 
 /// A store with four threads: `t` has ended, `paused` waits for an answer, `later` is another one

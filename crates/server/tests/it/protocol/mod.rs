@@ -3,7 +3,7 @@
 mod commands;
 mod connections;
 mod graphs;
-mod socket;
+pub(crate) mod socket;
 mod streams;
 
 use crate::client::Client;

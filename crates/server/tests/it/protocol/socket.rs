@@ -7,47 +7,64 @@ use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 use weftwork_runtime::Runtime;
 use weftwork_server::Server;
 
 /// A server on a port of its own, which stops when it is dropped.
-pub(super) struct Served {
-    pub(super) address: std::net::SocketAddr,
-    pub(super) stop: Option<oneshot::Sender<()>>,
-    pub(super) ended: tokio::task::JoinHandle<std::io::Result<()>>,
+pub(crate) struct Served {
+    pub(crate) address: std::net::SocketAddr,
+    pub(crate) stop: Option<oneshot::Sender<()>>,
+    pub(crate) ended: tokio::task::JoinHandle<std::io::Result<()>>,
 }
 
 impl Served {
-    pub(super) async fn new(runtime: Runtime) -> Self {
+    pub(crate) async fn new(runtime: Runtime) -> Self {
+        Self::of(Server::new(runtime)).await
+    }
+
+    pub(crate) async fn of(server: Server) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async move { stopped.await.unwrap_or_default() };
-        let ended = tokio::spawn(Server::new(runtime).serve(listener, stopped));
+        let ended = tokio::spawn(server.serve(listener, stopped));
         Self { address, stop: Some(stop), ended }
     }
 }
 
-pub(super) struct Socket {
+pub(crate) struct Socket {
     stream: WebSocketStream<TcpStream>,
     last: u64,
 }
 
 impl Socket {
-    pub(super) async fn open(server: &Served, thread: &str) -> Result<Self, tungstenite::Error> {
-        let stream = TcpStream::connect(server.address).await.expect("connects");
-        let url = format!("ws://{}/threads/{thread}/stream/events", server.address);
-        Ok(Self { stream: client_async(url, stream).await?.0, last: 0 })
+    pub(crate) async fn open(server: &Served, thread: &str) -> Result<Self, tungstenite::Error> {
+        Self::open_with(server, thread, "no-token").await
     }
 
-    async fn send_text(&mut self, text: String) {
+    /// Opens a connection with a token.
+    pub(crate) async fn open_with(
+        server: &Served,
+        thread: &str,
+        token: &str,
+    ) -> Result<Self, tungstenite::Error> {
+        let stream = TcpStream::connect(server.address).await.expect("connects");
+        let url = format!("ws://{}/threads/{thread}/stream/events", server.address);
+        let mut request = url.into_client_request()?;
+        let token = token.parse().expect("a value of a header");
+        request.headers_mut().insert("x-api-key", token);
+        Ok(Self { stream: client_async(request, stream).await?.0, last: 0 })
+    }
+
+    pub(crate) async fn send_text(&mut self, text: String) {
         self.stream.send(Message::Text(text.into())).await.expect("sends");
     }
 
     /// Waits for the next message, which is not one of the connection itself.
-    pub(super) async fn next(&mut self) -> Value {
+    pub(crate) async fn next(&mut self) -> Value {
         loop {
             let message = tokio::time::timeout(WAIT, self.stream.next()).await.expect("a message");
             match message.expect("open").expect("sound") {
@@ -83,7 +100,7 @@ impl Socket {
     }
 
     /// Waits until the connection is closed; returns the code.
-    async fn closed(&mut self) -> Option<u16> {
+    pub(crate) async fn closed(&mut self) -> Option<u16> {
         loop {
             let message =
                 tokio::time::timeout(WAIT * 10, self.stream.next()).await.expect("an end");

@@ -251,7 +251,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
 }
 
 pub(crate) fn principal(org: u8) -> Principal {
-    Principal { org: OrgId::new(format!("o{org}")).expect("an id"), subject: format!("s{org}") }
+    Principal::new(OrgId::new(format!("o{org}")).expect("an id"), format!("s{org}"))
 }
 
 pub(super) fn at(thread: u8, run: u8) -> RunRef {
