@@ -5,6 +5,7 @@ mod artifacts;
 mod dev;
 mod frames;
 mod instances;
+mod keys;
 mod mcp;
 mod parse;
 mod run;
@@ -17,6 +18,7 @@ pub(crate) use approvals::{ApprovalList, Approvals};
 pub(crate) use artifacts::Artifacts;
 pub(crate) use dev::Dev;
 pub(crate) use instances::{Begin, CreateInstance, Instances, SendActivity};
+pub(crate) use keys::{AddKey, Keys};
 pub(crate) use mcp::Mcp;
 #[cfg(feature = "mcp")]
 pub(crate) use mcp::{EffectName, OutputName};
@@ -78,6 +80,9 @@ pub(crate) enum Command {
     Instances(Instances),
     /// Serve the agents to clients of LangGraph, until it is told to stop
     Serve(Serve),
+    /// Make, list and revoke the access keys of `weft serve --keys`
+    #[command(subcommand)]
+    Keys(Keys),
     /// Serve the agents on this machine, and restart when the program or its files change
     Dev(Dev),
     /// List the calls that wait for an approval, and the record of decisions

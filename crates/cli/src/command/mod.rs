@@ -12,6 +12,7 @@ mod doctor;
 mod explain;
 mod graph;
 mod instances;
+mod keys;
 mod mcp;
 pub(crate) mod models;
 pub(crate) mod question;
@@ -48,6 +49,7 @@ pub(crate) fn without_settings(
         Command::Explain(args) => explain::explain(&args, terminal).map(Next::Done),
         Command::Completions(args) => completions::completions(&args, terminal).map(Next::Done),
         Command::Schema(command) => schema::schema(&command, terminal).map(Next::Done),
+        Command::Keys(command) => keys::keys(&command, terminal).map(Next::Done),
         Command::Conformance(args) => conformance::conformance(&args, store).map(Next::Done),
         other => Ok(Next::NeedsSettings(Box::new(other))),
     }
@@ -76,6 +78,7 @@ pub(crate) async fn run(command: Command, context: &CommandContext) -> Result<Ex
         Command::Explain(args) => explain::explain(&args, &context.terminal),
         Command::Completions(args) => completions::completions(&args, &context.terminal),
         Command::Schema(command) => schema::schema(&command, &context.terminal),
+        Command::Keys(command) => keys::keys(&command, &context.terminal),
         Command::Conformance(args) => conformance::conformance(&args, None),
     }
 }

@@ -1,5 +1,8 @@
 //! `weft serve`: the agents as a service for clients of LangGraph.
 
+mod files;
+mod token;
+
 use super::staying::{Search, drain};
 use crate::CliError;
 use crate::args::Serve;
@@ -11,10 +14,11 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::pin::pin;
 use std::time::Duration;
+use token::GivenToken;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use weftwork::{AgentDef, App};
-use weftwork_server::Server;
+use weftwork_server::{CONNECTIONS_MAX, KeyFile, Server};
 
 /// Time limit for open connections after the runs were drained.
 const CONNECTIONS: Duration = Duration::from_secs(1);
@@ -28,6 +32,8 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
         );
         return Err(CliError::BadInput { reason });
     }
+    let given = token::given(args)?;
+    let files = files::raise_limit();
     let hosting = Hosting {
         listen: args.listen,
         usual_model: default_model(),
@@ -43,15 +49,34 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
         args.offer_model.iter().try_for_each(|id| app.with_model(id).map(drop))?;
         let others = args.offer_model.iter().filter(|id| **id != own).cloned();
         server = server.models([own.clone()].into_iter().chain(others));
+        if let Some(files) = files
+            && let connections = files::connections(files)
+            && connections < CONNECTIONS_MAX
+        {
+            context.terminal.note(format_args!(
+                "{connections} connections are served at a time, because at most {files} files can be \
+                 open; raise the limit with `ulimit -n`"
+            ));
+            server = server.connections_max(connections);
+        }
         if args.no_auth {
             return Ok(server);
         }
-        let token = args.token.clone().unwrap_or_else(weftwork_server::new_token);
-        server = server
-            .token(&token, app.principal().clone())
-            .map_err(|error| CliError::BadInput { reason: format!("--token: {error}") })?;
-        if args.token.is_none() {
-            context.terminal.line(format_args!("token {token}"))?;
+        if let Some(keys) = &args.keys {
+            let bad = |error| CliError::BadInput { reason: format!("--keys: {error}") };
+            server = server.keys(KeyFile::new(keys)).map_err(bad)?;
+        }
+        let generated = given.is_none() && args.keys.is_none();
+        let given = given.or_else(|| {
+            let token = weftwork_server::new_token();
+            generated.then_some(GivenToken { token, setting: "--token" })
+        });
+        if let Some(GivenToken { token, setting }) = given {
+            let bad = |error| CliError::BadInput { reason: format!("{setting}: {error}") };
+            server = server.token(&token, app.principal().clone()).map_err(bad)?;
+            if generated {
+                context.terminal.line(format_args!("token {token}"))?;
+            }
         }
         Ok(server)
     };

@@ -13,6 +13,7 @@ mod dev;
 mod documents;
 mod home;
 mod instances;
+mod keys;
 mod left_behind;
 #[cfg(unix)]
 mod left_open;
