@@ -1,6 +1,8 @@
 //! JSON texts of people, clients and models, of which no number is rounded in silence.
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
+use std::ops::Range;
 
 /// An error for a JSON text that is not read.
 #[derive(Debug, thiserror::Error)]
@@ -36,30 +38,94 @@ pub fn read(text: &[u8]) -> Result<Value, JsonError> {
     }
 }
 
-/// Returns the first integer of a JSON text that has more than 64 bits. Numbers with a fraction or an
-/// exponent are not integers: their authors expect floating point.
-fn wide_integer(json: &[u8]) -> Option<&str> {
-    let mut rest = json;
-    while let Some((byte, after)) = rest.split_first() {
-        rest = match byte {
-            b'"' => after_string(after),
-            b'-' | b'0'..=b'9' => {
-                let is_number =
-                    |byte: &u8| matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E' | b'0'..=b'9');
-                let end = rest.iter().position(|byte| !is_number(byte)).unwrap_or(rest.len());
-                let (number, after) = rest.split_at_checked(end)?;
-                let number = std::str::from_utf8(number).ok()?;
-                let is_integer = !number.contains(['.', 'e', 'E']);
-                let fits = number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok();
-                if is_integer && !fits {
-                    return Some(number);
-                }
-                after
-            }
-            _ => after,
+/// Parses a JSON text in which a number that a JSON value would have rounded, or not at all, is a text
+/// with its digits: an integer of more than 64 bits, or a number beyond floating point.
+///
+/// ```
+/// use serde_json::json;
+/// use weftwork_types::json;
+///
+/// let read = json::read_wide_as_text(br#"{"cost": 18446744073709551616, "text": "hi", "n": 1}"#);
+/// let expected = json!({"cost": "18446744073709551616", "text": "hi", "n": 1});
+/// assert_eq!(read.expect("JSON"), expected);
+/// ```
+///
+/// # Errors
+/// Those of `serde_json`, for other texts.
+pub fn read_wide_as_text(text: &[u8]) -> serde_json::Result<Value> {
+    let mut quoted = Vec::new();
+    let mut done = 0;
+    for at in Numbers::of(text) {
+        let Some(number) = text.get(at.clone()).and_then(|number| str::from_utf8(number).ok())
+        else {
+            continue;
         };
+        // Digits that are no number of JSON, such as `01`, stay for the error of the parser.
+        let is_number = || serde_json::from_str::<IgnoredAny>(number).is_ok();
+        if (is_wide_integer(number) || is_infinite(number)) && is_number() {
+            quoted.extend_from_slice(text.get(done..at.start).unwrap_or_default());
+            quoted.extend(format!("\"{number}\"").bytes());
+            done = at.end;
+        }
     }
-    None
+    if done == 0 {
+        return serde_json::from_slice(text);
+    }
+    quoted.extend_from_slice(text.get(done..).unwrap_or_default());
+    serde_json::from_slice(&quoted)
+}
+
+/// Returns the first integer of a JSON text that has more than 64 bits.
+fn wide_integer(json: &[u8]) -> Option<&str> {
+    let mut numbers = Numbers::of(json).filter_map(|at| str::from_utf8(json.get(at)?).ok());
+    numbers.find(|number| is_wide_integer(number))
+}
+
+/// Returns `true` for an integer of more than 64 bits. Numbers with a fraction or an exponent are not
+/// integers: their authors expect floating point.
+fn is_wide_integer(number: &str) -> bool {
+    let fits = || number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok();
+    !number.contains(['.', 'e', 'E']) && !fits()
+}
+
+fn is_infinite(number: &str) -> bool {
+    number.parse::<f64>().is_ok_and(f64::is_infinite)
+}
+
+/// The numbers of a JSON text, by their places.
+struct Numbers<'a> {
+    json: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Numbers<'a> {
+    fn of(json: &'a [u8]) -> Self {
+        Self { json, at: 0 }
+    }
+}
+
+impl Iterator for Numbers<'_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        loop {
+            let start = self.at;
+            match self.json.get(start)? {
+                b'"' => {
+                    let inside = self.json.get(start + 1..)?;
+                    self.at = self.json.len() - after_string(inside).len();
+                }
+                b'-' | b'0'..=b'9' => {
+                    let is_number =
+                        |byte: &&u8| matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E' | b'0'..=b'9');
+                    let length = self.json.get(start..)?.iter().take_while(is_number).count();
+                    self.at = start + length;
+                    return Some(start..self.at);
+                }
+                _ => self.at = start + 1,
+            }
+        }
+    }
 }
 
 /// Returns the text after a string whose opening quote was consumed.
@@ -101,5 +167,22 @@ mod tests {
             assert!(error.contains(&format!("`{digits}`")), "{error}");
         }
         assert!(matches!(read(b"{"), Err(JsonError::Syntax(_))));
+    }
+
+    #[test]
+    fn numbers_that_no_value_has_are_texts_with_their_digits() {
+        for (text, expected) in [
+            (
+                r#"{"a\"1": [18446744073709551616,-9223372036854775809 ], "b": 1e999}"#,
+                json!({"a\"1": ["18446744073709551616", "-9223372036854775809"], "b": "1e999"}),
+            ),
+            ("-9223372036854775808", json!(i64::MIN)),
+            ("[1.5, 1e30, \"1e999\"]", json!([1.5, 1e30, "1e999"])),
+        ] {
+            assert_eq!(read_wide_as_text(text.as_bytes()).expect(text), expected);
+        }
+        for text in ["018446744073709551616", "[1e999-]", "{", "--99999999999999999999", "\"1"] {
+            assert!(read_wide_as_text(text.as_bytes()).is_err(), "{text}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::fmt::Debug;
-use weftwork_types::json::{self, JsonError};
+use weftwork_types::json;
 use weftwork_types::port::EgressError;
 use weftwork_types::sse::SseParser;
 use weftwork_types::usage::Tokens;
@@ -189,16 +189,15 @@ impl Decoder {
     }
 
     fn document(&mut self, data: &str, out: &mut VecDeque<ChatEvent>) -> Result<(), ModelError> {
-        let document: Value = json::read(data.as_bytes()).map_err(|error| {
+        // Accounts have numbers of any size, and are no reason to refuse an answer. Arguments of calls
+        // keep their digits, and their schema says if a text will do.
+        let document: Value = json::read_wide_as_text(data.as_bytes()).map_err(|error| {
             let shown: String = data.chars().take(80).collect();
             // The mark of a cut, so that a secret is found that is cut with the text.
             let mark = if shown.len() < data.len() { "…" } else { "" };
             let shown = self.source.quote(&shown);
-            let problem = match &error {
-                JsonError::Syntax(_) => format!("is {error}"),
-                JsonError::WideInteger { .. } => format!("has the {error}"),
-            };
-            self.source.malformed(format!("a chunk {problem}; it begins with `{shown}{mark}`"))
+            let problem = format!("a chunk is not JSON: {error}; it begins with `{shown}{mark}`");
+            self.source.malformed(problem)
         })?;
         let read = self.reader.read(document, &mut self.progress);
         // An error object is no part of the answer.

@@ -24,6 +24,7 @@ struct Document {
     #[serde(deserialize_with = "or_default")]
     candidates: Vec<Candidate>,
     usage_metadata: Value,
+    #[serde(deserialize_with = "if_readable")]
     prompt_feedback: Option<Feedback>,
     error: Option<Value>,
 }
@@ -36,6 +37,7 @@ struct Candidate {
     #[serde(deserialize_with = "or_default")]
     content: Content,
     finish_reason: Option<String>,
+    #[serde(deserialize_with = "if_readable")]
     finish_message: Option<String>,
 }
 

@@ -93,6 +93,7 @@ struct Response {
     status: String,
     #[serde(deserialize_with = "or_default")]
     output: Vec<Item>,
+    #[serde(deserialize_with = "if_readable")]
     incomplete_details: Option<Incomplete>,
     usage: Value,
     error: Option<Value>,
