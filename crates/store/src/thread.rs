@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use weftwork_types::canonical::{DEPTH_MAX, can_be_read_back};
+use weftwork_types::code::Fault;
 use weftwork_types::run::RunStatus;
 use weftwork_types::{ThreadId, Timestamp};
 
@@ -328,6 +329,10 @@ pub struct FoundThread {
     pub row: ThreadRow,
     /// Status of the thread.
     pub status: ThreadStatus,
+    /// First column of the row that cannot be read, if there is one. The row has no value of such a
+    /// column, and no thread takes the others from a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<Fault>,
 }
 
 /// The result of a search.

@@ -3,7 +3,7 @@
 use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
 use crate::row::{At, int, json, text};
-use crate::table::threads;
+use crate::table::threads::{self, Readable};
 use weftwork_store::thread::{Direction, ThreadKey};
 use weftwork_store::{FoundThread, ThreadPage, ThreadQuery};
 use weftwork_types::OrgId;
@@ -93,9 +93,9 @@ fn queries(by: ThreadKey, direction: Direction) -> [&'static str; 2] {
 pub(crate) async fn search(conn: &mut Conn, org: &OrgId, query: &ThreadQuery) -> Done<ThreadPage> {
     let rows = conn.rows(asked(org, query)?).await?;
     let found = rows.iter().map(|row| {
-        let thread = threads::read(row)?;
+        let Readable { row: thread, damage } = threads::read_what_is_readable(row)?;
         let status = At::new("threads", &thread.id).word(row, "thread_status")?;
-        Ok(FoundThread { row: thread, status })
+        Ok(FoundThread { row: thread, status, damage: damage.map(|error| error.fault()) })
     });
     Ok(query.page(found.collect::<Done<_>>()?))
 }

@@ -181,7 +181,8 @@ async fn delete(conn: &mut Conn, org: &OrgId, id: &ThreadId, before: Before) -> 
         };
     }
     if let Some(row) = row.first() {
-        mailbox::check_deletion(id, &read(row)?.metadata)?;
+        // A damaged thread can be deleted.
+        mailbox::check_deletion(id, &read_what_is_readable(row)?.row.metadata)?;
     }
     if let Some(open) = open.first() {
         return Err(invariants::busy(&runs::named(open, id)?).into());
@@ -239,19 +240,47 @@ pub(crate) async fn read_of(
 }
 
 pub(crate) fn read(row: &Row) -> std::result::Result<ThreadRow, StoreError> {
+    let Readable { row, damage } = read_what_is_readable(row)?;
+    damage.map_or(Ok(row), Err)
+}
+
+/// The columns of a thread that can be read.
+pub(crate) struct Readable {
+    pub(crate) row: ThreadRow,
+    /// Error of the first column that cannot be read. The row has its default.
+    pub(crate) damage: Option<StoreError>,
+}
+
+/// Reads all columns that can be read.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] for a thread without a valid id.
+pub(crate) fn read_what_is_readable(row: &Row) -> Result<Readable> {
     let key: &str = At::new("threads", &"a row").plain(row, "id")?;
     let name = format!("thread `{key}`");
     let at = At::new("threads", &name);
-    let graph: String = at.plain(row, "graph")?;
-    let has_run = !at.plain::<&str>(row, "status")?.is_empty();
-    Ok(ThreadRow {
+    let mut damage = None;
+    let graph: String = or_default(at.plain(row, "graph"), &mut damage);
+    let word: String = or_default(at.plain(row, "status"), &mut damage);
+    let status = (!word.is_empty()).then(|| at.word(row, "status")).transpose();
+    let wakes_at: Option<i64> = or_default(at.plain(row, "wakes_at"), &mut damage);
+    let thread = ThreadRow {
         id: at.id(row, "id")?,
         graph: Some(graph).filter(|graph| !graph.is_empty()),
-        status: has_run.then(|| at.word(row, "status")).transpose()?,
-        head: at.maybe_bits(row, "head")?.map(CheckpointId),
-        created_at: Timestamp(at.plain(row, "created_at")?),
-        updated_at: Timestamp(at.plain(row, "updated_at")?),
-        wakes_at: at.plain::<Option<i64>>(row, "wakes_at")?.map(Timestamp),
-        metadata: at.maybe_json(row, "metadata")?.unwrap_or_default(),
+        status: or_default(status, &mut damage),
+        head: or_default(at.maybe_bits(row, "head"), &mut damage).map(CheckpointId),
+        created_at: Timestamp(or_default(at.plain(row, "created_at"), &mut damage)),
+        updated_at: Timestamp(or_default(at.plain(row, "updated_at"), &mut damage)),
+        wakes_at: wakes_at.map(Timestamp),
+        metadata: or_default(at.maybe_json(row, "metadata"), &mut damage).unwrap_or_default(),
+    };
+    Ok(Readable { row: thread, damage })
+}
+
+/// Returns a column, or its default and the error, unless an earlier column had one.
+fn or_default<T: Default>(column: Result<T>, damage: &mut Option<StoreError>) -> T {
+    column.unwrap_or_else(|error| {
+        damage.get_or_insert(error);
+        T::default()
     })
 }

@@ -1,12 +1,13 @@
 //! Tests that errors of opening a store state their cause, and contain no secrets.
 
 use crate::support::{Schema, address, begin, block_on, new_run, script, thread};
+use serde_json::json;
 use std::collections::BTreeMap;
 use weftwork_postgres::PostgresStore;
-use weftwork_store::table::{ReadRuns, ReadThreads, WriteRuns};
+use weftwork_store::table::{ReadRuns, ReadThreads, WriteRuns, WriteThreads};
 use weftwork_store::{
     CheckpointBatch, CheckpointNamespace, Commit, NewCheckpoint, ReadCheckpoints, Store,
-    StoreError, WriteCheckpoints,
+    StoreError, ThreadQuery, WriteCheckpoints,
 };
 use weftwork_types::{CheckpointId, OrgId, Principal, Timestamp};
 
@@ -296,5 +297,36 @@ fn a_missing_checkpoint_is_told_before_an_older_one_is_taken_for_it() {
             "store is damaged at table `checkpoints`, thread `t`: its newest checkpoint \
              `00000000000000000000000000000002` is missing; restore it from a backup"
         );
+    }
+}
+
+#[test]
+fn a_damaged_thread_is_listed_with_its_error_among_the_others_and_can_be_deleted() {
+    let who = Principal::local();
+    for (what, damage) in [("status", "status = 'dozing'"), ("metadata", "metadata = '[1]'")] {
+        let schema = Schema::new("damaged_thread");
+        let store = schema.open();
+        begin(&store, "t", "r");
+        begin(&store, "other", "s");
+        let name = &schema.name;
+        schema.script(&format!(
+            "UPDATE {name}.threads SET {damage} WHERE id = 't';
+             UPDATE {name}.runs SET status = 'failed' WHERE thread = 't'"
+        ));
+        for metadata in [json!({}), json!({"a": 1})] {
+            let metadata = metadata.as_object().cloned().unwrap_or_default();
+            let is_any = metadata.is_empty();
+            let query = ThreadQuery { limit: 9, metadata, ..ThreadQuery::default() };
+            let page = block_on(store.search_threads(&who, query)).expect(damage);
+            assert_eq!(page.threads.len(), if is_any { 2 } else { 0 }, "{damage}");
+            for found in page.threads {
+                let fault = found.damage.map(|fault| fault.message).unwrap_or_default();
+                let is_named = fault.contains("thread `t`") && fault.contains(what);
+                assert_eq!(is_named, found.row.id.as_str() == "t", "{damage}: {fault}");
+            }
+        }
+        let read = block_on(store.thread(&who, &thread("t")));
+        assert!(matches!(read, Err(StoreError::Corrupt { .. })), "{read:?}");
+        block_on(store.delete_thread(&who, &thread("t"))).expect(damage);
     }
 }

@@ -115,24 +115,32 @@ impl Service {
 
     /// Returns a thread with its values.
     pub(crate) async fn thread(&self, thread: &ThreadId) -> Result<Value> {
+        self.with_values(&self.found(thread).await?).await
+    }
+
+    /// Returns a thread as a search finds it: also one with a damaged row.
+    async fn found(&self, thread: &ThreadId) -> Result<FoundThread> {
         let query =
             ThreadQuery { ids: Some([thread.clone()].into()), limit: 1, ..ThreadQuery::default() };
         let found = self.store().search_threads(self.who(), query).await?.threads.pop();
-        let found = found.ok_or_else(|| ApiError::thread_missing(thread.as_str()))?;
-        self.with_values(&found).await
+        found.ok_or_else(|| ApiError::thread_missing(thread.as_str()))
     }
 
     /// Returns a found thread with its values, which are those of its last run that ended. A thread
     /// that this build cannot read has the reason as its error, and no values.
     pub(crate) async fn with_values(&self, found: &FoundThread) -> Result<Value> {
-        match self.read_values(found).await {
-            Err(error) if error.is_unreadable() => {
-                let mut shown = self.without_values(found);
-                rows::add_unreadable(&mut shown, &error.fault());
-                Ok(shown)
-            }
-            shown => Ok(shown?),
-        }
+        let read = match &found.damage {
+            Some(fault) => Err(fault.clone()),
+            None => match self.read_values(found).await {
+                Err(error) if error.is_unreadable() => Err(error.fault()),
+                shown => Ok(shown?),
+            },
+        };
+        Ok(read.unwrap_or_else(|fault| {
+            let mut shown = self.without_values(found);
+            rows::add_unreadable(&mut shown, &fault);
+            shown
+        }))
     }
 
     async fn read_values(&self, found: &FoundThread) -> Result<Value, RuntimeError> {
@@ -267,7 +275,7 @@ impl Service {
     /// claims, and for the thread of an instance that is not terminated.
     pub(crate) async fn delete_with_runs(&self, thread: &ThreadId) -> Result<()> {
         // Before anything is cancelled.
-        check_deletion(thread, &self.row(thread).await?.metadata)?;
+        check_deletion(thread, &self.found(thread).await?.row.metadata)?;
         let threads = self.runtime().threads().with_principal(self.who().clone());
         let mut ends = Vec::new();
         for run in threads.cancel(thread).await? {
@@ -278,7 +286,7 @@ impl Service {
     }
 
     pub(crate) async fn delete_thread(&self, thread: &ThreadId) -> Result<()> {
-        self.row(thread).await?;
+        self.found(thread).await?;
         let threads = self.runtime().threads().with_principal(self.who().clone());
         threads.delete(thread).await?;
         self.forget_deleted(thread).await

@@ -2,7 +2,7 @@
 
 use crate::error::Done;
 use crate::row::{self, At};
-use crate::table::threads;
+use crate::table::threads::{self, Readable};
 use rusqlite::types::Value as Column;
 use rusqlite::{Connection, params_from_iter};
 use serde_json::Value;
@@ -87,10 +87,11 @@ pub(crate) fn search(conn: &Connection, org: &OrgId, query: &ThreadQuery) -> Don
     let mut found = Vec::new();
     while found.len() < query.reads() {
         let Some(row) = rows.next()? else { break };
-        let thread = threads::read(row)?;
+        let Readable { row: thread, damage } = threads::read_what_is_readable(row)?;
         if query.fits(&thread) {
             let status = At::new("threads", &thread.id).word(row, "thread_status")?;
-            found.push(FoundThread { row: thread, status });
+            let damage = damage.map(|error| error.fault());
+            found.push(FoundThread { row: thread, status, damage });
         }
     }
     Ok(query.page(found))

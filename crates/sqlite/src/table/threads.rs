@@ -6,7 +6,8 @@ use rusqlite::{Connection, Row, params};
 use weftwork_store::table::{ReadThreads, Result, WriteThreads};
 use weftwork_store::thread::merge_metadata;
 use weftwork_store::{
-    IfExists, Metadata, NewThread, ThreadPage, ThreadQuery, ThreadRow, invariants, mailbox,
+    IfExists, Metadata, NewThread, StoreError, ThreadPage, ThreadQuery, ThreadRow, invariants,
+    mailbox,
 };
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId, Timestamp};
 
@@ -132,7 +133,10 @@ pub(crate) fn insert(conn: &Connection, org: &OrgId, thread: &ThreadRow) -> Done
 }
 
 fn delete(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
-    let thread = one(conn, org, id)?.ok_or_else(|| invariants::missing("thread", id))?;
+    let sql = "SELECT * FROM threads_now WHERE org = ?1 AND id = ?2";
+    let found = row::one(conn, sql, [org.as_str(), id.as_str()], read_what_is_readable)?;
+    // A damaged thread can be deleted.
+    let Readable { row: thread, .. } = found.ok_or_else(|| invariants::missing("thread", id))?;
     mailbox::check_deletion(id, &thread.metadata)?;
     if let Some(open) = runs::open_run(conn, org, id)? {
         return Err(invariants::busy(&open).into());
@@ -169,19 +173,50 @@ pub(crate) fn expect(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> 
 }
 
 pub(crate) fn read(row: &Row<'_>) -> Done<ThreadRow> {
+    let Readable { row, damage } = read_what_is_readable(row)?;
+    Ok(damage.map_or(Ok(row), Err)?)
+}
+
+/// The columns of a thread that can be read.
+pub(crate) struct Readable {
+    pub(crate) row: ThreadRow,
+    /// Error of the first column that cannot be read. The row has its default.
+    pub(crate) damage: Option<StoreError>,
+}
+
+/// Reads all columns that can be read.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] for a thread without a valid id.
+pub(crate) fn read_what_is_readable(row: &Row<'_>) -> Done<Readable> {
     let key: String = row.get("id")?;
     let name = format!("thread `{key}`");
     let at = At::new("threads", &name);
-    let graph: String = at.plain(row, "graph")?;
-    let has_run = !at.plain::<String>(row, "status")?.is_empty();
-    Ok(ThreadRow {
+    let mut damage = None;
+    let graph: String = or_default(at.plain(row, "graph"), &mut damage);
+    let word: String = or_default(at.plain(row, "status"), &mut damage);
+    let status = (!word.is_empty()).then(|| at.word(row, "status")).transpose();
+    let wakes_at: Option<i64> = or_default(at.plain(row, "wakes_at"), &mut damage);
+    let thread = ThreadRow {
         id: at.id(row, "id")?,
         graph: Some(graph).filter(|graph| !graph.is_empty()),
-        status: has_run.then(|| at.word(row, "status")).transpose()?,
-        head: at.maybe_bits(row, "head")?.map(CheckpointId),
-        created_at: Timestamp(at.plain(row, "created_at")?),
-        updated_at: Timestamp(at.plain(row, "updated_at")?),
-        wakes_at: at.plain::<Option<i64>>(row, "wakes_at")?.map(Timestamp),
-        metadata: at.maybe_json(row, "metadata")?.unwrap_or_default(),
+        status: or_default(status, &mut damage),
+        head: or_default(at.maybe_bits(row, "head"), &mut damage).map(CheckpointId),
+        created_at: Timestamp(or_default(at.plain(row, "created_at"), &mut damage)),
+        updated_at: Timestamp(or_default(at.plain(row, "updated_at"), &mut damage)),
+        wakes_at: wakes_at.map(Timestamp),
+        metadata: or_default(at.maybe_json(row, "metadata"), &mut damage).unwrap_or_default(),
+    };
+    Ok(Readable { row: thread, damage })
+}
+
+/// Returns a column, or its default and the error, unless an earlier column had one.
+fn or_default<T: Default>(
+    column: std::result::Result<T, StoreError>,
+    damage: &mut Option<StoreError>,
+) -> T {
+    column.unwrap_or_else(|error| {
+        damage.get_or_insert(error);
+        T::default()
     })
 }

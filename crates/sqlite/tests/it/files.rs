@@ -2,6 +2,7 @@
 
 use crate::support::{begin, block_on, commit_of, numbers, open, root};
 use rusqlite::Connection;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
@@ -9,7 +10,7 @@ use std::path::Path;
 use tempfile::TempDir;
 use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::table::{ReadEvents, ReadRuns, ReadThreads, WriteRuns, WriteThreads};
-use weftwork_store::{ReadCheckpoints, StoreError, WriteCheckpoints};
+use weftwork_store::{ReadCheckpoints, StoreError, ThreadQuery, WriteCheckpoints};
 use weftwork_types::run::RunOutcome;
 use weftwork_types::{Principal, ThreadId};
 
@@ -384,4 +385,38 @@ fn a_file_that_may_only_be_read_is_named_with_the_reason() {
     }
     set(&inner, 0o755);
     insta::assert_snapshot!(table);
+}
+
+#[test]
+fn a_damaged_thread_is_listed_with_its_error_among_the_others_and_can_be_deleted() {
+    let who = Principal::local();
+    for (what, damage) in [
+        ("status", "status = 'dozing'"),
+        ("metadata", "metadata = '{\"name\": '"),
+        ("metadata", "metadata = '[1]'"),
+        ("created_at", "created_at = 'soon'"),
+    ] {
+        let folder = filled();
+        let store = open(&folder, &QUICK);
+        begin(&store, "other", "s");
+        drop(store);
+        edit(&folder, &format!("UPDATE threads SET {damage} WHERE id = 't'"));
+        let store = open(&folder, &QUICK);
+        let query = ThreadQuery { limit: 9, ..ThreadQuery::default() };
+        let page = block_on(store.search_threads(&who, query.clone())).expect(damage);
+        let listed = page.threads.iter().map(|found| (found.row.id.as_str(), &found.damage));
+        let listed: BTreeMap<_, _> = listed.collect();
+        assert_eq!(listed.len(), 2, "{damage}");
+        assert_eq!(listed["other"], &None);
+        let fault = listed["t"].as_ref().unwrap_or_else(|| panic!("{damage}: {listed:?}"));
+        let names = fault.message.contains("thread `t`") && fault.message.contains(what);
+        assert!(names && fault.code == "W0210", "{damage}: {fault:?}");
+        // Nothing works with a row of which a part is not known.
+        let read = block_on(store.thread(&who, &thread()));
+        assert!(matches!(read, Err(StoreError::Corrupt { .. })), "{read:?}");
+        edit(&folder, "UPDATE runs SET status = 'failed', outcome = NULL WHERE thread = 't'");
+        block_on(store.delete_thread(&who, &thread())).expect(damage);
+        let page = block_on(store.search_threads(&who, query)).expect(damage);
+        assert_eq!(page.threads.len(), 1);
+    }
 }

@@ -104,6 +104,7 @@ fn search(tables: &Tables, who: &Principal, query: &ThreadQuery) -> ThreadPage {
     let found = of(tables, who).map(|thread| FoundThread {
         row: thread.row.clone(),
         status: ThreadStatus::of(thread.row.status, thread.unfinished_runs(), thread.asks()),
+        damage: None,
     });
     let mut found: Vec<_> = found.filter(|found| query.has(&found.row, found.status)).collect();
     let order = query.order();

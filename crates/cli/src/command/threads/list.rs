@@ -8,7 +8,7 @@ use weftwork::graph::SystemClock;
 use weftwork::store::mailbox::is_terminated;
 use weftwork::store::thread::{Direction, ThreadKey};
 use weftwork::store::{
-    RunRow, SearchFrom, Store, ThreadCursor, ThreadOrder, ThreadQuery, ThreadRow,
+    FoundThread, RunRow, SearchFrom, Store, ThreadCursor, ThreadOrder, ThreadQuery, ThreadRow,
 };
 use weftwork::types::port::Clock;
 use weftwork::types::run::{RunOutcome, RunStatus};
@@ -23,19 +23,26 @@ pub(crate) async fn list(args: List, context: &CommandContext) -> Result<Exit, C
         return Ok(none(json, context));
     }
     let store = context.store_there()?;
-    let (rows, next) = found(store.as_ref(), args).await?;
+    let (found, next) = found(store.as_ref(), args).await?;
     if json {
-        for row in &rows {
-            context.terminal.line(serde_json::json!(row))?;
+        for FoundThread { row, damage, .. } in &found {
+            let mut line = serde_json::json!(row);
+            if let Some(damage) = damage {
+                line["damage"] = serde_json::json!(damage);
+            }
+            context.terminal.line(line)?;
         }
         return Ok(Exit::Done);
     }
+    let damaged: Vec<bool> = found.iter().map(|found| found.damage.is_some()).collect();
+    let rows: Vec<ThreadRow> = found.into_iter().map(|found| found.row).collect();
     if rows.is_empty() {
         return Ok(none(json, context));
     }
     let states = states(store.as_ref(), &rows).await?;
     let mut table = Table::new(&["THREAD", "AGENT", "LAST RUN", "CHANGED (UTC)"]);
-    for (row, state) in rows.into_iter().zip(states) {
+    for ((row, state), is_damaged) in rows.into_iter().zip(states).zip(damaged) {
+        let state = if is_damaged { "damaged" } else { state };
         table.row([
             row.id.to_string(),
             row.graph.unwrap_or_default(),
@@ -54,7 +61,7 @@ pub(crate) async fn list(args: List, context: &CommandContext) -> Result<Exit, C
 async fn found(
     store: &dyn Store,
     args: List,
-) -> Result<(Vec<ThreadRow>, Option<ThreadCursor>), CliError> {
+) -> Result<(Vec<FoundThread>, Option<ThreadCursor>), CliError> {
     let by_change = ThreadOrder { by: ThreadKey::UpdatedAt, direction: Direction::Descending };
     let from = args.after.map_or(SearchFrom::Start(by_change), SearchFrom::After);
     let metadata = args.metadata.into_iter().flatten().collect();
@@ -63,7 +70,7 @@ async fn found(
     loop {
         query.limit = args.limit.get() - rows.len();
         let page = store.search_threads(&Principal::local(), query.clone()).await?;
-        rows.extend(page.threads.into_iter().map(|found| found.row));
+        rows.extend(page.threads);
         match page.next {
             Some(next) if rows.len() < args.limit.get() => query.from = SearchFrom::After(next),
             next => return Ok((rows, next)),
