@@ -215,8 +215,11 @@ impl RunBody {
 
     /// Returns the stream modes; `values` if there are none.
     pub(crate) fn modes(&self) -> Result<Requested> {
-        let names = self.stream_mode.clone().map_or_else(Vec::new, OneOrMany::into_vec);
-        modes(names.iter().map(String::as_str))
+        modes(self.stream_modes().iter().map(String::as_str))
+    }
+
+    fn stream_modes(&self) -> Vec<String> {
+        self.stream_mode.clone().map_or_else(Vec::new, OneOrMany::into_vec)
     }
 
     /// Returns the input of the run.
@@ -268,6 +271,7 @@ impl RunBody {
             (None, Some(false)) => Durability::Exit,
             (None, _) => Durability::Async,
         };
+        self.modes()?;
         let own = config.configurable.unwrap_or_default();
         let context = merged(&settings.context, self.context.as_ref(), &own);
         let mut configurable = usual.configurable.unwrap_or_default();
@@ -286,6 +290,7 @@ impl RunBody {
             configurable,
             metadata: self.metadata.clone().unwrap_or_default(),
             tags: config.tags.or(usual.tags).unwrap_or_default(),
+            stream_modes: self.stream_modes(),
             ..RunOptions::default()
         })
     }

@@ -109,6 +109,10 @@ pub struct RunOptions {
     /// Labels of the caller, which have no effect on the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// Names of the stream modes that the caller asked for: those of a client that follows the run and
+    /// names none. They have no effect on the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stream_modes: Vec<String>,
     /// Place in the mailbox of an instance; `None` for a run that is no activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mailbox: Option<Mailbox>,

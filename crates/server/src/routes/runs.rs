@@ -22,7 +22,8 @@ use weftwork_types::run::{CancelAction, RunRef, RunStatus};
 
 /// Number of runs in a list without a limit.
 const LIMIT: usize = 10;
-/// Modes of a stream that is followed, if the client names none: those of graphs and models.
+/// Modes of a stream that is followed, if neither the client nor the request for the run named some:
+/// those of graphs and models.
 const FOLLOWED: &str = "values,updates,messages-tuple";
 /// Maximum number of runs in a batch.
 const BATCH_MAX: usize = 100;
@@ -206,9 +207,13 @@ async fn follow_run(
 ) -> Result<Response> {
     let values = |name| query.iter().filter(move |pair| pair.0 == name).map(|pair| &*pair.1);
     // Servers of LangGraph ignore the second name here, so that clients of both can send it.
-    let mut names: Vec<_> = values("stream_mode").chain(values("stream_modes")).collect();
-    if names.iter().all(|names| names.is_empty()) {
-        names = vec![FOLLOWED];
+    let names = values("stream_mode").chain(values("stream_modes")).map(str::to_owned);
+    let mut names: Vec<String> = names.collect();
+    if names.iter().all(String::is_empty) {
+        names = service.run_row(&run).await?.new.options.stream_modes;
+    }
+    if names.is_empty() {
+        names.push(FOLLOWED.to_owned());
     }
     let names = names.iter().flat_map(|names| names.split(',')).map(str::trim);
     let modes = body::modes(names.filter(|name| !name.is_empty()))?;

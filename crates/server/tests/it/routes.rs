@@ -178,6 +178,13 @@ async fn a_failure_and_progress_are_streamed() {
     let progress: Vec<_> = slow.events().into_iter().map(|event| event.1).collect();
     assert_eq!(progress[1..3], [json!({"progress": 0}), json!({"progress": 1})]);
     assert_eq!(slow.names(), ["metadata", "custom", "custom", "end"]);
+    // A client that joins the run and names no modes gets those of its request.
+    let runs = format!("{thread}/runs");
+    let run = client.get(&runs).await.json()[0]["run_id"].as_str().expect("an id").to_owned();
+    let request = Request::get(format!("{runs}/{run}/stream")).header("host", "localhost");
+    let request = request.header("last-event-id", "-1");
+    let joined = client.send(request.body(Body::empty()).expect("a request")).await;
+    assert_eq!(joined.names(), ["metadata", "custom", "custom", "end"], "{}", joined.body);
 }
 
 #[tokio::test]
