@@ -109,6 +109,23 @@ pub(crate) async fn messages(
     Ok(found)
 }
 
+/// Returns the ids in frames of the calls that stand for the questions of a message whose runs have
+/// ended.
+pub(crate) async fn cards(
+    service: Service,
+    message: MessageRuns,
+) -> Result<BTreeMap<InterruptId, String>> {
+    let options = (Protocol::default(), Extent::Whole);
+    let Some(mut stream) = MessageStream::new(service, message, options) else {
+        return Ok(BTreeMap::new());
+    };
+    while stream.advance().await?.is_some() {
+        // Frames are not needed, only their ids.
+        drop(stream.encoder.message.take());
+    }
+    Ok(stream.encoder.message.into_cards())
+}
+
 /// Returns the messages of the newest turns.
 fn newest(mut messages: Vec<Message>, turns: usize) -> Vec<Message> {
     let said = messages.iter().enumerate().filter(|(_, message)| message.role == Role::User);
@@ -250,6 +267,11 @@ impl MessageStream {
     async fn end(&mut self) -> Result<()> {
         let Some(handle) = self.current.take() else { return Ok(()) };
         let outcome = handle.outcome.await;
+        if self.extent == Extent::Whole && self.runs.is_empty() {
+            for (ns, message) in self.service.waiting_work(&handle.run, &outcome).await? {
+                self.encoder.message.work(&ns, &message);
+            }
+        }
         if self.runs.is_empty() {
             self.encoder.message.end(&outcome);
             self.state = State::Over;

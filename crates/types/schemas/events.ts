@@ -69,6 +69,8 @@ export type RunEvent = ({
    * events of older programs.
    */
   task?: TaskId | null;
+  /** Namespace of the graph of the task; empty for the outermost graph. */
+  ns?: string;
 } | {
   type: "tool_call_result";
   /** Id of the call. */

@@ -98,6 +98,9 @@ pub enum AiEvent {
         /// events of older programs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<TaskId>,
+        /// Namespace of the graph of the task; empty for the outermost graph.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        ns: String,
     },
     /// A tool call ended.
     ToolCallResult {

@@ -311,6 +311,7 @@ mod tests {
             args: json!({}),
             charged: true,
             task: None,
+            ns: String::new(),
         };
         count.read(&start());
         count.read(&start());

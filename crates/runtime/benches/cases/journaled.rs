@@ -46,6 +46,7 @@ async fn call(ctx: &Ctx, kind: CallKind, nth: usize) -> NodeResult<()> {
             args,
             charged: true,
             task: None,
+            ns: String::new(),
         };
         calls.emit.emit(start);
         calls.journal.settle(key, CallResult { value: value.clone() }).await?;

@@ -212,9 +212,10 @@ impl Pulse {
             AiEvent::Custom { ns, node, .. } if node.is_empty() => {
                 (*ns, *node) = (by.ns.to_string(), by.node.to_string());
             }
-            AiEvent::ToolCallStart { task, .. } | AiEvent::ToolCallResult { task, .. } => {
-                *task = Some(by.task);
+            AiEvent::ToolCallStart { task, ns, .. } => {
+                (*task, *ns) = (Some(by.task), by.ns.to_string());
             }
+            AiEvent::ToolCallResult { task, .. } => *task = Some(by.task),
             _ => {}
         }
         self.signals.beat(millis(self.clock.elapsed()));

@@ -118,6 +118,7 @@ async fn three(ctx: Ctx) -> NodeResult<LogUpdate> {
             args,
             charged: true,
             task: None,
+            ns: String::new(),
         });
         reservation.settle(Usage::tool_call()).await;
     }
@@ -192,6 +193,7 @@ async fn once(ctx: Ctx) -> NodeResult<LogUpdate> {
         args: json!({}),
         charged: true,
         task: None,
+        ns: String::new(),
     });
     let intent = Intent {
         kind: CallKind::Tool,
@@ -333,6 +335,7 @@ async fn a_takeover_counts_what_the_log_reports() {
         args: json!({}),
         charged: true,
         task: None,
+        ns: String::new(),
     };
     dies(&store, &at, 2, Some(call())).await;
     let reused = AiEvent::CallReused { kind: "tool".to_owned(), name: "t".to_owned() };

@@ -1,7 +1,9 @@
 //! Tool calls of a message: one start and one result each, and arguments before the result.
 //!
 //! Models choose the ids of calls, and members of a team may choose equal ones at a time. A call is
-//! that of the message that requests it, and of the task that makes it.
+//! that of the message that requests it, and of the task that makes it. Ids in frames of calls of
+//! subgraphs have a mark of the subgraph: the members of a team speak in another order when their
+//! messages are read again, and an answer to a call has to reach the same call then.
 
 use super::cut::cut;
 use super::part::ChatPart;
@@ -9,6 +11,7 @@ use super::speech::Speaker;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use weftwork_types::TaskId;
+use weftwork_types::canonical::first_128;
 use weftwork_types::event::ToolCallPart;
 
 /// The calls of a message.
@@ -24,7 +27,14 @@ pub(super) struct Calls {
 
 /// The source of a call.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Origin<'a> {
+pub(super) struct Origin<'a> {
+    pub(super) maker: Maker<'a>,
+    /// Namespace of the graph, empty for the outermost one; `None` if it is not known.
+    pub(super) ns: Option<&'a str>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Maker<'a> {
     /// The model that produces this message requests it.
     Model(&'a Speaker),
     /// It is made, or a person is asked about it, by this task; `None` if the event does not say.
@@ -66,6 +76,20 @@ struct Call {
     is_accepted: bool,
     /// Task that makes the call; `None` before it begins.
     task: Option<TaskId>,
+    /// Namespace of the graph of the call, if it is known.
+    ns: Option<String>,
+}
+
+impl<'a> Origin<'a> {
+    /// The model of a message.
+    pub(super) fn model(by: &'a Speaker, ns: Option<&'a str>) -> Self {
+        Self { maker: Maker::Model(by), ns }
+    }
+
+    /// A task.
+    pub(super) fn task(task: TaskId, ns: Option<&'a str>) -> Self {
+        Self { maker: Maker::Run(Some(task)), ns }
+    }
 }
 
 impl Calls {
@@ -73,13 +97,25 @@ impl Calls {
         self.held = held;
     }
 
-    /// Returns the id of a call in frames, if the message has the call in the client. The task asks
-    /// about it.
-    pub(super) fn shown_to_client(&mut self, asked: Named<'_>, task: TaskId) -> Option<&str> {
-        let index = self.made(asked, Some(task))?;
+    /// Returns the id in frames of a call that waits for the answer to a question of a task.
+    pub(super) fn asked(&mut self, asked: Named<'_>, at: Origin<'_>) -> Option<String> {
+        let Maker::Run(Some(task)) = at.maker else { return None };
+        let index = self.made(asked, Some(task), at.ns)?;
         let call = &mut self.known[index];
         call.task = Some(task);
-        call.is_with_client(&self.held).then_some(call.shown.as_str())
+        Some(call.shown.clone())
+    }
+
+    /// Returns `true` if the message has the call with this id in frames in the client.
+    pub(super) fn is_with_client(&self, shown: &str) -> bool {
+        let call = self.known.iter().find(|call| call.shown == shown);
+        call.is_some_and(|call| call.is_with_client(&self.held))
+    }
+
+    /// Returns the id in frames of the last call with an id in a graph.
+    pub(super) fn shown_in(&self, id: &str, ns: &str) -> Option<&str> {
+        let index = self.last(id, |call| call.is_in(Some(ns)))?;
+        Some(&self.known[index].shown)
     }
 
     /// Returns `true` for a call that was opened and has no result.
@@ -92,12 +128,12 @@ impl Calls {
         &mut self,
         called: &ToolCallPart,
         delta: &str,
-        by: &Speaker,
+        by: Origin<'_>,
         to: &mut Vec<ChatPart>,
     ) {
         let id = called.tool_call_id.as_str();
         let name = called.tool_name.as_str();
-        let call = self.open(Named { id, name, args: &Value::Null }, Origin::Model(by), to);
+        let call = self.open(Named { id, name, args: &Value::Null }, by, to);
         if call.args.is_some() || delta.is_empty() {
             return;
         }
@@ -203,52 +239,71 @@ impl Calls {
     }
 
     fn open(&mut self, named: Named<'_>, origin: Origin<'_>, to: &mut Vec<ChatPart>) -> &mut Call {
-        let found = match origin {
-            Origin::Model(by) => self.requested(named.id, by),
-            Origin::Run(task) => self.made(named, task),
+        let Origin { maker, ns } = origin;
+        let found = match maker {
+            Maker::Model(by) => self.requested(named, by, ns),
+            Maker::Run(task) => self.made(named, task, ns),
         };
         let index = found.unwrap_or_else(|| {
-            let mut shown = named.id.to_owned();
-            let mut number = 1;
-            while !self.used.insert(shown.clone()) {
-                number += 1;
-                shown = format!("{}.{number}", named.id);
-            }
+            let shown = self.unused(named.id, ns);
             to.push(ChatPart::CallStart { id: shown.clone(), name: named.name.to_owned() });
             self.known.push(Call::new(named, shown));
             self.known.len() - 1
         });
         let call = &mut self.known[index];
-        match origin {
-            Origin::Model(by) => call.by = Some(by.clone()),
-            Origin::Run(task) => call.task = task.or(call.task),
+        match maker {
+            Maker::Model(by) => call.by = Some(by.clone()),
+            Maker::Run(task) => call.task = task.or(call.task),
+        }
+        if call.ns.is_none() {
+            call.ns = ns.map(str::to_owned);
         }
         call
     }
 
+    /// Returns an id in frames that no call has: the call's own, with the mark of its subgraph.
+    fn unused(&mut self, id: &str, ns: Option<&str>) -> String {
+        let first = match ns {
+            None | Some("") => id.to_owned(),
+            Some(ns) => format!("{id}.{:08x}", first_128(ns) >> 96),
+        };
+        let mut shown = first.clone();
+        let mut number = 1;
+        while !self.used.insert(shown.clone()) {
+            number += 1;
+            shown = format!("{first}.{number}");
+        }
+        shown
+    }
+
     /// The call that a message requests. Some models count their calls from 1 in each answer.
-    fn requested(&self, id: &str, by: &Speaker) -> Option<usize> {
-        self.last(id, |call| match &call.by {
+    fn requested(&self, named: Named<'_>, by: &Speaker, ns: Option<&str>) -> Option<usize> {
+        self.last(named.id, |call| match &call.by {
             Some(known) => known == by,
-            None => !call.has_result,
+            // The message of a call that a member made may become known after the call.
+            None => call.is_in(ns) && (!call.has_result || call.is_same(named)),
         })
     }
 
     /// The call that a task makes, or asks about: its own, else one that was requested and that no task
-    /// makes yet.
-    fn made(&self, named: Named<'_>, task: Option<TaskId>) -> Option<usize> {
-        let Named { id, name, args } = named;
+    /// makes yet, of the same graph first.
+    fn made(&self, named: Named<'_>, task: Option<TaskId>, ns: Option<&str>) -> Option<usize> {
+        let id = named.id;
         if task.is_none() {
             return self.last(id, |call| !call.has_result).or_else(|| self.last(id, |_| true));
         }
         let waits = |call: &Call| call.task.is_none() && !call.has_result;
-        let is_same = |call: &Call| call.name == name && call.args.as_ref() == Some(args);
         let own = self.last(id, |call| call.task == task && !call.has_result);
-        let own = own.or_else(|| self.last(id, |call| waits(call) && is_same(call)));
-        let own = own.or_else(|| self.known.iter().position(|call| call.id == id && waits(call)));
+        let own = own
+            .or_else(|| self.last(id, |call| waits(call) && call.is_in(ns) && call.is_same(named)));
+        let is_first = |call: &Call| call.id == id && waits(call) && call.is_in(ns);
+        let own = own.or_else(|| self.known.iter().position(is_first));
+        let own = own.or_else(|| self.last(id, |call| waits(call) && call.is_same(named)));
         let own = own.or_else(|| self.last(id, |call| call.task == task));
         // A branch of the thread makes the calls of a message in tasks of its own.
-        own.or_else(|| self.last(id, |call| call.by.is_some() && !call.has_result))
+        own.or_else(|| {
+            self.last(id, |call| call.by.is_some() && !call.has_result && call.is_in(ns))
+        })
     }
 
     /// The open call that ends with a result of a task. A message of results does not say which task it
@@ -282,7 +337,17 @@ impl Call {
             by: None,
             is_accepted: false,
             task: None,
+            ns: None,
         }
+    }
+
+    /// Returns `true` if the call may be of a graph.
+    fn is_in(&self, ns: Option<&str>) -> bool {
+        ns.is_none() || self.ns.is_none() || self.ns.as_deref() == ns
+    }
+
+    fn is_same(&self, named: Named<'_>) -> bool {
+        self.name == named.name && self.args.as_ref() == Some(named.args)
     }
 
     /// Returns `true` if a reader accepts a result of the call: this response began it, or the client

@@ -25,7 +25,6 @@ pub(super) fn write(part: ChatPart, to: &mut String) {
 fn line(part: ChatPart) -> Option<(&'static str, Value)> {
     Some(match part {
         ChatPart::Start { .. }
-        | ChatPart::StepReset
         | ChatPart::TextStart { .. }
         | ChatPart::TextEnd { .. }
         // Part of the call that stands for the question.

@@ -2,16 +2,17 @@
 
 mod text;
 
-use super::calls::{CallEnd, Calls, Named, Origin};
+use super::calls::{CallEnd, Calls, Maker, Named, Origin};
 use super::cut::cut;
 use super::part::{ChatPart, FinishReason, TextKind};
-use super::question::{Asked, REQUEST_APPROVAL, WireCall};
+use super::question::{Asked, REQUEST_APPROVAL};
 use super::speech::{Speaker, Speech};
 use super::usage::CallUsage;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use weftwork_types::code::Fault;
-use weftwork_types::event::{AiEvent, CheckpointStored, PieceKind, RunEvent, TaskEnd};
+use weftwork_types::event::{AiEvent, CheckpointStored, PieceKind, RunEvent, TaskDue, TaskEnd};
 use weftwork_types::id::to_key;
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::run::{RunOutcome, RunRef};
@@ -30,10 +31,14 @@ pub(crate) struct ChatMessage {
     calls: Calls,
     /// Open questions, with the calls that stand for them.
     asked: BTreeMap<InterruptId, Waiting>,
+    /// Ids in frames of the calls that stand for questions, of answered ones too.
+    cards: BTreeMap<InterruptId, String>,
+    /// Namespaces of the graphs of tasks.
+    places: BTreeMap<TaskId, Arc<str>>,
     block: Option<Block>,
     blocks: usize,
-    /// Message whose text was the last part that readers show.
-    last_text: Option<Speaker>,
+    /// Text that was the last part that readers show.
+    last_text: Option<LastText>,
     step: Option<Step>,
     /// Usage of this response, and of the whole message.
     usage: (CallUsage, CallUsage),
@@ -55,14 +60,20 @@ struct Block {
     by: Speaker,
 }
 
+/// The last text of a message.
+#[derive(Debug)]
+struct LastText {
+    by: Speaker,
+    /// `true` once the attempt that emitted it has failed.
+    is_void: bool,
+}
+
 /// The present step.
 #[derive(Debug, Default)]
 struct Step {
     usage: CallUsage,
     /// Message that the step belongs to, once one speaks.
     by: Option<Speaker>,
-    /// `true` if the step has parts of something else than that message.
-    is_mixed: bool,
 }
 
 impl ChatMessage {
@@ -75,6 +86,8 @@ impl ChatMessage {
             speech: Speech::default(),
             calls: Calls::default(),
             asked: BTreeMap::new(),
+            cards: BTreeMap::new(),
+            places: BTreeMap::new(),
             block: None,
             blocks: 0,
             last_text: None,
@@ -93,6 +106,11 @@ impl ChatMessage {
     pub(crate) fn with_held(mut self, held: BTreeSet<String>) -> Self {
         self.calls.hold(held);
         self
+    }
+
+    /// Returns the ids in frames of the calls that stand for questions.
+    pub(crate) fn into_cards(self) -> BTreeMap<InterruptId, String> {
+        self.cards
     }
 
     /// Takes the parts that were added since the last call.
@@ -140,10 +158,10 @@ impl ChatMessage {
             }
             (AiEvent::AttemptReset(reset), _) => self.reset(reset),
             (AiEvent::MessageFinal { message }, _) => self.message(message),
-            (AiEvent::ToolCallStart { tool_call_id, tool_name, args, task, .. }, _) => {
+            (AiEvent::ToolCallStart { tool_call_id, tool_name, args, task, ns, .. }, _) => {
                 self.open_step();
                 let named = Named { id: tool_call_id.as_str(), name: tool_name, args };
-                self.call(Origin::Run(*task), named);
+                self.call(Origin { maker: Maker::Run(*task), ns: Some(ns) }, named);
             }
             (AiEvent::ToolCallResult { tool_call_id, result, is_error, task }, _) => {
                 let end = CallEnd { value: result.clone(), is_error: *is_error };
@@ -152,15 +170,12 @@ impl ChatMessage {
             (AiEvent::UsageReport { fact }, _) => self.add_usage(fact.into()),
             (AiEvent::Checkpoint(stored), _) => self.checkpoint(stored),
             (AiEvent::TasksEnded { ns, ended, .. }, _) => self.ended(ns, ended),
-            (AiEvent::TasksStarted { ns, tasks, .. }, _) => {
-                for task in tasks.iter().filter(|task| !task.finished) {
-                    self.node(ns, &task.node, "started");
-                }
-            }
+            (AiEvent::TasksStarted { ns, tasks, .. }, _) => self.started(ns, tasks),
             (AiEvent::Custom { ns, node, tool_call_id, value }, _) => {
                 let mut data = json!({"node": node, "ns": ns, "value": value});
                 if let Some(call) = tool_call_id {
-                    data["toolCallId"] = json!(call);
+                    let call = call.as_str();
+                    data["toolCallId"] = json!(self.calls.shown_in(call, ns).unwrap_or(call));
                 }
                 self.fact("custom", data, true);
             }
@@ -179,6 +194,9 @@ impl ChatMessage {
         self.calls.pause(&mut self.parts);
         let new = |asked: &Asked| !self.asked.contains_key(&asked.interrupt);
         let asked: Vec<_> = questions.iter().filter_map(Asked::of).filter(new).collect();
+        for asked in &asked {
+            self.open_waiting(asked);
+        }
         for asked in asked.iter().filter(|asked| !asked.is_own()) {
             self.open_step();
             self.ask(asked);
@@ -198,25 +216,49 @@ impl ChatMessage {
         self.close_step(FinishReason::ToolCalls);
     }
 
+    /// Opens the call that waits for an approval, unless the message that requested it was seen: the log
+    /// has no messages of members.
+    fn open_waiting(&mut self, asked: &Asked) {
+        let Some(call) = asked.waiting.as_ref().filter(|call| call.args.is_object()) else {
+            return;
+        };
+        let place = self.places.get(&asked.task).cloned();
+        let at = Origin::task(asked.task, place.as_deref());
+        if self.calls.asked(call.named(), at).is_none() {
+            self.open_step();
+            self.call(at, call.named());
+        }
+    }
+
     fn ask(&mut self, asked: &Asked) {
-        let WireCall { id, name, args } = &asked.call;
         let task = asked.task;
-        let card = Named { id, name, args };
-        self.call(Origin::Run(Some(task)), card);
-        let waiting = Waiting { call: id.clone(), task, is_own: asked.is_own() };
-        self.asked.insert(asked.interrupt, waiting);
-        let approved =
-            asked.waiting.as_ref().map(|WireCall { id, name, args }| Named { id, name, args });
+        let place = self.places.get(&task).cloned();
+        let at = Origin::task(task, place.as_deref());
+        let waiting = asked.waiting.as_ref();
+        let waiting = waiting.and_then(|call| self.calls.asked(call.named(), at));
+        let mut card = asked.call.clone();
+        if let Some(members) = card.args.as_object_mut().filter(|_| card.name == REQUEST_APPROVAL) {
+            members.insert("toolCallId".to_owned(), json!(waiting));
+        }
+        // A card of its own is of no graph.
+        let at = if asked.is_own() { Origin { ns: Some(""), ..at } } else { at };
+        self.call(at, card.named());
+        let shown = self.calls.asked(card.named(), at).unwrap_or_else(|| card.id.clone());
+        let is_approval = card.name == REQUEST_APPROVAL;
+        let own = Waiting { call: card.id, task, is_own: asked.is_own() };
+        self.asked.insert(asked.interrupt, own);
+        self.cards.insert(asked.interrupt, shown.clone());
         // The card of the approval waits too: clients of the AI SDK continue once no call of the last
         // step waits, and the card is a step of its own.
-        let card = Some(card).filter(|card| card.name == REQUEST_APPROVAL);
-        for call in approved.into_iter().chain(card) {
-            if let Some(call) = self.calls.shown_to_client(call, task) {
-                let call = call.to_owned();
+        let card = Some(shown.clone()).filter(|_| is_approval);
+        for call in waiting.into_iter().chain(card) {
+            if self.calls.is_with_client(&call) {
                 self.parts.push(ChatPart::ApprovalRequest { id: asked.id.clone(), call });
             }
         }
-        self.fact("question", asked.fact.clone(), true);
+        let mut fact = asked.fact.clone();
+        fact["toolCallId"] = json!(shown);
+        self.fact("question", fact, true);
     }
 
     /// Ends the response with the outcome of its last run.
@@ -278,7 +320,6 @@ impl ChatMessage {
     fn call(&mut self, origin: Origin<'_>, named: Named<'_>) {
         self.close_block();
         self.last_text = None;
-        self.mix();
         let reference = self.reference(named.id);
         self.calls.ready(origin, named, &reference, &mut self.parts);
     }
@@ -290,16 +331,8 @@ impl ChatMessage {
         self.close_block();
         self.last_text = None;
         self.open_step();
-        self.mix();
         let value = cut(end.value, &self.reference(id));
         self.calls.result(id, task, CallEnd { value, ..end }, &mut self.parts);
-    }
-
-    /// Notes that the step has parts that stay, whatever happens to its message.
-    fn mix(&mut self) {
-        if let Some(step) = &mut self.step {
-            step.is_mixed = true;
-        }
     }
 
     /// Returns the place where the whole value of a call is read.
@@ -312,7 +345,13 @@ impl ChatMessage {
         let CheckpointStored { id, ns, step, source, due, .. } = stored;
         let data = json!({"checkpointId": id, "ns": ns, "step": step, "source": source});
         self.fact("checkpoint", data, false);
-        for task in due.iter().filter(|task| !task.finished) {
+        self.started(ns, due);
+    }
+
+    fn started(&mut self, ns: &str, tasks: &[TaskDue]) {
+        let place = Arc::<str>::from(ns);
+        self.places.extend(tasks.iter().map(|task| (task.id, Arc::clone(&place))));
+        for task in tasks.iter().filter(|task| !task.finished) {
             self.node(ns, &task.node, "started");
         }
     }
@@ -332,7 +371,6 @@ impl ChatMessage {
     fn fact(&mut self, name: &'static str, data: Value, lasting: bool) {
         if lasting {
             self.close_block();
-            self.mix();
         }
         let data = cut(data, self.run.run.as_str());
         self.parts.push(ChatPart::Data { name, data, lasting });

@@ -11,8 +11,6 @@ pub(crate) enum ChatPart {
     Start { message: String, metadata: Value },
     /// A step begins: one answer of a model, and the results of its calls.
     StepStart { message: String },
-    /// The parts of the present step are void.
-    StepReset,
     /// The step ends, with the usage of its model call.
     StepFinish { reason: FinishReason, usage: CallUsage },
     /// A block of text begins.

@@ -1,8 +1,10 @@
 //! Questions as tool calls without a result, which every front end can show and answer.
 
+use super::calls::Named;
 use serde_json::{Map, Value, json};
 use weftwork_types::approval::ApprovalRequest;
 use weftwork_types::interrupt::{Ask, Interrupt};
+use weftwork_types::tool::wire_name;
 use weftwork_types::{InterruptId, TaskId};
 
 /// Name of the call that stands for a question with a free answer.
@@ -22,7 +24,8 @@ pub(crate) struct Asked {
     /// Call of the model that waits for the answer; `None` if it is the call itself, or there is
     /// none.
     pub(crate) waiting: Option<WireCall>,
-    /// The question as a fact, for clients that show more than the call.
+    /// The question as a fact, for clients that show more than the call. The message adds the id of
+    /// the call in its frames.
     pub(crate) fact: Value,
 }
 
@@ -32,6 +35,12 @@ pub(crate) struct WireCall {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) args: Value,
+}
+
+impl WireCall {
+    pub(super) fn named(&self) -> Named<'_> {
+        Named { id: &self.id, name: &self.name, args: &self.args }
+    }
 }
 
 /// A decision that a person may take about a call.
@@ -54,7 +63,8 @@ impl Asked {
             Ask::Approval(request) => {
                 let args = with_terms(approval(request, question), question);
                 let ApprovalRequest { tool_call_id, tool, args: made_with, .. } = request;
-                let waiting = Some(self::call(tool_call_id.as_str(), tool, made_with.clone()));
+                let waiting =
+                    Some(self::call(tool_call_id.as_str(), &wire_name(tool), made_with.clone()));
                 ("approval", call(&id, REQUEST_APPROVAL, args), waiting)
             }
             Ask::Value { value } => {
@@ -67,7 +77,6 @@ impl Asked {
         let fact = json!({
             "interruptId": id,
             "kind": kind,
-            "toolCallId": call.id,
             "node": question.node,
             "graph": question.graph,
             "expiresAt": question.expires_at,
@@ -93,7 +102,7 @@ fn approval(request: &ApprovalRequest, question: &Interrupt) -> Value {
     json!({
         "action": request.tool,
         "args": request.args,
-        "toolCallId": request.tool_call_id,
+        "toolCallId": null,
         "effect": request.effect,
         "reason": request.reason,
         "binding": request.binding,

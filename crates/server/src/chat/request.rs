@@ -39,7 +39,7 @@ pub(crate) struct ChatRequest {
     pub(crate) held: BTreeSet<String>,
     /// Text of the last message, if it is the user's.
     pub(crate) text: Option<String>,
-    /// Results of calls, the last one of a call.
+    /// Results of calls, those of the last call with an id.
     pub(crate) results: BTreeMap<String, Value>,
     /// Arguments of calls as the client has them.
     pub(crate) shown: BTreeMap<String, Value>,
@@ -96,6 +96,11 @@ impl ChatRequest {
             let text = |name: &str| part.get(name).and_then(Value::as_str);
             let Some(kind) = text("type") else { continue };
             let id = text("toolCallId");
+            let waits = kind == "tool-call" || text("state") == Some("input-available");
+            if let Some(id) = id.filter(|_| waits) {
+                // An earlier message had a call with this id, too.
+                self.results.remove(id);
+            }
             match (kind, id, text("state")) {
                 ("tool-call", Some(id), _) => {
                     self.shown.insert(id.to_owned(), part["input"].clone());

@@ -37,6 +37,13 @@ pub(super) struct Spoken {
     is_final: bool,
 }
 
+impl Spoken {
+    /// Returns the namespace of the graph that emitted the text; `None` if there is none.
+    pub(super) fn ns(&self) -> Option<&str> {
+        self.source.as_ref().map(|source| source.ns.as_str())
+    }
+}
+
 /// Returns `true` if text of a source cannot follow any more once `later` is emitted.
 fn precedes(source: &PieceAt, later: &PieceAt) -> bool {
     source.ns == later.ns && source.step < later.step
@@ -101,7 +108,7 @@ impl Speech {
     }
 
     /// Returns `true` if a message was final before.
-    pub(super) fn is_final(&self, who: &Speaker) -> bool {
+    pub(super) fn is_final(&self, who: &str) -> bool {
         self.known.get(who).is_some_and(|spoken| spoken.is_final)
     }
 

@@ -162,32 +162,24 @@ fn a_retry_of_one_member_voids_no_text_of_another() {
     let message = Some(MessageId::new("c").expect("valid"));
     let of_message =
         AttemptReset { message, ..AttemptReset::of_task(first.piece.as_ref().expect("a piece")) };
-    assert_eq!(blocks(&[first, reset(of_message), spoken("a", "Good day")]), ["Good day"]);
+    let events = [first, reset(of_message), spoken("a", "Good day")];
+    assert_eq!(blocks(&events), ["Good day"]);
 }
 
 #[test]
-fn the_text_of_a_failed_attempt_is_void() {
+fn the_text_of_a_failed_attempt_is_set_apart() {
     let reset = AiEvent::AttemptReset(AttemptReset::of_node("node1"));
     let events =
         [piece(1, "a", "Goo"), RunEvent::durable(1, Timestamp(0), reset), spoken("a", "Good day")];
-    let mut message = ChatMessage::new(&at(1));
-    message.begin_response(&at(1));
-    events.iter().for_each(|event| message.event(event));
-    message.end(&RunOutcome::Completed { output: Value::Null });
-    let parts = message.take();
-    let reset = parts.iter().position(|part| *part == ChatPart::StepReset).expect("a reset");
+    assert_eq!(blocks(&events), ["Goo", "\n\n---\n\nGood day"]);
     let is_retry = |part: &ChatPart| matches!(part, ChatPart::Data { name: "retry", .. });
-    assert!(parts[reset..].iter().any(is_retry), "{parts:?}");
-    let mut whole = super::ui_message::UiMessage::default();
-    whole.add(parts);
-    let whole = whole.into_value();
-    let texts: Vec<_> = whole["parts"]
-        .as_array()
-        .expect("parts")
-        .iter()
-        .filter_map(|part| part["text"].as_str())
-        .collect();
-    assert_eq!(texts.concat().trim(), "Good day");
+    let starts = |part: &ChatPart| matches!(part, ChatPart::TextStart { .. });
+    let parts = parts(&events);
+    let retry = parts.iter().position(is_retry).expect("a mark");
+    let before = parts.iter().take(retry).filter(|part| starts(part)).count();
+    assert_eq!(before, 1, "the void text ends before the mark: {parts:?}");
+    // The log has no text that is void.
+    assert_eq!(blocks(&events[1..]), ["Good day"]);
 }
 
 /// A message that requests the call `call_1`, of a number.
@@ -204,7 +196,14 @@ fn starts(task: u128, tool: &str, number: u64) -> RunEvent {
     let tool_name = tool.to_owned();
     let args = json!({"n": number});
     let task = Some(TaskId(task));
-    let event = AiEvent::ToolCallStart { tool_call_id, tool_name, args, charged: true, task };
+    let event = AiEvent::ToolCallStart {
+        tool_call_id,
+        tool_name,
+        args,
+        charged: true,
+        task,
+        ns: String::new(),
+    };
     RunEvent::durable(1, Timestamp(0), event)
 }
 

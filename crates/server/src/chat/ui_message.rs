@@ -10,8 +10,6 @@ pub(crate) struct UiMessage {
     id: String,
     parts: Vec<Value>,
     metadata: Value,
-    /// Place of the first part of the present step.
-    step: usize,
 }
 
 /// Returns a user's message.
@@ -34,11 +32,7 @@ impl UiMessage {
     fn part(&mut self, part: ChatPart) {
         match part {
             ChatPart::Start { message, metadata } => (self.id, self.metadata) = (message, metadata),
-            ChatPart::StepStart { .. } => {
-                self.parts.push(json!({"type": "step-start"}));
-                self.step = self.parts.len();
-            }
-            ChatPart::StepReset => self.parts.truncate(self.step),
+            ChatPart::StepStart { .. } => self.parts.push(json!({"type": "step-start"})),
             ChatPart::TextStart { kind, .. } => {
                 let kind = if kind == TextKind::Text { "text" } else { "reasoning" };
                 self.parts.push(json!({"type": kind, "text": "", "state": "done"}));

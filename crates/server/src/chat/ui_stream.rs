@@ -33,7 +33,6 @@ fn chunk(part: ChatPart) -> Value {
             json!({"type": "start", "messageId": message, "messageMetadata": metadata})
         }
         ChatPart::StepStart { .. } => json!({"type": "start-step"}),
-        ChatPart::StepReset => json!({"type": "reset-step"}),
         ChatPart::StepFinish { reason, usage } => {
             json!({"type": "finish-step", "finishReason": reason, "usage": usage.shown()})
         }

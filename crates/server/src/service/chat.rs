@@ -9,6 +9,7 @@ use crate::chat::Doubt;
 use crate::chat::answer;
 use crate::chat::question::Asked;
 use crate::chat::request::{ChatRequest, Replaces};
+use crate::chat_stream;
 use crate::error::{ApiError, Result};
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -154,9 +155,10 @@ impl Service {
     /// Returns the meaning of a request on a thread.
     async fn turn(&self, row: &ThreadRow, request: &ChatRequest) -> Result<Turn> {
         let rows = self.store().interrupts(self.who(), &row.id).await?;
+        let cards = self.cards(&row.id, &rows, request).await?;
         if row.status.is_some_and(|status| !status.is_final()) {
             // An answer that was given already says more than that its run is busy.
-            return Err(answered(&rows, request).unwrap_or_else(ApiError::busy));
+            return Err(answered(&rows, &cards, request).unwrap_or_else(ApiError::busy));
         }
         if request.replaces != Replaces::Nothing {
             // The questions go with the answer that is replaced.
@@ -165,10 +167,10 @@ impl Service {
         let asks =
             |row: &&InterruptRow| row.is_open() && !matches!(row.interrupt.ask, Ask::Timer { .. });
         let open: Vec<_> = rows.iter().filter(asks).map(|row| &row.interrupt).collect();
-        let answers = results(&open, request)?;
+        let answers = results(&open, &cards, request)?;
         let Some(text) = &request.text else {
             if answers.is_empty() {
-                return Err(answered(&rows, request).unwrap_or_else(nothing_new));
+                return Err(answered(&rows, &cards, request).unwrap_or_else(nothing_new));
             }
             return Ok(Turn::Answers { answers, is_typed: false });
         };
@@ -192,6 +194,26 @@ impl Service {
                 several.len()
             ))),
         }
+    }
+
+    /// Returns the calls that stand for the questions of the last message of a thread. Questions that
+    /// models ask are calls with ids of models, which differ in frames if several are equal.
+    async fn cards(
+        &self,
+        thread: &ThreadId,
+        rows: &[InterruptRow],
+        request: &ChatRequest,
+    ) -> Result<Cards> {
+        let is_of_model =
+            |row: &InterruptRow| matches!(row.interrupt.ask, Ask::Question { tool: None, .. });
+        if request.results.is_empty() || !rows.iter().any(is_of_model) {
+            return Ok(Cards(BTreeMap::new()));
+        }
+        let mut runs = self.live_runs(thread).await?;
+        runs.retain(|row| row.status.is_final());
+        let Some(last) = runs.last() else { return Ok(Cards(BTreeMap::new())) };
+        let message = of_rows(message_of(&runs, &last.new.at));
+        chat_stream::cards(self.clone(), message).await.map(Cards)
     }
 
     /// Returns `true` if a text was typed after an older message than the last one, so that it is no
@@ -353,13 +375,28 @@ fn nothing_new() -> ApiError {
     )
 }
 
+/// The calls that stand for questions, by their ids in frames.
+struct Cards(BTreeMap<InterruptId, String>);
+
+impl Cards {
+    /// Returns the id of the call of a question; `None` if the question asks nobody.
+    fn of(&self, question: &Interrupt) -> Option<String> {
+        let asked = Asked::of(question)?;
+        Some(self.0.get(&question.id).cloned().unwrap_or(asked.call.id))
+    }
+}
+
 /// Returns the answers to open questions that a request has as results of calls.
-fn results(open: &[&Interrupt], request: &ChatRequest) -> Result<BTreeMap<InterruptId, Value>> {
+fn results(
+    open: &[&Interrupt],
+    cards: &Cards,
+    request: &ChatRequest,
+) -> Result<BTreeMap<InterruptId, Value>> {
     let mut answers = BTreeMap::new();
     for question in open {
-        let Some(asked) = Asked::of(question) else { continue };
-        let Some(value) = request.results.get(&asked.call.id) else { continue };
-        if let Some(shown) = request.shown.get(&asked.call.id) {
+        let Some(card) = cards.of(question) else { continue };
+        let Some(value) = request.results.get(&card) else { continue };
+        if let Some(shown) = request.shown.get(&card) {
             answer::check_shown(question, shown)?;
         }
         answers.insert(question.id, answer::of_result(question, value)?);
@@ -369,13 +406,13 @@ fn results(open: &[&Interrupt], request: &ChatRequest) -> Result<BTreeMap<Interr
 
 /// Returns the refusal of a second answer: to a question that was answered, of which the request has
 /// a result.
-fn answered(rows: &[InterruptRow], request: &ChatRequest) -> Option<ApiError> {
+fn answered(rows: &[InterruptRow], cards: &Cards, request: &ChatRequest) -> Option<ApiError> {
     if request.text.is_some() {
         return None;
     }
     let given = |row: &&InterruptRow| {
-        let asked = Asked::of(&row.interrupt);
-        asked.is_some_and(|asked| request.results.contains_key(&asked.call.id))
+        let card = cards.of(&row.interrupt);
+        card.is_some_and(|card| request.results.contains_key(&card))
     };
     let row = rows.iter().rev().filter(given).find(|row| row.answer.is_some())?;
     let first = Box::new(row.answer.clone()?);

@@ -394,7 +394,6 @@ fn a_damaged_thread_is_listed_with_its_error_among_the_others_and_can_be_deleted
         ("status", "status = 'dozing'"),
         ("metadata", "metadata = '{\"name\": '"),
         ("metadata", "metadata = '[1]'"),
-        ("created_at", "created_at = 'soon'"),
     ] {
         let folder = filled();
         let store = open(&folder, &QUICK);

@@ -40,6 +40,7 @@ impl Announced {
             args: args.clone(),
             charged: charge == Charge::Charged,
             task: None,
+            ns: String::new(),
         });
         Self::open(emit, tool_call_id)
     }

@@ -1,6 +1,6 @@
 //! Texts of a message: partial text as nodes emit it, and the messages that complete it.
 
-use super::{Block, ChatMessage, Step};
+use super::{Block, ChatMessage, LastText};
 use crate::chat::calls::{CallEnd, Named, Origin};
 use crate::chat::cut::{PART_BYTES_MAX, pieces};
 use crate::chat::part::{ChatPart, TextKind};
@@ -11,6 +11,9 @@ use weftwork_types::message::{Media, Message, Part, Role};
 
 /// Text between two messages that no other part separates.
 const PARAGRAPH: &str = "\n\n";
+/// Text between a text that is void and the next one. No format has a part that all its readers
+/// understand and that takes text back, so that the void text stays until the page is loaded again.
+const RULE: &str = "\n\n---\n\n";
 
 impl ChatMessage {
     pub(super) fn end_texts(&mut self) {
@@ -63,7 +66,8 @@ impl ChatMessage {
             PieceKind::ToolCall(call) => {
                 self.close_block();
                 self.last_text = None;
-                self.calls.delta(call, text, who, &mut self.parts);
+                let ns = at.map(|at| at.ns.as_str());
+                self.calls.delta(call, text, Origin::model(who, ns), &mut self.parts);
             }
         }
     }
@@ -74,14 +78,16 @@ impl ChatMessage {
             self.blocks += 1;
             let id = format!("{}-{}", self.run.run, self.blocks);
             self.parts.push(ChatPart::TextStart { kind, id: id.clone() });
-            let follows = kind == TextKind::Text && self.last_text.is_some();
-            if follows {
-                let (id, delta) = (id.clone(), PARAGRAPH.to_owned());
+            let last = self.last_text.as_ref().filter(|_| kind == TextKind::Text);
+            if let Some(last) = last {
+                let separator = if last.is_void { RULE } else { PARAGRAPH };
+                let (id, delta) = (id.clone(), separator.to_owned());
                 self.parts.push(ChatPart::TextDelta { kind, id, delta });
             }
             self.block = Some(Block { kind, id, by: who.clone() });
         }
-        self.last_text = (kind == TextKind::Text).then(|| who.clone());
+        let last = || LastText { by: who.clone(), is_void: false };
+        self.last_text = (kind == TextKind::Text).then(last);
         let Some(Block { id, .. }) = &self.block else { return };
         let pieces = pieces(text).map(str::to_owned);
         self.parts.extend(pieces.map(|delta| ChatPart::TextDelta { kind, id: id.clone(), delta }));
@@ -100,10 +106,7 @@ impl ChatMessage {
         for who in void {
             self.close_block();
             self.calls.reset(&who, &mut self.parts);
-            let alone = |step: &Step| step.by.as_ref() == Some(&who) && !step.is_mixed;
-            if self.step.as_ref().is_some_and(alone) {
-                self.parts.push(ChatPart::StepReset);
-            }
+            self.void_last_text(&who);
             if let Some(step) = self.step.as_mut().filter(|step| step.by.as_ref() == Some(&who)) {
                 step.by = None;
             }
@@ -111,6 +114,12 @@ impl ChatMessage {
         let AttemptReset { node, ns, message, .. } = reset;
         self.fact("retry", json!({"node": node, "ns": ns, "message": message}), !is_beside);
         self.speak_held();
+    }
+
+    fn void_last_text(&mut self, who: &Speaker) {
+        if let Some(last) = self.last_text.as_mut().filter(|last| last.by == *who) {
+            last.is_void = true;
+        }
     }
 
     pub(super) fn message(&mut self, message: &Message) {
@@ -138,20 +147,34 @@ impl ChatMessage {
         }
     }
 
+    /// Adds a message of a member of a team that waits for a person: the log has none of them.
+    pub(crate) fn work(&mut self, ns: &str, message: &Message) {
+        if message.role == Role::Assistant && !self.speech.is_final(message.id.as_str()) {
+            self.end_texts();
+            self.complete_in(Some(ns), message);
+        }
+    }
+
     /// Adds the parts of a final message that its pieces did not have.
     fn complete(&mut self, message: &Message) {
+        self.complete_in(None, message);
+    }
+
+    fn complete_in(&mut self, ns: Option<&str>, message: &Message) {
         let who = message.id.to_string();
         let has_parts = message.parts.iter().any(|part| !matches!(part, Part::ToolResult(_)));
         if has_parts {
             self.begin_step_of(&who);
         }
         let spoken = self.speech.of(&who, None).clone();
+        let ns = ns.or(spoken.ns()).map(str::to_owned);
         let reasoning: String = message.parts.iter().filter_map(reasoning).collect();
         let text = message.joined_text();
         match (reasoning.strip_prefix(&spoken.reasoning), text.strip_prefix(&spoken.text)) {
             (Some(reasoning), Some(text)) => self.speak_whole(&who, reasoning, text),
             _ => {
                 // The pieces were of an attempt of which the log has no reset.
+                self.void_last_text(&who);
                 self.fact("retry", json!({"message": message.id}), true);
                 self.speak_whole(&who, &reasoning, &text);
             }
@@ -162,7 +185,7 @@ impl ChatMessage {
                 Part::Media(media) => self.file(media),
                 Part::ToolCall(call) => {
                     let named = Named { id: call.id.as_str(), name: &call.name, args: &call.args };
-                    self.call(Origin::Model(&who), named);
+                    self.call(Origin::model(&who, ns.as_deref()), named);
                 }
                 _ => {}
             }

@@ -83,7 +83,6 @@ impl Decoder {
                 assert!(chunk["usage"]["inputTokens"].is_u64());
                 self.step(false);
             }
-            "reset-step" => assert!(self.step),
             "text-start" | "reasoning-start" => {
                 assert!(self.blocks.insert(text("id").to_owned()), "a second block: {chunk}");
                 self.block = Some(text("id").to_owned());

@@ -231,7 +231,14 @@ impl World {
     fn start(&mut self, tool_call_id: ToolCallId, tool_name: String, args: Value, task: TaskId) {
         let task = Some(task);
         let charged = true;
-        self.log(AiEvent::ToolCallStart { tool_call_id, tool_name, args, charged, task });
+        self.log(AiEvent::ToolCallStart {
+            tool_call_id,
+            tool_name,
+            args,
+            charged,
+            task,
+            ns: String::new(),
+        });
     }
 
     fn result(&mut self) {

@@ -12,8 +12,8 @@ use weftwork::types::sse::{SseEvent, SseParser};
 
 /// Maximum length of a frame in bytes. Servers cut values at 64 KiB.
 const FRAME_BYTES_MAX: usize = 1 << 20;
-/// Beginning of a text that follows another one of the same author.
-const PARAGRAPH: &str = "\n\n";
+/// Beginnings of a text that follows another one, and of one that follows a text that is void.
+const SEPARATORS: [&str; 2] = ["\n\n", "\n\n---\n\n"];
 /// Names of the calls that stand for questions.
 const QUESTIONS: [&str; 2] = ["ask_human", "request_approval"];
 
@@ -108,7 +108,11 @@ impl Frames {
             "text-start" => self.is_text_start = true,
             "text-end" => return Ok(Some(Piece::TextEnd)),
             // Texts that follow each other begin on lines of their own.
-            "text-delta" if self.is_text_start && frame["delta"] == PARAGRAPH => return Ok(None),
+            "text-delta"
+                if self.is_text_start && SEPARATORS.iter().any(|one| frame["delta"] == *one) =>
+            {
+                return Ok(None);
+            }
             _ => return Ok(self.event(frame)?.map(Piece::Event)),
         }
         Ok(None)
@@ -149,7 +153,6 @@ impl Frames {
             }
             "start-step"
             | "finish-step"
-            | "reset-step"
             | "reasoning-start"
             | "reasoning-end"
             | "tool-input-start"
@@ -173,6 +176,7 @@ impl Frames {
             args,
             charged: true,
             task: None,
+            ns: String::new(),
         }))
     }
 
