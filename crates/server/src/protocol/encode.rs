@@ -5,6 +5,7 @@ use super::event::{Channel, Event};
 use super::message::{MessageEvent, Messages};
 use super::number::Place;
 use super::tree::{Change, Status, Tree};
+use crate::translate::partial::PartialMessages;
 use crate::translate::{ids, state};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -34,6 +35,8 @@ pub(crate) struct Encoder {
     /// Place of the last event, and number of the last event that has one.
     last: Option<Place>,
     number: u64,
+    /// Text that the client has of unfinished messages after the last event.
+    received: String,
 }
 
 /// An event without its place.
@@ -67,6 +70,15 @@ impl Encoder {
             failure: None,
             last: None,
             number: 0,
+            received: String::new(),
+        }
+    }
+
+    /// Sets the text that the client has of messages that were not finished when it left.
+    pub(crate) fn resume(&mut self, received: PartialMessages) {
+        self.received = received.to_string();
+        if let Some(messages) = &mut self.messages {
+            messages.resume(received);
         }
     }
 
@@ -206,14 +218,22 @@ impl Encoder {
         contents: Vec<(Content, Place)>,
     ) -> Vec<(Event, Option<u64>)> {
         let mut events = Vec::new();
-        for (Content { channel, ns, node, key, data }, place) in contents {
+        // Only the last event of an output has its text: a client may leave before.
+        let Some(last) = contents.len().checked_sub(1) else { return events };
+        let before = std::mem::take(&mut self.received);
+        self.received = self.messages.as_ref().map(Messages::received).unwrap_or_default();
+        for (at_index, (Content { channel, ns, node, key, data }, place)) in
+            contents.into_iter().enumerate()
+        {
             let number = place.number();
             self.number = number.unwrap_or(self.number);
             self.last = Some(place);
             let name = key.unwrap_or_else(|| name(place));
             let id = format!("{}:{name}", self.run);
             let namespace = ids::segments(&ns);
-            let event = Event { seq: self.number, id, channel, namespace, at, node, data };
+            let received = if at_index == last { &self.received } else { &before }.clone();
+            let event =
+                Event { seq: self.number, id, channel, namespace, at, node, data, received };
             events.push((event, number));
         }
         events

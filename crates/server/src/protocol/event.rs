@@ -67,9 +67,18 @@ pub(crate) struct Event {
     /// The node, for messages that overlap with others.
     pub(crate) node: Option<String>,
     pub(crate) data: Value,
+    /// Text that a client has of each unfinished message after the event; see
+    /// [`PartialMessages`](crate::translate::partial::PartialMessages).
+    pub(crate) received: String,
 }
 
 impl Event {
+    /// Returns the id under which a stream sends the event. A client that names it in
+    /// `last-event-id` gets the rest of the texts that it has, also after the end of the run.
+    pub(crate) fn stream_id(&self) -> String {
+        format!("{}{}", self.seq, self.received)
+    }
+
     /// Returns the name of a custom event that has one.
     pub(crate) fn custom_name(&self) -> Option<&str> {
         let name = self.data.get("name").and_then(Value::as_str);

@@ -121,7 +121,9 @@ mod tests {
 
     fn event(channel: Channel, namespace: &[&str], data: Value) -> Event {
         let namespace = namespace.iter().map(|part| (*part).to_owned()).collect();
-        Event { seq: 1, id: String::new(), channel, namespace, at: Timestamp(0), node: None, data }
+        let id = String::new();
+        let received = String::new();
+        Event { seq: 1, id, channel, namespace, at: Timestamp(0), node: None, data, received }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use super::blocks;
 use super::number::MESSAGE_FINISH;
+use crate::translate::partial::{Missing, PartialMessages};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use weftwork_types::event::{AiEvent, PieceAt};
@@ -64,12 +65,16 @@ struct Open {
     reasoning: String,
     /// Calls whose blocks were started.
     calls: Vec<String>,
+    /// Bytes of the text that the client has from an earlier stream.
+    received: usize,
 }
 
 /// The messages of a run that are not finished.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
     open: Vec<Open>,
+    /// Text that the client has of them, and of messages that it had when it left.
+    texts: PartialMessages,
     /// Number of attempts of each node that failed, and number of times at which the text of all
     /// unfinished messages became void. They are those of the log: a message that begins again has
     /// another name than before, also for a reader of which the log has nothing of the void text.
@@ -78,6 +83,16 @@ pub(crate) struct Messages {
 }
 
 impl Messages {
+    /// Sets the text that the client has from an earlier stream.
+    pub(crate) fn resume(&mut self, received: PartialMessages) {
+        self.texts = received;
+    }
+
+    /// Returns the text that the client has of unfinished messages, for the ids of events.
+    pub(crate) fn received(&self) -> String {
+        self.texts.to_string()
+    }
+
     /// Returns the events of partial text, or of the end of the attempt that emitted some.
     pub(crate) fn follow(&mut self, event: &AiEvent, piece: Option<&PieceAt>) -> Vec<MessageEvent> {
         let (kind, delta) = match event {
@@ -113,6 +128,10 @@ impl Messages {
             }
         };
         let void = self.void_of(&at.node);
+        if kind == Kind::Text {
+            // Events that the client has are left out by their numbers.
+            self.texts.add(id.as_str(), delta);
+        }
         if let Some(open) = self.open.get_mut(index) {
             open.at = Some(at.clone());
             open.grow(kind, delta, void, &mut events);
@@ -138,6 +157,7 @@ impl Messages {
             text: String::new(),
             reasoning: String::new(),
             calls: Vec::new(),
+            received: 0,
         };
         let void = self.void_of(node);
         let data = json!({"event": "message-start", "role": role, "id": id});
@@ -161,8 +181,17 @@ impl Messages {
         };
         let mut events = Vec::new();
         let id = message.id.as_str();
+        let whole = message.joined_text();
+        let missing = self.texts.end(id, &whole);
         if self.open.iter().all(|open| open.id != id) {
             self.begin((id, ns, node), role, &mut events);
+            if let Missing::Rest { received } = missing
+                && let Some(open) = self.open.last_mut()
+            {
+                // The log has the partial text no more, of which the client has a part.
+                events.clear();
+                open.received = received.len();
+            }
         }
         let void = self.void_of(node);
         if let Some(index) = self.open.iter().position(|open| open.id == id) {
@@ -193,6 +222,9 @@ impl Messages {
     ) -> Vec<MessageEvent> {
         let (void, rest): (Vec<_>, _) = std::mem::take(&mut self.open).into_iter().partition(ends);
         self.open = rest;
+        for open in &void {
+            self.texts.reset(&open.id);
+        }
         let event = |open: Open| {
             let data = json!({"event": "error", "message": reason, "code": code});
             open.event("error", (self.void_of(&open.node), MESSAGE_FINISH), data)
@@ -332,9 +364,23 @@ impl Open {
         }
     }
 
-    /// Adds a part as a block of its own, which starts with all its text.
+    /// Adds a part as a block of its own, which starts with all its text. A client that has the beginning
+    /// of the text gets the rest.
     fn add(&mut self, part: &Part, void: usize, events: &mut Vec<MessageEvent>) {
         let whole = blocks::block(part);
+        match part {
+            // It came before the text that the client has.
+            Part::Reasoning { .. } if self.received > 0 => {
+                self.blocks += 1;
+                return self.finished(self.blocks - 1, whole, void, events);
+            }
+            Part::Text { text } if self.received > 0 => {
+                self.blocks += 1;
+                self.rest_of_received(text, void, events);
+                return self.finished(self.blocks - 1, whole, void, events);
+            }
+            _ => {}
+        }
         let begin = match part {
             Part::ToolCall(call) => json!({"type": "tool_call_chunk", "id": call.id,
                 "name": call.name, "args": ""}),
@@ -343,6 +389,20 @@ impl Open {
         let index = self.blocks;
         self.started(begin, void, events);
         self.finished(index, whole, void, events);
+    }
+}
+
+impl Open {
+    /// Sends the part of the text of the last block that the client does not have.
+    fn rest_of_received(&mut self, text: &str, void: usize, events: &mut Vec<MessageEvent>) {
+        let index = self.blocks - 1;
+        let from = self.received;
+        self.received = from.saturating_sub(text.len());
+        let Some(rest) = text.get(from..).filter(|rest| !rest.is_empty()) else { return };
+        let change = json!({"type": "text-delta", "text": rest});
+        let data = json!({"event": "content-block-delta", "index": index, "delta": change});
+        let key = format!("{index}/rest-{from}");
+        events.push(self.event(&key, (void, start_order(index)), data));
     }
 }
 

@@ -6,6 +6,7 @@ use super::filter::Filter;
 use super::number;
 use crate::error::{ApiError, Result};
 use crate::service::Service;
+use crate::translate::partial::PartialMessages;
 use futures_util::StreamExt;
 use futures_util::stream::unfold;
 use serde_json::Value;
@@ -55,6 +56,8 @@ pub(crate) struct Begin {
     pub(crate) run: u64,
     /// Number of the last event that the client received.
     pub(crate) after: Option<u64>,
+    /// Text that it has of each message that was not finished then, as in the id of that event.
+    pub(crate) received: String,
 }
 
 /// The events that a client receives: those that it selects, after a begin.
@@ -82,6 +85,8 @@ struct Tape {
     modes: Modes,
     /// Positions at which texts are split, because a client received the part before.
     cuts: Vec<Position>,
+    /// Text that the only client has of messages of its first run.
+    received: PartialMessages,
     current: Option<Current>,
     /// Events that wait for the client.
     next: VecDeque<Numbered>,
@@ -106,7 +111,13 @@ pub(crate) fn events(
     let mut cuts: Vec<_> = cuts.collect();
     cuts.sort_unstable();
     let output = service.output(thread, from, modes);
-    let tape = Tape { service, output, modes, cuts, current: None, next: VecDeque::new() };
+    let received = match selections {
+        [one] => PartialMessages::read(&one.begin.received).unwrap_or_default(),
+        // Several clients have several parts of a text.
+        _ => PartialMessages::default(),
+    };
+    let next = VecDeque::new();
+    let tape = Tape { service, output, modes, cuts, received, current: None, next };
     let events = unfold(Some(tape), async |tape| {
         let mut tape = tape?;
         match tape.event().await {
@@ -132,8 +143,12 @@ impl Tape {
         if self.current.as_ref().is_none_or(|current| current.run != run) {
             let place = self.service.place_of(&run).await?;
             let modes = self.modes;
-            let encoder =
-                place.map(|(index, graph)| Encoder::new(run.run.clone(), index, graph, modes));
+            let received = std::mem::take(&mut self.received);
+            let encoder = place.map(|(index, graph)| {
+                let mut encoder = Encoder::new(run.run.clone(), index, graph, modes);
+                encoder.resume(received);
+                encoder
+            });
             self.current = Some(Current { run, encoder });
         }
         let Some(Current { run, encoder: Some(encoder) }) = &mut self.current else {
@@ -208,7 +223,7 @@ pub(crate) fn after(since: &Since, runs: &[RunId]) -> Option<Begin> {
     let (run, at) = (runs.get(index)?.clone(), Position::START);
     // The run is read from its first event on, which its encoder needs.
     let from = FollowFrom::After(ThreadPosition { run, at });
-    Some(Begin { from, run: index as u64, after: number })
+    Some(Begin { from, run: index as u64, after: number, received: String::new() })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::protocol::tape::{self, Selection, Since};
 use crate::protocol::{reply, socket};
 use crate::service::Service;
 use crate::sse;
+use crate::translate::partial::PartialMessages;
 use axum::body::Bytes;
 use axum::extract::Path;
 use axum::extract::ws::WebSocketUpgrade;
@@ -19,7 +20,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use futures_util::StreamExt;
 use futures_util::future::select;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::convert::Infallible;
 
 pub(super) fn routes() -> Router<Service> {
@@ -46,10 +47,16 @@ async fn events(
 ) -> Result<Response> {
     let thread = service.thread_id(&id).await?;
     let body: FilterBody = body::read(&body)?;
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(Value::from);
-    let since = body.since.clone().or(last).as_ref().map(Since::read).transpose()?;
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let last = last.filter(|_| body.since.is_none()).map(LastEvent::read).transpose()?;
+    let since = match (&body.since, &last) {
+        (Some(since), _) => Some(Since::read(since)?),
+        (None, Some(last)) => Some(Since::read(&json!(last.event))?),
+        (None, None) => None,
+    };
     let filter = Filter::read(body).map_err(ApiError::invalid)?;
-    let begin = service.begin(&thread, since.as_ref()).await?;
+    let mut begin = service.begin(&thread, since.as_ref()).await?;
+    begin.received = last.map(|last| last.received.to_owned()).unwrap_or_default();
     let open = service.open_stream();
     let stopped = select(Box::pin(service.stopped()), Box::pin(service.revoked()));
     let selection = Selection { filter, begin };
@@ -69,7 +76,33 @@ async fn events(
 
 fn shown(event: &Event) -> stream::Event {
     let data = event.to_json().to_string();
-    stream::Event::default().event(event.channel.method()).data(data).id(event.seq.to_string())
+    stream::Event::default().event(event.channel.method()).data(data).id(event.stream_id())
+}
+
+/// The last event that a client received, as its header names it.
+struct LastEvent<'a> {
+    /// Number or id of the event.
+    event: &'a str,
+    /// Text that the client has of unfinished messages.
+    received: &'a str,
+}
+
+impl<'a> LastEvent<'a> {
+    fn read(text: &'a str) -> Result<Self> {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (number, received) = text.split_at(end);
+        // Ids of events begin with those of runs.
+        if number.is_empty() || !(received.is_empty() || received.starts_with('-')) {
+            return Ok(Self { event: text, received: "" });
+        }
+        match PartialMessages::read(received) {
+            Some(_) => Ok(Self { event: number, received }),
+            None if text.contains(':') => Ok(Self { event: text, received: "" }),
+            None => Err(ApiError::invalid(format!(
+                "`last-event-id` is `{text}`; expected the id of an event of this stream"
+            ))),
+        }
+    }
 }
 
 fn failed(error: &ApiError) -> stream::Event {
@@ -105,7 +138,6 @@ async fn upgrade(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn errors_have_the_shape_of_refused_commands() {

@@ -32,7 +32,8 @@ impl Service {
         let runs = self.all_runs(thread).await?;
         let Some(since) = since else { return Ok(self.recent(&runs)) };
         if runs.is_empty() {
-            return Ok(Begin { from: FollowFrom::Start, run: 0, after: None });
+            let received = String::new();
+            return Ok(Begin { from: FollowFrom::Start, run: 0, after: None, received });
         }
         let known: Vec<_> = runs.iter().map(|run| run.new.at.run.clone()).collect();
         tape::after(since, &known)
@@ -58,7 +59,7 @@ impl Service {
             None if runs.is_empty() => FollowFrom::Start,
             None => FollowFrom::Now,
         };
-        Begin { from, run: index as u64, after: None }
+        Begin { from, run: index as u64, after: None, received: String::new() }
     }
 
     /// Returns all runs of a thread in the order of their execution; none if the thread does not

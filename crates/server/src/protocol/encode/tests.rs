@@ -289,7 +289,17 @@ fn tools_and_failures_are_events_of_the_log() {
     let mut encoder = encoder();
     let args = json!({"a": 2});
     let output = [
-        log(1, AiEvent::ToolCallStart { tool_call_id, tool_name, args, charged: true, task: None }),
+        log(
+            1,
+            AiEvent::ToolCallStart {
+                tool_call_id,
+                tool_name,
+                args,
+                charged: true,
+                task: None,
+                ns: String::new(),
+            },
+        ),
         log(2, result(json!(5), false)),
         log(3, result(json!({"message": "no such number"}), true)),
     ];
@@ -338,5 +348,38 @@ fn names_of_events_are_read_back() {
     assert!(places >= 10, "{places}");
     for bad in ["", "1", "1.x", "m/start", "1.2.3", "1.2.0.3", "+1.2", "1.2.3.4.5"] {
         assert_eq!(read_name(bad, 0), None, "{bad}");
+    }
+}
+
+/// The text that a reader has which appends what starts and deltas say.
+fn read_text(events: &[Event]) -> String {
+    let texts = events.iter().filter_map(|event| match event.data["event"].as_str() {
+        Some("content-block-start") => event.data["content"]["text"].as_str(),
+        Some("content-block-delta") => event.data["delta"]["text"].as_str(),
+        _ => None,
+    });
+    texts.collect()
+}
+
+#[test]
+fn a_client_that_comes_back_after_the_end_gets_the_rest_of_its_text_once() {
+    let live = live();
+    let first = all(&mut new_encoder(), &live);
+    let whole = "Let me add these";
+    assert_eq!(read_text(&first), whole);
+    let is_piece =
+        |output: &&RunOutput| matches!(output, RunOutput::Event(event) if event.piece.is_some());
+    let stored: Vec<_> = live.iter().filter(|output| !is_piece(output)).cloned().collect();
+    for (seen, last) in first.iter().enumerate() {
+        let mut encoder = new_encoder();
+        encoder.resume(PartialMessages::read(&last.received).expect("its own form"));
+        let later = all(&mut encoder, &stored);
+        let later: Vec<_> = later.into_iter().filter(|event| event.seq > last.seq).collect();
+        let both = format!("{}{}", read_text(&first[..=seen]), read_text(&later));
+        assert_eq!(both, whole, "after {} of {}", seen + 1, first.len());
+        let ends = |events: &[Event]| {
+            events.iter().filter(|event| event.data["event"] == "message-finish").count()
+        };
+        assert_eq!(ends(&first[..=seen]) + ends(&later), 1, "after {}", seen + 1);
     }
 }
