@@ -15,6 +15,7 @@ mod graphs;
 mod remote;
 mod sdk_suite;
 mod speech;
+mod team;
 
 use std::error::Error;
 use std::time::Duration;
@@ -78,6 +79,7 @@ fn host(builder: RuntimeBuilder, names: &str) -> Result<RuntimeBuilder, Box<dyn 
         "clients" => {
             let builder = graphs::host(builder)?.graph("agent", agent::agent()?);
             let builder = builder.graph("desk", desk::desk()?).graph("fan", fan::fan()?);
+            let builder = builder.graph("pair", team::pair()?).graph("stutter", team::stutter()?);
             Ok(builder.graph("slow_desk", desk::slow_desk()?).graph("clock", clock::clock()?))
         }
         "sdk-suite" => sdk_suite::host(builder),

@@ -1,7 +1,9 @@
 // The decoders of assistant-stream and of the AI SDK over real responses, in writes of several
 // sizes: chat_decode.mjs URL
 import assert from "node:assert/strict";
-import { DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses, readUIMessageStream, safeValidateUIMessages } from "ai";
+import * as sdk7 from "ai";
+import { lastAssistantMessageIsCompleteWithApprovalResponses, safeValidateUIMessages } from "ai";
+import * as sdk6 from "ai-6";
 import { AssistantMessageAccumulator, DataStreamDecoder, UIMessageStreamDecoder } from "assistant-stream";
 
 const url = process.argv[2];
@@ -10,8 +12,8 @@ const SIZES = [1, 23, 4096];
 const FORMATS = ["ui-message-stream", "data-stream"];
 
 /** Posts a body; returns the bytes of the response. */
-async function post(body, protocol) {
-  const response = await fetch(`${url}/chat/${AGENT}?protocol=${protocol}`, {
+async function post(body, protocol, agent = AGENT) {
+  const response = await fetch(`${url}/chat/${agent}?protocol=${protocol}`, {
     method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body),
   });
   const bytes = new Uint8Array(await response.arrayBuffer());
@@ -44,16 +46,15 @@ async function accumulated(bytes, size, protocol) {
   }
 }
 
-class Replay extends DefaultChatTransport {
-  stream(bytes, size) { return this.processResponseStream(writes(bytes, size)); }
-}
-
-/** The message that the AI SDK reads, which continues another one. */
-async function read(bytes, size, message) {
+/** The message that a version of the AI SDK reads, which continues another one. */
+async function read(bytes, size, message, sdk = sdk7) {
+  class Replay extends sdk.DefaultChatTransport {
+    stream() { return this.processResponseStream(writes(bytes, size)); }
+  }
   let last;
-  const stream = new Replay().stream(bytes, size);
+  const stream = new Replay().stream();
   const fail = (error) => { throw error; };
-  for await (const now of readUIMessageStream({ stream, message, onError: fail, terminateOnError: true })) last = now;
+  for await (const now of sdk.readUIMessageStream({ stream, message, onError: fail, terminateOnError: true })) last = now;
   return last;
 }
 
@@ -61,7 +62,7 @@ const user = (text) => ({ role: "user", content: [{ type: "text", text }] });
 const result = (toolCallId, value) => ({
   role: "tool", content: [{ type: "tool-result", toolCallId, toolName: "x", output: { type: "json", value } }],
 });
-const stored = async (thread) => (await fetch(`${url}/chat/${AGENT}/${thread}`)).json();
+const stored = async (thread, agent = AGENT) => (await fetch(`${url}/chat/${agent}/${thread}`)).json();
 
 /** Parts without those that readers keep elsewhere. */
 const shape = (parts) => JSON.parse(JSON.stringify(parts)).flatMap((part) => {
@@ -85,6 +86,8 @@ async function turn(body, protocol, before) {
       const read_ = await read(bytes, size, structuredClone(before));
       const own = read_.parts.slice(before?.parts.length ?? 0);
       assert.deepEqual(shape(own), shape(message.parts), `the AI SDK in writes of ${size}`);
+      const older = await read(bytes, size, structuredClone(before), sdk6);
+      assert.deepEqual(shape(older.parts), shape(read_.parts), `the AI SDK 6 in writes of ${size}`);
       assert.ok(read_.metadata.usage.outputTokens > 0);
       first.read = read_;
     }
@@ -164,6 +167,49 @@ for (const approved of [true, false]) {
   assert.equal(states(live.parts)[0][1], approved ? "output-available" : "output-error");
   const valid = await safeValidateUIMessages({ messages: await stored(thread) });
   assert.ok(valid.success, String(valid.error));
+}
+
+// A retried answer: no reader fails, and the text that is void is set apart until a reload.
+const parted = "Good mor\n\n---\n\nGood day to you.";
+const texts = (parts) => parts.filter((part) => part.type === "text").map((part) => part.text).join("");
+for (const protocol of FORMATS) {
+  const thread = `decode-stutter-${protocol}`;
+  const bytes = await post({ threadId: thread, messages: [user("Hello")] }, protocol, "stutter");
+  for (const size of SIZES) {
+    assert.equal(texts((await accumulated(bytes, size, protocol)).parts), parted);
+    if (protocol === "data-stream") continue;
+    for (const sdk of [sdk6, sdk7]) assert.equal(texts((await read(bytes, size, undefined, sdk)).parts), parted);
+  }
+  assert.equal(texts((await stored(thread, "stutter")).at(-1).parts), "Good day to you.");
+}
+
+// Two members that make calls with one id at a time: each decision reaches its own call, and each
+// result its own part, live and after a reload.
+for (const [name, sdk] of [["6", sdk6], ["7", sdk7]]) {
+  for (const reloads of [false, true]) {
+    const thread = `decode-pair-${name}-${reloads}`;
+    const say = (messages) => post({ id: thread, messages }, "ui-message-stream", "pair");
+    const greets = (message) => message.parts.filter((part) => part.type === "tool-greet");
+    const asks = { id: "u1", role: "user", parts: [{ type: "text", text: "Greet both." }] };
+    let live = await read(await say([asks]), 4096, undefined, sdk);
+    const waiting = greets(live);
+    assert.equal(waiting.length, 2);
+    assert.ok(waiting.every((part) => part.state === "approval-requested"));
+    const reloaded = (await stored(thread, "pair")).at(-1);
+    const byId = (parts) => Object.fromEntries(parts.map((part) => [part.toolCallId, part.input]));
+    assert.deepEqual(byId(greets(reloaded)), byId(waiting));
+    live = structuredClone(reloads ? reloaded : live);
+    for (const part of live.parts.filter((part) => part.state === "approval-requested")) {
+      const input = part.input.args ?? part.input;
+      Object.assign(part, { state: "approval-responded", approval: { id: part.approval.id, approved: input.name === "Anna" } });
+    }
+    live = await read(await say([asks, live]), 4096, structuredClone(live), sdk);
+    const results = (message) => Object.fromEntries(greets(message).map((part) => [part.input.name, part.state]));
+    const expected = { Anna: "output-available", Bert: "output-error" };
+    assert.equal(greets(live).length, 2, "each result is in the part of its call");
+    assert.deepEqual(results(live), expected);
+    assert.deepEqual(results((await stored(thread, "pair")).at(-1)), expected);
+  }
 }
 console.log("passed");
 process.exit(0);
