@@ -41,7 +41,7 @@ pub use clock::SystemClock;
 pub use compiled::CompiledGraph;
 pub use context::Ctx;
 pub use dynamic::{DynUpdate, DynView, Dynamic};
-pub use error::{BuildError, NODE_FAILED, NodeError, RuntimeError};
+pub use error::{BuildError, NODE_FAILED, NodeError, NotResumable, RuntimeError};
 pub use extract::{Arg, BuildInfo, Deps, Failure, FromTask, Input, Reads, TaskInput};
 pub use field::{Field, FieldKey, HasValue};
 pub use flow::{Finish, Flow, TaskDef};

@@ -144,7 +144,7 @@ impl Writer {
             created_at: Timestamp(0),
         };
         let row =
-            WorkerRow { id: worker.clone(), started_at: Timestamp(0), expires_at: Timestamp(9) };
+            WorkerRow { id: worker.clone(), renewed_at: Timestamp(0), expires_at: Timestamp(9) };
         store.create_run(&who, run, BTreeMap::new()).await?;
         let (claim, _) = store.claim(&who, &at, &worker, Timestamp(1)).await?;
         store.keep_alive(row).await?;

@@ -20,6 +20,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("metadata.sql"),
     include_str!("effects.sql"),
     include_str!("ends.sql"),
+    include_str!("leases.sql"),
 ];
 
 /// The newest format that this program supports.

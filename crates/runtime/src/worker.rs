@@ -48,8 +48,7 @@ impl Heartbeat {
         id: WorkerId,
         config: LeaseConfig,
     ) -> weftwork_store::Result<Self> {
-        let started_at = clock.now();
-        store.keep_alive(lease(&id, started_at, started_at, config)).await?;
+        store.keep_alive(lease(&id, clock.now(), config)).await?;
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name("weft-heartbeat".to_owned()).spawn({
             let (stop, id, store) = (Arc::clone(&stop), id.clone(), Arc::clone(&store));
@@ -60,12 +59,8 @@ impl Heartbeat {
                     if stop.load(Ordering::Acquire) {
                         break;
                     }
-                    let renewed = handle.block_on(store.keep_alive(lease(
-                        &id,
-                        started_at,
-                        clock.now(),
-                        config,
-                    )));
+                    let renewed =
+                        handle.block_on(store.keep_alive(lease(&id, clock.now(), config)));
                     if let Err(error) = renewed {
                         tracing::warn!(%error, worker = %id, "cannot renew the worker's lease");
                     }
@@ -102,8 +97,8 @@ impl Heartbeat {
     }
 }
 
-fn lease(id: &WorkerId, started_at: Timestamp, now: Timestamp, config: LeaseConfig) -> WorkerRow {
-    WorkerRow { id: id.clone(), started_at, expires_at: now.plus(config.lease) }
+fn lease(id: &WorkerId, now: Timestamp, config: LeaseConfig) -> WorkerRow {
+    WorkerRow { id: id.clone(), renewed_at: now, expires_at: now.plus(config.lease) }
 }
 
 impl Drop for Heartbeat {

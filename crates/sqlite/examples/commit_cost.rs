@@ -160,7 +160,7 @@ impl Writer {
             created_at: Timestamp(0),
         };
         let row =
-            WorkerRow { id: worker.clone(), started_at: Timestamp(0), expires_at: Timestamp(9) };
+            WorkerRow { id: worker.clone(), renewed_at: Timestamp(0), expires_at: Timestamp(9) };
         block_on(store.keep_alive(row))?;
         block_on(store.create_run(&who, run, BTreeMap::new()))?;
         let (claim, _) = block_on(store.claim(&who, &at, &worker, Timestamp(1)))?;

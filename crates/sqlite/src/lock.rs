@@ -2,7 +2,9 @@
 //!
 //! A worker holds an exclusive lock on its own file beside the database while its process lives. A
 //! process that can lock the file can conclude that the worker is dead, and need not wait for the
-//! end of its lease. If the file does not exist, the lease decides.
+//! end of its lease. One that cannot can conclude that the worker lives, also if its lease has
+//! expired: a process that was suspended continues with the call that it was in, and a takeover
+//! would make this call twice. If the file does not exist, the lease decides.
 
 use crate::error::Place;
 use crate::open::private_file;
@@ -15,6 +17,17 @@ use weftwork_types::WorkerId;
 
 /// Maximum number of attempts, if a cleanup removes the file between its creation and its locking.
 const TRIES: usize = 8;
+
+/// What the lock of a worker shows of its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Process {
+    /// Another process holds the lock.
+    Lives,
+    /// Nobody holds the lock.
+    Gone,
+    /// There is no file, or the worker is one of this process.
+    Unknown,
+}
 
 #[derive(Debug)]
 pub(crate) struct Locks {
@@ -64,9 +77,26 @@ impl Locks {
         }
     }
 
+    /// Returns what is known of the process of a worker.
+    pub(crate) fn process(&self, worker: &WorkerId) -> Process {
+        if self.held().contains_key(worker) {
+            return Process::Unknown;
+        }
+        let path = self.file_of(worker);
+        let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else {
+            return Process::Unknown;
+        };
+        // A shared lock, so that two concurrent checks do not mistake each other for the owner.
+        match file.try_lock_shared() {
+            Ok(()) => Process::Gone,
+            Err(TryLockError::WouldBlock) => Process::Lives,
+            Err(TryLockError::Error(_)) => Process::Unknown,
+        }
+    }
+
     /// Returns `true` if the worker's process is known to be dead.
     pub(crate) fn is_gone(&self, worker: &WorkerId) -> bool {
-        !self.held().contains_key(worker) && is_free(&self.file_of(worker))
+        self.process(worker) == Process::Gone
     }
 
     /// Releases a worker's lock and removes its file. Only for workers that are retired or dead.
@@ -118,13 +148,6 @@ impl Locks {
         let id = file.strip_prefix(&self.prefix())?.strip_suffix(".lock")?;
         WorkerId::new(id.replace("%3A", ":")).ok()
     }
-}
-
-/// Returns `true` if the file exists and is not locked. Uses a shared lock, so that two concurrent
-/// checks do not mistake each other for the owner.
-fn is_free(path: &Path) -> bool {
-    let opened = OpenOptions::new().read(true).write(true).open(path);
-    opened.is_ok_and(|file| file.try_lock_shared().is_ok())
 }
 
 fn remove(path: &Path) -> std::io::Result<()> {

@@ -38,6 +38,7 @@ const MIGRATIONS: &[Migration] = &[
     by(include_str!("metadata.sql")),
     by(include_str!("effects.sql")),
     by(include_str!("ends.sql")),
+    by(include_str!("leases.sql")),
 ];
 
 /// The newest format that this program supports.

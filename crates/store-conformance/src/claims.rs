@@ -46,6 +46,19 @@ pub(super) async fn an_expired_worker_loses_its_run(store: Arc<dyn Store>) {
     assert_eq!(changed, Timestamp(1_000 + LEASE_MS));
 }
 
+pub(super) async fn a_lease_of_a_clock_that_was_ahead_is_over(store: Arc<dyn Store>) {
+    let first = begin(&*store, "t", "r").await;
+    let w2 = register(&*store, "w2", 1_000).await;
+    let orphans = async || store.orphans(Timestamp(1_001), 9).await.expect("reads").len();
+    // A clock that was set back a little ends no lease.
+    register(&*store, "w1", 1_000 + LEASE_MS / 2).await;
+    assert_eq!(claim(&*store, &w2, 1_001).await, Err(invariants::busy(&first.at)));
+    assert_eq!(orphans().await, 0);
+    register(&*store, "w1", 1_001 + 2 * LEASE_MS).await;
+    assert_eq!(orphans().await, 1);
+    assert_eq!(claim(&*store, &w2, 1_001).await.expect("the lease is over").fence, 2);
+}
+
 pub(super) async fn a_retired_worker_loses_its_run_at_once(store: Arc<dyn Store>) {
     let first = begin(&*store, "t", "r").await;
     let w2 = register(&*store, "w2", 1_000).await;

@@ -64,7 +64,7 @@ pub(super) fn keyed(mut run: NewRun, key: &str) -> NewRun {
 pub(super) async fn register(store: &dyn Store, id: &str, now: i64) -> WorkerId {
     let row = WorkerRow {
         id: worker(id),
-        started_at: Timestamp(now),
+        renewed_at: Timestamp(now),
         expires_at: Timestamp(now + LEASE_MS),
     };
     store.keep_alive(row).await.expect("keeps a worker alive");

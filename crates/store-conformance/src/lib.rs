@@ -116,6 +116,7 @@ cases! { $
     threads::metadata_goes_with_its_thread,
     claims::a_living_worker_keeps_its_run,
     claims::an_expired_worker_loses_its_run,
+    claims::a_lease_of_a_clock_that_was_ahead_is_over,
     claims::a_retired_worker_loses_its_run_at_once,
     claims::every_write_of_a_zombie_is_refused,
     claims::an_ended_run_takes_no_more_writes,

@@ -349,10 +349,24 @@ pub struct StoredEvent {
 pub struct WorkerRow {
     /// Id of the worker.
     pub id: WorkerId,
-    /// Start time.
-    pub started_at: Timestamp,
+    /// Time of the last renewal of its lease.
+    pub renewed_at: Timestamp,
     /// Time until which the worker is considered alive.
     pub expires_at: Timestamp,
+}
+
+impl WorkerRow {
+    /// Returns `true` if the worker's lease is valid at a time.
+    ///
+    /// A lease that ends later than that by more than twice its length is not: it was renewed by a
+    /// clock that was ahead, and would otherwise last until the others reach it. Once the length
+    /// would be too strict: a clock that is set back a little would end all leases.
+    #[must_use]
+    pub const fn is_valid(&self, now: Timestamp) -> bool {
+        let length = self.expires_at.0.saturating_sub(self.renewed_at.0);
+        let left = self.expires_at.0.saturating_sub(now.0);
+        left > 0 && left <= length.saturating_mul(2)
+    }
 }
 
 /// Usage of one attempt of a model call, with its billing identity.

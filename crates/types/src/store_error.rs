@@ -149,7 +149,9 @@ pub enum StoreError {
         known: u32,
     },
     /// Stored data is damaged. It is never replaced by new data.
-    #[error("store is damaged at {place}: {what}; restore it from a backup")]
+    #[error(
+        "store is damaged at {place}: {what}; restore a backup, of a SQLite store with `weft store restore FILE`"
+    )]
     Corrupt {
         /// Location: table and key.
         place: String,

@@ -10,4 +10,4 @@ pub use code::NODE_FAILED;
 pub(crate) use code::{NODE_CANCELLED, NODE_PANICKED, NODE_TIMED_OUT};
 pub use node::NodeError;
 pub(crate) use node::{Drain, Stop, cut_off};
-pub use runtime::RuntimeError;
+pub use runtime::{NotResumable, RuntimeError};

@@ -2,6 +2,7 @@
 
 use super::build::BuildError;
 use super::code::{CRASH_LOOP, NO_DEPENDENCIES, NODE_FAILED, UNFIT};
+use std::fmt;
 use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::{EngineError, Plan};
 use weftwork_types::canonical::DEPTH_MAX;
@@ -216,12 +217,12 @@ pub enum RuntimeError {
     InvalidId(#[from] InvalidId),
     /// The last run of a thread completed or waits for an answer, so that there is nothing to
     /// resume.
-    #[error(
-        "nothing to resume on thread `{thread}`: its last run has completed; give it new input"
-    )]
+    #[error("nothing to resume on thread `{thread}`: {reason}")]
     NothingToResume {
         /// The thread.
         thread: String,
+        /// Why.
+        reason: NotResumable,
     },
     /// An idempotency key of a client is not one that a client may use.
     #[error("idempotency key `{found}` is not valid: {problem}")]
@@ -281,6 +282,38 @@ pub enum RuntimeError {
     /// A node or a route failed.
     #[error(transparent)]
     Node(Fault),
+}
+
+/// The reason why there is nothing to resume on a thread. Shown as the rest of a sentence, with what
+/// to do instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotResumable {
+    /// It has no run.
+    NoRun,
+    /// Its last run has completed.
+    Completed,
+    /// It waits for the answers to these questions.
+    Asks(Vec<InterruptId>),
+    /// The failure of the last activity of an instance is recorded in the state.
+    Recorded,
+}
+
+impl fmt::Display for NotResumable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRun => f.write_str("it has no run; give it input"),
+            Self::Completed => f.write_str("its last run has completed; give it new input"),
+            Self::Asks(questions) => {
+                let ids: Vec<_> = questions.iter().map(|id| format!("`{id}`")).collect();
+                let ids = ids.join(", ");
+                write!(f, "its last run waits for an answer; answer question {ids}")
+            }
+            Self::Recorded => f.write_str(
+                "the failure of its last activity is recorded in its state; send another activity",
+            ),
+        }
+    }
 }
 
 impl RuntimeError {

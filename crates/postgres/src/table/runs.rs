@@ -141,7 +141,8 @@ impl ReadRuns for PostgresStore {
                              OR coalesce((comparable(q.options) ->> 'not_before')::bigint <= $1,
                                  true))
                      ) r LEFT JOIN workers w ON w.id = r.worker
-                     WHERE (w.id IS NULL OR w.expires_at <= coalesce($2, database_time()))
+                     WHERE (w.id IS NULL OR NOT is_valid_lease(
+                             w.renewed_at, w.expires_at, coalesce($2, database_time())))
                          AND ($4::text[] IS NULL OR r.graph = ANY ($4))
                          AND ($5::bigint IS NULL OR (r.created_at, r.number) > ($5, coalesce(
                              (SELECT o.number FROM runs o WHERE o.org = $6 AND o.id = $7), 0)))
@@ -352,7 +353,8 @@ struct Taking {
 async fn take(conn: &mut Conn, taking: &Taking, before: Before) -> Done<(Claim, RunRow)> {
     let Taking { org, at, worker, now, alive_at, mark } = taking;
     let sql = whole!(
-        ", coalesce(w.expires_at > coalesce($4, database_time()), false) AS alive
+        ", coalesce(is_valid_lease(w.renewed_at, w.expires_at, coalesce($4, database_time())),
+             false) AS alive
          FROM runs r LEFT JOIN workers w ON w.id = r.worker
          WHERE r.org = $1 AND r.id = $2 AND r.thread = $3"
     );

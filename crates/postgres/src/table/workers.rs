@@ -11,21 +11,24 @@ const LEASE_MS_MAX: i64 = 1 << 48;
 impl Workers for PostgresStore {
     fn keep_alive(&self, worker: WorkerRow) -> BoxFuture<'_, Result<()>> {
         // The length of the lease is computed by the clock of this process.
-        let (expires_at, lease) = match self.time() {
-            Time::Caller => (Some(worker.expires_at.0), None),
+        let renewed_at = match self.time() {
+            Time::Caller => Some(worker.renewed_at.0),
+            Time::Database(_) => None,
+        };
+        let length = match self.time() {
+            Time::Caller => worker.expires_at.0.saturating_sub(worker.renewed_at.0),
             Time::Database(clock) => {
-                let lease = worker.expires_at.0.saturating_sub(clock.now().0);
-                (None, Some(lease.min(LEASE_MS_MAX)))
+                worker.expires_at.0.saturating_sub(clock.now().0).min(LEASE_MS_MAX)
             }
         };
-        self.run((worker, expires_at, lease), |conn, (worker, expires_at, lease), _| {
+        self.run((worker.id, renewed_at, length), |conn, (id, renewed_at, length), _| {
             Box::pin(async move {
-                let sql = "INSERT INTO workers (id, started_at, expires_at)
-                           VALUES ($1, $2, coalesce($3, $4 + database_time()))
+                let sql = "INSERT INTO workers (id, renewed_at, expires_at)
+                           SELECT $1, t.now, t.now + $3
+                           FROM (SELECT coalesce($2, database_time()) AS now) t
                            ON CONFLICT (id) DO UPDATE
-                           SET started_at = excluded.started_at, expires_at = excluded.expires_at";
-                let (id, started) = (text(&worker.id), worker.started_at.0);
-                conn.write(vec![ask!(sql, id, started, *expires_at, *lease)]).await?;
+                           SET renewed_at = excluded.renewed_at, expires_at = excluded.expires_at";
+                conn.write(vec![ask!(sql, text(id), *renewed_at, *length)]).await?;
                 Ok(())
             })
         })

@@ -180,7 +180,7 @@ async fn play(store: &dyn Store, who: &Principal) -> Vec<String> {
         }};
     }
     let lease =
-        |by| WorkerRow { id: worker(by), started_at: Timestamp(0), expires_at: Timestamp(1_000) };
+        |by| WorkerRow { id: worker(by), renewed_at: Timestamp(0), expires_at: Timestamp(1_000) };
     tell!(store.keep_alive(lease("w1")));
     tell!(store.create_run(who, new_run("t", "r1"), BTreeMap::new()));
     let claimed = tell!(store.claim(who, &at("t", "r1"), &worker("w1"), Timestamp(1)));

@@ -28,7 +28,7 @@ fn clocks_of_workers_do_not_count() {
     let register = |store: &PostgresStore, clock: &ManualClock, id: &str, lease: i64| {
         let now = clock.now();
         let expires_at = Timestamp(now.0.saturating_add(lease));
-        let row = WorkerRow { id: worker(id), started_at: now, expires_at };
+        let row = WorkerRow { id: worker(id), renewed_at: now, expires_at };
         block_on(store.keep_alive(row)).expect("registers");
     };
     register(&ours, &slow, "ours", 3_600_000);

@@ -65,9 +65,9 @@ fn threads_that_were_parked_before_wake_at_their_time() {
 fn a_newer_format_is_refused() {
     let schema = Schema::new("newer");
     drop(schema.open());
-    schema.script("UPDATE meta SET value = 12");
+    schema.script("UPDATE meta SET value = 13");
     let error = refused(&address(), &schema);
-    assert!(matches!(error, StoreError::Newer { found: 11, known: 10, .. }), "{error}");
+    assert!(matches!(error, StoreError::Newer { found: 12, known: 11, .. }), "{error}");
     schema.script("UPDATE meta SET value = 0");
     let error = refused(&address(), &schema);
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
@@ -166,7 +166,9 @@ fn a_changed_row_is_found_out() {
 }
 
 /// Removes the seals of checkpoints, and all later migrations.
-const UNSEALED: &str = "ALTER TABLE runs DROP COLUMN last_checkpoint;
+const UNSEALED: &str = "DROP FUNCTION is_valid_lease;
+    ALTER TABLE workers RENAME COLUMN renewed_at TO started_at;
+    ALTER TABLE runs DROP COLUMN last_checkpoint;
     ALTER TABLE runs DROP COLUMN answers;
     ALTER TABLE runs DROP COLUMN rolled_back_by;
     DROP TABLE effects;
@@ -295,7 +297,7 @@ fn a_missing_checkpoint_is_told_before_an_older_one_is_taken_for_it() {
         assert_eq!(
             error.to_string(),
             "store is damaged at table `checkpoints`, thread `t`: its newest checkpoint \
-             `00000000000000000000000000000002` is missing; restore it from a backup"
+             `00000000000000000000000000000002` is missing; restore a backup, of a SQLite store with `weft store restore FILE`"
         );
     }
 }

@@ -128,8 +128,9 @@ pub(crate) fn new_run(thread: &str, run: &str) -> NewRun {
 
 /// Registers the worker with a lease that outlasts every test.
 pub(crate) fn register(store: &PostgresStore, id: &str) -> WorkerId {
-    let (started_at, expires_at) = (Timestamp(0), Timestamp(i64::MAX));
-    let row = WorkerRow { id: worker(id), started_at, expires_at };
+    let renewed_at = Timestamp(0);
+    let expires_at = Timestamp(i64::MAX);
+    let row = WorkerRow { id: worker(id), renewed_at, expires_at };
     block_on(store.keep_alive(row)).expect("registers");
     worker(id)
 }

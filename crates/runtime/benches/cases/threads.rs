@@ -77,7 +77,7 @@ impl Stored {
         let ms = wall.elapsed().as_secs_f64() * 1e3;
         let worker = id(WorkerId::new("bench"));
         let expires_at = Timestamp(i64::MAX);
-        let row = WorkerRow { id: worker.clone(), started_at: Timestamp(0), expires_at };
+        let row = WorkerRow { id: worker.clone(), renewed_at: Timestamp(0), expires_at };
         store.keep_alive(row).await.expect("registers");
         (Self { runtime, store, worker, made: 0 }, ms)
     }

@@ -3,13 +3,13 @@
 use super::core::{Admitted, Goes, Inner, Runtime};
 use super::spent::waiting_activity;
 use crate::worker::LeaseConfig;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
-use weftwork_graph::RuntimeError;
+use weftwork_graph::{NotResumable, RuntimeError};
 use weftwork_store::{
     NewRun, OrphanCursor, OrphanPage, RunRow, StoreError, by_execution, has_begun, open_questions,
 };
-use weftwork_types::port::RunHandle;
+use weftwork_types::port::{Clock, RunHandle};
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRef, RunRequest, RunStatus};
 use weftwork_types::{Principal, ThreadId, Timestamp};
 
@@ -76,7 +76,7 @@ impl Runtime {
             // What stopped comes before a run that begins later.
             runs.retain(|run| !run.waits_for_time(now));
         }
-        let nothing = || RuntimeError::NothingToResume { thread: thread.to_string() };
+        let nothing = |reason| RuntimeError::NothingToResume { thread: thread.to_string(), reason };
         let is_instance = runs.iter().any(|run| run.new.options.mailbox.is_some());
         // Queued runs behind an unfinished one start when it ends, activities in their own order.
         let unfinished = runs
@@ -89,13 +89,13 @@ impl Runtime {
             }
             false => runs.last().cloned(),
         };
-        let last = unfinished.or(ended.as_ref()).ok_or_else(nothing)?;
+        let last = unfinished.or(ended.as_ref()).ok_or_else(|| nothing(NotResumable::NoRun))?;
         match &last.outcome {
             None => self.take_over(who, &last.new.at).await,
             Some(RunOutcome::Completed { .. } | RunOutcome::Interrupted { .. })
                 if !self.made_due(who, last).await? && !self.has_expired(who, last).await? =>
             {
-                Err(nothing())
+                Err(nothing(self.ended_well(who, thread).await?))
             }
             Some(RunOutcome::Failed { .. }) if self.begins_anew(who, last).await? => {
                 if last.new.options.deadline.is_some_and(|deadline| deadline <= now) {
@@ -121,10 +121,21 @@ impl Runtime {
                 if last.new.options.mailbox.is_some()
                     && self.state(who, thread).await?.next.is_empty() =>
             {
-                Err(nothing())
+                Err(nothing(NotResumable::Recorded))
             }
             Some(_) => self.follow_up(who, last, RunInput::Continue, options).await,
         }
+    }
+
+    /// Returns the reason why a thread is not resumed whose last run did not fail.
+    async fn ended_well(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+    ) -> Result<NotResumable, RuntimeError> {
+        let open = open_questions(self.store().interrupts(who, thread).await?);
+        let ids: Vec<_> = open.iter().map(|question| question.id).collect();
+        Ok(if ids.is_empty() { NotResumable::Completed } else { NotResumable::Asks(ids) })
     }
 
     /// Starts a run after the last one of a thread, with these options or else those of that run.
@@ -254,33 +265,50 @@ impl Runtime {
     }
 }
 
+/// The time of the next look for runs without a worker, by both clocks.
+#[derive(Debug, Clone, Copy)]
+struct NextLook {
+    now: Timestamp,
+    elapsed: Duration,
+}
+
+impl NextLook {
+    fn after(clock: &dyn Clock, wait: Duration) -> Self {
+        Self { now: clock.now().plus(wait), elapsed: clock.elapsed().saturating_add(wait) }
+    }
+
+    /// Returns `true` if one of the clocks is beyond this time by more than `tolerance`. The one of
+    /// the day also advances while the machine sleeps, and when it is set.
+    fn is_missed(self, clock: &dyn Clock, tolerance: Duration) -> bool {
+        clock.now() > self.now.plus(tolerance)
+            || clock.elapsed() > self.elapsed.saturating_add(tolerance)
+    }
+}
+
 /// Takes over runs at regular intervals, as long as the runtime exists.
 pub(super) async fn look(runtime: Weak<Inner>, lease: LeaseConfig) {
-    let mut last: Option<(Timestamp, Duration)> = None;
+    let mut next: Option<NextLook> = None;
     let mut after = None;
     while let Some(inner) = runtime.upgrade() {
         if inner.context.shutdown.drains() {
             return;
         }
-        let (now, elapsed) = (inner.context.clock.now(), inner.context.clock.elapsed());
-        let jumped = last.is_some_and(|(then, before)| {
-            let passed = elapsed.saturating_sub(before);
-            now > then.plus(passed).plus(lease.look_every)
-        });
-        last = Some((now, elapsed));
+        let clock = Arc::clone(&inner.context.clock);
+        let is_late = next.take().is_some_and(|next| next.is_missed(&*clock, lease.look_every));
         let runtime = Runtime(inner);
         let mut wait = lease.look_every;
-        if jumped {
-            // The clock was put forward, or the machine slept: all leases seem to have expired.
-            // Workers that are alive renew theirs first.
+        if is_late {
+            // The clock was put forward, or the machine or this process stood still: all leases
+            // seem to have expired. Workers that are alive renew theirs first.
             wait = wait.max(2 * lease.renew_every);
         } else {
             // One page at a time: runs that cannot be resumed here delay others, and never prevent
             // their recovery.
-            match runtime.recover_page(now, after.take()).await {
-                Ok((_, next)) => after = next,
+            match runtime.recover_page(clock.now(), after.take()).await {
+                Ok((_, further)) => after = further,
                 Err(error) => tracing::warn!(%error, "cannot take over runs"),
             }
+            next = Some(NextLook::after(&*clock, wait));
         }
         drop(runtime);
         // Not by the clock of runs, which tests may stop or move: leases use the time of the

@@ -4,6 +4,7 @@ use crate::place::Place;
 use crate::worker::{CHAIN, STEPS, Site, Worker, accept_as, state};
 use crate::{full, report};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 use weftwork_store::{Claim, Commit, StoreError};
@@ -75,10 +76,58 @@ async fn stall(name: &str, place: Place, folder: &Path) {
     report(name, &figures);
 }
 
+/// What happens to two processes, one after the other.
+const ORDERS: [[(&str, usize); 4]; 6] = [
+    [("STOP", 0), ("STOP", 1), ("CONT", 0), ("CONT", 1)],
+    [("STOP", 0), ("STOP", 1), ("CONT", 1), ("CONT", 0)],
+    [("STOP", 1), ("STOP", 0), ("CONT", 0), ("CONT", 1)],
+    [("STOP", 1), ("STOP", 0), ("CONT", 1), ("CONT", 0)],
+    [("STOP", 0), ("CONT", 0), ("STOP", 1), ("CONT", 1)],
+    [("STOP", 1), ("CONT", 1), ("STOP", 0), ("CONT", 0)],
+];
+
+/// The lock file of a process shows that it lives, however long it is stopped: nobody else makes the
+/// call that it is in.
 #[tokio::test]
-async fn a_stalled_worker_on_sqlite_writes_nothing_more() {
+async fn processes_of_a_file_that_are_stopped_keep_their_runs() {
     let folder = tempfile::tempdir().expect("a folder");
-    stall("stall-sqlite", Place::sqlite(folder.path()), folder.path()).await;
+    let place = Place::sqlite(folder.path());
+    let lease = Duration::from_millis(200);
+    let site =
+        Site { place, folder: folder.path().into(), pace_ms: 50, step_ms: 30, attempts_max: 3 };
+    let store = site.place.open();
+    let workers = [Worker::start(&site), Worker::start(&site)];
+    let rounds = if full() { 102 } else { ORDERS.len() };
+    let mut runs = Vec::new();
+    for (round, order) in ORDERS.iter().cycle().take(rounds).enumerate() {
+        let mut of_round = Vec::new();
+        for thread in 0..4 {
+            let thread = format!("r{round}-{thread}");
+            of_round.push(accept_as(&store, CHAIN, (&thread, "0"), Durability::Sync).await);
+        }
+        for (signal, which) in order {
+            tokio::time::sleep(lease / 3).await;
+            workers[*which].signal(signal);
+            if *signal == "STOP" {
+                tokio::time::sleep(lease * 2).await;
+            }
+        }
+        for at in &of_round {
+            while !store.run(&Principal::local(), at).await.expect("reads").status.is_final() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        runs.extend(of_round);
+    }
+    for at in &runs {
+        let row = store.run(&Principal::local(), at).await.expect("reads");
+        assert_eq!((row.status, row.fence), (RunStatus::Completed, 1), "{at:?}");
+    }
+    let made = site.made();
+    let distinct: BTreeSet<&String> = made.iter().map(|(_, call)| call).collect();
+    let calls = runs.len() * STEPS as usize;
+    assert_eq!((made.len(), distinct.len()), (calls, calls), "each call once");
+    report("stops-sqlite", &format!("{rounds} rounds of stops: {calls} calls, 0 twice"));
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 use crate::error::{Done, Place};
-use crate::lock::Locks;
+use crate::lock::{Locks, Process};
 use crate::row;
 use crate::store::SqliteStore;
 use rusqlite::{Connection, params};
@@ -16,11 +16,12 @@ impl Workers for SqliteStore {
         self.write(move |conn| {
             // The lock is acquired first, so that the row never exists without it.
             locks.hold(&worker.id)?;
-            let sql = "INSERT INTO workers (id, started_at, expires_at) VALUES (?1, ?2, ?3)
+            let sql = "INSERT INTO workers (id, renewed_at, expires_at) VALUES (?1, ?2, ?3)
                        ON CONFLICT (id) DO UPDATE
-                           SET started_at = excluded.started_at, expires_at = excluded.expires_at";
-            let (started, expires) = (worker.started_at.0, worker.expires_at.0);
-            row::execute(conn, sql, params![worker.id.as_str(), started, expires])?;
+                           SET renewed_at = excluded.renewed_at, expires_at = excluded.expires_at";
+            let renewed = worker.renewed_at.0;
+            let expires = worker.expires_at.0;
+            row::execute(conn, sql, params![worker.id.as_str(), renewed, expires])?;
             Ok(())
         })
     }
@@ -50,15 +51,23 @@ pub(crate) fn bury(conn: &Connection, locks: &Locks, place: &Place) -> Result<()
     Ok(())
 }
 
-/// Returns `true` if a worker is registered, its lease has not expired, and its process is not
-/// known to be dead.
+/// Returns `true` if a worker is registered and lives: by its process if that is known, else by its
+/// lease.
 pub(crate) fn is_alive(
     conn: &Connection,
     locks: &Locks,
     worker: &WorkerId,
     now: Timestamp,
 ) -> Done<bool> {
-    let sql = "SELECT expires_at FROM workers WHERE id = ?1";
-    let expires: Option<i64> = row::one(conn, sql, [worker.as_str()], |row| Ok(row.get(0)?))?;
-    Ok(expires.is_some_and(|expires| expires > now.0) && !locks.is_gone(worker))
+    let sql = "SELECT renewed_at, expires_at FROM workers WHERE id = ?1";
+    let registered = row::one(conn, sql, [worker.as_str()], |row| {
+        let renewed_at = Timestamp(row.get(0)?);
+        Ok(WorkerRow { id: worker.clone(), renewed_at, expires_at: Timestamp(row.get(1)?) })
+    })?;
+    let Some(registered) = registered else { return Ok(false) };
+    Ok(match locks.process(worker) {
+        Process::Lives => true,
+        Process::Gone => false,
+        Process::Unknown => registered.is_valid(now),
+    })
 }

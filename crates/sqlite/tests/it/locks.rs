@@ -62,7 +62,7 @@ fn without_a_lock_file_the_lease_decides() {
 fn two_processes_cannot_be_the_same_worker() {
     let folder = tempfile::tempdir().expect("a folder");
     let (first, second) = (open(&folder, &Options::default()), open(&folder, &Options::default()));
-    let row = WorkerRow { id: worker("a:b.c"), started_at: Timestamp(0), expires_at: Timestamp(9) };
+    let row = WorkerRow { id: worker("a:b.c"), renewed_at: Timestamp(0), expires_at: Timestamp(9) };
     block_on(first.keep_alive(row.clone())).expect("registers");
     block_on(first.keep_alive(row.clone())).expect("prolongs");
     assert_eq!(lock_files(&folder), ["weft.db.worker-a%3Ab.c.lock"]);
@@ -71,4 +71,24 @@ fn two_processes_cannot_be_the_same_worker() {
     assert!(refused.to_string().ends_with("worker `a:b.c` is alive in another process"));
     block_on(first.retire(&row.id)).expect("retires");
     block_on(second.keep_alive(row)).expect("the name is free again");
+}
+
+/// A process that was suspended has let its lease expire.
+#[test]
+fn a_worker_with_a_process_lives_whatever_its_lease_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = open(&folder, &Options::default());
+    let second = open(&folder, &Options::default());
+    let claim = begin(&first, "t", "r");
+    let who = Principal::local();
+    let heir = register(&second, "heir");
+    let row = WorkerRow { id: worker("w"), renewed_at: Timestamp(0), expires_at: Timestamp(1) };
+    block_on(first.keep_alive(row)).expect("renews");
+    let late = Timestamp(1_000_000);
+    let busy = block_on(second.claim(&who, &claim.at, &heir, late));
+    assert!(matches!(busy, Err(StoreError::Busy { .. })), "{busy:?}");
+    assert_eq!(block_on(second.orphans(late, 9)).map(|found| found.len()), Ok(0));
+    drop(first);
+    let (taken, _) = block_on(second.claim(&who, &claim.at, &heir, late)).expect("takes");
+    assert_eq!(taken.fence, 2);
 }

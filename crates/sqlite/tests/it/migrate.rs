@@ -14,7 +14,7 @@ use weftwork_types::{OrgId, Principal, ThreadId, Timestamp};
 
 /// Files as the program of each format left them, with rows in every table. The dump of a format is
 /// never changed: a new format adds a file.
-pub(crate) const FORMATS: [&str; 15] = [
+pub(crate) const FORMATS: [&str; 16] = [
     include_str!("formats/0.sql"),
     include_str!("formats/1.sql"),
     include_str!("formats/2.sql"),
@@ -30,6 +30,7 @@ pub(crate) const FORMATS: [&str; 15] = [
     include_str!("formats/12.sql"),
     include_str!("formats/13.sql"),
     include_str!("formats/14.sql"),
+    include_str!("formats/15.sql"),
 ];
 
 /// Environment variable with the file that a process opens before it is killed.

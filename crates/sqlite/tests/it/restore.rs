@@ -133,9 +133,9 @@ fn nothing_is_accepted_after_the_file_is_another_one() {
         let (store, backup) = filled(&folder);
         let claim = begin(&store, "t", "r");
         let beats = || {
-            let started_at = Timestamp(0);
+            let renewed_at = Timestamp(0);
             let expires_at = Timestamp(i64::MAX);
-            block_on(store.keep_alive(WorkerRow { id: worker("w"), started_at, expires_at }))
+            block_on(store.keep_alive(WorkerRow { id: worker("w"), renewed_at, expires_at }))
         };
         register(&store, "w");
         beats().expect("the file is as it was");

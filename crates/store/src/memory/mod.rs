@@ -130,7 +130,7 @@ impl Tables {
     }
 
     fn is_alive(&self, worker: &WorkerId, now: Timestamp) -> bool {
-        self.workers.get(worker).is_some_and(|row| row.expires_at > now)
+        self.workers.get(worker).is_some_and(|row| row.is_valid(now))
     }
 }
 

@@ -145,8 +145,9 @@ async fn an_unfinished_run_is_exported_only_when_its_worker_is_dead() {
     };
     store.create_run(&who, new, BTreeMap::new()).await.expect("makes a run");
     let worker = WorkerId::new("w").expect("an id");
-    let (started_at, expires_at) = (Timestamp(0), Timestamp(i64::MAX));
-    let row = WorkerRow { id: worker.clone(), started_at, expires_at };
+    let renewed_at = Timestamp(0);
+    let expires_at = Timestamp(i64::MAX);
+    let row = WorkerRow { id: worker.clone(), renewed_at, expires_at };
     store.keep_alive(row).await.expect("registers");
     let (claim, _) = store.claim(&who, &at, &worker, Timestamp(2)).await.expect("claims");
     store.commit(&who, &claim, Commit::default()).await.expect("commits");

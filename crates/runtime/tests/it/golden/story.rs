@@ -166,8 +166,9 @@ pub(super) async fn play(store: Arc<dyn Store>) {
     store.create_run(&who, new, BTreeMap::new()).await.expect("accepted");
     store.record_usage(&who, UsageRow { caller, fact: fact() }).await.expect("records");
     // One that is gone for long, and was speaking.
-    let (started_at, expires_at) = (Timestamp(1), Timestamp(2));
-    let row = WorkerRow { id: WorkerId::new("w").expect("an id"), started_at, expires_at };
+    let renewed_at = Timestamp(1);
+    let expires_at = Timestamp(2);
+    let row = WorkerRow { id: WorkerId::new("w").expect("an id"), renewed_at, expires_at };
     let claim = store.claim(&who, &at, &row.id, clock.now()).await.expect("nobody has it").0;
     let pieces = vec![piece(PieceKind::Reasoning, 3, "hm "), piece(PieceKind::Text, 7, "half")];
     let said = Commit { pieces, at: clock.now(), ..Commit::default() };

@@ -329,7 +329,7 @@ pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut
         }
         Op::KeepAlive { worker: n, lease } => {
             let expires_at = Timestamp(now.0 + lease);
-            let row = WorkerRow { id: worker(n), started_at: now, expires_at };
+            let row = WorkerRow { id: worker(n), renewed_at: now, expires_at };
             format!("{:?}", store.keep_alive(row).await)
         }
         Op::Forget { org, age, limit } => {

@@ -9,7 +9,7 @@ use weftwork::agents::{
     Activity, ActivityPayload, AgentRuntime, AgentRuntimeError, AgentRuntimeErrorKind as Kind,
     Hosting, InstanceEventKind, InstanceStatus, QueuedActivities,
 };
-use weftwork::graph::{Ctx, NodeError, RuntimeError};
+use weftwork::graph::{Ctx, NodeError, NotResumable, RuntimeError};
 use weftwork::prelude::*;
 use weftwork::runtime::{FollowFrom, Thread};
 use weftwork::store::StoreError;
@@ -185,7 +185,8 @@ async fn a_failure_that_the_state_records_is_not_resumed(place: Place) {
     let late = agents.send(id(), late).await.expect("accepted");
     assert_eq!(late.ended().await.expect_err("too late").kind, Kind::TimedOut);
     let resumed = agents.runtime().resume(&Principal::local(), thread.id()).await.map(drop);
-    assert_eq!(resumed, Err(RuntimeError::NothingToResume { thread: "i-1".to_owned() }));
+    let reason = NotResumable::Recorded;
+    assert_eq!(resumed, Err(RuntimeError::NothingToResume { thread: "i-1".to_owned(), reason }));
     let after = info(&agents).await;
     assert_eq!(after.error.expect("is shown").kind, Kind::TimedOut);
     assert_eq!(after.statistics.succeeded, 0);
