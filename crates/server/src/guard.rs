@@ -11,21 +11,26 @@ use crate::error::ApiError;
 use crate::log::LogEntry;
 use crate::operations::{Access, Operations};
 use crate::service::Service;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
+use weftwork_types::json::ValueCounter;
 
 /// Headers of responses that scripts of other origins may read.
 const EXPOSED: &str = "location, content-location, x-pagination-total, x-pagination-next, \
                        x-vercel-ai-data-stream, x-vercel-ai-ui-message-stream";
 /// Maximum size of a body in bytes.
 const BODY_BYTES_MAX: usize = 16 << 20;
+/// Maximum number of JSON values in a body, containers included. Each takes hundreds of bytes of
+/// memory while a request is processed, however short its text is.
+pub(crate) const VALUES_MAX: usize = 100_000;
 /// Maximum time for a body to arrive.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// Maximum length of the path and query of a request in bytes.
@@ -77,6 +82,7 @@ pub(crate) async fn check(
 ) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let begun = service.now();
+    let from_page = is_from_page(request.headers());
     let origin = request.headers().get(header::ORIGIN).cloned();
     let shares = origin
         .as_ref()
@@ -105,7 +111,7 @@ pub(crate) async fn check(
     service.count(&method, status);
     if let Some(log) = service.log() {
         let (method, took) = (method.to_string(), service.now().since(begun));
-        log.add(LogEntry::Answered { method, path, status, took });
+        log.add(LogEntry::Answered { method, path, status, took, from_page });
     }
     response
 }
@@ -147,9 +153,13 @@ async fn admit(
     if length.and_then(|length| length.parse::<usize>().ok()).is_some_and(|n| n > BODY_BYTES_MAX) {
         return Err(too_large());
     }
-    match tokio::time::timeout(BODY_TIME_MAX, to_bytes(body, BODY_BYTES_MAX)).await {
+    match tokio::time::timeout(BODY_TIME_MAX, read_body(body)).await {
         Ok(Ok(bytes)) => Ok(Request::from_parts(head, Body::from(bytes))),
-        Ok(Err(_)) => Err(too_large()),
+        Ok(Err(BodyError::TooLarge)) => Err(too_large()),
+        Ok(Err(BodyError::TooManyValues)) => Err(too_many_values()),
+        Ok(Err(BodyError::Broken)) => {
+            Err(ApiError::new(StatusCode::BAD_REQUEST, "the body ended early"))
+        }
         Err(_) => {
             let detail = format!("the body did not arrive within {BODY_TIME_MAX:?}");
             Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, detail))
@@ -181,6 +191,43 @@ fn authorize(allowed: &Allowed, service: &Service, head: &mut Parts) -> Result<(
     Ok(())
 }
 
+/// The reason for which a body is not read.
+enum BodyError {
+    TooLarge,
+    TooManyValues,
+    /// The client left.
+    Broken,
+}
+
+/// Reads a body within the limits of its size and of its number of values. What follows too many
+/// values is read and dropped, because clients read no answer before they have sent their request.
+async fn read_body(body: Body) -> Result<Bytes, BodyError> {
+    let mut frames = body.into_data_stream();
+    let mut bytes = Vec::new();
+    let mut counter = ValueCounter::default();
+    let mut size: usize = 0;
+    while let Some(frame) = frames.next().await {
+        let frame = frame.map_err(|_| BodyError::Broken)?;
+        size = size.saturating_add(frame.len());
+        if size > BODY_BYTES_MAX {
+            return Err(BodyError::TooLarge);
+        }
+        if counter.values() <= VALUES_MAX {
+            counter.add(&frame);
+            bytes.extend_from_slice(&frame);
+        } else {
+            bytes = Vec::new();
+        }
+    }
+    if counter.values() > VALUES_MAX { Err(BodyError::TooManyValues) } else { Ok(bytes.into()) }
+}
+
+/// The error for more values than a request may have.
+pub(crate) fn too_many_values() -> ApiError {
+    let detail = format!("the body has too many JSON values; expected at most {VALUES_MAX}");
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+}
+
 /// Returns the type of a body if a page of another origin can send it without asking: that of a
 /// form, or plain text.
 fn foreign_form(headers: &HeaderMap) -> Option<&str> {
@@ -188,6 +235,11 @@ fn foreign_form(headers: &HeaderMap) -> Option<&str> {
     let kind = kind.split(';').next().unwrap_or_default().trim();
     let forms = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
     forms.iter().any(|form| kind.eq_ignore_ascii_case(form)).then_some(kind)
+}
+
+/// Returns `true` for requests of a page of this server, as browsers say of scripts.
+fn is_from_page(headers: &HeaderMap) -> bool {
+    headers.get("sec-fetch-site").is_some_and(|site| site == "same-origin")
 }
 
 /// Returns the host that a request names.

@@ -38,6 +38,47 @@ pub fn read(text: &[u8]) -> Result<Value, JsonError> {
     }
 }
 
+/// Counts the values of a JSON text, in pieces, before any of them is built.
+///
+/// ```
+/// use weftwork_types::json::ValueCounter;
+///
+/// let mut counter = ValueCounter::default();
+/// counter.add(br#"{"a": [1, 2], "b": "x, "#);
+/// counter.add(br#"[y]"}"#);
+/// assert_eq!(counter.values(), 5);
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct ValueCounter {
+    /// Number of bytes after which a value may begin.
+    openings: usize,
+    is_in_string: bool,
+    is_escaped: bool,
+}
+
+impl ValueCounter {
+    /// Reads the next piece of the text.
+    pub fn add(&mut self, piece: &[u8]) {
+        for byte in piece {
+            if self.is_in_string {
+                self.is_in_string = self.is_escaped || *byte != b'"';
+                self.is_escaped = *byte == b'\\' && !self.is_escaped;
+            } else if *byte == b'"' {
+                self.is_in_string = true;
+            } else if matches!(*byte, b',' | b'[' | b'{') {
+                self.openings += 1;
+            }
+        }
+    }
+
+    /// Returns the number of values, containers included. An empty container counts as two, and a
+    /// text that is not JSON has some number.
+    #[must_use]
+    pub const fn values(&self) -> usize {
+        self.openings.saturating_add(1)
+    }
+}
+
 /// Parses a JSON text in which a number that a JSON value would have rounded, or not at all, is a text
 /// with its digits: an integer of more than 64 bits, or a number beyond floating point.
 ///
@@ -143,6 +184,30 @@ fn after_string(text: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn values_are_counted_in_any_pieces() {
+        fn values(value: &Value) -> usize {
+            1 + match value {
+                Value::Array(items) => items.iter().map(values).sum(),
+                Value::Object(members) => members.values().map(values).sum(),
+                _ => 0,
+            }
+        }
+        for value in [
+            json!(null),
+            json!("a \"quoted, [text]\" \\"),
+            json!([1, [2, {"a, {": "\\\"", "b": [null]}], "x"]),
+            json!({"messages": vec![json!({"role": "user", "content": "hi, [you]"}); 9]}),
+        ] {
+            let text = value.to_string();
+            for size in [1, 2, 7, text.len()] {
+                let mut counter = ValueCounter::default();
+                text.as_bytes().chunks(size).for_each(|piece| counter.add(piece));
+                assert_eq!(counter.values(), values(&value), "{text}");
+            }
+        }
+    }
 
     #[test]
     fn integers_are_read_exactly_or_refused() {

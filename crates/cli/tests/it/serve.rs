@@ -193,3 +193,32 @@ fn an_address_that_is_taken_is_named() {
     assert_eq!(came.status, Some(2), "{came:?}");
     assert!(came.errors.contains(&format!("cannot listen on {address}")), "{came:?}");
 }
+
+/// The peak of the resident memory of a process in bytes.
+#[cfg(target_os = "linux")]
+fn peak_memory(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+    let kilobytes = peak.trim().strip_suffix(" kB").and_then(|number| number.parse::<u64>().ok());
+    kilobytes.expect("a number") << 10
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn large_bodies_take_little_memory() {
+    let (served, _) = serve(&home(), &["--no-auth"]);
+    let numbers = json!({"assistant_id": "desk", "input": {"messages": vec![1; 7_000_000]}});
+    let message = json!({"role": "user", "content": "hi"});
+    let messages = json!({"assistant_id": "desk", "input": {"messages": vec![message; 400_000]}});
+    for body in [numbers, messages] {
+        std::thread::scope(|scope| {
+            let send = || scope.spawn(|| served.send("POST /runs/wait", "", &body).0);
+            let sent = [send(), send(), send(), send()];
+            let statuses = sent.map(|sent| sent.join().expect("answered"));
+            assert_eq!(statuses, [413; 4]);
+        });
+    }
+    let peak = peak_memory(served.id());
+    assert!(peak < 200 << 20, "{peak} bytes");
+    assert_eq!(served.send("GET /ok", "", &json!({})).0, 200);
+}

@@ -11,6 +11,7 @@ use super::filter::{Filter, FilterBody};
 use super::tape::{self, Numbered, Selection, Since};
 use super::{number, reply};
 use crate::error::{ApiError, Result};
+use crate::guard::{VALUES_MAX, too_many_values};
 use crate::service::Service;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use futures_util::StreamExt;
@@ -22,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use weftwork_types::ThreadId;
-use weftwork_types::json::{self, JsonError};
+use weftwork_types::json::{self, JsonError, ValueCounter};
 
 /// Maximum size of a message of a client in bytes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 20;
@@ -158,6 +159,12 @@ impl Connection {
         };
         if !self.service.is_authorized() {
             return Err(REVOKED);
+        }
+        let mut counter = ValueCounter::default();
+        counter.add(text);
+        if counter.values() > VALUES_MAX {
+            let message = too_many_values().detail().to_owned();
+            return self.send_json(&reply::error(Value::Null, "invalid_argument", &message)).await;
         }
         let command = match json::read(text) {
             Ok(command) => command,
