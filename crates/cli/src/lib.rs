@@ -27,6 +27,7 @@ mod exit;
 mod follow;
 mod frames;
 mod input;
+mod log;
 mod pages;
 mod position;
 mod shell;
@@ -93,6 +94,7 @@ impl Program {
     pub fn run(self) -> ExitCode {
         let cli = Cli::parse();
         let terminal = Terminal::of_process();
+        log::start(cli.log.clone(), cli.log_format, cli.command.usual_log(), &terminal);
         if let Err(error) = signals::handle_signals() {
             return error.report(&terminal);
         }

@@ -19,6 +19,8 @@ pub enum LogEntry {
         status: u16,
         /// Time until the answer began.
         took: Duration,
+        /// `true` if the page of the server made the request: it reads what it shows at intervals.
+        from_page: bool,
     },
     /// A run was accepted.
     RunBegun {

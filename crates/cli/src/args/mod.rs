@@ -28,8 +28,10 @@ pub(crate) use serve::Serve;
 pub(crate) use threads::{Delete, History, List, Prune, Resume, State, Threads, Update};
 pub(crate) use worker::Worker;
 
+use crate::log::LogLevels;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Durable agents on the command line.
 #[derive(Debug, Parser)]
@@ -59,8 +61,27 @@ pub struct Cli {
     /// Limits of all runs of a thread together, such as `tokens=100000,usd=2`
     #[arg(long, global = true, value_name = "LIMITS", help_heading = "Global options")]
     pub(crate) thread_budget: Option<String>,
+    /// Least level of the log, such as `warn` or `warn,weftwork_runtime=debug`
+    #[arg(long, global = true, value_name = "LEVELS", help_heading = "Global options")]
+    pub(crate) log: Option<LogLevels>,
+    /// Format of the log
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        default_value = "text",
+        help_heading = "Global options"
+    )]
+    pub(crate) log_format: LogFormat,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    // Comments of the values would make the help of all commands a long one.
+    Text,
+    Json,
 }
 
 #[derive(Debug, Subcommand)]
@@ -121,6 +142,17 @@ pub(crate) enum Command {
     Completions(Completions),
     /// Run a graph and a script from standard input, and print the trace
     Conformance(Conformance),
+}
+
+impl Command {
+    /// Returns the least level of the log if none was chosen. What a command that stays meets is
+    /// found nowhere else.
+    pub(crate) fn usual_log(&self) -> LevelFilter {
+        match self {
+            Self::Serve(_) | Self::Dev(_) | Self::Worker(_) => LevelFilter::WARN,
+            _ => LevelFilter::ERROR,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -325,6 +357,63 @@ mod tests {
         });
         found.extend(lines.filter(|line| line.starts_with("weft ")).map(str::to_owned));
         command.get_subcommands_mut().for_each(|below| examples(below, found));
+    }
+
+    /// The commands in backquotes of a text.
+    fn quoted(text: &str) -> Vec<String> {
+        let parts = text.split('`').skip(1).step_by(2);
+        parts.filter(|part| part.starts_with("weft ")).map(str::to_owned).collect()
+    }
+
+    /// The texts of error pages, and of sources without their comments.
+    fn texts(folder: &std::path::Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                texts(&path, found);
+            } else if path.extension().is_some_and(|kind| kind == "rs" || kind == "md") {
+                let text = std::fs::read_to_string(&path).expect("a text");
+                let is_code = |line: &&str| !line.trim_start().starts_with("//");
+                found.extend(text.lines().filter(is_code).map(str::to_owned));
+            }
+        }
+    }
+
+    /// A command with arguments is one that can be executed, once its placeholders are replaced; one
+    /// without may lack the arguments that it needs.
+    #[test]
+    fn commands_in_errors_exist_as_they_are_printed() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut lines = Vec::new();
+        texts(&root.join("docs/errors"), &mut lines);
+        for entry in std::fs::read_dir(root.join("crates")).expect("a folder") {
+            let sources = entry.expect("an entry").path().join("src");
+            if sources.is_dir() {
+                texts(&sources, &mut lines);
+            }
+        }
+        let commands: std::collections::BTreeSet<_> =
+            lines.iter().flat_map(|line| quoted(line)).collect();
+        assert!(commands.len() >= 60, "{commands:#?}");
+        for command in commands {
+            let real = command.replace("EFFECT", "read_only").replace("URL", "http://localhost:1");
+            let given = words(&real);
+            let has_arguments = given.iter().any(|word| {
+                word.starts_with('-') || word.contains(|c: char| c.is_ascii_uppercase() || c == '{')
+            });
+            let incomplete = [
+                clap::error::ErrorKind::MissingRequiredArgument,
+                clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+                clap::error::ErrorKind::MissingSubcommand,
+                clap::error::ErrorKind::InvalidValue,
+            ];
+            match Cli::try_parse_from(given) {
+                Ok(_) => {}
+                Err(error) if error.kind() == clap::error::ErrorKind::DisplayHelp => {}
+                Err(error) if !has_arguments && incomplete.contains(&error.kind()) => {}
+                Err(error) => panic!("`{command}`: {error}"),
+            }
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod left_behind;
 #[cfg(unix)]
 mod left_open;
 mod limits;
+mod log;
 #[cfg(feature = "mcp")]
 mod mcp;
 #[cfg(not(all(feature = "mcp", feature = "remote")))]

@@ -22,6 +22,7 @@ use weftwork_graph::run_loop::{
 };
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{InterruptRow, RunRow, StoreError, by_execution};
+use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::run::{Durability, RunInput, RunOutcome};
@@ -140,8 +141,9 @@ impl RunDriver {
         let outcome = if is_late && *self.run.cancel.borrow() {
             RunOutcome::cancelled()
         } else {
-            tracing::warn!(%run, thread = %self.run.claim.at.thread, %error, "run failed");
-            RunOutcome::Failed { fault: error.fault() }
+            let fault = error.fault();
+            self.log_failure(&fault);
+            RunOutcome::Failed { fault }
         };
         if !is_late {
             self.record_outside_error(writer, &outcome).await;
@@ -441,11 +443,21 @@ impl RunDriver {
         writer: &Writer,
         outcome: RunOutcome,
     ) -> Result<RunOutcome, RuntimeError> {
+        if let RunOutcome::Failed { fault } = &outcome {
+            self.log_failure(fault);
+        }
         if self.run.row.new.options.mailbox.is_some() {
             writer.let_go().await?;
             self.record_error(local, &outcome).await?;
         }
         self.stopped(local, writer, outcome).await
+    }
+
+    fn log_failure(&self, fault: &Fault) {
+        let at = &self.run.claim.at;
+        let graph = &self.run.row.new.graph;
+        let Fault { code, message: reason, .. } = fault;
+        tracing::warn!(run = %at.run, thread = %at.thread, graph, code, reason, "run failed");
     }
 
     /// Ends a run before its graph has completed. Unanswered questions stay open.

@@ -149,7 +149,9 @@ impl Service {
         let opened = opened.with_principal(self.who().clone());
         let run = opened.start(input).options(options).caller(caller);
         // The run goes on if nobody follows it.
-        Ok(run.begin().await?.run)
+        let run = run.begin().await?.run;
+        self.log_run(&run, self.name_of(hosted.id)).await?;
+        Ok(run)
     }
 
     /// Returns the meaning of a request on a thread.

@@ -3,7 +3,7 @@
 use super::{Service, Wanted};
 use crate::body::{CheckpointBody, IfNotExists, RunBody};
 use crate::error::{ApiError, Result};
-use crate::log::{Log, LogEntry};
+use crate::log::LogEntry;
 use crate::translate::assistant::Assistant;
 use crate::translate::stream::{Received, Requested, Translator};
 use crate::translate::{ids, messages, rows, state};
@@ -95,9 +95,7 @@ impl Service {
             options,
         };
         let handle = self.runtime().execute(request).await?;
-        if let Some(log) = self.log() {
-            self.log_run(log.clone(), &handle.run, assistant.record.graph()).await?;
-        }
+        self.log_run(&handle.run, assistant.record.graph()).await?;
         if assistant.id != ids::assistant_of(assistant.record.graph()) {
             // The thread is found by the assistant that ran on it last.
             let id = Value::from(assistant.id.to_string());
@@ -109,7 +107,8 @@ impl Service {
     }
 
     /// Adds the start of a run to the log, and its end once it has ended.
-    async fn log_run(&self, log: Log, run: &RunRef, graph: &str) -> Result<()> {
+    pub(super) async fn log_run(&self, run: &RunRef, graph: &str) -> Result<()> {
+        let Some(log) = self.log().cloned() else { return Ok(()) };
         log.add(LogEntry::RunBegun { run: run.clone(), graph: graph.to_owned() });
         let outcome = self.runtime().watch(self.who(), run, Position::START).await?.outcome;
         let (service, run, begun) = (self.clone(), run.clone(), self.now());

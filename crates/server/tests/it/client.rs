@@ -106,6 +106,10 @@ impl Client {
         self.call("POST", path, Body::from(body.to_owned())).await
     }
 
+    pub(crate) async fn put(&self, path: &str, body: Value) -> Answer {
+        self.call("PUT", path, Body::from(body.to_string())).await
+    }
+
     pub(crate) async fn patch(&self, path: &str, body: Value) -> Answer {
         self.call("PATCH", path, Body::from(body.to_string())).await
     }

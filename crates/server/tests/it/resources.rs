@@ -32,6 +32,25 @@ async fn metadata_of_the_runtime_is_reserved() {
 }
 
 #[tokio::test]
+async fn a_body_has_a_limited_number_of_values() {
+    let client = Client::new().await;
+    let item =
+        |numbers: usize| json!({"namespace": ["a"], "key": "k", "value": {"n": vec![1; numbers]}});
+    // Beside the numbers: the object, the namespace with its element, the key, the value, the list.
+    let allowed = client.put("/store/items", item(100_000 - 6)).await;
+    assert_eq!(allowed.status, StatusCode::NO_CONTENT, "{}", allowed.body);
+    let messages = vec![json!({"role": "user", "content": "hi"}); 500_000];
+    let run = json!({"assistant_id": "echo", "input": {"messages": messages}});
+    for refused in
+        [client.put("/store/items", item(100_000 - 5)).await, client.post("/runs/wait", run).await]
+    {
+        assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
+        let expected = "the body has too many JSON values; expected at most 100000";
+        assert!(refused.body.contains(expected), "{}", refused.body);
+    }
+}
+
+#[tokio::test]
 async fn an_assistant_gives_its_runs_settings_and_its_versions_stay() {
     let client = Client::new().await;
     let body = json!({
@@ -257,11 +276,20 @@ async fn answered_requests_and_runs_are_logged() {
     let server = Server::new(runtime.clone()).log(move |entry| drop(send.send(entry)));
     let client = Client { router: server.router(), runtime };
     let thread = client.thread().await;
-    let run = json!({"assistant_id": "echo", "input": {"msg": "a"}});
+    let run = json!({"assistant_id": "inter", "input": {"q": "a"}});
     client.post(&format!("{thread}/runs/wait?token=secret"), run).await.json();
+    // The page asks for the questions, and its person answers.
+    let request = Request::get("/interrupts").header("host", "localhost");
+    let request = request.header("sec-fetch-site", "same-origin");
+    let open = client.send(request.body(Body::empty()).expect("a request")).await.json();
+    let question = format!("/interrupts/{}/respond", id(&open[0], "id"));
+    client.post(&question, json!("yes")).await.json();
     let mut found = Vec::new();
-    while found.len() < 4 {
+    while found.len() < 8 {
         found.push(match entries.recv().await.expect("entries") {
+            LogEntry::Answered { from_page: true, method, path, status, .. } => {
+                format!("the page: {method} {path} {status}")
+            }
             LogEntry::Answered { method, path, status, .. } => format!("{method} {path} {status}"),
             LogEntry::RunBegun { run, graph } => format!("begun {graph} {}", run.thread),
             LogEntry::RunEnded { run, status, .. } => format!("{status:?} {}", run.thread),
@@ -272,9 +300,13 @@ async fn answered_requests_and_runs_are_logged() {
     let id = thread.rsplit('/').next().expect("an id");
     let expected = [
         format!("Completed {id}"),
+        format!("Interrupted {id}"),
+        format!("POST {question} 202"),
         "POST /threads 200".to_owned(),
         format!("POST {thread}/runs/wait 200"),
-        format!("begun echo {id}"),
+        format!("begun inter {id}"),
+        format!("begun inter {id}"),
+        "the page: GET /interrupts 200".to_owned(),
     ];
     assert_eq!(found, expected);
 }

@@ -12,7 +12,9 @@ const PATH_CHARS_MAX: usize = 120;
 /// Prints an entry to standard error.
 pub(super) fn print(terminal: &Terminal, entry: LogEntry) {
     match entry {
-        LogEntry::Answered { method, path, status, took } => {
+        // What the page reads at intervals would hide the rest.
+        LogEntry::Answered { from_page: true, status: ..400, .. } => {}
+        LogEntry::Answered { method, path, status, took, .. } => {
             let style = match status {
                 ..400 => Style::Good,
                 400..500 => Style::Ask,
