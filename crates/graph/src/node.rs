@@ -84,7 +84,8 @@ impl SendTo {
 #[diagnostic::on_unimplemented(
     message = "this function cannot be a node",
     label = "not a node",
-    note = "a node is an `async fn` of up to six extractors (`State<S>`, `Field<K>`, `Input`, `Arg<T>`, `Deps<T>`, `Ctx`) that returns an update, a `Command`, `()`, or a `Result` of one of them"
+    note = "a node is an `async fn` of up to six extractors (`State<S>`, `Field<K>`, `Input`, `Arg<T>`, `Deps<T>`, `Ctx`) that returns an update, a `Command`, `()`, or a `Result` of one of them",
+    note = "its future is `Send`: what it holds over an `.await` must be, which an `Rc`, a `Cell` and the guard of a lock are not"
 )]
 pub trait Handler<M>: std::marker::Send + Sync + 'static {
     /// Runs it.

@@ -4,7 +4,7 @@ use crate::state::Channel;
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
-use syn::{Ident, Path, Visibility, parse_quote};
+use syn::{Error, Ident, Path, Result, Visibility, parse_quote};
 
 /// Generates the module with a key for each field.
 pub(crate) fn keys(
@@ -70,6 +70,20 @@ fn within(vis: &Visibility) -> Visibility {
         }
         other => other.clone(),
     }
+}
+
+/// Returns all results, or all errors together: a person corrects them at once.
+pub(crate) fn all<T>(results: impl Iterator<Item = Result<T>>) -> Result<Vec<T>> {
+    let mut found = Vec::new();
+    let mut errors: Option<Error> = None;
+    for result in results {
+        match (result, &mut errors) {
+            (Ok(value), _) => found.push(value),
+            (Err(error), Some(errors)) => errors.combine(error),
+            (Err(error), None) => errors = Some(error),
+        }
+    }
+    errors.map_or(Ok(found), Err)
 }
 
 /// Converts a type name to snake case.

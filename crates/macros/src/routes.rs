@@ -1,6 +1,6 @@
 //! `#[derive(Routes)]`: an enum whose variants are targets of a route.
 
-use crate::fields::snake_case;
+use crate::fields::{all, snake_case};
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Data, DeriveInput, Error, Path, Result, Variant};
@@ -15,7 +15,7 @@ fn derive(input: &DeriveInput, krate: &Path) -> Result<TokenStream> {
     let Data::Enum(data) = &input.data else {
         return Err(Error::new_spanned(&input.ident, "routes are an enum: one variant per target"));
     };
-    let names = data.variants.iter().map(target).collect::<Result<Vec<_>>>()?;
+    let names = all(data.variants.iter().map(target))?;
     let variants = data.variants.iter().map(|v| &v.ident);
     let name = &input.ident;
     Ok(quote! {

@@ -1,8 +1,8 @@
 //! `#[derive(State)]`: a struct whose fields are channels.
 
-use crate::fields::keys;
+use crate::fields::{all, keys};
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Expr, Field, Fields, Ident, Path, Result, Type};
 
@@ -52,7 +52,7 @@ pub(crate) fn expand(input: TokenStream, default_path: Path) -> TokenStream {
 
 fn derive(input: &DeriveInput, default_path: Path) -> Result<TokenStream> {
     let krate = crate_path(input, default_path)?;
-    let channels = fields(input)?.iter().map(channel).collect::<Result<Vec<_>>>()?;
+    let channels = all(fields(input)?.iter().map(channel))?;
     if let Some(second) = channels.iter().filter(|channel| channel.of_errors).nth(1) {
         return Err(Error::new(second.name.span(), "a state has one field for errors"));
     }
@@ -253,25 +253,36 @@ fn list_item(ty: &Type) -> Result<Type> {
 }
 
 fn definition(channel: &Channel, krate: &Path) -> TokenStream {
-    let (name, ty) = (channel.name.to_string(), &channel.ty);
+    let name = channel.name.to_string();
+    let ty = &channel.ty;
+    // What the type lacks is reported at the field, if all tokens are of its place.
+    let at = ty.span();
+    let schema = schema(channel, krate);
+    let docs = description(channel);
+    let krate: TokenStream = quote!(#krate)
+        .into_iter()
+        .map(|mut token| {
+            token.set_span(at);
+            token
+        })
+        .collect();
     let made = match &channel.kind {
-        Kind::LastValue { default: false } => quote!(LastValue::<#ty>::new()),
+        Kind::LastValue { default: false } => quote_spanned!(at=> LastValue::<#ty>::new()),
         Kind::LastValue { default: true } => {
-            quote!(LastValue::<#ty>::starting_with(<#ty as ::core::default::Default>::default))
+            quote_spanned!(at=> LastValue::<#ty>::starting_with(<#ty as ::core::default::Default>::default))
         }
-        Kind::Append { item } => quote!(Append::<#item>::new()),
-        Kind::Messages => quote!(Messages),
-        Kind::Topic { item } => quote!(Topic::<#item>::new()),
-        Kind::Passing("any") => quote!(Ephemeral::<#ty>::any()),
-        Kind::Passing("ephemeral") => quote!(Ephemeral::<#ty>::one()),
-        Kind::Passing(_) => quote!(Untracked::<#ty>::new()),
+        Kind::Append { item } => quote_spanned!(at=> Append::<#item>::new()),
+        Kind::Messages => quote_spanned!(at=> Messages),
+        Kind::Topic { item } => quote_spanned!(at=> Topic::<#item>::new()),
+        Kind::Passing("any") => quote_spanned!(at=> Ephemeral::<#ty>::any()),
+        Kind::Passing("ephemeral") => quote_spanned!(at=> Ephemeral::<#ty>::one()),
+        Kind::Passing(_) => quote_spanned!(at=> Untracked::<#ty>::new()),
         Kind::Reduce { with } => {
-            quote!(Reduce::<#ty>::new(<#ty as ::core::default::Default>::default, #with))
+            quote_spanned!(at=> Reduce::<#ty>::new(<#ty as ::core::default::Default>::default, #with))
         }
     };
-    let (schema, docs) = (schema(channel, krate), description(channel));
     let of_errors = channel.of_errors.then(|| quote!(.of_errors()));
-    quote! {
+    quote_spanned! { at=>
         #krate::ChannelDef::new(#name, #krate::__private::#made)
             .described(#schema, #docs) #of_errors
     }

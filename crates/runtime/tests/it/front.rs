@@ -2,7 +2,7 @@
 
 use crate::support::{on_each_store, store};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use weftwork_graph::{
 use weftwork_runtime::{Runtime, Thread};
 use weftwork_store::{NewRun, Store, StoreError};
 use weftwork_testkit::ManualClock;
+use weftwork_types::message::Message;
 use weftwork_types::port::Dependencies;
 use weftwork_types::run::{Multitask, RunCommand, RunInput, RunOutcome, Stops, Target};
 use weftwork_types::{CheckpointId, OrgId, Principal};
@@ -139,6 +140,38 @@ async fn a_thread_is_updated_and_continued_at_an_older_checkpoint() {
     let asked = order.proceed().await.expect("accepted");
     assert_eq!(asked.questions().len(), 1, "300 needs an approval: {asked:?}");
     assert_eq!(*order.read::<Refund>().await.expect("reads").amount(), 300);
+}
+
+#[derive(State)]
+struct Talk {
+    #[channel(messages)]
+    messages: List<Message>,
+}
+
+#[tokio::test]
+async fn messages_of_changes_and_commands_need_no_id() {
+    let hears = async |_: State<Talk>| TalkUpdate::new();
+    let talk = Graph::<Talk>::new("talk").node("hears", hears).edge(START, "hears");
+    let graph = talk.build().expect("sound");
+    let runtime = Runtime::in_memory().graph("talk", graph).open().await.expect("opens");
+    let talk = runtime.thread("app:talk", "t").expect("valid names");
+    talk.start(json!("one")).await.expect("accepted");
+    for said in [json!({"role": "user", "content": "two"}), json!(["two"])] {
+        talk.update_as("hears", json!({"messages": said})).await.expect("accepted");
+    }
+    let update = vec![("messages".to_owned(), json!({"role": "user", "content": "three"}))];
+    let goto = vec![Target::Node("hears".to_owned())];
+    let command = RunCommand { update, goto, ..RunCommand::default() };
+    talk.start(RunInput::Command(command)).await.expect("accepted");
+    let state = talk.read::<Talk>().await.expect("reads");
+    let removed = state.messages().iter().next().expect("a message").id.clone();
+    talk.update_as("hears", json!({"messages": {"remove": removed}})).await.expect("accepted");
+    let state = talk.read::<Talk>().await.expect("reads");
+    let text = |message: &Message| json!(message)["parts"][0]["text"].clone();
+    let said: Vec<_> = state.messages().iter().map(text).collect();
+    assert_eq!(said, ["two", "two", "three"]);
+    let ids: BTreeSet<_> = state.messages().iter().map(|message| &message.id).collect();
+    assert_eq!(ids.len(), 3, "{ids:?}");
 }
 
 #[tokio::test]

@@ -150,6 +150,11 @@ impl RunLoop {
         for next in goto {
             output.goto.push(next.into_goto().map_err(node_fail)?);
         }
+        let scope = &self.scope;
+        let parent = self.position.id();
+        let place =
+            format!("{}\u{0}{}\u{0}command\u{0}{parent:?}", scope.shared.thread, scope.place.ns);
+        let update = scope.graph.with_whole_messages(update, &place)?;
         output.named = update.into_iter().map(|(name, json)| (name, Write::json(json))).collect();
         let plan = self.scope.graph.plan();
         plan.find_named(NodeIdx::START, &mut output).map_err(RuntimeError::Engine)?;

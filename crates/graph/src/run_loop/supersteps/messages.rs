@@ -1,4 +1,4 @@
-//! Messages in the input of a run, in the forms in which people write them.
+//! Messages in the input of a run and in changes, in the forms in which people write them.
 
 use super::RunLoop;
 use crate::compiled::CompiledGraph;
@@ -26,11 +26,8 @@ impl RunLoop {
         let parent = self.position.id();
         let place = format!("{}\u{0}{}\u{0}{parent:?}", scope.shared.thread, scope.place.ns);
         let mut channels = scope.graph.input_by_channel(Json::clone(json));
-        for (channel, value) in channels.as_object_mut().into_iter().flatten() {
-            if scope.graph.holds_messages(channel) && has_short(value) {
-                *value = read(channel, std::mem::take(value), &place)?;
-            }
-        }
+        let named = channels.as_object_mut().into_iter().flatten();
+        scope.graph.complete_messages(named, &place)?;
         Ok(StartInput::Json(Arc::new(channels)))
     }
 }
@@ -44,6 +41,33 @@ impl CompiledGraph {
             return input;
         }
         Json::Object(Map::from_iter([(CHANNEL.to_owned(), input)]))
+    }
+
+    /// Gives messages in the writes of a change the form of the conversation, and an id where they
+    /// have none: the same for equal writes at one `place`.
+    pub(crate) fn with_whole_messages(
+        &self,
+        mut writes: Vec<(String, Json)>,
+        place: &str,
+    ) -> Result<Vec<(String, Json)>, RuntimeError> {
+        if self.reads_messages() {
+            let named = writes.iter_mut().map(|(channel, value)| (&*channel, value));
+            self.complete_messages(named, place)?;
+        }
+        Ok(writes)
+    }
+
+    fn complete_messages<'w>(
+        &self,
+        writes: impl Iterator<Item = (&'w String, &'w mut Json)>,
+        place: &str,
+    ) -> Result<(), RuntimeError> {
+        for (channel, value) in writes {
+            if self.holds_messages(channel) && has_short(value) {
+                *value = read(channel, std::mem::take(value), place)?;
+            }
+        }
+        Ok(())
     }
 
     /// `false` if the input is taken as it is: by the node of a flow, and by channels of the reference,
@@ -76,10 +100,11 @@ fn has_short(value: &Json) -> bool {
     }
 }
 
-/// Returns `true` if a message has no id, or its content in another form than parts.
+/// Returns `true` if a message has no id, or its content in another form than parts. What is no
+/// message, such as a removal, is for the channel to read.
 fn is_short_message(value: &Json) -> bool {
     let has = |name| value.get(name).is_some();
-    value.is_object() && !has("remove") && !(has("id") && has("parts"))
+    (has("role") || has("type") || has("content")) && !(has("id") && has("parts"))
 }
 
 fn read(channel: &str, value: Json, place: &str) -> Result<Json, RuntimeError> {

@@ -177,6 +177,7 @@ impl ThreadUpdate<'_> {
         updates: Vec<StateUpdate>,
     ) -> Result<Config, RuntimeError> {
         let from = self.load(id).await?;
+        let updates = self.with_messages(&from, updates)?;
         let several = updates.len() > 1;
         let first = updates.first().map(|update| (update.values.is_some(), update.as_node.clone()));
         let alone = |what: &'static str| {
@@ -207,6 +208,21 @@ impl ThreadUpdate<'_> {
             }
             _ => self.write(from, updates).await,
         }
+    }
+
+    /// Gives messages in the changes the form of the conversation, and ids of their own.
+    fn with_messages(
+        &self,
+        from: &From,
+        updates: Vec<StateUpdate>,
+    ) -> Result<Vec<StateUpdate>, RuntimeError> {
+        let complete = |(number, update): (usize, StateUpdate)| {
+            let CheckpointAddress { thread, ns, .. } = self.place;
+            let place = format!("{thread}\u{0}{ns}\u{0}update {number}\u{0}{:?}", from.id);
+            let values = update.values.map(|values| self.graph.with_whole_messages(values, &place));
+            Ok(StateUpdate { values: values.transpose()?, ..update })
+        };
+        updates.into_iter().enumerate().map(complete).collect()
     }
 
     async fn clear(&self, mut from: From) -> Result<Config, RuntimeError> {
