@@ -18,7 +18,7 @@ use weftwork_types::WorkerId;
 /// Maximum number of attempts, if a cleanup removes the file between its creation and its locking.
 const TRIES: usize = 8;
 
-/// What the lock of a worker shows of its process.
+/// The state of a worker's process, as its lock shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Process {
     /// Another process holds the lock.

@@ -76,7 +76,7 @@ async fn stall(name: &str, place: Place, folder: &Path) {
     report(name, &figures);
 }
 
-/// What happens to two processes, one after the other.
+/// The signals of two processes, one after the other.
 const ORDERS: [[(&str, usize); 4]; 6] = [
     [("STOP", 0), ("STOP", 1), ("CONT", 0), ("CONT", 1)],
     [("STOP", 0), ("STOP", 1), ("CONT", 1), ("CONT", 0)],
