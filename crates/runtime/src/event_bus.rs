@@ -17,7 +17,6 @@ use weftwork_types::Timestamp;
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, AttemptReset, Piece, PieceAt, PieceKind, Position, RunEvent};
-use weftwork_types::message::Message;
 use weftwork_types::port::Clock;
 
 /// Delivers events in the order in which they were emitted: a piece of text that follows an event
@@ -67,10 +66,8 @@ struct Told {
 struct Flight {
     /// Number of queued events that it includes.
     taken: usize,
-    /// Number of these that are durable, and of the event before them.
+    /// Number of these that are durable.
     durable: usize,
-    /// Event of the commit before these.
-    first: Option<AiEvent>,
     /// `true` if it has events of its own, for which later text must wait.
     own: bool,
     /// Positions of the pieces of text among these events.
@@ -221,9 +218,9 @@ impl EventBus {
 
     /// Starts a commit with these events of its own, and returns the waiting ones that it includes.
     /// Until [`committed`](Self::committed) or [`failed`](Self::failed) is called, emitted text is
-    /// ordered after them. The first event precedes the waiting ones.
-    pub(crate) fn begin(&self, first: Option<&AiEvent>, own: &[AiEvent]) -> Carried {
-        self.lock().begin(first, own, &*self.clock)
+    /// ordered after them.
+    pub(crate) fn begin(&self, own: &[AiEvent]) -> Carried {
+        self.lock().begin(own, &*self.clock)
     }
 
     /// Emits, once, that the store accepts no writes; the next commit that succeeds emits that it
@@ -292,20 +289,6 @@ impl EventBus {
         state.end();
     }
 
-    /// Returns messages of a superstep in the order in which its tasks began to emit text, in which
-    /// clients saw them. Messages without text stay after the message before them.
-    pub(crate) fn in_order_of_text(&self, messages: Vec<Message>) -> Vec<Message> {
-        let ranks = self.lock().text.ranks();
-        let mut rank = 0;
-        let ranked = messages.into_iter().map(|message| {
-            rank = ranks.get(&message.id).copied().unwrap_or(rank);
-            (rank, message)
-        });
-        let mut ranked: Vec<_> = ranked.collect();
-        ranked.sort_by_key(|entry| entry.0);
-        ranked.into_iter().map(|entry| entry.1).collect()
-    }
-
     /// Emits an event, in its shown form.
     pub(crate) fn emit(&self, by: &EventSource, event: AiEvent) {
         let value = match &event {
@@ -371,22 +354,18 @@ impl State {
         changed
     }
 
-    fn begin(&mut self, first: Option<&AiEvent>, own: &[AiEvent], clock: &dyn Clock) -> Carried {
+    fn begin(&mut self, own: &[AiEvent], clock: &dyn Clock) -> Carried {
         self.text.seal();
         let ends = own.iter().any(|event| matches!(event, AiEvent::Done { .. }));
         let again = std::mem::take(&mut self.again) && !ends;
         let taken = if again { self.failed } else { self.queue.len() };
         let mut carried = Carried::default();
         let mut places = VecDeque::new();
-        let after = if taken == 0 && own.is_empty() && first.is_none() {
+        let after = if taken == 0 && own.is_empty() {
             carried.pieces = self.text.unsaved().cloned().collect();
             None
         } else {
             let mut after = self.text.clone();
-            if let Some(first) = first {
-                carried.void = carried.void.max(after.pass(first));
-                carried.events.push(first.clone());
-            }
             for Told { event, by } in self.queue.iter().take(taken) {
                 if let Some(piece) = piece(event) {
                     places.push_back(after.say(by, piece, clock));
@@ -402,9 +381,8 @@ impl State {
             after.seal();
             Some(after)
         };
-        let durable = carried.events.len();
-        let own = !own.is_empty() || first.is_some();
-        self.flight = Some(Flight { taken, durable, first: first.cloned(), own, places, after });
+        let (durable, own) = (carried.events.len(), !own.is_empty());
+        self.flight = Some(Flight { taken, durable, own, places, after });
         carried
     }
 
@@ -418,10 +396,6 @@ impl State {
     ) -> u64 {
         let mut seq = first_seq;
         self.first_seq.get_or_insert(first_seq);
-        if let Some(first) = flight.first.take() {
-            self.tell(RunEvent::durable(seq, at, first));
-            seq += 1;
-        }
         for _ in 0..flight.taken {
             let Some(Told { event, .. }) = self.queue.pop_front() else { break };
             if event.is_durable() {

@@ -1,7 +1,7 @@
 use super::*;
 use serde_json::json;
 use weftwork_graph::SystemClock;
-use weftwork_types::{MessageId, TaskId, Timestamp};
+use weftwork_types::{TaskId, Timestamp};
 
 fn delta(text: &str) -> AiEvent {
     AiEvent::TextDelta { delta: text.to_owned() }
@@ -56,14 +56,14 @@ fn order_is_kept_and_only_durable_events_wait_for_the_log() {
     bus.emit(&one, delta("bc"));
     bus.emit(&one, custom(2));
     assert_eq!(watcher.try_recv(), None, "nothing overtakes what is not yet on disk");
-    let carried = bus.begin(None, &[]);
+    let carried = bus.begin(&[]);
     assert_eq!(carried.events, [custom(1), custom(2)]);
     assert_eq!(texts(&carried), ["0+1 a", "1+2 bc"]);
     bus.emit(&one, delta("d"));
     bus.committed(1, Timestamp(9), Vec::new());
     assert_eq!(heard(&mut watcher), ["1", "1+2 bc", "2", "2+1 d"]);
     let done = AiEvent::Done { outcome: weftwork_types::run::RunStatus::Failed };
-    assert_eq!(bus.begin(None, std::slice::from_ref(&done)).void, Some(Position::END));
+    assert_eq!(bus.begin(std::slice::from_ref(&done)).void, Some(Position::END));
     bus.committed(3, Timestamp(9), vec![done.clone()]);
     assert_eq!(
         received(&mut watcher).next(),
@@ -79,23 +79,23 @@ fn text_that_comes_during_a_commit_stands_where_it_was_told() {
     let (bus, one) = (bus(), by(1, 2));
     let mut watcher = bus.watch();
     bus.emit(&one, delta("a"));
-    assert_eq!(texts(&bus.begin(None, &[])), ["0+1 a"]);
+    assert_eq!(texts(&bus.begin(&[])), ["0+1 a"]);
     bus.emit(&one, delta("b"));
     assert_eq!(heard(&mut watcher), ["0+1 a", "0+2 b"], "a slow commit of text holds nothing up");
     bus.committed(1, Timestamp(9), Vec::new());
     let step = AiEvent::Step { step: 1, nodes: Vec::new() };
-    let carried = bus.begin(None, std::slice::from_ref(&step));
+    let carried = bus.begin(std::slice::from_ref(&step));
     assert_eq!(texts(&carried), ["0+2 b"], "of the step after it");
     assert_eq!(carried.void, None);
     bus.emit(&one, delta("c"));
     assert_eq!(heard(&mut watcher), [""; 0], "its place is after the step");
     bus.failed();
     assert_eq!(heard(&mut watcher), ["0+3 c"], "and nothing is held while the run waits");
-    assert_eq!(texts(&bus.begin(None, std::slice::from_ref(&step))), ["0+3 bc"]);
+    assert_eq!(texts(&bus.begin(std::slice::from_ref(&step))), ["0+3 bc"]);
     bus.emit(&one, delta("d"));
     bus.committed(1, Timestamp(9), vec![step]);
     assert_eq!(heard(&mut watcher), ["1", "1+1 d"]);
-    assert_eq!(texts(&bus.begin(None, &[])), ["1+1 d"]);
+    assert_eq!(texts(&bus.begin(&[])), ["1+1 d"]);
 }
 
 #[test]
@@ -105,37 +105,37 @@ fn a_commit_that_is_tried_again_takes_what_it_took_at_first() {
     let step = [AiEvent::Step { step: 1, nodes: Vec::new() }];
     bus.emit(&one, custom(1));
     bus.emit(&one, delta("a"));
-    assert_eq!(bus.begin(None, &step).events, [custom(1)]);
+    assert_eq!(bus.begin(&step).events, [custom(1)]);
     bus.emit(&two, delta("b"));
     bus.emit(&two, custom(2));
     for _ in 0..2 {
         bus.failed();
         bus.emit(&two, custom(3));
         bus.tries_again();
-        let carried = bus.begin(None, &step);
+        let carried = bus.begin(&step);
         assert_eq!(carried.events, [custom(1)]);
         assert_eq!(texts(&carried), [""; 0], "void with its step");
     }
     bus.committed(1, Timestamp(9), step.to_vec());
     assert_eq!(heard(&mut watcher), ["1", "1+1 a", "2", "2+1 b"]);
-    let carried = bus.begin(None, &[]);
+    let carried = bus.begin(&[]);
     assert_eq!(carried.events, [custom(2), custom(3), custom(3)]);
     assert_eq!(texts(&carried), ["2+1 b"]);
     bus.failed();
     bus.emit(&two, custom(4));
     bus.tries_again();
     let done = [AiEvent::Done { outcome: weftwork_types::run::RunStatus::Completed }];
-    assert_eq!(bus.begin(None, &done).events.len(), 4, "nothing comes after the end");
+    assert_eq!(bus.begin(&done).events.len(), 4, "nothing comes after the end");
     bus.failed();
     bus.emit(&two, custom(5));
-    assert_eq!(bus.begin(None, &[]).events.len(), 5, "another commit takes all there is");
+    assert_eq!(bus.begin(&[]).events.len(), 5, "another commit takes all there is");
 }
 
 #[test]
 fn text_is_void_with_its_step_or_its_attempt() {
     let (bus, one, two) = (bus(), by(1, 1), by(2, 1));
     let save = |expected: &[&str], void: Option<(u64, u64)>, own: Vec<AiEvent>, seq: u64| {
-        let carried = bus.begin(None, &own);
+        let carried = bus.begin(&own);
         assert_eq!(texts(&carried), expected);
         assert_eq!(carried.void.map(|void| (void.seq, void.bytes)), void);
         bus.committed(seq, Timestamp(9), own);
@@ -171,14 +171,14 @@ fn no_more_text_is_kept_than_its_limit() {
     bus.emit(&one, delta("y"));
     bus.emit(&one, AiEvent::AttemptReset(one.reset()));
     bus.emit(&one, delta("z"));
-    assert_eq!(texts(&bus.begin(None, &[])), ["1+1 z"]);
+    assert_eq!(texts(&bus.begin(&[])), ["1+1 z"]);
     bus.committed(1, Timestamp(9), Vec::new());
     let step = AiEvent::Step { step: 1, nodes: Vec::new() };
-    bus.begin(None, std::slice::from_ref(&step));
+    bus.begin(std::slice::from_ref(&step));
     bus.committed(2, Timestamp(9), vec![step]);
     bus.emit(&one, delta(&most));
     bus.emit(&one, delta("y"));
-    assert_eq!(bus.begin(None, &[]).pieces.len(), 1);
+    assert_eq!(bus.begin(&[]).pieces.len(), 1);
     bus.committed(3, Timestamp(9), Vec::new());
     let mut watcher = bus.attach().expect("the run goes on").live;
     bus.emit(&one, delta("z"));
@@ -196,7 +196,7 @@ fn who_comes_later_gets_the_rest() {
     };
     assert_eq!(attached(&bus).0, Position::START);
     bus.emit(&one, delta("ab"));
-    bus.begin(None, &[]);
+    bus.begin(&[]);
     bus.committed(1, Timestamp(9), Vec::new());
     bus.emit(&one, delta("cd"));
     let (from, unsaved, mut live) = attached(&bus);
@@ -244,33 +244,7 @@ fn an_event_beyond_the_limit_is_read_from_the_store() {
     bus.emit(&one, delta(&"x".repeat(live::LAG_BYTES_MAX)));
     assert_eq!(watcher.try_recv(), Some(Live::Lagged));
     assert!(bus.attach().is_none(), "the text is not stored yet");
-    bus.begin(None, &[]);
+    bus.begin(&[]);
     bus.committed(1, Timestamp(9), Vec::new());
     assert!(bus.attach().is_some());
-}
-
-#[test]
-fn messages_have_the_order_in_which_their_tasks_began_to_speak() {
-    let bus = bus();
-    let message = |id: &str| {
-        let id = MessageId::new(id).expect("valid");
-        Message::text(id, weftwork_types::message::Role::Assistant, "said")
-    };
-    let says = |task: u128, ns: &str, id: &str| {
-        let id = MessageId::new(id).expect("valid");
-        let by = EventSource { ns: ns.into(), message: Some(id), ..by(task, 1) };
-        bus.emit(&by, delta("word "));
-    };
-    let first = format!("anna:{}", TaskId(1));
-    let second = format!("bert:{}|inner:{}", TaskId(2), TaskId(5));
-    // A member that began first stays first, also with a message that begins later than another's.
-    says(9, &second, "b1");
-    says(8, &first, "a1");
-    says(9, &second, "b2");
-    let all = ["a0", "a1", "b0", "b2", "tail"].map(message);
-    let ordered = bus.in_order_of_text(all.to_vec());
-    let ids: Vec<_> = ordered.iter().map(|message| message.id.as_str()).collect();
-    // `a0` has no text, and no message before it.
-    assert_eq!(ids, ["a0", "b2", "tail", "a1", "b0"]);
-    assert_eq!(bus.in_order_of_text(vec![message("x"), message("y")]).len(), 2);
 }

@@ -1,9 +1,8 @@
 //! Emitted text that is not void: the result it belongs to is not recorded yet.
 
 use super::EventSource;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
-use weftwork_types::MessageId;
 use weftwork_types::event::{AiEvent, AttemptReset, Piece, PieceAt, PieceKind, Position};
 use weftwork_types::port::Clock;
 
@@ -92,25 +91,6 @@ impl TextBuffer {
         let saved = self.saved.iter().filter(|saved| !saved.void).map(|saved| &saved.at);
         let all = saved.chain(self.unsaved().map(|piece| &piece.at));
         all.map(AttemptReset::of_task).collect()
-    }
-
-    /// Returns the rank of each message with text: that of the task of the outermost graph, by its first
-    /// text.
-    pub(super) fn ranks(&self) -> BTreeMap<MessageId, usize> {
-        let saved = self.saved.iter().map(|saved| &saved.at);
-        let mut tasks = Vec::new();
-        let mut ranks = BTreeMap::new();
-        for at in saved.chain(self.unsaved().map(|piece| &piece.at)) {
-            let task = at.outermost_task();
-            let rank = tasks.iter().position(|known| *known == task).unwrap_or(tasks.len());
-            if rank == tasks.len() {
-                tasks.push(task);
-            }
-            if let Some(message) = &at.message {
-                ranks.entry(message.clone()).or_insert(rank);
-            }
-        }
-        ranks
     }
 
     pub(super) fn due(&self) -> Due {

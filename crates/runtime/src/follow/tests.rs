@@ -182,7 +182,7 @@ impl World {
     }
 
     fn commit(&mut self, own: Vec<AiEvent>, finish: Option<RunOutcome>) {
-        let carried = self.worker.bus.begin(None, &own);
+        let carried = self.worker.bus.begin(&own);
         let mut events = carried.events;
         events.extend(own.iter().cloned());
         let (void, pieces, at) = (carried.void, carried.pieces, self.clock.now());
@@ -192,7 +192,7 @@ impl World {
     }
 
     fn refuse(&self) {
-        self.worker.bus.begin(None, &[]);
+        self.worker.bus.begin(&[]);
         self.worker.bus.failed();
         self.worker.bus.pause(Fault::new(weftwork_graph::NODE_FAILED, "refused"));
     }

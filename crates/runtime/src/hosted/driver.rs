@@ -280,9 +280,6 @@ impl RunDriver {
         // What a process before this one committed for the run is at the head.
         let begins_at = if attempts.begun { None } else { self.run.begins_at().await? };
         let first = begin(&self.run, &self.graph, begins_at, attempts.begun).await?;
-        if matches!(first, Begin::Run(Start::Continue)) && begins_at.is_none() {
-            writer.starts_at_once().await;
-        }
         let scope = match first {
             Begin::Nothing => None,
             Begin::Update(_) | Begin::Run(_) => self.scope(attempts.used()).await?,

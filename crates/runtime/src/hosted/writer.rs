@@ -57,9 +57,6 @@ type Held = (Arc<CheckpointBatch>, Vec<AiEvent>);
 struct State {
     /// The event of the run's beginning, until it is committed.
     begins: Option<AiEvent>,
-    /// `true` for a run that goes on where the thread is: it makes no first checkpoint by which a later
-    /// process knows that the run has begun, and starts with its first commit.
-    starts_at_once: bool,
     /// The last superstep, which is committed with the end of the run; all supersteps if the run
     /// holds them until then.
     held: Option<Held>,
@@ -68,10 +65,6 @@ struct State {
 }
 
 impl State {
-    fn new(begins: Option<AiEvent>) -> Self {
-        Self { begins, starts_at_once: false, held: None, held_bytes: 0 }
-    }
-
     /// Adds a batch; returns `true` if there is enough for a commit.
     fn hold(&mut self, keep: CheckpointBatch, told: Vec<AiEvent>) -> bool {
         let blobs = keep.blobs.iter().map(|(_, bytes)| bytes.len());
@@ -100,7 +93,7 @@ impl Writer {
             who: run.who.clone(),
             bus: Arc::clone(&run.bus),
             cancel: run.cancel.clone(),
-            state: Arc::new(Mutex::new(State::new(begins))),
+            state: Arc::new(Mutex::new(State { begins, held: None, held_bytes: 0 })),
             reserved: std::sync::Mutex::default(),
             open_steps: std::sync::Mutex::default(),
             resumed: std::sync::Mutex::default(),
@@ -159,11 +152,6 @@ impl Writer {
         if let Some(AiEvent::RunStarted { continues, .. }) = &mut self.state.lock().await.begins {
             *continues = run;
         }
-    }
-
-    /// Records that the run goes on where the thread is.
-    pub(super) async fn starts_at_once(&self) {
-        self.state.lock().await.starts_at_once = true;
     }
 
     /// Records that this claim takes the run over. Text of attempts that the previous one left is
@@ -391,28 +379,24 @@ impl Writer {
         // A run that ends so with nothing recorded was not begun; a failed one may begin later.
         let fails =
             matches!(commit.finish, Some(RunOutcome::Failed { .. } | RunOutcome::Cancelled { .. }));
-        let starts = (with_run || state.starts_at_once) && !(fails && commit.keep.is_empty());
-        let begins = state.begins.take_if(|_| starts);
+        let begins = state.begins.take_if(|_| with_run && !(fails && commit.keep.is_empty()));
         let Waiting { calls, usage, effects, .. } = self.calls.waiting();
         let (called, billed, written) = (calls.len(), usage.len(), effects.len());
-        // The first event of the log: before those that tasks emitted meanwhile. A run that holds its
-        // supersteps until its end has committed such events before.
-        let is_late = self.holds && !state.starts_at_once;
-        let early = begins.as_ref().filter(|_| !is_late);
-        if let Some(begins) = begins.as_ref().filter(|_| is_late) {
+        if let Some(begins) = &begins {
+            // The first event of the log; it is emitted at its place in the log.
             own.insert(0, begins.clone());
         }
-        let Carried { mut events, void, pieces } = self.bus.begin(early, &own);
+        let Carried { mut events, void, pieces } = self.bus.begin(&own);
         events.extend(own.iter().cloned());
         let at = self.context.clock.now();
         let whole = Commit { calls, usage, effects, events, void, pieces, at, ..commit.clone() };
         let committed = match self.context.store.commit(&self.who, &self.claim, whole).await {
             Ok(committed) => committed,
             Err(error) => {
-                if begins.is_some() && is_late {
+                if begins.is_some() {
                     own.remove(0);
+                    state.begins = begins;
                 }
-                state.begins = begins.or(state.begins.take());
                 commit.events = own;
                 self.bus.failed();
                 return Err(error);
@@ -459,7 +443,7 @@ impl Claimed for Writer {
             };
             let mut own = self.take_resumed();
             own.extend(told.events);
-            let messages = self.bus.in_order_of_text(told.messages).into_iter();
+            let messages = told.messages.into_iter();
             own.extend(messages.map(|message| AiEvent::MessageFinal { message }.into_shown()));
             if self.holds {
                 let full = state.hold(keep, own);

@@ -76,13 +76,6 @@ impl PieceAt {
         let runs = |part: &str| part.rsplit_once(':').is_some_and(|(_, of)| of == id);
         self.task == task || self.ns.split('|').any(runs)
     }
-
-    /// Returns the id of the task of the outermost graph that emitted the text, or whose subgraph did.
-    #[must_use]
-    pub fn outermost_task(&self) -> String {
-        let first = self.ns.split('|').next().unwrap_or_default();
-        first.rsplit_once(':').map_or_else(|| self.task.to_string(), |(_, task)| task.to_owned())
-    }
 }
 
 /// The kind of output that a text is part of.
