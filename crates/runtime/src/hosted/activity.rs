@@ -69,7 +69,8 @@ impl RunDriver {
         let Some(error) = AgentRuntimeError::of_outcome(at.run.as_str(), outcome) else {
             return Ok(());
         };
-        tracing::warn!(instance = %at.thread, activity = %at.run, %error, "an activity failed");
+        let Fault { code, message: reason, .. } = &error.fault;
+        tracing::warn!(instance = %at.thread, activity = %at.run, code, reason, "an activity failed");
         match &mailbox.error_channel {
             Some(channel) => self.write(local, channel, json!(error)).await,
             None => Ok(()),

@@ -450,7 +450,11 @@ impl RunDriver {
         self.stopped(local, writer, outcome).await
     }
 
+    /// Logs the failure of a run. That of an activity is logged with its instance.
     fn log_failure(&self, fault: &Fault) {
+        if self.run.row.new.options.mailbox.is_some() {
+            return;
+        }
         let at = &self.run.claim.at;
         let graph = &self.run.row.new.graph;
         let Fault { code, message: reason, .. } = fault;
