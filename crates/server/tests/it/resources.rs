@@ -283,7 +283,7 @@ async fn answered_requests_and_runs_are_logged() {
     let request = request.header("sec-fetch-site", "same-origin");
     let open = client.send(request.body(Body::empty()).expect("a request")).await.json();
     let question = format!("/interrupts/{}/respond", id(&open[0], "id"));
-    client.post(&question, json!("yes")).await.json();
+    client.post(&question, json!({"answer": "yes"})).await.json();
     let mut found = Vec::new();
     while found.len() < 8 {
         found.push(match entries.recv().await.expect("entries") {

@@ -100,11 +100,10 @@ fn has_short(value: &Json) -> bool {
     }
 }
 
-/// Returns `true` if a message has no id, or its content in another form than parts. What is no
-/// message, such as a removal, is for the channel to read.
+/// Returns `true` if a message has no id, or its content in another form than parts.
 fn is_short_message(value: &Json) -> bool {
     let has = |name| value.get(name).is_some();
-    (has("role") || has("type") || has("content")) && !(has("id") && has("parts"))
+    value.is_object() && !has("remove") && !(has("id") && has("parts"))
 }
 
 fn read(channel: &str, value: Json, place: &str) -> Result<Json, RuntimeError> {
