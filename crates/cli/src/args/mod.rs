@@ -398,9 +398,12 @@ mod tests {
         for command in commands {
             let real = command.replace("EFFECT", "read_only").replace("URL", "http://localhost:1");
             let given = words(&real);
-            let has_arguments = given.iter().any(|word| {
-                word.starts_with('-') || word.contains(|c: char| c.is_ascii_uppercase() || c == '{')
-            });
+            // An option at the end stands for itself, without its value.
+            let has_arguments = given.last().is_none_or(|last| !last.starts_with("--"))
+                && given.iter().any(|word| {
+                    word.starts_with('-')
+                        || word.contains(|c: char| c.is_ascii_uppercase() || c == '{')
+                });
             let incomplete = [
                 clap::error::ErrorKind::MissingRequiredArgument,
                 clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
