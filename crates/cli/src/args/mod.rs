@@ -396,7 +396,7 @@ mod tests {
             lines.iter().flat_map(|line| quoted(line)).collect();
         assert!(commands.len() >= 50, "{commands:#?}");
         for command in commands {
-            let real = command.replace("EFFECT", "read_only").replace("URL", "http://localhost:1");
+            let real = command.replace("EFFECT", "read-only").replace("URL", "http://localhost:1");
             let given = words(&real);
             // An option at the end stands for itself, without its value.
             let has_arguments = given.last().is_none_or(|last| !last.starts_with("--"))
