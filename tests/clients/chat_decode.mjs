@@ -169,19 +169,50 @@ for (const approved of [true, false]) {
   assert.ok(valid.success, String(valid.error));
 }
 
-// A retried answer: no reader fails, and the text that is void is set apart until a reload.
-const parted = "Good mor\n\n---\n\nGood day to you.";
+// A retried answer: no reader fails, and the text that is void is set apart until a reload. A response
+// that begins to follow the run after the failed attempt has none of its text.
+const answer = "Good day to you.";
+const parted = `Good mor\n\n---\n\n${answer}`;
 const texts = (parts) => parts.filter((part) => part.type === "text").map((part) => part.text).join("");
 for (const protocol of FORMATS) {
   const thread = `decode-stutter-${protocol}`;
   const bytes = await post({ threadId: thread, messages: [user("Hello")] }, protocol, "stutter");
+  const expected = new TextDecoder().decode(bytes).includes("---") ? parted : answer;
   for (const size of SIZES) {
-    assert.equal(texts((await accumulated(bytes, size, protocol)).parts), parted);
+    assert.equal(texts((await accumulated(bytes, size, protocol)).parts), expected);
     if (protocol === "data-stream") continue;
-    for (const sdk of [sdk6, sdk7]) assert.equal(texts((await read(bytes, size, undefined, sdk)).parts), parted);
+    for (const sdk of [sdk6, sdk7]) assert.equal(texts((await read(bytes, size, undefined, sdk)).parts), expected);
   }
-  assert.equal(texts((await stored(thread, "stutter")).at(-1).parts), "Good day to you.");
+  assert.equal(texts((await stored(thread, "stutter")).at(-1).parts), answer);
 }
 
+// Two members that make calls with one id at a time: each decision reaches its own call, and each
+// result its own part, live and after a reload.
+for (const [name, sdk] of [["6", sdk6], ["7", sdk7]]) {
+  for (const reloads of [false, true]) {
+    const thread = `decode-pair-${name}-${reloads}`;
+    const say = (messages) => post({ id: thread, messages }, "ui-message-stream", "pair");
+    const greets = (message) => message.parts.filter((part) => part.type === "tool-greet");
+    const asks = { id: "u1", role: "user", parts: [{ type: "text", text: "Greet both." }] };
+    let live = await read(await say([asks]), 4096, undefined, sdk);
+    const waiting = greets(live);
+    assert.equal(waiting.length, 2);
+    assert.ok(waiting.every((part) => part.state === "approval-requested"));
+    const reloaded = (await stored(thread, "pair")).at(-1);
+    const byId = (parts) => Object.fromEntries(parts.map((part) => [part.toolCallId, part.input]));
+    assert.deepEqual(byId(greets(reloaded)), byId(waiting));
+    live = structuredClone(reloads ? reloaded : live);
+    for (const part of live.parts.filter((part) => part.state === "approval-requested")) {
+      const input = part.input.args ?? part.input;
+      Object.assign(part, { state: "approval-responded", approval: { id: part.approval.id, approved: input.name === "Anna" } });
+    }
+    live = await read(await say([asks, live]), 4096, structuredClone(live), sdk);
+    const results = (message) => Object.fromEntries(greets(message).map((part) => [part.input.name, part.state]));
+    const expected = { Anna: "output-available", Bert: "output-error" };
+    assert.equal(greets(live).length, 2, "each result is in the part of its call");
+    assert.deepEqual(results(live), expected);
+    assert.deepEqual(results((await stored(thread, "pair")).at(-1)), expected);
+  }
+}
 console.log("passed");
 process.exit(0);

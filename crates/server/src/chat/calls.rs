@@ -228,6 +228,11 @@ impl Calls {
         self.known.iter_mut().for_each(|call| call.close(to));
     }
 
+    /// Returns `true` if this response began calls whose arguments are not complete.
+    pub(super) fn await_arguments(&self) -> bool {
+        self.known.iter().any(|call| call.args.is_none() && !call.is_earlier)
+    }
+
     /// Returns `true` if calls have no result.
     pub(super) fn are_open(&self) -> bool {
         self.known.iter().any(|call| !call.has_result)

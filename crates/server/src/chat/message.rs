@@ -385,10 +385,11 @@ impl ChatMessage {
         }
     }
 
-    /// Begins the step of a message, unless it is the present one.
+    /// Begins the step of a message, unless it is the present one. Members of a team that request calls
+    /// at a time share a step: readers look for a call whose arguments become complete in the last one.
     fn begin_step_of(&mut self, who: &Speaker) {
         let other = |step: &Step| step.by.as_ref().is_some_and(|by| by != who);
-        if self.step.as_ref().is_some_and(other) {
+        if self.step.as_ref().is_some_and(other) && !self.calls.await_arguments() {
             self.close_step(FinishReason::ToolCalls);
         }
         self.open_step();
