@@ -8,9 +8,9 @@ pub(crate) mod keys;
 mod session;
 mod watched;
 
-pub(crate) use session::Tickets;
 #[cfg(feature = "ui")]
-pub(crate) use session::{Session, is_same_origin};
+pub(crate) use session::Session;
+pub(crate) use session::{Tickets, is_same_origin};
 
 use self::keys::{KeyFile, KeyFileError, TokenHash};
 use self::watched::WatchedKeys;
@@ -141,7 +141,8 @@ impl Tokens {
         if keys::is_reserved(&principal.org) {
             return Err(TokenError::Reserved { org: principal.org.to_string() });
         }
-        let (hash, session_secret) = (TokenHash::of(&token), token.into_bytes());
+        let hash = TokenHash::of(&token);
+        let session_secret = token.into_bytes();
         self.own.push(Entry { hash, session_secret, client: Client::local(principal) });
         Ok(())
     }

@@ -6,7 +6,7 @@
 
 #[cfg(feature = "ui")]
 use crate::auth::Tickets;
-use crate::auth::Tokens;
+use crate::auth::{Tokens, is_same_origin};
 use crate::error::ApiError;
 use crate::log::LogEntry;
 use crate::operations::{Access, Operations};
@@ -82,7 +82,7 @@ pub(crate) async fn check(
 ) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let begun = service.now();
-    let from_page = is_from_page(request.headers());
+    let from_page = is_same_origin(request.headers());
     let origin = request.headers().get(header::ORIGIN).cloned();
     let shares = origin
         .as_ref()
@@ -224,7 +224,7 @@ async fn read_body(body: Body) -> Result<Bytes, BodyError> {
 
 /// The error for more values than a request may have.
 pub(crate) fn too_many_values() -> ApiError {
-    let detail = format!("the body has too many JSON values; expected at most {VALUES_MAX}");
+    let detail = format!("the request has too many JSON values; expected at most {VALUES_MAX}");
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
 }
 
@@ -235,11 +235,6 @@ fn foreign_form(headers: &HeaderMap) -> Option<&str> {
     let kind = kind.split(';').next().unwrap_or_default().trim();
     let forms = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
     forms.iter().any(|form| kind.eq_ignore_ascii_case(form)).then_some(kind)
-}
-
-/// Returns `true` for requests of a page of this server, as browsers say of scripts.
-fn is_from_page(headers: &HeaderMap) -> bool {
-    headers.get("sec-fetch-site").is_some_and(|site| site == "same-origin")
 }
 
 /// Returns the host that a request names.

@@ -73,6 +73,8 @@ pub(super) async fn the_same_key_and_request_give_the_first_run(store: Arc<dyn S
     // Both are computed from the time of the request.
     again.options.deadline = Some(Timestamp(19_000));
     again.options.not_before = Some(Timestamp(9_001));
+    // They have no effect on the run.
+    again.options.stream_modes = vec!["updates".to_owned()];
     // While the first run is unfinished and after it has ended, the result is the first run.
     let repeated = store.create_run(&us(), again.clone(), BTreeMap::new()).await;
     assert_eq!(repeated, Ok(made));

@@ -15,8 +15,9 @@ use weftwork_types::{CheckpointId, InterruptId, RunId, ThreadId, WorkerId};
 /// the time of the request.
 #[must_use]
 pub fn same_request(a: &NewRun, b: &NewRun) -> bool {
-    let RunOptions { deadline, not_before, .. } = b.options;
-    let options = RunOptions { deadline, not_before, ..a.options.clone() };
+    let RunOptions { deadline, not_before, ref stream_modes, .. } = b.options;
+    let stream_modes = stream_modes.clone();
+    let options = RunOptions { deadline, not_before, stream_modes, ..a.options.clone() };
     a.at.thread == b.at.thread && a.graph == b.graph && a.input == b.input && options == b.options
 }
 

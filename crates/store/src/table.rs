@@ -228,10 +228,10 @@ pub trait ReadRuns: Send + Sync {
 /// Creates runs and writes for them.
 pub trait WriteRuns: Send + Sync {
     /// Creates a run, and its thread if it does not exist, and stores the given answers to open
-    /// questions, in one transaction. If the run is not queued, the thread no longer resumes by itself. If the idempotency
-    /// key was used before (within the organisation), or the run id exists, the run of the first
-    /// request is returned and nothing changes. Requests are equal if thread, graph, input and
-    /// options are.
+    /// questions, in one transaction. If the run is not queued, the thread no longer resumes by
+    /// itself. If the idempotency key was used before (within the organisation), or the run id
+    /// exists, the run of the first request is returned and nothing changes. Requests are equal if
+    /// thread, graph, input and options are, except for deadline, time of beginning and stream modes.
     ///
     /// An [activity](NewRun::is_sent) is always queued, and so is a run that begins later. If the
     /// thread has unfinished runs that [delay](crate::mailbox::delays) it, a run that

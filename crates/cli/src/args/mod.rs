@@ -326,7 +326,10 @@ pub(crate) enum ProfileName {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::error::ErrorKind;
     use clap::{CommandFactory, Parser};
+    use std::collections::BTreeSet;
+    use std::path::Path;
     use weftwork::Config;
     use weftwork::config::{Flags, Surroundings};
 
@@ -366,7 +369,7 @@ mod tests {
     }
 
     /// The texts of error pages, and of sources without their comments.
-    fn texts(folder: &std::path::Path, found: &mut Vec<String>) {
+    fn texts(folder: &Path, found: &mut Vec<String>) {
         for entry in std::fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
@@ -383,7 +386,7 @@ mod tests {
     /// without may lack the arguments that it needs.
     #[test]
     fn commands_in_errors_exist_as_they_are_printed() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut lines = Vec::new();
         texts(&root.join("docs/errors"), &mut lines);
         for entry in std::fs::read_dir(root.join("crates")).expect("a folder") {
@@ -392,8 +395,7 @@ mod tests {
                 texts(&sources, &mut lines);
             }
         }
-        let commands: std::collections::BTreeSet<_> =
-            lines.iter().flat_map(|line| quoted(line)).collect();
+        let commands: BTreeSet<_> = lines.iter().flat_map(|line| quoted(line)).collect();
         assert!(commands.len() >= 50, "{commands:#?}");
         for command in commands {
             let real = command.replace("EFFECT", "read-only").replace("URL", "http://localhost:1");
@@ -405,16 +407,16 @@ mod tests {
                         || word.contains(|c: char| c.is_ascii_uppercase() || c == '{')
                 });
             let incomplete = [
-                clap::error::ErrorKind::MissingRequiredArgument,
-                clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
-                clap::error::ErrorKind::MissingSubcommand,
-                clap::error::ErrorKind::InvalidValue,
+                ErrorKind::MissingRequiredArgument,
+                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+                ErrorKind::MissingSubcommand,
+                ErrorKind::InvalidValue,
             ];
             match Cli::try_parse_from(given) {
                 Ok(_) => {}
-                Err(error) if error.kind() == clap::error::ErrorKind::DisplayHelp => {}
+                Err(error) if error.kind() == ErrorKind::DisplayHelp => {}
                 // A placeholder is not a value.
-                Err(error) if error.kind() == clap::error::ErrorKind::ValueValidation => {}
+                Err(error) if error.kind() == ErrorKind::ValueValidation => {}
                 Err(error) if !has_arguments && incomplete.contains(&error.kind()) => {}
                 Err(error) => panic!("`{command}`: {error}"),
             }
@@ -429,7 +431,7 @@ mod tests {
         examples(&mut command, &mut found);
         assert!(found.len() >= 20, "{found:#?}");
         let variable = |name: &str| (name == "HOME").then(|| "/home/ada".to_owned());
-        let around = Surroundings { variable: &variable, folder: std::path::Path::new("/nowhere") };
+        let around = Surroundings { variable: &variable, folder: Path::new("/nowhere") };
         for example in found {
             let cli = Cli::try_parse_from(words(&example));
             let cli = cli.unwrap_or_else(|error| panic!("{example}: {error}"));

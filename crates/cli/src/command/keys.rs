@@ -75,8 +75,14 @@ fn list(file: &Path, as_json: bool, terminal: &Terminal) -> Result<(), CliError>
             }))?;
             continue;
         }
-        let (account, virtual_key) = (billing_account.to_string(), virtual_key.to_string());
-        table.row([hash.id(), org.to_string(), subject, account, virtual_key, rights.to_string()]);
+        table.row([
+            hash.id(),
+            org.to_string(),
+            subject,
+            billing_account.to_string(),
+            virtual_key.to_string(),
+            rights.to_string(),
+        ]);
     }
     if as_json { Ok(()) } else { table.write(terminal) }
 }
@@ -105,8 +111,8 @@ fn revoke(file: &Path, id: &str, terminal: &Terminal) -> Result<(), CliError> {
         Ok(text.split_inclusive('\n').filter(is_other).collect())
     })?;
     if let Some(key) = revoked {
-        let (id, subject) = (key.hash.id(), key.principal.subject);
-        terminal.note(format_args!("key {id} of {subject} was revoked"));
+        let AccessKey { hash, principal, .. } = key;
+        terminal.note(format_args!("key {} of {} was revoked", hash.id(), principal.subject));
     }
     Ok(())
 }

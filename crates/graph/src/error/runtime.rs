@@ -295,6 +295,8 @@ pub enum NotResumable {
     Completed,
     /// It waits for the answers to these questions.
     Asks(Vec<InterruptId>),
+    /// It waits for a time, at which it continues by itself.
+    Sleeps,
     /// The failure of the last activity of an instance is recorded in the state.
     Recorded,
 }
@@ -309,6 +311,9 @@ impl fmt::Display for NotResumable {
                 let ids = ids.join(", ");
                 write!(f, "its last run waits for an answer; answer question {ids}")
             }
+            Self::Sleeps => f.write_str(
+                "its last run waits for a time, at which it continues by itself; wait, or give new input",
+            ),
             Self::Recorded => f.write_str(
                 "the failure of its last activity is recorded in its state; send another activity",
             ),

@@ -226,7 +226,8 @@ fn newest_of(
 #[test]
 fn rows_under_another_name_are_found_out() {
     let org = OrgId::new("other").expect("an id");
-    let (ours, other) = (Principal::local(), Principal::new(org, "x"));
+    let ours = Principal::local();
+    let other = Principal::new(org, "x");
     for (who, sql) in [
         (&ours, "UPDATE checkpoints SET thread = 't' WHERE thread = 'later'"),
         (

@@ -9,6 +9,7 @@ use weftwork_graph::{NotResumable, RuntimeError};
 use weftwork_store::{
     NewRun, OrphanCursor, OrphanPage, RunRow, StoreError, by_execution, has_begun, open_questions,
 };
+use weftwork_types::interrupt::Ask;
 use weftwork_types::port::{Clock, RunHandle};
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRef, RunRequest, RunStatus};
 use weftwork_types::{Principal, ThreadId, Timestamp};
@@ -134,8 +135,13 @@ impl Runtime {
         thread: &ThreadId,
     ) -> Result<NotResumable, RuntimeError> {
         let open = open_questions(self.store().interrupts(who, thread).await?);
-        let ids: Vec<_> = open.iter().map(|question| question.id).collect();
-        Ok(if ids.is_empty() { NotResumable::Completed } else { NotResumable::Asks(ids) })
+        let asked = open.iter().filter(|question| !matches!(question.ask, Ask::Timer { .. }));
+        let ids: Vec<_> = asked.map(|question| question.id).collect();
+        Ok(match (ids.is_empty(), open.is_empty()) {
+            (false, _) => NotResumable::Asks(ids),
+            (true, false) => NotResumable::Sleeps,
+            (true, true) => NotResumable::Completed,
+        })
     }
 
     /// Starts a run after the last one of a thread, with these options or else those of that run.

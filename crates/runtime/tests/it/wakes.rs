@@ -2,9 +2,12 @@
 
 use crate::support::{Bench, completed, failed, interrupted, on_each_store, store, thread};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_graph::{CompiledGraph, Ctx, Graph, List, NodeResult, START, State};
+use weftwork_graph::{
+    CompiledGraph, Ctx, Graph, List, NodeResult, NotResumable, RuntimeError, START, State,
+};
 use weftwork_runtime::{Recovery, Runtime};
 use weftwork_store::{RunRow, Store};
 use weftwork_testkit::ManualClock;
@@ -97,6 +100,27 @@ async fn a_thread_sleeps_through_its_processes_and_wakes_at_its_times() {
     assert_eq!(runs.len(), 3);
     assert!(runs[1..].iter().all(|run| run.new.input == RunInput::Continue));
     assert!(runs.iter().all(|run| run.new.caller == runs[0].new.caller));
+}
+
+#[tokio::test]
+async fn what_is_not_resumed_says_why() {
+    let clock = ManualClock::new();
+    let why = async |bench: &Bench| {
+        let resumed = bench.runtime.resume(&Principal::local(), &thread()).await.map(drop);
+        let Err(RuntimeError::NothingToResume { reason, .. }) = resumed else {
+            panic!("{resumed:?}")
+        };
+        reason
+    };
+    let sleeps = bench(nap(), &clock).await;
+    interrupted(sleeps.start(json!({})).await);
+    assert_eq!(why(&sleeps).await, NotResumable::Sleeps);
+    let asks = bench(mixed(), &clock).await;
+    let open = interrupted(asks.start(json!({})).await);
+    let NotResumable::Asks(named) = why(&asks).await else { panic!("it asks") };
+    assert_eq!(BTreeSet::from_iter(named), BTreeSet::from_iter(open.clone()));
+    completed(asks.resume(open.iter().map(|id| (*id, json!("yes"))).collect()).await);
+    assert_eq!(why(&asks).await, NotResumable::Completed);
 }
 
 #[tokio::test]

@@ -185,7 +185,8 @@ mod tests {
 
     #[test]
     fn a_ticket_is_taken_once_and_in_time() {
-        let (tickets, hash) = (Tickets::default(), TokenHash::of(TOKEN));
+        let tickets = Tickets::default();
+        let hash = TokenHash::of(TOKEN);
         let ticket = tickets.add(hash, Timestamp(0));
         assert_eq!(tickets.take("another", Timestamp(0)), None);
         assert_eq!(tickets.take(&ticket, Timestamp(1)), Some(hash));

@@ -222,7 +222,7 @@ impl Encoder {
         let Some(last) = contents.len().checked_sub(1) else { return events };
         let before = std::mem::take(&mut self.received);
         self.received = self.messages.as_ref().map(Messages::received).unwrap_or_default();
-        for (at_index, (Content { channel, ns, node, key, data }, place)) in
+        for (index, (Content { channel, ns, node, key, data }, place)) in
             contents.into_iter().enumerate()
         {
             let number = place.number();
@@ -231,7 +231,7 @@ impl Encoder {
             let name = key.unwrap_or_else(|| name(place));
             let id = format!("{}:{name}", self.run);
             let namespace = ids::segments(&ns);
-            let received = if at_index == last { &self.received } else { &before }.clone();
+            let received = if index == last { &self.received } else { &before }.clone();
             let event =
                 Event { seq: self.number, id, channel, namespace, at, node, data, received };
             events.push((event, number));

@@ -390,9 +390,7 @@ impl Open {
         self.started(begin, void, events);
         self.finished(index, whole, void, events);
     }
-}
 
-impl Open {
     /// Sends the part of the text of the last block that the client does not have.
     fn rest_of_received(&mut self, text: &str, void: usize, events: &mut Vec<MessageEvent>) {
         let index = self.blocks - 1;

@@ -226,7 +226,7 @@ impl Service {
         if rights.has(right) { Ok(()) } else { Err(ApiError::lacking(&[right], rights)) }
     }
 
-    /// Checks the rights of the client for a run with an input: every door for answers ends here.
+    /// Checks the rights of the client for a run with an input: answers by any route come here.
     ///
     /// # Errors
     /// Status 403 if the client lacks one.

@@ -1,4 +1,4 @@
-//! The threads of instances: their mailbox is the only door.
+//! The threads of instances, which take activities through their mailbox only.
 
 use crate::client::Client;
 use axum::http::StatusCode;

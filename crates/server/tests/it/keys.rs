@@ -61,7 +61,8 @@ async fn runs_have_the_principal_the_account_and_the_virtual_key_of_the_key() {
     let state = json!({"values": {"msg": "c"}, "as_node": "echo"});
     for subject in ["ada", "bob"] {
         let token = format!("token-of-{subject}");
-        let (thread, token) = (format!("of-{subject}"), [("x-api-key", token.as_str())]);
+        let thread = format!("of-{subject}");
+        let token = [("x-api-key", token.as_str())];
         for (request, body) in
             [("runs/wait", &run), ("commands", &start), ("runs/wait", &run), ("state", &state)]
         {
@@ -86,7 +87,8 @@ async fn runs_have_the_principal_the_account_and_the_virtual_key_of_the_key() {
 async fn a_revoked_key_and_its_session_end_and_others_stay() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("keys");
-    let (ada, bob) = (key("token-of-ada", "ada"), key("token-of-bob", "bob"));
+    let ada = key("token-of-ada", "ada");
+    let bob = key("token-of-bob", "bob");
     write(&path, &[&ada, &bob]);
     let (runtime, clock) = crate::graphs::runtime_with_clock().await;
     let server = Server::new(runtime.clone()).keys(KeyFile::new(&path)).expect("keys");

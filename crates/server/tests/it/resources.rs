@@ -45,7 +45,7 @@ async fn a_body_has_a_limited_number_of_values() {
         [client.put("/store/items", item(100_000 - 5)).await, client.post("/runs/wait", run).await]
     {
         assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
-        let expected = "the body has too many JSON values; expected at most 100000";
+        let expected = "the request has too many JSON values; expected at most 100000";
         assert!(refused.body.contains(expected), "{}", refused.body);
     }
 }

@@ -101,7 +101,7 @@ async fn each_operation_needs_the_listed_right() {
 
 /// A request with the rights that it needs: method and path, body, and names of rights. `ASKED` is a
 /// thread that waits for an approval, `CALL` the approval, `RUN` its run, and `NEW` no thread yet.
-type Door = (&'static str, &'static str, &'static [Right]);
+type AnswerRoute = (&'static str, &'static str, &'static [Right]);
 
 const RUN: &[Right] = &[Right::Run];
 const READ: &[Right] = &[Right::Read];
@@ -109,7 +109,7 @@ const APPROVE: &[Right] = &[Right::Approve];
 const BOTH: &[Right] = &[Right::Run, Right::Approve];
 
 #[rustfmt::skip]
-const DOORS: &[Door] = &[
+const ANSWER_ROUTES: &[AnswerRoute] = &[
     ("POST /interrupts/ASKED.CALL/respond", r#"{"type": "approve"}"#, APPROVE),
     ("POST /threads/ASKED/runs/wait", r#"{"assistant_id": "desk", "command": {"resume": {"decisions": [{"type": "approve"}]}}}"#, BOTH),
     ("POST /threads/ASKED/runs/stream", r#"{"assistant_id": "desk", "command": {"resume": {"CALL": {"type": "approve"}}}}"#, BOTH),
@@ -134,8 +134,8 @@ const RESULT: &str = r#"{"role": "tool", "content": [{"type": "tool-result", "to
     "toolName": "request_approval", "output": {"type": "json", "value": {"type": "approve"}}}]}"#;
 
 #[tokio::test]
-async fn answers_need_the_right_to_approve_and_runs_that_to_run_by_every_door() {
-    for (request, body, needed) in DOORS {
+async fn answers_need_the_right_to_approve_and_runs_that_to_run_by_every_route() {
+    for (request, body, needed) in ANSWER_ROUTES {
         let runtime = Runtime::in_memory().graph("desk", desk::desk().expect("sound")).open().await;
         let keyed = Keyed::over(runtime.expect("opens"));
         // Exactly those that are needed, and all others with all but one of them.

@@ -119,7 +119,8 @@ fn touch(conn: &Connection, who: &Principal, new: &NewRun, status: RunStatus) ->
 fn create_thread(conn: &Connection, who: &Principal, new: &NewRun) -> Done<()> {
     let sql = "INSERT INTO threads (org, id, graph, status, created_at, updated_at)
                VALUES (?1, ?2, ?3, '', ?4, ?4) ON CONFLICT (org, id) DO NOTHING";
-    let (org, thread) = (who.org.as_str(), new.at.thread.as_str());
+    let org = who.org.as_str();
+    let thread = new.at.thread.as_str();
     row::execute(conn, sql, params![org, thread, new.graph, new.created_at.0])?;
     Ok(())
 }

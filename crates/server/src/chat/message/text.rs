@@ -81,8 +81,8 @@ impl ChatMessage {
             let last = self.last_text.as_ref().filter(|_| kind == TextKind::Text);
             if let Some(last) = last {
                 let separator = if last.is_void { RULE } else { PARAGRAPH };
-                let (id, delta) = (id.clone(), separator.to_owned());
-                self.parts.push(ChatPart::TextDelta { kind, id, delta });
+                let delta = separator.to_owned();
+                self.parts.push(ChatPart::TextDelta { kind, id: id.clone(), delta });
             }
             self.block = Some(Block { kind, id, by: who.clone() });
         }
