@@ -2,21 +2,20 @@
 //! for.
 
 use super::Service;
+use super::cards::Cards;
 use super::graphs::Hosted;
 use super::runs::metadata;
 use crate::body::RunBody;
 use crate::chat::Doubt;
 use crate::chat::answer;
-use crate::chat::question::Asked;
 use crate::chat::request::{ChatRequest, Replaces};
 use crate::chat_stream;
 use crate::error::{ApiError, Result};
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use weftwork_graph::RuntimeError;
-use weftwork_store::{Base, InterruptRow, RunRow, StoreError, ThreadRow, by_execution};
-use weftwork_types::interrupt::{Ask, Interrupt};
+use weftwork_store::{Base, InterruptRow, RunRow, ThreadRow, by_execution};
+use weftwork_types::interrupt::Ask;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef};
 use weftwork_types::{InterruptId, MessageId, RunId, ThreadId};
@@ -160,7 +159,7 @@ impl Service {
         let cards = self.cards(&row.id, &rows, request).await?;
         if row.status.is_some_and(|status| !status.is_final()) {
             // An answer that was given already says more than that its run is busy.
-            return Err(answered(&rows, &cards, request).unwrap_or_else(ApiError::busy));
+            return Err(cards.answered(&rows, request).unwrap_or_else(ApiError::busy));
         }
         if request.replaces != Replaces::Nothing {
             // The questions go with the answer that is replaced.
@@ -169,10 +168,10 @@ impl Service {
         let asks =
             |row: &&InterruptRow| row.is_open() && !matches!(row.interrupt.ask, Ask::Timer { .. });
         let open: Vec<_> = rows.iter().filter(asks).map(|row| &row.interrupt).collect();
-        let answers = results(&open, &cards, request)?;
+        let answers = cards.answers(&open, request)?;
         let Some(text) = &request.text else {
             if answers.is_empty() {
-                return Err(answered(&rows, &cards, request).unwrap_or_else(nothing_new));
+                return Err(cards.answered(&rows, request).unwrap_or_else(nothing_new));
             }
             return Ok(Turn::Answers { answers, is_typed: false });
         };
@@ -209,13 +208,13 @@ impl Service {
         let is_of_model =
             |row: &InterruptRow| matches!(row.interrupt.ask, Ask::Question { tool: None, .. });
         if request.results.is_empty() || !rows.iter().any(is_of_model) {
-            return Ok(Cards(BTreeMap::new()));
+            return Ok(Cards::default());
         }
         let mut runs = self.live_runs(thread).await?;
         runs.retain(|row| row.status.is_final());
-        let Some(last) = runs.last() else { return Ok(Cards(BTreeMap::new())) };
+        let Some(last) = runs.last() else { return Ok(Cards::default()) };
         let message = of_rows(message_of(&runs, &last.new.at));
-        chat_stream::cards(self.clone(), message).await.map(Cards)
+        chat_stream::cards(self.clone(), message).await.map(Cards::from)
     }
 
     /// Returns `true` if a text was typed after an older message than the last one, so that it is no
@@ -375,51 +374,6 @@ fn nothing_new() -> ApiError {
         "the body has nothing new: its last message is not the user's, and the thread waits for \
          none of its results",
     )
-}
-
-/// The calls that stand for questions, by their ids in frames.
-struct Cards(BTreeMap<InterruptId, String>);
-
-impl Cards {
-    /// Returns the id of the call of a question; `None` if the question asks nobody.
-    fn of(&self, question: &Interrupt) -> Option<String> {
-        let asked = Asked::of(question)?;
-        Some(self.0.get(&question.id).cloned().unwrap_or(asked.call.id))
-    }
-}
-
-/// Returns the answers to open questions that a request has as results of calls.
-fn results(
-    open: &[&Interrupt],
-    cards: &Cards,
-    request: &ChatRequest,
-) -> Result<BTreeMap<InterruptId, Value>> {
-    let mut answers = BTreeMap::new();
-    for question in open {
-        let Some(card) = cards.of(question) else { continue };
-        let Some(value) = request.results.get(&card) else { continue };
-        if let Some(shown) = request.shown.get(&card) {
-            answer::check_shown(question, shown)?;
-        }
-        answers.insert(question.id, answer::of_result(question, value)?);
-    }
-    Ok(answers)
-}
-
-/// Returns the refusal of a second answer: to a question that was answered, of which the request has
-/// a result.
-fn answered(rows: &[InterruptRow], cards: &Cards, request: &ChatRequest) -> Option<ApiError> {
-    if request.text.is_some() {
-        return None;
-    }
-    let given = |row: &&InterruptRow| {
-        let card = cards.of(&row.interrupt);
-        card.is_some_and(|card| request.results.contains_key(&card))
-    };
-    let row = rows.iter().rev().filter(given).find(|row| row.answer.is_some())?;
-    let first = Box::new(row.answer.clone()?);
-    let interrupt = row.interrupt.id.to_string();
-    Some(RuntimeError::Store(StoreError::Answered { interrupt, first }).into())
 }
 
 /// The runs that a text replaces.

@@ -5,6 +5,7 @@ mod aliases;
 mod answered;
 mod artifacts;
 mod assistants;
+mod cards;
 mod chat;
 mod deleted;
 mod graphs;
