@@ -291,6 +291,7 @@ impl RunBody {
             metadata: self.metadata.clone().unwrap_or_default(),
             tags: config.tags.or(usual.tags).unwrap_or_default(),
             stream_modes: self.stream_modes(),
+            other_graph: true,
             ..RunOptions::default()
         })
     }

@@ -56,7 +56,13 @@ pub struct Server {
     log: Option<Log>,
     chat: ChatProtocol,
     models: Vec<String>,
+    open_to_all: bool,
 }
+
+/// Error of a server that would serve everybody who reaches it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the server has no token; add one by `Server::token`, or use `Server::open_to_all`")]
+pub struct NoToken;
 
 impl Server {
     /// Creates a server over the graphs of a runtime.
@@ -70,6 +76,7 @@ impl Server {
             log: None,
             chat: ChatProtocol::default(),
             models: Vec::new(),
+            open_to_all: false,
         }
     }
 
@@ -120,6 +127,14 @@ impl Server {
         self
     }
 
+    /// Serves a server without tokens also to other machines, and by [`router`](Self::router): whoever
+    /// reaches it is the local principal, with all rights. For a program that checks requests itself.
+    #[must_use]
+    pub fn open_to_all(mut self) -> Self {
+        self.open_to_all = true;
+        self
+    }
+
     /// Accepts requests with this token, on behalf of a principal. Without any token, each request is
     /// of the local principal.
     ///
@@ -154,9 +169,20 @@ impl Server {
         Some(self.allowed.tickets.add(token, self.runtime.clock().now()))
     }
 
+    /// Returns `true` if requests from everywhere would be accepted without that being asked for.
+    fn lacks_token(&self) -> bool {
+        self.allowed.tokens.is_empty() && !self.open_to_all
+    }
+
     /// Returns the routes, for a program that serves them itself.
-    pub fn router(self) -> axum::Router {
-        self.with_service().0
+    ///
+    /// # Errors
+    /// The server has no token: on which address the program listens is not known.
+    pub fn router(self) -> Result<axum::Router, NoToken> {
+        if self.lacks_token() {
+            return Err(NoToken);
+        }
+        Ok(self.with_service().0)
     }
 
     fn with_service(self) -> (axum::Router, Service) {
@@ -176,7 +202,7 @@ impl Server {
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> std::io::Result<()> {
         let address = listener.local_addr()?;
-        if self.allowed.tokens.is_empty() && !address.ip().is_loopback() {
+        if self.lacks_token() && !address.ip().is_loopback() {
             let reason = format!(
                 "{address} is not a loopback address, and the server has no token; add one, or \
                  listen on 127.0.0.1"

@@ -1,11 +1,12 @@
 //! Opening of the database file.
 
 use crate::error::{Done, Fail, Place};
-use crate::schema::{self, Owner};
+use crate::schema::{self, HEADER_BYTES, Owner};
 use crate::store::{Durability, Options};
+use crate::upkeep::beside;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::time::Duration;
 use weftwork_store::StoreError;
@@ -20,20 +21,31 @@ const LOG_PAGES: i64 = 4_000;
 /// Size to which the log is truncated after a burst, in bytes.
 const LOG_BYTES_MAX: i64 = 64 << 20;
 
-/// Opens the connection that writes. Creates the file and its folder if they do not exist.
+/// End of the name of the empty file beside a store that is open, or that was when its process died.
+pub(crate) const OPEN: &str = "-open";
+
+/// Opens the connection that writes. Creates the file and its folder if they do not exist. `first` if
+/// this process has no other store open.
 pub(crate) fn writer(
     path: &Path,
     place: &Place,
     options: &Options,
+    first: bool,
 ) -> Result<Connection, StoreError> {
-    make_file(path, place)?;
+    make_file(path, place, first)?;
+    if first {
+        check_log(path, place)?;
+    }
     let set_up = || -> Done<Connection> {
         let mut conn = connect(path, place)?;
         match schema::owner(&conn)? {
-            Owner::Us => {}
+            // Before anything is written.
+            Owner::Us => schema::check(&conn, place)?,
             Owner::Nobody => new_file(&conn)?,
             Owner::Other(id) => return Err(foreign(place, id).into()),
         }
+        // Before the log, and removed after it, so that a process that dies between is recognised.
+        mark_open(path, place)?;
         log_ahead(&conn, place)?;
         configure(&conn, options)?;
         schema::migrate(&mut conn, place)?;
@@ -48,12 +60,16 @@ pub(crate) fn writer(
                 retriable: true,
             }
         }
-        Fail::Sqlite(error) if is_about_folder(error) => StoreError::ReadOnly {
-            place: place.name(),
-            reason: "the log and lock files beside it need a writable folder".to_owned(),
-        },
+        Fail::Sqlite(error) if is_about_folder(error) => needs_folder(place),
         _ => place.fail(fail),
     })
+}
+
+fn needs_folder(place: &Place) -> StoreError {
+    StoreError::ReadOnly {
+        place: place.name(),
+        reason: "the log and lock files beside it need a writable folder".to_owned(),
+    }
 }
 
 /// Returns `true` if an error concerns the folder of the file. The file itself was opened for
@@ -104,7 +120,61 @@ fn connect(path: &Path, place: &Place) -> Done<Connection> {
     Ok(conn)
 }
 
-fn make_file(path: &Path, place: &Place) -> Result<(), StoreError> {
+/// Returns `true` if a file needs a log that is not there, and is not one whose process died while it
+/// closed the file.
+fn lacks_log(path: &Path) -> bool {
+    let header = || -> std::io::Result<[u8; HEADER_BYTES]> {
+        let mut header = [0; HEADER_BYTES];
+        File::open(path)?.read_exact(&mut header)?;
+        Ok(header)
+    };
+    // A file without a whole header has no content that a log could belong to.
+    header().is_ok_and(|header| schema::has_log(&header))
+        && !beside(path, "-wal").exists()
+        && !beside(path, OPEN).exists()
+}
+
+/// Refuses a file that was copied while it was open, without its log. No other connection of this
+/// process may be open.
+pub(crate) fn check_log(path: &Path, place: &Place) -> Result<(), StoreError> {
+    // A file that another process closes or opens meanwhile is looked at again.
+    if !(lacks_log(path) && lacks_log(path)) {
+        return Ok(());
+    }
+    let log = beside(path, "-wal");
+    Err(StoreError::Corrupt {
+        place: format!("store `{}`", place.name),
+        what: format!(
+            "it was copied while it was in use, without its log `{}`: what was written last is \
+             missing; copy a store with `weft store backup`",
+            log.display()
+        ),
+    })
+}
+
+fn mark_open(path: &Path, place: &Place) -> Result<(), StoreError> {
+    let mark = beside(path, OPEN);
+    let made = private_file(OpenOptions::new().write(true).create(true).truncate(false)).open(&mark);
+    made.map(drop).map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => needs_folder(place),
+        _ => place.io(&mark, &error),
+    })
+}
+
+/// Moves the log into the file and removes it, before the last connection to the file is closed. Does
+/// nothing if other connections are open.
+pub(crate) fn end_log(conn: &Connection) {
+    let ended = conn.busy_timeout(Duration::ZERO).and_then(|()| {
+        conn.pragma_update_and_check(None, "journal_mode", "DELETE", |row| row.get::<_, String>(0))
+    });
+    let path = conn.path().filter(|path| !path.is_empty());
+    if let (Ok("delete"), Some(path)) = (ended.as_deref(), path) {
+        // A mark that stays makes no difference to the content of the store.
+        drop(std::fs::remove_file(beside(Path::new(path), OPEN)));
+    }
+}
+
+fn make_file(path: &Path, place: &Place, first: bool) -> Result<(), StoreError> {
     if let Some(folder) = path.parent() {
         make_folder(folder, place)?;
     }
@@ -112,6 +182,8 @@ fn make_file(path: &Path, place: &Place) -> Result<(), StoreError> {
         return Err(place.unavailable("it is a folder; name a file in it"));
     }
     match private_file(OpenOptions::new().write(true).create_new(true)).open(path) {
+        // To close a file releases the locks that this process has on it.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && !first => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => writable(path, place),
         Err(error) => Err(place.io(path, &error)),
         Ok(_) => Ok(()),

@@ -20,6 +20,11 @@ impl OpenStore {
         *count() += 1;
         Self(())
     }
+
+    /// Returns `true` if this process has no other store open.
+    pub(crate) fn is_only(&self) -> bool {
+        *count() == 1
+    }
 }
 
 impl Drop for OpenStore {

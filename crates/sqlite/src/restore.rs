@@ -77,6 +77,7 @@ fn copy(from: &Path, part: &Path, source: &Place, there: &Place) -> Result<(), S
     };
     // SQLite reports a missing file as one that cannot be opened.
     File::open(from).map_err(|error| source.io(from, &error))?;
+    open::check_log(from, source)?;
     let copied = || -> Done<()> {
         let conn = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         conn.busy_timeout(Duration::from_millis(source.busy_timeout_ms))?;
@@ -126,6 +127,8 @@ fn take_place(part: &Path, to: &Path, there: &Place) -> Result<Restored, StoreEr
             None
         }
     };
+    // It belonged to the store that was there.
+    drop(std::fs::remove_file(beside(to, open::OPEN)));
     sync_folder(to).map_err(io)?;
     Ok(Restored { replaced })
 }

@@ -39,10 +39,28 @@ const MIGRATIONS: &[Migration] = &[
     by(include_str!("effects.sql")),
     by(include_str!("ends.sql")),
     by(include_str!("leases.sql")),
+    by(include_str!("closes.sql")),
 ];
 
 /// The newest format that this program supports.
 pub(crate) const FORMAT: usize = MIGRATIONS.len() - 1;
+
+/// The first format whose files have no log when they are not open.
+const CLOSES: usize = 16;
+
+/// Returns `true` if the header of a file says that the file has a write-ahead log, and the program that
+/// wrote it removes the log when it closes the file.
+pub(crate) fn has_log(header: &[u8; HEADER_BYTES]) -> bool {
+    // The version of the file for writers, and its `user_version`; see the file format of SQLite.
+    let [.., a, b, c, d] = *header;
+    let applied = u32::from_be_bytes([a, b, c, d]);
+    header.starts_with(b"SQLite format 3\0")
+        && header[18] == 2
+        && usize::try_from(applied).is_ok_and(|applied| applied > CLOSES)
+}
+
+/// Number of bytes of the header of a file that [`has_log`] reads.
+pub(crate) const HEADER_BYTES: usize = 64;
 
 /// The program that a file belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +108,11 @@ pub(crate) fn migrate(conn: &mut Connection, place: &Place) -> Done<()> {
         }
         work.commit()?;
     }
+}
+
+/// Refuses a file of a format that this program does not know.
+pub(crate) fn check(conn: &Connection, place: &Place) -> Done<()> {
+    applied(conn, place).map(drop)
 }
 
 fn applied(conn: &Connection, place: &Place) -> Done<usize> {

@@ -79,7 +79,7 @@ impl SqliteStore {
         let name = path.display().to_string().into();
         let place = Place { name, busy_timeout_ms: options.busy_timeout_ms };
         let open = OpenStore::new();
-        let conn = open::writer(path, &place, options)?;
+        let conn = open::writer(path, &place, options, open.is_only())?;
         let identity = Identity::of(path, place.clone())?;
         let locks = Arc::new(Locks::new(path, place.clone()));
         workers::bury(&conn, &locks, &place)?;

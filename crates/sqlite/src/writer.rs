@@ -6,7 +6,7 @@
 //! were fast (`docs/adr/0014-commits-at-full.md`).
 
 use crate::error::{Done, Place};
-use crate::reader;
+use crate::{open, reader};
 use futures_channel::oneshot;
 use rusqlite::Connection;
 use std::collections::VecDeque;
@@ -272,6 +272,12 @@ pub(crate) struct Session {
     place: Place,
     /// `true` if the connection waits for locks of other processes.
     patient: bool,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        open::end_log(&self.conn);
+    }
 }
 
 impl Session {

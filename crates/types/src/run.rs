@@ -113,6 +113,10 @@ pub struct RunOptions {
     /// names none. They have no effect on the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stream_modes: Vec<String>,
+    /// Allows the run on a thread on which another graph ran last, if the graph can read its state and
+    /// no question is open there. Otherwise such a run is refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub other_graph: bool,
     /// Place in the mailbox of an instance; `None` for a run that is no activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mailbox: Option<Mailbox>,

@@ -85,6 +85,9 @@ impl Reply {
     }
 }
 
+/// Id of the model that follows rules.
+const RULES: &str = "scripted:rules";
+
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mark = tag(&self.model).map_or_else(String::new, |tag| format!("[{tag}] "));
@@ -96,9 +99,12 @@ impl fmt::Display for Reply {
 }
 
 /// The short form of a model's label, shown before each line of its answers; `None` for models
-/// without a label.
+/// without a label, and for the scripted rules, whose answers begin with it themselves.
 #[must_use]
 pub fn tag(info: &ModelInfo) -> Option<&str> {
+    if info.id() == RULES {
+        return None;
+    }
     let label = info.label.as_deref()?;
     Some(label.split([':', ',', ';']).next().unwrap_or(label).trim())
 }

@@ -310,7 +310,7 @@ fn a_question_stays_open_when_the_chat_is_left_and_is_asked_again() {
 }
 
 #[test]
-fn the_label_of_the_model_is_shown_once_and_without_colours_nothing_is_styled() {
+fn each_answer_of_the_scripted_model_says_so_and_without_colours_nothing_is_styled() {
     let label = "scripted model";
     let place = Place { home: home().set("NO_COLOR", "1"), server: None };
     let mut chat = place.chat(&["desk", "--thread", "t"]);
@@ -320,7 +320,7 @@ fn the_label_of_the_model_is_shown_once_and_without_colours_nothing_is_styled() 
     chat.last("you>");
     chat.keys(CTRL_D);
     let lines = chat.lines();
-    assert_eq!(lines.iter().filter(|line| line.contains(label)).count(), 1, "{lines:?}");
+    assert_eq!(lines.iter().filter(|line| line.contains(label)).count(), 3, "{lines:?}");
     let raw = String::from_utf8_lossy(&chat.raw).into_owned();
     let sequences = raw.split("\x1b[").skip(1);
     let ends = sequences

@@ -110,31 +110,98 @@ fn a_command_that_ends_leaves_one_file() {
     }
 }
 
+/// Returns the export of a store's threads.
+fn exported(home: &Home, store: &Path) -> String {
+    let file = home.path("export.jsonl");
+    let (store, to) = (format!("sqlite:{}", store.display()), file.display().to_string());
+    let came = home.weft(&["--store", &store, "store", "export", &to]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    let export = std::fs::read_to_string(&file).expect("an export");
+    std::fs::remove_file(file).expect("removes");
+    export
+}
+
+/// Starts a chat in which a call waits for an approval.
+fn asking(home: &Home, thread: &str) -> std::process::Child {
+    let mut command = home.command(&["chat", "--thread", thread]);
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
+    let input = child.stdin.as_mut().expect("a pipe");
+    writeln!(input, "{REFUND}").expect("it listens");
+    let out = std::io::BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut lines = std::io::BufRead::lines(out).map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("approve exactly this call?")), "it asks");
+    child
+}
+
+/// The number of rounds of a test: 50 in the full tier.
+fn rounds(fast: u32) -> u32 {
+    let full = std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full");
+    if full { 50 } else { fast }
+}
+
+/// Copies of a store that is closed, in use, or was when its process was killed: by the command, of
+/// the file alone, and of the file and its log. In each round another process adds a thread.
+#[test]
+fn a_copy_has_every_thread_or_says_that_its_log_is_missing() {
+    let home = filled();
+    let mut refused = 0;
+    for round in 0..rounds(9) {
+        let (way, state) = (round % 3, round / 3 % 3);
+        let process = (state > 0).then(|| asking(&home, &format!("in-use-{round}")));
+        let end = |mut child: std::process::Child| {
+            child.kill().expect("it runs");
+            child.wait().expect("it ends");
+        };
+        let process = match state {
+            2 => process.map(end).and(None),
+            _ => process,
+        };
+        let copy = home.path(&format!("copy-{round}.db"));
+        let copied = copy.display().to_string();
+        let log = |file: &Path| Path::new(&format!("{}-wal", file.display())).to_owned();
+        match way {
+            0 => assert_eq!(home.weft(&["store", "backup", &copied]).status, Some(0)),
+            1 => drop(std::fs::copy(home.store_file(), &copy).expect("copies")),
+            _ => {
+                std::fs::copy(home.store_file(), &copy).expect("copies");
+                if log(&home.store_file()).exists() {
+                    std::fs::copy(log(&home.store_file()), log(&copy)).expect("copies");
+                }
+            }
+        }
+        let store = format!("sqlite:{copied}");
+        let verified = home.weft(&["--store", &store, "store", "verify"]);
+        if way == 1 && state > 0 {
+            for came in [verified, home.weft(&["--store", &store, "threads", "list"])] {
+                assert_eq!(came.status, Some(6), "{round}: {came:?}");
+                assert!(came.errors.contains("error[W0210]"), "{round}: {came:?}");
+                assert!(came.errors.contains("without its log"), "{round}: {came:?}");
+                assert!(came.out.is_empty(), "{round}: {came:?}");
+            }
+            let restored = home.weft(&["--store", "sqlite:r.db", "store", "restore", &copied]);
+            assert_eq!(restored.status, Some(6), "{round}: {restored:?}");
+            refused += 1;
+        } else {
+            assert_eq!(verified.status, Some(0), "{round}: {verified:?}");
+            let whole = exported(&home, &home.store_file());
+            assert_eq!(exported(&home, &copy), whole, "{round}");
+        }
+        process.map(end);
+    }
+    assert!(refused > 0);
+    assert_eq!(home.weft(&["store", "verify"]).status, Some(0));
+}
+
 #[test]
 fn a_backup_is_restored_over_what_killed_processes_leave() {
     let home = filled();
     let backup = home.path("backup.db").display().to_string();
-    let threads = |home: &Home| {
-        let mut export = String::new();
-        let file = home.path("export.jsonl");
-        let came = home.weft(&["store", "export", &file.display().to_string()]);
-        assert_eq!(came.status, Some(0), "{came:?}");
-        export.push_str(&std::fs::read_to_string(&file).expect("an export"));
-        std::fs::remove_file(file).expect("removes");
-        export
-    };
+    let threads = |home: &Home| exported(home, &home.store_file());
     assert_eq!(home.weft(&["store", "backup", &backup]).status, Some(0));
     let before = threads(&home);
-    for round in 0..4 {
+    for round in 0..rounds(4) {
         // A process that is killed while it waits leaves a log with a thread.
-        let mut command = home.command(&["chat", "--thread", &format!("killed-{round}")]);
-        let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
-        let mut input = child.stdin.take().expect("a pipe");
-        input.write_all(REFUND.as_bytes()).expect("it listens");
-        input.write_all(b"\n").expect("it listens");
-        let out = std::io::BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut lines = std::io::BufRead::lines(out).map_while(Result::ok);
-        assert!(lines.any(|line| line.contains("approve exactly this call?")), "it asks");
+        let mut child = asking(&home, &format!("killed-{round}"));
         let refused = home.weft(&["store", "restore", &backup]);
         assert_eq!(refused.status, Some(6), "it is in use: {refused:?}");
         assert!(refused.errors.contains("another process has it open"), "{refused:?}");
@@ -164,7 +231,8 @@ fn a_process_whose_store_is_replaced_ends_with_the_status_of_stores() {
         let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
         let mut errors = lines.next().expect("a line").expect("read");
         let copy = home.path("copy.db");
-        std::fs::copy(home.store_file(), &copy).expect("copies");
+        let copied = home.weft(&["store", "backup", &copy.display().to_string()]);
+        assert_eq!(copied.status, Some(0), "{copied:?}");
         std::fs::rename(&copy, home.store_file()).expect("renames");
         for suffix in ["-wal", "-shm"] {
             let file = home.store_file().with_file_name(format!("weft.db{suffix}"));

@@ -1,6 +1,7 @@
 //! A deterministic, rule-based stand-in for a model, for demos, tests and documentation.
 //!
-//! [`ModelInfo::label`] marks all its answers as scripted wherever they are shown.
+//! [`ModelInfo::label`] marks all its answers as scripted wherever they are shown. The answers of the
+//! rules begin with [`MARK`] themselves, so that every event, stream and state has it.
 
 mod extract;
 mod plan;
@@ -21,6 +22,9 @@ use weftwork_types::port::Clock;
 
 /// The label shown with all answers.
 pub const LABEL: &str = "scripted model: deterministic rules, not a language model";
+
+/// The beginning of each text that the rules give as an answer.
+pub const MARK: &str = "[scripted model] ";
 
 /// A model that follows rules or a fixed list of steps.
 #[derive(Debug)]

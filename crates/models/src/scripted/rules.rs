@@ -1,7 +1,7 @@
 //! The rules that choose the next step.
 
 use super::steps::Step;
-use super::{plan, tell};
+use super::{MARK, plan, tell};
 use crate::chat::{ChatRequest, ToolChoice};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(super) fn answer(request: &ChatRequest) -> Step {
     };
     let said: usize = request.messages.iter().map(|message| message.joined_text().len()).sum();
     let output = match calls.is_empty() {
-        true => turn.text(&request.tools),
+        true => MARK.to_owned() + &turn.text(&request.tools),
         false => String::new(),
     };
     let output_bytes = output.len() + json!(calls).to_string().len();

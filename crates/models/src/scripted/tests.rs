@@ -77,7 +77,7 @@ impl Talk {
         self.next().0
     }
 
-    /// The model's next answer: its calls and its text.
+    /// The model's next answer: its calls and its text, which begins with the mark.
     fn next(&mut self) -> (Vec<(String, Value)>, String) {
         let events = events(&self.model, &self.request);
         let (mut calls, mut text) = (Vec::<(String, String)>::new(), String::new());
@@ -99,7 +99,10 @@ impl Talk {
         });
         let message = Message::new(self.id(), Role::Assistant, parts.collect());
         self.request.messages.push(message);
-        (calls, text)
+        match calls.is_empty() {
+            true => (calls, text.strip_prefix(MARK).expect("a mark").to_owned()),
+            false => (calls, text),
+        }
     }
 
     /// Appends results for the calls of the last answer, in order.

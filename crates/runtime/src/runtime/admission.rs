@@ -186,8 +186,12 @@ impl Runtime {
         if request.options.at.is_some() && !repeats {
             self.check_loads(request, graph).await?;
         }
-        match self.store().thread(&request.principal, &request.thread).await {
-            Ok(thread) if is_of_other(&thread, request) => {
+        let found = self.store().thread(&request.principal, &request.thread).await;
+        if let Ok(thread) = &found {
+            self.check_other_graph(request, thread).await?;
+        }
+        match found {
+            Ok(thread) if is_at_rest(&thread) && is_of_other(&thread, request) => {
                 let missing = thread.head.is_none() && request.input == RunInput::Continue;
                 let read = self.check_loads(request, graph).await;
                 read.map_err(|error| as_of_other(error, &thread, &request.graph))?;
@@ -212,6 +216,27 @@ impl Runtime {
             },
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Refuses a run on the thread of another graph, unless the request allows it and no question is
+    /// open there: a superstep of this graph would replace that of the question.
+    async fn check_other_graph(
+        &self,
+        request: &RunRequest,
+        thread: &ThreadRow,
+    ) -> Result<(), RuntimeError> {
+        if !is_of_other(thread, request) {
+            return Ok(());
+        }
+        if !request.options.other_graph {
+            let reason = "a thread is continued by the graph that ran on it last";
+            return Err(other_graph(thread, &request.graph, reason.to_owned()));
+        }
+        let rows = self.store().interrupts(&request.principal, &thread.id).await?;
+        let Some(open) = rows.iter().find(|row| row.is_open()) else { return Ok(()) };
+        let id = open.interrupt.id;
+        let reason = format!("it waits for interrupt `{id}`, which the run would replace");
+        Err(other_graph(thread, &request.graph, reason))
     }
 
     /// Replaces answers that name no ids by answers by id. With the semantics of LangGraph, a single
@@ -397,12 +422,16 @@ fn missing(request: &RunRequest) -> RuntimeError {
     RuntimeError::NothingToContinue { thread: request.thread.to_string() }
 }
 
-/// Returns `true` if the last run of a thread was of another graph. What a run that waits or rolls
-/// back will read is not known yet.
+/// Returns `true` if the last run of a thread was of another graph. What a run that rolls back will
+/// read is not known yet.
 fn is_of_other(thread: &ThreadRow, request: &RunRequest) -> bool {
     thread.graph.as_ref().is_some_and(|found| *found != request.graph)
-        && thread.status.is_none_or(RunStatus::is_final)
         && request.options.roll_back.is_none()
+}
+
+/// Returns `true` if no run of a thread is unfinished; otherwise what the next one reads is not known.
+fn is_at_rest(thread: &ThreadRow) -> bool {
+    thread.status.is_none_or(RunStatus::is_final)
 }
 
 /// Returns the error of a graph that cannot read the thread of another one: it lacks a node that is
@@ -410,14 +439,18 @@ fn is_of_other(thread: &ThreadRow, request: &RunRequest) -> bool {
 fn as_of_other(error: RuntimeError, thread: &ThreadRow, asked: &str) -> RuntimeError {
     match error {
         RuntimeError::Engine(EngineError::LostNode { .. } | EngineError::OtherBuild { .. }) => {
-            RuntimeError::OtherGraph {
-                thread: thread.id.to_string(),
-                found: thread.graph.clone().unwrap_or_default(),
-                asked: asked.to_owned(),
-                reason: error.to_string(),
-            }
+            other_graph(thread, asked, error.to_string())
         }
         error => error,
+    }
+}
+
+fn other_graph(thread: &ThreadRow, asked: &str, reason: String) -> RuntimeError {
+    RuntimeError::OtherGraph {
+        thread: thread.id.to_string(),
+        found: thread.graph.clone().unwrap_or_default(),
+        asked: asked.to_owned(),
+        reason,
     }
 }
 

@@ -14,7 +14,7 @@ use weftwork_store::{Base, Store, StoreError};
 use weftwork_testkit::ManualClock;
 use weftwork_types::event::Position;
 use weftwork_types::port::Clock;
-use weftwork_types::run::{CancelAction, Multitask, RunOutcome, RunRef, RunStatus};
+use weftwork_types::run::{CancelAction, Multitask, RunOptions, RunOutcome, RunRef, RunStatus};
 use weftwork_types::{Principal, RunId};
 
 #[derive(State)]
@@ -88,7 +88,13 @@ async fn runtime(store: &Arc<dyn Store>) -> Runtime {
     let pass = tokio::sync::watch::Sender::new(false);
     let builder = Runtime::builder(Arc::clone(store)).graph("test:talk", talk());
     let builder = builder.graph("test:asking", asking()).graph("test:wide", wide());
+    let builder = builder.graph("test:like", asking());
     builder.graph("test:slow", slow(&pass)).open().await.expect("opens")
+}
+
+/// Options of a run that may be on the thread of another graph.
+fn on_any() -> RunOptions {
+    RunOptions { other_graph: true, ..RunOptions::default() }
 }
 
 async fn log(thread: &Thread) -> Value {
@@ -153,8 +159,9 @@ async fn a_run_that_goes_is_cancelled_and_rolled_back() {
     let runtime = runtime(&store()).await;
     runtime.thread("talk", "t").expect("a name").start(LogUpdate::new()).await.expect("runs");
     let thread = runtime.thread("slow", "t").expect("a name");
-    let running = thread.start(LogUpdate::new()).begin().await.expect("begins");
-    let queued = thread.start(LogUpdate::new()).multitask(Multitask::Enqueue).begin().await;
+    let start = || thread.start(LogUpdate::new()).options(on_any());
+    let running = start().begin().await.expect("begins");
+    let queued = start().multitask(Multitask::Enqueue).begin().await;
     let queued = queued.expect("begins");
     assert_eq!(back(&thread, &running.run).await, RunStatus::Completed);
     assert_eq!(running.outcome.await.status(), RunStatus::Cancelled);
@@ -227,12 +234,12 @@ async fn another_graph_runs_on_a_thread_at_rest() {
     let talks = runtime.thread("talk", "t").expect("a name");
     let first = talks.start(LogUpdate::new()).await.expect("runs");
     let wide = runtime.thread("wide", "t").expect("a name");
-    let ended = wide.start(WideUpdate::new()).await.expect("runs");
+    let ended = wide.start(WideUpdate::new()).options(on_any()).await.expect("runs");
     let expected = json!({"log": ["said", "wide"], "other": "kept"});
     assert_eq!(ended.output().expect("completed"), &expected);
     assert_eq!(talks.state().await.expect("a state").values, expected, "the graph that ran last");
     // A channel that the graph does not have is dropped; older checkpoints have it.
-    let ended = talks.start(LogUpdate::new()).await.expect("runs");
+    let ended = talks.start(LogUpdate::new()).options(on_any()).await.expect("runs");
     assert_eq!(ended.output().expect("completed"), &json!({"log": ["said", "wide", "said"]}));
     let back = thread_back(&wide, ended.run()).await;
     assert_eq!(back, expected, "a rollback restores the state of the graph before");
@@ -256,10 +263,26 @@ async fn a_graph_without_the_nodes_that_are_due_is_refused() {
     let talks = runtime.thread("talk", "t").expect("a name");
     let refused = talks.answer(std::collections::BTreeMap::from([(question, json!(1))])).await;
     assert!(matches!(refused, Err(RuntimeError::OtherGraph { .. })), "{refused:?}");
-    let refused = talks.start(LogUpdate::new()).await;
+    let refused = talks.start(LogUpdate::new()).options(on_any()).await;
     assert!(matches!(refused, Err(RuntimeError::OtherGraph { .. })), "{refused:?}");
     asks.answer(json!("yes")).await.expect("the question is still open");
-    talks.start(LogUpdate::new()).await.expect("at rest");
+    let refused = talks.start(LogUpdate::new()).await;
+    assert!(matches!(refused, Err(RuntimeError::OtherGraph { .. })), "{refused:?}");
+    talks.start(LogUpdate::new()).options(on_any()).await.expect("at rest");
+}
+
+#[tokio::test]
+async fn a_graph_with_the_node_that_asks_is_refused_too() {
+    let runtime = runtime(&store()).await;
+    let asks = runtime.thread("asking", "t").expect("a name");
+    let asked = asks.start(LogUpdate::new()).await.expect("runs");
+    let like = runtime.thread("like", "t").expect("a name");
+    let refused = like.start(LogUpdate::new()).options(on_any()).await;
+    let text = refused.expect_err("a question is open").to_string();
+    assert!(text.contains(&asked.questions()[0].id.to_string()), "{text}");
+    assert_eq!(asks.questions().await.expect("reads"), asked.questions(), "it is kept");
+    asks.answer(json!("yes")).await.expect("it is answered");
+    like.start(LogUpdate::new()).options(on_any()).await.expect("at rest");
 }
 
 fn nap() -> CompiledGraph {
@@ -350,6 +373,7 @@ on_each_store![
     a_copy_has_the_open_questions,
     another_graph_runs_on_a_thread_at_rest,
     a_graph_without_the_nodes_that_are_due_is_refused,
+    a_graph_with_the_node_that_asks_is_refused_too,
     a_run_and_those_that_wake_after_it_are_waited_for_as_one,
     histories_name_runs_and_are_filtered_by_them,
 ];

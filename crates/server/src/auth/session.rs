@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use weftwork_types::Timestamp;
 
-/// Name of the cookie.
+/// Beginning of the name of the cookie; see [`name`].
 const NAME: &str = "weft_session";
 /// Time for which a session is valid.
 const SESSION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -37,9 +37,10 @@ pub(crate) struct Session<'a> {
 impl<'a> Session<'a> {
     /// Reads the session of a request.
     pub(crate) fn of(headers: &'a HeaderMap) -> Option<Self> {
+        let name = name(headers);
         let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
         let mut pairs = cookies.flat_map(|value| value.split(';')).map(str::trim);
-        let value = pairs.find_map(|pair| pair.strip_prefix(NAME)?.strip_prefix('='))?;
+        let value = pairs.find_map(|pair| pair.strip_prefix(&*name)?.strip_prefix('='))?;
         let (end, signature) = value.split_once('.')?;
         Some(Self { end: end.parse().ok()?, signature })
     }
@@ -50,22 +51,40 @@ impl<'a> Session<'a> {
         is_signed && now < Timestamp(self.end)
     }
 
-    /// Returns the header that begins a session. `secure` for pages with HTTPS.
-    pub(crate) fn begin(secret: &[u8], now: Timestamp, secure: bool) -> String {
+    /// Returns the header that begins a session, given the headers of the request. The cookie of a page
+    /// with HTTPS is sent over HTTPS only.
+    pub(crate) fn begin(headers: &HeaderMap, secret: &[u8], now: Timestamp) -> String {
         let end = now.plus(SESSION).0;
         let value = format!("{end}.{}", sign(secret, end));
-        cookie(&value, SESSION.as_secs(), secure)
+        let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
+        let secure = if origin.is_some_and(|origin| origin.starts_with("https://")) {
+            "; Secure"
+        } else {
+            ""
+        };
+        cookie(headers, &value, SESSION.as_secs()) + secure
     }
 
-    /// Returns the header that ends a session.
-    pub(crate) fn end() -> String {
-        cookie("", 0, false)
+    /// Returns the header that ends the session of a request.
+    pub(crate) fn end(headers: &HeaderMap) -> String {
+        cookie(headers, "", 0)
     }
 }
 
-fn cookie(value: &str, age_s: u64, secure: bool) -> String {
-    let secure = if secure { "; Secure" } else { "" };
-    format!("{NAME}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={age_s}{secure}")
+fn cookie(headers: &HeaderMap, value: &str, age_s: u64) -> String {
+    let name = name(headers);
+    format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={age_s}")
+}
+
+/// Returns the name of the cookie of the server to which a request goes. The servers of a host share
+/// its cookies, so that the name has the port.
+fn name(headers: &HeaderMap) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let port = host.and_then(|host| host.rsplit_once(':')).map(|(_, port)| port);
+    match port.filter(|port| port.bytes().all(|byte| byte.is_ascii_digit())) {
+        Some(port) => format!("{NAME}_{port}"),
+        None => NAME.to_owned(),
+    }
 }
 
 /// Returns the signature of the end of a session.
@@ -143,7 +162,8 @@ mod tests {
 
     #[test]
     fn a_session_is_of_its_token_until_its_end() {
-        let begun = Session::begin(SECRET, Timestamp(1_000), true);
+        let page = headers(&[("origin", "https://agents.example")]);
+        let begun = Session::begin(&page, SECRET, Timestamp(1_000));
         assert!(begun.contains("; HttpOnly; SameSite=Strict; ") && begun.ends_with("; Secure"));
         assert!(!begun.contains(TOKEN));
         let pair = begun.split(';').next().expect("a pair");
@@ -159,6 +179,26 @@ mod tests {
         for value in ["", "x", "1", "x.00", ".", "99999999999999999999.00"] {
             assert_eq!(Session::of(&headers(&[("cookie", &format!("{NAME}={value}"))])), None);
         }
+    }
+
+    #[test]
+    fn servers_of_one_host_have_cookies_of_their_own() {
+        let hosts = ["127.0.0.1:8123", "127.0.0.1:8124", "localhost:80", "[::1]:8123", "example.org"];
+        let names = ["weft_session_8123", "weft_session_8124", "weft_session_80"];
+        let names = names.into_iter().chain(["weft_session_8123", NAME]);
+        let mut jar = String::new();
+        for (host, name) in hosts.into_iter().zip(names) {
+            let begun = Session::begin(&headers(&[("host", host)]), SECRET, Timestamp(0));
+            let pair = begun.split(';').next().expect("a pair");
+            assert!(pair.starts_with(&format!("{name}=")), "{host}: {pair}");
+            jar = format!("{pair}; {jar}");
+        }
+        for host in hosts {
+            let sent = headers(&[("host", host), ("cookie", &jar)]);
+            let session = Session::of(&sent).expect("a session");
+            assert!(session.is_of(SECRET, Timestamp(0)), "{host}");
+        }
+        assert_eq!(Session::of(&headers(&[("host", "localhost:9"), ("cookie", &jar)])), None);
     }
 
     #[test]

@@ -103,14 +103,12 @@ async fn log_in(
             "the server does not have this token, or the ticket was used or is old",
         )
     })?;
-    let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
-    let secure = origin.is_some_and(|origin| origin.starts_with("https://"));
-    Ok(with_cookie(&Session::begin(&entry.session_secret, now, secure)))
+    Ok(with_cookie(&Session::begin(&headers, &entry.session_secret, now)))
 }
 
 async fn log_out(headers: HeaderMap) -> Result<Response> {
     check_origin(&headers)?;
-    Ok(with_cookie(&Session::end()))
+    Ok(with_cookie(&Session::end(&headers)))
 }
 
 fn check_origin(headers: &HeaderMap) -> Result<()> {

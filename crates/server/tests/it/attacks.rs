@@ -97,7 +97,7 @@ async fn prepared() -> (Client, [(&'static str, String); 3], tempfile::TempDir) 
     let store = weftwork_runtime::Runtime::sqlite(folder.path().join("store.db"));
     let runtime = graphs::host(store.expect("a store")).open().await.expect("opens");
     let server = Server::new(runtime.clone()).allow_host("trusted.example");
-    let client = Client { router: server.router(), runtime };
+    let client = Client::of(server, runtime);
     let made = client.post("/threads", json!({"metadata": {"mark": 1}})).await.json();
     let thread = made["thread_id"].as_str().expect("an id").to_owned();
     let runs = format!("/threads/{thread}/runs");
@@ -312,8 +312,7 @@ async fn s47_a_public_address_needs_a_token() {
 #[tokio::test]
 async fn s39_a_server_that_is_full_or_stops_says_when_to_try_again() {
     let runtime = graphs::runtime().await;
-    let full = Server::new(runtime.clone()).waiting_max(0).router();
-    let full = Client { router: full, runtime: runtime.clone() };
+    let full = Client::of(Server::new(runtime.clone()).waiting_max(0), runtime.clone());
     let run = json!({"assistant_id": "echo", "input": {"msg": "a"}});
     let thread = full.thread().await;
     for path in ["/runs", "/runs/wait", "/runs/stream", "/runs/batch"] {

@@ -152,7 +152,7 @@ async fn an_agent_answers_in_both_formats_and_its_messages_are_stored() {
         .collect();
     assert_eq!(spoken, text(&found));
     let usual = Server::new(client.runtime.clone()).chat_protocol(ChatProtocol::DataStream);
-    let usual = Client { router: usual.router(), runtime: client.runtime.clone() };
+    let usual = Client::of(usual, client.runtime.clone());
     let said = say(&usual, "third", json!([user("Where is order A1003?")])).await;
     assert_eq!(said.headers["content-type"], "text/plain; charset=utf-8");
 }
@@ -401,7 +401,7 @@ fn without_admin(client: &Client) -> Client {
     let rights = Rights::of(&[Right::Read, Right::Run, Right::Approve]);
     let who = Principal::local().with_rights(rights);
     let server = Server::new(client.runtime.clone()).token(token("one"), who).expect("valid");
-    Client { router: server.router(), runtime: client.runtime.clone() }
+    Client::of(server, client.runtime.clone())
 }
 
 #[tokio::test]
@@ -474,7 +474,7 @@ async fn hidden_members_and_secret_arguments_are_in_no_byte() {
 #[tokio::test]
 async fn nothing_of_another_organisation_is_found() {
     let runtime = runtime().await;
-    let client = Client { router: with_tokens(Server::new(runtime.clone())).router(), runtime };
+    let client = Client::of(with_tokens(Server::new(runtime.clone())), runtime);
     let send = async |org: &str, method: &str, path: &str, body: Value| {
         client.send_as(Some(org), (method, path), body.to_string()).await
     };
@@ -583,8 +583,8 @@ async fn bodies_that_are_no_chat_are_refused() {
 async fn chats_select_one_of_the_models_that_are_offered() {
     let runtime = runtime().await;
     let server = Server::new(runtime.clone()).models(["lab:usual", "lab:other"].map(str::to_owned));
-    let locked = Client { router: with_tokens(server.clone()).router(), runtime: runtime.clone() };
-    let client = Client { router: server.router(), runtime };
+    let locked = Client::of(with_tokens(server.clone()), runtime.clone());
+    let client = Client::of(server, runtime);
     let refused = locked.send_as(None, ("GET", "/models"), "").await;
     assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
     let models = locked.send_as(Some("one"), ("GET", "/models"), "").await.json();

@@ -55,7 +55,7 @@ async fn runs_have_the_principal_the_account_and_the_virtual_key_of_the_key() {
     write(&path, &[&key("token-of-ada", "ada"), &key("token-of-bob", "bob")]);
     let runtime = Client::new().await.runtime;
     let server = Server::new(runtime.clone()).keys(KeyFile::new(&path)).expect("keys");
-    let client = Client { router: server.router(), runtime };
+    let client = Client::of(server, runtime);
     let run = json!({"assistant_id": "echo", "input": {"msg": "a"}, "if_not_exists": "create"});
     let start = json!({"id": 1, "method": "run.start", "params": {"assistant_id": "echo", "input": {"msg": "b"}}});
     let state = json!({"values": {"msg": "c"}, "as_node": "echo"});
@@ -93,7 +93,7 @@ async fn a_revoked_key_and_its_session_end_and_others_stay() {
     let (runtime, clock) = crate::graphs::runtime_with_clock().await;
     let server = Server::new(runtime.clone()).keys(KeyFile::new(&path)).expect("keys");
     let server = server.token("token-of-the-program", Principal::local()).expect("valid");
-    let client = Client { router: server.router(), runtime };
+    let client = Client::of(server, runtime);
     let by_key = async |token: &str| {
         send(&client, "GET /info", &[("x-api-key", token)], json!({})).await.status
     };

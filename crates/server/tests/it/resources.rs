@@ -194,7 +194,7 @@ async fn a_thread_begins_with_supersteps() {
 /// A client of a server with tokens, over the store of others.
 pub(crate) fn with_token(runtime: &Runtime) -> (Client, [String; 2]) {
     let server = with_tokens(Server::new(runtime.clone()));
-    let client = Client { router: server.router(), runtime: runtime.clone() };
+    let client = Client::of(server, runtime.clone());
     (client, ["one", "two"].map(token))
 }
 
@@ -274,7 +274,7 @@ async fn answered_requests_and_runs_are_logged() {
     let (send, mut entries) = tokio::sync::mpsc::unbounded_channel();
     let runtime = Client::new().await.runtime;
     let server = Server::new(runtime.clone()).log(move |entry| drop(send.send(entry)));
-    let client = Client { router: server.router(), runtime };
+    let client = Client::of(server, runtime);
     let thread = client.thread().await;
     let run = json!({"assistant_id": "inter", "input": {"q": "a"}});
     client.post(&format!("{thread}/runs/wait?token=secret"), run).await.json();

@@ -46,7 +46,7 @@ impl Keyed {
             let who = Principal::local().with_rights(rights);
             server.token(token_with(rights), who).expect("valid")
         });
-        Self(Client { router: server.router(), runtime })
+        Self(Client::of(server, runtime))
     }
 
     async fn send(&self, rights: Rights, request: (&str, &str), body: &Value) -> Answer {
@@ -189,7 +189,7 @@ async fn rights_are_those_of_the_token_in_every_header_and_by_every_spelling_of_
     let read = Rights::of(&[Right::Read]);
     let who = Principal::local().with_rights(read);
     let server = Server::new(runtime.clone()).token(token_with(read), who).expect("valid");
-    let client = Client { router: server.router(), runtime };
+    let client = Client::of(server, runtime);
     let token = token_with(read);
     let send = async |headers: &[(&str, &str)], method: &str, path: &str, body: Value| {
         let mut builder = Request::builder().method(method).uri(path).header("host", "localhost");

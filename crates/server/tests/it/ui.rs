@@ -38,7 +38,7 @@ async fn locked() -> (Client, String) {
     let runtime = Client::new().await.runtime;
     let server = Server::new(runtime.clone()).token(TOKEN, Principal::local()).expect("valid");
     let ticket = server.ticket().expect("a server with a token");
-    (Client { router: server.router(), runtime }, ticket)
+    (Client::of(server, runtime), ticket)
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn a_token_or_a_ticket_once_begins_a_session_of_the_page_alone() {
         (&[pair, ("origin", "http://127.0.0.1:3000")], StatusCode::UNAUTHORIZED),
         (&[pair, ("sec-fetch-site", "same-site")], StatusCode::UNAUTHORIZED),
         (&[pair], StatusCode::UNAUTHORIZED),
-        (&[("cookie", "weft_session=99999999999999.00"), ORIGIN], StatusCode::UNAUTHORIZED),
+        (&[("cookie", "weft_session_8123=99999999999999.00"), ORIGIN], StatusCode::UNAUTHORIZED),
         (&[ORIGIN], StatusCode::UNAUTHORIZED),
     ] {
         let (status, ..) = send(&client, search, headers, json!({})).await;

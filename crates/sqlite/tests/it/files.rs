@@ -321,7 +321,7 @@ fn the_file_belongs_to_its_owner_alone() {
         let file = entry.expect("an entry").path();
         assert_eq!(mode(&file), 0o600, "{}", file.display());
     }
-    assert_eq!(fs::read_dir(parent).expect("reads").count(), 4, "file, log, index, lock");
+    assert_eq!(fs::read_dir(parent).expect("reads").count(), 5, "file, mark, log, index, lock");
 }
 
 /// Environment variable with the file that an unprivileged process has to open.

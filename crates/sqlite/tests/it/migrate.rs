@@ -14,7 +14,7 @@ use weftwork_types::{OrgId, Principal, ThreadId, Timestamp};
 
 /// Files as the program of each format left them, with rows in every table. The dump of a format is
 /// never changed: a new format adds a file.
-pub(crate) const FORMATS: [&str; 16] = [
+pub(crate) const FORMATS: [&str; 17] = [
     include_str!("formats/0.sql"),
     include_str!("formats/1.sql"),
     include_str!("formats/2.sql"),
@@ -31,6 +31,7 @@ pub(crate) const FORMATS: [&str; 16] = [
     include_str!("formats/13.sql"),
     include_str!("formats/14.sql"),
     include_str!("formats/15.sql"),
+    include_str!("formats/16.sql"),
 ];
 
 /// Environment variable with the file that a process opens before it is killed.
@@ -65,6 +66,10 @@ pub(crate) fn made(folder: &TempDir, sql: Option<&str>) -> PathBuf {
         conn.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL")
             .expect("sets");
         conn.execute_batch(sql).expect("reads the dump");
+        // Files of older formats keep the mode when they are closed.
+        if Some(&sql) == FORMATS.last() {
+            conn.execute_batch("PRAGMA journal_mode = DELETE").expect("sets");
+        }
     }
     path
 }
@@ -178,7 +183,8 @@ fn a_migration_that_is_cut_off_anywhere_is_done_by_the_next_process() {
         };
         drop(store);
         if sql.is_some() {
-            assert!(after.file == before, "only the log was written");
+            // The header says that there is a log, which that of the newest format does not when closed.
+            assert!(after.file[100..] == before[100..], "only the log was written");
         } else {
             assert_eq!(after.file.len(), 4_096, "no more than the header was written");
         }

@@ -100,7 +100,8 @@ fn events(trace: &str) -> Vec<Event> {
                 "fdatasync" | "fsync" => events.push(Event::Kept),
                 other => panic!("unexpected: {other}"),
             }
-        } else if before.contains("weft.db>") && !before.starts_with("lseek") {
+        } else if before.contains("weft.db>") && !before.starts_with("lseek") && !events.is_empty() {
+            // Before the log begins, the header of the file is changed to say so.
             panic!("only the log is written: {call}");
         }
     }
@@ -128,7 +129,7 @@ fn fail(full: bool, rounds: usize) -> Option<(u128, usize)> {
     let folder = tempfile::tempdir().expect("a folder");
     let (file, trace) = (folder.path().join("weft.db"), folder.path().join("trace"));
     drop(SqliteStore::open(&file, &Options::default()).expect("opens"));
-    let before = fs::read(&file).expect("reads");
+    let closed = fs::read(&file).expect("reads");
     let mut watch = Command::new("strace");
     watch.args(["-f", "-y", "-s", "40", "-o"]).arg(&trace);
     watch.args(["-e", "trace=lseek,write,pwrite64,fsync,fdatasync"]);
@@ -141,7 +142,8 @@ fn fail(full: bool, rounds: usize) -> Option<(u128, usize)> {
     if !trace.contains("acknowledged 1") {
         return None;
     }
-    assert!(fs::read(&file).expect("reads") == before, "only the log is written");
+    let before = fs::read(&file).expect("reads");
+    assert!(before[100..] == closed[100..], "only the log is written");
     let whole = fs::read(folder.path().join("weft.db-wal")).expect("a log");
     let events = events(&trace);
     let (mut random, mut lost, mut moments) = (Random(5), 0, 0);

@@ -74,6 +74,32 @@ fn a_backup_takes_the_place_of_a_store_with_a_log() {
 }
 
 #[test]
+fn a_file_without_the_log_that_it_had_is_refused_and_one_that_died_closing_is_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (store, _) = filled(&folder);
+    let place = tempfile::tempdir().expect("a folder");
+    let copy = place.path().join("weft.db");
+    fs::copy(store.path(), &copy).expect("copies");
+    let before = contents(&store);
+    drop(store);
+    assert_eq!(names(folder.path()), ["backup.db", "weft.db"]);
+    for attempt in 0..2 {
+        let error = SqliteStore::open(&copy, &quick()).expect_err("its log is missing");
+        assert!(matches!(error, StoreError::Corrupt { .. }), "{attempt}: {error}");
+        assert!(error.to_string().contains("weft.db-wal"), "{error}");
+        assert_eq!(names(place.path()), ["weft.db"], "nothing was written");
+    }
+    // A process that dies between the removal of its log and that of its mark.
+    fs::write(place.path().join("weft.db-open"), "").expect("writes");
+    drop(SqliteStore::open(&copy, &quick()).expect("opens"));
+    assert_eq!(names(place.path()), ["weft.db"]);
+    SqliteStore::open(&copy, &quick()).expect("it was closed");
+    // A closed file is whole by itself.
+    fs::copy(folder.path().join("weft.db"), &copy).expect("copies");
+    assert_eq!(contents(&SqliteStore::open(&copy, &quick()).expect("opens")), before);
+}
+
+#[test]
 fn a_store_that_is_open_and_bad_backups_change_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let (store, backup) = filled(&folder);

@@ -89,11 +89,12 @@ fn is_asked(run: &RunRow) -> bool {
     matches!(outcome, Some(RunOutcome::Interrupted { interrupts, .. }) if !interrupts.is_empty())
 }
 
-/// Returns the label of the agent's messages, which marks answers of scripted and replayed models.
+/// Returns the label of the agent's messages, which marks answers of replayed models; those of the
+/// scripted one begin with a mark.
 fn speaker(model: Option<&str>) -> String {
     let provider = model.and_then(|model| model.split(':').next()).unwrap_or_default();
     match provider {
-        "scripted" | "replay" => format!("agent [{provider}]"),
+        "replay" => format!("agent [{provider}]"),
         _ => "agent".to_owned(),
     }
 }

@@ -69,7 +69,7 @@ impl Desk {
         let entries = Arc::clone(&logged);
         let log = move |entry| entries.lock().expect("no panic").push(format!("{entry:?}"));
         let server = with_tokens(Server::new(runtime.clone()).log(log));
-        Self { client: Client { router: server.router(), runtime }, logged }
+        Self { client: Client::of(server, runtime), logged }
     }
 
     async fn send(&self, org: &str, request: &str, body: &str) -> Answer {

@@ -422,7 +422,7 @@ async fn what_is_secret_is_in_no_byte_that_the_server_sends_or_logs() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(server.clone().serve(listener, std::future::pending()));
-    let plain = Client { router: server.router(), runtime };
+    let plain = Client::of(server, runtime);
     let mut client = RecordingClient { client: plain, sent: Sent::default() };
 
     classic(&mut client).await;

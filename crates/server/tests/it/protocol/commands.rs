@@ -284,7 +284,7 @@ async fn input_answers_an_open_question_and_messages_are_injected() {
 #[tokio::test]
 async fn threads_belong_to_the_organisation_of_their_token() {
     let runtime = reference::runtime().await;
-    let client = Client { router: with_tokens(Server::new(runtime.clone())).router(), runtime };
+    let client = Client::of(with_tokens(Server::new(runtime.clone())), runtime);
     let path = format!("/threads/{}/commands", new_thread());
     let send = async |org: Option<&str>, body: Value| {
         client.send_as(org, ("POST", &path), body.to_string()).await
