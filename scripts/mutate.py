@@ -1,9 +1,12 @@
 """Mutation test: changes the code in one small place at a time and counts the detected mutants.
 
     scripts/postgres.sh with scripts/mutate.py [--count N] [--seed N] [--minutes N] [--crates A,B]
+        [--full]
 
 Mutates conditions, comparisons, boolean literals, increments and calls with unused results, in
 equal parts of each crate, and runs the fast tier's tests of the crate and of those that use it most.
+With `--full`, those of the full tier try the survivors again: what they detect is what the fast tier
+has lost by leaving cases out.
 Works on a copy of the tree, so that the repository is not changed, and builds into a separate
 folder. Surviving mutants need a manual review: either the mutation has no observable effect, or a
 test is missing.
@@ -31,8 +34,8 @@ CRATES = {
     "server": ([""], ["server"]),
     "tools": ([""], ["tools", "agents"]),
 }
-# Longer than the tests take; also detects a mutant that never terminates.
-TEST_SECONDS = 600
+# Longer than the tests of a tier take; also detects a mutant that never terminates.
+TEST_SECONDS = {"fast": 600, "full": 3600}
 # Hours of kills and compile errors show nothing of a single place.
 LEFT_OUT = "not (binary(kill) or binary(chaos) or test(/^ui::/))"
 
@@ -74,13 +77,13 @@ def mutants(crate):
     return found
 
 
-def run(command, tree, target, seconds):
+def run(command, tree, target, seconds, tier="fast"):
     """Returns whether the command succeeded; one that takes too long is killed and counts as failed."""
     environment = {
         **os.environ,
         "CARGO_TARGET_DIR": str(target),
         "CARGO_PROFILE_DEV_DEBUG": "0",
-        "WEFT_TIER": "fast",
+        "WEFT_TIER": tier,
         "RUST_BACKTRACE": "0",
     }
     child = subprocess.Popen(
@@ -99,7 +102,7 @@ def run(command, tree, target, seconds):
         return False
 
 
-def outcome(crate, tree, target):
+def outcome(crate, tree, target, tier="fast"):
     packages = CRATES[crate][1]
     cargo = [os.environ.get("CARGO", "cargo"), "nextest", "run", "--locked", "--fail-fast"]
     # With `selection`, libraries have the same features for each crate.
@@ -111,7 +114,8 @@ def outcome(crate, tree, target):
             [*cargo, *every, "-E", f"package(weftwork-{name}) and {LEFT_OUT}"],
             tree,
             target,
-            TEST_SECONDS,
+            TEST_SECONDS[tier],
+            tier,
         )
         for name in packages
     )
@@ -123,6 +127,7 @@ def main():
     arguments.add_argument("--count", type=int, default=30)
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--minutes", type=float, default=60)
+    arguments.add_argument("--full", action="store_true")
     arguments.add_argument("--crates", type=lambda text: text.split(","), default=list(CRATES))
     given = arguments.parse_args()
 
@@ -134,7 +139,7 @@ def main():
     sample = [mutant for turn in zip(*parts) for mutant in turn][: given.count]
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "mutants"
     end = time.monotonic() + given.minutes * 60
-    totals = {"caught": 0, "survived": 0, "unbuildable": 0}
+    totals = {"caught": 0, "caught by the full tier": 0, "survived": 0, "unbuildable": 0}
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         tree = Path(folder) / "tree"
         ignored = shutil.ignore_patterns("target", ".git")
@@ -151,6 +156,9 @@ def main():
             lines[number] = changed + "\n"
             file.write_text("".join(lines))
             result = outcome(crate, tree, target)
+            if result == "survived" and given.full:
+                if outcome(crate, tree, target, "full") == "caught":
+                    result = "caught by the full tier"
             file.write_text(sound)
             totals[result] += 1
             print(f"{result:11} {path}:{number + 1}: {kind}", flush=True)

@@ -1,7 +1,7 @@
 //! Ctrl-C and the request to terminate (SIGTERM).
 //!
 //! The process handles both from its start on: the first process of a container gets no signal that it
-//! does not handle. A command that listens decides itself; any other one ends at once.
+//! does not handle, so that it handles SIGHUP, too. A command that listens decides itself; any other one ends at once.
 
 use crate::CliError;
 use crate::exit::Exit;
@@ -12,6 +12,9 @@ use tokio::signal::unix::Signal as Source;
 #[cfg(windows)]
 use tokio::signal::windows::CtrlC as Source;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// Status of a process that SIGHUP ends, of those that no signal can kill.
+const HUNG_UP: i32 = 128 + 1;
 
 /// A request to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +51,10 @@ pub(crate) fn handle_signals() -> Result<(), CliError> {
     let handle = move || {
         let all = sources.into_iter().map(|(signal, mut source)| async move {
             while source.recv().await.is_some() {
-                deliver(signal);
+                match signal {
+                    Some(signal) => deliver(signal),
+                    None => std::process::exit(HUNG_UP),
+                }
             }
         });
         runtime.block_on(futures_util::future::join_all(all));
@@ -111,16 +117,22 @@ impl Signals {
     }
 }
 
+/// The signals that are handled; `None` for SIGHUP, which ends a process by itself unless it is the
+/// first one of a container.
 #[cfg(unix)]
-fn sources() -> std::io::Result<Vec<(Signal, Source)>> {
+fn sources() -> std::io::Result<Vec<(Option<Signal>, Source)>> {
     use tokio::signal::unix::{SignalKind, signal};
-    Ok(vec![
-        (Signal::Interrupt, signal(SignalKind::interrupt())?),
-        (Signal::Terminate, signal(SignalKind::terminate())?),
-    ])
+    let mut sources = vec![
+        (Some(Signal::Interrupt), signal(SignalKind::interrupt())?),
+        (Some(Signal::Terminate), signal(SignalKind::terminate())?),
+    ];
+    if std::process::id() == 1 {
+        sources.push((None, signal(SignalKind::hangup())?));
+    }
+    Ok(sources)
 }
 
 #[cfg(windows)]
-fn sources() -> std::io::Result<Vec<(Signal, Source)>> {
-    Ok(vec![(Signal::Interrupt, tokio::signal::windows::ctrl_c()?)])
+fn sources() -> std::io::Result<Vec<(Option<Signal>, Source)>> {
+    Ok(vec![(Some(Signal::Interrupt), tokio::signal::windows::ctrl_c()?)])
 }

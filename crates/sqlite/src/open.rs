@@ -154,7 +154,8 @@ pub(crate) fn check_log(path: &Path, place: &Place) -> Result<(), StoreError> {
 
 fn mark_open(path: &Path, place: &Place) -> Result<(), StoreError> {
     let mark = beside(path, OPEN);
-    let made = private_file(OpenOptions::new().write(true).create(true).truncate(false)).open(&mark);
+    let made =
+        private_file(OpenOptions::new().write(true).create(true).truncate(false)).open(&mark);
     made.map(drop).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => needs_folder(place),
         _ => place.io(&mark, &error),

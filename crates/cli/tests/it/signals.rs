@@ -138,6 +138,63 @@ fn prompts_end_with_keys_and_signals() {
     }
 }
 
+/// The same prompts in the first process of a container, which gets no signal that it does not handle.
+#[cfg(target_os = "linux")]
+#[test]
+fn prompts_of_the_first_process_end_with_keys_and_signals() {
+    let unshare = Path::new("/usr/bin/unshare");
+    let probe = Command::new(unshare).args(["-pf", "true"]).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        println!("SKIPPED(no namespaces): prompts_of_the_first_process_end_with_keys_and_signals");
+        return;
+    }
+    for (prompt, way, expected) in [
+        ("you>", Way::Interrupt(2), 130),
+        ("you>", Way::EndOfInput, 0),
+        ("you>", Way::Terminate, 143),
+        ("you>", Way::HangUp, 129),
+        (APPROVE, Way::Interrupt(2), 130),
+        (APPROVE, Way::EndOfInput, 3),
+        (APPROVE, Way::Terminate, 143),
+        (APPROVE, Way::HangUp, 129),
+    ] {
+        let home = home();
+        let args = ["-pf", PROGRAM, "chat", "--thread", "t"];
+        let mut chat = Terminal::start(&home, unshare, &args, SIZE);
+        chat.last("you>");
+        if prompt == APPROVE {
+            chat.enter("you>", REFUND);
+        }
+        let signal = match way {
+            Way::Terminate => Some("-TERM"),
+            Way::HangUp => Some("-HUP"),
+            _ => None,
+        };
+        let (status, screen) = match signal {
+            // To the process itself: the one outside waits for it.
+            Some(signal) => {
+                chat.last(prompt);
+                send(first_child(chat.id()), signal);
+                chat.end()
+            }
+            None => ended(chat, prompt, way),
+        };
+        assert_eq!(status, Some(expected), "{prompt} {way:?}: {screen}");
+        if prompt == APPROVE {
+            let came = home.weft(&["threads", "resume", "t", "--approve"]);
+            assert_eq!(came.status, Some(0), "{way:?}: {came:?}");
+        }
+    }
+}
+
+/// The process that another one has started.
+#[cfg(target_os = "linux")]
+fn first_child(of: u32) -> u32 {
+    let children = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children"));
+    let children = children.expect("it runs");
+    children.split_whitespace().next().expect("a child").parse().expect("a number")
+}
+
 /// Starts a command that calls a tool which waits, and returns its output behind the call.
 fn waits(home: &Home, args: &[&str]) -> (Child, impl BufRead + use<>) {
     let mut command = home.program(&program(), args);

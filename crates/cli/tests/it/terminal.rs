@@ -46,6 +46,10 @@ impl Terminal {
         Self { child, pty, output, parser, raw: Vec::new() }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal to the process.
     pub(crate) fn signal(&self, name: &str) {
         crate::signals::send(self.child.id(), name);

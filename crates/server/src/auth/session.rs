@@ -183,7 +183,8 @@ mod tests {
 
     #[test]
     fn servers_of_one_host_have_cookies_of_their_own() {
-        let hosts = ["127.0.0.1:8123", "127.0.0.1:8124", "localhost:80", "[::1]:8123", "example.org"];
+        let hosts =
+            ["127.0.0.1:8123", "127.0.0.1:8124", "localhost:80", "[::1]:8123", "example.org"];
         let names = ["weft_session_8123", "weft_session_8124", "weft_session_80"];
         let names = names.into_iter().chain(["weft_session_8123", NAME]);
         let mut jar = String::new();

@@ -100,7 +100,8 @@ fn events(trace: &str) -> Vec<Event> {
                 "fdatasync" | "fsync" => events.push(Event::Kept),
                 other => panic!("unexpected: {other}"),
             }
-        } else if before.contains("weft.db>") && !before.starts_with("lseek") && !events.is_empty() {
+        } else if before.contains("weft.db>") && !before.starts_with("lseek") && !events.is_empty()
+        {
             // Before the log begins, the header of the file is changed to say so.
             panic!("only the log is written: {call}");
         }
