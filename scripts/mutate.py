@@ -104,14 +104,14 @@ def run(command, tree, target, seconds, tier="fast"):
 
 def outcome(crate, tree, target, tier="fast"):
     packages = CRATES[crate][1]
-    cargo = [os.environ.get("CARGO", "cargo"), "nextest", "run", "--locked", "--fail-fast"]
+    cargo = [os.environ.get("CARGO", "cargo"), "nextest", "run", "--locked"]
     # With `selection`, libraries have the same features for each crate.
     every = [word for name in packages for word in ("-p", f"weftwork-{name}")] + ["-p", "selection"]
     if not run([*cargo, *every, "--no-run"], tree, target, None):
         return "unbuildable"
     caught = any(
         not run(
-            [*cargo, *every, "-E", f"package(weftwork-{name}) and {LEFT_OUT}"],
+            [*cargo, *every, "--fail-fast", "-E", f"package(weftwork-{name}) and {LEFT_OUT}"],
             tree,
             target,
             TEST_SECONDS[tier],
