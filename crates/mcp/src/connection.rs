@@ -153,7 +153,8 @@ impl Connection {
                 let max = self.limits.tools;
                 return Err(limit(format!("it lists more than {max} tools")));
             }
-            match page.next_cursor {
+            // Some servers end a list with an empty cursor.
+            match page.next_cursor.filter(|cursor| !cursor.is_empty()) {
                 None => return Ok(tools),
                 Some(next) if !cursors.insert(next.clone()) => {
                     return Err(limit(

@@ -167,6 +167,13 @@ async fn lists_without_an_end_are_refused() {
 }
 
 #[tokio::test]
+async fn an_empty_cursor_ends_a_list() {
+    let rig = Rig::new().server("s", "empty-cursor");
+    let offer = rig.servers().offer("s").await.expect("listed");
+    assert_eq!(offer.tools.len(), 1);
+}
+
+#[tokio::test]
 async fn answers_with_wrong_ids_are_no_answers() {
     let limited = |rig: Rig| rig.limits(|limits| limits.list = Duration::from_millis(300));
     let error = offer("wrong-ids", limited).await;

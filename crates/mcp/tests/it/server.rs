@@ -79,6 +79,7 @@ impl Server {
                 say(id, json!({"tools": [], "nextCursor": (page + 1).to_string()}));
             }
             "same-page" => say(id, json!({"tools": [], "nextCursor": "again"})),
+            "empty-cursor" => say(id, json!({"tools": one(), "nextCursor": ""})),
             "many" => {
                 let tools: Vec<Value> = (0..10_000).map(|n| echo(&format!("t{n}"))).collect();
                 say(id, json!({"tools": tools}));

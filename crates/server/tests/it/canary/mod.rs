@@ -62,6 +62,32 @@ fn check_account(id: String, note: String, #[arg(secret)] pin: String) -> Result
     Err(format!("{id}: {pin} does not open {} ({note})", secret("card")))
 }
 
+/// Closes an account. It panics with what it was given.
+#[tool]
+fn close_account(id: String, #[arg(secret)] pin: String) -> Result<String, String> {
+    panic!("{id} cannot be closed with {pin}: {}", secret("card"))
+}
+
+/// Moves an account, which takes longer than it may.
+#[tool(timeout_ms = 20)]
+async fn move_account(id: String, #[arg(secret)] pin: String) -> Result<String, String> {
+    tokio::time::sleep(WAIT).await;
+    Ok(format!("{id} {pin}"))
+}
+
+/// Lists an account: with more than a result may have.
+#[tool(shown(id))]
+fn list_account(id: String, #[arg(secret)] pin: String) -> Account {
+    let owner = Owner { name: "Ada".to_owned(), address: vec![pin; 100_000] };
+    Account { id, card: secret("card"), owner }
+}
+
+/// Freezes an account, which nobody may.
+#[tool]
+fn freeze_account(id: String, #[arg(secret)] pin: String) -> Result<String, String> {
+    Ok(format!("{id} {pin}"))
+}
+
 /// The output of the server, with the request that led to it.
 #[derive(Default)]
 struct Sent(Vec<(String, String)>);
@@ -140,11 +166,17 @@ fn headers() -> Vec<(&'static str, String)> {
 fn agent(provider: &Provider) -> CompiledGraph {
     let decision = Decision::AskHuman { reason: "it opens".to_owned() };
     let rule = Rule::new(ToolPattern::One("open_account".to_owned()), decision);
-    let check = Rule::new(ToolPattern::One("check_account".to_owned()), Decision::Allow);
+    let allowed = ["check_account", "close_account", "move_account", "list_account"];
+    let allow = |name: &str| Rule::new(ToolPattern::One(name.to_owned()), Decision::Allow);
+    let deny = Decision::Deny { reason: "nobody may".to_owned() };
+    let denied = Rule::new(ToolPattern::One("freeze_account".to_owned()), deny);
+    let rules = allowed.into_iter().map(allow).chain([rule, denied]).collect();
+    let tools = ToolBox::new().with(open_account).with(check_account).with(close_account);
+    let tools = tools.with(move_account).with(list_account).with(freeze_account);
     ReactAgent::new("keeper", provider.model())
         .model_caller(weftwork::models::ModelCaller::new(weftwork::models::RetryPolicy::once()))
-        .tools(ToolBox::new().with(open_account).with(check_account))
-        .policy(Policy { rules: vec![rule, check] })
+        .tools(tools)
+        .policy(Policy { rules })
         .build()
         .expect("sound")
 }
@@ -182,9 +214,13 @@ async fn classic(client: &mut RecordingClient) {
         client.get(&format!("{thread}/state")).await;
         let ended = client.post(&stream, &with("command", &resume)).await;
         assert!(mode != "values" || ended.contains("Opened."), "{ended}");
-        for said in ["check", "fail", "fail", "fail", "fail", "fail"] {
+        for said in ["check", "check", "fail", "fail", "fail", "fail", "fail"] {
             client.post(&stream, &with("input", &input(said))).await;
         }
+        // A person says no, with words of their own.
+        client.post(&stream, &with("input", &input("open"))).await;
+        let no = json!({"resume": {"decisions": [{"type": "reject", "message": "no"}]}});
+        client.post(&stream, &with("command", &no)).await;
         client.get(&thread).await;
         client.get(&format!("{thread}/state?subgraphs=true")).await;
         client.get(&format!("{thread}/history")).await;
@@ -401,7 +437,10 @@ fn print_driven(sent: &Sent) {
     let driven: BTreeSet<&String> = codes.iter().filter(is_sent).collect();
     let others: Vec<&String> = codes.iter().filter(|code| !driven.contains(code)).collect();
     println!("{} of {} errors: {driven:?}; not driven: {others:?}", driven.len(), codes.len());
-    let repeating = ["W0303", "W0304", "W0305", "W0306", "W0308", "W0401", "W0402", "W0406"];
+    let repeating = [
+        "W0303", "W0304", "W0305", "W0306", "W0308", "W0401", "W0402", "W0403", "W0404", "W0406",
+        "W0407", "W0408",
+    ];
     for code in repeating {
         assert!(driven.contains(&code.to_owned()), "{code} of {driven:?}");
     }

@@ -82,12 +82,18 @@ fn failure(number: usize, request: &Received) -> Reply {
     Reply::full(status, &[("content-type", "application/json")], error.to_string())
 }
 
-/// Returns the call of a tool that fails: by itself, for its arguments, or because it is unknown.
+/// Returns the call of a tool that fails: by itself, for its arguments, because it is unknown, by a
+/// panic, for its time, for the size of its result, or because it is denied.
 fn failing_call(number: usize) -> Value {
-    let (name, args) = match number % 3 {
+    let with_pin = || json!({"id": "A1", "pin": secret("pin")});
+    let (name, args) = match number % 7 {
         0 => ("check_account", json!({"id": "A1", "note": secret("pin"), "pin": secret("pin")})),
         1 => ("check_account", json!({"id": 1, "note": "n", "pin": true, secret("pin"): true})),
-        _ => ("check_accounts", json!({"pin": secret("pin")})),
+        2 => ("check_accounts", json!({"pin": secret("pin")})),
+        3 => ("close_account", with_pin()),
+        4 => ("move_account", with_pin()),
+        5 => ("list_account", with_pin()),
+        _ => ("freeze_account", with_pin()),
     };
     json!({"name": name, "arguments": args.to_string()})
 }
