@@ -32,7 +32,7 @@ pub use instance::{
     Activity, ActivityContext, ActivityEnd, ActivityPayload, AgentRuntime, AgentRuntimeBuilder,
     DeadLetter, HostedInstance, Hosting, Instance, InstanceEvent, InstanceEventKind, InstanceInfo,
     InstanceOptions, InstanceStatus, Logic, MAILBOX_CAPACITY, MAILBOX_CAPACITY_MAX, Models,
-    QueuedActivities, Sent, Statistics, Terminated, handler_graph,
+    OnQuestion, QueuedActivities, Sent, SetAside, Statistics, Terminated, handler_graph,
 };
 pub use output::OutputError;
 pub use prompt::{

@@ -5,11 +5,11 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use uuid::Uuid;
 use weftwork_graph::RuntimeError;
-use weftwork_store::mailbox::without_reserved;
+use weftwork_store::mailbox::{SET_ASIDE_FROM, without_reserved};
 use weftwork_store::thread::Metadata;
-use weftwork_store::{Store, StoreError, ThreadExport, ThreadRow, invariants};
+use weftwork_store::{RunExport, Store, StoreError, ThreadExport, ThreadRow, invariants};
 use weftwork_types::port::Clock;
-use weftwork_types::run::RunRef;
+use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{CheckpointId, Principal, RunId, ThreadId, Timestamp};
 
 /// Member of the metadata of a thread that was forked, with the thread and the checkpoint of its
@@ -118,16 +118,50 @@ pub async fn copy_thread(
     to: &ThreadId,
     clock: &dyn Clock,
 ) -> Result<(), RuntimeError> {
-    let (run, now) = (RunId::from_uuid(Uuid::from_u128(clock.unique())), clock.now());
-    let to = RunRef { thread: to.clone(), run };
-    let whole = store.export_thread(who, from).await?;
+    let mut whole = store.export_thread(who, from).await?;
     if let Some(run) = whole.runs.iter().find(|run| !run.row.status.is_final()) {
         return Err(invariants::busy(&run.row.new.at).into());
     }
-    check_free(store, who, &to.thread).await?;
+    check_free(store, who, to).await?;
     let nothing = || RuntimeError::NothingToContinue { thread: from.to_string() };
-    let ThreadExport { thread, mut runs, mut interrupts, calls, kept, .. } = whole;
-    let mut last = runs.pop().ok_or_else(nothing)?;
+    let last = whole.runs.pop().ok_or_else(nothing)?;
+    Ok(store.import_thread(who, continued((whole, last), to, clock)).await?)
+}
+
+/// Creates a thread in which an activity of an instance continues that ended at a question. Activities
+/// that wait stay with the instance.
+///
+/// # Errors
+/// [`RuntimeError::Store`] with `NotFound` if the instance or the run does not exist, with `Conflict`
+/// if the new thread exists. Nothing was stored.
+pub(crate) async fn copy_activity(
+    store: &dyn Store,
+    who: &Principal,
+    asked: &RunRef,
+    to: &ThreadId,
+    clock: &dyn Clock,
+) -> Result<(), RuntimeError> {
+    check_free(store, who, to).await?;
+    let mut whole = store.export_thread(who, &asked.thread).await?;
+    let at = whole.runs.iter().position(|run| run.row.new.at == *asked);
+    let at = at.ok_or_else(|| invariants::missing("run", &asked.run))?;
+    let last = whole.runs.swap_remove(at);
+    let mut copied = continued((whole, last), to, clock);
+    copied.thread.status = Some(RunStatus::Interrupted);
+    let origin = json!(asked.thread);
+    copied.thread.metadata.insert(SET_ASIDE_FROM.to_owned(), origin);
+    Ok(store.import_thread(who, copied).await?)
+}
+
+/// Everything that continues a thread after its last run, for a thread of its own.
+fn continued(
+    (whole, mut last): (ThreadExport, RunExport),
+    to: &ThreadId,
+    clock: &dyn Clock,
+) -> ThreadExport {
+    let (run, now) = (RunId::from_uuid(Uuid::from_u128(clock.unique())), clock.now());
+    let to = RunRef { thread: to.clone(), run };
+    let ThreadExport { thread, mut interrupts, calls, kept, .. } = whole;
     for asked in interrupts.iter_mut().filter(|asked| asked.run == last.row.new.at.run) {
         asked.run = to.run.clone();
     }
@@ -146,8 +180,7 @@ pub async fn copy_thread(
     let id = to.thread.clone();
     let thread = ThreadRow { id, created_at: now, updated_at: now, metadata, ..thread };
     let (runs, usage) = (vec![last], Vec::new());
-    let copied = ThreadExport { thread, runs, interrupts, calls, kept, usage };
-    Ok(store.import_thread(who, copied).await?)
+    ThreadExport { thread, runs, interrupts, calls, kept, usage }
 }
 
 async fn check_free(store: &dyn Store, who: &Principal, to: &ThreadId) -> Result<(), RuntimeError> {

@@ -10,7 +10,7 @@ use crate::table::Result;
 use crate::thread::Metadata;
 use serde_json::Value;
 use std::cmp::Reverse;
-use weftwork_types::run::{RunInput, RunRef, RunStatus};
+use weftwork_types::run::{OnQuestion, RunInput, RunRef, RunStatus};
 use weftwork_types::store_error::RefusedByInstance;
 use weftwork_types::{RunId, ThreadId, Timestamp};
 
@@ -20,6 +20,10 @@ pub const RESERVED: &str = "weft:";
 pub const INSTANCE: &str = "weft:instance";
 /// Member of the metadata of an instance that marks it as terminated, with the value `true`.
 pub const TERMINATED: &str = "weft:terminated";
+
+/// Member of the metadata of a thread in which an activity continues that asked a question, with the
+/// id of its instance.
+pub const SET_ASIDE_FROM: &str = "weft:set_aside_from";
 
 /// Returns metadata without the members that only a runtime sets: that of a copy, or of a request.
 #[must_use]
@@ -120,8 +124,13 @@ fn check_door(new: &NewRun) -> Result<()> {
         RunInput::Update { .. } => true,
         RunInput::Continue => false,
     };
-    if brings {
+    if brings && !is_of_runtime(new) {
         return Err(belongs_to_instance(&new.at.thread, RefusedByInstance::Input));
+    }
+    let mailbox = new.options.mailbox.as_ref();
+    let sets_aside = mailbox.is_some_and(|of| of.on_question == OnQuestion::SetAside);
+    if sets_aside && new.input.is_answer() {
+        return Err(belongs_to_instance(&new.at.thread, RefusedByInstance::Answer));
     }
     // An activity that continues begins where it stopped.
     if new.options.at.is_some() && new.options.mailbox.is_none() {
@@ -131,6 +140,11 @@ fn check_door(new: &NewRun) -> Result<()> {
         return Err(belongs_to_instance(&new.at.thread, RefusedByInstance::Cancellation));
     }
     Ok(())
+}
+
+/// Returns `true` for a run that a runtime requests by itself: its key is one that no client may use.
+fn is_of_runtime(new: &NewRun) -> bool {
+    new.options.idempotency_key.as_ref().is_some_and(|key| key.starts_with(RESERVED))
 }
 
 /// Accepts the deletion of a thread, given its metadata. Every store calls this before it deletes a

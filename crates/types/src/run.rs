@@ -4,7 +4,7 @@ mod input;
 mod mailbox;
 
 pub use input::{Answers, RunCommand, RunInput, Target};
-pub use mailbox::{Mailbox, RunRetry};
+pub use mailbox::{Mailbox, OnQuestion, RunRetry};
 
 use crate::caller::Caller;
 use crate::code::Fault;

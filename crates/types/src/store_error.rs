@@ -250,6 +250,8 @@ impl std::fmt::Display for FileChange {
 pub enum RefusedByInstance {
     /// A run with new input that is not an activity, or a change of the state.
     Input,
+    /// An answer to a question that is being set aside.
+    Answer,
     /// A run at a checkpoint of the thread.
     Checkpoint,
     /// A run that cancels the unfinished runs of the thread.
@@ -263,6 +265,10 @@ impl std::fmt::Display for RefusedByInstance {
         f.write_str(match self {
             Self::Input => {
                 "runs with new input; send an activity, with `weft instances send` for example"
+            }
+            Self::Answer => {
+                "answers; its question is being set aside, and is answered in the thread that \
+                 `weft instances show` names"
             }
             Self::Checkpoint => {
                 "runs at a checkpoint; answer or continue it where it is, or copy the thread"

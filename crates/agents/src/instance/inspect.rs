@@ -6,8 +6,11 @@ use super::handler::STATE_CHANNEL;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
-use weftwork_store::mailbox::{INSTANCE, is_terminated};
-use weftwork_store::{ActivityCounts, Metadata, ThreadQuery, ThreadRow, open_questions};
+use weftwork_store::mailbox::{INSTANCE, SET_ASIDE_FROM, is_terminated};
+use weftwork_store::thread::Direction;
+use weftwork_store::{
+    ActivityCounts, Metadata, SearchFrom, ThreadOrder, ThreadQuery, ThreadRow, open_questions,
+};
 use weftwork_types::instance::{AgentRuntimeError, AgentRuntimeErrorKind};
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::RunStatus;
@@ -85,6 +88,8 @@ pub struct InstanceInfo {
     /// [`Thread::answer`](weftwork_runtime::Thread::answer) continues it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<Interrupt>,
+    /// Activities that asked a question and were set aside, oldest first, at most 1,000.
+    pub set_aside: Vec<SetAside>,
     /// Statistics of the activities.
     pub statistics: Statistics,
     /// Maximum number of unfinished activities.
@@ -94,6 +99,18 @@ pub struct InstanceInfo {
     /// Time of the last change.
     pub updated_at: Timestamp,
 }
+
+/// An activity that asked a question and continues in a thread of its own.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SetAside {
+    /// The thread, in which the questions are answered.
+    pub thread: ThreadId,
+    /// Its open questions, in their shown form.
+    pub questions: Vec<Interrupt>,
+}
+
+/// Maximum number of threads that are looked at for one instance.
+const ASIDE_MAX: usize = 1_000;
 
 impl AgentRuntime {
     /// Returns the state of an instance after its last committed superstep, in its shown form: an
@@ -166,6 +183,7 @@ impl AgentRuntime {
             status,
             error,
             questions,
+            set_aside: self.aside(id).await?,
             statistics: counts.into(),
             mailbox_capacity: options.mailbox.capacity,
             created_at: row.created_at,
@@ -181,6 +199,28 @@ impl AgentRuntime {
         let rows = self.store().interrupts(&self.who, thread).await;
         let open = open_questions(rows.map_err(|error| of_store(thread.as_str(), error))?);
         Ok(open.into_iter().map(Interrupt::into_shown).collect())
+    }
+
+    /// Returns the activities of an instance that were set aside and wait for answers.
+    async fn aside(&self, id: &InstanceId) -> Result<Vec<SetAside>, AgentRuntimeError> {
+        let metadata = Metadata::from_iter([(SET_ASIDE_FROM.to_owned(), Json::from(id.as_str()))]);
+        let order = ThreadOrder { direction: Direction::Ascending, ..ThreadOrder::default() };
+        let query = ThreadQuery {
+            metadata,
+            from: SearchFrom::Start(order),
+            limit: ASIDE_MAX,
+            ..ThreadQuery::default()
+        };
+        let page = self.store().search_threads(&self.who, query).await;
+        let page = page.map_err(|error| of_store(id.as_str(), error))?;
+        let mut aside = Vec::new();
+        for found in page.threads {
+            let questions = self.questions(&found.row.id).await?;
+            if !questions.is_empty() {
+                aside.push(SetAside { thread: found.row.id, questions });
+            }
+        }
+        Ok(aside)
     }
 
     /// Returns the error of the graph, or of the last activity.
@@ -213,8 +253,6 @@ impl AgentRuntime {
     /// # Errors
     /// Errors of the store.
     pub async fn list(&self, limit: usize) -> Result<Vec<InstanceId>, AgentRuntimeError> {
-        use weftwork_store::thread::Direction;
-        use weftwork_store::{SearchFrom, ThreadOrder};
         let metadata = Metadata::from_iter([(INSTANCE.to_owned(), Json::Bool(true))]);
         let order = ThreadOrder { direction: Direction::Ascending, ..ThreadOrder::default() };
         let mut query = ThreadQuery {

@@ -18,11 +18,12 @@ pub use activity::{Activity, ActivityEnd, Sent};
 pub use create::Instance;
 pub use handler::{ActivityContext, handler_graph};
 pub use hosting::{ActivityPayload, HostedInstance, Hosting, Logic};
-pub use inspect::{InstanceInfo, InstanceStatus, Statistics};
+pub use inspect::{InstanceInfo, InstanceStatus, SetAside, Statistics};
 pub use options::{InstanceOptions, MAILBOX_CAPACITY, MAILBOX_CAPACITY_MAX};
 pub use services::{AgentRuntimeBuilder, Models};
 pub use subscribe::{InstanceEvent, InstanceEventKind};
 pub use terminate::{DeadLetter, QueuedActivities, Terminated};
+pub use weftwork_types::run::OnQuestion;
 
 use services::Services;
 use std::sync::Arc;

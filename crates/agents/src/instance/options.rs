@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use weftwork_store::Metadata;
 use weftwork_types::InstanceId;
-use weftwork_types::run::{Mailbox, RunOptions, RunRetry};
+use weftwork_types::run::{Mailbox, OnQuestion, RunOptions, RunRetry};
 
 /// Default maximum number of unfinished activities of an instance.
 pub const MAILBOX_CAPACITY: u32 = 1_000;
@@ -67,6 +67,14 @@ impl InstanceOptions {
     /// [`AgentRuntime::create`](super::AgentRuntime::create).
     pub fn error_channel(mut self, channel: impl Into<String>) -> Self {
         self.stored.mailbox.error_channel = Some(channel.into());
+        self
+    }
+
+    /// Sets the treatment of activities that ask a question; [`OnQuestion::Hold`] by default. With
+    /// [`OnQuestion::SetAside`], [`InstanceInfo::set_aside`](super::InstanceInfo::set_aside) has the
+    /// threads that wait for answers.
+    pub fn on_question(mut self, treatment: OnQuestion) -> Self {
+        self.stored.mailbox.on_question = treatment;
         self
     }
 

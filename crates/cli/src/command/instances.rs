@@ -102,7 +102,7 @@ async fn list(
             id.to_string(),
             info.graph,
             info.status.word().to_owned(),
-            info.questions.len().to_string(),
+            (info.questions.len() + info.set_aside.len()).to_string(),
             counts.waiting.to_string(),
             counts.succeeded.to_string(),
             counts.failed.to_string(),
@@ -147,6 +147,10 @@ async fn show(
         terminal.line(format_args!("error: {} {error}", error.code()))?;
     }
     question::tell_open(&info.questions, &ThreadId::from(id), terminal);
+    for aside in &info.set_aside {
+        terminal.line(format_args!("set aside: thread {}", aside.thread))?;
+        question::tell_open(&aside.questions, &aside.thread, terminal);
+    }
     if let Some(state) = state {
         terminal.line(format_args!("state: {state}"))?;
     }

@@ -6,19 +6,26 @@
 //! instance has no task.
 
 use super::core::{Inner, Runtime};
+use crate::fork::copy_activity;
 use futures_util::FutureExt;
+use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
+use uuid::Uuid;
 use weftwork_engine::EngineError;
 use weftwork_graph::run_loop::{StateQuery, out_of_node};
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_store::{RunRow, StoreError};
+use weftwork_store::mailbox::RESERVED;
+use weftwork_store::{InterruptRow, RunRow, StoreError};
+use weftwork_types::interrupt::Ask;
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{RunRequest, RunStatus};
-use weftwork_types::{OrgId, Principal, ThreadId, Timestamp};
+use weftwork_types::run::{
+    OnQuestion, RunInput, RunOptions, RunOutcome, RunRef, RunRequest, RunStatus,
+};
+use weftwork_types::{OrgId, Principal, ThreadId, Timestamp, canonical};
 
 /// Interval of checks of a mailbox whose next activity waits for another process or for a slot. In
 /// machine time.
@@ -115,9 +122,11 @@ impl Runtime {
         checked: &mut Option<String>,
     ) -> Result<Step, RuntimeError> {
         let now = self.clock().now();
-        let Some((by, row)) = self.store().next_run(who, thread, now).await? else {
-            return Ok(Step::Leave);
-        };
+        let mut next = self.store().next_run(who, thread, now).await?;
+        if next.is_none() && self.set_aside(thread, who).await? {
+            next = self.store().next_run(who, thread, now).await?;
+        }
+        let Some((by, row)) = next else { return Ok(Step::Leave) };
         let at = &row.new.at;
         if row.waits_in_mailbox(now) {
             return Ok(Step::WaitUntil(row.new.options.not_before.unwrap_or(now)));
@@ -138,6 +147,50 @@ impl Runtime {
             }
             Err(RuntimeError::Store(StoreError::MailboxClosed { .. })) => Ok(Step::Leave),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Lets an activity that asks a question continue in a thread of its own, if its mailbox says so,
+    /// and drops what it has left to do from the state of the instance. Returns `false` if there is no
+    /// such question.
+    ///
+    /// Each step is repeated after the death of a process: answers to the instance are refused, so that
+    /// the question is never answered in both threads.
+    async fn set_aside(&self, thread: &ThreadId, who: &Principal) -> Result<bool, RuntimeError> {
+        let rows = self.store().interrupts(who, thread).await?;
+        let asks =
+            |row: &&InterruptRow| row.is_open() && !matches!(row.interrupt.ask, Ask::Timer { .. });
+        let Some(question) = rows.iter().find(asks) else { return Ok(false) };
+        let asked = RunRef { thread: thread.clone(), run: question.run.clone() };
+        let run = self.store().run(who, &asked).await?;
+        let mailbox = run.new.options.mailbox.as_ref();
+        if mailbox.is_none_or(|mailbox| mailbox.on_question != OnQuestion::SetAside) {
+            return Ok(false);
+        }
+        let graph = run.new.graph.clone();
+        self.check_hosted(who, &graph, thread).await?;
+        let name = canonical::first_128(&format!("{}/{thread}/{}", who.org, asked.run));
+        let to = ThreadId::from_uuid(Uuid::from_u128(name));
+        match copy_activity(&**self.store(), who, &asked, &to, &**self.clock()).await {
+            Ok(()) | Err(RuntimeError::Store(StoreError::Conflict { .. })) => {}
+            Err(error) => return Err(error),
+        }
+        tracing::debug!(instance = %thread, activity = %asked.run, aside = %to, "an activity asks");
+        let options = RunOptions {
+            idempotency_key: Some(format!("{RESERVED}aside:{}", asked.run)),
+            ..RunOptions::default()
+        };
+        let dropped = RunRequest {
+            principal: who.clone(),
+            caller: run.new.caller,
+            graph,
+            thread: thread.clone(),
+            input: RunInput::Update { writes: Json::Null, as_node: Some("__end__".to_owned()) },
+            options,
+        };
+        match self.accept(dropped, None).await?.handle().outcome.await {
+            RunOutcome::Failed { fault } => Err(RuntimeError::Node(fault)),
+            _ => Ok(true),
         }
     }
 }

@@ -48,6 +48,7 @@ impl Runtime {
         self.continue_options(&mut request).await?;
         let given = Answered::by(&request);
         let mailbox = thread.filter(|thread| is_living_instance(&thread.metadata));
+        let instance = mailbox.as_ref().map(|instance| instance.id.clone());
         let who = request.principal.clone();
         let error = match self.create(request, graph, live, asked).await {
             Ok(goes) => {
@@ -61,6 +62,10 @@ impl Runtime {
         };
         if let Some(given) = given {
             self.record_refusals(given, &error).await;
+        }
+        // A question that is to be set aside is, if the process that asked it has ended.
+        if let Some(instance) = instance {
+            self.attend(&who, &instance);
         }
         Err(error)
     }

@@ -64,7 +64,7 @@ impl Runtime {
             runs => by_execution(runs?),
         };
         let concerns =
-            |run: &RunRow| run.new.options.budget.is_some() || run.new.options.mailbox.is_some();
+            |run: &RunRow| run.new.options.budget.is_some() || is_activity(&run.new.options);
         if request.options.budget.is_none() && !runs.iter().any(concerns) {
             return Ok(());
         }
@@ -132,14 +132,23 @@ pub(super) fn waiting_activity<'a>(
     asking.or_else(ended)
 }
 
+/// Returns `true` for the options of an activity, also in a thread that was copied from an instance.
+fn is_activity(options: &RunOptions) -> bool {
+    options.mailbox.is_some() || options.configurable.contains_key(ACTIVITY_PAYLOAD)
+}
+
 /// Completes the options of a run that continues an activity, given those of the activity.
 fn continue_activity(options: &mut RunOptions, before: &RunOptions) {
-    let Some(mailbox) = &before.mailbox else { return };
-    // A request that names a checkpoint does not continue the activity, and is refused.
-    if options.at.is_some() && options.mailbox.is_none() {
+    if !is_activity(before) {
         return;
     }
-    options.mailbox.get_or_insert_with(|| Mailbox { priority: 0, ..mailbox.clone() });
+    if let Some(mailbox) = &before.mailbox {
+        // A request that names a checkpoint does not continue the activity, and is refused.
+        if options.at.is_some() && options.mailbox.is_none() {
+            return;
+        }
+        options.mailbox.get_or_insert_with(|| Mailbox { priority: 0, ..mailbox.clone() });
+    }
     // The payload is that of the activity, whatever the request says.
     let payload = before.configurable.get(ACTIVITY_PAYLOAD).cloned();
     options.configurable.insert(ACTIVITY_PAYLOAD.to_owned(), payload.unwrap_or_default());

@@ -21,6 +21,28 @@ pub struct Mailbox {
     /// Repetitions of the run after retriable failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RunRetry>,
+    /// The treatment of a question at which the run ends.
+    #[serde(default, skip_serializing_if = "OnQuestion::is_hold")]
+    pub on_question: OnQuestion,
+}
+
+/// The treatment of an activity that asks a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnQuestion {
+    /// The activity holds its mailbox until the question is answered: the others wait behind it.
+    #[default]
+    Hold,
+    /// The activity continues in a thread of its own, which has the question, and the others go on.
+    /// The state of the instance keeps what the activity wrote before it asked, and does not get what
+    /// it writes after the answer.
+    SetAside,
+}
+
+impl OnQuestion {
+    fn is_hold(&self) -> bool {
+        *self == Self::Hold
+    }
 }
 
 fn is_zero(priority: &i32) -> bool {
@@ -31,7 +53,8 @@ impl Mailbox {
     /// Creates a place with priority 0 in a mailbox of this capacity.
     #[must_use]
     pub fn of_capacity(capacity: u32) -> Self {
-        Self { capacity, priority: 0, error_channel: None, retry: None }
+        let on_question = OnQuestion::Hold;
+        Self { capacity, priority: 0, error_channel: None, retry: None, on_question }
     }
 }
 

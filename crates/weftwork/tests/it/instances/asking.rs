@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use weftwork::agents::{
     Activity, ActivityEnd, ActivityPayload, AgentRuntime, InstanceEventKind, InstanceOptions,
-    InstanceStatus,
+    InstanceStatus, OnQuestion,
 };
 use weftwork::graph::{RuntimeError, SystemClock};
 use weftwork::prelude::*;
@@ -114,6 +114,59 @@ async fn an_activity_that_waits_for_an_answer_holds_its_mailbox(place: Place) {
     let counts = after.statistics;
     assert_eq!((counts.asking, counts.waiting, counts.cancelled, counts.failed), (0, 0, 1, 0));
     assert_eq!(after.status, InstanceStatus::Idle);
+    close(agents).await;
+}
+
+/// Answers the questions of an activity that was set aside; returns the lines of its thread.
+async fn answer_aside(agents: &AgentRuntime, thread: &ThreadId) -> Value {
+    let thread = agents.runtime().thread("app:orders", thread.as_str()).expect("hosted");
+    let asked = thread.questions().await.expect("reads");
+    let number = json!(asked[0].ask)["value"]["order"].clone();
+    let ended = thread.answer(json!(format!("answer to {number}"))).await.expect("accepted");
+    ended.output().expect("completed")["done"].clone()
+}
+
+async fn an_activity_that_asks_is_set_aside_and_answered_later(place: Place) {
+    let agents = open(&place).await;
+    let options = options().on_question(OnQuestion::SetAside);
+    agents.create_graph_agent(&graph(), json!({}), options.clone()).await.expect("created");
+    let send = async |number, asks| {
+        agents.send(id(), Activity::new(payload(number, asks))).await.expect("accepted")
+    };
+    // The others wait already when the first one asks.
+    let asks = send(1, true).await;
+    let others = [send(2, false).await, send(3, true).await, send(4, false).await];
+    assert_eq!(asks.ended().await, Ok(ActivityEnd::Asks));
+    let [second, third, fourth] = others;
+    assert_eq!(second.ended().await, Ok(ActivityEnd::Succeeded));
+    assert_eq!(third.ended().await, Ok(ActivityEnd::Asks));
+    assert_eq!(fourth.ended().await, Ok(ActivityEnd::Succeeded));
+    let now = info(&agents).await;
+    assert_eq!(
+        (now.status, now.questions.len(), now.set_aside.len()),
+        (InstanceStatus::Idle, 0, 2)
+    );
+    let counts = now.statistics;
+    assert_eq!((counts.asking, counts.waiting, counts.succeeded, counts.failed), (0, 0, 2, 0));
+    assert_eq!(done(&agents, &id()).await, json!(["2", "4"]));
+    close(agents).await;
+
+    // Another process: each thread has its question, with the state in which it was asked.
+    let agents = open(&place).await;
+    agents.create_graph_agent(&graph(), json!({}), options).await.expect("exists");
+    let [first, last] = &info(&agents).await.set_aside[..] else { panic!("two") };
+    let answered = answer_aside(&agents, &last.thread).await;
+    assert_eq!(answered, json!(["2", "3: \"answer to 3\""]));
+    assert_eq!(info(&agents).await.set_aside.len(), 1);
+    assert_eq!(answer_aside(&agents, &first.thread).await, json!(["1: \"answer to 1\""]));
+    assert_eq!(info(&agents).await.set_aside, []);
+    assert_eq!(
+        done(&agents, &id()).await,
+        json!(["2", "4"]),
+        "the instance has what was not asked"
+    );
+    let later = agents.send(id(), Activity::new(payload(5, false))).await.expect("accepted");
+    assert_eq!(later.ended().await, Ok(ActivityEnd::Succeeded));
     close(agents).await;
 }
 
@@ -317,6 +370,7 @@ async fn every_question_is_answered_once_and_no_activity_is_lost(place: Place) {
 }
 
 on_three_stores![
+    an_activity_that_asks_is_set_aside_and_answered_later,
     an_activity_that_waits_for_an_answer_holds_its_mailbox,
     the_last_state_precedes_the_end_at_a_question,
     every_question_is_answered_once_and_no_activity_is_lost,
