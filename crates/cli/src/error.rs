@@ -138,6 +138,14 @@ impl CliError {
         }
     }
 
+    /// Returns `true` if what a command names does not exist.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(
+            self,
+            Self::App(weftwork::Error::Store(weftwork::store::StoreError::NotFound { .. }))
+        )
+    }
+
     /// Prints the error and returns its exit status.
     pub(crate) fn report(&self, terminal: &Terminal) -> ExitCode {
         match self {

@@ -324,27 +324,27 @@ pub(crate) async fn tell_end(
     outcome: &RunOutcome,
     terminal: &Terminal,
 ) -> Exit {
-    let thread = shell::thread(&run.thread);
+    let (thread, weft) = (shell::thread(&run.thread), &terminal.weft);
     match outcome {
         RunOutcome::Completed { .. } => Exit::Done,
         RunOutcome::Interrupted { interrupts, .. } => {
             if interrupts.is_empty() {
                 terminal.note(format_args!(
-                    "stopped before or after a node; continue with: weft threads resume {thread}"
+                    "stopped before or after a node; continue with: {weft} threads resume {thread}"
                 ));
             }
             Exit::Waiting
         }
         RunOutcome::LimitReached { step_limit } => {
             terminal.note(format_args!(
-                "the run reached its limit of {step_limit} supersteps; continue with: weft threads resume {thread}"
+                "the run reached its limit of {step_limit} supersteps; continue with: {weft} threads resume {thread}"
             ));
             Exit::Failed
         }
         RunOutcome::Cancelled { .. } => {
             terminal.note(match left_nothing(store, run).await {
                 true => format!("cancelled before its input was applied to thread {}", run.thread),
-                false => format!("cancelled; continue with: weft threads resume {thread}"),
+                false => format!("cancelled; continue with: {weft} threads resume {thread}"),
             });
             Exit::Cancelled
         }
@@ -352,11 +352,11 @@ pub(crate) async fn tell_end(
             let exit = report(fault, terminal);
             terminal.note(match left_nothing(store, run).await {
                 true => format!(
-                    "the input was not applied to the thread; run again with other input, or retry with: weft runs requeue {}",
+                    "the input was not applied to the thread; run again with other input, or retry with: {weft} runs requeue {}",
                     run.run
                 ),
                 false => {
-                    format!("committed work is kept; continue with: weft threads resume {thread}")
+                    format!("committed work is kept; continue with: {weft} threads resume {thread}")
                 }
             });
             exit

@@ -93,7 +93,7 @@ impl Program {
     #[must_use]
     pub fn run(self) -> ExitCode {
         let cli = Cli::parse();
-        let terminal = Terminal::of_process();
+        let terminal = Terminal::of_process(shell::weft(&cli));
         log::start(cli.log.clone(), cli.log_format, cli.command.usual_log(), &terminal);
         if let Err(error) = signals::handle_signals() {
             return error.report(&terminal);

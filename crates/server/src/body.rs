@@ -129,6 +129,9 @@ pub(crate) struct RunBody {
     pub(crate) on_disconnect: OnDisconnect,
     #[serde(default)]
     pub(crate) on_completion: OnCompletion,
+    /// The header `Idempotency-Key`: a repeated request has the run of the first one.
+    #[serde(skip)]
+    pub(crate) idempotency_key: Option<String>,
 }
 
 /// The treatment of a thread that does not exist.
@@ -292,6 +295,7 @@ impl RunBody {
             tags: config.tags.or(usual.tags).unwrap_or_default(),
             stream_modes: self.stream_modes(),
             other_graph: true,
+            idempotency_key: self.idempotency_key.clone(),
             ..RunOptions::default()
         })
     }

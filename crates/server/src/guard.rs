@@ -256,7 +256,7 @@ fn share(headers: &mut HeaderMap, origin: HeaderValue) {
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, PATCH, DELETE"),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "content-type, last-event-id, x-api-key, authorization, cache-control, user-agent",
+            "content-type, idempotency-key, last-event-id, x-api-key, authorization, cache-control, user-agent",
         ),
     ] {
         headers.insert(name, HeaderValue::from_static(value));

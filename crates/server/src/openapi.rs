@@ -1,6 +1,6 @@
 //! The description of the routes: an OpenAPI document, and a page that shows it.
 
-use crate::operations::OPERATIONS;
+use crate::operations::{OPERATIONS, RUN_BODY};
 use serde_json::{Map, Value, json};
 
 /// Returns the OpenAPI document.
@@ -15,6 +15,11 @@ pub(crate) fn document() -> Value {
                 let schema = json!({"type": "string"});
                 json!({"name": name, "in": "path", "required": true, "schema": schema})
             })
+            .chain((*members == RUN_BODY).then(|| {
+                let schema = json!({"type": "string", "maxLength": 255});
+                let what = "A repeated request with this key has the run of the first one.";
+                json!({"name": "Idempotency-Key", "in": "header", "description": what, "schema": schema})
+            }))
             .collect();
         let mut operation = json!({
             "summary": summary,

@@ -32,7 +32,7 @@ const ANSWERS: Access = Access::ByBody(&[Right::Run, Right::Approve]);
 /// Each command has a right of its own.
 const COMMANDS: Access = Access::ByBody(&[Right::Read, Right::Run, Right::Approve]);
 
-const RUN_BODY: &[&str] = &[
+pub(crate) const RUN_BODY: &[&str] = &[
     "assistant_id",
     "input",
     "command",

@@ -7,7 +7,7 @@ use crate::store::{Options, SqliteStore};
 use crate::upkeep::{beside, sync_folder};
 use crate::{open, row};
 use rusqlite::{Connection, OpenFlags};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,8 +33,11 @@ impl SqliteStore {
     /// [`StoreError::Corrupt`] if `from` is damaged, and the errors of [`SqliteStore::open`]. The store
     /// is then as it was.
     pub fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Restored, StoreError> {
+        let given = to.as_ref();
         let from = from.as_ref();
-        let to = to.as_ref();
+        // A link to the store stays one.
+        let to = std::fs::canonicalize(given);
+        let to = to.as_deref().unwrap_or(given);
         let busy_timeout_ms = Options::default().busy_timeout_ms;
         let place =
             |path: &Path| Place { name: path.display().to_string().into(), busy_timeout_ms };
@@ -45,7 +48,7 @@ impl SqliteStore {
             return Err(source.unavailable("it is the file of the store; name a backup"));
         }
         let part = beside(to, ".restore");
-        make_new(&part, &there)?;
+        let _held = make_part(&part, &there)?;
         let restored =
             copy(from, &part, &source, &there).and_then(|()| take_place(&part, to, &there));
         if restored.is_err() {
@@ -54,20 +57,62 @@ impl SqliteStore {
         }
         restored
     }
+
+    /// Returns the stores that restorations to this path replaced, oldest first.
+    #[must_use]
+    pub fn replaced(path: impl AsRef<Path>) -> Vec<PathBuf> {
+        let there = |number: &u32| name_of_replaced(path.as_ref(), *number).exists();
+        let numbers = (1..).take_while(there);
+        numbers.map(|number| name_of_replaced(path.as_ref(), number)).collect()
+    }
 }
 
-fn make_new(part: &Path, there: &Place) -> Result<(), StoreError> {
+/// Creates an empty file for the copy, which is locked as long as it is held: what an interrupted
+/// restoration left behind is used again.
+fn make_part(part: &Path, there: &Place) -> Result<File, StoreError> {
     if let Some(folder) = part.parent() {
         open::make_folder(folder, there)?;
     }
-    let made = open::private_file(OpenOptions::new().write(true).create_new(true)).open(part);
-    made.map(drop).map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => there.unavailable(format!(
-            "`{}` exists: it is being restored, or that was interrupted; if it was, remove the file",
-            part.display()
-        )),
-        _ => there.io(part, &error),
-    })
+    let io = |error| there.io(part, &error);
+    let is_file = |found: std::fs::Metadata| found.file_type().is_file();
+    if !std::fs::symlink_metadata(part).map_or(true, is_file) {
+        let reason = format!("`{}` is no file; remove it, and restore again", part.display());
+        return Err(there.unavailable(reason));
+    }
+    let options = &mut OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    let file = open::private_file(options).open(part).map_err(io)?;
+    match file.try_lock() {
+        // The process that had the lock may have given its copy the name of the store.
+        Ok(()) if is_at(&file, part).map_err(io)? => {}
+        Ok(()) | Err(TryLockError::WouldBlock) => {
+            return Err(StoreError::Unavailable {
+                place: there.name(),
+                reason: "another process restores it; wait until that one has ended".to_owned(),
+                retriable: true,
+            });
+        }
+        Err(TryLockError::Error(error)) => return Err(io(error)),
+    }
+    for suffix in BESIDE {
+        drop(std::fs::remove_file(beside(part, suffix)));
+    }
+    file.set_len(0).map_err(io)?;
+    Ok(file)
+}
+
+/// Returns `true` if a path names this open file.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let (open, found) = (file.metadata()?, std::fs::metadata(path)?);
+    Ok((open.dev(), open.ino()) == (found.dev(), found.ino()))
+}
+
+/// An open file keeps its name on this platform.
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> std::io::Result<bool> {
+    Ok(true)
 }
 
 /// Copies a store as it is now, with its log, and reads the copy completely.
@@ -173,17 +218,21 @@ fn has_header(path: &Path) -> std::io::Result<bool> {
     Ok(found == HEADER)
 }
 
+/// Returns the name of the store that was replaced as the nth one.
+fn name_of_replaced(to: &Path, nth: u32) -> PathBuf {
+    match nth {
+        1 => beside(to, ".replaced"),
+        nth => beside(to, &format!(".replaced-{nth}")),
+    }
+}
+
 /// Returns a name for the store that is replaced.
 fn free_name(to: &Path) -> PathBuf {
-    let numbered = |number| match number {
-        1 => beside(to, ".replaced"),
-        number => beside(to, &format!(".replaced-{number}")),
-    };
-    let mut number = 1_u32;
-    while numbered(number).exists() {
-        number += 1;
+    let mut nth = 1_u32;
+    while name_of_replaced(to, nth).exists() {
+        nth += 1;
     }
-    numbered(number)
+    name_of_replaced(to, nth)
 }
 
 fn move_if_there(from: &Path, to: &Path) -> std::io::Result<()> {

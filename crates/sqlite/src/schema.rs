@@ -49,14 +49,16 @@ pub(crate) const FORMAT: usize = MIGRATIONS.len() - 1;
 const CLOSES: usize = 16;
 
 /// Returns `true` if the header of a file says that the file has a write-ahead log, and the program that
-/// wrote it removes the log when it closes the file.
+/// wrote it removes the log when it closes the file. All of a new store is in its log.
 pub(crate) fn has_log(header: &[u8; HEADER_BYTES]) -> bool {
-    // The version of the file for writers, and its `user_version`; see the file format of SQLite.
+    // The version of the file for writers, its number of pages and its `user_version`; see the file
+    // format of SQLite.
     let [.., a, b, c, d] = *header;
     let applied = u32::from_be_bytes([a, b, c, d]);
+    let is_new = applied == 0 && header[28..32] == [0, 0, 0, 1];
     header.starts_with(b"SQLite format 3\0")
         && header[18] == 2
-        && usize::try_from(applied).is_ok_and(|applied| applied > CLOSES)
+        && (is_new || usize::try_from(applied).is_ok_and(|applied| applied > CLOSES))
 }
 
 /// Number of bytes of the header of a file that [`has_log`] reads.

@@ -77,6 +77,9 @@ impl SqliteStore {
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, StoreError> {
         let path = path.as_ref();
         let name = path.display().to_string().into();
+        // The log and the other files beside a store are those of its file, not those of a link to it.
+        let whole = std::fs::canonicalize(path);
+        let path = whole.as_deref().unwrap_or(path);
         let place = Place { name, busy_timeout_ms: options.busy_timeout_ms };
         let open = OpenStore::new();
         let conn = open::writer(path, &place, options, open.is_only())?;

@@ -54,7 +54,8 @@ async fn list(args: ApprovalList, context: &CommandContext) -> Result<Exit, CliE
         }
     }
     if let Some(next) = page.next {
-        terminal.note(format_args!("further decisions: weft approvals list --after {next}"));
+        let weft = &terminal.weft;
+        terminal.note(format_args!("further decisions: {weft} approvals list --after {next}"));
     }
     Ok(Exit::Done)
 }

@@ -29,7 +29,11 @@ use crate::CliError;
 use crate::args::Command;
 use crate::context::CommandContext;
 use crate::exit::Exit;
+use crate::shell;
 use crate::terminal::Terminal;
+use weftwork::graph::RuntimeError;
+use weftwork::store::StoreError;
+use weftwork::types::ThreadId;
 
 /// The result of [`without_settings`].
 pub(crate) enum Next {
@@ -55,8 +59,34 @@ pub(crate) fn without_settings(
     }
 }
 
-/// Executes a command.
+/// Executes a command. If a run of a dead process is in its way, prints how to continue that run.
 pub(crate) async fn run(command: Command, context: &CommandContext) -> Result<Exit, CliError> {
+    let done = execute(command, context).await;
+    if let Err(CliError::App(error)) = &done
+        && let Some(StoreError::Busy { thread, run }) = store_error(error)
+        && let Ok(thread) = ThreadId::new(thread)
+        && let Ok(store) = context.store_there()
+        && threads::with_orphans(store.as_ref()).await.is_ok_and(|left| left.contains(&thread))
+    {
+        let (terminal, thread) = (&context.terminal, shell::thread(&thread));
+        let weft = &terminal.weft;
+        terminal.note(format_args!(
+            "no process executes run {run}; continue it with: {weft} threads resume {thread}"
+        ));
+    }
+    done
+}
+
+fn store_error(error: &weftwork::Error) -> Option<&StoreError> {
+    match error {
+        weftwork::Error::Store(error) | weftwork::Error::Runtime(RuntimeError::Store(error)) => {
+            Some(error)
+        }
+        _ => None,
+    }
+}
+
+async fn execute(command: Command, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
         Command::Chat(args) => Box::pin(chat::chat(&args, context)).await,
         Command::Run(args) => Box::pin(run::run(&args, context)).await,

@@ -243,8 +243,13 @@ pub(crate) fn decision(
 }
 
 /// Returns the command that answers one of the open questions of a thread.
-pub(crate) fn how(interrupt: &Interrupt, open: &[Interrupt], thread: &ThreadId) -> String {
-    let resume = format!("weft threads resume {}", shell::thread(thread));
+pub(crate) fn how(
+    interrupt: &Interrupt,
+    open: &[Interrupt],
+    thread: &ThreadId,
+    weft: &str,
+) -> String {
+    let resume = format!("{weft} threads resume {}", shell::thread(thread));
     // The flags below that have no id are for the only open question.
     let which = match open {
         [] | [_] => String::new(),
@@ -272,7 +277,8 @@ pub(crate) fn how(interrupt: &Interrupt, open: &[Interrupt], thread: &ThreadId) 
 pub(crate) fn tell_open(open: &[Interrupt], thread: &ThreadId, terminal: &Terminal) {
     for interrupt in open {
         lines(interrupt, terminal).iter().for_each(|line| terminal.note(line));
-        terminal.note(format_args!("  answer with: {}", how(interrupt, open, thread)));
+        terminal
+            .note(format_args!("  answer with: {}", how(interrupt, open, thread, &terminal.weft)));
     }
 }
 
@@ -305,9 +311,9 @@ mod tests {
         let question = "which one?".to_owned();
         let one = asked(Ask::Question { question, tool_call_id, tool: None });
         let thread = ThreadId::new("order 7").expect("id");
-        let how = super::how(&one, std::slice::from_ref(&one), &thread);
+        let how = super::how(&one, std::slice::from_ref(&one), &thread, "weft");
         assert_eq!(how, "weft threads resume 'order 7' --answer TEXT");
-        let how = super::how(&one, &[one.clone(), one.clone()], &thread);
+        let how = super::how(&one, &[one.clone(), one.clone()], &thread, "weft");
         let named = format!("weft threads resume 'order 7' --question {} --answer TEXT", one.id);
         assert_eq!(how, named);
     }
@@ -317,7 +323,7 @@ mod tests {
         let timer = asked(Ask::Timer { until: weftwork::types::Timestamp(0) });
         assert_eq!(answer(&timer, " now "), Some(json!(null)));
         assert_eq!(answer(&timer, "later"), None);
-        let how = super::how(&timer, &[], &ThreadId::new("t").expect("an id"));
+        let how = super::how(&timer, &[], &ThreadId::new("t").expect("an id"), "weft");
         assert!(how.ends_with("=null"), "{how}");
     }
 
@@ -398,7 +404,7 @@ mod tests {
     }
 
     fn takes_three_answers(asked: &Interrupt) {
-        let how = super::how(asked, &[], &ThreadId::new("t").expect("an id"));
+        let how = super::how(asked, &[], &ThreadId::new("t").expect("an id"), "weft");
         assert!(how.contains("call_again"), "{how}");
         for (line, expected) in [
             ("again", Some(json!({"answer": "call_again"}))),

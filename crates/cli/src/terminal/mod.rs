@@ -54,12 +54,14 @@ pub(crate) struct Terminal {
     pub(crate) typed: bool,
     /// `true` if standard output is a terminal.
     pub(crate) read: bool,
+    /// The beginning of the commands that are shown to people: the program with its global flags.
+    pub(crate) weft: String,
 }
 
 impl Terminal {
     /// The streams of the process. Colours are used on terminals, unless `NO_COLOR` is set or
     /// `TERM` is `dumb`.
-    pub(crate) fn of_process() -> Self {
+    pub(crate) fn of_process(weft: String) -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
             && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         let read = stdout().is_terminal();
@@ -68,6 +70,7 @@ impl Terminal {
             error_colour: wanted && stderr().is_terminal(),
             typed: stdin().is_terminal(),
             read,
+            weft,
         }
     }
 

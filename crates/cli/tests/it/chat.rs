@@ -524,4 +524,8 @@ fn the_history_of_typed_messages_is_named_and_deleted_with_a_thread() {
     assert!(came.status == Some(0) && came.errors.contains(&named), "{came:?}");
     let came = place.home.weft(&["threads", "delete", "t", "--yes", "--history"]);
     assert!(came.status == Some(0) && !history.exists(), "{came:?}");
+    // Also later, when the thread is not there any more.
+    std::fs::write(&history, "Where is order A1001?").expect("writes");
+    let came = place.home.weft(&["threads", "delete", "t", "--yes", "--history"]);
+    assert!(came.status == Some(2) && !history.exists(), "{came:?}");
 }

@@ -50,6 +50,17 @@ fn a_run_whose_process_is_gone_is_shown_as_that_and_cancelled() {
     assert!(listed.contains("not finished") && !listed.contains("running"), "{listed}");
     let shown = trial(&home, &["threads", "show", "t"]).out;
     assert!(shown.contains("  no process executes it: weft threads resume t"), "{shown}");
+    // The commands that are printed have the flags of the one that prints them.
+    let store = format!("sqlite:{}", home.store_file().display());
+    let shown = trial(&home, &["--store", &store, "threads", "show", "t"]).out;
+    let resume = format!("weft --store {store} threads resume t");
+    assert!(shown.contains(&resume), "{shown}");
+    let more = ["run", "trial", "--thread", "t", "--input", "And?", "--store", &store];
+    let busy = trial(&home, &[&more[..], &["--model", "scripted"]].concat());
+    let resume = format!("weft --store {store} --model scripted threads resume t");
+    assert_eq!(busy.status, Some(2), "{busy:?}");
+    assert!(busy.errors.contains("no process executes run"), "{busy:?}");
+    assert!(busy.errors.contains(&resume), "{busy:?}");
     // A build without the agent can cancel the run.
     let run = run_of(&home);
     let came = home.weft(&["runs", "cancel", &run]);

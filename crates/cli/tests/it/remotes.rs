@@ -49,7 +49,9 @@ fn an_assistant_of_another_server_is_an_agent() {
     chat.stdin(typed(&home, "Refund order A1002, amount 40.\nn, too much\n"));
     let chat: Came = chat.output().expect("weft starts").into();
     assert!(chat.out.contains("? refund_order needs approval"), "{chat:?}");
-    assert!(chat.out.contains("← refund_order") && !chat.out.contains("scripted"), "{chat:?}");
+    // The mark of the server's model is in the answer; the model of this process is in no label.
+    let labels = chat.out.replace("[scripted model] ", "");
+    assert!(chat.out.contains("← refund_order") && !labels.contains("scripted"), "{chat:?}");
     assert!(chat.out.contains("too much") && !chat.out.contains("action_requests"), "{chat:?}");
     // Without the key, the server refuses the run, and says why.
     let home = home.config(&file("OTHER_KEY"));

@@ -128,7 +128,8 @@ fn a_run_that_is_interrupted_is_cancelled_and_can_be_resumed() {
     assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill starts").success());
     let came: Came = child.wait_with_output().expect("it ends").into();
     assert_eq!(came.status, Some(4), "{came:?}");
-    assert!(came.errors.contains("cancelled; continue with: weft threads resume t"), "{came:?}");
+    let how = "cancelled; continue with: weft --model scripted threads resume t";
+    assert!(came.errors.contains(how), "{came:?}");
     let shown = home.program(&program(), &["threads", "list"]).output().expect("it starts");
     assert!(String::from_utf8_lossy(&shown.stdout).contains("cancelled"), "{shown:?}");
 }

@@ -16,7 +16,7 @@ use axum::{Json, Router};
 use futures_util::FutureExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use weftwork_runtime::NoPosition;
+use weftwork_runtime::{NoPosition, check_key};
 use weftwork_types::Right;
 use weftwork_types::run::{CancelAction, RunRef, RunStatus};
 
@@ -48,18 +48,46 @@ pub(super) fn routes() -> Router<Service> {
 /// The thread of a run; `None` for a stateless run, which gets one of its own.
 type OfThread = Option<Path<String>>;
 
-async fn create(service: Service, thread: OfThread, body: Bytes) -> Result<Response> {
-    let body: RunBody = body::read(&body)?;
-    let (run, shown) = created(&service, &thread, &body).await?;
-    Ok((headers(&run, None), Json(shown)).into_response())
+/// The header with the idempotency key of a run.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// Maximum length of an idempotency key, in bytes.
+const KEY_BYTES_MAX: usize = 255;
+
+/// Reads a request for a run.
+fn run_body(headers: &HeaderMap, body: &Bytes) -> Result<RunBody> {
+    let mut body: RunBody = body::read(body)?;
+    if let Some(key) = headers.get(IDEMPOTENCY_KEY) {
+        let key = key.to_str().ok().filter(|key| key.len() <= KEY_BYTES_MAX);
+        let key = key.ok_or_else(|| {
+            ApiError::invalid(format!(
+                "`{IDEMPOTENCY_KEY}` has other characters than those of ASCII, or more than {KEY_BYTES_MAX}; send a shorter key, such as a UUID"
+            ))
+        })?;
+        check_key(key)?;
+        body.idempotency_key = Some(key.to_owned());
+    }
+    Ok(body)
 }
 
-/// Requests a run, and returns it as it was accepted.
+async fn create(
+    service: Service,
+    thread: OfThread,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response> {
+    let body = run_body(&headers, &body)?;
+    let (run, shown) = created(&service, &thread, &body).await?;
+    Ok((headers_of(&run, None), Json(shown)).into_response())
+}
+
+/// Requests a run, and returns it as it was accepted; with a key, as it is.
 async fn created(service: &Service, thread: &OfThread, body: &RunBody) -> Result<(RunRef, Value)> {
     let handle = service.start(name(thread), body).await?;
     let run = handle.run;
     let mut row = service.run_row(&run).await?;
-    (row.status, row.ended_at) = (RunStatus::Pending, None);
+    if body.idempotency_key.is_none() {
+        (row.status, row.ended_at) = (RunStatus::Pending, None);
+    }
     if is_temporary(thread, body) {
         service.delete_later(run.clone(), handle.outcome);
     }
@@ -78,8 +106,13 @@ async fn batch(service: Service, body: Bytes) -> Result<Json<Value>> {
     Ok(Json(runs.into()))
 }
 
-async fn wait(service: Service, thread: OfThread, body: Bytes) -> Result<Response> {
-    let body: RunBody = body::read(&body)?;
+async fn wait(
+    service: Service,
+    thread: OfThread,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response> {
+    let body = run_body(&headers, &body)?;
     let handle = service.start(name(&thread), &body).await?;
     let run = handle.run;
     let guard = on_leave(&service, &run, body.on_disconnect == OnDisconnect::Cancel);
@@ -87,7 +120,7 @@ async fn wait(service: Service, thread: OfThread, body: Bytes) -> Result<Respons
     if is_temporary(&thread, &body) {
         service.delete_later(run.clone(), Box::pin(outcome.clone()));
     }
-    let (headers, waiting) = (headers(&run, Some("join")), service.clone());
+    let (headers, waiting) = (headers_of(&run, Some("join")), service.clone());
     let values = async move {
         let outcome = outcome.await;
         if let Some(guard) = guard {
@@ -98,8 +131,13 @@ async fn wait(service: Service, thread: OfThread, body: Bytes) -> Result<Respons
     Ok(awaited::response(service, headers, Box::pin(values)))
 }
 
-async fn stream(service: Service, thread: OfThread, body: Bytes) -> Result<Response> {
-    let body: RunBody = body::read(&body)?;
+async fn stream(
+    service: Service,
+    thread: OfThread,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response> {
+    let body = run_body(&headers, &body)?;
     let modes = body.modes()?;
     let handle = service.start(name(&thread), &body).await?;
     let run = handle.run;
@@ -110,7 +148,7 @@ async fn stream(service: Service, thread: OfThread, body: Bytes) -> Result<Respo
     }
     let place = stream_place(modes, body.stream_subgraphs);
     let headers = match thread {
-        Some(_) => headers(&run, Some(&place)),
+        Some(_) => headers_of(&run, Some(&place)),
         None => headers_at(&format!("/runs/{}", run.run), Some(&place)),
     };
     Ok((headers, sse::response(service, run, frames, guard)).into_response())
@@ -171,7 +209,7 @@ async fn delete(
 async fn join(service: Service, Path((thread, run)): Path<(String, String)>) -> Result<Response> {
     let run = at(&service, &thread, &run).await?;
     service.run_row(&run).await?;
-    let (headers, waiting) = (headers(&run, Some("join")), service.clone());
+    let (headers, waiting) = (headers_of(&run, Some("join")), service.clone());
     let values = async move { waiting.end(&run).await };
     Ok(awaited::response(service, headers, Box::pin(values)))
 }
@@ -234,7 +272,7 @@ async fn follow_run(
     };
     let frames = service.frames(&run, modes, subgraphs, place).await?;
     let guard = on_leave(&service, &run, cancels);
-    let headers = headers(&run, Some(&stream_place(modes, subgraphs)));
+    let headers = headers_of(&run, Some(&stream_place(modes, subgraphs)));
     Ok((headers, sse::response(service, run, frames, guard)).into_response())
 }
 
@@ -266,7 +304,7 @@ async fn cancel(
     let wait = flag(wait.as_deref())?;
     service.cancel(&run, action, wait).await?;
     let status = if wait { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok((status, headers(&run, Some("join")), Json(json!({}))).into_response())
+    Ok((status, headers_of(&run, Some("join")), Json(json!({}))).into_response())
 }
 
 #[derive(Debug, Deserialize)]
@@ -312,7 +350,7 @@ async fn cancel_all(
 }
 
 /// Headers that name a run, and the place where its end or its events are read.
-fn headers(run: &RunRef, place: Option<&str>) -> HeaderMap {
+fn headers_of(run: &RunRef, place: Option<&str>) -> HeaderMap {
     headers_at(&format!("/threads/{}/runs/{}", run.thread.to_path(), run.run), place)
 }
 

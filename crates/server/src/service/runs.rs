@@ -12,13 +12,14 @@ use futures_util::StreamExt;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use uuid::Uuid;
 use weftwork_runtime::{FORKED_FROM, Frame, FramePosition, NoPosition, StreamOptions, Subgraphs};
 use weftwork_store::mailbox::without_reserved;
 use weftwork_store::{RunRow, StoreError, ThreadQuery, ThreadStatus};
 use weftwork_types::event::Position;
 use weftwork_types::port::{GraphExecutor, RunHandle};
 use weftwork_types::run::{CancelAction, RunInput, RunOutcome, RunRef, RunRequest, RunStatus};
-use weftwork_types::{BoxFuture, BoxStream, RunId, ThreadId};
+use weftwork_types::{BoxFuture, BoxStream, RunId, ThreadId, canonical};
 
 /// Time for which the thread of a stateless run exists after its end.
 const KEPT: Duration = Duration::from_secs(60);
@@ -73,7 +74,7 @@ impl Service {
             None if body.resumes() => {
                 return Err(ApiError::bad("You must provide a thread_id when resuming."));
             }
-            None => ThreadId::from_uuid(uuid::Uuid::now_v7()),
+            None => own_thread(body),
         };
         let mut options = body.options(&assistant, self.now())?;
         let input = body.input(hosted.graph)?;
@@ -85,7 +86,14 @@ impl Service {
             )));
         }
         let input = self.read_decisions(&hosted, &thread, options.at, input).await?;
-        options.metadata = metadata(&assistant, thread_metadata, options.metadata);
+        let earlier = self.earlier(&thread, options.idempotency_key.as_deref()).await?;
+        options.metadata = match &earlier {
+            // The metadata of the thread may have changed since.
+            Some(earlier) if has_all(&earlier.new.options.metadata, &options.metadata) => {
+                earlier.new.options.metadata.clone()
+            }
+            _ => metadata(&assistant, thread_metadata, options.metadata),
+        };
         let request = RunRequest {
             principal: self.who().clone(),
             caller: self.caller()?,
@@ -95,6 +103,9 @@ impl Service {
             options,
         };
         let handle = self.runtime().execute(request).await?;
+        if earlier.is_some() {
+            return Ok(handle);
+        }
         self.log_run(&handle.run, assistant.record.graph()).await?;
         if assistant.id != ids::assistant_of(assistant.record.graph()) {
             // The thread is found by the assistant that ran on it last.
@@ -104,6 +115,18 @@ impl Service {
             self.store().update_metadata(self.who(), thread, metadata, self.now()).await?;
         }
         Ok(handle)
+    }
+
+    /// Returns the run of the first request with this key on a thread.
+    async fn earlier(&self, thread: &ThreadId, key: Option<&str>) -> Result<Option<RunRow>> {
+        if key.is_none() {
+            return Ok(None);
+        }
+        let runs = match self.store().runs(self.who(), thread).await {
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            runs => runs?,
+        };
+        Ok(runs.into_iter().find(|run| run.new.options.idempotency_key.as_deref() == key))
     }
 
     /// Adds the start of a run to the log, and its end once it has ended.
@@ -322,6 +345,16 @@ impl Service {
             }
         });
     }
+}
+
+/// Returns the thread of a stateless run: a new one, and the same one for a repeated request.
+fn own_thread(body: &RunBody) -> ThreadId {
+    let repeated = |key: &String| Uuid::from_u128(canonical::first_128(key));
+    ThreadId::from_uuid(body.idempotency_key.as_ref().map_or_else(Uuid::now_v7, repeated))
+}
+
+fn has_all(all: &Map<String, Value>, some: &Map<String, Value>) -> bool {
+    some.iter().all(|(name, value)| all.get(name) == Some(value))
 }
 
 /// Returns the metadata of a run: that of its assistant and of its thread, and its own.

@@ -1,7 +1,8 @@
 //! Settings and reports of runs.
 
 use crate::client::Client;
-use axum::http::StatusCode;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -158,4 +159,46 @@ async fn a_run_that_answers_names_the_run_that_asked() {
         }));
     }
     assert_eq!(continued, [None, Some(runs[0].new.at.run.clone()), None]);
+}
+
+#[tokio::test]
+async fn a_request_with_a_key_has_one_run_however_often_it_comes() {
+    let client = Client::new().await;
+    let thread = client.thread().await;
+    let send = async |path: &str, key: &str, body: Value| {
+        let request = Request::post(path).header("host", "localhost");
+        let request = request.header("Idempotency-Key", key);
+        client.send(request.body(Body::from(body.to_string())).expect("a request")).await
+    };
+    let said = |text: &str| {
+        let keeps = "keep";
+        json!({"assistant_id": "echo", "input": {"msg": text}, "metadata": {"a": 1}, "on_completion": keeps})
+    };
+    for (place, key) in [(thread.as_str(), "on-a-thread"), ("", "alone")] {
+        let runs = format!("{place}/runs");
+        let (wait, stream) = (format!("{runs}/wait"), format!("{runs}/stream"));
+        let first = send(&wait, key, said("one")).await;
+        assert_eq!(first.json()["out"], "echo:one");
+        let at = first.headers["content-location"].to_str().expect("text").to_owned();
+        let run = at.trim_end_matches("/join").rsplit('/').next().expect("an id").to_owned();
+        assert_eq!(send(&wait, key, said("one")).await.json()["out"], "echo:one");
+        let created = send(&runs, key, said("one")).await.json();
+        assert_eq!((&created["run_id"], &created["status"]), (&json!(run), &json!("success")));
+        assert!(send(&stream, key, said("one")).await.body.contains("echo:one"));
+        let path = format!("/threads/{}/runs", created["thread_id"].as_str().expect("an id"));
+        assert_eq!(client.get(&path).await.json().as_array().map(Vec::len), Some(1));
+        let other = send(&wait, key, said("two")).await;
+        assert_eq!(other.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", other.body);
+        assert!(other.body.contains(key), "{}", other.body);
+    }
+    let long = "k".repeat(256);
+    for (key, says) in [("weft:aside:1", "`weft:`"), ("", "empty"), (&*long, "shorter")] {
+        let refused = send(&format!("{thread}/runs"), key, said("three")).await;
+        assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.body);
+        assert!(refused.body.contains(says), "{}", refused.body);
+    }
+    let ten = (0..10).map(|_| send("/runs/wait", "ten", said("ten")));
+    for one in futures_util::future::join_all(ten).await {
+        assert_eq!(one.json()["out"], "echo:ten", "{}", one.body);
+    }
 }

@@ -176,3 +176,58 @@ fn nothing_is_accepted_after_the_file_is_another_one() {
         assert!(matches!(read, Err(StoreError::FileChanged { .. })), "{read:?}");
     }
 }
+
+/// A store that was never closed, and whose log nobody has moved into it.
+#[test]
+fn a_copy_of_a_new_store_without_its_log_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = SqliteStore::open(folder.path().join("weft.db"), &quick()).expect("opens");
+    register(&store, "w");
+    let copy = folder.path().join("copy.db");
+    fs::copy(store.path(), &copy).expect("copies");
+    drop(store);
+    let error = SqliteStore::open(&copy, &quick()).expect_err("its log is missing").to_string();
+    assert!(error.contains("without its log"), "{error}");
+}
+
+#[test]
+fn an_interrupted_restoration_is_begun_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (store, backup) = filled(&folder);
+    let before = contents(&store);
+    let path = store.path().to_owned();
+    drop(store);
+    let part = folder.path().join("weft.db.restore");
+    // A process that is restoring has the lock of its part; one that died has left its files.
+    let held = fs::File::create(&part).expect("creates");
+    held.lock().expect("locks");
+    let refused = SqliteStore::restore(&backup, &path).expect_err("refused").to_string();
+    assert!(refused.contains("another process restores it"), "{refused}");
+    fs::write(&part, "the first pages of a copy").expect("writes");
+    fs::write(folder.path().join("weft.db.restore-journal"), "of it").expect("writes");
+    drop(held);
+    let restored = SqliteStore::restore(&backup, &path).expect("restores");
+    let kept = restored.replaced.expect("there was a store");
+    assert_eq!(SqliteStore::replaced(&path), [kept]);
+    assert_eq!(names(folder.path()), ["backup.db", "weft.db", "weft.db.replaced"]);
+    assert_eq!(contents(&SqliteStore::open(&path, &quick()).expect("opens")), before);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_store_stays_a_link() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (store, backup) = filled(&folder);
+    let path = store.path().to_owned();
+    let before = contents(&store);
+    let place = tempfile::tempdir().expect("a folder");
+    let link = place.path().join("link.db");
+    std::os::unix::fs::symlink(&path, &link).expect("links");
+    assert_eq!(contents(&SqliteStore::open(&link, &quick()).expect("opens")), before);
+    drop(store);
+    assert_eq!(contents(&SqliteStore::open(&link, &quick()).expect("opens")), before);
+    SqliteStore::restore(&backup, &link).expect("restores");
+    assert!(fs::symlink_metadata(&link).expect("is there").is_symlink());
+    assert_eq!(names(place.path()), ["link.db"]);
+    assert_eq!(names(folder.path()), ["backup.db", "weft.db", "weft.db.replaced"]);
+}

@@ -220,7 +220,9 @@ impl Backend for Local<'_> {
 
     fn how_to_continue(&self) -> Option<String> {
         let lasts = self.known && self.context.lasting;
-        lasts.then(|| format!("weft chat --thread {}", shell::thread(&self.thread)))
+        lasts.then(|| {
+            format!("{} chat --thread {}", self.context.terminal.weft, shell::thread(&self.thread))
+        })
     }
 
     fn leave_open(&self, questions: &[Interrupt], terminal: &Terminal) {

@@ -42,7 +42,8 @@ pub(super) async fn cancel(id: &RunId, context: &CommandContext) -> Result<Exit,
     let orphans = store.orphans(SystemClock::new().now(), usize::MAX).await?;
     terminal.note(match orphans.iter().any(|(_, row)| row.new.at.run.as_str() == before) {
         true => format!(
-            "run {id} will be cancelled after run {before}, which no process executes; end that one with: weft runs cancel {before}"
+            "run {id} will be cancelled after run {before}, which no process executes; end that one with: {} runs cancel {before}",
+            terminal.weft
         ),
         false => format!("run {id} will be cancelled when run {before}, ahead of it, has ended"),
     });

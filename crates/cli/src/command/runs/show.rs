@@ -102,23 +102,26 @@ async fn next(
     terminal: &Terminal,
 ) -> Result<(), CliError> {
     let (run, thread) = (&row.new.at.run, &row.new.at.thread);
+    let weft = &terminal.weft;
     if let Some(RunOutcome::Interrupted { interrupts, .. }) = &row.outcome {
         let open = question::open(store, thread).await?;
         for interrupt in open.iter().filter(|open| interrupts.contains(&open.id)) {
             question::lines(interrupt, terminal).iter().try_for_each(|line| terminal.line(line))?;
-            terminal
-                .line(format_args!("  answer with: {}", question::how(interrupt, &open, thread)))?;
+            terminal.line(format_args!(
+                "  answer with: {}",
+                question::how(interrupt, &open, thread, weft)
+            ))?;
         }
     }
     if !row.status.is_final() {
         if is_left {
             terminal.line(format_args!(
-                "  no process executes it: weft threads resume {}, or start weft worker",
+                "  no process executes it: {weft} threads resume {}, or start {weft} worker",
                 shell::thread(thread)
             ))?;
         }
-        terminal.line(format_args!("  watch it: weft runs watch {run}"))?;
-        terminal.line(format_args!("  cancel it: weft runs cancel {run}"))?;
+        terminal.line(format_args!("  watch it: {weft} runs watch {run}"))?;
+        terminal.line(format_args!("  cancel it: {weft} runs cancel {run}"))?;
     }
     Ok(())
 }

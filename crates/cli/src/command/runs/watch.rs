@@ -40,10 +40,11 @@ async fn print_all(args: &Watch, context: &CommandContext) -> Result<Exit, CliEr
     let id = RunId::new(&args.run)?;
     let (store, row) = find(&id, context).await?;
     let (terminal, thread) = (&context.terminal, &row.new.at.thread);
+    let weft = &terminal.weft;
     let runtime = context.reader(&row.new.graph, store.clone()).await?;
     if !row.status.is_final() && with_orphans(store.as_ref()).await?.contains(thread) {
         terminal.note(format_args!(
-            "no process executes the run; continue it with: weft threads resume {}, or weft worker",
+            "no process executes the run; continue it with: {weft} threads resume {}, or {weft} worker",
             shell::thread(thread)
         ));
     }
@@ -79,7 +80,7 @@ async fn print_all(args: &Watch, context: &CommandContext) -> Result<Exit, CliEr
             signal = signals.next() => {
                 let after = position::show(at);
                 terminal.note(format_args!(
-                    "the run continues; watch it again with: weft runs watch {id} --after {after}"
+                    "the run continues; watch it again with: {weft} runs watch {id} --after {after}"
                 ));
                 return Ok(signal.exit());
             }

@@ -5,6 +5,8 @@ use crate::args::Delete;
 use crate::context::{CommandContext, Found};
 use crate::exit::Exit;
 use crate::input::one_line;
+use weftwork::config::StorePlace;
+use weftwork::sqlite::SqliteStore;
 use weftwork::store::mailbox::check_deletion;
 use weftwork::store::{Store, StoreError};
 use weftwork::types::{Principal, ThreadId};
@@ -12,7 +14,14 @@ use weftwork::types::{Principal, ThreadId};
 pub(crate) async fn delete(args: &Delete, context: &CommandContext) -> Result<Exit, CliError> {
     let id = &ThreadId::new(&args.id)?;
     let (store, terminal) = (context.store_of(id)?, &context.terminal);
-    let found = context.thread(store.as_ref(), id).await?;
+    let found = match context.thread(store.as_ref(), id).await {
+        // The thread was deleted without the history of what was typed in it.
+        Err(error) if args.history && error.is_not_found() => {
+            delete_history(true, context)?;
+            return Err(error);
+        }
+        found => found?,
+    };
     check_deletion(id, &found.row.metadata)?;
     if !args.yes {
         let what = format!("deleting thread `{id}` with its runs, journal and questions");
@@ -32,6 +41,7 @@ pub(crate) async fn delete(args: &Delete, context: &CommandContext) -> Result<Ex
     store.collect_blobs(&Principal::local()).await?;
     terminal.note(format_args!("deleted thread {id}"));
     delete_history(args.history, context)?;
+    tell_replaced(context);
     context.delete_remote_threads(store.as_ref()).await?;
     Ok(Exit::Done)
 }
@@ -52,6 +62,17 @@ fn delete_history(wanted: bool, context: &CommandContext) -> Result<(), CliError
         ));
     }
     Ok(())
+}
+
+/// Names the stores that restorations replaced, which may have the thread too.
+fn tell_replaced(context: &CommandContext) {
+    let StorePlace::Sqlite(store) = &context.config.store.value else { return };
+    for file in SqliteStore::replaced(store) {
+        context.terminal.note(format_args!(
+            "the store {}, which a restoration replaced, may have the thread too; delete the file when you do not need it",
+            file.display()
+        ));
+    }
 }
 
 /// Deletes a thread, after ending runs whose process is dead. Fails if a live process executes one.

@@ -52,7 +52,8 @@ pub(crate) async fn list(args: List, context: &CommandContext) -> Result<Exit, C
     }
     table.write(&context.terminal)?;
     if let Some(next) = next {
-        context.terminal.note(format_args!("older threads: weft threads list --after {next}"));
+        let weft = &context.terminal.weft;
+        context.terminal.note(format_args!("older threads: {weft} threads list --after {next}"));
     }
     Ok(Exit::Done)
 }
@@ -80,8 +81,10 @@ async fn found(
 
 fn none(json: bool, context: &CommandContext) -> Exit {
     if !json {
-        let place = &context.config.store.value;
-        context.terminal.note(format_args!("no threads yet in {place}; start one with: weft chat"));
+        let (place, weft) = (&context.config.store.value, &context.terminal.weft);
+        context
+            .terminal
+            .note(format_args!("no threads yet in {place}; start one with: {weft} chat"));
     }
     Exit::Done
 }

@@ -31,12 +31,14 @@ pub(crate) async fn resume(args: &Resume, context: &CommandContext) -> Result<Ex
         return Err(CliError::BadAnswer {
             thread: id.to_string(),
             reason: format!(
-                "its last run is unfinished, so its questions are not known yet; resume it first: weft threads resume {}",
+                "its last run is unfinished, so its questions are not known yet; resume it first: {} threads resume {}",
+                context.terminal.weft,
                 shell::thread(&id)
             ),
         });
     }
-    let answers = if finished { answers(args, &id, &open)? } else { BTreeMap::new() };
+    let answers =
+        if finished { answers(args, &id, &open, &context.terminal.weft)? } else { BTreeMap::new() };
     let now = SystemClock::new().now();
     let wakes = finished && open.iter().any(|one| one.lapses_at().is_some_and(|at| at <= now));
     if finished && answers.is_empty() && !open.is_empty() && !wakes {
@@ -132,6 +134,7 @@ fn answers(
     args: &Resume,
     thread: &ThreadId,
     open: &[Interrupt],
+    weft: &str,
 ) -> Result<BTreeMap<InterruptId, Value>, CliError> {
     let bad = |reason: String| CliError::BadAnswer { thread: thread.to_string(), reason };
     if !args.has_answer() {
@@ -149,16 +152,16 @@ fn answers(
         (_, None) if question::takes_decision(interrupt) => {
             let (verdict, comment) = args.decision().map_err(&bad)?;
             question::decided(interrupt, verdict, comment).map_err(|reason| {
-                bad(format!("{reason}; use: {}", question::how(interrupt, open, thread)))
+                bad(format!("{reason}; use: {}", question::how(interrupt, open, thread, weft)))
             })?
         }
         (Ask::Question { .. } | Ask::Value { .. }, Some(text)) => question::answer(interrupt, text)
             .ok_or_else(|| {
-                let how = question::how(interrupt, open, thread);
+                let how = question::how(interrupt, open, thread, weft);
                 bad(format!("`{text}` does not answer the question; use: {how}"))
             })?,
         _ => {
-            let how = question::how(interrupt, open, thread);
+            let how = question::how(interrupt, open, thread, weft);
             return Err(bad(format!("the question needs another kind of answer; use: {how}")));
         }
     };

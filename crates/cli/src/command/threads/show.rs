@@ -17,7 +17,7 @@ use weftwork::types::{Principal, ThreadId};
 pub(crate) async fn show(id: &ThreadId, context: &CommandContext) -> Result<Exit, CliError> {
     let (store, terminal) = (context.store_of(id)?, &context.terminal);
     let found = context.thread(store.as_ref(), id).await?;
-    let row = &found.row;
+    let (row, weft) = (&found.row, &terminal.weft);
     terminal.line(terminal.paint(Style::Strong, format_args!("thread {id}")))?;
     terminal.line(format_args!("agent    {}", found.graph()))?;
     terminal.line(format_args!("model    {}", found.model().unwrap_or("not on record")))?;
@@ -25,7 +25,7 @@ pub(crate) async fn show(id: &ThreadId, context: &CommandContext) -> Result<Exit
     if let Some(at) = row.wakes_at {
         let wakes = moment(at);
         terminal.line(format_args!(
-            "wakes    {wakes} UTC, in a running worker, or from then on with: weft threads resume {}",
+            "wakes    {wakes} UTC, in a running worker, or from then on with: {weft} threads resume {}",
             shell::thread(id)
         ))?;
     }
@@ -44,13 +44,14 @@ pub(crate) async fn show(id: &ThreadId, context: &CommandContext) -> Result<Exit
     let open = question::open(store.as_ref(), id).await?;
     for interrupt in &open {
         question::lines(interrupt, terminal).iter().try_for_each(|line| terminal.line(line))?;
-        terminal.line(format_args!("  answer with: {}", question::how(interrupt, &open, id)))?;
+        terminal
+            .line(format_args!("  answer with: {}", question::how(interrupt, &open, id, weft)))?;
     }
     if let Some(run) = found.unfinished() {
         let is_left = with_orphans(store.as_ref()).await?.contains(id);
         let why = if is_left { "no process executes it" } else { "if its process is dead" };
-        terminal.line(format_args!("  {why}: weft threads resume {}", shell::thread(id)))?;
-        terminal.line(format_args!("  cancel it: weft runs cancel {}", run.new.at.run))?;
+        terminal.line(format_args!("  {why}: {weft} threads resume {}", shell::thread(id)))?;
+        terminal.line(format_args!("  cancel it: {weft} runs cancel {}", run.new.at.run))?;
     }
     Ok(Exit::Done)
 }

@@ -36,8 +36,9 @@ pub(super) async fn update(args: Update, context: &CommandContext) -> Result<Exi
             true => "no node is due".to_owned(),
             false => {
                 format!(
-                    "due: {}; continue with: weft threads resume {}",
+                    "due: {}; continue with: {} threads resume {}",
                     state.next.join(", "),
+                    terminal.weft,
                     shell::thread(&id)
                 )
             }
