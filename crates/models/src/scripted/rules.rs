@@ -13,6 +13,9 @@ use weftwork_types::usage::Tokens;
 const ASK: &str = "ask_human";
 /// Maximum number of questions about one request.
 const ASKS_MAX: usize = 3;
+/// Number of characters of a message that the rules read. They compare its words with those of every
+/// tool.
+const READ_CHARS_MAX: usize = 20_000;
 
 /// Returns the step that answers a request.
 pub(super) fn answer(request: &ChatRequest) -> Step {
@@ -49,8 +52,9 @@ impl<'a> Turn<'a> {
         let (before, since) = messages.split_at(start.map_or(messages.len(), |at| at + 1));
         let known = before.iter().flat_map(Message::tool_calls);
         let known = known.filter_map(|call| call.args.as_object()).flatten();
+        let said = before.last().map(Message::joined_text).unwrap_or_default();
         Self {
-            request: before.last().map(Message::joined_text).unwrap_or_default(),
+            request: said.chars().take(READ_CHARS_MAX).collect(),
             results: since.iter().flat_map(Message::tool_results).collect(),
             made: since
                 .iter()
