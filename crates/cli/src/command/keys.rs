@@ -39,12 +39,13 @@ fn add(args: &AddKey, terminal: &Terminal) -> Result<(), CliError> {
     };
     key.check().map_err(bad)?;
     change(&args.file, |mut text, _| {
+        // Before the file is written: a key whose token nobody has seen would stay in it.
+        terminal.line(token)?;
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
         Ok(text + &key.to_string() + "\n")
     })?;
-    terminal.line(token)?;
     terminal.note(format_args!(
         "key {} of {} was added to {}; its token is shown this once",
         key.hash.id(),

@@ -284,4 +284,10 @@ fn a_place_that_cannot_be_written_is_named() {
     let came: Came = command.stdout(Stdio::from(full)).output().expect("starts").into();
     assert_eq!(came.status, Some(2), "{came:?}");
     assert!(came.errors.starts_with("error[W0711]: cannot write output: "), "{came:?}");
+    // No key is added whose token nobody has seen.
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("opens");
+    let mut command = home.command(&["keys", "add", "keys"]);
+    let came: Came = command.stdout(Stdio::from(full)).output().expect("starts").into();
+    assert_eq!(came.status, Some(2), "{came:?}");
+    assert!(!home.path("keys").exists(), "{came:?}");
 }
