@@ -16,7 +16,7 @@ pub(crate) async fn delete(args: &Delete, context: &CommandContext) -> Result<Ex
     let (store, terminal) = (context.store_of(id)?, &context.terminal);
     let found = match context.thread(store.as_ref(), id).await {
         // The thread was deleted without the history of what was typed in it.
-        Err(error) if args.history && error.is_not_found() => {
+        Err(error) if args.history && args.yes && error.is_not_found() => {
             delete_history(true, context)?;
             return Err(error);
         }
