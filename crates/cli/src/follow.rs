@@ -324,7 +324,8 @@ pub(crate) async fn tell_end(
     outcome: &RunOutcome,
     terminal: &Terminal,
 ) -> Exit {
-    let (thread, weft) = (shell::thread(&run.thread), &terminal.weft);
+    let thread = shell::thread(&run.thread);
+    let weft = &terminal.weft;
     match outcome {
         RunOutcome::Completed { .. } => Exit::Done,
         RunOutcome::Interrupted { interrupts, .. } => {

@@ -125,7 +125,7 @@ pub async fn copy_thread(
     check_free(store, who, to).await?;
     let nothing = || RuntimeError::NothingToContinue { thread: from.to_string() };
     let last = whole.runs.pop().ok_or_else(nothing)?;
-    Ok(store.import_thread(who, continued((whole, last), to, clock)).await?)
+    Ok(store.import_thread(who, continued(whole, last, to, clock)).await?)
 }
 
 /// Creates a thread in which an activity of an instance continues that ended at a question. Activities
@@ -146,20 +146,22 @@ pub(crate) async fn copy_activity(
     let at = whole.runs.iter().position(|run| run.row.new.at == *asked);
     let at = at.ok_or_else(|| invariants::missing("run", &asked.run))?;
     let last = whole.runs.swap_remove(at);
-    let mut copied = continued((whole, last), to, clock);
+    let mut copied = continued(whole, last, to, clock);
     copied.thread.status = Some(RunStatus::Interrupted);
     let origin = json!(asked.thread);
     copied.thread.metadata.insert(SET_ASIDE_FROM.to_owned(), origin);
     Ok(store.import_thread(who, copied).await?)
 }
 
-/// Everything that continues a thread after its last run, for a thread of its own.
+/// Returns the content of a new thread that continues another one after this run of it.
 fn continued(
-    (whole, mut last): (ThreadExport, RunExport),
+    whole: ThreadExport,
+    mut last: RunExport,
     to: &ThreadId,
     clock: &dyn Clock,
 ) -> ThreadExport {
-    let (run, now) = (RunId::from_uuid(Uuid::from_u128(clock.unique())), clock.now());
+    let run = RunId::from_uuid(Uuid::from_u128(clock.unique()));
+    let now = clock.now();
     let to = RunRef { thread: to.clone(), run };
     let ThreadExport { thread, mut interrupts, calls, kept, .. } = whole;
     for asked in interrupts.iter_mut().filter(|asked| asked.run == last.row.new.at.run) {

@@ -105,7 +105,8 @@ fn make_part(part: &Path, there: &Place) -> Result<File, StoreError> {
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
-    let (open, found) = (file.metadata()?, std::fs::metadata(path)?);
+    let open = file.metadata()?;
+    let found = std::fs::metadata(path)?;
     Ok((open.dev(), open.ino()) == (found.dev(), found.ino()))
 }
 

@@ -68,9 +68,9 @@ pub(crate) async fn run(command: Command, context: &CommandContext) -> Result<Ex
         && let Ok(store) = context.store_there()
         && threads::with_orphans(store.as_ref()).await.is_ok_and(|left| left.contains(&thread))
     {
-        let (terminal, thread) = (&context.terminal, shell::thread(&thread));
-        let weft = &terminal.weft;
-        terminal.note(format_args!(
+        let weft = &context.terminal.weft;
+        let thread = shell::thread(&thread);
+        context.terminal.note(format_args!(
             "no process executes run {run}; continue it with: {weft} threads resume {thread}"
         ));
     }

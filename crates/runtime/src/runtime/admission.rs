@@ -48,24 +48,19 @@ impl Runtime {
         self.continue_options(&mut request).await?;
         let given = Answered::by(&request);
         let mailbox = thread.filter(|thread| is_living_instance(&thread.metadata));
-        let instance = mailbox.as_ref().map(|instance| instance.id.clone());
         let who = request.principal.clone();
-        let error = match self.create(request, graph, live, asked).await {
-            Ok(goes) => {
-                // The activities that wait behind the question follow when this run has ended.
-                if let Some(instance) = mailbox {
-                    self.attend(&who, &instance.id);
-                }
-                return Ok(goes);
-            }
+        let accepted = self.create(request, graph, live, asked).await;
+        // The activities that wait behind a question follow its answer. A question whose answer is
+        // refused may be one to set aside that a process has left there.
+        if let Some(instance) = mailbox {
+            self.attend(&who, &instance.id);
+        }
+        let error = match accepted {
+            Ok(goes) => return Ok(goes),
             Err(error) => error,
         };
         if let Some(given) = given {
             self.record_refusals(given, &error).await;
-        }
-        // A question that is to be set aside is, if the process that asked it has ended.
-        if let Some(instance) = instance {
-            self.attend(&who, &instance);
         }
         Err(error)
     }

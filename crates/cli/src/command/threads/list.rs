@@ -81,7 +81,8 @@ async fn found(
 
 fn none(json: bool, context: &CommandContext) -> Exit {
     if !json {
-        let (place, weft) = (&context.config.store.value, &context.terminal.weft);
+        let place = &context.config.store.value;
+        let weft = &context.terminal.weft;
         context
             .terminal
             .note(format_args!("no threads yet in {place}; start one with: {weft} chat"));

@@ -17,7 +17,8 @@ use weftwork::types::{Principal, ThreadId};
 pub(crate) async fn show(id: &ThreadId, context: &CommandContext) -> Result<Exit, CliError> {
     let (store, terminal) = (context.store_of(id)?, &context.terminal);
     let found = context.thread(store.as_ref(), id).await?;
-    let (row, weft) = (&found.row, &terminal.weft);
+    let row = &found.row;
+    let weft = &terminal.weft;
     terminal.line(terminal.paint(Style::Strong, format_args!("thread {id}")))?;
     terminal.line(format_args!("agent    {}", found.graph()))?;
     terminal.line(format_args!("model    {}", found.model().unwrap_or("not on record")))?;

@@ -148,7 +148,10 @@ async fn an_activity_that_asks_is_set_aside_and_answered_later(place: Place) {
     );
     let counts = now.statistics;
     assert_eq!((counts.asking, counts.waiting, counts.succeeded, counts.failed), (0, 0, 2, 0));
-    assert_eq!(done(&agents, &id()).await, json!(["2", "4"]));
+    let state = agents.get_state(id()).await.expect("exists");
+    assert_eq!(state["done"], json!(["2", "4"]));
+    // The nodes beside the one that asks have written what they wrote.
+    assert_eq!(state["seen"], 4, "{state}");
     close(agents).await;
 
     // Another process: each thread has its question, with the state in which it was asked.
