@@ -95,6 +95,8 @@ pub(crate) struct Attached {
     pub(crate) from: Position,
     /// Text that is not stored.
     pub(crate) unsaved: Vec<Piece>,
+    /// `true` if other text is stored. The commit of an event that voids it removes it.
+    pub(crate) has_stored_text: bool,
     /// Events from now on.
     pub(crate) live: LiveReceiver,
 }
@@ -144,7 +146,8 @@ impl EventBus {
         }
         let from = if state.synced { state.text.unsaved_from() } else { Position::END };
         let unsaved = state.text.unsaved().cloned().collect();
-        Some(Attached { from, unsaved, live: state.live.attach() })
+        let has_stored_text = state.text.is_partly_stored();
+        Some(Attached { from, unsaved, has_stored_text, live: state.live.attach() })
     }
 
     /// Returns the position before the first event of the claim.

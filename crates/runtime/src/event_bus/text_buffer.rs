@@ -81,6 +81,11 @@ impl TextBuffer {
         self.unsaved.iter().map(|said| &said.piece)
     }
 
+    /// Returns `true` if the store has text that is not void.
+    pub(super) fn is_partly_stored(&self) -> bool {
+        self.saved.iter().any(|saved| !saved.void)
+    }
+
     /// Records that the store has no text of earlier claims.
     pub(super) fn nothing_left(&mut self) {
         self.left = false;

@@ -47,6 +47,8 @@ enum Source {
     Here(LiveReceiver),
     /// The store, until the run has ended or begins here.
     Store,
+    /// The store, which has an event that is not received yet.
+    Stored,
     /// No further events.
     Over,
 }
@@ -104,7 +106,8 @@ impl Follower {
                 Source::Over => return Ok(None),
                 Source::Before(attached) => self.before(attached).await?,
                 Source::Here(live) => self.here(live).await,
-                Source::Store => self.store().await?,
+                Source::Store => self.store(true).await?,
+                Source::Stored => self.store(false).await?,
             };
         }
     }
@@ -113,13 +116,19 @@ impl Follower {
     async fn before(&mut self, attached: Attached) -> Result<VecDeque<RunEvent>, RuntimeError> {
         let mut seen = self.log.page(self.at, &mut self.page).await?;
         seen.retain(|event| event.position().is_some_and(|at| at <= attached.from));
-        if seen.is_empty() {
-            let Attached { unsaved, live, .. } = attached;
-            self.source = Source::Here(live);
-            return Ok(merged(self.at, std::iter::empty(), unsaved.into_iter()));
+        if !seen.is_empty() {
+            self.source = Source::Before(attached);
+            return Ok(seen);
         }
-        self.source = Source::Before(attached);
-        Ok(seen)
+        // A later event may have voided text before it was read: what follows is no text without
+        // its beginning.
+        if attached.has_stored_text && self.log.continues(self.at.seq).await? {
+            self.source = Source::Stored;
+            return Ok(VecDeque::new());
+        }
+        let Attached { unsaved, live, .. } = attached;
+        self.source = Source::Here(live);
+        Ok(merged(self.at, std::iter::empty(), unsaved.into_iter()))
     }
 
     /// Waits for an event of this process.
@@ -161,15 +170,15 @@ impl Follower {
         }
     }
 
-    /// Reads the store until there are further events, or until the run can be followed here.
-    async fn store(&mut self) -> Result<VecDeque<RunEvent>, RuntimeError> {
+    /// Reads the store until there are further events, or until the run can be followed here. That
+    /// is tried before the first page only if `attaches` is set.
+    async fn store(&mut self, mut attaches: bool) -> Result<VecDeque<RunEvent>, RuntimeError> {
         loop {
-            let (attached, is_over) = match &mut self.extent {
-                Extent::Run(live) => (live.attach(), false),
-                // Before the page is read: all events of a claim that is over are in the store.
-                Extent::Claim { bus, .. } => (bus.attach(), bus.is_over()),
-            };
-            if let Some(attached) = attached {
+            // Before the page is read: all events of a claim that is over are in the store.
+            let is_over = matches!(&self.extent, Extent::Claim { bus, .. } if bus.is_over());
+            if std::mem::replace(&mut attaches, true)
+                && let Some(attached) = self.attach()
+            {
                 self.source = Source::Before(attached);
                 return Ok(VecDeque::new());
             }
@@ -199,6 +208,13 @@ impl Follower {
         }
     }
 
+    fn attach(&mut self) -> Option<Attached> {
+        match &mut self.extent {
+            Extent::Run(live) => live.attach(),
+            Extent::Claim { bus, .. } => bus.attach(),
+        }
+    }
+
     /// Returns `true` if the follower waits for a store that is out of reach.
     fn waits(&self) -> bool {
         matches!(&self.extent, Extent::Claim { bus, .. } if !bus.is_over())
@@ -208,7 +224,7 @@ impl Follower {
     async fn is_last(&mut self, page: &VecDeque<RunEvent>) -> bool {
         match page.back() {
             Some(RunEvent { seq: Some(last), event: AiEvent::Done { .. }, .. }) => {
-                !self.log.continues(*last).await
+                !self.log.continues(*last).await.is_ok_and(|continues| continues)
             }
             Some(_) => false,
             // The follower may begin after the last event.
@@ -216,7 +232,7 @@ impl Follower {
                 let RunLog { context, who, at } = &self.log;
                 let row = context.store.run(who, at).await;
                 let has_ended = row.is_ok_and(|row| row.outcome.is_some());
-                has_ended && !self.log.continues(self.at.seq).await
+                has_ended && !self.log.continues(self.at.seq).await.is_ok_and(|continues| continues)
             }
             None => false,
         }

@@ -45,10 +45,12 @@ impl RunLog {
         self.context.live.run(&self.who.org, &self.at.run)
     }
 
-    /// Returns `true` if events follow the `done` with this number, because the run was requeued.
-    pub(super) async fn continues(&self, last: u64) -> bool {
-        let more = self.context.store.events(&self.who, &self.at, last, 1).await;
-        more.is_ok_and(|more| !more.is_empty())
+    /// Returns `true` if events follow the one with this number.
+    pub(super) async fn continues(&self, last: u64) -> Result<bool, StoreError> {
+        #[cfg(test)]
+        super::tests::store_answers().await;
+        let more = self.context.store.events(&self.who, &self.at, last, 1).await?;
+        Ok(!more.is_empty())
     }
 
     /// Reads a page of the stored events after a position.
@@ -58,6 +60,8 @@ impl RunLog {
         page: &mut PageSize,
     ) -> Result<VecDeque<RunEvent>, RuntimeError> {
         let Self { context, who, at } = self;
+        #[cfg(test)]
+        super::tests::store_answers().await;
         let events = match context.store.events(who, at, after.seq, page.0).await {
             // Continues with the oldest stored event.
             Err(StoreError::Dropped { oldest, .. }) => {
@@ -69,6 +73,8 @@ impl RunLog {
         let mut last = events.last().map_or(after.seq, |event| event.seq);
         // Events are read first: text before an event was stored no later than the event, and
         // text that is no longer stored is void.
+        #[cfg(test)]
+        super::tests::store_answers().await;
         let pieces = context.store.pieces(who, at, after, PIECES_MAX).await?;
         if let Some(piece) = pieces.last().filter(|_| pieces.len() == PIECES_MAX) {
             last = last.min(piece.at.end.seq);

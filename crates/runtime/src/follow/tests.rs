@@ -7,6 +7,7 @@ use crate::ledger::StoreLedger;
 use futures_util::{FutureExt, StreamExt};
 use proptest::prelude::*;
 use serde_json::json;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +47,22 @@ enum Action {
     Pass(u64),
     /// Another worker takes the run over, in this process or in another.
     TakeOver(bool),
+    /// The attempt of a node fails, and its text is void.
+    Reset(u128),
+    /// Reads of the store wait until the follower is asked again, or no more.
+    Wait(bool),
+}
+
+thread_local! {
+    /// `true` if reads of the store wait.
+    static WAITS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Waits for the store if reads wait.
+pub(super) async fn store_answers() {
+    if WAITS.get() {
+        tokio::task::yield_now().await;
+    }
 }
 
 fn action() -> impl Strategy<Value = Action> {
@@ -61,6 +78,8 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (0..FOLLOWERS).prop_map(Action::Reconnect),
         2 => (50..600_u64).prop_map(Action::Pass),
         1 => any::<bool>().prop_map(Action::TakeOver),
+        1 => (0..2_u128).prop_map(Action::Reset),
+        1 => prop::bool::weighted(0.8).prop_map(Action::Wait),
     ]
 }
 
@@ -111,6 +130,8 @@ struct World {
     earlier: Vec<Worker>,
     clients: Vec<Client>,
     step: i64,
+    /// Texts of each node under a claim: a superstep and a reset begin another one.
+    said: BTreeMap<(u64, String), Vec<String>>,
 }
 
 fn who() -> Principal {
@@ -161,7 +182,9 @@ impl World {
         let follower = || Client::new(Follower::of_run(log.clone(), Position::START));
         let clients = (0..FOLLOWERS).map(|_| follower()).collect();
         let worker = Self::claim(&log, true);
-        Self { context, clock, at, worker, earlier: Vec::new(), clients, step: 0 }
+        WAITS.set(false);
+        let said = BTreeMap::new();
+        Self { context, clock, at, worker, earlier: Vec::new(), clients, step: 0, said }
     }
 
     fn log(&self) -> RunLog {
@@ -209,17 +232,23 @@ impl World {
     }
 
     fn act(&mut self, action: &Action) {
+        let step = self.step;
         let by = |task: u128| EventSource {
             node: format!("n{task}").into(),
             task: TaskId(task),
-            step: self.step,
+            step,
             ns: "".into(),
-            graph_step: self.step,
+            graph_step: step,
             message: None,
         };
         match action {
             Action::Text(task, len) => {
-                let delta: String = ('a'..='z').cycle().skip(len % 26).take(*len).collect();
+                let said = self.texts(*task).last_mut().expect("a text");
+                // No part of a text is found at another place in it.
+                let words =
+                    (said.len()..).map(|n| format!("{n}.{task} ")).flat_map(String::into_bytes);
+                let delta: String = words.take(*len).map(char::from).collect();
+                said.push_str(&delta);
                 self.worker.bus.emit(&by(*task), AiEvent::TextDelta { delta });
             }
             Action::Emit(len) => {
@@ -230,6 +259,7 @@ impl World {
                 let step = AiEvent::Step { step: self.step, nodes: Vec::new() };
                 self.commit(vec![step], None);
                 self.step += 1;
+                (0..2).for_each(|task| self.texts(task).push(String::new()));
             }
             Action::Save => self.commit(Vec::new(), None),
             Action::Refuse => self.refuse(),
@@ -245,11 +275,24 @@ impl World {
             }
             Action::Pass(ms) => self.clock.advance(Duration::from_millis(*ms)),
             Action::TakeOver(is_here) => self.take_over(*is_here),
+            Action::Reset(task) => {
+                self.texts(*task).push(String::new());
+                let reset = AiEvent::AttemptReset(AttemptReset::of_node(format!("n{task}")));
+                self.worker.bus.emit(&by(*task), reset);
+            }
+            Action::Wait(waits) => WAITS.set(*waits),
         }
+    }
+
+    /// The texts of a node under the current claim.
+    fn texts(&mut self, task: u128) -> &mut Vec<String> {
+        let speaker = (self.worker.claim.fence, format!("n{task}"));
+        self.said.entry(speaker).or_insert_with(|| vec![String::new()])
     }
 
     /// Ends the run, and lets everybody receive everything.
     fn end(&mut self) {
+        WAITS.set(false);
         let outcome = RunOutcome::cancelled();
         self.commit(vec![AiEvent::Done { outcome: outcome.status() }], Some(outcome));
         self.context.live.end(&who().org, &self.at.run, &self.worker.bus);
@@ -292,7 +335,36 @@ impl World {
         for client in self.clients.iter().chain(handles) {
             check_order(&client.received);
         }
+        for client in &self.clients {
+            self.check_beginnings(1, &client.received);
+        }
+        for worker in self.earlier.iter().chain([&self.worker]) {
+            self.check_beginnings(worker.claim.fence, &worker.handle.received);
+        }
         self.check_text();
+    }
+
+    /// A client that receives a part of a text has received all of the text before it.
+    fn check_beginnings(&self, mut claim: u64, events: &[RunEvent]) {
+        let mut received: BTreeMap<&str, String> = BTreeMap::new();
+        for event in events {
+            match (&event.event, &event.piece) {
+                (AiEvent::TextDelta { delta }, Some(at)) => {
+                    let text = received.entry(&at.node).or_default();
+                    text.push_str(delta);
+                    let said = &self.said[&(claim, at.node.clone())];
+                    let begins = said.iter().any(|said| said.starts_with(text.as_str()));
+                    assert!(begins, "a part without its beginning: {delta:.20} at {:?}", at.end);
+                }
+                (AiEvent::Step { .. }, _) => received.clear(),
+                (AiEvent::TakenOver { claim: next }, _) => {
+                    claim = *next;
+                    received.clear();
+                }
+                (AiEvent::AttemptReset(reset), _) => drop(received.remove(reset.node.as_str())),
+                _ => {}
+            }
+        }
     }
 
     /// The text at each position is the same for all.
@@ -326,7 +398,7 @@ fn check_order(events: &[RunEvent]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn each_event_is_received_once_and_in_order(actions in prop::collection::vec(action(), 1..80)) {
         let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build();
