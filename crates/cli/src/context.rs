@@ -10,7 +10,7 @@ use weftwork::graph::{CompiledGraph, SystemClock};
 use weftwork::models::ScriptedModel;
 use weftwork::runtime::{Runtime, delete_remote_threads};
 use weftwork::store::{RunRow, Store, StoreError, ThreadRow, invariants};
-use weftwork::types::run::{Durability, Multitask, RunOutcome};
+use weftwork::types::run::{Durability, Multitask, RunOutcome, RunStatus};
 use weftwork::types::{Principal, ThreadId};
 use weftwork::{AgentDef, App, AppBuilder, Config};
 
@@ -43,7 +43,10 @@ pub(crate) struct Found {
 impl Found {
     /// The first run that has not ended.
     pub(crate) fn unfinished(&self) -> Option<&RunRow> {
-        self.runs.iter().find(|run| !run.status.is_final())
+        // Activities that wait in the mailbox of an instance are behind what it does now.
+        let waits =
+            |run: &RunRow| run.status == RunStatus::Queued && run.new.options.mailbox.is_some();
+        self.runs.iter().find(|run| !run.status.is_final() && !waits(run))
     }
 
     /// Returns `true` if the last run stopped before or after a node, without a question.

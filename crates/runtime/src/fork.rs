@@ -8,6 +8,8 @@ use weftwork_graph::RuntimeError;
 use weftwork_store::mailbox::{SET_ASIDE_FROM, without_reserved};
 use weftwork_store::thread::Metadata;
 use weftwork_store::{RunExport, Store, StoreError, ThreadExport, ThreadRow, invariants};
+use weftwork_types::instance::ActivityOf;
+use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::Clock;
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{CheckpointId, Principal, RunId, ThreadId, Timestamp};
@@ -146,7 +148,16 @@ pub(crate) async fn copy_activity(
     let at = whole.runs.iter().position(|run| run.row.new.at == *asked);
     let at = at.ok_or_else(|| invariants::missing("run", &asked.run))?;
     let last = whole.runs.swap_remove(at);
+    // Those of activities before it have ended.
+    whole.interrupts.retain(|row| row.run == asked.run);
+    let metadata = last.row.new.options.metadata.clone();
+    let activity = ActivityOf::run(&last.row.new.options, asked);
     let mut copied = continued(whole, last, to, clock);
+    // It is the activity still, with what it takes from its instance.
+    if let Some(copy) = copied.runs.first_mut() {
+        copy.row.new.options.metadata = metadata;
+        activity.record(&mut copy.row.new.options);
+    }
     copied.thread.status = Some(RunStatus::Interrupted);
     let origin = json!(asked.thread);
     copied.thread.metadata.insert(SET_ASIDE_FROM.to_owned(), origin);
@@ -167,11 +178,15 @@ fn continued(
     for asked in interrupts.iter_mut().filter(|asked| asked.run == last.row.new.at.run) {
         asked.run = to.run.clone();
     }
+    let open = interrupts.iter().filter(|row| row.is_open()).map(|row| &row.interrupt);
     last.row.new.at = to.clone();
     last.row.new.options.idempotency_key = None;
     last.row.new.options.roll_back = None;
-    // The copy of an instance is a thread.
-    last.row.new.options.mailbox = None;
+    // The copy of an instance is a thread, in which nothing is set aside.
+    let wakes_at = match last.row.new.options.mailbox.take() {
+        Some(_) => open.filter_map(Interrupt::lapses_at).min(),
+        None => thread.wakes_at,
+    };
     let options = &mut last.row.new.options;
     options.metadata = without_reserved(std::mem::take(&mut options.metadata));
     (last.row.answers, last.row.rolled_back_by) = (None, None);
@@ -180,7 +195,7 @@ fn continued(
     metadata = without_reserved(metadata);
     metadata.extend(forked.map(|origin| (FORKED_FROM.to_owned(), origin)));
     let id = to.thread.clone();
-    let thread = ThreadRow { id, created_at: now, updated_at: now, metadata, ..thread };
+    let thread = ThreadRow { id, created_at: now, updated_at: now, wakes_at, metadata, ..thread };
     let (runs, usage) = (vec![last], Vec::new());
     ThreadExport { thread, runs, interrupts, calls, kept, usage }
 }

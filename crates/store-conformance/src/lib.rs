@@ -142,6 +142,7 @@ cases! { $
     mailboxes::an_open_question_holds_the_mailbox,
     mailboxes::a_question_stays_that_of_the_run_that_asked_it,
     mailboxes::a_timer_resumes_the_activity_that_waits_for_it,
+    mailboxes::the_last_of_two_runs_of_one_time_is_due,
     mailboxes::the_mailbox_is_the_only_door,
     mailboxes::the_thread_of_a_living_instance_is_not_deleted,
     multitask::a_queued_run_waits_for_those_before_it,

@@ -219,6 +219,25 @@ pub(super) async fn a_terminated_instance_does_not_resume_by_itself(store: Arc<d
     assert_eq!(due().await, 0);
 }
 
+pub(super) async fn the_last_of_two_runs_of_one_time_is_due(store: Arc<dyn Store>) {
+    let store = &*store;
+    instance(store).await;
+    // By the order in which they ended, and not in which they were sent.
+    sent(store, "asks", 0).await;
+    sent(store, "first", 9).await;
+    let with = |id| these(vec![checkpoint(id)]);
+    let claimed = claim(store, "first").await.expect("its turn");
+    let ends = Commit { keep: with(1).into(), finish: completed(), ..commit(1_600) };
+    write(store, &claimed, ends).await;
+    let claimed = claim(store, "asks").await.expect("its turn");
+    let (interrupts, wakes_at) = (vec![question(1)], Some(NOW));
+    let finish = interrupted(&[1]);
+    let asks = Commit { keep: with(2).into(), interrupts, finish, wakes_at, ..commit(1_600) };
+    write(store, &claimed, asks).await;
+    let due = store.due(Timestamp(2_000), vec!["test:graph".to_owned()], 9).await.expect("reads");
+    assert_eq!(due.iter().map(|(_, run)| &run.new.at).collect::<Vec<_>>(), [&at("t", "asks")]);
+}
+
 /// Executes an activity up to a question.
 async fn asks(store: &dyn Store, run: &str, wakes_at: Option<Timestamp>) {
     sent(store, run, 0).await;

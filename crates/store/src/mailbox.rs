@@ -10,7 +10,7 @@ use crate::table::Result;
 use crate::thread::Metadata;
 use serde_json::Value;
 use std::cmp::Reverse;
-use weftwork_types::run::{OnQuestion, RunInput, RunRef, RunStatus};
+use weftwork_types::run::{Mailbox, RunInput, RunRef, RunStatus};
 use weftwork_types::store_error::RefusedByInstance;
 use weftwork_types::{RunId, ThreadId, Timestamp};
 
@@ -91,9 +91,9 @@ pub fn is_terminated(metadata: &Metadata) -> bool {
 ///
 /// # Errors
 /// Returns [`StoreError::MailboxClosed`] if the thread is that of a terminated instance,
-/// [`StoreError::BelongsToInstance`] for new input that is no activity, for a change of the state, for a
-/// run at a checkpoint and for one that cancels others. For an
-/// activity and a run that continues one, [`StoreError::NotFound`] if the thread does not exist or
+/// [`StoreError::BelongsToInstance`] for new input that is no activity and for a change of the state,
+/// also in a thread in which an activity continues that was set aside; for a run at a checkpoint and
+/// for one that cancels others. For an activity and a run that continues one, [`StoreError::NotFound`] if the thread does not exist or
 /// belongs to no instance; for an activity, [`StoreError::MailboxFull`] if the mailbox has as many
 /// runs as it may have.
 pub fn check_mailbox(new: &NewRun, thread: Option<&Metadata>, unfinished: usize) -> Result<()> {
@@ -104,6 +104,8 @@ pub fn check_mailbox(new: &NewRun, thread: Option<&Metadata>, unfinished: usize)
     }
     if instance.is_some() {
         check_door(new)?;
+    } else if thread.is_some_and(|metadata| metadata.contains_key(SET_ASIDE_FROM)) && brings(new) {
+        return Err(belongs_to_instance(id, RefusedByInstance::Input));
     }
     let Some(mailbox) = &new.options.mailbox else { return Ok(()) };
     if instance.is_none() {
@@ -118,17 +120,10 @@ pub fn check_mailbox(new: &NewRun, thread: Option<&Metadata>, unfinished: usize)
 
 /// Refuses runs that bring input past the mailbox, or that cancel what is in it.
 fn check_door(new: &NewRun) -> Result<()> {
-    let brings = match &new.input {
-        RunInput::Start { .. } => !new.is_sent(),
-        RunInput::Command(command) => !command.only_answers(),
-        RunInput::Update { .. } => true,
-        RunInput::Continue => false,
-    };
-    if brings && !is_of_runtime(new) {
+    if brings(new) && !is_of_runtime(new) {
         return Err(belongs_to_instance(&new.at.thread, RefusedByInstance::Input));
     }
-    let mailbox = new.options.mailbox.as_ref();
-    let sets_aside = mailbox.is_some_and(|of| of.on_question == OnQuestion::SetAside);
+    let sets_aside = new.options.mailbox.as_ref().is_some_and(Mailbox::sets_aside);
     if sets_aside && new.input.is_answer() {
         return Err(belongs_to_instance(&new.at.thread, RefusedByInstance::Answer));
     }
@@ -140,6 +135,16 @@ fn check_door(new: &NewRun) -> Result<()> {
         return Err(belongs_to_instance(&new.at.thread, RefusedByInstance::Cancellation));
     }
     Ok(())
+}
+
+/// Returns `true` for a run with new input that is no activity, or that changes the state.
+fn brings(new: &NewRun) -> bool {
+    match &new.input {
+        RunInput::Start { .. } => !new.is_sent(),
+        RunInput::Command(command) => !command.only_answers(),
+        RunInput::Update { .. } => true,
+        RunInput::Continue => false,
+    }
 }
 
 /// Returns `true` for a run that a runtime requests by itself: its key is one that no client may use.

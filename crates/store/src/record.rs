@@ -29,7 +29,8 @@ pub struct ThreadRow {
     /// Time of the last change.
     pub updated_at: Timestamp,
     /// Time at which the thread resumes by itself, because one of its questions takes its default
-    /// then. Timers are such questions.
+    /// then. Timers are such questions. An instance whose activity asks and is to be set aside has
+    /// the time of the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakes_at: Option<Timestamp>,
     /// Metadata that clients gave the thread.

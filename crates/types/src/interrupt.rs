@@ -44,6 +44,12 @@ impl Interrupt {
         self.default.as_ref().and(self.expires_at)
     }
 
+    /// Returns `true` if the question waits for somebody, and not for a time alone.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        !matches!(self.ask, Ask::Timer { .. })
+    }
+
     /// Returns the question with the shown form of results of tools.
     #[must_use]
     pub fn into_shown(self) -> Self {

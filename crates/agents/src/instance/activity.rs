@@ -123,8 +123,9 @@ impl Activity {
 pub enum ActivityEnd {
     /// The activity succeeded.
     Succeeded,
-    /// The activity waits for an answer or for a time, and the others wait behind it.
-    /// [`AgentRuntime::info`] has its questions; a continuation ends it.
+    /// The activity waits for an answer or for a time, and the others wait behind it; or it is set
+    /// aside, if its instance says so, and they go on. [`AgentRuntime::info`] has its questions; a
+    /// continuation ends it, which this method does not wait for.
     Asks,
 }
 

@@ -15,7 +15,7 @@ use weftwork_store::Store;
 use weftwork_tools::{Policy, ToolRunner};
 use weftwork_types::code::Fault;
 use weftwork_types::instance::{
-    ACTIVITY_PAYLOAD, AgentRuntimeError, AgentRuntimeErrorKind as Kind,
+    ACTIVITY_PAYLOAD, ActivityOf, AgentRuntimeError, AgentRuntimeErrorKind as Kind,
 };
 use weftwork_types::message::ToolResult;
 use weftwork_types::run::{RunOptions, RunRef};
@@ -41,8 +41,9 @@ pub struct HostedInstance {
 }
 
 impl HostedInstance {
-    pub(super) fn new(agents: AgentRuntime, at: &RunRef) -> Self {
-        Self { agents, instance: InstanceId::from(&at.thread), activity: at.run.clone() }
+    pub(super) fn new(agents: AgentRuntime, (options, at): (&RunOptions, &RunRef)) -> Self {
+        let ActivityOf { instance, run } = ActivityOf::run(options, at);
+        Self { agents, instance: InstanceId::from(&instance), activity: run }
     }
 
     /// The agent runtime that hosts the instance, on behalf of the principal of the activity.

@@ -183,7 +183,7 @@ impl AgentRuntime {
             status,
             error,
             questions,
-            set_aside: self.aside(id).await?,
+            set_aside: self.aside(id, row.created_at).await?,
             statistics: counts.into(),
             mailbox_capacity: options.mailbox.capacity,
             created_at: row.created_at,
@@ -201,8 +201,13 @@ impl AgentRuntime {
         Ok(open.into_iter().map(Interrupt::into_shown).collect())
     }
 
-    /// Returns the activities of an instance that were set aside and wait for answers.
-    async fn aside(&self, id: &InstanceId) -> Result<Vec<SetAside>, AgentRuntimeError> {
+    /// Returns the activities of an instance that were set aside and wait for answers, since the
+    /// instance was created: one of the same id may have been deleted before.
+    async fn aside(
+        &self,
+        id: &InstanceId,
+        created_at: Timestamp,
+    ) -> Result<Vec<SetAside>, AgentRuntimeError> {
         let metadata = Metadata::from_iter([(SET_ASIDE_FROM.to_owned(), Json::from(id.as_str()))]);
         let order = ThreadOrder { direction: Direction::Ascending, ..ThreadOrder::default() };
         let query = ThreadQuery {
@@ -214,7 +219,7 @@ impl AgentRuntime {
         let page = self.store().search_threads(&self.who, query).await;
         let page = page.map_err(|error| of_store(id.as_str(), error))?;
         let mut aside = Vec::new();
-        for found in page.threads {
+        for found in page.threads.into_iter().filter(|found| found.row.created_at >= created_at) {
             let questions = self.questions(&found.row.id).await?;
             if !questions.is_empty() {
                 aside.push(SetAside { thread: found.row.id, questions });

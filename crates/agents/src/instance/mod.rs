@@ -85,7 +85,7 @@ impl AgentRuntime {
                 let services = Arc::clone(&own);
                 made.with(HostedInstance::new(
                     Self { runtime, services, who: who.clone() },
-                    &run.at,
+                    (&run.options, &run.at),
                 ))
             }
             _ => made,

@@ -2,10 +2,10 @@
 
 use super::parse;
 use crate::terminal::instant;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use std::time::Duration;
-use weftwork::agents::{MAILBOX_CAPACITY, MAILBOX_CAPACITY_MAX};
+use weftwork::agents::{MAILBOX_CAPACITY, MAILBOX_CAPACITY_MAX, OnQuestion};
 use weftwork::types::Timestamp;
 
 #[derive(Debug, Subcommand)]
@@ -68,6 +68,27 @@ pub(crate) struct CreateInstance {
     #[arg(long, value_name = "NUMBER", default_value_t = MAILBOX_CAPACITY)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAILBOX_CAPACITY_MAX)))]
     pub(crate) mailbox: u32,
+    /// Treatment of an activity that asks a question
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = QuestionPolicy::Hold)]
+    pub(crate) on_question: QuestionPolicy,
+}
+
+/// The treatment of an activity that asks a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum QuestionPolicy {
+    /// They wait until the question is answered
+    Hold,
+    /// They go on, and the activity continues in a thread of its own, which has the question
+    SetAside,
+}
+
+impl From<QuestionPolicy> for OnQuestion {
+    fn from(policy: QuestionPolicy) -> Self {
+        match policy {
+            QuestionPolicy::Hold => Self::Hold,
+            QuestionPolicy::SetAside => Self::SetAside,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

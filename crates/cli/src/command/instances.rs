@@ -8,6 +8,7 @@ use crate::command::run::input_of;
 use crate::context::{CommandContext, default_model};
 use crate::exit::Exit;
 use crate::follow::{json, tell_end};
+use crate::shell;
 use crate::signals::Signals;
 use crate::terminal::Table;
 use futures_util::StreamExt;
@@ -19,7 +20,9 @@ use weftwork::agents::{
     InstanceOptions, QueuedActivities, Sent,
 };
 use weftwork::runtime::Runtime;
-use weftwork::types::run::RunOutcome;
+use weftwork::store::{Store, StoreError};
+use weftwork::types::interrupt::Interrupt;
+use weftwork::types::run::{Mailbox, RunOutcome};
 use weftwork::types::{InstanceId, Principal, ThreadId};
 
 pub(crate) async fn instances(
@@ -72,6 +75,7 @@ async fn create(
 ) -> Result<Exit, CliError> {
     let agent = context.agent(&args.agent)?;
     let options = InstanceOptions::new().mailbox_capacity(args.mailbox);
+    let options = options.on_question(args.on_question.into());
     let options = match args.id {
         Some(id) => options.id(InstanceId::new(id)?),
         None => options,
@@ -220,11 +224,40 @@ async fn report_questions(
     let (at, store) = (sent.activity(), app.runtime().store());
     let run = store.run(&Principal::local(), at).await?;
     let Some(outcome) = &run.outcome else { return Ok(Exit::Done) };
-    if matches!(outcome, RunOutcome::Interrupted { .. }) {
+    let asks = matches!(outcome, RunOutcome::Interrupted { .. });
+    if asks && run.new.options.mailbox.as_ref().is_some_and(Mailbox::sets_aside) {
+        let aside = Runtime::aside_of(&Principal::local(), at);
+        if let Some(open) = open_aside(store.as_ref(), &aside).await? {
+            question::tell_open(&open, &aside, &context.terminal);
+        } else {
+            let id = shell::thread(&at.thread);
+            let weft = &context.terminal.weft;
+            context.terminal.note(format_args!(
+                "its question is being set aside; {weft} instances show {id} prints it"
+            ));
+        }
+    } else if asks {
         let open = question::open(store.as_ref(), &at.thread).await?;
         question::tell_open(&open, &at.thread, &context.terminal);
     }
     Ok(tell_end(store.as_ref(), at, outcome, &context.terminal).await)
+}
+
+/// Waits a little for the thread of an activity that is set aside; returns its questions.
+async fn open_aside(
+    store: &dyn Store,
+    aside: &ThreadId,
+) -> Result<Option<Vec<Interrupt>>, CliError> {
+    for _ in 0..100 {
+        match store.thread(&Principal::local(), aside).await {
+            Ok(_) => return Ok(Some(question::open(store, aside).await?)),
+            Err(StoreError::NotFound { .. }) => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(None)
 }
 
 /// Reports the error of an activity.

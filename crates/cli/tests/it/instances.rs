@@ -86,8 +86,29 @@ fn an_activity_that_asks_prints_its_question() {
     // The message has the same id, so that the activity is the same one.
     let again = send();
     assert_eq!((again.status, &again.errors), (Some(3), &asked.errors), "{again:?}");
+    // The others wait behind the question, and not before its answer.
+    let behind = ["instances", "send", "front", "--message", "Hello", "--leave"];
+    assert_eq!(home.weft(&behind).status, Some(0));
     let answered = home.weft(&["threads", "resume", "front", "--approve"]);
     assert_eq!(answered.status, Some(0), "{answered:?}");
+}
+
+#[test]
+fn an_activity_that_is_set_aside_prints_the_command_that_answers_it() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let create = ["instances", "create", "desk", "--id", "front", "--on-question", "set-aside"];
+    assert_eq!(home.weft(&create).status, Some(0));
+    let ask = "Refund order A1002, amount 40.";
+    let asked = home.weft(&["instances", "send", "front", "--message", ask]);
+    assert_eq!(asked.status, Some(3), "{asked:?}");
+    let command = asked.errors.lines().find_map(|line| line.split_once("weft threads resume "));
+    let (thread, _) = command.expect("a command").1.split_once(' ').expect("its flags");
+    assert_ne!(thread, "front", "{asked:?}");
+    let other = home.weft(&["instances", "send", "front", "--message", "Hello"]);
+    assert_eq!(other.status, Some(0), "{other:?}");
+    let answered = home.weft(&["threads", "resume", thread, "--approve"]);
+    assert_eq!(answered.status, Some(0), "{answered:?}");
+    assert!(answered.out.contains("efund"), "{answered:?}");
 }
 
 #[test]

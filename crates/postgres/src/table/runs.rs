@@ -107,7 +107,8 @@ impl ReadRuns for PostgresStore {
                     "FROM threads t JOIN runs r ON r.org = t.org AND r.thread = t.id
                          AND r.number = (SELECT l.number FROM runs l
                              WHERE l.org = t.org AND l.thread = t.id AND l.status <> 'queued'
-                             ORDER BY l.ended_at IS NULL DESC, l.ended_at DESC, l.number DESC LIMIT 1)
+                             ORDER BY l.ended_at IS NULL DESC, l.ended_at DESC,
+                                 l.last_checkpoint DESC NULLS LAST, l.number DESC LIMIT 1)
                      WHERE t.wakes_at <= $1 AND t.graph = ANY ($2)
                          AND comparable(t.metadata) -> 'weft:terminated' IS DISTINCT FROM 'true'
                      ORDER BY t.wakes_at, t.org, t.id LIMIT $3"

@@ -25,7 +25,7 @@ use weftwork_store::{InterruptRow, RunRow, StoreError, by_execution};
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
-use weftwork_types::run::{Durability, RunInput, RunOutcome};
+use weftwork_types::run::{Durability, Mailbox, RunInput, RunOutcome};
 use weftwork_types::usage::Usage;
 use weftwork_types::{CheckpointId, InterruptId, RunId, Timestamp};
 
@@ -346,7 +346,14 @@ impl RunDriver {
         match &outcome {
             RunOutcome::Interrupted { questions, .. } if !questions.is_empty() => {
                 let open = self.open_after(local, writer, questions).await?;
-                let wakes_at = wakes_at(&open, began);
+                let mailbox = self.run.row.new.options.mailbox.as_ref();
+                let is_set_aside =
+                    mailbox.is_some_and(Mailbox::sets_aside) && open.iter().any(Interrupt::asks);
+                // Whoever wakes the thread sets the activity aside, if this process dies before.
+                let wakes_at = match is_set_aside {
+                    true => Some(self.run.context.clock.now()),
+                    false => wakes_at(&open, began),
+                };
                 return Ok(Some(ready(writer.stop(outcome, open, wakes_at).await?)));
             }
             RunOutcome::Cancelled { reason: Some(reason) } => {

@@ -5,6 +5,7 @@ use crate::usage::StoredUsage;
 use std::sync::Arc;
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_types::caller::GraphCaller;
+use weftwork_types::instance::ActivityOf;
 use weftwork_types::port::{
     Budget, BudgetScope, BudgetWithin, Dependencies, LimitedBudget, Unlimited,
 };
@@ -67,7 +68,11 @@ async fn dependencies(
             made.map_err(|error| RuntimeError::dependencies(id, error))?
         }
     };
-    let made = run.context.provided.extend(&run.who, &run.row.new, made);
+    let mut made = run.context.provided.extend(&run.who, &run.row.new, made);
+    let activity = ActivityOf::run(&run.row.new.options, &run.claim.at);
+    if activity.instance != run.claim.at.thread {
+        made = made.with(activity);
+    }
     match graph.dependencies().missing_in(&made) {
         None => Ok(made),
         Some(type_name) => Err(RuntimeError::missing_dependency(id, type_name)),

@@ -20,10 +20,9 @@ use weftwork_graph::run_loop::{StateQuery, out_of_node};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::mailbox::RESERVED;
 use weftwork_store::{InterruptRow, RunRow, StoreError};
-use weftwork_types::interrupt::Ask;
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{
-    OnQuestion, RunInput, RunOptions, RunOutcome, RunRef, RunRequest, RunStatus,
+    Mailbox, RunInput, RunOptions, RunOutcome, RunRef, RunRequest, RunStatus,
 };
 use weftwork_types::{OrgId, Principal, ThreadId, Timestamp, canonical};
 
@@ -150,27 +149,37 @@ impl Runtime {
         }
     }
 
+    /// Returns the thread in which an activity continues if it asks a question and is set aside. It
+    /// exists from a moment after the question on.
+    #[must_use]
+    pub fn aside_of(who: &Principal, activity: &RunRef) -> ThreadId {
+        let RunRef { thread, run } = activity;
+        let name = canonical::first_128(&format!("{}/{thread}/{run}", who.org));
+        ThreadId::from_uuid(Uuid::from_u128(name))
+    }
+
     /// Lets an activity that asks a question continue in a thread of its own, if its mailbox says so,
     /// and drops what it has left to do from the state of the instance. Returns `false` if there is no
     /// such question.
     ///
     /// Each step is repeated after the death of a process: answers to the instance are refused, so that
     /// the question is never answered in both threads.
-    async fn set_aside(&self, thread: &ThreadId, who: &Principal) -> Result<bool, RuntimeError> {
+    pub(super) async fn set_aside(
+        &self,
+        thread: &ThreadId,
+        who: &Principal,
+    ) -> Result<bool, RuntimeError> {
         let rows = self.store().interrupts(who, thread).await?;
-        let asks =
-            |row: &&InterruptRow| row.is_open() && !matches!(row.interrupt.ask, Ask::Timer { .. });
+        let asks = |row: &&InterruptRow| row.is_open() && row.interrupt.asks();
         let Some(question) = rows.iter().find(asks) else { return Ok(false) };
         let asked = RunRef { thread: thread.clone(), run: question.run.clone() };
         let run = self.store().run(who, &asked).await?;
-        let mailbox = run.new.options.mailbox.as_ref();
-        if mailbox.is_none_or(|mailbox| mailbox.on_question != OnQuestion::SetAside) {
+        if !run.new.options.mailbox.as_ref().is_some_and(Mailbox::sets_aside) {
             return Ok(false);
         }
         let graph = run.new.graph.clone();
         self.check_hosted(who, &graph, thread).await?;
-        let name = canonical::first_128(&format!("{}/{thread}/{}", who.org, asked.run));
-        let to = ThreadId::from_uuid(Uuid::from_u128(name));
+        let to = Self::aside_of(who, &asked);
         match copy_activity(&**self.store(), who, &asked, &to, &**self.clock()).await {
             Ok(()) | Err(RuntimeError::Store(StoreError::Conflict { .. })) => {}
             Err(error) => return Err(error),

@@ -23,6 +23,11 @@ impl Mailboxes {
         Some(signal)
     }
 
+    /// Returns `true` if this process attends a mailbox.
+    pub(super) fn has(&self, key: &(OrgId, ThreadId)) -> bool {
+        self.lock().contains_key(key)
+    }
+
     /// Ends the attendance of a mailbox when the process stops.
     pub(super) fn close(&self, key: &(OrgId, ThreadId)) {
         self.lock().remove(key);

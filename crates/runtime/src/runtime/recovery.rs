@@ -9,7 +9,6 @@ use weftwork_graph::{NotResumable, RuntimeError};
 use weftwork_store::{
     NewRun, OrphanCursor, OrphanPage, RunRow, StoreError, by_execution, has_begun, open_questions,
 };
-use weftwork_types::interrupt::Ask;
 use weftwork_types::port::{Clock, RunHandle};
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRef, RunRequest, RunStatus};
 use weftwork_types::{Principal, ThreadId, Timestamp};
@@ -135,7 +134,7 @@ impl Runtime {
         thread: &ThreadId,
     ) -> Result<NotResumable, RuntimeError> {
         let open = open_questions(self.store().interrupts(who, thread).await?);
-        let asked = open.iter().filter(|question| !matches!(question.ask, Ask::Timer { .. }));
+        let asked = open.iter().filter(|question| question.asks());
         let ids: Vec<_> = asked.map(|question| question.id).collect();
         Ok(match (ids.is_empty(), open.is_empty()) {
             (false, _) => NotResumable::Asks(ids),

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use weftwork_graph::RuntimeError;
 use weftwork_store::mailbox::RESERVED;
 use weftwork_store::{InterruptRow, RunRow, StoreError, by_execution};
-use weftwork_types::instance::ACTIVITY_PAYLOAD;
+use weftwork_types::instance::{ACTIVITY_PAYLOAD, ActivityOf};
 use weftwork_types::run::{Mailbox, RunInput, RunOptions, RunRef, RunRequest, RunStatus};
 use weftwork_types::usage::{Usage, UsageCount};
 use weftwork_types::{Principal, RunId};
@@ -59,10 +59,13 @@ impl Runtime {
             return Ok(());
         }
         let who = &request.principal;
-        let runs = match self.store().runs(who, &request.thread).await {
+        // Before the runs, which then have every run that asked: another answer may make its run
+        // meanwhile.
+        let rows = match self.store().interrupts(who, &request.thread).await {
             Err(StoreError::NotFound { .. }) => return Ok(()),
-            runs => by_execution(runs?),
+            rows => rows?,
         };
+        let runs = by_execution(self.store().runs(who, &request.thread).await?);
         let concerns =
             |run: &RunRow| run.new.options.budget.is_some() || is_activity(&run.new.options);
         if request.options.budget.is_none() && !runs.iter().any(concerns) {
@@ -78,7 +81,6 @@ impl Runtime {
             continue_activity(&mut request.options, before);
             return Ok(());
         }
-        let rows = self.store().interrupts(who, &request.thread).await?;
         let last = match request.input.answers_by_id() {
             // Of an instance, activities wait behind the one that continues.
             None if runs.iter().any(|run| run.new.options.mailbox.is_some()) => {
@@ -97,6 +99,9 @@ impl Runtime {
             let options = std::mem::take(&mut request.options);
             request.options = self.continued_budget(who, last, options).await?;
             continue_activity(&mut request.options, &last.new.options);
+            if is_activity(&last.new.options) {
+                ActivityOf::run(&last.new.options, &last.new.at).record(&mut request.options);
+            }
         }
         Ok(())
     }

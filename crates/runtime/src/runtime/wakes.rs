@@ -8,7 +8,7 @@ use std::time::Duration;
 use weftwork_graph::RuntimeError;
 use weftwork_store::{NewRun, RunRow, StoreError};
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRequest};
+use weftwork_types::run::{Mailbox, Multitask, RunInput, RunOptions, RunRequest};
 use weftwork_types::{Principal, Timestamp};
 
 /// Maximum number of threads woken by one check.
@@ -60,8 +60,8 @@ impl Runtime {
             .buffer_unordered(WOKEN_AT_ONCE);
         while let Some(one) = all.next().await {
             match one {
-                Ok(Goes::Here(handle)) => woken.handles.push(handle),
-                Ok(Goes::Elsewhere(_)) => {}
+                Ok(Some(Goes::Here(handle))) => woken.handles.push(handle),
+                Ok(Some(Goes::Elsewhere(_)) | None) => {}
                 Err(RuntimeError::Stopping) => break,
                 Err(RuntimeError::Store(
                     StoreError::Busy { .. }
@@ -79,8 +79,20 @@ impl Runtime {
         Ok(woken)
     }
 
-    /// Resumes a thread after its last run.
-    async fn wake_one(&self, who: Principal, last: RunRow) -> Result<Goes, RuntimeError> {
+    /// Resumes a thread after its last run; or sets that aside, without a run, if it is an activity
+    /// that asks.
+    async fn wake_one(&self, who: Principal, last: RunRow) -> Result<Option<Goes>, RuntimeError> {
+        if last.new.options.mailbox.as_ref().is_some_and(Mailbox::sets_aside) {
+            let thread = &last.new.at.thread;
+            // The task of the mailbox does it.
+            if self.0.mailboxes.has(&(who.org.clone(), thread.clone())) {
+                return Ok(None);
+            }
+            if self.set_aside(thread, &who).await? {
+                self.attend(&who, thread);
+                return Ok(None);
+            }
+        }
         let NewRun { at, graph, caller, options, .. } = last.new;
         let options = options.for_continuation();
         let key = format!("wake:{}", at.run);
@@ -92,7 +104,7 @@ impl Runtime {
         };
         let (thread, input) = (at.thread, RunInput::Continue);
         let request = RunRequest { principal: who, caller, graph, thread, input, options };
-        self.accept(request, None).await
+        self.accept(request, None).await.map(Some)
     }
 
     /// Returns the time at which the next thread is due, as stored, after this number of threads

@@ -10,7 +10,7 @@ use weftwork_graph::run_loop::{Config, Modes, StreamItem};
 use weftwork_graph::{CompiledGraph, RuntimeError, State, StateSpec};
 use weftwork_types::BoxFuture;
 use weftwork_types::caller::Caller;
-use weftwork_types::interrupt::{Ask, Interrupt};
+use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{
     Durability, Multitask, ReuseFrom, RunInput, RunOptions, RunOutcome, RunRef, RunRequest, Stops,
@@ -256,8 +256,7 @@ impl EndedRun {
     #[must_use]
     pub fn waits_for_time(&self) -> bool {
         let questions = self.questions();
-        let timer = |question: &Interrupt| matches!(question.ask, Ask::Timer { .. });
-        !questions.is_empty() && questions.iter().all(timer)
+        !questions.is_empty() && !questions.iter().any(Interrupt::asks)
     }
 
     /// Output of a run that completed, as JSON, in its shown form.

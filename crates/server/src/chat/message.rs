@@ -266,7 +266,7 @@ impl ChatMessage {
         let reason = match outcome {
             RunOutcome::Interrupted { questions, .. } => {
                 self.pause(questions);
-                let asks = questions.iter().any(|one| !matches!(one.ask, Ask::Timer { .. }));
+                let asks = questions.iter().any(Interrupt::asks);
                 if asks { FinishReason::ToolCalls } else { FinishReason::Other }
             }
             RunOutcome::Completed { .. } => self.ended_with(FinishReason::Stop),

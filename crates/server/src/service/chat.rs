@@ -165,8 +165,7 @@ impl Service {
             // The questions go with the answer that is replaced.
             return Ok(Turn::Says(said(request)?));
         }
-        let asks =
-            |row: &&InterruptRow| row.is_open() && !matches!(row.interrupt.ask, Ask::Timer { .. });
+        let asks = |row: &&InterruptRow| row.is_open() && row.interrupt.asks();
         let open: Vec<_> = rows.iter().filter(asks).map(|row| &row.interrupt).collect();
         let answers = cards.answers(&open, request)?;
         let Some(text) = &request.text else {

@@ -25,7 +25,7 @@ impl Service {
         for AskingThread { thread, open } in
             asking_threads(self.store().as_ref(), self.who()).await?
         {
-            for row in open.iter().filter(|row| !is_timer(row)) {
+            for row in open.iter().filter(|row| row.interrupt.asks()) {
                 if count >= offset && page.len() < limit {
                     page.push(self.listed(&thread, row).await?);
                 }
@@ -41,7 +41,7 @@ impl Service {
         thread: &ThreadId,
     ) -> Result<Vec<InterruptRow>, StoreError> {
         let mut rows = self.store().interrupts(self.who(), thread).await?;
-        rows.retain(|row| row.is_open() && !is_timer(row));
+        rows.retain(|row| row.is_open() && row.interrupt.asks());
         Ok(rows)
     }
 
@@ -148,10 +148,6 @@ impl Service {
             state => Ok(state?.interrupts),
         }
     }
-}
-
-fn is_timer(row: &InterruptRow) -> bool {
-    matches!(row.interrupt.ask, Ask::Timer { .. })
 }
 
 /// Returns answers with the decisions that they have.

@@ -89,7 +89,8 @@ impl ReadRuns for SqliteStore {
             let sql = "SELECT runs.* FROM threads t CROSS JOIN runs
                        ON runs.rowid = (SELECT r.rowid FROM runs r
                            WHERE r.org = t.org AND r.thread = t.id AND r.status <> 'queued'
-                           ORDER BY r.ended_at IS NULL DESC, r.ended_at DESC, r.rowid DESC LIMIT 1)
+                           ORDER BY r.ended_at IS NULL DESC, r.ended_at DESC,
+                               r.last_checkpoint DESC, r.rowid DESC LIMIT 1)
                        WHERE t.wakes_at <= ?1 AND t.graph IN (SELECT value FROM json_each(?2))
                            AND json_extract(t.metadata, '$.\"weft:terminated\"') IS NOT TRUE
                        ORDER BY t.wakes_at, t.org, t.id LIMIT ?3";

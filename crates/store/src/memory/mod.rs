@@ -175,7 +175,11 @@ impl Thread {
     /// Returns the last run, except those that are queued, which have not begun.
     fn last_begun(&self) -> Option<&Run> {
         let begun = self.runs.iter().filter(|run| run.row.status != RunStatus::Queued);
-        begun.max_by_key(|run| (run.row.ended_at.is_none(), run.row.ended_at, run.number))
+        let place = |run: &&Run| {
+            let RunRow { ended_at, last_checkpoint, .. } = &run.row;
+            (ended_at.is_none(), *ended_at, *last_checkpoint, run.number)
+        };
+        begun.max_by_key(place)
     }
 
     fn unfinished(&self) -> impl Iterator<Item = &Run> {

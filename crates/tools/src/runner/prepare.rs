@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weftwork_schema::Quotes;
 use weftwork_types::approval::{ApprovalDecision, ApprovalRequest, Verdict};
+use weftwork_types::instance::ActivityOf;
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::ToolCall;
 use weftwork_types::port::CallContext;
@@ -272,7 +273,9 @@ impl ReadyCall {
 
 impl PendingCall {
     fn new(head: Head, entry: Arc<Entry>, reason: String, policy: Arc<Policy>) -> Self {
-        let thread = &head.context.thread;
+        // An activity that was set aside asked in the thread of its instance.
+        let asked = head.context.dependencies.get::<ActivityOf>();
+        let thread = asked.as_ref().map_or(&head.context.thread, |activity| &activity.instance);
         let request = ApprovalRequest {
             tool_call_id: head.tool_call_id.clone(),
             tool: entry.spec.name.clone(),

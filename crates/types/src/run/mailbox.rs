@@ -56,6 +56,12 @@ impl Mailbox {
         let on_question = OnQuestion::Hold;
         Self { capacity, priority: 0, error_channel: None, retry: None, on_question }
     }
+
+    /// Returns `true` if the activity is set aside when it asks a question.
+    #[must_use]
+    pub fn sets_aside(&self) -> bool {
+        self.on_question == OnQuestion::SetAside
+    }
 }
 
 /// Repetitions of a run after failures that a retry can resolve. The run continues in its process, at

@@ -23,7 +23,7 @@ use weftwork::store::thread::{Direction, ThreadKey};
 use weftwork::store::{
     SearchFrom, Store, StoreError, ThreadOrder, ThreadQuery, ThreadRow, ThreadStatus,
 };
-use weftwork::types::interrupt::{Ask, Interrupt};
+use weftwork::types::interrupt::Interrupt;
 use weftwork::types::message::{Message, Role};
 use weftwork::types::run::{Durability, Multitask, RunInput, RunOutcome};
 use weftwork::types::{InterruptId, Principal, ThreadId};
@@ -187,7 +187,7 @@ impl Backend for Local<'_> {
         // A terminated instance takes no answers.
         for row in rows.into_iter().filter(|row| !is_terminated(&row.metadata)) {
             let open = question::open(self.store(), &row.id).await?;
-            let asks = open.iter().filter(|one| !matches!(one.ask, Ask::Timer { .. }));
+            let asks = open.iter().filter(|one| one.asks());
             list.extend(asks.map(|one| listed(&row, question::short_form(one))));
         }
         Ok(list)

@@ -5,10 +5,12 @@ use crate::args::Delete;
 use crate::context::{CommandContext, Found};
 use crate::exit::Exit;
 use crate::input::one_line;
+use crate::shell;
+use serde_json::json;
 use weftwork::config::StorePlace;
 use weftwork::sqlite::SqliteStore;
-use weftwork::store::mailbox::check_deletion;
-use weftwork::store::{Store, StoreError};
+use weftwork::store::mailbox::{SET_ASIDE_FROM, check_deletion, is_instance};
+use weftwork::store::{Metadata, Store, StoreError, ThreadQuery};
 use weftwork::types::{Principal, ThreadId};
 
 pub(crate) async fn delete(args: &Delete, context: &CommandContext) -> Result<Exit, CliError> {
@@ -42,6 +44,9 @@ pub(crate) async fn delete(args: &Delete, context: &CommandContext) -> Result<Ex
     terminal.note(format_args!("deleted thread {id}"));
     delete_history(args.history, context)?;
     tell_replaced(context);
+    if is_instance(&found.row.metadata) {
+        tell_aside(store.as_ref(), id, context).await?;
+    }
     context.delete_remote_threads(store.as_ref()).await?;
     Ok(Exit::Done)
 }
@@ -73,6 +78,23 @@ fn tell_replaced(context: &CommandContext) {
             file.display()
         ));
     }
+}
+
+/// Names the threads of the activities of an instance that were set aside.
+async fn tell_aside(
+    store: &dyn Store,
+    id: &ThreadId,
+    context: &CommandContext,
+) -> Result<(), CliError> {
+    let metadata = Metadata::from_iter([(SET_ASIDE_FROM.to_owned(), json!(id))]);
+    let query = ThreadQuery { metadata, limit: 1_000, ..ThreadQuery::default() };
+    for aside in store.search_threads(&Principal::local(), query).await?.threads {
+        let (weft, aside) = (&context.terminal.weft, shell::thread(&aside.row.id));
+        context.terminal.note(format_args!(
+            "an activity of it was set aside in a thread of its own, which stays: {weft} threads delete {aside}"
+        ));
+    }
+    Ok(())
 }
 
 /// Deletes a thread, after ending runs whose process is dead. Fails if a live process executes one.

@@ -6,6 +6,7 @@ use super::{Place, close, id, info, on_three_stores, open, options, until};
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weftwork::agents::{
     Activity, ActivityEnd, ActivityPayload, AgentRuntime, InstanceEventKind, InstanceOptions,
@@ -16,13 +17,16 @@ use weftwork::prelude::*;
 use weftwork::runtime::{FollowFrom, LeaseConfig, Recovery, Runtime};
 use weftwork::store::StoreError;
 use weftwork::types::port::Clock;
-use weftwork::types::run::CancelAction;
-use weftwork::types::{InstanceId, Principal, ThreadId};
+use weftwork::types::run::{Answers, CancelAction};
+use weftwork::types::{InstanceId, InterruptId, Principal, ThreadId};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Order {
     number: u32,
     asks: bool,
+    /// Time that it waits before, in milliseconds.
+    #[serde(default)]
+    sleeps: u64,
 }
 
 #[derive(Debug, State)]
@@ -40,7 +44,10 @@ async fn count(book: State<Book>) -> NodeResult<BookUpdate> {
 
 /// Does what the payload says, after the answer of a person if it asks one.
 async fn order(payload: ActivityPayload<Order>, ctx: Ctx) -> NodeResult<BookUpdate> {
-    let Order { number, asks } = payload.0;
+    let Order { number, asks, sleeps } = payload.0;
+    if sleeps > 0 {
+        ctx.sleep(Duration::from_millis(sleeps)).await?;
+    }
     let line = match asks {
         false => number.to_string(),
         true => format!("{number}: {}", ctx.interrupt(json!({"order": number}))?),
@@ -55,7 +62,7 @@ fn graph() -> CompiledGraph {
 }
 
 fn payload(number: u32, asks: bool) -> Value {
-    json!(Order { number, asks })
+    json!(Order { number, asks, sleeps: 0 })
 }
 
 async fn create(agents: &AgentRuntime) {
@@ -152,6 +159,11 @@ async fn an_activity_that_asks_is_set_aside_and_answered_later(place: Place) {
     assert_eq!(state["done"], json!(["2", "4"]));
     // The nodes beside the one that asks have written what they wrote.
     assert_eq!(state["seen"], 4, "{state}");
+    // New input would take its question away.
+    let aside = now.set_aside[0].thread.as_str();
+    let refused = agents.runtime().thread("app:orders", aside).expect("hosted").start(json!({}));
+    let refused = refused.await.expect_err("takes answers alone");
+    assert!(matches!(refused, RuntimeError::Store(StoreError::BelongsToInstance { .. })));
     close(agents).await;
 
     // Another process: each thread has its question, with the state in which it was asked.
@@ -170,6 +182,63 @@ async fn an_activity_that_asks_is_set_aside_and_answered_later(place: Place) {
     );
     let later = agents.send(id(), Activity::new(payload(5, false))).await.expect("accepted");
     assert_eq!(later.ended().await, Ok(ActivityEnd::Succeeded));
+    close(agents).await;
+}
+
+async fn an_activity_that_asks_after_a_sleep_is_set_aside(place: Place) {
+    let process = Process::start(&place).await;
+    let agents = &process.agents;
+    let options = InstanceOptions::new().id(id()).on_question(OnQuestion::SetAside);
+    agents.create_of("app:orders", json!({}), options).await.expect("created");
+    let asks = json!(Order { number: 1, asks: true, sleeps: 20 });
+    agents.leave(id(), Activity::new(asks)).await.expect("accepted");
+    agents.leave(id(), Activity::new(payload(2, false))).await.expect("accepted");
+    until(agents, |info| !info.set_aside.is_empty() && info.statistics.succeeded == 1).await;
+    assert_eq!(done(agents, &id()).await, json!(["2"]));
+    let thread = info(agents).await.set_aside[0].thread.clone();
+    process.answer_aside(thread).await;
+    until(agents, |info| info.set_aside.is_empty()).await;
+    process.kill();
+}
+
+/// Two nodes that ask beside each other.
+fn pair() -> CompiledGraph {
+    async fn ask(payload: ActivityPayload<u32>, ctx: Ctx) -> NodeResult<BookUpdate> {
+        let asked = json!({"order": payload.0, "of": ctx.node()});
+        let answer: Value = ctx.interrupt(asked)?;
+        Ok(BookUpdate::new().done([format!("{} {answer}", payload.0)]))
+    }
+    let graph = Graph::<Book>::new("pair").node("a", ask).node("b", ask);
+    graph.edge(START, "a").edge(START, "b").build().expect("sound")
+}
+
+async fn two_answers_at_once_lose_no_activity(place: Place) {
+    let rounds = (dose().activities / 2).min(100);
+    let agents = open(&place).await;
+    agents.create_graph_agent(&pair(), json!({}), options()).await.expect("created");
+    for number in 0..rounds {
+        agents.send(id(), Activity::new(json!(number))).await.expect("accepted");
+    }
+    let answer = async |question: InterruptId| {
+        let thread = agents.runtime().thread("app:pair", id().as_str()).expect("hosted");
+        let answers = Answers::ById(BTreeMap::from([(question, json!("yes"))]));
+        while let Err(error) = thread.answer(answers.clone()).await {
+            // The run of the other answer is unfinished.
+            assert!(matches!(error, RuntimeError::Store(StoreError::Busy { .. })), "{error}");
+            tokio::task::yield_now().await;
+        }
+    };
+    for _ in 0..rounds {
+        until(&agents, |info| info.questions.len() == 2).await;
+        let questions = info(&agents).await.questions;
+        tokio::join!(answer(questions[0].id), answer(questions[1].id));
+    }
+    until(&agents, |info| info.status == InstanceStatus::Idle).await;
+    let counts = info(&agents).await.statistics;
+    assert_eq!((counts.succeeded, counts.failed), (u64::from(rounds), 0));
+    let lines =
+        (0..rounds).flat_map(|number| [format!("{number} \"yes\""), format!("{number} \"yes\"")]);
+    assert_eq!(done(&agents, &id()).await, json!(lines.collect::<Vec<_>>()));
     close(agents).await;
 }
 
@@ -281,8 +350,27 @@ impl Process {
     /// Answers a question of an instance, in the process.
     async fn answer(&self, id: InstanceId) {
         let agents = self.agents.clone();
-        let answered = self.tasks.spawn(async move { answer(&agents, &id).await });
-        match answered.await.expect("no panic") {
+        self.accepts(async move { answer(&agents, &id).await }).await;
+    }
+
+    /// Answers the question of an activity that was set aside, in the process.
+    async fn answer_aside(&self, thread: ThreadId) {
+        let agents = self.agents.clone();
+        let answers = async move {
+            let thread = agents.runtime().thread("app:orders", thread.as_str())?;
+            let asked = thread.questions().await?;
+            let Some(question) = asked.first() else { return Ok(()) };
+            let number = json!(question.ask)["value"]["order"].clone();
+            thread.answer(json!(format!("answer to {number}"))).await.map(drop)
+        };
+        self.accepts(answers).await;
+    }
+
+    async fn accepts(
+        &self,
+        answers: impl Future<Output = Result<(), RuntimeError>> + Send + 'static,
+    ) {
+        match self.tasks.spawn(answers).await.expect("no panic") {
             // It was answered, or the run of the answer before is unfinished.
             Ok(())
             | Err(RuntimeError::Store(StoreError::Answered { .. } | StoreError::Busy { .. })) => {}
@@ -294,6 +382,16 @@ impl Process {
     /// Ends everything that the process does, wherever it is.
     fn kill(self) {
         self.tasks.shutdown_background();
+    }
+
+    /// The threads of the instances' activities that are set aside and wait for answers.
+    async fn set_aside(&self, instances: u32) -> Vec<ThreadId> {
+        let mut threads = Vec::new();
+        for number in 0..instances {
+            let info = self.agents.info(instance(number)).await.expect("exists");
+            threads.extend(info.set_aside.into_iter().map(|aside| aside.thread));
+        }
+        threads
     }
 
     async fn succeeded(&self, instances: u32) -> (u64, Vec<InstanceId>) {
@@ -311,15 +409,14 @@ impl Process {
     }
 }
 
-async fn every_question_is_answered_once_and_no_activity_is_lost(place: Place) {
-    let Dose { activities, asking, instances, kills } = dose();
-    let mut draw = Draw::new();
-    let mut process = Process::start(&place).await;
+/// Creates the instances of a dose and sends them its activities. Returns the activities of each
+/// instance in order, with `true` for those that ask.
+async fn send_all(agents: &AgentRuntime, draw: &mut Draw, on: OnQuestion) -> Vec<Vec<(u32, bool)>> {
+    let Dose { activities, asking, instances, .. } = dose();
     let mut sent = vec![Vec::new(); usize::try_from(instances).expect("small")];
     for number in 0..instances {
-        let options = InstanceOptions::new().id(instance(number));
-        let graph = "app:orders";
-        process.agents.create_of(graph, json!({}), options).await.expect("created");
+        let options = InstanceOptions::new().id(instance(number)).on_question(on);
+        agents.create_of("app:orders", json!({}), options).await.expect("created");
     }
     let mut asks: Vec<bool> = (0..activities).map(|number| number < asking).collect();
     for last in (1..activities).rev() {
@@ -329,35 +426,70 @@ async fn every_question_is_answered_once_and_no_activity_is_lost(place: Place) {
     for (number, asks) in (0..activities).zip(asks) {
         let of = draw.below(instances);
         let activity = Activity::new(payload(number, asks));
-        process.agents.leave(instance(of), activity).await.expect("accepted");
-        let line =
-            if asks { format!("{number}: \"answer to {number}\"") } else { number.to_string() };
-        sent[usize::try_from(of).expect("small")].push(line);
+        agents.leave(instance(of), activity).await.expect("accepted");
+        sent[usize::try_from(of).expect("small")].push((number, asks));
     }
-    let mut killed = 0;
+    sent
+}
+
+fn answered(number: u32) -> String {
+    format!("{number}: \"answer to {number}\"")
+}
+
+/// Kills of a process at random times, which are spread over the work.
+struct Kills {
+    done: u32,
+    draw: Draw,
+}
+
+impl Kills {
+    /// Kills the process and starts the next one, if it is time to.
+    async fn strike(&mut self, process: &mut Process, place: &Place, ended: u64) -> bool {
+        let Dose { activities, kills, .. } = dose();
+        // The first kills come between the questions and their answers.
+        let share = u64::from(activities) * u64::from(self.done + 1) / u64::from(kills + 1);
+        if self.done == kills || (ended < share && self.draw.below(8) > 0) {
+            return false;
+        }
+        let dead = std::mem::replace(process, Process::start(place).await);
+        dead.kill();
+        self.done += 1;
+        true
+    }
+
+    async fn pause(&mut self) {
+        tokio::time::sleep(Duration::from_millis(u64::from(self.draw.below(10)))).await;
+    }
+}
+
+async fn every_question_is_answered_once_and_no_activity_is_lost(place: Place) {
+    let Dose { activities, asking, instances, kills } = dose();
+    let mut draw = Draw::new();
+    let mut process = Process::start(&place).await;
+    let sent = send_all(&process.agents, &mut draw, OnQuestion::Hold).await;
+    let mut struck = Kills { done: 0, draw };
     loop {
         let (succeeded, waiting) = process.succeeded(instances).await;
         if succeeded == u64::from(activities) {
             break;
         }
-        // The first kills come between the questions and their answers.
-        let share = u64::from(activities) * u64::from(killed + 1) / u64::from(kills + 1);
-        if killed < kills && (succeeded >= share || draw.below(8) == 0) {
-            process.kill();
-            killed += 1;
-            process = Process::start(&place).await;
+        if struck.strike(&mut process, &place, succeeded).await {
             continue;
         }
         for id in waiting {
             process.answer(id).await;
         }
-        tokio::time::sleep(Duration::from_millis(u64::from(draw.below(10)))).await;
+        struck.pause().await;
     }
     let mut questions = 0;
-    for (number, lines) in (0..instances).zip(&sent) {
+    for (number, activities) in (0..instances).zip(&sent) {
         let id = instance(number);
+        let lines = activities.iter().map(|(number, asks)| match asks {
+            true => answered(*number),
+            false => number.to_string(),
+        });
         // Each is there once, in the order in which they were sent.
-        assert_eq!(done(&process.agents, &id).await, json!(lines), "{id}");
+        assert_eq!(done(&process.agents, &id).await, json!(lines.collect::<Vec<_>>()), "{id}");
         let store = process.agents.store();
         let rows = store.interrupts(&Principal::local(), &ThreadId::from(&id)).await;
         for row in rows.expect("reads") {
@@ -366,15 +498,80 @@ async fn every_question_is_answered_once_and_no_activity_is_lost(place: Place) {
         }
     }
     println!(
-        "{activities} activities, {questions} questions answered once, {killed} kills, 0 lost"
+        "{activities} activities, {questions} questions answered once, {} kills, 0 lost",
+        struck.done
     );
-    assert_eq!((questions, killed), (asking, kills));
+    assert_eq!((questions, struck.done), (asking, kills));
+    process.kill();
+}
+
+async fn every_question_that_is_set_aside_is_answered_once(place: Place) {
+    let Dose { activities, asking, instances, kills } = dose();
+    let mut draw = Draw::new();
+    let mut process = Process::start(&place).await;
+    let sent = send_all(&process.agents, &mut draw, OnQuestion::SetAside).await;
+    let mut struck = Kills { done: 0, draw };
+    let mut aside = BTreeSet::new();
+    loop {
+        let waiting = process.set_aside(instances).await;
+        aside.extend(waiting.iter().cloned());
+        let (succeeded, _) = process.succeeded(instances).await;
+        let ended = succeeded + u64::try_from(aside.len() - waiting.len()).expect("small");
+        if ended == u64::from(activities) && struck.done == kills {
+            break;
+        }
+        if struck.strike(&mut process, &place, ended).await {
+            continue;
+        }
+        for thread in waiting {
+            process.answer_aside(thread).await;
+        }
+        struck.pause().await;
+    }
+    let store = process.agents.store();
+    let mut lines = BTreeSet::new();
+    for thread in &aside {
+        let ended = async {
+            while store.thread(&Principal::local(), thread).await.expect("exists").status
+                != Some(RunStatus::Completed)
+            {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(20), ended).await;
+        assert!(ended.is_ok(), "{thread} is not at its end");
+        let handle = process.agents.runtime().thread("app:orders", thread.as_str());
+        let state = handle.expect("hosted").state().await.expect("reads").values;
+        let last = state["done"].as_array().and_then(|lines| lines.last()).cloned();
+        lines.insert(last.expect("a line").as_str().expect("a text").to_owned());
+        let rows = store.interrupts(&Principal::local(), thread).await.expect("reads");
+        // Those of activities that were set aside before are closed here.
+        let answers = rows.iter().filter(|row| row.answer.is_some()).count();
+        assert!(answers == 1 && !rows.iter().any(|row| row.is_open()), "{rows:?}");
+    }
+    let all = sent.iter().flatten().filter(|activity| activity.1);
+    assert_eq!(lines, all.map(|activity| answered(activity.0)).collect());
+    for (number, activities) in (0..instances).zip(&sent) {
+        let id = instance(number);
+        let others = activities.iter().filter(|activity| !activity.1);
+        let others: Vec<_> = others.map(|activity| activity.0.to_string()).collect();
+        assert_eq!(done(&process.agents, &id).await, json!(others), "{id}");
+    }
+    println!(
+        "{activities} activities, {} questions set aside and answered once, {} kills, 0 lost",
+        aside.len(),
+        struck.done
+    );
+    assert_eq!((aside.len(), struck.done), (usize::try_from(asking).expect("small"), kills));
     process.kill();
 }
 
 on_three_stores![
+    two_answers_at_once_lose_no_activity,
+    an_activity_that_asks_after_a_sleep_is_set_aside,
     an_activity_that_asks_is_set_aside_and_answered_later,
     an_activity_that_waits_for_an_answer_holds_its_mailbox,
     the_last_state_precedes_the_end_at_a_question,
     every_question_is_answered_once_and_no_activity_is_lost,
+    every_question_that_is_set_aside_is_answered_once,
 ];

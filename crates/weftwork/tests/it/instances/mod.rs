@@ -1,5 +1,6 @@
 //! Instances of agents over the three stores, each with a restart in the middle.
 
+mod aside;
 mod asking;
 mod commits;
 mod continuations;
