@@ -14,7 +14,7 @@ use std::sync::Arc;
 use weftwork_engine::{Goto, NodeIdx, Plan, TaskOutput};
 use weftwork_types::BoxFuture;
 use weftwork_types::port::Dependencies;
-use weftwork_types::run::Stops;
+use weftwork_types::run::{RunOptions, Stops};
 
 /// A graph that can run. Cloning shares it.
 #[derive(Debug, Clone)]
@@ -273,6 +273,14 @@ impl CompiledGraph {
     #[must_use]
     pub fn semantics(&self) -> Semantics {
         self.0.semantics
+    }
+
+    /// Returns `true` if runs with these options stop before or after nodes.
+    #[must_use]
+    pub fn stops(&self, options: &RunOptions) -> bool {
+        let before = options.interrupt_before.as_ref().unwrap_or(&self.0.before);
+        let after = options.interrupt_after.as_ref().unwrap_or(&self.0.after);
+        !(before.is_none() && after.is_none())
     }
 
     pub(crate) fn before(&self) -> &Stops {

@@ -142,8 +142,8 @@ impl AgentRuntime {
     ///
     /// # Errors
     /// Kinds `PayloadCollision` if the run options have an entry of that name, `InvalidState` if the
-    /// state or the error channel does not fit the graph or the capacity of the mailbox is out of
-    /// range, `InstanceExists`, `Terminated` for the id of a terminated instance; errors of the store.
+    /// state or the error channel does not fit the graph, the graph stops before or after nodes, or the
+    /// capacity of the mailbox is out of range, `InstanceExists`, `Terminated` for the id of a terminated instance; errors of the store.
     /// A refused creation stores nothing.
     ///
     /// # Cancel safety
@@ -193,6 +193,11 @@ impl AgentRuntime {
         let thread = ThreadId::from(&id);
         let name = id.as_str();
         let compiled = self.runtime().thread(graph, name).map_err(|e| of_runtime(name, e))?;
+        if compiled.graph().stops(&stored.run) {
+            return Err(invalid(format!(
+                "graph `{graph}` stops before or after nodes, and the next activity would begin there; ask a question in a node instead, or set `interrupt_before` and `interrupt_after` of the run options to none"
+            )));
+        }
         let declared = compiled.graph().error_channel();
         let chosen = &mut stored.mailbox.error_channel;
         *chosen = chosen.take().or_else(|| declared.map(str::to_owned));

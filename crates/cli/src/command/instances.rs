@@ -188,8 +188,12 @@ async fn send(args: SendActivity, app: &App, context: &CommandContext) -> Result
     if args.leave {
         return Ok(Exit::Done);
     }
-    let problem = agents.info(&id).await?.error;
-    if let Some(error) = problem.filter(|error| error.kind == Kind::GraphUnavailable) {
+    let info = agents.info(&id).await?;
+    if !info.questions.is_empty() && info.statistics.waiting > 0 {
+        terminal.note("the activity waits behind one that asks");
+        question::tell_open(&info.questions, &ThreadId::from(&id), terminal);
+    }
+    if let Some(error) = info.error.filter(|error| error.kind == Kind::GraphUnavailable) {
         let code = error.code();
         terminal.note(format_args!("{code} {error}; a process with this agent has to execute it"));
     }

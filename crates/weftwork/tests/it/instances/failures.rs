@@ -12,7 +12,7 @@ use weftwork::agents::{
 use weftwork::graph::NodeError;
 use weftwork::prelude::*;
 use weftwork::types::BoxStream;
-use weftwork::types::run::{CancelAction, RunRetry};
+use weftwork::types::run::{CancelAction, RunRetry, Stops};
 
 #[derive(Debug, State)]
 struct Work {
@@ -169,6 +169,14 @@ async fn an_instance_without_the_error_channel_is_refused() {
     let handler = async |total: u64, _: ActivityContext| NodeResult::Ok(total);
     let refused = agents.create("sum", 0, handler, self::options().error_channel("state")).await;
     assert_eq!(refused.expect_err("is the state of the handler").code(), "W0648");
+    async fn nothing(_: State<Work>) -> NodeResult<WorkUpdate> {
+        Ok(WorkUpdate::new())
+    }
+    let stops = Graph::<Work>::new("stops").node("a", nothing).edge(START, "a");
+    let stops = stops.interrupt_before(Stops::All).build().expect("sound");
+    let refused = agents.create_graph_agent(&stops, json!({}), self::options()).await;
+    let refused = refused.expect_err("the next activity would begin at the stop");
+    assert_eq!(refused.code(), "W0648", "{refused}");
     let unknown = agents.get_state(id()).await.expect_err("was not created");
     assert_eq!((unknown.kind, unknown.code()), (Kind::UnknownInstance, "W0642"));
     let hosted = agents.runtime().host("app:work", graph()).expect("hosted");
