@@ -6,6 +6,7 @@ use crate::gauge::{Gauge, Measured};
 use crate::handler::Handler;
 use crate::http::{EgressClient, egress_cause, transport};
 use crate::limits::Limits;
+use crate::lines::Lines;
 use crate::process::Process;
 use crate::text::short;
 use rmcp::RoleClient;
@@ -57,7 +58,7 @@ impl Connection {
             Reached::Process { command, args, env, folder } => {
                 let (process, input, output) =
                     Process::start(server, (command, args), env, folder)?;
-                let output = Measured::new(output, limits, Arc::clone(&gauge));
+                let output = Lines::new(Measured::new(output, limits, Arc::clone(&gauge)));
                 let pipes = AsyncRwTransport::new(output, input)
                     .with_max_line_length(limits.message_bytes.saturating_add(1));
                 (Some(process), greet(server, pipes, limits).await)

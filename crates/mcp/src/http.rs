@@ -1,6 +1,7 @@
 //! Streamable HTTP over the egress port.
 
 use crate::limits::Limits;
+use crate::lines::readable;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -159,7 +160,7 @@ impl StreamableHttpClient for EgressClient {
             if text.is_empty() && !matches!(message, JsonRpcMessage::Request(_)) {
                 return Ok(StreamableHttpPostResponse::Accepted);
             }
-            let parsed = serde_json::from_slice(&text)?;
+            let parsed = serde_json::from_slice(&readable(&text).unwrap_or(text))?;
             return Ok(StreamableHttpPostResponse::Json(parsed, session));
         }
         refused(&message, with_session, status, &text, session)
@@ -209,7 +210,15 @@ fn kind(response: &EgressResponse) -> &str {
 }
 
 fn events(response: EgressResponse) -> BoxStream<'static, Result<Sse, SseError>> {
-    SseStream::from_bytes_stream(response.body).boxed()
+    let events = SseStream::from_bytes_stream(response.body);
+    let readable = |event: Sse| {
+        let repaired = event.data.as_deref().and_then(|data| readable(data.as_bytes()));
+        match repaired.and_then(|data| String::from_utf8(data).ok()) {
+            Some(data) => Sse { data: Some(data), ..event },
+            None => event,
+        }
+    };
+    events.map(move |event| event.map(readable)).boxed()
 }
 
 async fn read(mut response: EgressResponse) -> Result<Vec<u8>, Failure> {

@@ -18,6 +18,7 @@ mod gauge;
 mod handler;
 mod http;
 mod limits;
+mod lines;
 mod lock;
 mod offer;
 mod open_call;

@@ -2,6 +2,7 @@
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// An error for a JSON text that is not read.
@@ -79,21 +80,105 @@ impl ValueCounter {
     }
 }
 
-/// Parses a JSON text in which a number that a JSON value would have rounded, or not at all, is a text
-/// with its digits: an integer of more than 64 bits, or a number beyond floating point.
+/// Parses a JSON text of others, liberally where its meaning is clear: a number that a JSON value would
+/// have rounded, or not at all, is a text with its digits (an integer of more than 64 bits, or a number
+/// beyond floating point); `NaN`, `Infinity` and `-Infinity` are null; half of a surrogate pair and
+/// bytes that are not UTF-8 are the replacement character, and control characters in texts are allowed.
 ///
 /// ```
 /// use serde_json::json;
 /// use weftwork_types::json;
 ///
-/// let read = json::read_wide_as_text(br#"{"cost": 18446744073709551616, "text": "hi", "n": 1}"#);
-/// let expected = json!({"cost": "18446744073709551616", "text": "hi", "n": 1});
-/// assert_eq!(read.expect("JSON"), expected);
+/// let text = br#"{"cost": 18446744073709551616, "rate": NaN, "text": "hi \ud83d", "n": 1}"#;
+/// let expected = json!({
+///     "cost": "18446744073709551616", "rate": null, "text": "hi \u{fffd}", "n": 1,
+/// });
+/// assert_eq!(json::read_liberal(text).expect("JSON"), expected);
 /// ```
 ///
 /// # Errors
 /// Those of `serde_json`, for other texts.
-pub fn read_wide_as_text(text: &[u8]) -> serde_json::Result<Value> {
+pub fn read_liberal(text: &[u8]) -> serde_json::Result<Value> {
+    read_wide_as_text(text).or_else(|error| match repaired(text) {
+        Some(repaired) => read_wide_as_text(&repaired),
+        None => Err(error),
+    })
+}
+
+/// Returns JSON for a text that is nearly JSON, as [`read_liberal`] reads it; `None` if there is nothing
+/// to repair. The result need not be JSON.
+#[must_use]
+pub fn repaired(text: &[u8]) -> Option<Vec<u8>> {
+    let text = String::from_utf8_lossy(text);
+    let mut repaired = String::new();
+    let mut rest = &*text;
+    while let Some(first) = rest.chars().next() {
+        let (read, written) = match first {
+            '"' => string(rest),
+            'N' | 'I' | '-' => {
+                match ["NaN", "Infinity", "-Infinity"].iter().find(|name| rest.starts_with(**name))
+                {
+                    Some(name) => (name.len(), Cow::Borrowed("null")),
+                    None => (1, Cow::Borrowed(rest.get(..1).unwrap_or_default())),
+                }
+            }
+            other => {
+                (other.len_utf8(), Cow::Borrowed(rest.get(..other.len_utf8()).unwrap_or_default()))
+            }
+        };
+        repaired.push_str(&written);
+        rest = rest.get(read..).unwrap_or_default();
+    }
+    Some(repaired.into_bytes())
+        .filter(|repaired| *repaired != text.as_bytes() || matches!(text, Cow::Owned(_)))
+}
+
+/// Returns the length of the string at the beginning of a text, with its quotes, and the string without
+/// halves of surrogate pairs and with escaped control characters.
+fn string(text: &str) -> (usize, Cow<'_, str>) {
+    let body = text.get(1..).unwrap_or_default();
+    let length = text.len() - after_string(body.as_bytes()).len();
+    let string = text.get(..length).unwrap_or_default();
+    let mut clean = String::new();
+    let mut rest = string;
+    while let Some(first) = rest.chars().next() {
+        let read = match (first, unit(rest)) {
+            // A pair, or one unit that is a character.
+            (_, Some(0xd800..=0xdbff)) if rest.get(6..).and_then(unit).is_some_and(is_low) => 12,
+            (_, Some(0xd800..=0xdfff)) => {
+                clean.push('\u{fffd}');
+                rest = rest.get(6..).unwrap_or_default();
+                continue;
+            }
+            (_, Some(_)) => 6,
+            ('\\', None) => {
+                1 + rest.get(1..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8)
+            }
+            (control, None) if u32::from(control) < 0x20 => {
+                clean.push_str(&format!("\\u{:04x}", u32::from(control)));
+                rest = rest.get(1..).unwrap_or_default();
+                continue;
+            }
+            (other, None) => other.len_utf8(),
+        };
+        clean.push_str(rest.get(..read).unwrap_or(rest));
+        rest = rest.get(read..).unwrap_or_default();
+    }
+    (length, Cow::Owned(clean))
+}
+
+/// Returns the UTF-16 unit of an escape at the beginning of a text.
+fn unit(text: &str) -> Option<u16> {
+    u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
+}
+
+fn is_low(unit: u16) -> bool {
+    (0xdc00..=0xdfff).contains(&unit)
+}
+
+/// Parses a JSON text in which a number that a JSON value would have rounded, or not at all, is a text
+/// with its digits: an integer of more than 64 bits, or a number beyond floating point.
+fn read_wide_as_text(text: &[u8]) -> serde_json::Result<Value> {
     let mut quoted = Vec::new();
     let mut done = 0;
     for at in Numbers::of(text) {
@@ -248,6 +333,34 @@ mod tests {
         }
         for text in ["018446744073709551616", "[1e999-]", "{", "--99999999999999999999", "\"1"] {
             assert!(read_wide_as_text(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_that_are_nearly_json_are_read_by_their_meaning() {
+        for (text, expected) in [
+            (
+                r#"{"a": NaN, "b": [Infinity, -Infinity, -1]}"#,
+                json!({"a": null, "b": [null, null, -1]}),
+            ),
+            (r#"{"NaN": "NaN, -Infinity", "b": NaN}"#, json!({"NaN": "NaN, -Infinity", "b": null})),
+            (
+                r#"["\ud83d", "\ude00x", "\ud83d\ud83d\ude00", "\\ud83d", "\u00e9\ud83d\n"]"#,
+                json!(["\u{fffd}", "\u{fffd}x", "\u{fffd}😀", "\\ud83d", "é\u{fffd}\n"]),
+            ),
+            ("{\"a\": \"one\ntwo\tthree\"}", json!({"a": "one\ntwo\tthree"})),
+            (
+                r#"{"big": 18446744073709551616, "n": NaN, "s": "\"NaN\\"}"#,
+                json!({"big": "18446744073709551616", "n": null, "s": "\"NaN\\"}),
+            ),
+        ] {
+            assert!(serde_json::from_str::<Value>(text).is_err(), "{text}");
+            assert_eq!(read_liberal(text.as_bytes()).expect(text), expected, "{text}");
+        }
+        assert_eq!(read_liberal(b"{\"a\": \"\xff\"}").expect("read"), json!({"a": "\u{fffd}"}));
+        for text in ["{", "{'a': 1}", "[NaN", "Nan", "\"\\ud83d", "\"\\", "[1,]", "-", "\"\\u12\""]
+        {
+            assert!(read_liberal(text.as_bytes()).is_err(), "{text}");
         }
     }
 }

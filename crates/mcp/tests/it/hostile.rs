@@ -145,9 +145,9 @@ async fn schemas_from_the_network_and_deep_ones_are_refused() {
 
 #[tokio::test]
 async fn a_schema_that_cannot_be_read_is_no_list() {
-    let limited = |rig: Rig| rig.limits(|limits| limits.list = Duration::from_millis(300));
-    let error = offer("too-deep-to-read", limited).await;
-    assert_eq!(error.code().0, "W0907", "{error}");
+    let error = offer("too-deep-to-read", |rig| rig).await;
+    assert_eq!(error.code().0, "W0909", "{error}");
+    assert!(error.to_string().contains("recursion limit"), "{error}");
 }
 
 #[tokio::test]
@@ -171,6 +171,15 @@ async fn an_empty_cursor_ends_a_list() {
     let rig = Rig::new().server("s", "empty-cursor");
     let offer = rig.servers().offer("s").await.expect("listed");
     assert_eq!(offer.tools.len(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_nearly_json_is_read_and_another_one_ends_its_call() {
+    let (_, said) = call("nearly-json", |rig| rig).await;
+    assert!(format!("{said:?}").contains("half \u{fffd}"), "{said:?}");
+    // At once, and not at the limit of time.
+    let (_, said) = call("no-json", |rig| rig.timeout(Duration::from_secs(600))).await;
+    assert!(said.failure().1.contains("is not JSON"), "{said:?}");
 }
 
 #[tokio::test]

@@ -123,6 +123,16 @@ impl Server {
             ("endless-line", _) => loop {
                 print("x".repeat(10_000).as_bytes());
             },
+            ("nearly-json", _) => print(
+                format!(
+                    "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\
+                     \"text\":\"half \\ud83d\"}}],\"_meta\":{{\"rate\":NaN}}}}}}\n"
+                )
+                .as_bytes(),
+            ),
+            ("no-json", _) => print(
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[\n").as_bytes(),
+            ),
             ("wrong-call-ids", _) => text(&json!("no-such-call"), "for nobody"),
             ("sampling", _) => self.ask(
                 id,

@@ -191,7 +191,7 @@ impl Decoder {
     fn document(&mut self, data: &str, out: &mut VecDeque<ChatEvent>) -> Result<(), ModelError> {
         // Accounts have numbers of any size, and are no reason to refuse an answer. Arguments of calls
         // keep their digits, and their schema says if a text will do.
-        let document: Value = json::read_wide_as_text(data.as_bytes()).map_err(|error| {
+        let document: Value = json::read_liberal(data.as_bytes()).map_err(|error| {
             let shown: String = data.chars().take(80).collect();
             // The mark of a cut, so that a secret is found that is cut with the text.
             let mark = if shown.len() < data.len() { "…" } else { "" };

@@ -1,0 +1,140 @@
+//! Messages of servers that are nearly JSON.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, ReadBuf};
+use weftwork_types::json;
+
+/// Size of a read from a server, in bytes.
+const READ_BYTES: usize = 16 << 10;
+/// Error code of JSON-RPC for a message that is not JSON.
+const PARSE_ERROR: i64 = -32700;
+
+/// Returns a message that can be parsed in place of one that cannot: the same one in the JSON that it
+/// means, or else an error as the answer to its request, if it names that before anything else. Without
+/// an answer the request would wait for its limit of time.
+pub(crate) fn readable(message: &[u8]) -> Option<Vec<u8>> {
+    let error = serde_json::from_slice::<serde_json::Value>(message).err()?;
+    if let Some(repaired) = json::repaired(message)
+        && serde_json::from_slice::<serde_json::Value>(&repaired).is_ok()
+    {
+        return Some(repaired);
+    }
+    let id = id(&String::from_utf8_lossy(message))?;
+    let problem = format!("the server's answer is not JSON: {error}");
+    let error = serde_json::json!({"code": PARSE_ERROR, "message": problem});
+    let answer = serde_json::json!({"jsonrpc": "2.0", "id": id, "error": error});
+    Some(answer.to_string().into_bytes())
+}
+
+/// Returns the id of a message that precedes its content.
+fn id(message: &str) -> Option<serde_json::Value> {
+    let members = message.trim_start().strip_prefix('{')?;
+    let head =
+        ["\"result\"", "\"error\"", "\"params\""].iter().filter_map(|name| members.find(name));
+    let head = members.get(..head.min().unwrap_or(members.len()))?;
+    let after = head.split_once("\"id\"")?.1.trim_start().strip_prefix(':')?.trim_start();
+    let mut values = serde_json::Deserializer::from_str(after).into_iter();
+    values.next()?.ok().filter(|id: &serde_json::Value| id.is_number() || id.is_string())
+}
+
+/// The lines of a reader, each of which is a message that can be parsed if it is possible.
+#[derive(Debug)]
+pub(crate) struct Lines<R> {
+    inner: R,
+    /// Beginning of a line that is not complete.
+    line: Vec<u8>,
+    /// Lines that are not read yet.
+    ready: Vec<u8>,
+    /// Number of their bytes that were read.
+    read: usize,
+}
+
+impl<R> Lines<R> {
+    pub(crate) fn new(inner: R) -> Self {
+        Self { inner, line: Vec::new(), ready: Vec::new(), read: 0 }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(piece);
+            if piece.ends_with(b"\n") {
+                self.end_line();
+            }
+        }
+    }
+
+    fn end_line(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        match readable(line.trim_ascii()).filter(|_| !line.trim_ascii().is_empty()) {
+            Some(message) => self.ready.extend(message.iter().chain(b"\n")),
+            None => self.ready.extend(line),
+        }
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        while this.read == this.ready.len() {
+            this.ready.clear();
+            this.read = 0;
+            let mut bytes = [0; READ_BYTES];
+            let mut read = ReadBuf::new(&mut bytes);
+            ready!(Pin::new(&mut this.inner).poll_read(context, &mut read))?;
+            match read.filled() {
+                [] if this.line.is_empty() => return Poll::Ready(Ok(())),
+                [] => this.end_line(),
+                bytes => this.add(bytes),
+            }
+        }
+        let rest = this.ready.get(this.read..).unwrap_or_default();
+        let some = rest.get(..buffer.remaining()).unwrap_or(rest);
+        buffer.put_slice(some);
+        this.read += some.len();
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[tokio::test]
+    async fn lines_are_readable_however_they_arrive() {
+        let sent = "{\"id\":1,\"n\":NaN}\n\n no message \r\n{\"jsonrpc\":\"2.0\",\"id\":\"b\",\"result\":{\"a\":\n{\"id\":3}";
+        for size in [1, 3, 64, 1000] {
+            let (mut server, client) = tokio::io::duplex(size);
+            let send = async {
+                server.write_all(sent.as_bytes()).await.expect("writes");
+                drop(server);
+            };
+            let (mut read, mut lines) = (String::new(), Lines::new(client));
+            tokio::join!(send, async { lines.read_to_string(&mut read).await.expect("reads") });
+            let lines: Vec<_> = read.split('\n').collect();
+            assert_eq!(lines[..3], ["{\"id\":1,\"n\":null}", "", " no message \r"], "{size}");
+            let answer: Value = serde_json::from_str(lines[3]).expect("JSON");
+            assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("b"), &json!(-32700)));
+            assert_eq!(lines[4..], ["{\"id\":3}"]);
+        }
+    }
+
+    #[test]
+    fn only_the_id_of_the_message_itself_is_answered() {
+        for text in [
+            "{\"result\":{\"id\":3,\"a\":",
+            "{\"jsonrpc\":\"2.0\",\"method\":\"x\",\"params\":{\"id\":3",
+            "{\"id\":null,\"error\":{",
+            "id: 3",
+        ] {
+            assert_eq!(readable(text.as_bytes()), None, "{text}");
+        }
+    }
+}
