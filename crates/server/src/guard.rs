@@ -26,6 +26,9 @@ use weftwork_types::json::ValueCounter;
 /// Headers of responses that scripts of other origins may read.
 const EXPOSED: &str = "location, content-location, x-pagination-total, x-pagination-next, \
                        x-vercel-ai-data-stream, x-vercel-ai-ui-message-stream";
+/// Headers that scripts of other origins may send, if they do not ask for some.
+const SENT: &str = "content-type, idempotency-key, last-event-id, x-api-key, authorization, \
+                    cache-control, user-agent";
 /// Maximum size of a body in bytes.
 const BODY_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of JSON values in a body, containers included. Each takes hundreds of bytes of
@@ -84,6 +87,7 @@ pub(crate) async fn check(
     let begun = service.now();
     let from_page = is_same_origin(request.headers());
     let origin = request.headers().get(header::ORIGIN).cloned();
+    let wanted = request.headers().get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
     let shares = origin
         .as_ref()
         .is_none_or(|origin| origin.to_str().is_ok_and(|origin| allowed.allows_origin(origin)));
@@ -102,7 +106,7 @@ pub(crate) async fn check(
         }
     };
     if let Some(origin) = origin.filter(|_| shares) {
-        share(response.headers_mut(), origin);
+        share(response.headers_mut(), origin, wanted);
     }
     let headers = response.headers_mut();
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
@@ -249,18 +253,18 @@ fn refuse(status: StatusCode, detail: &str) -> Response {
     ApiError::new(status, detail).into_response()
 }
 
-fn share(headers: &mut HeaderMap, origin: HeaderValue) {
+/// Lets scripts of an allowed origin read a response, and send the headers that they ask for: front
+/// ends add some for tracing and for their proxies.
+fn share(headers: &mut HeaderMap, origin: HeaderValue, wanted: Option<HeaderValue>) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     for (name, value) in [
         (header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED),
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, PATCH, DELETE"),
-        (
-            header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "content-type, idempotency-key, last-event-id, x-api-key, authorization, cache-control, user-agent",
-        ),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    let sent = wanted.unwrap_or(HeaderValue::from_static(SENT));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, sent);
 }
 
 #[cfg(test)]

@@ -141,8 +141,12 @@ async fn restore(file: &Path, context: &CommandContext) -> Result<Exit, CliError
         let reason = reason.to_owned();
         return Err(StoreError::Unavailable { place, reason, retriable: false }.into());
     };
-    let restored = SqliteStore::restore(file, path)?;
     let terminal = &context.terminal;
+    let restored = SqliteStore::restore(file, path).inspect_err(|error| {
+        if matches!(error, StoreError::Corrupt { .. }) {
+            terminal.note("nothing was restored, and the store is as it was; name another backup");
+        }
+    })?;
     let threads = upkeep::all_threads(context.store()?.as_ref(), &Principal::local()).await?.len();
     let place = &context.config.store.value;
     terminal.note(format_args!("restored {threads} threads into {place} from {}", file.display()));

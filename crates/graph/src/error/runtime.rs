@@ -96,7 +96,7 @@ pub enum RuntimeError {
     },
     /// A single answer was given while several questions are open.
     #[error(
-        "one answer was given and {open} questions are open; answer them by their ids (`Answers::ById`)"
+        "one answer was given and {open} questions are open; give a map from the ids of the questions to their answers"
     )]
     ManyQuestions {
         /// Number of open questions.

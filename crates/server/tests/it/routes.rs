@@ -329,9 +329,12 @@ async fn other_hosts_and_origins_are_refused() {
     let preflight = Request::options("/threads")
         .header("host", "localhost:8123")
         .header("origin", "http://localhost:3000")
+        .header("access-control-request-headers", "content-type, x-trace-of-a-front-end")
         .body(Body::empty());
     let allowed = client.send(preflight.expect("a request")).await;
     assert_eq!(allowed.status, StatusCode::NO_CONTENT);
+    let headers = &allowed.headers["access-control-allow-headers"];
+    assert_eq!(headers, "content-type, x-trace-of-a-front-end");
     assert_eq!(allowed.headers["access-control-allow-origin"], "http://localhost:3000");
     assert!(
         allowed.headers["access-control-expose-headers"]

@@ -364,8 +364,7 @@ impl ThreadUpdate<'_> {
     fn node(&self, from: &From, as_node: &AsNode, several: bool) -> Result<NodeIdx, RuntimeError> {
         let name = match as_node {
             AsNode::Infer if several => {
-                let reason =
-                    "several changes of one superstep must each name their node (`AsNode::Node`)";
+                let reason = "several changes of one superstep must each name their node";
                 return Err(RuntimeError::BadUpdate { reason });
             }
             AsNode::Infer => return from.machine.last_node().ok_or(RuntimeError::AmbiguousUpdate),
