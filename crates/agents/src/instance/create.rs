@@ -143,7 +143,8 @@ impl AgentRuntime {
     /// # Errors
     /// Kinds `PayloadCollision` if the run options have an entry of that name, `InvalidState` if the
     /// state or the error channel does not fit the graph, the graph stops before or after nodes, or the
-    /// capacity of the mailbox is out of range, `InstanceExists`, `Terminated` for the id of a terminated instance; errors of the store.
+    /// capacity of the mailbox is out of range, `InstanceExists`, `Terminated` for the id of a
+    /// terminated instance; errors of the store.
     /// A refused creation stores nothing.
     ///
     /// # Cancel safety
