@@ -160,7 +160,10 @@ impl StreamableHttpClient for EgressClient {
             if text.is_empty() && !matches!(message, JsonRpcMessage::Request(_)) {
                 return Ok(StreamableHttpPostResponse::Accepted);
             }
-            let parsed = serde_json::from_slice(&readable(&text).unwrap_or(text))?;
+            let parsed = match readable(&text) {
+                Some(repaired) => serde_json::from_str(&repaired)?,
+                None => serde_json::from_slice(&text)?,
+            };
             return Ok(StreamableHttpPostResponse::Json(parsed, session));
         }
         refused(&message, with_session, status, &text, session)
@@ -213,10 +216,7 @@ fn events(response: EgressResponse) -> BoxStream<'static, Result<Sse, SseError>>
     let events = SseStream::from_bytes_stream(response.body);
     let readable = |event: Sse| {
         let repaired = event.data.as_deref().and_then(|data| readable(data.as_bytes()));
-        match repaired.and_then(|data| String::from_utf8(data).ok()) {
-            Some(data) => Sse { data: Some(data), ..event },
-            None => event,
-        }
+        Sse { data: repaired.or(event.data), ..event }
     };
     events.map(move |event| event.map(readable)).boxed()
 }

@@ -14,10 +14,10 @@ const PARSE_ERROR: i64 = -32700;
 /// Returns a message that can be parsed in place of one that cannot: the same one in the JSON that it
 /// means, or else an error as the answer to its request, if it names that before anything else. Without
 /// an answer the request would wait for its limit of time.
-pub(crate) fn readable(message: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn readable(message: &[u8]) -> Option<String> {
     let error = serde_json::from_slice::<serde_json::Value>(message).err()?;
     if let Some(repaired) = json::repaired(message)
-        && serde_json::from_slice::<serde_json::Value>(&repaired).is_ok()
+        && serde_json::from_str::<serde_json::Value>(&repaired).is_ok()
     {
         return Some(repaired);
     }
@@ -25,7 +25,7 @@ pub(crate) fn readable(message: &[u8]) -> Option<Vec<u8>> {
     let problem = format!("the server's answer is not JSON: {error}");
     let error = serde_json::json!({"code": PARSE_ERROR, "message": problem});
     let answer = serde_json::json!({"jsonrpc": "2.0", "id": id, "error": error});
-    Some(answer.to_string().into_bytes())
+    Some(answer.to_string())
 }
 
 /// Returns the id of a message that precedes its content.
@@ -68,7 +68,7 @@ impl<R> Lines<R> {
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.line);
         match readable(line.trim_ascii()).filter(|_| !line.trim_ascii().is_empty()) {
-            Some(message) => self.ready.extend(message.iter().chain(b"\n")),
+            Some(message) => self.ready.extend(message.bytes().chain([b'\n'])),
             None => self.ready.extend(line),
         }
     }

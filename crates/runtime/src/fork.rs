@@ -8,7 +8,6 @@ use weftwork_graph::RuntimeError;
 use weftwork_store::mailbox::{SET_ASIDE_FROM, without_reserved};
 use weftwork_store::thread::Metadata;
 use weftwork_store::{RunExport, Store, StoreError, ThreadExport, ThreadRow, invariants};
-use weftwork_types::instance::ActivityOf;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::Clock;
 use weftwork_types::run::{RunRef, RunStatus};
@@ -150,13 +149,11 @@ pub(crate) async fn copy_activity(
     let last = whole.runs.swap_remove(at);
     // Those of activities before it have ended.
     whole.interrupts.retain(|row| row.run == asked.run);
-    let metadata = last.row.new.options.metadata.clone();
-    let activity = ActivityOf::run(&last.row.new.options, asked);
+    let activity = last.row.activity();
     let mut copied = continued(whole, last, to, clock);
-    // It is the activity still, with what it takes from its instance.
-    if let Some(copy) = copied.runs.first_mut() {
-        copy.row.new.options.metadata = metadata;
-        activity.record(&mut copy.row.new.options);
+    // It is still the activity of the instance.
+    for copy in &mut copied.runs {
+        copy.row.new.options.activity.clone_from(&activity);
     }
     copied.thread.status = Some(RunStatus::Interrupted);
     let origin = json!(asked.thread);
@@ -182,6 +179,7 @@ fn continued(
     last.row.new.at = to.clone();
     last.row.new.options.idempotency_key = None;
     last.row.new.options.roll_back = None;
+    last.row.new.options.activity = None;
     // The copy of an instance is a thread, in which nothing is set aside.
     let wakes_at = match last.row.new.options.mailbox.take() {
         Some(_) => open.filter_map(Interrupt::lapses_at).min(),

@@ -93,9 +93,9 @@ pub fn is_terminated(metadata: &Metadata) -> bool {
 /// Returns [`StoreError::MailboxClosed`] if the thread is that of a terminated instance,
 /// [`StoreError::BelongsToInstance`] for new input that is no activity and for a change of the state,
 /// also in a thread in which an activity continues that was set aside; for a run at a checkpoint and
-/// for one that cancels others. For an activity and a run that continues one, [`StoreError::NotFound`] if the thread does not exist or
-/// belongs to no instance; for an activity, [`StoreError::MailboxFull`] if the mailbox has as many
-/// runs as it may have.
+/// for one that cancels others. For an activity and a run that continues one,
+/// [`StoreError::NotFound`] if the thread does not exist or belongs to no instance; for an activity,
+/// [`StoreError::MailboxFull`] if the mailbox has as many runs as it may have.
 pub fn check_mailbox(new: &NewRun, thread: Option<&Metadata>, unfinished: usize) -> Result<()> {
     let id = &new.at.thread;
     let instance = thread.filter(|metadata| is_instance(metadata));

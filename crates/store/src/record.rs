@@ -164,6 +164,14 @@ impl From<Option<CheckpointId>> for Base {
 }
 
 impl RunRow {
+    /// Returns the activity of an instance that the run is or continues; `None` for other runs.
+    #[must_use]
+    pub fn activity(&self) -> Option<RunRef> {
+        let options = &self.new.options;
+        let own = || options.mailbox.is_some().then(|| self.new.at.clone());
+        options.activity.clone().or_else(own)
+    }
+
     /// Creates the row of an accepted run that no worker has claimed.
     #[must_use]
     pub fn accepted(new: NewRun, status: RunStatus) -> Self {

@@ -36,6 +36,12 @@ impl ApprovalRequest {
     }
 }
 
+/// The thread to which the decisions of a run about its calls are bound, where it is not necessarily the
+/// thread of the run: an activity that was set aside was asked about in the thread of its instance. A
+/// dependency of the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BindingThread(pub ThreadId);
+
 /// A person's answer to an [`ApprovalRequest`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "DecisionForm", into = "DecisionForm")]

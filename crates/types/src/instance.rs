@@ -1,8 +1,8 @@
 //! Errors of the agent runtime.
 
+use crate::ErrorCode;
 use crate::code::{Cause, Fault};
-use crate::run::{RunOptions, RunOutcome, RunRef};
-use crate::{ErrorCode, RunId, ThreadId};
+use crate::run::RunOutcome;
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::fmt;
@@ -13,37 +13,6 @@ pub const ACTIVITY_PAYLOAD: &str = "ea_activity_payload";
 /// Maximum size of the payload of an activity as JSON. Payloads are stored with the activity, and are
 /// read with each look at the mailbox.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
-
-/// Member of the metadata of a run that continues an activity, with the activity.
-const ACTIVITY: &str = "weft:activity";
-
-/// The activity of an instance that a run continues: after an answer, after a sleep, or in the thread
-/// in which an activity that asked was set aside.
-///
-/// In such a thread it is a dependency of the run, because decisions about calls are bound to the
-/// thread in which they were asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ActivityOf {
-    /// Thread of the instance.
-    pub instance: ThreadId,
-    /// The activity.
-    pub run: RunId,
-}
-
-impl ActivityOf {
-    /// Returns the activity that a run with these options continues, or is.
-    #[must_use]
-    pub fn run(options: &RunOptions, at: &RunRef) -> Self {
-        let continued = options.metadata.get(ACTIVITY).cloned();
-        let continued = continued.and_then(|activity| serde_json::from_value(activity).ok());
-        continued.unwrap_or_else(|| Self { instance: at.thread.clone(), run: at.run.clone() })
-    }
-
-    /// Records the activity in the options of a run that continues it.
-    pub fn record(&self, options: &mut RunOptions) {
-        options.metadata.insert(ACTIVITY.to_owned(), serde_json::json!(self));
-    }
-}
 
 /// An error of the agent runtime: of a request, of an activity, or of logic that a node runs.
 ///

@@ -100,7 +100,7 @@ impl ValueCounter {
 /// Those of `serde_json`, for other texts.
 pub fn read_liberal(text: &[u8]) -> serde_json::Result<Value> {
     read_wide_as_text(text).or_else(|error| match repaired(text) {
-        Some(repaired) => read_wide_as_text(&repaired),
+        Some(repaired) => read_wide_as_text(repaired.as_bytes()),
         None => Err(error),
     })
 }
@@ -108,63 +108,50 @@ pub fn read_liberal(text: &[u8]) -> serde_json::Result<Value> {
 /// Returns JSON for a text that is nearly JSON, as [`read_liberal`] reads it; `None` if there is nothing
 /// to repair. The result need not be JSON.
 #[must_use]
-pub fn repaired(text: &[u8]) -> Option<Vec<u8>> {
+pub fn repaired(text: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(text);
-    let mut repaired = String::new();
+    let mut is_repaired = matches!(text, Cow::Owned(_));
+    let mut repaired = String::with_capacity(text.len());
     let mut rest = &*text;
+    let mut is_in_string = false;
     while let Some(first) = rest.chars().next() {
-        let (read, written) = match first {
-            '"' => string(rest),
-            'N' | 'I' | '-' => {
-                match ["NaN", "Infinity", "-Infinity"].iter().find(|name| rest.starts_with(**name))
-                {
-                    Some(name) => (name.len(), Cow::Borrowed("null")),
-                    None => (1, Cow::Borrowed(rest.get(..1).unwrap_or_default())),
-                }
-            }
-            other => {
-                (other.len_utf8(), Cow::Borrowed(rest.get(..other.len_utf8()).unwrap_or_default()))
-            }
-        };
-        repaired.push_str(&written);
-        rest = rest.get(read..).unwrap_or_default();
+        is_in_string ^= first == '"';
+        let (length, instead) =
+            if is_in_string { in_string(rest, first) } else { outside(rest, first) };
+        is_repaired |= instead.is_some();
+        repaired.push_str(instead.as_deref().or(rest.get(..length)).unwrap_or(rest));
+        rest = rest.get(length..).unwrap_or_default();
     }
-    Some(repaired.into_bytes())
-        .filter(|repaired| *repaired != text.as_bytes() || matches!(text, Cow::Owned(_)))
+    is_repaired.then_some(repaired)
 }
 
-/// Returns the length of the string at the beginning of a text, with its quotes, and the string without
-/// halves of surrogate pairs and with escaped control characters.
-fn string(text: &str) -> (usize, Cow<'_, str>) {
-    let body = text.get(1..).unwrap_or_default();
-    let length = text.len() - after_string(body.as_bytes()).len();
-    let string = text.get(..length).unwrap_or_default();
-    let mut clean = String::new();
-    let mut rest = string;
-    while let Some(first) = rest.chars().next() {
-        let read = match (first, unit(rest)) {
-            // A pair, or one unit that is a character.
-            (_, Some(0xd800..=0xdbff)) if rest.get(6..).and_then(unit).is_some_and(is_low) => 12,
-            (_, Some(0xd800..=0xdfff)) => {
-                clean.push('\u{fffd}');
-                rest = rest.get(6..).unwrap_or_default();
-                continue;
-            }
-            (_, Some(_)) => 6,
-            ('\\', None) => {
-                1 + rest.get(1..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8)
-            }
-            (control, None) if u32::from(control) < 0x20 => {
-                clean.push_str(&format!("\\u{:04x}", u32::from(control)));
-                rest = rest.get(1..).unwrap_or_default();
-                continue;
-            }
-            (other, None) => other.len_utf8(),
-        };
-        clean.push_str(rest.get(..read).unwrap_or(rest));
-        rest = rest.get(read..).unwrap_or_default();
+/// Returns the length of the first element of a text outside strings, and what it stands for if it is
+/// no JSON.
+fn outside(text: &str, first: char) -> (usize, Option<Cow<'static, str>>) {
+    let names = ["NaN", "Infinity", "-Infinity"];
+    match names.iter().find(|name| text.starts_with(**name)) {
+        Some(name) => (name.len(), Some("null".into())),
+        None => (first.len_utf8(), None),
     }
-    (length, Cow::Owned(clean))
+}
+
+/// Returns the length of the first character or escape of a text within a string, and what it stands
+/// for if it is no JSON: a control character, or half of a surrogate pair.
+fn in_string(text: &str, first: char) -> (usize, Option<Cow<'static, str>>) {
+    match (unit(text), first) {
+        (Some(0xd800..=0xdbff), _) if text.get(6..).and_then(unit).is_some_and(is_low) => {
+            (12, None)
+        }
+        (Some(0xd800..=0xdfff), _) => (6, Some("\u{fffd}".into())),
+        (None, '\\') => {
+            let escaped = text.chars().nth(1).map_or(0, char::len_utf8);
+            (1 + escaped, None)
+        }
+        (None, control) if control < ' ' => {
+            (1, Some(format!("\\u{:04x}", u32::from(control)).into()))
+        }
+        (_, other) => (other.len_utf8(), None),
+    }
 }
 
 /// Returns the UTF-16 unit of an escape at the beginning of a text.

@@ -120,6 +120,10 @@ pub struct RunOptions {
     /// Place in the mailbox of an instance; `None` for a run that is no activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mailbox: Option<Mailbox>,
+    /// Activity of an instance that this run continues, also in the thread in which it was set aside;
+    /// `None` for a run that is the activity itself, and for one of no instance. The runtime sets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<RunRef>,
 }
 
 impl RunOptions {
@@ -131,7 +135,7 @@ impl RunOptions {
 
     /// Options of a run that continues the thread of one with these options: without what held for
     /// that run alone, its checkpoint, its idempotency key, the run that it rolls back, its
-    /// beginning, its deadline, its place in a mailbox and the usage of the runs before it.
+    /// beginning, its deadline, its place in a mailbox, its activity and the usage of the runs before it.
     #[must_use]
     pub fn for_continuation(self) -> Self {
         Self {
@@ -143,6 +147,7 @@ impl RunOptions {
             deadline: None,
             spent: None,
             mailbox: None,
+            activity: None,
             ..self
         }
     }

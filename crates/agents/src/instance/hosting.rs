@@ -11,22 +11,23 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use weftwork_graph::{Ctx, FromTask, NodeError, NodeResult, Reads, TaskInput};
 use weftwork_models::{ChatModel, ChatRequest, ChatResponse, ModelCaller, ModelRegistry};
-use weftwork_store::Store;
+use weftwork_store::{NewRun, Store};
 use weftwork_tools::{Policy, ToolRunner};
 use weftwork_types::code::Fault;
 use weftwork_types::instance::{
-    ACTIVITY_PAYLOAD, ActivityOf, AgentRuntimeError, AgentRuntimeErrorKind as Kind,
+    ACTIVITY_PAYLOAD, AgentRuntimeError, AgentRuntimeErrorKind as Kind,
 };
 use weftwork_types::message::ToolResult;
-use weftwork_types::run::{RunOptions, RunRef};
+use weftwork_types::run::RunRef;
 use weftwork_types::{ErrorCode, InstanceId, RunId};
 
 /// Member of the metadata of a run that marks it as an activity, or as a continuation of one.
 pub(super) const OF_INSTANCE: &str = "weft:instance";
 
-/// Returns `true` if a run belongs to an instance.
-pub(super) fn is_of_instance(options: &RunOptions) -> bool {
-    options.metadata.get(OF_INSTANCE) == Some(&Json::Bool(true))
+/// Returns the activity that a run is or continues; `None` if it belongs to no instance.
+pub(super) fn activity_of(run: &NewRun) -> Option<&RunRef> {
+    let is_activity = || run.options.metadata.get(OF_INSTANCE) == Some(&Json::Bool(true));
+    run.options.activity.as_ref().or_else(|| is_activity().then_some(&run.at))
 }
 
 /// The instance that executes a run, as a dependency: tools take it as
@@ -41,9 +42,9 @@ pub struct HostedInstance {
 }
 
 impl HostedInstance {
-    pub(super) fn new(agents: AgentRuntime, (options, at): (&RunOptions, &RunRef)) -> Self {
-        let ActivityOf { instance, run } = ActivityOf::run(options, at);
-        Self { agents, instance: InstanceId::from(&instance), activity: run }
+    pub(super) fn new(agents: AgentRuntime, activity: &RunRef) -> Self {
+        let RunRef { thread, run } = activity;
+        Self { agents, instance: InstanceId::from(thread), activity: run.clone() }
     }
 
     /// The agent runtime that hosts the instance, on behalf of the principal of the activity.

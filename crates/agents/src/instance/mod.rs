@@ -80,13 +80,11 @@ impl AgentRuntime {
         // The runtime has the services, and no reference to itself: activities have them as long as
         // the runtime exists.
         let (weak, own) = (runtime.downgrade(), Arc::clone(&services));
-        runtime.provide(move |who, run, made| match weak.upgrade() {
-            Some(runtime) if hosting::is_of_instance(&run.options) => {
+        runtime.provide(move |who, run, made| match (weak.upgrade(), hosting::activity_of(run)) {
+            (Some(runtime), Some(activity)) => {
                 let services = Arc::clone(&own);
-                made.with(HostedInstance::new(
-                    Self { runtime, services, who: who.clone() },
-                    (&run.options, &run.at),
-                ))
+                let agents = Self { runtime, services, who: who.clone() };
+                made.with(HostedInstance::new(agents, activity))
             }
             _ => made,
         });

@@ -76,9 +76,9 @@ pub(crate) struct CreateInstance {
 /// The treatment of an activity that asks a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum QuestionPolicy {
-    /// They wait until the question is answered
+    /// Holds the mailbox: the activities behind it wait for the answer
     Hold,
-    /// They go on, and the activity continues in a thread of its own, which has the question
+    /// Continues in a thread of its own, which has the question: the activities behind it go on
     SetAside,
 }
 

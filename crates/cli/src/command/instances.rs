@@ -25,6 +25,12 @@ use weftwork::types::interrupt::Interrupt;
 use weftwork::types::run::{Mailbox, RunOutcome};
 use weftwork::types::{InstanceId, Principal, ThreadId};
 
+/// Interval at which an activity that waits is tried again.
+const ATTEND_EVERY: Duration = Duration::from_secs(1);
+/// Number of looks for the thread of an activity that is set aside, and the time between two.
+const ASIDE_LOOKS: usize = 100;
+const ASIDE_LOOK_EVERY: Duration = Duration::from_millis(20);
+
 pub(crate) async fn instances(
     command: Instances,
     context: &CommandContext,
@@ -198,13 +204,18 @@ async fn send(args: SendActivity, app: &App, context: &CommandContext) -> Result
         terminal.note(format_args!("{code} {error}; a process with this agent has to execute it"));
     }
     let mut signals = Signals::listen();
-    let ended = tokio::select! {
-        biased;
-        signal = signals.next() => {
-            terminal.note("the activity stays in the store; a worker continues it");
-            return Ok(signal.exit());
+    let mut ended = Box::pin(sent.ended());
+    let ended = loop {
+        tokio::select! {
+            biased;
+            signal = signals.next() => {
+                terminal.note("the activity stays in the store; a worker continues it");
+                return Ok(signal.exit());
+            }
+            ended = &mut ended => break ended,
+            // Another process may have answered the question before it, and have ended.
+            () = tokio::time::sleep(ATTEND_EVERY) => agents.attend(&id),
         }
-        ended = sent.ended() => ended,
     };
     match ended {
         Ok(_) => {
@@ -252,11 +263,11 @@ async fn open_aside(
     store: &dyn Store,
     aside: &ThreadId,
 ) -> Result<Option<Vec<Interrupt>>, CliError> {
-    for _ in 0..100 {
+    for _ in 0..ASIDE_LOOKS {
         match store.thread(&Principal::local(), aside).await {
             Ok(_) => return Ok(Some(question::open(store, aside).await?)),
             Err(StoreError::NotFound { .. }) => {
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                tokio::time::sleep(ASIDE_LOOK_EVERY).await;
             }
             Err(error) => return Err(error.into()),
         }

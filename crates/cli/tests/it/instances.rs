@@ -109,6 +109,35 @@ fn an_activity_that_is_set_aside_prints_the_command_that_answers_it() {
     let answered = home.weft(&["threads", "resume", thread, "--approve"]);
     assert_eq!(answered.status, Some(0), "{answered:?}");
     assert!(answered.out.contains("efund"), "{answered:?}");
+    // It stays when the instance is deleted, which says so.
+    assert_eq!(home.weft(&["instances", "terminate", "front"]).status, Some(0));
+    let deleted = home.weft(&["threads", "delete", "front", "--yes"]);
+    assert_eq!(deleted.status, Some(0), "{deleted:?}");
+    let command = format!("weft threads delete {thread}");
+    assert!(deleted.errors.contains(&command), "{deleted:?}");
+}
+
+#[test]
+fn an_activity_that_waits_behind_a_question_says_how_to_answer_it() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    assert_eq!(home.weft(&["instances", "create", "desk", "--id", "front"]).status, Some(0));
+    let ask = ["instances", "send", "front", "--message", "Refund order A1002, amount 40."];
+    assert_eq!(home.weft(&ask).status, Some(3));
+    let mut sender = home
+        .program(&trial::program(), &["instances", "send", "front", "--message", "Hello"])
+        .spawn()
+        .expect("it starts");
+    let mut errors = BufReader::new(sender.stderr.take().expect("a pipe")).lines();
+    let mut told = |words: &str| {
+        let line = errors.find(|line| line.as_ref().is_ok_and(|line| line.contains(words)));
+        assert!(line.is_some(), "nothing says `{words}`");
+    };
+    told("waits behind one that asks");
+    told("weft threads resume front --approve");
+    let answered = home.weft(&["threads", "resume", "front", "--approve"]);
+    assert_eq!(answered.status, Some(0), "{answered:?}");
+    let ended = sender.wait_with_output().expect("it ends");
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::live_runs::LiveRun;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
-use weftwork_store::StoreError;
+use weftwork_store::{StoreError, StoredEvent};
 use weftwork_types::Principal;
 use weftwork_types::event::{Piece, Position, RunEvent};
 use weftwork_types::run::RunRef;
@@ -47,10 +47,13 @@ impl RunLog {
 
     /// Returns `true` if events follow the one with this number.
     pub(super) async fn continues(&self, last: u64) -> Result<bool, StoreError> {
+        Ok(!self.events(last, 1).await?.is_empty())
+    }
+
+    async fn events(&self, after: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError> {
         #[cfg(test)]
         super::tests::store_answers().await;
-        let more = self.context.store.events(&self.who, &self.at, last, 1).await?;
-        Ok(!more.is_empty())
+        self.context.store.events(&self.who, &self.at, after, limit).await
     }
 
     /// Reads a page of the stored events after a position.
@@ -60,12 +63,10 @@ impl RunLog {
         page: &mut PageSize,
     ) -> Result<VecDeque<RunEvent>, RuntimeError> {
         let Self { context, who, at } = self;
-        #[cfg(test)]
-        super::tests::store_answers().await;
-        let events = match context.store.events(who, at, after.seq, page.0).await {
+        let events = match self.events(after.seq, page.0).await {
             // Continues with the oldest stored event.
             Err(StoreError::Dropped { oldest, .. }) => {
-                context.store.events(who, at, oldest.saturating_sub(1), page.0).await?
+                self.events(oldest.saturating_sub(1), page.0).await?
             }
             read => read?,
         };

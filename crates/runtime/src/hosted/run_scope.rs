@@ -4,8 +4,8 @@ use super::claimed::ClaimedRun;
 use crate::usage::StoredUsage;
 use std::sync::Arc;
 use weftwork_graph::{CompiledGraph, RuntimeError};
+use weftwork_types::approval::BindingThread;
 use weftwork_types::caller::GraphCaller;
-use weftwork_types::instance::ActivityOf;
 use weftwork_types::port::{
     Budget, BudgetScope, BudgetWithin, Dependencies, LimitedBudget, Unlimited,
 };
@@ -69,9 +69,8 @@ async fn dependencies(
         }
     };
     let mut made = run.context.provided.extend(&run.who, &run.row.new, made);
-    let activity = ActivityOf::run(&run.row.new.options, &run.claim.at);
-    if activity.instance != run.claim.at.thread {
-        made = made.with(activity);
+    if let Some(activity) = &run.row.new.options.activity {
+        made = made.with(BindingThread(activity.thread.clone()));
     }
     match graph.dependencies().missing_in(&made) {
         None => Ok(made),

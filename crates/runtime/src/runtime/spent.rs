@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use weftwork_graph::RuntimeError;
 use weftwork_store::mailbox::RESERVED;
 use weftwork_store::{InterruptRow, RunRow, StoreError, by_execution};
-use weftwork_types::instance::{ACTIVITY_PAYLOAD, ActivityOf};
+use weftwork_types::instance::ACTIVITY_PAYLOAD;
 use weftwork_types::run::{Mailbox, RunInput, RunOptions, RunRef, RunRequest, RunStatus};
 use weftwork_types::usage::{Usage, UsageCount};
 use weftwork_types::{Principal, RunId};
@@ -79,6 +79,7 @@ impl Runtime {
             request.options.budget = request.options.budget.or(before.budget);
             request.options.spent = before.spent;
             continue_activity(&mut request.options, before);
+            request.options.activity.clone_from(&before.activity);
             return Ok(());
         }
         let last = match request.input.answers_by_id() {
@@ -99,9 +100,7 @@ impl Runtime {
             let options = std::mem::take(&mut request.options);
             request.options = self.continued_budget(who, last, options).await?;
             continue_activity(&mut request.options, &last.new.options);
-            if is_activity(&last.new.options) {
-                ActivityOf::run(&last.new.options, &last.new.at).record(&mut request.options);
-            }
+            request.options.activity = last.activity();
         }
         Ok(())
     }
@@ -139,7 +138,9 @@ pub(super) fn waiting_activity<'a>(
 
 /// Returns `true` for the options of an activity, also in a thread that was copied from an instance.
 fn is_activity(options: &RunOptions) -> bool {
-    options.mailbox.is_some() || options.configurable.contains_key(ACTIVITY_PAYLOAD)
+    options.mailbox.is_some()
+        || options.activity.is_some()
+        || options.configurable.contains_key(ACTIVITY_PAYLOAD)
 }
 
 /// Completes the options of a run that continues an activity, given those of the activity.

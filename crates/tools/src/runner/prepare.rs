@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_schema::Quotes;
-use weftwork_types::approval::{ApprovalDecision, ApprovalRequest, Verdict};
-use weftwork_types::instance::ActivityOf;
+use weftwork_types::approval::{ApprovalDecision, ApprovalRequest, BindingThread, Verdict};
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::ToolCall;
 use weftwork_types::port::CallContext;
@@ -273,9 +272,8 @@ impl ReadyCall {
 
 impl PendingCall {
     fn new(head: Head, entry: Arc<Entry>, reason: String, policy: Arc<Policy>) -> Self {
-        // An activity that was set aside asked in the thread of its instance.
-        let asked = head.context.dependencies.get::<ActivityOf>();
-        let thread = asked.as_ref().map_or(&head.context.thread, |activity| &activity.instance);
+        let other = head.context.dependencies.get::<BindingThread>();
+        let thread = other.as_ref().map_or(&head.context.thread, |other| &other.0);
         let request = ApprovalRequest {
             tool_call_id: head.tool_call_id.clone(),
             tool: entry.spec.name.clone(),

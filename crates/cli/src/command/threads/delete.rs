@@ -13,6 +13,9 @@ use weftwork::store::mailbox::{SET_ASIDE_FROM, check_deletion, is_instance};
 use weftwork::store::{Metadata, Store, StoreError, ThreadQuery};
 use weftwork::types::{Principal, ThreadId};
 
+/// Maximum number of threads of activities that were set aside which are named.
+const ASIDE_MAX: usize = 1_000;
+
 pub(crate) async fn delete(args: &Delete, context: &CommandContext) -> Result<Exit, CliError> {
     let id = &ThreadId::new(&args.id)?;
     let (store, terminal) = (context.store_of(id)?, &context.terminal);
@@ -87,7 +90,7 @@ async fn tell_aside(
     context: &CommandContext,
 ) -> Result<(), CliError> {
     let metadata = Metadata::from_iter([(SET_ASIDE_FROM.to_owned(), json!(id))]);
-    let query = ThreadQuery { metadata, limit: 1_000, ..ThreadQuery::default() };
+    let query = ThreadQuery { metadata, limit: ASIDE_MAX, ..ThreadQuery::default() };
     for aside in store.search_threads(&Principal::local(), query).await?.threads {
         let (weft, aside) = (&context.terminal.weft, shell::thread(&aside.row.id));
         context.terminal.note(format_args!(

@@ -4,14 +4,17 @@ use super::{Place, close, id, info, on_three_stores, open, options, until};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use weftwork::agents::{Activity, AgentRuntime, Hosting, InstanceStatus, OnQuestion, ReactAgent};
+use std::time::Duration;
+use weftwork::agents::{
+    Activity, AgentRuntime, Hosting, InstanceStatus, OnQuestion, QueuedActivities, ReactAgent,
+};
 use weftwork::models::ScriptedModel;
 use weftwork::models::scripted::Step;
 use weftwork::prelude::*;
 use weftwork::tools::Policy;
-use weftwork::types::ThreadId;
 use weftwork::types::approval::{ApprovalDecision, Verdict};
 use weftwork::types::interrupt::{Ask, Interrupt};
+use weftwork::types::{Principal, ThreadId};
 
 #[derive(Debug, State)]
 struct Notes {
@@ -59,6 +62,22 @@ async fn of_its_instance(place: &Place, on: OnQuestion) {
     close(agents).await;
 }
 
+async fn a_new_instance_of_the_same_id_has_no_asides_of_the_one_before(place: Place) {
+    let agents = open(&place).await;
+    let options = options().on_question(OnQuestion::SetAside);
+    agents.create_graph_agent(&notes(), json!({}), options.clone()).await.expect("created");
+    agents.send(id(), Activity::new(json!(null))).await.expect("accepted");
+    let thread = asked(&agents, OnQuestion::SetAside).await.0;
+    agents.terminate(id(), Duration::ZERO, QueuedActivities::Keep).await.expect("terminates");
+    let instance = ThreadId::from(&id());
+    agents.store().delete_thread(&Principal::local(), &instance).await.expect("deletes");
+    agents.create_graph_agent(&notes(), json!({}), options).await.expect("another one");
+    assert_eq!(info(&agents).await.set_aside, []);
+    let thread = agents.runtime().thread("app:notes", thread.as_str()).expect("hosted");
+    assert_eq!(thread.questions().await.expect("reads").len(), 1, "it stays, and is answered");
+    close(agents).await;
+}
+
 async fn what_holds_goes_on_as_the_same_activity(place: Place) {
     of_its_instance(&place, OnQuestion::Hold).await;
 }
@@ -98,6 +117,7 @@ async fn an_approval_in_an_aside_is_given_once(place: Place) {
 }
 
 on_three_stores![
+    a_new_instance_of_the_same_id_has_no_asides_of_the_one_before,
     an_approval_in_an_aside_is_given_once,
     what_holds_goes_on_as_the_same_activity,
     what_is_set_aside_goes_on_as_the_same_activity,
