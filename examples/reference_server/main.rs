@@ -1,13 +1,14 @@
 //! A server with graphs for tests of clients:
 //! `cargo run --release --example reference_server -- --listen 127.0.0.1:0 --store memory`.
 //! `--graphs sdk-suite` hosts those of the integration suite of LangGraph's Python SDK instead of
-//! ours. `--remote http://127.0.0.1:PORT` adds graphs with nodes that run graphs of another server.
+//! ours, `before` and `now` those of two builds of one program. `--remote http://127.0.0.1:PORT` adds graphs with nodes that run graphs of another server.
 //!
 //! It has no authentication: it is for tests on one machine.
 
 #![expect(clippy::print_stdout, reason = "the address is for the program that started the server")]
 
 mod agent;
+mod changed;
 mod clock;
 mod desk;
 mod fan;
@@ -83,7 +84,9 @@ fn host(builder: RuntimeBuilder, names: &str) -> Result<RuntimeBuilder, Box<dyn 
             Ok(builder.graph("slow_desk", desk::slow_desk()?).graph("clock", clock::clock()?))
         }
         "sdk-suite" => sdk_suite::host(builder),
-        other => Err(format!("graphs `{other}`: clients or sdk-suite").into()),
+        "before" => Ok(changed::before(graphs::host(builder)?).graph("desk", desk::desk()?)),
+        "now" => Ok(changed::now(graphs::host(builder)?).graph("desk", desk::desk()?)),
+        other => Err(format!("graphs `{other}`: clients, sdk-suite, before or now").into()),
     }
 }
 

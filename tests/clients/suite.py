@@ -19,6 +19,7 @@ import remote
 import sdk
 import sdk_suite
 import thread_streams
+import unreadable
 from harness import SEED, Dev, Server, case, report
 
 # Longest time of a test in seconds.
@@ -84,6 +85,8 @@ async def main(words):
             await of(reconnect, server, total, store, {"readers": None})
             assert server.process.poll() is None, "the server ended"
         await of(faults, place, total, store, {"faults": None})
+        if store == "sqlite":
+            await of(unreadable, None, total, store, {"all": None})
         if dev.wanted(store, total.words):
             with Dev() as other:
                 await of(dev, other, total, store, {"dev": place})

@@ -1,6 +1,6 @@
 //! Conversion between values and columns.
 
-use crate::error::Done;
+use crate::error::{Done, Fail};
 use rusqlite::types::FromSql;
 use rusqlite::{OptionalExtension, Params, Row};
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
@@ -150,6 +150,28 @@ pub(crate) fn all<T>(
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+/// Runs a query and returns the first `limit` rows that can be read. A damaged row takes none of the
+/// others from the list.
+pub(crate) fn readable<T>(
+    conn: &rusqlite::Connection,
+    sql: &str,
+    params: impl Params,
+    limit: usize,
+    mut read: impl FnMut(&Row<'_>) -> Done<Option<T>>,
+) -> Done<Vec<T>> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    let mut found = Vec::new();
+    while found.len() < limit {
+        let Some(row) = rows.next()? else { break };
+        match read(row) {
+            Err(Fail::Store(StoreError::Corrupt { .. })) => {}
+            row => found.extend(row?),
+        }
     }
     Ok(found)
 }

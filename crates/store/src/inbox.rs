@@ -17,7 +17,7 @@ pub struct AskingThread {
 
 /// Returns the threads that have open questions and of which no run is executed: those that wait, those
 /// whose last run failed, then those of which a run is about to begin. A terminated instance takes no
-/// answers and is left out.
+/// answers and is left out, and so is a thread that is damaged.
 ///
 /// # Errors
 /// Only system errors.
@@ -31,8 +31,8 @@ pub async fn asking_threads(store: &dyn Store, who: &Principal) -> Result<Vec<As
             let found = page.threads.into_iter().map(|found| found.row);
             for thread in found.filter(|thread| !is_terminated(&thread.metadata)) {
                 let mut open = match store.interrupts(who, &thread.id).await {
-                    // The thread was deleted meanwhile.
-                    Err(StoreError::NotFound { .. }) => continue,
+                    // The thread was deleted meanwhile, or is damaged, which takes none of the others.
+                    Err(StoreError::NotFound { .. } | StoreError::Corrupt { .. }) => continue,
                     rows => rows?,
                 };
                 open.retain(InterruptRow::is_open);
@@ -59,7 +59,7 @@ async fn has_begun(
         return Ok(false);
     }
     match store.unfinished_runs(who, thread).await {
-        Err(StoreError::NotFound { .. }) => Ok(true),
+        Err(StoreError::NotFound { .. } | StoreError::Corrupt { .. }) => Ok(true),
         runs => Ok(runs?.iter().any(|run| run.status != RunStatus::Queued)),
     }
 }

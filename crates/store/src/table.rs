@@ -154,7 +154,7 @@ pub trait ReadRuns: Send + Sync {
     /// Returns the last run of each thread, except activities that wait in a mailbox, of any
     /// organisation, that is due to resume by itself at
     /// `now`, given by the clock of the caller, and whose graph is one of `graphs`. Terminated
-    /// instances do not resume. At most `limit` runs, ordered by the time at which they became due, each with the principal that created it.
+    /// instances do not resume. Damaged rows are left out. At most `limit` runs, ordered by the time at which they became due, each with the principal that created it.
     /// For workers only.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ pub trait ReadRuns: Send + Sync {
 
     /// Returns runs of any organisation that can be claimed and that no living worker holds: runs
     /// without a worker, and runs whose worker is dead at `now`. A queued run is included once it is
-    /// its [turn](Self::next_run) and its time. The runs of one page, oldest first, each with the
+    /// its [turn](Self::next_run) and its time. Damaged rows are left out. The runs of one page, oldest first, each with the
     /// principal that created it. For workers only.
     ///
     /// # Errors

@@ -101,7 +101,7 @@ impl ReadRuns for PostgresStore {
         graphs: Vec<String>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
-        self.run((now.0, graphs, int(limit)), |conn, (now, graphs, limit), _| {
+        self.run((now.0, graphs, limit), |conn, (now, graphs, limit), _| {
             Box::pin(async move {
                 let sql = whole!(
                     "FROM threads t JOIN runs r ON r.org = t.org AND r.thread = t.id
@@ -113,8 +113,8 @@ impl ReadRuns for PostgresStore {
                          AND comparable(t.metadata) -> 'weft:terminated' IS DISTINCT FROM 'true'
                      ORDER BY t.wakes_at, t.org, t.id LIMIT $3"
                 );
-                let rows = conn.rows(ask!(sql, *now, graphs.clone(), *limit)).await?;
-                rows.iter().map(|row| Ok((made_by(row)?, read(row)?))).collect()
+                let ask = |limit| ask!(sql, *now, graphs.clone(), int(limit));
+                readable(conn, *limit, ask).await
             })
         })
     }
@@ -149,14 +149,15 @@ impl ReadRuns for PostgresStore {
                              (SELECT o.number FROM runs o WHERE o.org = $6 AND o.id = $7), 0)))
                      ORDER BY r.created_at, r.number LIMIT $3"
                 );
-                let after = page.after.as_ref();
-                let created_at = after.map(|after| after.created_at.0);
-                let org = after.map(|after| text(&after.org));
-                let run = after.map(|after| text(&after.run));
-                let (graphs, limit) = (page.graphs.clone(), int(page.limit));
-                let ask = ask!(sql, *now, *alive_at, limit, graphs, created_at, org, run);
-                let rows = conn.rows(ask).await?;
-                rows.iter().map(|row| Ok((made_by(row)?, read(row)?))).collect()
+                let ask = |limit| {
+                    let after = page.after.as_ref();
+                    let created_at = after.map(|after| after.created_at.0);
+                    let org = after.map(|after| text(&after.org));
+                    let run = after.map(|after| text(&after.run));
+                    let graphs = page.graphs.clone();
+                    ask!(sql, *now, *alive_at, int(limit), graphs, created_at, org, run)
+                };
+                readable(conn, page.limit, ask).await
             })
         })
     }
@@ -300,6 +301,28 @@ impl WriteRuns for PostgresStore {
                 Ok(())
             })
         })
+    }
+}
+
+/// Returns the first `limit` runs of a query that can be read, each with the principal that created
+/// it. A damaged row takes none of the others from the list. `ask` makes the query for a number of
+/// rows.
+async fn readable(
+    conn: &mut Conn,
+    limit: usize,
+    ask: impl Fn(usize) -> Ask,
+) -> Done<Vec<(Principal, RunRow)>> {
+    let mut asked = limit;
+    loop {
+        let rows = conn.rows(ask(asked)).await?;
+        let runs = rows.iter().map(|row| Ok((made_by(row)?, read(row)?)));
+        let is_damaged = |run: &Result<_>| matches!(run, Err(StoreError::Corrupt { .. }));
+        let found = runs.filter(|run| !is_damaged(run)).take(limit);
+        let found = found.collect::<Result<Vec<_>>>()?;
+        if found.len() == limit || rows.len() < asked {
+            return Ok(found);
+        }
+        asked = asked.saturating_mul(2);
     }
 }
 

@@ -68,7 +68,7 @@ impl Runtime {
                     | StoreError::NotFound { .. }
                     | StoreError::MailboxClosed { .. },
                 )) => {}
-                Err(RuntimeError::Store(error)) => return Err(error.into()),
+                Err(RuntimeError::Store(error)) if error.is_retriable() => return Err(error.into()),
                 Err(error) => {
                     woken.failed += 1;
                     tracing::warn!(%error, "a thread whose time has come cannot be resumed");

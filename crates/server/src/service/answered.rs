@@ -7,12 +7,13 @@ use crate::translate::time;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use weftwork_store::thread::{Direction, ThreadKey};
-use weftwork_store::{SearchFrom, ThreadOrder, ThreadQuery, ThreadRow};
+use weftwork_store::{SearchFrom, StoreError, ThreadOrder, ThreadQuery, ThreadRow};
 use weftwork_types::interrupt::Answer;
 use weftwork_types::{ThreadId, Timestamp};
 
 impl Service {
-    /// Returns the questions that were answered last, the newest answer first.
+    /// Returns the questions that were answered last, the newest answer first. A damaged thread is
+    /// left out.
     pub(crate) async fn answered_questions(&self, limit: usize) -> Result<Vec<Value>> {
         let order = ThreadOrder { by: ThreadKey::UpdatedAt, direction: Direction::Descending };
         let mut query = ThreadQuery { from: SearchFrom::Start(order), ..ThreadQuery::default() };
@@ -25,7 +26,10 @@ impl Service {
                 if limit == 0 || last.is_some_and(|last| last >= thread.row.updated_at) {
                     return Ok(shown(newest));
                 }
-                newest.extend(self.answered_on(&thread.row).await?);
+                match self.answered_on(&thread.row).await {
+                    Err(StoreError::Corrupt { .. }) => continue,
+                    answered => newest.extend(answered?),
+                }
                 newest.sort_by_key(|(at, _)| Reverse(*at));
                 newest.truncate(limit);
             }
@@ -50,7 +54,7 @@ impl Service {
 
     /// Returns the questions that were answered on a thread. A copy has also those that were answered
     /// on the thread from which it was copied; they are left out.
-    async fn answered_on(&self, thread: &ThreadRow) -> Result<Vec<(Timestamp, Value)>> {
+    async fn answered_on(&self, thread: &ThreadRow) -> Result<Vec<(Timestamp, Value)>, StoreError> {
         let graph = thread.graph.as_deref().map(|graph| self.name_of(graph));
         let mut found = Vec::new();
         for row in self.store().interrupts(self.who(), &thread.id).await? {

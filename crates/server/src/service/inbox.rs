@@ -15,7 +15,8 @@ use weftwork_types::run::{Answers, Multitask, RunInput, RunOptions, RunRef};
 use weftwork_types::{CheckpointId, InterruptId, ThreadId};
 
 impl Service {
-    /// Returns a page of the open questions, in the order of their threads, and their number.
+    /// Returns a page of the open questions, in the order of their threads, and their number. A
+    /// damaged row takes only its question from the list.
     pub(crate) async fn open_questions(
         &self,
         offset: usize,
@@ -27,7 +28,10 @@ impl Service {
         {
             for row in open.iter().filter(|row| row.interrupt.asks()) {
                 if count >= offset && page.len() < limit {
-                    page.push(self.listed(&thread, row).await?);
+                    match self.listed(&thread, row).await {
+                        Err(StoreError::Corrupt { .. }) => continue,
+                        question => page.push(question?),
+                    }
                 }
                 count += 1;
             }
@@ -45,7 +49,7 @@ impl Service {
         Ok(rows)
     }
 
-    async fn listed(&self, thread: &ThreadRow, row: &InterruptRow) -> Result<Value> {
+    async fn listed(&self, thread: &ThreadRow, row: &InterruptRow) -> Result<Value, StoreError> {
         let run = RunRef { thread: thread.id.clone(), run: row.run.clone() };
         let asked_at =
             self.store().run(self.who(), &run).await?.ended_at.unwrap_or(thread.updated_at);

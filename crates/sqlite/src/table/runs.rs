@@ -93,9 +93,9 @@ impl ReadRuns for SqliteStore {
                                r.last_checkpoint DESC, r.rowid DESC LIMIT 1)
                        WHERE t.wakes_at <= ?1 AND t.graph IN (SELECT value FROM json_each(?2))
                            AND json_extract(t.metadata, '$.\"weft:terminated\"') IS NOT TRUE
-                       ORDER BY t.wakes_at, t.org, t.id LIMIT ?3";
-            let asked = params![now.0, row::json(&graphs)?, row::int(limit)];
-            row::all(conn, sql, asked, |row| Ok((made_by(row)?, read(row)?)))
+                       ORDER BY t.wakes_at, t.org, t.id";
+            let asked = params![now.0, row::json(&graphs)?];
+            row::readable(conn, sql, asked, limit, |row| Ok(Some((made_by(row)?, read(row)?))))
         })
     }
 
@@ -367,12 +367,8 @@ fn orphans(
         after.map(|after| after.org.as_str()),
         after.map(|after| after.run.as_str()),
     ];
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query(values)?;
     let mut alive = BTreeMap::new();
-    let mut found = Vec::new();
-    while found.len() < page.limit {
-        let Some(row) = rows.next()? else { break };
+    row::readable(conn, sql, values, page.limit, |row| {
         let name = RowName::of(row)?;
         let at = name.at();
         if let Some(worker) = at.plain::<Option<String>>(row, "worker")? {
@@ -383,15 +379,12 @@ fn orphans(
             };
             alive.insert(worker, is_alive);
             if is_alive {
-                continue;
+                return Ok(None);
             }
         }
-        let (by, run) = (made_by(row)?, read(row)?);
-        if !run.waits_in_mailbox(now) {
-            found.push((by, run));
-        }
-    }
-    Ok(found)
+        let found = (made_by(row)?, read(row)?);
+        Ok((!found.1.waits_in_mailbox(now)).then_some(found))
+    })
 }
 
 /// Returns the oldest unfinished run of a thread. The index is named explicitly; otherwise SQLite
