@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use weftwork_postgres::PostgresStore;
 use weftwork_store::table::{ReadRuns, ReadThreads, WriteRuns, WriteThreads};
 use weftwork_store::{
-    CheckpointBatch, CheckpointNamespace, Commit, NewCheckpoint, ReadCheckpoints, Store,
+    CheckpointBatch, CheckpointNamespace, Commit, NewCheckpoint, ReadCheckpoints, RunRow, Store,
     StoreError, ThreadQuery, WriteCheckpoints,
 };
 use weftwork_types::{CheckpointId, OrgId, Principal, Timestamp};
@@ -332,4 +332,28 @@ fn a_damaged_thread_is_listed_with_its_error_among_the_others_and_can_be_deleted
         assert!(matches!(read, Err(StoreError::Corrupt { .. })), "{read:?}");
         block_on(store.delete_thread(&who, &thread("t"))).expect(damage);
     }
+}
+
+#[test]
+fn a_damaged_run_keeps_no_other_from_being_taken_over_or_woken() {
+    let damage = r#"options = '{"durability": "someday"}'"#;
+    let schema = Schema::new("damaged_run");
+    let store = schema.open();
+    for thread in ["t", "u", "v"] {
+        begin(&store, thread, &format!("r-{thread}"));
+    }
+    let name = &schema.name;
+    schema.script(&format!("DELETE FROM {name}.workers; UPDATE {name}.threads SET wakes_at = 5"));
+    let names = |runs: Result<Vec<(Principal, RunRow)>, _>| {
+        let threads =
+            runs.expect("reads").into_iter().map(|(_, run)| run.new.at.thread.to_string());
+        threads.collect::<Vec<_>>()
+    };
+    let taken = |limit| names(block_on(store.orphans(Timestamp(9), limit)));
+    let due =
+        |limit| names(block_on(store.due(Timestamp(9), vec!["test:graph".to_owned()], limit)));
+    assert_eq!((taken(2), due(9)), (vec!["t".into(), "u".into()], taken(3)));
+    schema.script(&format!("UPDATE {name}.runs SET {damage} WHERE thread = 't'"));
+    assert_eq!((due(1), due(2)), (vec!["u".to_owned()], vec!["u".into(), "v".into()]));
+    assert_eq!((taken(1), taken(9)), (due(1), due(2)));
 }

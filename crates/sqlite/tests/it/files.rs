@@ -12,7 +12,7 @@ use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::table::{ReadEvents, ReadRuns, ReadThreads, WriteRuns, WriteThreads};
 use weftwork_store::{ReadCheckpoints, StoreError, ThreadQuery, WriteCheckpoints};
 use weftwork_types::run::RunOutcome;
-use weftwork_types::{Principal, ThreadId};
+use weftwork_types::{Principal, ThreadId, Timestamp};
 
 const QUICK: Options = Options {
     durability: weftwork_sqlite::Durability::Full,
@@ -417,5 +417,33 @@ fn a_damaged_thread_is_listed_with_its_error_among_the_others_and_can_be_deleted
         block_on(store.delete_thread(&who, &thread())).expect(damage);
         let page = block_on(store.search_threads(&who, query)).expect(damage);
         assert_eq!(page.threads.len(), 1);
+    }
+}
+
+#[test]
+fn a_damaged_run_keeps_no_other_from_being_taken_over_or_woken() {
+    for damage in ["status = 'dozing', worker = NULL", "options = '{\"durability\": \"someday\"}'"]
+    {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = open(&folder, &QUICK);
+        for thread in ["t", "u", "v"] {
+            begin(&store, thread, &format!("r-{thread}"));
+        }
+        edit(&folder, "DELETE FROM workers; UPDATE threads SET wakes_at = 5");
+        let taken = |limit| {
+            let runs = block_on(store.orphans(Timestamp(9), limit)).expect(damage);
+            runs.into_iter().map(|(_, run)| run.new.at.thread.to_string()).collect::<Vec<_>>()
+        };
+        let due = |limit| {
+            let due = store.due(Timestamp(9), vec!["test:graph".to_owned()], limit);
+            let runs = block_on(due).expect(damage);
+            runs.into_iter().map(|(_, run)| run.new.at.thread.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!((taken(2), due(9)), (vec!["t".into(), "u".into()], taken(3)));
+        edit(&folder, &format!("UPDATE runs SET {damage} WHERE thread = 't'"));
+        assert_eq!((due(1), due(2)), (vec!["u".into()], vec!["u".into(), "v".into()]), "{damage}");
+        if damage.starts_with("options") {
+            assert_eq!((taken(1), taken(9)), (due(1), due(2)), "{damage}");
+        }
     }
 }
