@@ -10,6 +10,7 @@ use weftwork_types::code::{Fault, Phase};
 use weftwork_types::id::InvalidId;
 use weftwork_types::instance::AgentRuntimeError;
 use weftwork_types::port::BudgetError;
+use weftwork_types::secret::HiddenValues;
 use weftwork_types::{CheckpointId, ErrorCode, InterruptId, StoreError};
 
 /// The runtime did not accept a request, or a run ended for a reason of the house.
@@ -402,6 +403,16 @@ impl RuntimeError {
             Self::Engine(error) => error.code(),
             Self::Build(error) => error.code(),
         }
+    }
+
+    /// Removes what a run hides from an error that quotes values of its state.
+    pub(crate) fn shaped(self, hidden: &HiddenValues) -> Self {
+        if !matches!(&self, Self::Node(_) | Self::Engine(_)) {
+            return self;
+        }
+        let (fault, mut shaped) = (self.fault(), self.fault());
+        hidden.shape_fault(&mut shaped);
+        if shaped == fault { self } else { Self::Node(shaped) }
     }
 
     /// The error as it is stored and shown.

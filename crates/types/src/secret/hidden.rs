@@ -14,6 +14,8 @@ pub const HIDDEN_TEXT: &str = "[hidden: it may repeat secret arguments or hidden
 /// Minimum length in bytes of a value that is searched in texts. A shorter one is a part of almost
 /// every text.
 pub(super) const SEARCHED_BYTES_MIN: usize = 3;
+/// Maximum length in bytes of the kind of a failure.
+const KIND_BYTES_MAX: usize = 128;
 /// Minimum length in bytes of a line of a value that is searched on its own.
 const LINE_BYTES_MIN: usize = 8;
 
@@ -113,13 +115,16 @@ impl HiddenValues {
         self.values().shape(text)
     }
 
-    /// Removes the values from a fault: from its message and from those of its causes.
+    /// Removes the values from a fault: from its message and from those of its causes. A kind that
+    /// is no name, or that repeats a value, is left out.
     pub fn shape_fault(&self, fault: &mut Fault) {
         let values = self.values();
         fault.message = values.shape(&fault.message);
+        values.check_kind(&mut fault.kind);
         let mut cause = fault.cause.as_deref_mut();
-        while let Some(Cause { message, cause: inner, .. }) = cause {
+        while let Some(Cause { message, kind, cause: inner, .. }) = cause {
             *message = values.shape(message);
+            values.check_kind(kind);
             cause = inner.as_deref_mut();
         }
     }
@@ -155,6 +160,18 @@ impl Values {
         }
         if self.has_short_result && shaped != text { HIDDEN_TEXT.to_owned() } else { shaped }
     }
+
+    /// Leaves out a kind that is no name, or that repeats a value.
+    fn check_kind(&self, kind: &mut Option<Box<str>>) {
+        let repeats = |kind: &str| self.searched.iter().any(|value| kind.contains(value.as_str()));
+        kind.take_if(|kind| !is_name(kind) || repeats(kind));
+    }
+}
+
+/// Returns `true` for the name of a class or of a kind, in one of the usual notations.
+fn is_name(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
+    text.len() <= KIND_BYTES_MAX && text.bytes().all(is_part)
 }
 
 fn is_short(text: &str) -> bool {
@@ -290,12 +307,22 @@ mod tests {
              "value": {"card": "4111"}, "shown": null},
         ]}]}));
         let mut fault = Fault::new(ErrorCode("W0306"), "refused: 4711");
-        let inner = Cause { code: None, kind: None, message: "4111".to_owned(), cause: None };
+        let kind = |text: &str| Some(text.to_owned().into_boxed_str());
+        let inner =
+            Cause { code: None, kind: kind("of 4111"), message: "4111".to_owned(), cause: None };
         let cause =
             Cause { message: "pin 4711".to_owned(), cause: Some(Box::new(inner.clone())), ..inner };
         fault.cause = Some(Box::new(cause));
+        fault.kind = kind("Error4711");
         hidden.shape_fault(&mut fault);
         let text = json!(fault).to_string();
         assert!(!text.contains("4711") && !text.contains("4111"), "{text}");
+        let mut named = Fault::new(ErrorCode("W0109"), "no").of_kind("app.errors:ValueError-2");
+        let before = named.clone();
+        hidden.shape_fault(&mut named);
+        assert_eq!(named, before);
+        hidden.add_args(&json!({"pin": 7}), &json!({"pin": SECRET}));
+        hidden.shape_fault(&mut named);
+        assert_eq!((named.message.as_str(), named.kind), (HIDDEN_TEXT, before.kind));
     }
 }

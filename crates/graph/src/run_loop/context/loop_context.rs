@@ -6,12 +6,15 @@ use crate::run_loop::checkpointer::{CheckpointAddress, Checkpointer, TaskKey, Ta
 use crate::run_loop::event::StreamEvent;
 use crate::run_loop::namespace::nowhere;
 use crate::run_loop::sync::lock;
+use crate::run_loop::values::state_json;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
+use weftwork_engine::Slots;
 use weftwork_types::CheckpointId;
+use weftwork_types::code::Fault;
 use weftwork_types::run::Durability;
 
 /// The replay of an older checkpoint: subgraphs start from the checkpoints they had before it.
@@ -96,6 +99,14 @@ impl LoopStorage {
 }
 
 impl LoopContext {
+    /// Removes what the run hides from a fault of a task. The task has read the state, so that its
+    /// error may repeat hidden results of earlier runs too.
+    pub(crate) fn shape_fault(&self, state: &Slots, fault: &mut Fault) {
+        let hidden = &self.shared.hidden;
+        hidden.add_messages(&state_json(self.graph.plan(), state));
+        hidden.shape_fault(fault);
+    }
+
     pub(crate) fn outermost(
         shared: Arc<RunContext>,
         graph: CompiledGraph,

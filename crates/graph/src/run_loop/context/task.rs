@@ -5,7 +5,6 @@ use crate::run_loop::calls::{Calls, TaskCalls};
 use crate::run_loop::checkpointer::{TaskAnswers, TaskKey};
 use crate::run_loop::namespace::task_ns;
 use crate::run_loop::sync::lock;
-use crate::run_loop::values::state_json;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -177,9 +176,7 @@ impl TaskContext {
     /// Removes what the run hides from a fault of the task. The node has read the state, so that its
     /// error may repeat hidden results of earlier runs too.
     pub(crate) fn shape_fault(&self, fault: &mut Fault) {
-        let hidden = self.hidden_values();
-        hidden.add_messages(&state_json(self.scope.graph.plan(), &self.slots));
-        hidden.shape_fault(fault);
+        self.scope.shape_fault(&self.slots, fault);
     }
 
     /// Id of the task.

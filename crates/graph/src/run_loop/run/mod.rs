@@ -232,6 +232,7 @@ impl Run {
         let deadline = options.deadline;
         let clock = Arc::clone(host.clock());
         let shared = Arc::new(RunContext::new(host, &options, sink));
+        let hidden = Arc::clone(&shared.hidden);
         let scope = Arc::new(LoopContext::outermost(shared, graph, around));
         // Types of users are written, read and dropped outside of nodes too, and may panic there.
         let run = async {
@@ -251,7 +252,7 @@ impl Run {
                 }
             },
         };
-        let (ended, cycle) = ended?;
+        let (ended, cycle) = ended.map_err(|error| error.shaped(&hidden))?;
         let is_released = matches!(
             ended,
             LoopOutcome::Drained(Drain::Shutdown) | LoopOutcome::TaskDrained(Drain::Shutdown)

@@ -120,7 +120,10 @@ impl RunLoop {
     fn finish_output(&self, slot: &OpenTask, output: TaskOutput) -> End {
         let (scope, slots) = (&self.scope, self.machine.slots());
         let messages = scope.messages_in(&output);
-        let what = routed(&scope.graph, slot.task.node, slots, output);
+        let mut what = routed(&scope.graph, slot.task.node, slots, output);
+        if let TaskOutcome::Failed(failed) = &mut what {
+            scope.shape_fault(slots, &mut failed.fault);
+        }
         if matches!(what, TaskOutcome::Done(..)) && !messages.is_empty() {
             let (node, step) = (slot.name(&scope.graph), self.position.step());
             scope.emit_messages(&By { ns: &scope.place.ns, node, step }, messages);
@@ -130,7 +133,7 @@ impl RunLoop {
 
     /// Runs the hidden first node.
     fn start_input(&self) -> End {
-        let what = match self.machine.start_output() {
+        let mut what = match self.machine.start_output() {
             Ok(output) => {
                 let (graph, slots) = (&self.scope.graph, self.machine.slots());
                 let lenient = graph.semantics().unknown == Unknown::Ignore;
@@ -147,6 +150,9 @@ impl RunLoop {
             }
             Err(error) => TaskOutcome::failed(error.fault()),
         };
+        if let TaskOutcome::Failed(failed) = &mut what {
+            self.scope.shape_fault(self.machine.slots(), &mut failed.fault);
+        }
         End { what, answers: None }
     }
 

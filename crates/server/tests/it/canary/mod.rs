@@ -2,6 +2,7 @@
 //! secret arguments, the key of a model, and headers of requests. It is in no byte that the server
 //! sends or logs.
 
+mod after;
 mod provider;
 mod trace;
 
@@ -451,8 +452,10 @@ async fn what_is_secret_is_in_no_byte_that_the_server_sends_or_logs() {
     let traced = trace::Traced::default();
     let _traced = tracing::subscriber::set_default(traced.clone());
     let provider = Provider::start().await;
-    let runtime = Runtime::in_memory().graph("keeper", agent(&provider)).open().await;
-    let runtime = runtime.expect("opens");
+    let graphs = after::graphs(&provider);
+    let builder = Runtime::in_memory().graph("keeper", agent(&provider));
+    let builder = graphs.into_iter().fold(builder, |all, (name, graph)| all.graph(name, graph));
+    let runtime = builder.open().await.expect("opens");
     let logged = Arc::new(Mutex::new(Vec::new()));
     let entries = Arc::clone(&logged);
     let log = move |entry| entries.lock().expect("no panic").push(format!("{entry:?}"));
@@ -468,6 +471,7 @@ async fn what_is_secret_is_in_no_byte_that_the_server_sends_or_logs() {
     chats(&mut client).await;
     events(&mut client, address).await;
     refusals(&mut client).await;
+    after::errors(&mut client).await;
 
     for (request, response) in &client.sent.0 {
         assert!(!response.contains(&*CANARY), "{request}\n{response}");
