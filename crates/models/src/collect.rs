@@ -1,9 +1,11 @@
 //! Assembles the events of an attempt into a message.
 
-use crate::ModelError;
 use crate::call::ChatResponse;
 use crate::chat::{ChatEvent, ChatRequest, FinishReason, ModelInfo};
-use serde_json::Value;
+use crate::protocol::UNNAMED;
+use crate::{ModelError, RefusalKind};
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::collections::HashSet;
 use weftwork_types::event::ToolCallPart;
@@ -150,10 +152,10 @@ impl Collector {
                 Piece::Text(text) => Part::Text { text },
                 Piece::Reasoning(text, signature) => Part::Reasoning { text, signature },
                 Piece::Call(index) => {
-                    let call = calls.remove(&index).unwrap_or_default();
+                    let mut call = calls.remove(&index).unwrap_or_default();
                     if call.name.is_empty() {
-                        let reason = format!("tool call {index} has no name");
-                        return Err(ModelError::Malformed { provider: provider(), reason });
+                        // The model is told that there is no such tool.
+                        UNNAMED.clone_into(&mut call.name);
                     }
                     let id = call.made.unwrap_or_else(|| ids.of(index, call.id));
                     let Some(args) = read_args(call.args, reason) else {
@@ -167,7 +169,16 @@ impl Collector {
             });
         }
         let message = Message::new(id, Role::Assistant, parts);
-        let finish = match (reason, message.tool_calls().next().is_some()) {
+        let has_calls = message.tool_calls().next().is_some();
+        if reason == FinishReason::ContentFilter && !has_calls && message.joined_text().is_empty() {
+            return Err(ModelError::BadRequest {
+                provider: provider(),
+                status: 200,
+                message: "its content filter withheld the answer".to_owned(),
+                kind: RefusalKind::ContentFilter,
+            });
+        }
+        let finish = match (reason, has_calls) {
             // Some servers report "stop" after a tool call.
             (FinishReason::Stop, true) => FinishReason::ToolCalls,
             (FinishReason::ToolCalls, false) if message.joined_text().is_empty() => {
@@ -185,15 +196,46 @@ impl Collector {
 /// string, which no tool's schema accepts.
 /// Returns `None` if the token limit truncated it.
 fn read_args(text: String, reason: FinishReason) -> Option<Value> {
+    let is_cut = reason == FinishReason::Length;
     if text.trim().is_empty() {
         // Many servers send an empty text for a call without arguments.
-        return Some(Value::Object(serde_json::Map::new()));
+        return (!is_cut).then(|| Value::Object(Map::new()));
     }
     match json::read(text.as_bytes()) {
+        Ok(Value::Null) => Some(Value::Object(Map::new())),
+        // A text of an object, in JSON once more.
+        Ok(Value::String(inner)) => match json::read(inner.as_bytes()) {
+            Ok(args @ Value::Object(_)) => Some(args),
+            _ => Some(Value::String(inner)),
+        },
         Ok(args) => Some(args),
-        Err(_) if reason == FinishReason::Length => None,
-        Err(_) => Some(Value::String(text)),
+        Err(_) if is_cut => None,
+        Err(_) => Some(repeated(&text).unwrap_or(Value::String(text))),
     }
+}
+
+/// Returns the object of arguments that were sent several times, with empty ones between them, or
+/// within a fence of Markdown.
+fn repeated(text: &str) -> Option<Value> {
+    let fenced = text.trim().strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
+    let text = fenced.map_or(text, |rest| rest.strip_prefix("json").unwrap_or(rest));
+    let mut found: Option<Value> = None;
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    let mut from = 0;
+    while let Some(value) = values.next() {
+        let IgnoredAny = value.ok()?;
+        let value = json::read(text[from..values.byte_offset()].as_bytes()).ok()?;
+        from = values.byte_offset();
+        match (value.as_object()?.is_empty(), &found) {
+            (true, Some(_)) => {}
+            (_, Some(known)) if *known != value && known.as_object()?.is_empty() => {
+                found = Some(value);
+            }
+            (_, Some(known)) if *known != value => return None,
+            _ => found = Some(value),
+        }
+    }
+    found
 }
 
 /// Derives the message id from the call key, so that it is the same after a crash.

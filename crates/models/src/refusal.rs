@@ -12,6 +12,18 @@ use weftwork_types::port::EgressResponse;
 
 const RULES: &str = include_str!("../refusals.toml");
 
+/// Places of the message in an error object.
+const MESSAGES: [&str; 8] = [
+    "/message",
+    "/detail",
+    "/error",
+    "/msg",
+    "/error_msg",
+    "/base_resp/status_msg",
+    "/errors/0/message",
+    "/errors",
+];
+
 /// Maximum depth at which the members of an error are read.
 const DEPTH_MAX: u8 = 6;
 
@@ -233,14 +245,24 @@ fn unwrapped(json: &Value) -> &Value {
 /// The error message, in any of the places where servers put it.
 fn message(json: &Value) -> Option<String> {
     let found = message_value(json)?;
-    Some(found.as_str().map_or_else(|| found.to_string(), str::to_owned))
+    let said = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
+    // The words of the provider behind a gateway, such as OpenRouter.
+    let raw = ["/error/metadata/raw", "/metadata/raw"].iter().find_map(|path| json.pointer(path));
+    let raw = raw.map(|raw| raw.as_str().map_or_else(|| raw.to_string(), str::to_owned));
+    Some(match raw.filter(|raw| !said.contains(raw.as_str())) {
+        Some(raw) => format!("{said}: {raw}"),
+        None => said,
+    })
 }
 
 fn message_value(json: &Value) -> Option<&Value> {
     let inner = json.get("error").filter(|error| !error.is_null()).unwrap_or(json);
     match inner {
         Value::String(_) => Some(inner),
-        other => ["message", "detail", "error"].iter().find_map(|name| other.get(name)),
+        other => MESSAGES.iter().find_map(|path| {
+            let found = other.pointer(path)?;
+            (!found.is_null() && found != "").then_some(found)
+        }),
     }
 }
 

@@ -70,6 +70,14 @@ impl SseParser {
         Ok(())
     }
 
+    /// Appends the last event, if the stream ended without a blank line after it.
+    pub fn finish(&mut self, out: &mut Vec<SseEvent>) {
+        if !self.line.is_empty() {
+            self.end_line(out);
+        }
+        self.end_line(out);
+    }
+
     fn end_line(&mut self, out: &mut Vec<SseEvent>) {
         let line = std::mem::take(&mut self.line);
         let mut line = line.as_slice();
@@ -89,6 +97,16 @@ impl SseParser {
         };
         let value = String::from_utf8_lossy(value.strip_prefix(b" ").unwrap_or(value));
         match field {
+            // Some servers report a failure in a field of its own, or in a line without a field.
+            b"error" => {
+                "error".clone_into(&mut self.event.name);
+                self.event.data.push_str(&value);
+                self.event.data.push('\n');
+            }
+            _ if line.starts_with(b"{") => {
+                self.event.data.push_str(&String::from_utf8_lossy(line));
+                self.event.data.push('\n');
+            }
             b"data" => {
                 self.event.data.push_str(&value);
                 self.event.data.push('\n');

@@ -1,25 +1,89 @@
 //! Decodes the bytes of a response into events: framing, limits and the end of an answer.
 
+use super::account::Account;
 use super::failure::{self, Source};
+use super::signature::Format;
 use crate::ModelError;
 use crate::chat::{ChatEvent, FinishReason};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::fmt::Debug;
-use weftwork_types::json;
+use weftwork_types::json::read_liberal;
 use weftwork_types::port::EgressError;
-use weftwork_types::sse::SseParser;
+use weftwork_types::sse::{SseEvent, SseParser};
 use weftwork_types::usage::Tokens;
 
 /// Maximum size of an event, in bytes.
-const EVENT_BYTES_MAX: usize = 1 << 20;
+const EVENT_BYTES_MAX: usize = 16 << 20;
 
 /// Reads the JSON documents of one answer in a protocol.
 pub(super) trait Reader: Debug + Send {
     /// Reads a document of the stream, or the only document of an answer that was not streamed.
     fn read(&mut self, document: Value, progress: &mut Progress) -> Result<(), Flaw>;
+
+    /// Adds what is only known at the end of a complete answer.
+    fn end(&mut self, _progress: &mut Progress) {}
+}
+
+/// What a provider calls the end of an answer means.
+enum End {
+    Finish(FinishReason),
+    /// The provider ended without an answer; another attempt may succeed.
+    GaveUp,
+}
+
+impl End {
+    /// Returns the meaning of a word, in any notation; `None` for an unknown one.
+    fn of(word: &str) -> Option<Self> {
+        let word = word.to_ascii_lowercase().replace([' ', '-'], "_");
+        let word = word.strip_prefix("finish_reason_").unwrap_or(&word);
+        Some(match word {
+            "stop" | "eos" | "eos_token" | "stop_sequence" | "end_turn" | "end" | "complete"
+            | "completed" | "stopped" | "finish" | "finished" | "done" | "pause_turn" => {
+                Self::Finish(FinishReason::Stop)
+            }
+            "tool_calls" | "tool_call" | "tool_use" | "function_call" | "function_calls" => {
+                Self::Finish(FinishReason::ToolCalls)
+            }
+            "length"
+            | "max_tokens"
+            | "max_output_tokens"
+            | "max_completion_tokens"
+            | "model_length"
+            | "model_context_window_exceeded" => Self::Finish(FinishReason::Length),
+            "content_filter"
+            | "content_filtered"
+            | "safety"
+            | "refusal"
+            | "recitation"
+            | "blocklist"
+            | "prohibited_content"
+            | "spii"
+            | "language"
+            | "image_safety"
+            | "image_prohibited_content"
+            | "image_recitation"
+            | "sensitive"
+            | "guardrail_intervened" => Self::Finish(FinishReason::ContentFilter),
+            "error"
+            | "abort"
+            | "insufficient_system_resource"
+            | "network_error"
+            | "failed"
+            | "cancelled"
+            | "other"
+            | "no_image"
+            | "image_other"
+            | "unexpected_tool_call"
+            | "too_many_tool_calls"
+            | "missing_thought_signature"
+            | "malformed_response" => Self::GaveUp,
+            word if word.contains("malformed_function_call") => Self::GaveUp,
+            _ => return None,
+        })
+    }
 }
 
 /// State of an answer that is being read.
@@ -33,8 +97,16 @@ pub(super) struct Progress {
     pub(super) tokens: Option<Tokens>,
     /// The provider's own cost in millionths of a US dollar.
     pub(super) cost_micro_usd: Option<u64>,
-    /// The reason for the end. An answer without one is truncated.
+    /// The reason for the end, if the provider named one that is known.
     pub(super) finish: Option<FinishReason>,
+    /// A reason for the end that no rule knows.
+    unknown_end: Option<String>,
+    /// `true` once text or a part of a call was received.
+    has_content: bool,
+    /// Name of the provider, which reads its own signatures only.
+    pub(super) provider: String,
+    /// Name of the model on the wire.
+    pub(super) model: String,
     /// `true` once the provider said that nothing follows.
     pub(super) is_over: bool,
 }
@@ -49,6 +121,42 @@ impl Progress {
     pub(super) fn reasoning(&mut self, text: &str) {
         if !text.is_empty() {
             self.events.push_back(ChatEvent::ReasoningDelta(text.to_owned()));
+        }
+    }
+
+    /// Adds a signature of the provider.
+    pub(super) fn sign(&mut self, format: Format, issued: &str) {
+        if !issued.is_empty() {
+            let signature = format.signature(issued, &self.provider);
+            self.events.push_back(ChatEvent::ReasoningSignature(signature));
+        }
+    }
+
+    pub(super) fn has_content(&self) -> bool {
+        self.has_content
+    }
+
+    /// Notes the reason for the end by its name; an empty one is none.
+    pub(super) fn end(&mut self, word: &str, message: Option<&str>) -> Result<(), Flaw> {
+        if word.is_empty() {
+            return Ok(());
+        }
+        match End::of(word) {
+            Some(End::Finish(reason)) => self.finish = Some(reason),
+            Some(End::GaveUp) => {
+                let message = message.map(|message| format!(": {message}")).unwrap_or_default();
+                return Err(Flaw::Truncated(format!("the provider gave up: `{word}`{message}")));
+            }
+            None => self.unknown_end = Some(word.to_owned()),
+        }
+        Ok(())
+    }
+
+    /// Takes what was received as a complete answer, if the provider said that nothing follows but
+    /// gave no reason that is known.
+    fn settle(&mut self) {
+        if self.has_content {
+            self.finish = self.finish.or(Some(FinishReason::Stop));
         }
     }
 
@@ -71,9 +179,10 @@ pub(super) enum Flaw {
 
 /// A decoder for one answer.
 ///
-/// An answer is complete once the provider has sent a reason for its end. If the last marker or the
-/// usage is missing after that, only the exact token counts are lost. An answer without a reason is
-/// truncated, with or without `[DONE]`.
+/// An answer is complete once the provider has sent a reason for its end, whatever follows then. If
+/// the last marker or the usage is missing after that, only the exact token counts are lost. Content
+/// is complete, too, if a reason that is not known or a last marker follows it. Otherwise an answer
+/// without a reason is truncated.
 #[derive(Debug)]
 pub(super) struct Decoder {
     source: Source,
@@ -82,6 +191,8 @@ pub(super) struct Decoder {
     reader: Box<dyn Reader>,
     progress: Progress,
     documents: u64,
+    /// Something that is no document, which may say why there is none.
+    remark: Option<String>,
     done: bool,
 }
 
@@ -96,14 +207,20 @@ enum Body {
 }
 
 impl Decoder {
-    pub(super) fn new(source: Source, status: u16, reader: Box<dyn Reader>) -> Self {
+    pub(super) fn new(
+        source: Source,
+        (model, status): (&str, u16),
+        reader: Box<dyn Reader>,
+    ) -> Self {
+        let (provider, model) = (source.provider().to_owned(), model.to_owned());
         Self {
             source,
             status,
             body: Body::Unknown,
             reader,
-            progress: Progress::default(),
+            progress: Progress { provider, model, ..Progress::default() },
             documents: 0,
+            remark: None,
             done: false,
         }
     }
@@ -125,31 +242,27 @@ impl Decoder {
     ) -> Result<(), ModelError> {
         let mut events = Vec::new();
         match &mut self.body {
-            Body::Unknown => match piece.iter().find(|byte| !byte.is_ascii_whitespace()) {
-                None => return Ok(()),
-                Some(b'{') => self.body = Body::Json(piece.to_vec()),
-                Some(b'<') => {
-                    return Err(self
-                        .source
-                        .malformed("expected an event stream, found a web page"));
+            Body::Unknown => {
+                let piece = piece.strip_prefix(b"\xef\xbb\xbf").unwrap_or(piece);
+                match piece.iter().find(|byte| !byte.is_ascii_whitespace()) {
+                    None => return Ok(()),
+                    Some(b'{' | b'[') => self.body = Body::Json(piece.to_vec()),
+                    Some(b'<') => {
+                        let problem = "expected an event stream, found a web page";
+                        return Err(self.source.malformed(problem));
+                    }
+                    Some(_) => {
+                        self.body = Body::Events(SseParser::new(EVENT_BYTES_MAX));
+                        return self.push(piece, out);
+                    }
                 }
-                Some(_) => {
-                    self.body = Body::Events(SseParser::new(EVENT_BYTES_MAX));
-                    return self.push(piece, out);
-                }
-            },
+            }
             Body::Json(bytes) => bytes.extend_from_slice(piece),
             Body::Events(parser) => parser
                 .push(piece, &mut events)
-                .map_err(|_| self.source.malformed("one event is larger than 1 MiB"))?,
+                .map_err(|_| self.source.malformed("one event is larger than 16 MiB"))?,
         }
-        for event in events {
-            if self.done {
-                break;
-            }
-            self.event(&event.data, out)?;
-        }
-        Ok(())
+        self.events(events, out)
     }
 
     /// Handles the end of the body, with the transport error if there was one.
@@ -158,10 +271,29 @@ impl Decoder {
         error: Option<EgressError>,
         out: &mut VecDeque<ChatEvent>,
     ) -> Result<(), ModelError> {
-        if let (Body::Json(bytes), None) = (&mut self.body, &error) {
-            let bytes = std::mem::take(bytes);
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            self.document(&text, out)?;
+        if error.is_none() {
+            match &mut self.body {
+                Body::Json(bytes) => {
+                    let bytes = std::mem::take(bytes);
+                    let text = String::from_utf8_lossy(&bytes).into_owned();
+                    self.documents(&text, out)?;
+                    self.progress.settle();
+                }
+                Body::Events(parser) => {
+                    // The last event may have no blank line after it.
+                    let mut events = Vec::new();
+                    parser.finish(&mut events);
+                    match self.events(events, out) {
+                        // It is not whole.
+                        Err(ModelError::Malformed { .. }) => {}
+                        read => read?,
+                    }
+                }
+                Body::Unknown => {}
+            }
+            if self.progress.unknown_end.is_some() {
+                self.progress.settle();
+            }
         }
         match (self.progress.finish, error) {
             (Some(_), _) => {
@@ -172,26 +304,73 @@ impl Decoder {
                 Err(ModelError::Transport { provider: self.source.provider().to_owned(), source })
             }
             (None, Some(error)) => Err(self.truncated(error.to_string())),
-            (None, None) => Err(self.truncated("the stream ended without a finish reason".into())),
+            (None, None) => Err(self.endless("the stream ended without a finish reason")),
+        }
+    }
+
+    fn events(
+        &mut self,
+        events: Vec<SseEvent>,
+        out: &mut VecDeque<ChatEvent>,
+    ) -> Result<(), ModelError> {
+        for event in events {
+            if self.done {
+                break;
+            }
+            match event.data.trim() {
+                data if event.name == "error" && !data.starts_with('{') => {
+                    return Err(self.error(Flaw::Refused(json!({"message": data}))));
+                }
+                _ => self.documents(&event.data, out)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the data of an event. Without blank lines between them, it has several documents, each
+    /// on a line.
+    fn documents(&mut self, data: &str, out: &mut VecDeque<ChatEvent>) -> Result<(), ModelError> {
+        let is_whole = |data: &str| serde_json::from_str::<IgnoredAny>(data).is_ok();
+        match data.trim() {
+            data if !data.contains('\n') || is_whole(data) => self.event(data, out),
+            data => data.lines().try_for_each(|line| match self.done {
+                true => Ok(()),
+                false => self.event(line.strip_prefix("data:").unwrap_or(line).trim(), out),
+            }),
         }
     }
 
     fn event(&mut self, data: &str, out: &mut VecDeque<ChatEvent>) -> Result<(), ModelError> {
-        match data.trim() {
-            "" => Ok(()),
-            "[DONE]" if self.progress.finish.is_some() => {
+        let read = match data.trim_matches('"') {
+            "" | "null" => Ok(()),
+            "[DONE]" => {
+                self.progress.settle();
+                if self.progress.finish.is_none() {
+                    return Err(self.endless("the stream is done without a finish reason"));
+                }
                 self.end(out);
                 Ok(())
             }
-            "[DONE]" => Err(self.truncated("the stream is done without a finish reason".into())),
-            data => self.document(data, out),
+            _ if !data.starts_with(['{', '[']) => {
+                self.remark = Some(data.to_owned());
+                Ok(())
+            }
+            _ => self.document(data, out),
+        };
+        match read {
+            // The answer was complete before.
+            Err(_) if self.progress.finish.is_some() => {
+                self.end(out);
+                Ok(())
+            }
+            read => read,
         }
     }
 
     fn document(&mut self, data: &str, out: &mut VecDeque<ChatEvent>) -> Result<(), ModelError> {
         // Accounts have numbers of any size, and are no reason to refuse an answer. Arguments of calls
         // keep their digits, and their schema says if a text will do.
-        let document: Value = json::read_liberal(data.as_bytes()).map_err(|error| {
+        let document: Value = read_liberal(data.as_bytes()).map_err(|error| {
             let shown: String = data.chars().take(80).collect();
             // The mark of a cut, so that a secret is found that is cut with the text.
             let mark = if shown.len() < data.len() { "…" } else { "" };
@@ -199,15 +378,37 @@ impl Decoder {
             let problem = format!("a chunk is not JSON: {error}; it begins with `{shown}{mark}`");
             self.source.malformed(problem)
         })?;
-        let read = self.reader.read(document, &mut self.progress);
-        // An error object is no part of the answer.
-        self.documents += u64::from(!matches!(read, Err(Flaw::Refused(_))));
-        out.append(&mut self.progress.events);
-        read.map_err(|flaw| self.error(flaw))?;
-        if self.progress.is_over && self.progress.finish.is_some() {
+        let documents = match document {
+            Value::Array(documents) => documents,
+            document => vec![document],
+        };
+        for document in documents {
+            let read = self.reader.read(document, &mut self.progress);
+            // An error object is no part of the answer.
+            self.documents += u64::from(!matches!(read, Err(Flaw::Refused(_))));
+            let is_content = |event: &ChatEvent| {
+                matches!(event, ChatEvent::TextDelta(_) | ChatEvent::ToolCallDelta { .. })
+            };
+            self.progress.has_content |= self.progress.events.iter().any(is_content);
+            out.append(&mut self.progress.events);
+            read.map_err(|flaw| self.error(flaw))?;
+        }
+        if self.progress.is_over {
+            self.progress.settle();
             self.end(out);
         }
         Ok(())
+    }
+
+    /// The error for an answer without a reason for its end.
+    fn endless(&self, what: &str) -> ModelError {
+        let Progress { unknown_end, .. } = &self.progress;
+        let reason = match (unknown_end, &self.remark) {
+            (Some(word), _) => format!("it has no content; its finish reason is `{word}`"),
+            (None, Some(remark)) => format!("{what}; the provider said: {remark}"),
+            (None, None) => what.to_owned(),
+        };
+        self.truncated(self.source.quote(&reason))
     }
 
     fn error(&self, flaw: Flaw) -> ModelError {
@@ -220,6 +421,8 @@ impl Decoder {
 
     fn end(&mut self, out: &mut VecDeque<ChatEvent>) {
         let Some(reason) = self.progress.finish.filter(|_| !self.done) else { return };
+        self.reader.end(&mut self.progress);
+        out.append(&mut self.progress.events);
         out.extend(self.progress.tokens.map(ChatEvent::Usage));
         out.extend(self.progress.cost_micro_usd.map(ChatEvent::Cost));
         out.push_back(ChatEvent::Finish { reason, provider_call_id: self.progress.id.take() });
@@ -241,11 +444,6 @@ pub(super) fn structure<T: DeserializeOwned>(document: Value) -> Result<T, Flaw>
         .map_err(|error| Flaw::Malformed(format!("a chunk has an unexpected structure: {error}")))
 }
 
-/// The flaw of an end for a reason that no rule knows.
-pub(super) fn unknown_reason(reason: &str) -> Flaw {
-    Flaw::Malformed(format!("unknown finish reason `{reason}`"))
-}
-
 /// Treats `null` as a missing member.
 pub(super) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
@@ -259,4 +457,45 @@ pub(super) fn if_readable<'de, D: Deserializer<'de>, T: DeserializeOwned + Defau
 ) -> Result<T, D::Error> {
     let member = Value::deserialize(deserializer)?;
     Ok(serde_json::from_value(member).unwrap_or_default())
+}
+
+/// Reads a text. A number is its digits; anything else is missing.
+pub(super) fn text_or_default<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<String, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::String(text) => text,
+        Value::Number(number) => number.to_string(),
+        _ => String::new(),
+    })
+}
+
+/// Reads an index, which some servers send as a text or with a fraction; anything else is missing.
+pub(super) fn index<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(Account(&json!({"index": value})).count(&["/index"]))
+}
+
+/// Reads a list. One item alone is a list of it; items that cannot be read are left out.
+pub(super) fn list<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let items = match Value::deserialize(deserializer)? {
+        Value::Array(items) => items,
+        item @ Value::Object(_) => vec![item],
+        _ => Vec::new(),
+    };
+    Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
+}
+
+/// Returns an error member unless it says nothing.
+pub(super) fn told(error: Value) -> Option<Value> {
+    let is_empty = match &error {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    };
+    (!is_empty).then_some(error)
 }

@@ -6,6 +6,7 @@
 
 mod account;
 mod anthropic;
+mod calls;
 mod decoder;
 mod failure;
 mod gemini;
@@ -17,6 +18,7 @@ mod responses;
 mod signature;
 mod url;
 
+pub(crate) use calls::UNNAMED;
 pub(crate) use model::facts;
 pub use model::{HttpModel, ServerConfig};
 pub use quirk::{Quirk, Quirks};
@@ -89,9 +91,9 @@ impl Protocol {
         check_choice(request)?;
         match self {
             Self::Openai => openai::write(model, request, config),
-            Self::OpenaiResponses => responses::write((model, reasons), request),
-            Self::Anthropic => anthropic::write(model, request),
-            Self::Gemini => gemini::write(model, request),
+            Self::OpenaiResponses => responses::write((model, reasons), request, config),
+            Self::Anthropic => anthropic::write(model, request, config),
+            Self::Gemini => gemini::write(model, request, config),
         }
     }
 

@@ -137,7 +137,8 @@ impl Attempt {
             return Err(self.refusal(response).await);
         }
         let reader = self.config.protocol.reader();
-        let decoder = Decoder::new(Source::of(&self.config), response.status, reader);
+        let about = (self.model.as_str(), response.status);
+        let decoder = Decoder::new(Source::of(&self.config), about, reader);
         Ok(streams::unfold(Some(Reading::new(response.body, decoder)), Reading::next).boxed())
     }
 

@@ -16,6 +16,8 @@ pub enum Quirk {
     MaxCompletionTokens,
     /// The server rejects `stream_options`; it reports usage unasked or not at all.
     NoStreamOptions,
+    /// The server accepts ids of tool calls with nine letters and digits only.
+    NineCharacterIds,
 }
 
 /// The quirks of one server.

@@ -1,9 +1,8 @@
 //! Signatures of reasoning.
 //!
 //! A provider accepts its reasoning back only with the signature that it issued, and refuses that
-//! of another provider. Therefore signatures in messages begin with the name of their format.
-
-use crate::chat::ChatEvent;
+//! of another provider. Therefore signatures in messages begin with the name of their format, and
+//! with that of the provider unless it is the one that the format is from.
 
 /// The format of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,25 +15,39 @@ pub(super) enum Format {
     Gemini,
     /// An OpenAI reasoning item as JSON, with its id and encrypted content.
     Openai,
+    /// What goes back to a provider with chat completions, as JSON.
+    Chat,
 }
 
 impl Format {
-    fn prefix(self) -> &'static str {
+    /// The name of the format, and the provider that it is from.
+    fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::Anthropic => "anthropic:",
-            Self::AnthropicRedacted => "anthropic-redacted:",
-            Self::Gemini => "gemini:",
-            Self::Openai => "openai:",
+            Self::Anthropic => ("anthropic", "anthropic"),
+            Self::AnthropicRedacted => ("anthropic-redacted", "anthropic"),
+            Self::Gemini => ("gemini", "gemini"),
+            Self::Openai => ("openai", "openai-responses"),
+            Self::Chat => ("chat", ""),
         }
     }
 
-    /// The event for a signature as the provider issued it.
-    pub(super) fn event(self, issued: &str) -> ChatEvent {
-        ChatEvent::ReasoningSignature(format!("{}{issued}", self.prefix()))
+    /// The form in a message of a signature as a provider issued it.
+    pub(super) fn signature(self, issued: &str, provider: &str) -> String {
+        let (name, own) = self.names();
+        match provider == own {
+            true => format!("{name}:{issued}"),
+            false => format!("{name}@{provider}:{issued}"),
+        }
     }
 
-    /// The signature as the provider issued it; `None` if it has another format.
-    pub(super) fn issued(self, signature: Option<&str>) -> Option<&str> {
-        signature?.strip_prefix(self.prefix())
+    /// The signature as the provider issued it; `None` if it has another format or is that of
+    /// another provider.
+    pub(super) fn issued<'a>(self, signature: Option<&'a str>, provider: &str) -> Option<&'a str> {
+        let (name, own) = self.names();
+        let rest = signature?.strip_prefix(name)?;
+        match rest.strip_prefix('@') {
+            None => rest.strip_prefix(':').filter(|_| provider == own),
+            Some(rest) => rest.strip_prefix(provider)?.strip_prefix(':'),
+        }
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::chat::{ChatRequest, ToolChoice};
 use crate::fingerprint;
+use crate::protocol::calls::{IdRule, WireCalls, input};
 use crate::protocol::media::{self, Kind, Location};
 use crate::protocol::signature::Format;
-use crate::protocol::{GO_ON, Outgoing, result_text, turns};
+use crate::protocol::{GO_ON, Outgoing, ServerConfig, result_text, turns};
 use serde_json::{Map, Value, json};
-use weftwork_types::message::{Media, Message, Part, Role, ToolCall};
+use weftwork_types::message::{Media, Message, Part, Role};
 use weftwork_types::tool::ToolSpec;
 
 /// Version of the protocol, as a header names it.
@@ -14,14 +15,21 @@ const VERSION: &str = "2023-06-01";
 /// Token limit of an answer whose request has none, because the protocol requires one. Every model
 /// since Claude 3.5 can write as many.
 const MAX_TOKENS: u32 = 8192;
+/// Maximum length of a call's id.
+const ID_BYTES_MAX: usize = 64;
 
 /// Writes a request.
-pub(in crate::protocol) fn write(model: &str, request: &ChatRequest) -> Result<Outgoing, String> {
+pub(in crate::protocol) fn write(
+    model: &str,
+    request: &ChatRequest,
+    config: &ServerConfig,
+) -> Result<Outgoing, String> {
     let headers = vec![("anthropic-version", VERSION.to_owned())];
-    Ok(Outgoing { path: "/messages".to_owned(), headers, body: body(model, request)? })
+    let body = body(model, request, &config.provider)?;
+    Ok(Outgoing { path: "/messages".to_owned(), headers, body })
 }
 
-fn body(model: &str, request: &ChatRequest) -> Result<Value, String> {
+fn body(model: &str, request: &ChatRequest, provider: &str) -> Result<Value, String> {
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
     set("model", model.into());
@@ -32,7 +40,7 @@ fn body(model: &str, request: &ChatRequest) -> Result<Value, String> {
     if !system.is_empty() {
         set("system", system.into());
     }
-    set("messages", messages(&request.messages)?);
+    set("messages", messages(request, provider)?);
     if request.temperature.is_some() {
         set("temperature", fingerprint::temperature(request.temperature));
     }
@@ -67,11 +75,12 @@ fn tool_choice(request: &ChatRequest) -> Value {
     choice
 }
 
-fn messages(messages: &[Message]) -> Result<Value, String> {
+fn messages(request: &ChatRequest, provider: &str) -> Result<Value, String> {
     let go_on = json!({"type": "text", "text": GO_ON});
-    let turns = turns(messages, go_on, |message| match message.role {
-        Role::Assistant => Ok(assistant(message)),
-        Role::Tool => Ok(results(message)),
+    let calls = WireCalls::new(request, IdRule::Plain(ID_BYTES_MAX));
+    let turns = turns(&request.messages, go_on, |message| match message.role {
+        Role::Assistant => Ok(assistant(message, &calls, provider)),
+        Role::Tool => Ok(results(message, &calls)),
         Role::User | Role::System => user(message),
     })?;
     let named = |(role, blocks): (Role, Vec<Value>)| json!({"role": role, "content": blocks});
@@ -92,12 +101,12 @@ fn user(message: &Message) -> Result<Vec<Value>, String> {
     blocks.collect()
 }
 
-fn assistant(message: &Message) -> Vec<Value> {
+fn assistant(message: &Message, calls: &WireCalls, provider: &str) -> Vec<Value> {
     let blocks = message.parts.iter().filter_map(|part| match part {
         Part::Text { text: words } => text(words),
-        Part::Reasoning { text, signature } => thinking(text, signature.as_deref()),
+        Part::Reasoning { text, signature } => thinking(text, signature.as_deref(), provider),
         Part::ToolCall(call) => Some(json!({
-            "type": "tool_use", "id": id(call.id.as_str()), "name": call.name,
+            "type": "tool_use", "id": calls.id(call.id.as_str()), "name": calls.name(&call.name),
             "input": input(call),
         })),
         Part::Media(_) | Part::ToolResult(_) => None,
@@ -105,32 +114,18 @@ fn assistant(message: &Message) -> Vec<Value> {
     blocks.collect()
 }
 
-fn thinking(text: &str, signature: Option<&str>) -> Option<Value> {
-    if let Some(signature) = Format::Anthropic.issued(signature) {
+fn thinking(text: &str, signature: Option<&str>, provider: &str) -> Option<Value> {
+    if let Some(signature) = Format::Anthropic.issued(signature, provider) {
         return Some(json!({"type": "thinking", "thinking": text, "signature": signature}));
     }
-    let data = Format::AnthropicRedacted.issued(signature)?;
+    let data = Format::AnthropicRedacted.issued(signature, provider)?;
     Some(json!({"type": "redacted_thinking", "data": data}))
 }
 
-/// The arguments of a call, which have to be an object.
-fn input(call: &ToolCall) -> Value {
-    match &call.args {
-        Value::Object(_) => call.args.clone(),
-        other => json!({ "invalid_arguments": other }),
-    }
-}
-
-/// An id with the characters that the protocol accepts. Calls of other models may have others.
-fn id(id: &str) -> String {
-    let accepted = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-    id.chars().map(accepted).collect()
-}
-
-fn results(message: &Message) -> Vec<Value> {
+fn results(message: &Message, calls: &WireCalls) -> Vec<Value> {
     let results = message.tool_results().map(|result| {
         json!({
-            "type": "tool_result", "tool_use_id": id(result.tool_call_id.as_str()),
+            "type": "tool_result", "tool_use_id": calls.id(result.tool_call_id.as_str()),
             "content": result_text(&result.value), "is_error": result.is_error,
         })
     });

@@ -1,13 +1,13 @@
 //! Reads the documents of an answer.
 
-use crate::chat::{ChatEvent, FinishReason};
+use crate::chat::ChatEvent;
 use crate::protocol::account::Account;
 use crate::protocol::decoder::{
-    Flaw, Progress, Reader, if_readable, or_default, structure, unknown_reason,
+    Flaw, Progress, Reader, if_readable, index, structure, text_or_default, told,
 };
 use crate::protocol::signature::Format;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use weftwork_types::usage::Tokens;
 
 /// A reader for one answer. `message_stop` ends it; the reason comes with `message_delta`.
@@ -21,15 +21,15 @@ pub(in crate::protocol) struct Answer {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Document {
-    #[serde(rename = "type", deserialize_with = "or_default")]
+    #[serde(rename = "type", deserialize_with = "text_or_default")]
     kind: String,
-    #[serde(deserialize_with = "or_default")]
-    index: u64,
+    #[serde(deserialize_with = "index")]
+    index: Option<u64>,
     message: Option<Message>,
     content_block: Option<Block>,
     delta: Option<Delta>,
     usage: Value,
-    error: Option<Value>,
+    error: Value,
 }
 
 /// A message at its beginning, or the whole of one that was not streamed.
@@ -38,28 +38,28 @@ struct Document {
 struct Message {
     #[serde(deserialize_with = "if_readable")]
     id: Option<String>,
-    #[serde(deserialize_with = "or_default")]
-    content: Vec<Block>,
-    stop_reason: Option<String>,
+    content: Value,
+    #[serde(deserialize_with = "text_or_default")]
+    stop_reason: String,
     usage: Value,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Block {
-    #[serde(rename = "type", deserialize_with = "or_default")]
+    #[serde(rename = "type", deserialize_with = "text_or_default")]
     kind: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     text: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     thinking: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     signature: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     data: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     id: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     name: String,
     input: Value,
 }
@@ -67,15 +67,15 @@ struct Block {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Delta {
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     text: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     thinking: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     signature: String,
-    #[serde(deserialize_with = "or_default")]
-    partial_json: String,
-    stop_reason: Option<String>,
+    partial_json: Value,
+    #[serde(deserialize_with = "text_or_default")]
+    stop_reason: String,
 }
 
 /// Counts so far. Later ones replace those that they name.
@@ -93,7 +93,7 @@ impl Usage {
         let read = later.count(&["/cache_read_input_tokens"]);
         let written = later.count(&["/cache_creation_input_tokens"]);
         Self {
-            input_tokens: later.input().or(self.input_tokens),
+            input_tokens: later.input().filter(|count| *count > 0).or(self.input_tokens),
             output_tokens: later.output().or(self.output_tokens),
             cache_read_input_tokens: read.or(self.cache_read_input_tokens),
             cache_creation_input_tokens: written.or(self.cache_creation_input_tokens),
@@ -115,25 +115,29 @@ impl Usage {
 
 impl Reader for Answer {
     fn read(&mut self, document: Value, progress: &mut Progress) -> Result<(), Flaw> {
-        if document.get("type").and_then(Value::as_str) == Some("message") {
+        let kind = document.get("type").and_then(Value::as_str);
+        let has_content = document.get("content").is_some_and(|content| !content.is_null());
+        if kind == Some("message") || kind.is_none() && has_content {
             let message = structure(document)?;
             return self.message(message, progress);
         }
         let document: Document = structure(document)?;
-        if let Some(error) = document.error {
+        if let Some(error) = told(document.error) {
             return Err(Flaw::Refused(error));
         }
         match document.kind.as_str() {
             "message_start" => self.message(document.message.unwrap_or_default(), progress)?,
             "content_block_start" => {
-                self.block(document.index, document.content_block.unwrap_or_default(), progress);
+                let block = document.content_block.unwrap_or_default();
+                self.block(document.index.unwrap_or_default(), block, progress);
             }
             "content_block_delta" => {
-                self.delta(document.index, &document.delta.unwrap_or_default(), progress);
+                let index = document.index.unwrap_or_default();
+                self.delta(index, &document.delta.unwrap_or_default(), progress);
             }
             "message_delta" => {
                 self.usage = self.usage.updated(&document.usage);
-                self.stop(document.delta.and_then(|delta| delta.stop_reason), progress)?;
+                self.stop(&document.delta.unwrap_or_default().stop_reason, progress)?;
             }
             "message_stop" => progress.is_over = true,
             // `ping`, `content_block_stop` and kinds that later versions add.
@@ -147,10 +151,15 @@ impl Answer {
     fn message(&mut self, message: Message, progress: &mut Progress) -> Result<(), Flaw> {
         progress.set_id(message.id);
         self.usage = self.usage.updated(&message.usage);
-        for (index, block) in (0..).zip(message.content) {
-            self.block(index, block, progress);
+        let blocks = match message.content {
+            Value::Array(blocks) => blocks,
+            Value::String(text) => vec![json!({"type": "text", "text": text})],
+            _ => Vec::new(),
+        };
+        for (index, block) in (0..).zip(blocks) {
+            self.block(index, serde_json::from_value(block).unwrap_or_default(), progress);
         }
-        self.stop(message.stop_reason, progress)
+        self.stop(&message.stop_reason, progress)
     }
 
     fn block(&mut self, index: u64, block: Block, progress: &mut Progress) {
@@ -158,17 +167,20 @@ impl Answer {
             "text" => progress.text(&block.text),
             "thinking" => {
                 progress.reasoning(&block.thinking);
-                sign(Format::Anthropic, &block.signature, progress);
+                progress.sign(Format::Anthropic, &block.signature);
             }
-            "redacted_thinking" => sign(Format::AnthropicRedacted, &block.data, progress),
+            "redacted_thinking" => progress.sign(Format::AnthropicRedacted, &block.data),
             "tool_use" => {
                 self.calls.push(index);
-                let has_input = block.input.as_object().is_some_and(|input| !input.is_empty());
+                let input = match &block.input {
+                    Value::Object(input) if input.is_empty() => String::new(),
+                    input => fragment(input),
+                };
                 progress.events.push_back(ChatEvent::ToolCallDelta {
                     index: self.calls.len() - 1,
                     id: Some(block.id),
                     name: Some(block.name),
-                    args: if has_input { block.input.to_string() } else { String::new() },
+                    args: input,
                 });
             }
             // Tools that the provider runs itself are not offered to it.
@@ -179,10 +191,12 @@ impl Answer {
     fn delta(&mut self, index: u64, delta: &Delta, progress: &mut Progress) {
         progress.text(&delta.text);
         progress.reasoning(&delta.thinking);
-        sign(Format::Anthropic, &delta.signature, progress);
-        let call = self.calls.iter().position(|call| *call == index);
-        if let Some(index) = call.filter(|_| !delta.partial_json.is_empty()) {
-            let args = delta.partial_json.clone();
+        progress.sign(Format::Anthropic, &delta.signature);
+        let args = fragment(&delta.partial_json);
+        // Some servers give all blocks the same index, and others count them differently.
+        let call = self.calls.iter().rposition(|call| *call == index);
+        let call = call.or(self.calls.len().checked_sub(1));
+        if let Some(index) = call.filter(|_| !args.is_empty()) {
             progress.events.push_back(ChatEvent::ToolCallDelta {
                 index,
                 id: None,
@@ -192,22 +206,17 @@ impl Answer {
         }
     }
 
-    fn stop(&mut self, reason: Option<String>, progress: &mut Progress) -> Result<(), Flaw> {
+    fn stop(&mut self, reason: &str, progress: &mut Progress) -> Result<(), Flaw> {
         progress.tokens = self.usage.tokens();
-        let Some(reason) = reason else { return Ok(()) };
-        progress.finish = Some(match reason.as_str() {
-            "end_turn" | "stop_sequence" => FinishReason::Stop,
-            "tool_use" => FinishReason::ToolCalls,
-            "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
-            "refusal" => FinishReason::ContentFilter,
-            other => return Err(unknown_reason(other)),
-        });
-        Ok(())
+        progress.end(reason, None)
     }
 }
 
-fn sign(format: Format, signature: &str, progress: &mut Progress) {
-    if !signature.is_empty() {
-        progress.events.push_back(format.event(signature));
+/// A fragment of the input's JSON text; some servers send the object itself.
+fn fragment(input: &Value) -> String {
+    match input {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     }
 }

@@ -2,15 +2,25 @@
 
 use crate::chat::{ChatRequest, ToolChoice};
 use crate::fingerprint;
+use crate::protocol::calls::{IdRule, WireCalls, input};
 use crate::protocol::media::{self, Location};
 use crate::protocol::signature::Format;
-use crate::protocol::{GO_ON, Outgoing, turns};
+use crate::protocol::{GO_ON, Outgoing, ServerConfig, turns};
 use serde_json::{Map, Value, json};
-use weftwork_types::message::{Media, Message, Part, Role, ToolCall, ToolResult};
+use weftwork_types::message::{Media, Message, Part, Role, ToolResult};
 use weftwork_types::tool::ToolSpec;
 
+/// Signature of a call that another model made, as the provider documents it.
+const UNSIGNED: &str = "skip_thought_signature_validator";
+/// Beginnings of the names of models that do not ask for signatures.
+const OLD_MODELS: [&str; 2] = ["gemini-1", "gemini-2"];
+
 /// Writes a request.
-pub(in crate::protocol) fn write(model: &str, request: &ChatRequest) -> Result<Outgoing, String> {
+pub(in crate::protocol) fn write(
+    model: &str,
+    request: &ChatRequest,
+    config: &ServerConfig,
+) -> Result<Outgoing, String> {
     // The name is a part of the path.
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     let name = model.strip_prefix("models/").unwrap_or(model);
@@ -18,10 +28,10 @@ pub(in crate::protocol) fn write(model: &str, request: &ChatRequest) -> Result<O
         return Err("the name of a model consists of letters, digits, `-`, `.` and `_`".to_owned());
     }
     let path = format!("/models/{name}:streamGenerateContent?alt=sse");
-    Ok(Outgoing { path, headers: Vec::new(), body: body(request)? })
+    Ok(Outgoing { path, headers: Vec::new(), body: body(name, request, config)? })
 }
 
-fn body(request: &ChatRequest) -> Result<Value, String> {
+fn body(model: &str, request: &ChatRequest, config: &ServerConfig) -> Result<Value, String> {
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
     let system = request.messages.iter().filter(|message| message.role == Role::System);
@@ -29,7 +39,7 @@ fn body(request: &ChatRequest) -> Result<Value, String> {
     if !system.is_empty() {
         set("systemInstruction", json!({"parts": system}));
     }
-    set("contents", contents(&request.messages)?);
+    set("contents", contents(model, request, &config.provider)?);
     if !request.tools.is_empty() {
         let tools: Value = request.tools.iter().map(tool).collect();
         set("tools", json!([{"functionDeclarations": tools}]));
@@ -77,9 +87,13 @@ fn generation(request: &ChatRequest) -> Map<String, Value> {
     config
 }
 
-fn contents(messages: &[Message]) -> Result<Value, String> {
-    let turns = turns(messages, json!({"text": GO_ON}), |message| match message.role {
-        Role::Assistant => Ok(assistant(message)),
+fn contents(model: &str, request: &ChatRequest, provider: &str) -> Result<Value, String> {
+    let calls = WireCalls::new(request, IdRule::Length(usize::MAX));
+    // Models from the third generation on refuse a first call without a signature.
+    let is_old = || OLD_MODELS.iter().any(|old| model.starts_with(old));
+    let unsigned = (model.starts_with("gemini-") && !is_old()).then_some(UNSIGNED);
+    let turns = turns(&request.messages, json!({"text": GO_ON}), |message| match message.role {
+        Role::Assistant => Ok(assistant(message, &calls, (provider, unsigned))),
         Role::Tool => Ok(message.tool_results().map(result).collect()),
         Role::User | Role::System => user(message),
     })?;
@@ -101,35 +115,36 @@ fn user(message: &Message) -> Result<Vec<Value>, String> {
 
 /// The parts of an answer. A signature belongs to the part after it; at the end of an answer it
 /// belongs to an empty text.
-fn assistant(message: &Message) -> Vec<Value> {
-    let (mut parts, mut signature) = (Vec::new(), None);
+fn assistant(
+    message: &Message,
+    calls: &WireCalls,
+    (provider, unsigned): (&str, Option<&str>),
+) -> Vec<Value> {
+    let (mut parts, mut signature, mut is_signed) = (Vec::new(), None, false);
     for part in &message.parts {
         let mut value = match part {
             Part::Reasoning { signature: found, .. } => {
-                signature = Format::Gemini.issued(found.as_deref()).or(signature);
+                signature = Format::Gemini.issued(found.as_deref(), provider).or(signature);
                 continue;
             }
             Part::Text { text } => json!({ "text": text }),
-            Part::ToolCall(call) => json!({"functionCall": function_call(call)}),
+            Part::ToolCall(call) => json!({"functionCall": {
+                "id": call.id.as_str(), "name": calls.name(&call.name), "args": input(call),
+            }}),
             Part::Media(_) | Part::ToolResult(_) => continue,
         };
-        if let Some(signature) = signature.take() {
+        let is_call = matches!(part, Part::ToolCall(_));
+        let foreign = unsigned.filter(|_| is_call && !is_signed);
+        if let Some(signature) = signature.take().or(foreign) {
             value["thoughtSignature"] = signature.into();
         }
+        is_signed |= is_call;
         parts.push(value);
     }
     if let Some(signature) = signature {
         parts.push(json!({"text": "", "thoughtSignature": signature}));
     }
     parts
-}
-
-fn function_call(call: &ToolCall) -> Value {
-    let args = match &call.args {
-        Value::Object(_) => call.args.clone(),
-        other => json!({ "invalid_arguments": other }),
-    };
-    json!({"id": call.id.as_str(), "name": call.name, "args": args})
 }
 
 /// A result, which has to be an object.

@@ -3,7 +3,7 @@
 use crate::chat::{ChatEvent, FinishReason};
 use crate::protocol::account::Account;
 use crate::protocol::decoder::{
-    Flaw, Progress, Reader, if_readable, or_default, structure, unknown_reason,
+    Flaw, Progress, Reader, if_readable, index, list, or_default, structure, text_or_default, told,
 };
 use crate::protocol::signature::Format;
 use serde::Deserialize;
@@ -21,22 +21,23 @@ pub(in crate::protocol) struct Answer {
 struct Document {
     #[serde(deserialize_with = "if_readable")]
     response_id: Option<String>,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     candidates: Vec<Candidate>,
     usage_metadata: Value,
     #[serde(deserialize_with = "if_readable")]
     prompt_feedback: Option<Feedback>,
-    error: Option<Value>,
+    error: Value,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Candidate {
-    #[serde(deserialize_with = "or_default")]
-    index: u64,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "index")]
+    index: Option<u64>,
+    #[serde(deserialize_with = "if_readable")]
     content: Content,
-    finish_reason: Option<String>,
+    #[serde(alias = "finish_reason", deserialize_with = "text_or_default")]
+    finish_reason: String,
     #[serde(deserialize_with = "if_readable")]
     finish_message: Option<String>,
 }
@@ -44,28 +45,30 @@ struct Candidate {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Content {
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     parts: Vec<Part>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Part {
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     text: String,
     /// `true` if the text is a summary of the model's reasoning.
     #[serde(deserialize_with = "or_default")]
     thought: bool,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(alias = "thought_signature", deserialize_with = "text_or_default")]
     thought_signature: String,
+    #[serde(alias = "function_call", deserialize_with = "if_readable")]
     function_call: Option<Call>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Call {
-    id: Option<String>,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
+    id: String,
+    #[serde(deserialize_with = "text_or_default")]
     name: String,
     args: Value,
 }
@@ -94,7 +97,7 @@ fn tokens(usage: &Value) -> Option<Tokens> {
 impl Reader for Answer {
     fn read(&mut self, document: Value, progress: &mut Progress) -> Result<(), Flaw> {
         let document: Document = structure(document)?;
-        if let Some(error) = document.error {
+        if let Some(error) = told(document.error) {
             return Err(Flaw::Refused(error));
         }
         progress.set_id(document.response_id);
@@ -102,13 +105,16 @@ impl Reader for Answer {
         if document.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
             progress.finish = Some(FinishReason::ContentFilter);
         }
-        for candidate in document.candidates.into_iter().filter(|candidate| candidate.index == 0) {
+        let is_first = |candidate: &Candidate| candidate.index.is_none_or(|index| index == 0);
+        for candidate in document.candidates.into_iter().filter(is_first) {
             for part in candidate.content.parts {
                 self.part(part, progress);
             }
-            if let Some(word) = candidate.finish_reason {
-                progress.finish = Some(self.reason(&word, candidate.finish_message.as_deref())?);
-            }
+            let word = match candidate.finish_reason.as_str() {
+                "STOP" if self.calls > 0 => "tool_calls",
+                word => word,
+            };
+            progress.end(word, candidate.finish_message.as_deref())?;
         }
         Ok(())
     }
@@ -120,50 +126,24 @@ impl Answer {
             progress.reasoning(&part.text);
         }
         // The signature belongs to this part. A message keeps it as reasoning before the part.
-        if !part.thought_signature.is_empty() {
-            progress.events.push_back(Format::Gemini.event(&part.thought_signature));
-        }
+        progress.sign(Format::Gemini, &part.thought_signature);
         if !part.thought {
             progress.text(&part.text);
         }
         if let Some(call) = part.function_call {
-            let has_args = call.args.as_object().is_some_and(|args| !args.is_empty());
+            let args = match &call.args {
+                Value::Null => String::new(),
+                Value::Object(args) if args.is_empty() => String::new(),
+                Value::String(args) => args.clone(),
+                args => args.to_string(),
+            };
             progress.events.push_back(ChatEvent::ToolCallDelta {
                 index: self.calls,
-                id: call.id.filter(|id| !id.is_empty()),
+                id: Some(call.id).filter(|id| !id.is_empty()),
                 name: Some(call.name),
-                args: if has_args { call.args.to_string() } else { String::new() },
+                args,
             });
             self.calls += 1;
         }
-    }
-
-    fn reason(&self, word: &str, message: Option<&str>) -> Result<FinishReason, Flaw> {
-        Ok(match word {
-            "STOP" if self.calls > 0 => FinishReason::ToolCalls,
-            "STOP" => FinishReason::Stop,
-            "MAX_TOKENS" => FinishReason::Length,
-            "SAFETY"
-            | "RECITATION"
-            | "LANGUAGE"
-            | "BLOCKLIST"
-            | "PROHIBITED_CONTENT"
-            | "SPII"
-            | "IMAGE_SAFETY"
-            | "IMAGE_PROHIBITED_CONTENT"
-            | "IMAGE_RECITATION" => FinishReason::ContentFilter,
-            "OTHER"
-            | "NO_IMAGE"
-            | "IMAGE_OTHER"
-            | "MALFORMED_FUNCTION_CALL"
-            | "UNEXPECTED_TOOL_CALL"
-            | "TOO_MANY_TOOL_CALLS"
-            | "MISSING_THOUGHT_SIGNATURE"
-            | "MALFORMED_RESPONSE" => {
-                let message = message.map(|message| format!(": {message}")).unwrap_or_default();
-                return Err(Flaw::Truncated(format!("the provider gave up: `{word}`{message}")));
-            }
-            other => return Err(unknown_reason(other)),
-        })
     }
 }

@@ -2,6 +2,7 @@
 
 mod request;
 mod response;
+mod returned;
 mod stream;
 
 pub(super) use request::{is_strict, write};

@@ -1,11 +1,16 @@
 //! Request bodies of the protocol.
 
+use super::returned::Returned;
 use crate::chat::{ChatRequest, ToolChoice};
 use crate::fingerprint;
+use crate::protocol::calls::{IdRule, WireCalls, input};
 use crate::protocol::media::{self, Kind, Location};
 use crate::protocol::{Outgoing, Quirk, ServerConfig, result_text};
 use serde_json::{Map, Value, json};
 use weftwork_types::message::{Media, Message, Part, Role};
+
+/// Maximum length of a call's id, at OpenAI.
+const ID_BYTES_MAX: usize = 40;
 
 /// Writes a request.
 pub(in crate::protocol) fn write(
@@ -21,7 +26,7 @@ fn body(model: &str, request: &ChatRequest, config: &ServerConfig) -> Result<Val
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
     set("model", model.into());
-    set("messages", messages(&request.messages)?);
+    set("messages", messages(model, request, config)?);
     set("stream", true.into());
     if !config.quirks.has(Quirk::NoStreamOptions) {
         set("stream_options", json!({"include_usage": true}));
@@ -85,16 +90,21 @@ pub(in crate::protocol) fn is_strict(schema: &Value) -> bool {
     }
 }
 
-fn messages(messages: &[Message]) -> Result<Value, String> {
-    let mut out = Vec::with_capacity(messages.len());
-    for message in messages {
+fn messages(model: &str, request: &ChatRequest, config: &ServerConfig) -> Result<Value, String> {
+    let rule = match config.quirks.has(Quirk::NineCharacterIds) {
+        true => IdRule::Exactly(9),
+        false => IdRule::Length(ID_BYTES_MAX),
+    };
+    let calls = WireCalls::new(request, rule);
+    let mut out = Vec::with_capacity(request.messages.len());
+    for message in &request.messages {
         match message.role {
             Role::System => out.push(json!({"role": "system", "content": message.joined_text()})),
             Role::User => out.push(json!({"role": "user", "content": user_content(message)?})),
-            Role::Assistant => out.push(assistant(message)),
+            Role::Assistant => out.extend(assistant(message, &calls, (&config.provider, model))),
             Role::Tool => out.extend(message.tool_results().map(|result| {
                 json!({
-                    "role": "tool", "tool_call_id": result.tool_call_id.as_str(),
+                    "role": "tool", "tool_call_id": calls.id(result.tool_call_id.as_str()),
                     "content": result_text(&result.value),
                 })
             })),
@@ -103,23 +113,28 @@ fn messages(messages: &[Message]) -> Result<Value, String> {
     Ok(out.into())
 }
 
-fn assistant(message: &Message) -> Value {
-    let calls: Vec<Value> = message
+/// An answer; `None` for one without text and calls, which servers refuse.
+fn assistant(message: &Message, calls: &WireCalls, of: (&str, &str)) -> Option<Value> {
+    let made: Vec<Value> = message
         .tool_calls()
         .map(|call| {
-            // Arguments that were not JSON are a string here and are sent quoted: servers that
-            // parse them reject anything else.
-            let function = json!({"name": call.name, "arguments": call.args.to_string()});
-            json!({"id": call.id.as_str(), "type": "function", "function": function})
+            let name = calls.name(&call.name);
+            let function = json!({"name": name, "arguments": input(call).to_string()});
+            json!({"id": calls.id(call.id.as_str()), "type": "function", "function": function})
         })
         .collect();
     let text = message.joined_text();
-    let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { text.into() };
+    let content = match (text.is_empty(), made.is_empty()) {
+        (true, true) => return None,
+        (true, false) => Value::Null,
+        (false, _) => text.into(),
+    };
     let mut out = json!({"role": "assistant", "content": content});
-    if !calls.is_empty() {
-        out["tool_calls"] = calls.into();
+    if !made.is_empty() {
+        out["tool_calls"] = made.into();
     }
-    out
+    Returned::of(message, of).write(message, &mut out);
+    Some(out)
 }
 
 fn user_content(message: &Message) -> Result<Value, String> {

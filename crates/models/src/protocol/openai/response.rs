@@ -1,9 +1,9 @@
 //! The structure of responses, lenient enough for the differences between servers.
 
 use crate::protocol::account::Account;
-use crate::protocol::decoder::{if_readable, or_default};
+use crate::protocol::decoder::{if_readable, index, list, text_or_default};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use weftwork_types::usage::Tokens;
 
 /// A chunk of a stream, or a complete answer.
@@ -12,22 +12,28 @@ use weftwork_types::usage::Tokens;
 pub(super) struct Chunk {
     #[serde(deserialize_with = "if_readable")]
     pub(super) id: Option<String>,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub(super) choices: Vec<Choice>,
     pub(super) usage: Value,
-    pub(super) error: Option<Value>,
+    pub(super) error: Value,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Choice {
-    #[serde(deserialize_with = "or_default")]
-    pub(super) index: u64,
+    #[serde(deserialize_with = "index")]
+    pub(super) index: Option<u64>,
     /// Set in a stream.
     pub(super) delta: Option<Delta>,
     /// Set in a complete answer.
     pub(super) message: Option<Delta>,
-    pub(super) finish_reason: Option<String>,
+    /// Set in an answer of the older protocol for texts.
+    pub(super) text: Value,
+    pub(super) finish_reason: Value,
+    /// Set by gateways that fail within an answer.
+    pub(super) error: Value,
+    /// Set by servers that count each choice.
+    pub(super) usage: Value,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -37,24 +43,38 @@ pub(super) struct Delta {
     reasoning_content: Value,
     reasoning: Value,
     refusal: Value,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub(super) tool_calls: Vec<CallDelta>,
+    /// The only call, in the older form of the protocol.
+    #[serde(deserialize_with = "if_readable")]
+    pub(super) function_call: Option<FunctionDelta>,
+    #[serde(flatten)]
+    pub(super) rest: Map<String, Value>,
 }
 
 impl Delta {
-    /// The reasoning text, under either of its two names or as a part of the content.
+    /// The reasoning text, under one of its names or as a part of the content.
     pub(super) fn reasoning(&self) -> String {
-        let direct = [&self.reasoning_content, &self.reasoning];
-        match direct.iter().find_map(|value| value.as_str()) {
-            Some(text) => text.to_owned(),
-            None => parts(&self.content, "thinking"),
-        }
+        let named = self.named_reasoning().map(|(_, text)| text.to_owned());
+        named.unwrap_or_else(|| parts(&self.content, "thinking"))
+    }
+
+    /// The reasoning text with the name of its member.
+    pub(super) fn named_reasoning(&self) -> Option<(&'static str, &str)> {
+        let named = [
+            ("reasoning_content", &self.reasoning_content),
+            ("reasoning", &self.reasoning),
+            ("reasoning_text", self.rest.get("reasoning_text").unwrap_or(&Value::Null)),
+        ];
+        let mut texts = named.into_iter().filter_map(|(name, text)| Some((name, text.as_str()?)));
+        texts.find(|(_, text)| !text.is_empty())
     }
 
     /// The text of the answer; a refusal counts as text.
     pub(super) fn text(&self) -> String {
         let mut text = match &self.content {
             Value::String(text) => text.clone(),
+            Value::Object(_) => parts(&json!([self.content]), "text"),
             other => parts(other, "text"),
         };
         text.push_str(self.refusal.as_str().unwrap_or_default());
@@ -65,31 +85,48 @@ impl Delta {
 /// The text of content that is a list of parts.
 fn parts(content: &Value, kind: &str) -> String {
     let items = content.as_array().map(Vec::as_slice).unwrap_or_default();
-    items
-        .iter()
-        .filter(|part| part.get("type").and_then(Value::as_str) == Some(kind))
-        .filter_map(|part| part.get(kind))
-        .map(|inner| match inner {
-            Value::String(text) => text.clone(),
-            nested => parts(nested, "text"),
-        })
-        .collect()
+    let is_kind = |found: &str| found == kind || kind == "text" && found == "output_text";
+    let text = |part: &Value| match part.get(kind) {
+        // A bare text is a part, too.
+        None => part.as_str().filter(|_| kind == "text").map(str::to_owned),
+        Some(_) if !part.get("type").and_then(Value::as_str).is_none_or(is_kind) => None,
+        Some(Value::String(text)) => Some(text.clone()),
+        Some(nested) => Some(parts(nested, "text")),
+    };
+    items.iter().filter_map(text).collect()
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct CallDelta {
+    #[serde(deserialize_with = "index")]
     pub(super) index: Option<u64>,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     pub(super) id: String,
-    #[serde(deserialize_with = "or_default")]
-    pub(super) function: FunctionDelta,
+    #[serde(deserialize_with = "if_readable")]
+    function: Option<FunctionDelta>,
+    /// The function's members, from servers that send them without `function`.
+    #[serde(flatten)]
+    flat: FunctionDelta,
+    #[serde(flatten)]
+    pub(super) rest: Map<String, Value>,
+}
+
+impl CallDelta {
+    /// The call of an answer in the older form of the protocol.
+    pub(super) fn only(function: FunctionDelta) -> Self {
+        Self { index: Some(0), function: Some(function), ..Self::default() }
+    }
+
+    pub(super) fn function(&self) -> &FunctionDelta {
+        self.function.as_ref().unwrap_or(&self.flat)
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct FunctionDelta {
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     pub(super) name: String,
     arguments: Value,
 }

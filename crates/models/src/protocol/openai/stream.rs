@@ -1,29 +1,53 @@
 //! Reads the documents of an answer.
 
 use super::response::{CallDelta, Choice, Chunk, Delta, tokens};
-use crate::chat::{ChatEvent, FinishReason};
+use super::returned::Returned;
+use crate::chat::ChatEvent;
 use crate::protocol::account::Account;
-use crate::protocol::decoder::{Flaw, Progress, Reader, structure, unknown_reason};
-use serde_json::Value;
+use crate::protocol::decoder::{Flaw, Progress, Reader, structure, told};
+use crate::protocol::signature::Format;
+use serde_json::{Map, Value};
 
 /// A reader for one answer. `[DONE]` ends it, or the end of the body after a `finish_reason`.
 #[derive(Debug, Default)]
 pub(in crate::protocol) struct Answer {
     calls: Vec<Call>,
+    /// `true` once a part of the text was received in a fragment.
+    has_delta: bool,
+    returned: Returned,
 }
 
-/// A tool call of this answer and its wire index.
+/// A tool call of this answer.
 #[derive(Debug)]
 struct Call {
     wire_index: Option<u64>,
     id: String,
-    named: bool,
+    name: String,
+    args: String,
+}
+
+impl Call {
+    /// Returns `true` if a fragment with a name is another call than this one, which has the index
+    /// or the id of the fragment.
+    fn is_followed_by(&self, delta: &CallDelta) -> bool {
+        let function = delta.function();
+        if function.name.is_empty() {
+            return false;
+        }
+        let has_other_id = !delta.id.is_empty() && !self.id.is_empty() && delta.id != self.id;
+        // Some servers give all calls the same index, and no ids.
+        let args = function.arguments();
+        let begins_again = args.trim_start().starts_with('{') && args.trim() != self.args.trim();
+        let is_whole = serde_json::from_str::<Map<String, Value>>(&self.args)
+            .is_ok_and(|args| !args.is_empty());
+        has_other_id || begins_again && is_whole && delta.id.is_empty()
+    }
 }
 
 impl Reader for Answer {
     fn read(&mut self, document: Value, progress: &mut Progress) -> Result<(), Flaw> {
         let chunk: Chunk = structure(document.clone())?;
-        if let Some(error) = chunk.error {
+        if let Some(error) = told(chunk.error) {
             return Err(Flaw::Refused(error));
         }
         if chunk.choices.is_empty() && chunk.usage.is_null() && is_error(&document) {
@@ -33,80 +57,107 @@ impl Reader for Answer {
         let cost_micro_usd = Account(&chunk.usage).cost_micro_usd();
         progress.cost_micro_usd = cost_micro_usd.or(progress.cost_micro_usd);
         progress.tokens = tokens(&chunk.usage).or(progress.tokens);
-        for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
-            self.choice(choice, progress)?;
+        // Several answers are not asked for, but some servers have each call in a choice of its own.
+        for choice in chunk.choices {
+            let is_first = choice.index.is_none_or(|index| index == 0);
+            let has_calls = |delta: &Option<Delta>| {
+                delta.as_ref().is_some_and(|delta| !delta.tool_calls.is_empty())
+            };
+            if is_first || has_calls(&choice.delta) || has_calls(&choice.message) {
+                self.choice(choice, progress)?;
+            }
         }
         Ok(())
+    }
+
+    fn end(&mut self, progress: &mut Progress) {
+        let has_calls = !self.calls.is_empty();
+        let model = progress.model.clone();
+        if let Some(issued) = std::mem::take(&mut self.returned).issued(&model, has_calls) {
+            progress.sign(Format::Chat, &issued);
+        }
     }
 }
 
 impl Answer {
     fn choice(&mut self, choice: Choice, progress: &mut Progress) -> Result<(), Flaw> {
-        if let Some(delta) = choice.delta.or(choice.message) {
-            self.delta(&delta, progress);
+        if let Some(error) = told(choice.error) {
+            return Err(Flaw::Refused(error));
         }
-        if let Some(word) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
-            progress.finish = Some(reason(&word)?);
+        progress.tokens = tokens(&choice.usage).or(progress.tokens);
+        let whole = choice.message.filter(|_| !self.has_delta);
+        let delta = choice.delta.or(whole);
+        if let Some(delta) = delta {
+            self.delta(delta, progress);
         }
-        Ok(())
+        progress.text(choice.text.as_str().unwrap_or_default());
+        progress.end(choice.finish_reason.as_str().unwrap_or_default(), None)
     }
 
-    fn delta(&mut self, delta: &Delta, progress: &mut Progress) {
+    fn delta(&mut self, mut delta: Delta, progress: &mut Progress) {
+        let text = delta.text();
+        self.has_delta |= !text.is_empty();
         progress.reasoning(&delta.reasoning());
-        progress.text(&delta.text());
-        for call in &delta.tool_calls {
-            let index = self.place(call);
-            let known = &mut self.calls[index];
-            // Emitted once, with the first fragment that has it: some servers repeat them in each
-            // fragment.
-            let id = Some(&call.id).filter(|id| known.id.is_empty() && !id.is_empty()).cloned();
-            let name = Some(&call.function.name).filter(|name| !known.named && !name.is_empty());
-            known.named |= name.is_some();
-            known.id.extend(id.as_deref());
-            progress.events.push_back(ChatEvent::ToolCallDelta {
-                index,
-                id,
-                name: name.cloned(),
-                args: call.function.arguments(),
-            });
+        progress.text(&text);
+        self.returned.read(&delta);
+        let only = delta.function_call.take().map(CallDelta::only);
+        for call in delta.tool_calls.iter().chain(&only) {
+            self.call(call, progress);
         }
+    }
+
+    fn call(&mut self, delta: &CallDelta, progress: &mut Progress) {
+        let index = self.place(delta);
+        self.returned.read_call(index, &delta.rest);
+        let known = &mut self.calls[index];
+        let function = delta.function();
+        // Emitted once, with the first fragment that has it: some servers repeat them in each
+        // fragment.
+        let id = Some(&delta.id).filter(|id| known.id.is_empty() && !id.is_empty()).cloned();
+        known.id.extend(id.as_deref());
+        // Others send a name in pieces, before the arguments.
+        let is_new = !function.name.is_empty() && function.name != known.name;
+        let name = match known.args.is_empty() && is_new {
+            true => function.name.strip_prefix(known.name.as_str()).unwrap_or(&function.name),
+            false => "",
+        };
+        known.name.push_str(name);
+        let mut args = function.arguments();
+        // The whole input after its pieces.
+        if args == known.args && serde_json::from_str::<Map<String, Value>>(&args).is_ok() {
+            args.clear();
+        }
+        known.args.push_str(&args);
+        progress.events.push_back(ChatEvent::ToolCallDelta {
+            index,
+            id,
+            name: Some(name.to_owned()).filter(|name| !name.is_empty()),
+            args,
+        });
     }
 
     /// Returns the position of the call that a fragment belongs to, adding a new call if needed.
     ///
     /// The index decides. Some servers send no index, or 0 for every call; then a new id, or a name
-    /// without an id, starts a new call, and any other fragment belongs to the last call.
+    /// without an id, starts a new call. A fragment without a name belongs to the last call, if no
+    /// call has its index.
     fn place(&mut self, delta: &CallDelta) -> usize {
+        let has_name = !delta.function().name.is_empty();
         let found = self.calls.iter().rposition(|call| match delta.index {
             Some(index) => call.wire_index == Some(index),
-            None if delta.id.is_empty() => delta.function.name.is_empty(),
+            None if delta.id.is_empty() => !has_name,
             None => call.id == delta.id,
         });
-        let another =
-            |call: &Call| !delta.id.is_empty() && !call.id.is_empty() && call.id != delta.id;
-        match found {
-            Some(at) if !another(&self.calls[at]) => at,
+        let last = || self.calls.len().checked_sub(1).filter(|_| !has_name && delta.id.is_empty());
+        match found.or_else(last) {
+            Some(at) if !self.calls[at].is_followed_by(delta) => at,
             _ => {
                 let (wire_index, id) = (delta.index, String::new());
-                self.calls.push(Call { wire_index, id, named: false });
+                let (name, args) = (String::new(), String::new());
+                self.calls.push(Call { wire_index, id, name, args });
                 self.calls.len() - 1
             }
         }
-    }
-}
-
-fn reason(reason: &str) -> Result<FinishReason, Flaw> {
-    match reason {
-        "stop" | "eos" | "eos_token" | "stop_sequence" | "end_turn" | "complete" => {
-            Ok(FinishReason::Stop)
-        }
-        "tool_calls" | "function_call" => Ok(FinishReason::ToolCalls),
-        "length" | "max_tokens" | "model_length" => Ok(FinishReason::Length),
-        "content_filter" => Ok(FinishReason::ContentFilter),
-        "error" | "abort" | "insufficient_system_resource" => {
-            Err(Flaw::Truncated(format!("the provider gave up: `{reason}`")))
-        }
-        other => Err(unknown_reason(other)),
     }
 }
 
@@ -114,7 +165,10 @@ fn reason(reason: &str) -> Result<FinishReason, Flaw> {
 /// `error` member.
 fn is_error(value: &Value) -> bool {
     let named = |name| value.get(name).is_some_and(Value::is_string);
-    value.get("choices").is_none() && (named("message") || named("detail"))
+    let is_named = ["message", "detail", "msg", "error_msg"].into_iter().any(named);
+    let has_failed = value.pointer("/base_resp/status_code").is_some_and(|code| *code != 0);
+    let list = value.get("errors").is_some_and(Value::is_array);
+    value.get("choices").is_none_or(Value::is_null) && (is_named || has_failed || list)
 }
 
 #[cfg(test)]

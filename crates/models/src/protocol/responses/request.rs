@@ -2,28 +2,37 @@
 
 use crate::chat::{ChatRequest, ToolChoice};
 use crate::fingerprint;
+use crate::protocol::calls::{IdRule, WireCalls, input};
 use crate::protocol::media::{self, Kind, Location};
 use crate::protocol::openai::is_strict;
 use crate::protocol::signature::Format;
-use crate::protocol::{Outgoing, result_text};
+use crate::protocol::{Outgoing, ServerConfig, result_text};
 use serde_json::{Map, Value, json};
 use weftwork_types::message::{Media, Message, Part, Role};
 use weftwork_types::tool::ToolSpec;
+
+/// Maximum length of a call's id.
+const ID_BYTES_MAX: usize = 64;
 
 /// Writes a request.
 pub(in crate::protocol) fn write(
     (model, reasons): (&str, bool),
     request: &ChatRequest,
+    config: &ServerConfig,
 ) -> Result<Outgoing, String> {
-    let body = body((model, reasons), request)?;
+    let body = body((model, reasons), request, &config.provider)?;
     Ok(Outgoing { path: "/responses".to_owned(), headers: Vec::new(), body })
 }
 
-fn body((model, reasons): (&str, bool), request: &ChatRequest) -> Result<Value, String> {
+fn body(
+    (model, reasons): (&str, bool),
+    request: &ChatRequest,
+    provider: &str,
+) -> Result<Value, String> {
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
     set("model", model.into());
-    set("input", input(&request.messages)?);
+    set("input", items(request, provider)?);
     set("stream", true.into());
     set("store", false.into());
     if reasons {
@@ -77,18 +86,23 @@ fn tool_choice(choice: &ToolChoice) -> Option<Value> {
     })
 }
 
-fn input(messages: &[Message]) -> Result<Value, String> {
-    let mut items = Vec::with_capacity(messages.len());
-    for message in messages {
+fn items(request: &ChatRequest, provider: &str) -> Result<Value, String> {
+    let calls = WireCalls::new(request, IdRule::Length(ID_BYTES_MAX));
+    let mut items = Vec::with_capacity(request.messages.len());
+    for message in &request.messages {
         match message.role {
             Role::System => {
                 items.push(json!({"role": "system", "content": message.joined_text()}));
             }
             Role::User => items.push(json!({"role": "user", "content": user(message)?})),
-            Role::Assistant => items.extend(message.parts.iter().filter_map(assistant)),
+            Role::Assistant => {
+                let parts = message.parts.iter();
+                items.extend(parts.filter_map(|part| assistant(part, &calls, provider)));
+            }
             Role::Tool => items.extend(message.tool_results().map(|result| {
                 json!({
-                    "type": "function_call_output", "call_id": result.tool_call_id.as_str(),
+                    "type": "function_call_output",
+                    "call_id": calls.id(result.tool_call_id.as_str()),
                     "output": result_text(&result.value),
                 })
             })),
@@ -106,25 +120,25 @@ fn user(message: &Message) -> Result<Value, String> {
     parts.collect()
 }
 
-fn assistant(part: &Part) -> Option<Value> {
+fn assistant(part: &Part, calls: &WireCalls, provider: &str) -> Option<Value> {
     match part {
         Part::Text { text } if text.is_empty() => None,
         Part::Text { text } => Some(json!({
             "type": "message", "role": "assistant",
             "content": [{"type": "output_text", "text": text}],
         })),
-        Part::Reasoning { text, signature } => reasoning(text, signature.as_deref()),
+        Part::Reasoning { text, signature } => reasoning(text, signature.as_deref(), provider),
         Part::ToolCall(call) => Some(json!({
-            "type": "function_call", "call_id": call.id.as_str(), "name": call.name,
-            "arguments": call.args.to_string(),
+            "type": "function_call", "call_id": calls.id(call.id.as_str()),
+            "name": calls.name(&call.name), "arguments": input(call).to_string(),
         })),
         Part::Media(_) | Part::ToolResult(_) => None,
     }
 }
 
 /// A reasoning item as the provider issued it.
-fn reasoning(text: &str, signature: Option<&str>) -> Option<Value> {
-    let issued: Value = serde_json::from_str(Format::Openai.issued(signature)?).ok()?;
+fn reasoning(text: &str, signature: Option<&str>, provider: &str) -> Option<Value> {
+    let issued: Value = serde_json::from_str(Format::Openai.issued(signature, provider)?).ok()?;
     let summary = match text {
         "" => json!([]),
         text => json!([{"type": "summary_text", "text": text}]),

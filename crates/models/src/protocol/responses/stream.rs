@@ -1,12 +1,12 @@
 //! Reads the documents of an answer.
 
-use crate::chat::{ChatEvent, FinishReason};
+use crate::chat::ChatEvent;
 use crate::protocol::account::Account;
 use crate::protocol::decoder::{
-    Flaw, Progress, Reader, if_readable, or_default, structure, unknown_reason,
+    Flaw, Progress, Reader, if_readable, index, list, structure, text_or_default, told,
 };
 use crate::protocol::signature::Format;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use weftwork_types::usage::Tokens;
 
@@ -15,6 +15,8 @@ use weftwork_types::usage::Tokens;
 #[derive(Debug, Default)]
 pub(in crate::protocol) struct Answer {
     calls: Vec<Call>,
+    /// Places of the messages of which text was received.
+    told: Vec<Place>,
     /// `true` once a summary part began, which a blank line separates from the next.
     in_summary: bool,
 }
@@ -23,6 +25,8 @@ pub(in crate::protocol) struct Answer {
 #[derive(Debug)]
 struct Call {
     place: Place,
+    /// `true` once its name was received.
+    is_named: bool,
     /// `true` once a fragment of the arguments was received.
     has_args: bool,
 }
@@ -44,13 +48,18 @@ impl Place {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Document {
-    #[serde(rename = "type", deserialize_with = "or_default")]
+    #[serde(rename = "type", deserialize_with = "text_or_default")]
     kind: String,
+    #[serde(deserialize_with = "index")]
     output_index: Option<u64>,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     item_id: String,
-    #[serde(deserialize_with = "or_default")]
-    delta: String,
+    delta: Value,
+    /// The whole text at its end.
+    #[serde(deserialize_with = "text_or_default")]
+    text: String,
+    /// The whole arguments at their end.
+    arguments: Value,
     item: Option<Item>,
     response: Option<Response>,
 }
@@ -58,30 +67,37 @@ struct Document {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Item {
-    #[serde(rename = "type", deserialize_with = "or_default")]
+    #[serde(rename = "type", deserialize_with = "text_or_default")]
     kind: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     id: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     call_id: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     name: String,
-    #[serde(deserialize_with = "or_default")]
-    arguments: String,
+    arguments: Value,
+    #[serde(deserialize_with = "if_readable")]
     encrypted_content: Option<String>,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "contents")]
     summary: Vec<Content>,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "contents")]
     content: Vec<Content>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Content {
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     text: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     refusal: String,
+}
+
+impl Content {
+    /// The text; a refusal counts as text.
+    fn said(&self) -> String {
+        format!("{}{}", self.text, self.refusal)
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -89,20 +105,23 @@ struct Content {
 struct Response {
     #[serde(deserialize_with = "if_readable")]
     id: Option<String>,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     status: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     output: Vec<Item>,
+    /// The whole text, from servers without items.
+    #[serde(deserialize_with = "text_or_default")]
+    output_text: String,
     #[serde(deserialize_with = "if_readable")]
     incomplete_details: Option<Incomplete>,
     usage: Value,
-    error: Option<Value>,
+    error: Value,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Incomplete {
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "text_or_default")]
     reason: String,
 }
 
@@ -117,16 +136,23 @@ fn tokens(usage: &Value) -> Option<Tokens> {
 impl Reader for Answer {
     fn read(&mut self, document: Value, progress: &mut Progress) -> Result<(), Flaw> {
         let kind = document.get("type").and_then(Value::as_str);
-        if kind == Some("error") || kind.is_none() && !document["error"].is_null() {
+        let has_error = told(document.get("error").cloned().unwrap_or_default()).is_some();
+        if kind == Some("error") || kind.is_none() && has_error {
             return Err(Flaw::Refused(document));
         }
-        if document.get("object").and_then(Value::as_str) == Some("response") {
+        let is_object = document.get("object").and_then(Value::as_str) == Some("response");
+        if is_object || kind.is_none() && document.get("output").is_some_and(Value::is_array) {
             return self.whole(structure(document)?, progress);
         }
         let document: Document = structure(document)?;
         match document.kind.as_str() {
             "response.output_text.delta" | "response.refusal.delta" => {
-                progress.text(&document.delta);
+                self.told.push(Place::of(document.output_index, &document.item_id));
+                progress.text(&fragment(&document.delta));
+            }
+            "response.output_text.done" => {
+                let place = Place::of(document.output_index, &document.item_id);
+                self.text(place, &document.text, progress);
             }
             "response.reasoning_summary_part.added" => {
                 let is_further = std::mem::replace(&mut self.in_summary, true);
@@ -135,11 +161,15 @@ impl Reader for Answer {
                 }
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                progress.reasoning(&document.delta);
+                progress.reasoning(&fragment(&document.delta));
             }
             "response.function_call_arguments.delta" => {
                 let place = Place::of(document.output_index, &document.item_id);
-                self.arguments(&place, &document.delta, progress);
+                self.arguments(&place, &fragment(&document.delta), progress);
+            }
+            "response.function_call_arguments.done" => {
+                let place = Place::of(document.output_index, &document.item_id);
+                self.whole_arguments(&place, &fragment(&document.arguments), progress);
             }
             "response.output_item.added" => {
                 let item = document.item.unwrap_or_default();
@@ -147,13 +177,18 @@ impl Reader for Answer {
             }
             "response.output_item.done" => {
                 let item = document.item.unwrap_or_default();
-                self.done(&Place::of(document.output_index, &item.id), &item, progress);
+                self.done(Place::of(document.output_index, &item.id), &item, progress);
             }
             "response.created" => {
                 progress.set_id(document.response.and_then(|response| response.id));
             }
-            "response.completed" | "response.incomplete" | "response.failed" => {
-                self.end(document.response.unwrap_or_default(), progress)?;
+            "response.completed" | "response.done" | "response.incomplete" | "response.failed" => {
+                let response = document.response.unwrap_or_default();
+                match self.calls.is_empty() && !progress.has_content() {
+                    true => self.whole(response, progress)?,
+                    false => self.end(response, progress)?,
+                }
+                progress.is_over = true;
             }
             // Progress reports, complete forms of what was streamed, and kinds of later versions.
             _ => {}
@@ -166,32 +201,77 @@ impl Answer {
     fn added(&mut self, place: Place, item: &Item, progress: &mut Progress) {
         self.in_summary = false;
         if item.kind == "function_call" {
-            self.calls.push(Call { place, has_args: false });
+            let name = Some(item.name.clone()).filter(|name| !name.is_empty());
+            self.calls.push(Call { place, is_named: name.is_some(), has_args: false });
             progress.events.push_back(ChatEvent::ToolCallDelta {
                 index: self.calls.len() - 1,
                 id: Some(item.call_id.clone()).filter(|id| !id.is_empty()),
-                name: Some(item.name.clone()),
+                name,
                 args: String::new(),
             });
         }
     }
 
-    /// Handles the end of an item: its signature, or arguments that were not streamed.
-    fn done(&mut self, place: &Place, item: &Item, progress: &mut Progress) {
+    /// Handles the end of an item: its signature, or what was not streamed of it.
+    fn done(&mut self, place: Place, item: &Item, progress: &mut Progress) {
         match item.kind.as_str() {
             "function_call" => {
-                let mut calls = self.calls.iter();
-                if calls.any(|call| call.place == *place && !call.has_args) {
-                    self.arguments(place, &item.arguments, progress);
+                let known = self.calls.iter().position(|call| call.place == place);
+                let index = known.unwrap_or_else(|| {
+                    self.added(Place::of(None, ""), item, progress);
+                    self.calls.len() - 1
+                });
+                let call = &mut self.calls[index];
+                if known.is_none() {
+                    call.place = place;
                 }
+                if !std::mem::replace(&mut call.is_named, true) {
+                    progress.events.push_back(ChatEvent::ToolCallDelta {
+                        index,
+                        id: None,
+                        name: Some(item.name.clone()),
+                        args: String::new(),
+                    });
+                }
+                if !call.has_args {
+                    call.has_args = true;
+                    let args = fragment(&item.arguments);
+                    let (id, name) = (None, None);
+                    progress.events.push_back(ChatEvent::ToolCallDelta { index, id, name, args });
+                }
+            }
+            "message" => {
+                let text: String = item.content.iter().map(Content::said).collect();
+                self.text(place, &text, progress);
             }
             "reasoning" => {
                 if let Some(content) = &item.encrypted_content {
                     let issued = json!({"id": item.id, "encrypted_content": content});
-                    progress.events.push_back(Format::Openai.event(&issued.to_string()));
+                    progress.sign(Format::Openai, &issued.to_string());
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Adds the whole text of a message, unless it was streamed.
+    fn text(&mut self, place: Place, text: &str, progress: &mut Progress) {
+        // Items without an index may have another id in each document.
+        let is_told = self.told.iter().any(|told| match (told, &place) {
+            (Place::Index(told), Place::Index(place)) => told == place,
+            _ => true,
+        });
+        if !is_told && !text.is_empty() {
+            progress.text(text);
+            self.told.push(place);
+        }
+    }
+
+    /// Adds the whole arguments of a call, unless they were streamed.
+    fn whole_arguments(&mut self, place: &Place, args: &str, progress: &mut Progress) {
+        let mut calls = self.calls.iter();
+        if calls.any(|call| call.place == *place && !call.has_args) {
+            self.arguments(place, args, progress);
         }
     }
 
@@ -208,12 +288,10 @@ impl Answer {
         for (output_index, item) in (0..).zip(std::mem::take(&mut response.output)) {
             let summary: Vec<&str> = item.summary.iter().map(|part| part.text.as_str()).collect();
             progress.reasoning(&summary.join("\n\n"));
-            for content in item.content.iter().filter(|_| item.kind == "message") {
-                progress.text(&content.text);
-                progress.text(&content.refusal);
-            }
-            self.added(Place::Index(output_index), &item, progress);
-            self.done(&Place::Index(output_index), &item, progress);
+            self.done(Place::Index(output_index), &item, progress);
+        }
+        if self.told.is_empty() && self.calls.is_empty() {
+            progress.text(&response.output_text);
         }
         self.end(response, progress)
     }
@@ -221,23 +299,42 @@ impl Answer {
     fn end(&mut self, response: Response, progress: &mut Progress) -> Result<(), Flaw> {
         progress.set_id(response.id);
         progress.tokens = tokens(&response.usage).or(progress.tokens);
-        if let Some(error) = response.error {
+        if let Some(error) = told(response.error) {
             return Err(Flaw::Refused(error));
         }
         let incomplete = response.incomplete_details.unwrap_or_default().reason;
-        progress.finish = Some(match (response.status.as_str(), incomplete.as_str()) {
-            ("completed", _) if !self.calls.is_empty() => FinishReason::ToolCalls,
-            ("completed", _) => FinishReason::Stop,
-            ("incomplete", "max_output_tokens") => FinishReason::Length,
-            ("incomplete", "content_filter") => FinishReason::ContentFilter,
-            ("incomplete", other) => return Err(unknown_reason(other)),
-            ("failed" | "cancelled", _) => {
-                let reason = format!("the provider gave up: `{}`", response.status);
-                return Err(Flaw::Truncated(reason));
-            }
-            (other, _) => return Err(unknown_reason(other)),
-        });
+        let word = match response.status.as_str() {
+            "completed" if !self.calls.is_empty() => "tool_calls",
+            // Without a reason, what is missing is not known.
+            "incomplete" if incomplete.is_empty() => "length",
+            "incomplete" => &incomplete,
+            status => status,
+        };
         progress.is_over = true;
-        Ok(())
+        progress.end(word, None)
     }
+}
+
+/// A fragment of a text; some servers send the value that it is the text of.
+fn fragment(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Reads the parts of a content, which may be a bare text.
+fn contents<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Content>, D::Error> {
+    let bare = |text| Content { text, ..Content::default() };
+    let parts = match Value::deserialize(deserializer)? {
+        Value::String(text) => vec![Value::String(text)],
+        Value::Array(parts) => parts,
+        _ => Vec::new(),
+    };
+    let read = |part| match part {
+        Value::String(text) => bare(text),
+        part => serde_json::from_value(part).unwrap_or_default(),
+    };
+    Ok(parts.into_iter().map(read).collect())
 }

@@ -2,7 +2,7 @@
 
 use super::config;
 use crate::chat::{ChatRequest, ToolChoice};
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, ServerConfig};
 use serde_json::{Value, json};
 use weftwork_types::message::{Media, Message, Part, Role, ToolCall, ToolResult};
 use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome};
@@ -63,6 +63,10 @@ fn request() -> ChatRequest {
         signed("hm", r#"openai:{"id":"rs_1","encrypted_content":"yy"}"#),
         Part::Reasoning { text: "unsigned".to_owned(), signature: None },
         text("Let me look."),
+        // Of other providers with the same protocols.
+        signed("", "anthropic@minimax:sig"),
+        signed("", r#"openai@proxy:{"id":"rs_2","encrypted_content":"yy"}"#),
+        signed("", "gemini@proxy:sig"),
         signed("hm", "gemini:zz"),
         call("call_a:1", json!({"order_id": "A1"})),
         call("call_b", json!("{oops")),
@@ -86,7 +90,14 @@ fn request() -> ChatRequest {
 }
 
 fn body(protocol: Protocol, request: &ChatRequest) -> Value {
-    protocol.write(("m", true), request, &config(protocol)).expect("a body").body
+    let provider = match protocol {
+        Protocol::Openai => "deepseek",
+        Protocol::OpenaiResponses => "openai-responses",
+        Protocol::Anthropic => "anthropic",
+        Protocol::Gemini => "gemini",
+    };
+    let config = ServerConfig { provider: provider.to_owned(), ..config(protocol) };
+    protocol.write(("m", true), request, &config).expect("a body").body
 }
 
 #[test]
@@ -114,13 +125,13 @@ fn anthropic() {
                 {"type": "thinking", "thinking": "hm", "signature": "sig"},
                 {"type": "redacted_thinking", "data": "xx"},
                 {"type": "text", "text": "Let me look."},
-                {"type": "tool_use", "id": "call_a_1", "name": "orders__lookup",
+                {"type": "tool_use", "id": "call_850fa9f8f70f079ba8933cce", "name": "orders__lookup",
                  "input": {"order_id": "A1"}},
                 {"type": "tool_use", "id": "call_b", "name": "orders__lookup",
                  "input": {"invalid_arguments": "{oops"}},
             ]},
             {"role": "user", "content": [
-                {"type": "tool_result", "tool_use_id": "call_a_1",
+                {"type": "tool_result", "tool_use_id": "call_850fa9f8f70f079ba8933cce",
                  "content": "{\"state\":\"sent\"}", "is_error": false},
                 {"type": "tool_result", "tool_use_id": "call_b",
                  "content": "no such order", "is_error": true},
@@ -210,7 +221,7 @@ fn openai_responses() {
             {"type": "function_call", "call_id": "call_a:1", "name": "orders__lookup",
              "arguments": "{\"order_id\":\"A1\"}"},
             {"type": "function_call", "call_id": "call_b", "name": "orders__lookup",
-             "arguments": "\"{oops\""},
+             "arguments": "{\"invalid_arguments\":\"{oops\"}"},
             {"type": "function_call_output", "call_id": "call_a:1",
              "output": "{\"state\":\"sent\"}"},
             {"type": "function_call_output", "call_id": "call_b", "output": "no such order"},

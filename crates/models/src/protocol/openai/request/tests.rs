@@ -118,7 +118,7 @@ fn a_conversation_with_calls_goes_back_as_it_came() {
                 {"id": "c1", "type": "function",
                  "function": {"name": "add", "arguments": "{\"a\":1}"}},
                 {"id": "c2", "type": "function",
-                 "function": {"name": "add", "arguments": "\"{\\\"a\\\": oops\""}},
+                 "function": {"name": "add", "arguments": "{\"invalid_arguments\":\"{\\\"a\\\": oops\"}"}},
             ]},
             {"role": "tool", "tool_call_id": "c1", "content": "{\"sum\":1}"},
             {"role": "tool", "tool_call_id": "c2", "content": "plain"},
