@@ -182,8 +182,10 @@ impl Collector {
             // Some servers report "stop" after a tool call.
             (FinishReason::Stop, true) => FinishReason::ToolCalls,
             (FinishReason::ToolCalls, false) if message.joined_text().is_empty() => {
+                // Another attempt may have them.
                 let reason = "its finish reason is tool calls, but it contains none".to_owned();
-                return Err(ModelError::Malformed { provider: provider(), reason });
+                let (provider, events) = (provider(), self.events);
+                return Err(ModelError::Truncated { provider, events, reason });
             }
             (FinishReason::ToolCalls, false) => FinishReason::Stop,
             (reason, _) => reason,
@@ -226,6 +228,9 @@ fn repeated(text: &str) -> Option<Value> {
         let IgnoredAny = value.ok()?;
         let value = json::read(text[from..values.byte_offset()].as_bytes()).ok()?;
         from = values.byte_offset();
+        if value.is_null() {
+            continue;
+        }
         match (value.as_object()?.is_empty(), &found) {
             (true, Some(_)) => {}
             (_, Some(known)) if *known != value && known.as_object()?.is_empty() => {

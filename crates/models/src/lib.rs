@@ -12,6 +12,7 @@ pub mod capability;
 pub mod chat;
 mod collect;
 pub mod error;
+mod extras;
 pub mod fingerprint;
 pub mod form;
 mod limiter;
@@ -34,6 +35,7 @@ pub use chat::{
     ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo, ToolChoice,
 };
 pub use error::{CallError, ModelError};
+pub use extras::{Additions, RequestExtras};
 pub use price::{ModelPrices, Price, PriceTable};
 pub use protocol::{HttpModel, Protocol, Quirk, Quirks, ServerConfig};
 pub use refusal::RefusalKind;

@@ -3,9 +3,10 @@
 use crate::cache::ResponseCache;
 use crate::chat::{ChatModel, ChatRequest, ChatStream, ModelInfo};
 use crate::limiter::{Limiter, RateLimits};
-use crate::{Capability, ModelError, Price, RefusalKind, TokenLimits};
+use crate::{Additions, Capability, ModelError, Price, RefusalKind, RequestExtras, TokenLimits};
 use futures_util::{StreamExt as _, stream as streams};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,23 @@ pub struct ModelSettings {
     /// The time for which an answer is used again for the same request of the same principal, in
     /// seconds. Without it, no answer is.
     pub cache_seconds: Option<u64>,
+    /// Headers of each request; see [`Additions`].
+    pub headers: BTreeMap<String, String>,
+    /// Members of the query of each request.
+    pub query: BTreeMap<String, String>,
+    /// Members of the body of each request.
+    pub body: Map<String, Value>,
+}
+
+impl ModelSettings {
+    /// Returns what the settings add to requests.
+    fn additions(&self) -> Additions {
+        Additions {
+            headers: self.headers.clone(),
+            query: self.query.clone(),
+            body: self.body.clone(),
+        }
+    }
 }
 
 /// A failure of a model that another model may not have.
@@ -101,14 +119,30 @@ impl FallbackOn {
 pub struct SettingsTable(Arc<BTreeMap<String, (ModelSettings, Shared)>>);
 
 impl SettingsTable {
-    /// Creates a table whose limits and caches follow a clock.
-    #[must_use]
-    pub fn new(settings: BTreeMap<String, ModelSettings>, clock: &Arc<dyn Clock>) -> Self {
+    /// Creates a table whose limits and caches follow a clock. Values of headers and of the query
+    /// are read from the environment.
+    ///
+    /// # Errors
+    /// [`ModelError::BadProvider`] for an addition to requests that cannot be used.
+    pub fn new(
+        settings: BTreeMap<String, ModelSettings>,
+        env: &dyn Fn(&str) -> Option<String>,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, ModelError> {
         let shared = settings.into_iter().map(|(id, settings)| {
-            let shared = Shared::new(&settings, clock);
-            (id, (settings, shared))
+            let extras = settings
+                .additions()
+                .resolve(env)
+                .map_err(|reason| ModelError::BadProvider { provider: id.clone(), reason })?;
+            let shared = Shared::new(&settings, extras, clock);
+            Ok((id, (settings, shared)))
         });
-        Self(Arc::new(shared.collect()))
+        Ok(Self(Arc::new(shared.collect::<Result<_, ModelError>>()?)))
+    }
+
+    /// Returns what the settings of a model add to its requests.
+    pub(crate) fn extras(&self, id: &str) -> RequestExtras {
+        self.0.get(id).map(|(_, shared)| shared.extras.clone()).unwrap_or_default()
     }
 
     /// Returns the settings of a model by its id, `provider:model`, if it has any.
@@ -127,10 +161,15 @@ impl SettingsTable {
 pub(crate) struct Shared {
     limiter: Option<Arc<Limiter>>,
     cache: Option<Arc<ResponseCache>>,
+    extras: RequestExtras,
 }
 
 impl Shared {
-    pub(crate) fn new(settings: &ModelSettings, clock: &Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(
+        settings: &ModelSettings,
+        extras: RequestExtras,
+        clock: &Arc<dyn Clock>,
+    ) -> Self {
         let limits = RateLimits {
             concurrent: settings.concurrent,
             requests_per_minute: settings.requests_per_minute,
@@ -140,6 +179,7 @@ impl Shared {
         Self {
             limiter: limits.any().then(|| Arc::new(Limiter::new(limits, Arc::clone(clock)))),
             cache: lifetime.map(|lifetime| Arc::new(ResponseCache::new(lifetime))),
+            extras,
         }
     }
 }

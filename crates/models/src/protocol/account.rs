@@ -7,7 +7,7 @@ use serde_json::Value;
 use weftwork_types::usage::Tokens;
 
 /// Names of the count of input tokens, at any server.
-const INPUT: [&str; 7] = [
+const INPUT: [&str; 9] = [
     "/prompt_tokens",
     "/input_tokens",
     "/promptTokens",
@@ -15,9 +15,11 @@ const INPUT: [&str; 7] = [
     "/promptTokenCount",
     "/prompt_token_count",
     "/prompt_eval_count",
+    "/prompt_n",
+    "/tokens/input_tokens",
 ];
 /// Names of the count of output tokens, at any server.
-const OUTPUT: [&str; 7] = [
+const OUTPUT: [&str; 9] = [
     "/completion_tokens",
     "/output_tokens",
     "/completionTokens",
@@ -25,6 +27,8 @@ const OUTPUT: [&str; 7] = [
     "/candidatesTokenCount",
     "/candidates_token_count",
     "/eval_count",
+    "/predicted_n",
+    "/tokens/output_tokens",
 ];
 /// Largest count that a server may report as a number with a fraction or as a text.
 const COUNT_MAX: f64 = 9_007_199_254_740_992.0;
@@ -69,11 +73,25 @@ impl Account<'_> {
         }
     }
 
-    /// Returns the provider's own cost in millionths of a US dollar, rounded up, as OpenRouter
-    /// reports it.
+    /// Returns the provider's own cost in millionths of a US dollar, rounded up. A gateway with a
+    /// key of the caller's own reports what the provider behind it asks for.
     pub(super) fn cost_micro_usd(self) -> Option<u64> {
-        let cost = number(self.0.pointer("/cost")?)?;
-        (cost.is_finite() && cost >= 0.0).then(|| (cost * 1_000_000.0).ceil() as u64)
+        self.cost(&["/cost/total_cost", "/cost_details/upstream_inference_cost", "/cost"])
+    }
+
+    /// Returns the cost of a whole document, as Vercel's gateway reports it.
+    pub(super) fn gateway_cost_micro_usd(self) -> Option<u64> {
+        self.cost(&["/provider_metadata/gateway/cost", "/providerMetadata/gateway/cost"])
+    }
+
+    fn cost(self, paths: &[&str]) -> Option<u64> {
+        let costs = paths.iter().filter_map(|path| number(self.0.pointer(path)?));
+        let mut costs = costs.filter(|cost| cost.is_finite() && *cost >= 0.0);
+        let first = costs.next()?;
+        // Zero beside another cost is not the whole.
+        let cost = if first > 0.0 { first } else { costs.next().unwrap_or(first) };
+        // What decimals lose in binary is not a further millionth.
+        Some((cost * 1_000_000.0 - 1e-6).ceil().max(0.0) as u64)
     }
 }
 

@@ -193,6 +193,8 @@ pub(super) struct Decoder {
     documents: u64,
     /// Something that is no document, which may say why there is none.
     remark: Option<String>,
+    /// Name of the current event, which some servers send in place of a document's type.
+    event_name: String,
     done: bool,
 }
 
@@ -221,6 +223,7 @@ impl Decoder {
             progress: Progress { provider, model, ..Progress::default() },
             documents: 0,
             remark: None,
+            event_name: String::new(),
             done: false,
         }
     }
@@ -317,6 +320,7 @@ impl Decoder {
             if self.done {
                 break;
             }
+            self.event_name = event.name.clone();
             match event.data.trim() {
                 data if event.name == "error" && !data.starts_with('{') => {
                     return Err(self.error(Flaw::Refused(json!({"message": data}))));
@@ -382,7 +386,11 @@ impl Decoder {
             Value::Array(documents) => documents,
             document => vec![document],
         };
-        for document in documents {
+        for mut document in documents {
+            let members = document.as_object_mut();
+            if let Some(members) = members.filter(|_| !self.event_name.is_empty()) {
+                members.entry("type").or_insert_with(|| self.event_name.as_str().into());
+            }
             let read = self.reader.read(document, &mut self.progress);
             // An error object is no part of the answer.
             self.documents += u64::from(!matches!(read, Err(Flaw::Refused(_))));

@@ -9,12 +9,16 @@ use weftwork_types::port::EgressResponse;
 /// Maximum length in characters of a quoted provider message.
 const MESSAGE_CHARS_MAX: usize = 300;
 
+/// Minimum length in bytes of a value of a header or of the query that is hidden in messages.
+const SECRET_BYTES_MIN: usize = 12;
+
 /// The provider, as error messages name it.
 #[derive(Debug, Clone)]
 pub(super) struct Source {
     provider: String,
     key_variable: String,
-    key: Option<Secret>,
+    /// The key, and values of headers and of the query.
+    secrets: Vec<Secret>,
 }
 
 impl Source {
@@ -22,7 +26,7 @@ impl Source {
         Self {
             provider: config.provider.clone(),
             key_variable: config.key_variable.clone(),
-            key: config.key.clone(),
+            secrets: config.key.iter().chain(config.extras.secrets()).cloned().collect(),
         }
     }
 
@@ -37,10 +41,12 @@ impl Source {
     /// A provider's message for display: one line, shortened, without the key and without control
     /// characters.
     pub(super) fn quote(&self, text: &str) -> String {
-        let text = match &self.key {
-            Some(key) => key.hide_in(text),
-            None => text.to_owned(),
+        let hide = |text: String, secret: &Secret| match secret.expose().len() {
+            // Such as the name of a region.
+            ..SECRET_BYTES_MIN if Some(secret) != self.secrets.first() => text,
+            _ => secret.hide_in(&text),
         };
+        let text = self.secrets.iter().fold(text.to_owned(), hide);
         let words: Vec<String> = text
             .split_whitespace()
             .map(|word| word.chars().filter(|c| !c.is_control()).collect())

@@ -6,7 +6,7 @@ use super::{Protocol, Quirk, Quirks};
 use crate::capability::{self, ModelFacts};
 use crate::chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelInfo};
 use crate::form::{Form, FormReader};
-use crate::{Capability, ModelError, Price, Secret, TokenLimits};
+use crate::{Capability, ModelError, Price, RequestExtras, Secret, TokenLimits};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream as streams};
 use std::collections::VecDeque;
@@ -33,6 +33,10 @@ pub struct ServerConfig {
     pub key: Option<Secret>,
     /// The environment variable of the key, for error messages.
     pub key_variable: String,
+    /// The header that carries the key alone, in place of the protocol's.
+    pub key_header: Option<String>,
+    /// Additions to each request.
+    pub extras: RequestExtras,
     /// Deviations of the server from the protocol.
     pub quirks: Quirks,
     /// Timeout for the response head.
@@ -149,19 +153,31 @@ impl Attempt {
             model: format!("{}:{}", config.provider, self.model),
             what,
         })?;
-        let url = format!("{}{}", config.base_url, outgoing.path);
+        let url = format!("{}{}", config.base_url, config.extras.path(&outgoing.path));
         let mut http = EgressRequest::new(Method::Post, url);
         let mut set = |name: &str, value: String| http.headers.push((name.to_owned(), value));
         set("content-type", "application/json".to_owned());
         set("accept", "text/event-stream, application/json".to_owned());
-        for (name, value) in outgoing.headers {
+        let own = |name: &str| config.extras.headers.iter().any(|(own, _)| own == name);
+        for (name, value) in outgoing.headers.into_iter().filter(|(name, _)| !own(name)) {
             set(name, value);
         }
-        if let Some(key) = &config.key {
-            let (name, value) = config.protocol.key_header(key.expose());
-            set(name, value);
+        match (&config.key, &config.key_header) {
+            (Some(key), Some(name)) => set(name, key.expose().to_owned()),
+            (Some(key), None) => {
+                let (name, value) = config.protocol.key_header(key.expose());
+                if !own(name) {
+                    set(name, value);
+                }
+            }
+            (None, _) => {}
         }
-        http.body = Bytes::from(outgoing.body.to_string());
+        for (name, value) in &config.extras.headers {
+            set(name, value.expose().to_owned());
+        }
+        let mut body = outgoing.body;
+        config.extras.add_to(&mut body);
+        http.body = Bytes::from(body.to_string());
         http.head_timeout = config.head_timeout;
         http.idle_timeout = config.idle_timeout;
         Ok(http)

@@ -3,6 +3,7 @@
 //! The answers were written after the documentation of each protocol (2026-11-25); those of
 //! `recorded` come from servers.
 
+mod habits;
 mod recorded;
 mod requests;
 
@@ -33,6 +34,8 @@ pub(super) fn config(protocol: Protocol) -> ServerConfig {
         base_url: "https://p.example/v1".to_owned(),
         key: Secret::new("sk-hunter2"),
         key_variable: "P_KEY".to_owned(),
+        key_header: None,
+        extras: crate::RequestExtras::default(),
         quirks: Quirks::default(),
         head_timeout: Duration::ZERO,
         idle_timeout: Duration::ZERO,

@@ -16,7 +16,9 @@ pub(crate) fn base_url(text: &str, protocol: Protocol) -> Result<String, &'stati
     };
     let text = text.trim();
     if text.contains(['?', '#']) {
-        return Err("a base URL has no query and no fragment");
+        return Err(
+            "a base URL has no query and no fragment; members of the query are those of `query`",
+        );
     }
     let text = text.trim_end_matches('/');
     let text = text.strip_suffix(endpoint).unwrap_or(text).trim_end_matches('/');

@@ -4,10 +4,10 @@ mod table;
 
 pub use table::{ProviderOverride, ProviderRow, ProviderTable};
 
-use crate::ModelError;
 use crate::chat::{ChatModel, ModelInfo};
 use crate::protocol::{HttpModel, ServerConfig};
 use crate::settings::{ConfiguredModel, FallbackOn, Next, SettingsTable};
+use crate::{ModelError, RequestExtras};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -23,6 +23,23 @@ pub trait ModelProvider: Send + Sync + Debug {
     /// # Errors
     /// [`ModelError`] if there is no such model, or it cannot be opened at the moment.
     fn open(&self, model: &str) -> Result<Arc<dyn ChatModel>, ModelError>;
+
+    /// Opens a model whose requests have additions.
+    ///
+    /// # Errors
+    /// [`ModelError::BadProvider`] for a provider whose requests take none.
+    fn open_with(
+        &self,
+        model: &str,
+        extras: &RequestExtras,
+    ) -> Result<Arc<dyn ChatModel>, ModelError> {
+        if *extras == RequestExtras::default() {
+            return self.open(model);
+        }
+        let provider = self.name().to_owned();
+        let reason = format!("its model `{model}` takes no `headers`, `query` and `body`");
+        Err(ModelError::BadProvider { provider, reason })
+    }
 
     /// The models that are known without a network request, the default first. Empty for network
     /// providers.
@@ -98,13 +115,14 @@ impl ModelRegistry {
     fn open(&self, id: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         let (name, model) = id.trim().split_once(':').unwrap_or((id.trim(), ""));
         let Some(provider) = self.providers.get(name) else { return Err(self.unknown(id, name)) };
+        let extras = |model: &str| self.settings.extras(&format!("{name}:{model}"));
         match (model, provider.list().into_iter().next()) {
-            ("", Some(usual)) => provider.open(&usual.model),
+            ("", Some(usual)) => provider.open_with(&usual.model, &extras(&usual.model)),
             ("", None) => Err(ModelError::Unknown {
                 found: id.to_owned(),
                 known: vec![format!("{name}:MODEL")],
             }),
-            (model, _) => provider.open(model),
+            (model, _) => provider.open_with(model, &extras(model)),
         }
     }
 
@@ -151,14 +169,28 @@ impl ModelProvider for HttpProvider {
     }
 
     fn open(&self, model: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
+        self.open_with(model, &RequestExtras::default())
+    }
+
+    fn open_with(
+        &self,
+        model: &str,
+        extras: &RequestExtras,
+    ) -> Result<Arc<dyn ChatModel>, ModelError> {
         self.ready()?;
         let row = &self.row;
+        if let Some(missing) = &extras.missing {
+            let reason = format!("model `{model}`: {missing}");
+            return Err(ModelError::BadProvider { provider: row.name.clone(), reason });
+        }
         let config = ServerConfig {
             provider: row.name.clone(),
             protocol: row.protocol,
             base_url: row.url.clone(),
             key: row.key.clone(),
             key_variable: row.key_env.clone(),
+            key_header: row.key_header.clone(),
+            extras: row.extras.with(extras),
             quirks: row.quirks.clone(),
             head_timeout: row.head_timeout,
             idle_timeout: row.idle_timeout,

@@ -1,8 +1,11 @@
 //! The provider table: built-in rows, changed by configuration and environment.
 
 use crate::protocol::{Protocol, Quirks, base_url, facts};
-use crate::{ModelError, ModelFacts, ModelPrices, Price, PriceTable, Secret};
+use crate::{
+    Additions, ModelError, ModelFacts, ModelPrices, Price, PriceTable, RequestExtras, Secret,
+};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -25,6 +28,14 @@ pub struct ProviderOverride {
     pub key_env: Option<String>,
     /// `true` if the server also answers without a key.
     pub key_optional: Option<bool>,
+    /// The header that carries the key alone, such as `api-key`, in place of the protocol's.
+    pub key_header: Option<String>,
+    /// Headers of each request; see [`Additions`].
+    pub headers: Option<BTreeMap<String, String>>,
+    /// Members of the query of each request.
+    pub query: Option<BTreeMap<String, String>>,
+    /// Members of the body of each request.
+    pub body: Option<Map<String, Value>>,
     /// The provider's wire protocol.
     pub protocol: Option<Protocol>,
     /// Deviations of the server from the protocol.
@@ -54,6 +65,10 @@ pub struct ProviderRow {
     pub key_env: String,
     /// `true` if the server also answers without a key.
     pub key_optional: bool,
+    /// The header that carries the key alone, in place of the protocol's.
+    pub key_header: Option<String>,
+    /// Additions to each request.
+    pub extras: RequestExtras,
     /// The provider's wire protocol.
     pub protocol: Protocol,
     /// Deviations of the server from the protocol.
@@ -72,8 +87,12 @@ impl ProviderRow {
     /// Checks that the key is present or optional.
     ///
     /// # Errors
-    /// [`ModelError::KeyMissing`] if a required key is missing.
+    /// [`ModelError::KeyMissing`] if a required key is missing, [`ModelError::BadProvider`] if a
+    /// variable of an addition is.
     pub fn ready(&self) -> Result<(), ModelError> {
+        if let Some(reason) = self.extras.missing.clone() {
+            return Err(ModelError::BadProvider { provider: self.name.clone(), reason });
+        }
         if self.key.is_some() || self.key_optional {
             return Ok(());
         }
@@ -183,6 +202,10 @@ fn changed(draft: &ProviderOverride, change: &ProviderOverride) -> ProviderOverr
         url: change.url.or(draft.url),
         key_env: change.key_env.or(draft.key_env),
         key_optional: change.key_optional.or(draft.key_optional),
+        key_header: change.key_header.or(draft.key_header),
+        headers: change.headers.or(draft.headers),
+        query: change.query.or(draft.query),
+        body: change.body.or(draft.body),
         protocol: change.protocol.or(draft.protocol),
         quirks: change.quirks.or(draft.quirks),
         source: change.source.or(draft.source),
@@ -205,6 +228,22 @@ fn row(
     let from_env = draft.url_env.as_deref().and_then(env).filter(|url| !url.trim().is_empty());
     let url = from_env.or(draft.url).ok_or("it has no `url`")?;
     let protocol = draft.protocol.unwrap_or_default();
+    // A query in the URL, as consoles of providers show it.
+    let (url, asked) = match url.split_once('?') {
+        Some((url, asked)) => (url.to_owned(), asked.to_owned()),
+        None => (url, String::new()),
+    };
+    let pairs = asked.split('&').filter(|pair| !pair.is_empty());
+    let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let mut query: BTreeMap<String, String> =
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    query.extend(draft.query.unwrap_or_default());
+    let additions = Additions {
+        headers: draft.headers.unwrap_or_default(),
+        query,
+        body: draft.body.unwrap_or_default(),
+    };
+    let extras = additions.resolve(env)?;
     let url =
         base_url(&url, protocol).map_err(|reason| format!("its URL cannot be used: {reason}"))?;
     let key_env = draft.key_env.unwrap_or_default();
@@ -217,6 +256,8 @@ fn row(
         // A custom server without a key variable has no key.
         key_optional: draft.key_optional.unwrap_or(key_env.is_empty()),
         key_env,
+        key_header: draft.key_header,
+        extras,
         protocol,
         quirks: draft.quirks.unwrap_or_default(),
         source: draft.source,

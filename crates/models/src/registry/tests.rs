@@ -142,7 +142,8 @@ fn a_row_that_cannot_be_used_is_named() {
     for toml in [
         "[lab]\nkey_env = \"K\"",
         "[lab]\nurl = \"localhost:1\"",
-        "[lab]\nurl = \"http://h/?x\"",
+        "[lab]\nurl = \"http://h/#x\"",
+        "[lab]\nurl = \"http://h\"\nheaders = { host = \"x\" }",
         "[\"La b\"]\nurl = \"http://h\"",
     ] {
         let error = ProviderTable::load(&no_env, &overrides(toml)).expect_err(toml);

@@ -121,7 +121,8 @@ fn registry(lab: &Arc<Lab>, settings: &str) -> ModelRegistry {
     let clock: Arc<dyn Clock> = Arc::new(lab.clock.clone());
     let mut registry = ModelRegistry::default();
     registry.register(Arc::new(LabProvider(Arc::clone(lab))));
-    registry.with_settings(SettingsTable::new(settings, &clock))
+    let settings = SettingsTable::new(settings, &|_| None, &clock).expect("settings");
+    registry.with_settings(settings)
 }
 
 #[tokio::test]

@@ -268,7 +268,11 @@ impl Config {
             remotes: Remotes::default(),
             thread_budget,
             providers,
-            models: SettingsTable::new(file.models, &(Arc::new(SystemClock::new()) as _)),
+            models: SettingsTable::new(
+                file.models,
+                &|name| around.get(name),
+                &(Arc::new(SystemClock::new()) as _),
+            )?,
         };
         config.mcp = mcp.map(|setting| McpTools::read(setting, &config, around)).transpose()?;
         config.remotes = Remotes::read(file.remotes, &config, around)?;

@@ -15,6 +15,8 @@ use weftwork_types::usage::Tokens;
 pub(in crate::protocol) struct Answer {
     /// Indices of the blocks that are tool calls, in order.
     calls: Vec<u64>,
+    /// Signature of the block that is being read; some servers send it in pieces.
+    signature: String,
     usage: Usage,
 }
 
@@ -125,6 +127,9 @@ impl Reader for Answer {
         if let Some(error) = told(document.error) {
             return Err(Flaw::Refused(error));
         }
+        if document.kind != "content_block_delta" {
+            self.sign(progress);
+        }
         match document.kind.as_str() {
             "message_start" => self.message(document.message.unwrap_or_default(), progress)?,
             "content_block_start" => {
@@ -137,6 +142,8 @@ impl Reader for Answer {
             }
             "message_delta" => {
                 self.usage = self.usage.updated(&document.usage);
+                let cost = Account(&document.usage).cost_micro_usd();
+                progress.cost_micro_usd = cost.or(progress.cost_micro_usd);
                 self.stop(&document.delta.unwrap_or_default().stop_reason, progress)?;
             }
             "message_stop" => progress.is_over = true,
@@ -145,9 +152,17 @@ impl Reader for Answer {
         }
         Ok(())
     }
+
+    fn end(&mut self, progress: &mut Progress) {
+        self.sign(progress);
+    }
 }
 
 impl Answer {
+    fn sign(&mut self, progress: &mut Progress) {
+        progress.sign(Format::Anthropic, &std::mem::take(&mut self.signature));
+    }
+
     fn message(&mut self, message: Message, progress: &mut Progress) -> Result<(), Flaw> {
         progress.set_id(message.id);
         self.usage = self.usage.updated(&message.usage);
@@ -191,7 +206,7 @@ impl Answer {
     fn delta(&mut self, index: u64, delta: &Delta, progress: &mut Progress) {
         progress.text(&delta.text);
         progress.reasoning(&delta.thinking);
-        progress.sign(Format::Anthropic, &delta.signature);
+        self.signature.push_str(&delta.signature);
         let args = fragment(&delta.partial_json);
         // Some servers give all blocks the same index, and others count them differently.
         let call = self.calls.iter().rposition(|call| *call == index);

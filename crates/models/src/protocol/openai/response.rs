@@ -118,6 +118,15 @@ impl CallDelta {
         Self { index: Some(0), function: Some(function), ..Self::default() }
     }
 
+    /// Returns `true` if it says nothing of a call.
+    pub(super) fn is_empty(&self) -> bool {
+        let function = self.function();
+        self.id.is_empty()
+            && function.name.is_empty()
+            && function.arguments().is_empty()
+            && self.rest.is_empty()
+    }
+
     pub(super) fn function(&self) -> &FunctionDelta {
         self.function.as_ref().unwrap_or(&self.flat)
     }

@@ -8,6 +8,9 @@ use crate::protocol::decoder::{Flaw, Progress, Reader, structure, told};
 use crate::protocol::signature::Format;
 use serde_json::{Map, Value};
 
+/// Places of the account beside `usage`: Groq, llama.cpp, Ollama.
+const ACCOUNTS: [&str; 3] = ["/x_groq/usage", "/timings", ""];
+
 /// A reader for one answer. `[DONE]` ends it, or the end of the body after a `finish_reason`.
 #[derive(Debug, Default)]
 pub(in crate::protocol) struct Answer {
@@ -40,7 +43,8 @@ impl Call {
         let begins_again = args.trim_start().starts_with('{') && args.trim() != self.args.trim();
         let is_whole = serde_json::from_str::<Map<String, Value>>(&self.args)
             .is_ok_and(|args| !args.is_empty());
-        has_other_id || begins_again && is_whole && delta.id.is_empty()
+        let is_other = delta.id.is_empty() || function.name != self.name;
+        has_other_id || begins_again && is_whole && is_other
     }
 }
 
@@ -54,9 +58,14 @@ impl Reader for Answer {
             return Err(Flaw::Refused(document));
         }
         progress.set_id(chunk.id);
-        let cost_micro_usd = Account(&chunk.usage).cost_micro_usd();
-        progress.cost_micro_usd = cost_micro_usd.or(progress.cost_micro_usd);
-        progress.tokens = tokens(&chunk.usage).or(progress.tokens);
+        let cost = Account(&chunk.usage).cost_micro_usd();
+        let cost = cost.or_else(|| Account(&document).gateway_cost_micro_usd());
+        progress.cost_micro_usd = cost.or(progress.cost_micro_usd);
+        let elsewhere = || {
+            let mut accounts = ACCOUNTS.iter().filter_map(|path| document.pointer(path));
+            accounts.find_map(tokens)
+        };
+        progress.tokens = tokens(&chunk.usage).or_else(elsewhere).or(progress.tokens);
         // Several answers are not asked for, but some servers have each call in a choice of its own.
         for choice in chunk.choices {
             let is_first = choice.index.is_none_or(|index| index == 0);
@@ -85,20 +94,24 @@ impl Answer {
             return Err(Flaw::Refused(error));
         }
         progress.tokens = tokens(&choice.usage).or(progress.tokens);
-        let whole = choice.message.filter(|_| !self.has_delta);
-        let delta = choice.delta.or(whole);
-        if let Some(delta) = delta {
-            self.delta(delta, progress);
+        match (choice.delta, choice.message) {
+            (Some(delta), _) => {
+                self.has_delta |= !delta.text().is_empty();
+                self.delta(delta, progress);
+            }
+            // The whole message after its fragments.
+            (None, Some(_)) if self.has_delta => {}
+            (None, message) => {
+                message.into_iter().for_each(|message| self.delta(message, progress));
+            }
         }
         progress.text(choice.text.as_str().unwrap_or_default());
         progress.end(choice.finish_reason.as_str().unwrap_or_default(), None)
     }
 
     fn delta(&mut self, mut delta: Delta, progress: &mut Progress) {
-        let text = delta.text();
-        self.has_delta |= !text.is_empty();
         progress.reasoning(&delta.reasoning());
-        progress.text(&text);
+        progress.text(&delta.text());
         self.returned.read(&delta);
         let only = delta.function_call.take().map(CallDelta::only);
         for call in delta.tool_calls.iter().chain(&only) {
@@ -107,6 +120,9 @@ impl Answer {
     }
 
     fn call(&mut self, delta: &CallDelta, progress: &mut Progress) {
+        if delta.is_empty() {
+            return;
+        }
         let index = self.place(delta);
         self.returned.read_call(index, &delta.rest);
         let known = &mut self.calls[index];
@@ -117,7 +133,8 @@ impl Answer {
         known.id.extend(id.as_deref());
         // Others send a name in pieces, before the arguments.
         let is_new = !function.name.is_empty() && function.name != known.name;
-        let name = match known.args.is_empty() && is_new {
+        let may_go_on = known.args.is_empty() || known.name.is_empty();
+        let name = match may_go_on && is_new {
             true => function.name.strip_prefix(known.name.as_str()).unwrap_or(&function.name),
             false => "",
         };
@@ -143,8 +160,10 @@ impl Answer {
     /// call has its index.
     fn place(&mut self, delta: &CallDelta) -> usize {
         let has_name = !delta.function().name.is_empty();
+        let has_id = |call: &Call| !delta.id.is_empty() && call.id == delta.id;
         let found = self.calls.iter().rposition(|call| match delta.index {
-            Some(index) => call.wire_index == Some(index),
+            // Some servers count fragments in place of calls.
+            Some(index) => call.wire_index == Some(index) || !has_name && has_id(call),
             None if delta.id.is_empty() => !has_name,
             None => call.id == delta.id,
         });

@@ -29,6 +29,8 @@ struct Call {
     is_named: bool,
     /// `true` once a fragment of the arguments was received.
     has_args: bool,
+    /// Arguments at the beginning, which servers that stream nothing else have there.
+    first_args: String,
 }
 
 /// The item that a document belongs to. Some servers, such as llama.cpp's, send no index; others
@@ -186,7 +188,7 @@ impl Reader for Answer {
                 let response = document.response.unwrap_or_default();
                 match self.calls.is_empty() && !progress.has_content() {
                     true => self.whole(response, progress)?,
-                    false => self.end(response, progress)?,
+                    false => self.ended(response, progress)?,
                 }
                 progress.is_over = true;
             }
@@ -195,6 +197,18 @@ impl Reader for Answer {
         }
         Ok(())
     }
+
+    fn end(&mut self, progress: &mut Progress) {
+        for (index, call) in self.calls.iter_mut().enumerate().filter(|(_, call)| !call.has_args) {
+            let args = std::mem::take(&mut call.first_args);
+            progress.events.push_back(ChatEvent::ToolCallDelta {
+                index,
+                id: None,
+                name: None,
+                args,
+            });
+        }
+    }
 }
 
 impl Answer {
@@ -202,7 +216,8 @@ impl Answer {
         self.in_summary = false;
         if item.kind == "function_call" {
             let name = Some(item.name.clone()).filter(|name| !name.is_empty());
-            self.calls.push(Call { place, is_named: name.is_some(), has_args: false });
+            let first_args = fragment(&item.arguments);
+            self.calls.push(Call { place, is_named: name.is_some(), has_args: false, first_args });
             progress.events.push_back(ChatEvent::ToolCallDelta {
                 index: self.calls.len() - 1,
                 id: Some(item.call_id.clone()).filter(|id| !id.is_empty()),
@@ -216,7 +231,7 @@ impl Answer {
     fn done(&mut self, place: Place, item: &Item, progress: &mut Progress) {
         match item.kind.as_str() {
             "function_call" => {
-                let known = self.calls.iter().position(|call| call.place == place);
+                let known = self.calls.iter().rposition(|call| call.place == place);
                 let index = known.unwrap_or_else(|| {
                     self.added(Place::of(None, ""), item, progress);
                     self.calls.len() - 1
@@ -233,9 +248,9 @@ impl Answer {
                         args: String::new(),
                     });
                 }
-                if !call.has_args {
+                let args = fragment(&item.arguments);
+                if !call.has_args && !args.is_empty() {
                     call.has_args = true;
-                    let args = fragment(&item.arguments);
                     let (id, name) = (None, None);
                     progress.events.push_back(ChatEvent::ToolCallDelta { index, id, name, args });
                 }
@@ -269,14 +284,14 @@ impl Answer {
 
     /// Adds the whole arguments of a call, unless they were streamed.
     fn whole_arguments(&mut self, place: &Place, args: &str, progress: &mut Progress) {
-        let mut calls = self.calls.iter();
-        if calls.any(|call| call.place == *place && !call.has_args) {
+        let mut calls = self.calls.iter().rev();
+        if calls.find(|call| call.place == *place).is_some_and(|call| !call.has_args) {
             self.arguments(place, args, progress);
         }
     }
 
     fn arguments(&mut self, place: &Place, args: &str, progress: &mut Progress) {
-        let index = self.calls.iter().position(|call| call.place == *place);
+        let index = self.calls.iter().rposition(|call| call.place == *place);
         let Some(index) = index.filter(|_| !args.is_empty()) else { return };
         self.calls[index].has_args = true;
         let args = args.to_owned();
@@ -293,12 +308,14 @@ impl Answer {
         if self.told.is_empty() && self.calls.is_empty() {
             progress.text(&response.output_text);
         }
-        self.end(response, progress)
+        self.ended(response, progress)
     }
 
-    fn end(&mut self, response: Response, progress: &mut Progress) -> Result<(), Flaw> {
+    fn ended(&mut self, response: Response, progress: &mut Progress) -> Result<(), Flaw> {
         progress.set_id(response.id);
         progress.tokens = tokens(&response.usage).or(progress.tokens);
+        let cost = Account(&response.usage).cost_micro_usd();
+        progress.cost_micro_usd = cost.or(progress.cost_micro_usd);
         if let Some(error) = told(response.error) {
             return Err(Flaw::Refused(error));
         }

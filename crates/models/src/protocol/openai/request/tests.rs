@@ -12,6 +12,8 @@ fn config(quirks: &[Quirk]) -> ServerConfig {
         base_url: "https://p.example/v1".to_owned(),
         key: None,
         key_variable: String::new(),
+        key_header: None,
+        extras: crate::RequestExtras::default(),
         quirks: quirks.iter().copied().collect::<Quirks>(),
         head_timeout: Duration::ZERO,
         idle_timeout: Duration::ZERO,

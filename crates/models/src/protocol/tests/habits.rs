@@ -1,0 +1,221 @@
+//! Habits of servers: answers in shapes that public reports describe, and one answer in generated
+//! shapes.
+
+use super::{decode, splits};
+use crate::ModelError;
+use crate::call::ChatResponse;
+use crate::chat::{ChatEvent, ChatRequest, ModelInfo};
+use crate::collect::{Collector, message_id};
+use crate::protocol::Protocol;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::path::Path;
+use weftwork_types::canonical;
+use weftwork_types::message::Part;
+use weftwork_types::port::CallKey;
+
+/// An answer as a server sends it, and what is read of it. `WEFT_WRITE=1` writes the latter.
+#[derive(Serialize, Deserialize)]
+struct Row {
+    name: String,
+    protocol: Protocol,
+    /// Report or server that has the habit; empty for a shape that follows from another row's.
+    source: String,
+    body: String,
+    #[serde(default)]
+    read: String,
+}
+
+/// Returns the answer that events make.
+fn collected(events: Vec<ChatEvent>) -> Result<ChatResponse, ModelError> {
+    let mut collector = Collector::default();
+    events.into_iter().for_each(|event| collector.push(event));
+    let info = ModelInfo { provider: "p".to_owned(), model: "m".to_owned(), label: None };
+    let key = CallKey(canonical::hash(&json!("key")));
+    let tokens = collector.tokens().unwrap_or_default();
+    collector.response(&info, (key, message_id(key)), &ChatRequest::default(), tokens)
+}
+
+fn answer<'a>(
+    protocol: Protocol,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<ChatResponse, ModelError> {
+    let (events, result) = decode(protocol, pieces, None);
+    result.and_then(|()| collected(events))
+}
+
+/// Describes an answer on one line.
+fn line(answer: Result<ChatResponse, ModelError>) -> String {
+    match answer {
+        Err(error) => {
+            let again = if error.is_retriable() { ", tried again" } else { "" };
+            format!("{}{again}: {error}", error.code())
+        }
+        Ok(ChatResponse { message, finish, tokens, .. }) => {
+            let parts = message.parts.iter().map(|part| match part {
+                Part::Text { text } if text.len() > 200 => format!("text of {} bytes", text.len()),
+                Part::Text { text } => format!("text {text:?}"),
+                Part::Reasoning { text, signature: None } => format!("reasoning {text:?}"),
+                Part::Reasoning { text, signature: Some(by) } => format!("reasoning {text:?} {by}"),
+                Part::ToolCall(call) => format!("{} {}({})", call.id, call.name, call.args),
+                other => format!("{other:?}"),
+            });
+            let parts = parts.collect::<Vec<_>>().join(" + ");
+            format!("{parts} ({finish:?}, {} + {})", tokens.input, tokens.output)
+        }
+    }
+}
+
+#[test]
+fn answers_in_the_shapes_of_the_field_are_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire/habits.jsonl");
+    let text = std::fs::read_to_string(&path).expect("the rows");
+    let rows = text.lines().map(|line| serde_json::from_str(line).expect("a row"));
+    let mut rows: Vec<Row> = rows.collect();
+    assert!(rows.len() >= 400, "{} rows", rows.len());
+    let mut wrong = Vec::new();
+    for row in &mut rows {
+        let body = row.body.as_bytes();
+        let found = line(answer(row.protocol, [body]));
+        // However the bytes arrive.
+        let halves = body.split_at(body.len() / 2);
+        assert_eq!(line(answer(row.protocol, [halves.0, halves.1])), found, "{}", row.name);
+        assert_eq!(line(answer(row.protocol, body.chunks(7))), found, "{}", row.name);
+        if row.read != found {
+            wrong.push(format!("{}: {found}\n  and not {}", row.name, row.read));
+            row.read = found;
+        }
+    }
+    if std::env::var_os("WEFT_WRITE").is_some() {
+        let lines = rows.iter().map(|row| serde_json::to_string(row).expect("JSON") + "\n");
+        std::fs::write(&path, lines.collect::<String>()).expect("writes");
+        return;
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Writes one answer in a random shape of chat completions.
+struct Writer {
+    state: u64,
+    out: String,
+}
+
+impl Writer {
+    fn below(&mut self, limit: usize) -> usize {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.state >> 33) as usize % limit
+    }
+
+    fn is(&mut self) -> bool {
+        self.below(2) == 0
+    }
+
+    /// Splits a text at random places.
+    fn pieces(&mut self, text: &str) -> Vec<String> {
+        let mut pieces = vec![String::new()];
+        for letter in text.chars() {
+            if self.below(4) == 0 {
+                pieces.push(String::new());
+            }
+            pieces.last_mut().expect("one").push(letter);
+        }
+        pieces
+    }
+
+    fn event(&mut self, document: &Value) {
+        let end = ["\n", "\r\n", "\r"][self.below(3)];
+        let space = if self.is() { " " } else { "" };
+        if self.below(5) == 0 {
+            self.out += &format!(": a remark{end}{end}");
+        }
+        self.out += &format!("data:{space}{document}{end}");
+        // A line that looks like the next one ends the event as well as an empty one.
+        self.out += end;
+    }
+
+    fn delta(&mut self, delta: Value) {
+        let mut choice = json!({"index": 0, "delta": delta});
+        if self.is() {
+            choice["finish_reason"] = Value::Null;
+        }
+        let id = if self.is() { json!("c1") } else { Value::Null };
+        self.event(&json!({"id": id, "choices": [choice]}));
+    }
+
+    /// Writes two calls.
+    fn calls(&mut self, calls: &[(&str, Value)]) {
+        let (indexed, ids) = (self.is(), self.is());
+        // Without either, only names tell the calls apart.
+        let zeros = ids && self.below(3) == 0;
+        let (repeats, is_text) = (self.is() && ids, self.is());
+        let is_object = self.below(4) == 0;
+        for (position, (name, args)) in calls.iter().enumerate() {
+            let pieces = match is_object {
+                true => vec![args.clone()],
+                false => {
+                    let text = args.to_string();
+                    self.pieces(&text).into_iter().map(Value::from).collect()
+                }
+            };
+            for (at, piece) in pieces.into_iter().enumerate() {
+                let mut call = json!({"type": "function", "function": {"arguments": piece}});
+                let index = if zeros { 0 } else { position };
+                if indexed || zeros {
+                    call["index"] = if is_text { json!(index.to_string()) } else { json!(index) };
+                }
+                if ids && (at == 0 || repeats) {
+                    call["id"] = format!("id_{position}").into();
+                }
+                if at == 0 || repeats {
+                    call["function"]["name"] = (*name).into();
+                }
+                let list = if self.is() { json!([call]) } else { call };
+                self.delta(json!({"content": null, "tool_calls": list}));
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        let word = ["tool_calls", "stop", "TOOL_USE", "function_call", "whatever"][self.below(5)];
+        let finish = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": word}]});
+        let (has_word, has_mark) = (self.is(), self.is());
+        if has_word || !has_mark {
+            self.event(&finish);
+        }
+        if self.is() {
+            self.event(
+                &json!({"choices": [], "usage": {"prompt_tokens": "11", "completion_tokens": 7.0}}),
+            );
+        }
+        if has_mark {
+            self.out += "data: [DONE]";
+            let end = ["", "\n", "\n\n"][self.below(3)];
+            self.out += end;
+        }
+    }
+}
+
+#[test]
+fn an_answer_means_the_same_in_any_shape() {
+    let calls = [
+        ("lookup", json!({"order_id": "A1 \"ü\" 🧵"})),
+        ("refund", json!({"amount": 2.5, "n": [1]})),
+    ];
+    for seed in 0..splits() {
+        let state = u64::from(seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut writer = Writer { state, out: String::new() };
+        for piece in writer.pieces("Let me look. 🧵") {
+            writer.delta(json!({"content": piece}));
+        }
+        writer.calls(&calls);
+        writer.end();
+        let size = writer.below(40) + 1;
+        let body = &writer.out;
+        let found = answer(Protocol::Openai, body.as_bytes().chunks(size));
+        let found = found.unwrap_or_else(|error| panic!("seed {seed}: {error}\n{body}")).message;
+        assert_eq!(found.joined_text(), "Let me look. 🧵", "seed {seed}\n{body}");
+        let made: Vec<_> =
+            found.tool_calls().map(|call| (call.name.as_str(), call.args.clone())).collect();
+        assert_eq!(made, calls, "seed {seed}\n{body}");
+    }
+}
