@@ -2,6 +2,7 @@
 
 use crate::attempt::{Attempt, Bill, CallInfo};
 use crate::cache::ResponseCache;
+use crate::capability;
 use crate::chat::{ChatModel, ChatRequest, FinishReason};
 use crate::collect::message_id;
 use crate::secrets::Secrets;
@@ -131,6 +132,8 @@ impl ModelCaller {
             Opened::Settled { result, .. } => reuse(&name, &result.value, ctx),
             // A model call with an unknown outcome is repeated: its only effect is its cost.
             Opened::New { key } | Opened::Unknown { key, .. } => {
+                let mut request = request;
+                capability::note_older_media(model.lacks(), &mut request);
                 if let Some(what) = unsupported(model, &request) {
                     return Err(ModelError::Unsupported { model: name, what });
                 }

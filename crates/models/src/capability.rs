@@ -3,7 +3,7 @@
 use crate::chat::{ChatRequest, ToolChoice};
 use serde::Deserialize;
 use std::sync::LazyLock;
-use weftwork_types::message::Part;
+use weftwork_types::message::{Part, Role};
 
 const BUILT_IN: &str = include_str!("../models.toml");
 
@@ -87,13 +87,18 @@ impl Capability {
                 request.parallel_tool_calls == Some(false) && !request.tools.is_empty()
             }
             Self::ResponseSchema => request.response_schema.is_some(),
-            Self::Images => has_media(request, |kind| kind.starts_with("image/")),
-            Self::Audio => has_media(request, |kind| kind.starts_with("audio/")),
-            Self::Video => has_media(request, |kind| kind.starts_with("video/")),
-            Self::Documents => has_media(request, |kind| {
-                !["image/", "audio/", "video/"].iter().any(|other| kind.starts_with(other))
-            }),
+            Self::Images | Self::Audio | Self::Video | Self::Documents => has_media(request, self),
             Self::Reasoning => false,
+        }
+    }
+
+    /// The capability that a medium asks for.
+    fn of_media(media_type: &str) -> Self {
+        match media_type.split('/').next() {
+            Some("image") => Self::Images,
+            Some("audio") => Self::Audio,
+            Some("video") => Self::Video,
+            _ => Self::Documents,
         }
     }
 
@@ -109,9 +114,33 @@ impl Capability {
     }
 }
 
-fn has_media(request: &ChatRequest, is: impl Fn(&str) -> bool) -> bool {
+/// Replaces media that a model cannot take by notes, in all messages before the last one of the user.
+/// A conversation goes on after a model refused an image, and with another model than the one that
+/// saw it.
+pub(crate) fn note_older_media(lacks: &[Capability], request: &mut ChatRequest) {
+    let last = request.messages.iter().rposition(|message| message.role == Role::User);
+    for message in &mut request.messages[..last.unwrap_or_default()] {
+        for part in &mut message.parts {
+            let Part::Media(media) = part else { continue };
+            let is_sent = media.url.starts_with("https:") || media.url.starts_with("data:");
+            let capability = Capability::of_media(&media.media_type);
+            if lacks.contains(&capability) || !is_sent {
+                let text = format!(
+                    "[a message part of type {} that this model does not take]",
+                    media.media_type
+                );
+                *part = Part::Text { text };
+            }
+        }
+    }
+}
+
+fn has_media(request: &ChatRequest, asked: Capability) -> bool {
     let mut parts = request.messages.iter().flat_map(|message| &message.parts);
-    parts.any(|part| matches!(part, Part::Media(media) if is(&media.media_type)))
+    parts.any(|part| match part {
+        Part::Media(media) => Capability::of_media(&media.media_type) == asked,
+        _ => false,
+    })
 }
 
 /// Token limits of a model; `None` if unknown.
@@ -169,6 +198,8 @@ static TABLE: LazyLock<Table> =
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weftwork_types::MessageId;
+    use weftwork_types::message::{Media, Message};
 
     #[test]
     fn the_longest_beginning_of_an_id_decides() {
@@ -185,5 +216,27 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), Capability::ALL.len());
+    }
+
+    #[test]
+    fn older_media_are_noted_for_a_model_that_does_not_take_them() {
+        let media = |url: &str| {
+            Part::Media(Media { media_type: "image/png".to_owned(), url: url.to_owned() })
+        };
+        let said = |id: &str, url: &str| {
+            let id = MessageId::new(id).expect("an id");
+            Message::new(id, Role::User, vec![media(url)])
+        };
+        let messages =
+            vec![said("a", "https://x/y"), said("b", "http://x/y"), said("c", "https://x/y")];
+        let kept = |lacks: &[Capability]| {
+            let mut request = ChatRequest { messages: messages.clone(), ..ChatRequest::default() };
+            note_older_media(lacks, &mut request);
+            let is_media = |message: &Message| matches!(message.parts[0], Part::Media(_));
+            request.messages.iter().map(is_media).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(&[]), [true, false, true]);
+        // The last one is refused by name.
+        assert_eq!(kept(&[Capability::Images]), [false, false, true]);
     }
 }
