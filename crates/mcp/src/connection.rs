@@ -6,7 +6,7 @@ use crate::gauge::{Gauge, Measured};
 use crate::handler::Handler;
 use crate::http::{EgressClient, egress_cause, transport};
 use crate::limits::Limits;
-use crate::lines::Lines;
+use crate::lines::{Asked, Dropped, Lines};
 use crate::process::Process;
 use crate::text::short;
 use rmcp::RoleClient;
@@ -53,15 +53,37 @@ impl Connection {
         egress: Option<&Arc<dyn Egress>>,
         limits: Limits,
     ) -> Result<Self, McpError> {
+        let first = Self::open_as(server, config, egress, limits, &newest()).await;
+        // Some servers end at a request of a protocol that they do not know, or answer it with
+        // anything.
+        match first {
+            Err(McpError::Start { .. }) => {
+                let again = ClientLifecycleMode::Initialize;
+                let second = Self::open_as(server, config, egress, limits, &again).await;
+                second.or(first)
+            }
+            first => first,
+        }
+    }
+
+    async fn open_as(
+        server: &str,
+        config: &ServerConfig,
+        egress: Option<&Arc<dyn Egress>>,
+        limits: Limits,
+        mode: &ClientLifecycleMode,
+    ) -> Result<Self, McpError> {
         let gauge = Arc::new(Gauge::default());
         let (mut process, service) = match &config.reached {
             Reached::Process { command, args, env, folder } => {
                 let (process, input, output) =
                     Process::start(server, (command, args), env, folder)?;
-                let output = Lines::new(Measured::new(output, limits, Arc::clone(&gauge)));
-                let pipes = AsyncRwTransport::new(output, input)
+                let dropped = Dropped::default();
+                let measured = Measured::new(output, limits, Arc::clone(&gauge));
+                let output = Lines::new(measured, dropped.clone());
+                let pipes = AsyncRwTransport::new(output, Asked::new(input, dropped))
                     .with_max_line_length(limits.message_bytes.saturating_add(1));
-                (Some(process), greet(server, pipes, limits).await)
+                (Some(process), greet(server, pipes, limits, mode).await)
             }
             Reached::Http { url, headers } => {
                 let egress = egress.ok_or_else(|| McpError::Start {
@@ -72,7 +94,7 @@ impl Connection {
                 let pipes = transport(client, url, headers);
                 let pipes = pipes
                     .map_err(|problem| McpError::Start { server: server.to_owned(), problem })?;
-                (None, greet(server, pipes, limits).await)
+                (None, greet(server, pipes, limits, mode).await)
             }
         };
         let service = match (service, gauge.exceeded(server)) {
@@ -215,21 +237,26 @@ impl Caller {
     }
 }
 
-/// Agrees on a protocol: the newest one, or that of 2025 for servers that do not know it.
+/// The newest protocol, or that of 2025 for servers that do not know it.
+fn newest() -> ClientLifecycleMode {
+    ClientLifecycleMode::Auto {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+        legacy_version: Some(ProtocolVersion::V_2025_11_25),
+    }
+}
+
+/// Agrees on a protocol.
 async fn greet<T, E, A>(
     server: &str,
     pipes: T,
     limits: Limits,
+    mode: &ClientLifecycleMode,
 ) -> Result<RunningService<RoleClient, Handler>, McpError>
 where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    let mode = ClientLifecycleMode::Auto {
-        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-        legacy_version: Some(ProtocolVersion::V_2025_11_25),
-    };
-    let served = Box::pin(Handler::default().serve_with_lifecycle(pipes, mode));
+    let served = Box::pin(Handler::default().serve_with_lifecycle(pipes, mode.clone()));
     match tokio::time::timeout(limits.start, served).await {
         Ok(Ok(service)) => Ok(service),
         Ok(Err(error)) => Err(not_greeted(server, &error)),

@@ -2,18 +2,20 @@
 
 use crate::limits::Limits;
 use crate::lines::readable;
+use crate::text::short;
 use bytes::Bytes;
 use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
-use http::{HeaderName, HeaderValue, StatusCode};
+use futures_util::stream::{self, BoxStream};
+use http::{HeaderName, HeaderValue};
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
 };
 use rmcp::transport::streamable_http_client::{
     HttpStatusError, SseError, StreamableHttpClient, StreamableHttpClientTransportConfig,
     StreamableHttpError, StreamableHttpPostResponse,
 };
 use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
+use serde_json::{Value, json};
 use sse_stream::{Sse, SseStream};
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
@@ -25,6 +27,10 @@ const SESSION: &str = "mcp-session-id";
 const LAST_EVENT: &str = "last-event-id";
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
+/// Part of an answer that may say why the request failed, in bytes.
+const WORDS_BYTES: usize = 4_000;
+/// Length of a server's words in an error, in characters.
+const WORDS_CHARS: usize = 300;
 
 /// Maximum wait between two pieces of a response. Calls have time limits of their own.
 const IDLE: Duration = Duration::from_secs(15 * 60);
@@ -116,13 +122,7 @@ impl EgressClient {
             body_max: Some(self.limits.message_bytes as u64),
             ..EgressRequest::new(method, head.url.to_string())
         };
-        let response = self.egress.send(request).await.map_err(StreamableHttpError::Client)?;
-        match response.status {
-            401 | 403 => {
-                Err(StreamableHttpError::HttpStatus(HttpStatusError::new(response.status, None)))
-            }
-            _ => Ok(response),
-        }
+        self.egress.send(request).await.map_err(StreamableHttpError::Client)
     }
 }
 
@@ -138,6 +138,11 @@ impl StreamableHttpClient for EgressClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, Failure> {
         let with_session = session_id.is_some();
+        let asked = match &message {
+            JsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let is_request = asked.is_some();
         let body = Bytes::from(serde_json::to_vec(&message)?);
         let head =
             Head { url: uri, session: session_id, token: auth_header, headers: custom_headers };
@@ -147,26 +152,35 @@ impl StreamableHttpClient for EgressClient {
         let session = response.header(SESSION).map(str::to_owned);
         let (status, kind) = (response.status, kind(&response).to_owned());
         match status {
-            202 | 204 => return Ok(StreamableHttpPostResponse::Accepted),
+            202 | 204 if !is_request => return Ok(StreamableHttpPostResponse::Accepted),
             404 if with_session => return Err(StreamableHttpError::SessionExpired),
             200..=299 if kind == EVENTS => {
-                return Ok(StreamableHttpPostResponse::Sse(events(response), session));
+                return Ok(StreamableHttpPostResponse::Sse(events(response, asked), session));
             }
             _ => {}
         }
         let text = read(response).await?;
-        if (200..=299).contains(&status) {
-            // Some servers answer notifications with an empty 200.
-            if text.is_empty() && !matches!(message, JsonRpcMessage::Request(_)) {
-                return Ok(StreamableHttpPostResponse::Accepted);
-            }
-            let parsed = match readable(&text) {
-                Some(repaired) => serde_json::from_str(&repaired)?,
-                None => serde_json::from_slice(&text)?,
-            };
-            return Ok(StreamableHttpPostResponse::Json(parsed, session));
+        if with_session && is_session_lost(status, &text) {
+            return Err(StreamableHttpError::SessionExpired);
         }
-        refused(&message, with_session, status, &text, session)
+        if !(200..=299).contains(&status) {
+            return refused(&message, with_session, status, &text, session);
+        }
+        // What a server answers to a notification does not matter.
+        let Some(asked) = asked else { return Ok(StreamableHttpPostResponse::Accepted) };
+        if text.trim_ascii().is_empty() && status != 200 {
+            let problem = format!("HTTP status {status} without an answer");
+            let problem = ErrorData::internal_error(problem, None);
+            let answer = ServerJsonRpcMessage::error(problem, Some(asked));
+            return Ok(StreamableHttpPostResponse::Json(answer, session));
+        }
+        let text = addressed(&text, &asked);
+        let parsed = match readable(text.as_bytes()) {
+            // Further messages are notifications, which the answer can do without.
+            Some(repaired) => serde_json::from_str(answer_of(&repaired))?,
+            None => serde_json::from_str(&text)?,
+        };
+        Ok(StreamableHttpPostResponse::Json(parsed, session))
     }
 
     async fn delete_session(
@@ -197,7 +211,7 @@ impl StreamableHttpClient for EgressClient {
         let response = self.send(Method::Get, head, own, Bytes::new()).await?;
         match response.status {
             405 => Err(StreamableHttpError::ServerDoesNotSupportSse),
-            200..=299 if kind(&response) == EVENTS => Ok(events(response)),
+            200..=299 if kind(&response) == EVENTS => Ok(events(response, None)),
             200..=299 => {
                 Err(StreamableHttpError::UnexpectedContentType(Some(kind(&response).to_owned())))
             }
@@ -212,13 +226,58 @@ fn kind(response: &EgressResponse) -> &str {
     kind.split(';').next().unwrap_or_default().trim()
 }
 
-fn events(response: EgressResponse) -> BoxStream<'static, Result<Sse, SseError>> {
-    let events = SseStream::from_bytes_stream(response.body);
-    let readable = |event: Sse| {
-        let repaired = event.data.as_deref().and_then(|data| readable(data.as_bytes()));
-        Sse { data: repaired.or(event.data), ..event }
+/// Returns the events of a response, the answer to a request if it was one. Events that are no
+/// messages are left out.
+fn events(
+    response: EgressResponse,
+    asked: Option<RequestId>,
+) -> BoxStream<'static, Result<Sse, SseError>> {
+    // The last event may have no empty line after it.
+    let end = stream::iter([Ok(Bytes::from_static(b"\n\n"))]);
+    let events = SseStream::from_bytes_stream(response.body.chain(end));
+    let readable = move |event: Sse| {
+        let data = event.data.as_deref().map(|data| match &asked {
+            Some(asked) => addressed(data.as_bytes(), asked),
+            None => data.to_owned(),
+        });
+        let repaired = data.as_deref().and_then(|data| readable(data.as_bytes()));
+        Sse { data: repaired.or(data), ..event }
     };
-    events.map(move |event| event.map(readable)).boxed()
+    let is_message = |event: &Sse| {
+        event.event.as_deref().is_none_or(|name| name.is_empty() || name == "message")
+            && event.data.as_deref().is_none_or(|data| data.trim() != "[DONE]")
+    };
+    let events = events
+        .filter(move |event| futures_util::future::ready(event.as_ref().map_or(true, is_message)));
+    events.map(move |event| event.map(&readable)).boxed()
+}
+
+/// Returns a message with the id of the request that it answers: an error of a server that did not
+/// read that id has none.
+fn addressed(text: &[u8], asked: &RequestId) -> String {
+    let plain = || String::from_utf8_lossy(text).into_owned();
+    let Ok(Value::Object(mut members)) = serde_json::from_slice(text) else { return plain() };
+    let is_error = members.get("error").is_some_and(|error| !error.is_null());
+    if !is_error || members.get("id").is_some_and(|id| id == &json!(asked)) {
+        return plain();
+    }
+    members.insert("id".to_owned(), json!(asked));
+    Value::Object(members).to_string()
+}
+
+/// Returns the answer among the messages of a response.
+fn answer_of(lines: &str) -> &str {
+    let is_answer = |line: &&str| line.contains("\"result\"") || line.contains("\"error\"");
+    lines.lines().find(is_answer).unwrap_or(lines)
+}
+
+/// Returns `true` if a server says that it does not know the session of the request.
+fn is_session_lost(status: u16, text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(&text[..text.len().min(WORDS_BYTES)]).to_lowercase();
+    let is_error = !(200..=299).contains(&status) || text.contains("\"error\"");
+    let is_lost =
+        ["not found", "expired", "invalid", "no valid", "unknown", "missing", "does not exist"];
+    is_error && text.contains("session") && is_lost.iter().any(|word| text.contains(word))
 }
 
 async fn read(mut response: EgressResponse) -> Result<Vec<u8>, Failure> {
@@ -230,7 +289,8 @@ async fn read(mut response: EgressResponse) -> Result<Vec<u8>, Failure> {
 }
 
 /// Handles a response with an error status. Its JSON-RPC error is the answer, if it has one. A
-/// server that refuses `server/discover` in another way has an older protocol.
+/// server that refuses `server/discover` in another way has an older protocol. A request that was
+/// refused by its status was not carried out; what a server did that failed is not known.
 fn refused(
     message: &ClientJsonRpcMessage,
     with_session: bool,
@@ -238,23 +298,60 @@ fn refused(
     text: &[u8],
     session: Option<String>,
 ) -> Result<StreamableHttpPostResponse, Failure> {
-    let error = match serde_json::from_slice::<ServerJsonRpcMessage>(text) {
+    let failed = || Err(StreamableHttpError::HttpStatus(HttpStatusError::new(status, None)));
+    let JsonRpcMessage::Request(request) = message else { return failed() };
+    let own = addressed(text, &request.id);
+    let own = readable(own.as_bytes()).unwrap_or(own);
+    let error = match serde_json::from_str::<ServerJsonRpcMessage>(&own) {
         Ok(JsonRpcMessage::Error(error)) => Some(error),
         _ => None,
     };
-    let client_error = StatusCode::from_u16(status).is_ok_and(|status| status.is_client_error());
-    if let JsonRpcMessage::Request(request) = message
-        && matches!(request.request, ClientRequest::DiscoverRequest(_))
-        && client_error
-        && !with_session
-    {
-        let problem = || ErrorData::invalid_request(format!("HTTP status {status}"), None);
+    let words = words(status, text);
+    if matches!(request.request, ClientRequest::DiscoverRequest(_)) && !with_session {
+        let problem = || ErrorData::invalid_request(words, None);
         let problem = error.map_or_else(problem, |error| error.error);
         let answer = ServerJsonRpcMessage::error(problem, Some(request.id.clone()));
         return Ok(StreamableHttpPostResponse::Json(answer, None));
     }
     match error {
         Some(error) => Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), session)),
-        None => Err(StreamableHttpError::HttpStatus(HttpStatusError::new(status, None))),
+        None if (400..500).contains(&status) && status != 408 => {
+            let problem = ErrorData::invalid_request(words, None);
+            let answer = ServerJsonRpcMessage::error(problem, Some(request.id.clone()));
+            Ok(StreamableHttpPostResponse::Json(answer, session))
+        }
+        None => Err(StreamableHttpError::Client(EgressError::Broken {
+            host: "the server".to_owned(),
+            reason: words,
+        })),
     }
+}
+
+/// Describes a status with the words of the server, and what to do about it.
+fn words(status: u16, text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&text[..text.len().min(WORDS_BYTES)]);
+    let said = match serde_json::from_str::<Value>(&text) {
+        Ok(json) => {
+            let places = ["/error/message", "/message", "/detail", "/error_description", "/error"];
+            let found = places.iter().find_map(|place| json.pointer(place)?.as_str());
+            found.map_or_else(|| text.to_string(), str::to_owned)
+        }
+        // A page: its words without the tags.
+        Err(_) if text.trim_start().starts_with('<') => {
+            let pieces =
+                text.split('<').map(|piece| piece.split_once('>').map_or(piece, |(_, t)| t));
+            pieces.collect::<Vec<_>>().join(" ")
+        }
+        Err(_) => text.to_string(),
+    };
+    let said = short(&said.split_whitespace().collect::<Vec<_>>().join(" "), WORDS_CHARS);
+    let advice = match status {
+        401 | 403 => {
+            "; give the server a token: `\"headers\": {\"Authorization\": \"Bearer ${TOKEN}\"}` in the \
+             MCP file"
+        }
+        _ => "",
+    };
+    let separator = if said.is_empty() { "" } else { ": " };
+    format!("HTTP status {status}{separator}{said}{advice}")
 }

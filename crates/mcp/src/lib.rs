@@ -11,6 +11,7 @@
 
 mod arguments;
 mod connection;
+mod declared;
 mod elicit;
 mod error;
 mod file;
@@ -23,6 +24,7 @@ mod lock;
 mod offer;
 mod open_call;
 mod process;
+mod repair;
 mod result;
 mod servers;
 mod text;

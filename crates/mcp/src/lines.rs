@@ -1,9 +1,12 @@
 //! Messages of servers that are nearly JSON.
 
+use crate::repair;
+use serde_json::Value;
 use std::io;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use weftwork_types::json;
 
 /// Size of a read from a server, in bytes.
@@ -11,21 +14,41 @@ const READ_BYTES: usize = 16 << 10;
 /// Error code of JSON-RPC for a message that is not JSON.
 const PARSE_ERROR: i64 = -32700;
 
-/// Returns a message that can be parsed in place of one that cannot: the same one in the JSON that it
-/// means, or else an error as the answer to its request, if it names that before anything else. Without
-/// an answer the request would wait for its limit of time.
+/// Returns a message that can be read in place of one that cannot: the same one in the JSON and in the
+/// form of the protocol that it means, or else an error as the answer to its request, if it names that
+/// before anything else. Without an answer the request would wait for its limit of time. Several
+/// messages in one are on lines of their own.
 pub(crate) fn readable(message: &[u8]) -> Option<String> {
-    let error = serde_json::from_slice::<serde_json::Value>(message).err()?;
-    if let Some(repaired) = json::repaired(message)
-        && serde_json::from_str::<serde_json::Value>(&repaired).is_ok()
-    {
-        return Some(repaired);
+    let message = message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(message);
+    let (error, value) = match serde_json::from_slice::<Value>(message) {
+        Ok(mut value) => {
+            let is_list = value.is_array();
+            return (repair::message(&mut value) || is_list).then(|| lines(value));
+        }
+        Err(error) => {
+            let repaired = json::repaired(message);
+            let value = repaired.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+            (error, value)
+        }
+    };
+    if let Some(mut value) = value {
+        repair::message(&mut value);
+        return Some(lines(value));
     }
     let id = id(&String::from_utf8_lossy(message))?;
     let problem = format!("the server's answer is not JSON: {error}");
     let error = serde_json::json!({"code": PARSE_ERROR, "message": problem});
     let answer = serde_json::json!({"jsonrpc": "2.0", "id": id, "error": error});
     Some(answer.to_string())
+}
+
+fn lines(value: Value) -> String {
+    match value {
+        Value::Array(messages) => {
+            messages.iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
+        }
+        message => message.to_string(),
+    }
 }
 
 /// Returns the id of a message that precedes its content.
@@ -39,6 +62,66 @@ fn id(message: &str) -> Option<serde_json::Value> {
     values.next()?.ok().filter(|id: &serde_json::Value| id.is_number() || id.is_string())
 }
 
+/// The requests that were asked before, and whose answers are too late.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Dropped(Arc<Mutex<Option<Value>>>);
+
+impl Dropped {
+    fn get(&self) -> MutexGuard<'_, Option<Value>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The lines that are written to a server. The client asks first with `server/discover`, and after a
+/// time without an answer with `initialize`: the answer to the former is of no use then, and would be
+/// taken for that of the latter.
+#[derive(Debug)]
+pub(crate) struct Asked<W> {
+    inner: W,
+    dropped: Dropped,
+    /// Id of the first request.
+    first: Option<Value>,
+}
+
+impl<W> Asked<W> {
+    pub(crate) fn new(inner: W, dropped: Dropped) -> Self {
+        Self { inner, dropped, first: None }
+    }
+
+    fn note(&mut self, bytes: &[u8]) {
+        // Messages are written as a whole.
+        for line in bytes.split(|byte| *byte == b'\n') {
+            let message = serde_json::from_slice::<Value>(line).unwrap_or_default();
+            match message["method"].as_str() {
+                Some("server/discover") => self.first = Some(message["id"].clone()),
+                Some("initialize") => *self.dropped.get() = self.first.take(),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl<W: AsyncWrite + Unpin> AsyncWrite for Asked<W> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if bytes.starts_with(b"{") {
+            self.note(bytes);
+        }
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}
+
 /// The lines of a reader, each of which is a message that can be parsed if it is possible.
 #[derive(Debug)]
 pub(crate) struct Lines<R> {
@@ -49,11 +132,20 @@ pub(crate) struct Lines<R> {
     ready: Vec<u8>,
     /// Number of their bytes that were read.
     read: usize,
+    dropped: Dropped,
 }
 
 impl<R> Lines<R> {
-    pub(crate) fn new(inner: R) -> Self {
-        Self { inner, line: Vec::new(), ready: Vec::new(), read: 0 }
+    pub(crate) fn new(inner: R, dropped: Dropped) -> Self {
+        Self { inner, line: Vec::new(), ready: Vec::new(), read: 0, dropped }
+    }
+
+    /// Returns `true` for an answer that is too late.
+    fn is_dropped(&self, line: &[u8]) -> bool {
+        let dropped = self.dropped.get();
+        let Some(id) = &*dropped else { return false };
+        let message = serde_json::from_slice::<Value>(line).unwrap_or_default();
+        message.get("method").is_none() && message.get("id") == Some(id)
     }
 
     fn add(&mut self, bytes: &[u8]) {
@@ -67,6 +159,9 @@ impl<R> Lines<R> {
 
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.line);
+        if self.is_dropped(line.trim_ascii()) {
+            return;
+        }
         match readable(line.trim_ascii()).filter(|_| !line.trim_ascii().is_empty()) {
             Some(message) => self.ready.extend(message.bytes().chain([b'\n'])),
             None => self.ready.extend(line),
@@ -104,7 +199,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[tokio::test]
@@ -116,7 +211,7 @@ mod tests {
                 server.write_all(sent.as_bytes()).await.expect("writes");
                 drop(server);
             };
-            let (mut read, mut lines) = (String::new(), Lines::new(client));
+            let (mut read, mut lines) = (String::new(), Lines::new(client, Dropped::default()));
             tokio::join!(send, async { lines.read_to_string(&mut read).await.expect("reads") });
             let lines: Vec<_> = read.split('\n').collect();
             assert_eq!(lines[..3], ["{\"id\":1,\"n\":null}", "", " no message \r"], "{size}");

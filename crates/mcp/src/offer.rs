@@ -1,7 +1,9 @@
 //! Tools as a server offers them, checked before anybody sees them.
 
 use crate::McpError;
+use crate::declared;
 use crate::limits::Limits;
+use crate::repair::PROBLEM;
 use crate::text::{clean, clean_schema, is_hidden, short};
 use rmcp::model::Tool as Listed;
 use serde_json::{Value, json};
@@ -104,6 +106,9 @@ impl Offer {
 impl OfferedTool {
     fn check(server: &str, listed: Listed, limits: &Limits) -> Result<Self, String> {
         let name = format!("{server}/{}", listed.name);
+        if let Some(problem) = listed.input_schema.get(PROBLEM).and_then(Value::as_str) {
+            return Err(short(problem, 200));
+        }
         if listed.name.chars().any(is_hidden) {
             return Err("its name contains characters that are not displayed".to_owned());
         }
@@ -132,7 +137,9 @@ impl OfferedTool {
             read_only: found.read_only_hint,
             idempotent: found.idempotent_hint,
         });
-        let offered = Self {
+        declared::repair(&mut input_schema);
+        output_schema.iter_mut().for_each(declared::repair_output);
+        let mut offered = Self {
             name,
             description: clean(description),
             input_schema,
@@ -140,7 +147,15 @@ impl OfferedTool {
             hints: hints.unwrap_or_default(),
             hash: canonical::hash(&all).to_string(),
         };
-        check_spec(&offered.spec())?;
+        let Err(problem) = check_spec(&offered.spec()) else { return Ok(offered) };
+        // Patterns in a language that cannot be checked here, and then schemas of results, are left
+        // to the server.
+        declared::without_patterns(&mut offered.input_schema);
+        offered.output_schema.iter_mut().for_each(declared::without_patterns);
+        if check_spec(&offered.spec()).is_err() {
+            offered.output_schema = None;
+        }
+        check_spec(&offered.spec()).map_err(|_| problem)?;
         Ok(offered)
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Process {
     tail: Tail,
     /// Reads the standard error until its end.
     errors: Option<JoinHandle<()>>,
+    /// Kills the group once this program has ended, however it does.
+    watcher: Option<Child>,
 }
 
 /// The end of what a server wrote to its standard error.
@@ -58,7 +60,8 @@ impl Process {
         };
         let tail = Tail::default();
         let errors = child.stderr.take().map(|errors| tokio::spawn(tail.clone().follow(errors)));
-        Ok((Self { child, group, tail, errors }, input, output))
+        let watcher = group.and_then(watcher);
+        Ok((Self { child, group, tail, errors, watcher }, input, output))
     }
 
     /// The id of the process, for tests and operators.
@@ -94,8 +97,32 @@ impl Process {
     }
 }
 
+/// Starts a process that waits for the end of this program, whose end closes its input, and then
+/// kills a group. `None` where there is no shell.
+fn watcher(group: Pid) -> Option<Child> {
+    let started = Command::new("/bin/sh")
+        .args(["-c", "read -r _; kill -KILL -- \"-$1\"", "sh", &group.as_raw_nonzero().to_string()])
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn();
+    if let Err(error) = &started {
+        tracing::debug!(%error, "nothing ends an MCP server if this program is killed");
+    }
+    started.ok()
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
+        // Before its input is closed.
+        if let Some(watcher) = &mut self.watcher
+            && let Err(error) = watcher.start_kill()
+        {
+            tracing::debug!(%error, "the watcher of an MCP server was already gone");
+        }
         // The process is collected only after this, so that its id, which is that of the group,
         // cannot belong to other processes yet.
         if let (Some(group), Some(_)) = (self.group, self.child.id())

@@ -16,10 +16,18 @@ const FAILED: &str = "the server reports a failure, whose text is for the model 
 /// so it is for the model alone.
 pub(crate) fn value(result: CallToolResult, output: Output) -> Result<Value, ToolError> {
     if result.is_error == Some(true) {
-        let text = match content(result.content) {
-            Value::String(text) if !text.trim().is_empty() => text,
+        let said = match content(result.content) {
+            Value::String(text) => text,
             Value::Array(parts) if !parts.is_empty() => Value::Array(parts).to_string(),
-            _ => "the server reports a failure without a message".to_owned(),
+            _ => String::new(),
+        };
+        // Such as a code, and when to try again.
+        let details = result.structured_content.map(|details| details.to_string());
+        let details = details.filter(|details| !said.contains(details.as_str()));
+        let said = Some(said).filter(|said| !said.trim().is_empty());
+        let text = match (said, details) {
+            (None, None) => "the server reports a failure without a message".to_owned(),
+            (said, details) => said.into_iter().chain(details).collect::<Vec<_>>().join("\n"),
         };
         let error = ToolError::failed(FAILED);
         return Err(error.with_model_message(&crate::text::clean(&text)));
@@ -27,10 +35,22 @@ pub(crate) fn value(result: CallToolResult, output: Output) -> Result<Value, Too
     match (result.structured_content, output) {
         (Some(value), _) => Ok(value),
         (None, Output::Opaque) => Ok(content(result.content)),
-        (None, Output::Schema) => Err(ToolError::failed(
-            "the server declares a schema of results but sent no structured content",
-        )),
+        (None, Output::Schema) => match content(result.content) {
+            Value::String(text) => match serde_json::from_str(&text) {
+                Ok(value @ (Value::Object(_) | Value::Array(_))) => Ok(value),
+                _ => Err(unstructured(&text)),
+            },
+            parts => Err(unstructured(&parts.to_string())),
+        },
     }
+}
+
+/// The error for a result without the structured content that the server declares. The model has its
+/// text: the call was made.
+fn unstructured(text: &str) -> ToolError {
+    let problem = "the tool ran, but the server sent no structured content, which it declares";
+    let error = ToolError::failed(problem);
+    error.with_model_message(&crate::text::clean(&format!("{problem}. It answered: {text}")))
 }
 
 /// Text, or the parts if some are not text. Data that is not text is described only.
@@ -89,8 +109,18 @@ mod tests {
             (text.clone(), Output::Opaque, Ok(json!("a\nb"))),
             (both.clone(), Output::Opaque, Ok(json!({"n": 1}))),
             (both, Output::Schema, Ok(json!({"n": 1}))),
-            (text, Output::Schema, Err("no structured content")),
+            (text, Output::Schema, Err("It answered: a\nb")),
             (image, Output::Opaque, Ok(parts)),
+            (
+                json!({"content": [{"type": "text", "text": "{\"n\": 1}"}]}),
+                Output::Schema,
+                Ok(json!({"n": 1})),
+            ),
+            (
+                json!({"content": [], "structuredContent": {"code": 7}, "isError": true}),
+                Output::Schema,
+                Err(r#"{"code":7}"#),
+            ),
             (json!({"content": []}), Output::Opaque, Ok(json!(""))),
             (json!({"content": [], "isError": true}), Output::Opaque, Err("without a message")),
             (

@@ -76,6 +76,7 @@ pub(crate) fn clean_schema(schema: &mut Value) -> Result<(), String> {
                 }
                 match member {
                     Value::String(text) if is_remark(name) => *text = clean(text),
+                    other if is_remark(name) => clean_all(other),
                     other => clean_schema(other)?,
                 }
             }
@@ -87,8 +88,22 @@ pub(crate) fn clean_schema(schema: &mut Value) -> Result<(), String> {
     }
 }
 
+/// Removes hidden characters from all texts of a value.
+fn clean_all(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = clean(text),
+        Value::Array(items) => items.iter_mut().for_each(clean_all),
+        Value::Object(members) => members.values_mut().for_each(clean_all),
+        _ => {}
+    }
+}
+
+/// Returns `true` for a member that explains a schema to people and models.
 fn is_remark(member: &str) -> bool {
-    matches!(member, "description" | "title" | "$comment")
+    matches!(
+        member,
+        "description" | "title" | "$comment" | "examples" | "default" | "markdownDescription"
+    ) || member.starts_with("x-")
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! A tool of a server, for tool boxes.
 
+use crate::declared;
 use crate::elicit::{self, Waiting};
 use crate::lock::AllowedTool;
 use crate::open_call::{Event, OpenCall};
@@ -57,6 +58,8 @@ impl McpTool {
 
     async fn call(self, args: Value, context: ToolContext) -> Result<ToolOutput, ToolError> {
         let mut params = CallToolRequestParams::new(self.parts().1.to_owned());
+        let mut args = args;
+        declared::fill(&self.spec.parameters, &mut args);
         if let Value::Object(args) = args {
             params = params.with_arguments(args);
         }
