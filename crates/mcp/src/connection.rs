@@ -232,7 +232,14 @@ impl Caller {
             ServiceError::UnexpectedResponse => {
                 self.answer("its answer has not the form that the protocol requires")
             }
-            other => McpError::Lost { server, problem: short(&chain(other), PROBLEM_CHARS_MAX) },
+            other => {
+                let problem = match chain(other) {
+                    // Names of types say nothing to people.
+                    text if text.contains("::") => "the connection to it ended".to_owned(),
+                    text => text,
+                };
+                McpError::Lost { server, problem: short(&problem, PROBLEM_CHARS_MAX) }
+            }
         }
     }
 }

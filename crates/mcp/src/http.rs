@@ -168,19 +168,16 @@ impl StreamableHttpClient for EgressClient {
         }
         // What a server answers to a notification does not matter.
         let Some(asked) = asked else { return Ok(StreamableHttpPostResponse::Accepted) };
-        if text.trim_ascii().is_empty() && status != 200 {
-            let problem = format!("HTTP status {status} without an answer");
-            let problem = ErrorData::internal_error(problem, None);
-            let answer = ServerJsonRpcMessage::error(problem, Some(asked));
-            return Ok(StreamableHttpPostResponse::Json(answer, session));
+        let own = addressed(&text, &asked);
+        let own = readable(own.as_bytes()).unwrap_or(own);
+        // Further messages are notifications, which the answer can do without.
+        match serde_json::from_str(answer_of(&own)) {
+            Ok(parsed) => Ok(StreamableHttpPostResponse::Json(parsed, session)),
+            Err(_) if is_discovery(&message) => {
+                Ok(StreamableHttpPostResponse::Json(unknown(status, &text, asked), None))
+            }
+            Err(_) => Err(broken(format!("{}, which is no answer", words(status, &text)))),
         }
-        let text = addressed(&text, &asked);
-        let parsed = match readable(text.as_bytes()) {
-            // Further messages are notifications, which the answer can do without.
-            Some(repaired) => serde_json::from_str(answer_of(&repaired))?,
-            None => serde_json::from_str(&text)?,
-        };
-        Ok(StreamableHttpPostResponse::Json(parsed, session))
     }
 
     async fn delete_session(
@@ -255,6 +252,7 @@ fn events(
 /// Returns a message with the id of the request that it answers: an error of a server that did not
 /// read that id has none.
 fn addressed(text: &[u8], asked: &RequestId) -> String {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let plain = || String::from_utf8_lossy(text).into_owned();
     let Ok(Value::Object(mut members)) = serde_json::from_slice(text) else { return plain() };
     let is_error = members.get("error").is_some_and(|error| !error.is_null());
@@ -277,7 +275,9 @@ fn is_session_lost(status: u16, text: &[u8]) -> bool {
     let is_error = !(200..=299).contains(&status) || text.contains("\"error\"");
     let is_lost =
         ["not found", "expired", "invalid", "no valid", "unknown", "missing", "does not exist"];
-    is_error && text.contains("session") && is_lost.iter().any(|word| text.contains(word))
+    status == 410
+        || is_error && text.contains("server not initialized")
+        || is_error && text.contains("session") && is_lost.iter().any(|word| text.contains(word))
 }
 
 async fn read(mut response: EgressResponse) -> Result<Vec<u8>, Failure> {
@@ -298,33 +298,43 @@ fn refused(
     text: &[u8],
     session: Option<String>,
 ) -> Result<StreamableHttpPostResponse, Failure> {
-    let failed = || Err(StreamableHttpError::HttpStatus(HttpStatusError::new(status, None)));
-    let JsonRpcMessage::Request(request) = message else { return failed() };
+    // What a server answers to a notification does not matter.
+    let JsonRpcMessage::Request(request) = message else {
+        return Ok(StreamableHttpPostResponse::Accepted);
+    };
     let own = addressed(text, &request.id);
     let own = readable(own.as_bytes()).unwrap_or(own);
     let error = match serde_json::from_str::<ServerJsonRpcMessage>(&own) {
         Ok(JsonRpcMessage::Error(error)) => Some(error),
         _ => None,
     };
-    let words = words(status, text);
-    if matches!(request.request, ClientRequest::DiscoverRequest(_)) && !with_session {
-        let problem = || ErrorData::invalid_request(words, None);
-        let problem = error.map_or_else(problem, |error| error.error);
-        let answer = ServerJsonRpcMessage::error(problem, Some(request.id.clone()));
-        return Ok(StreamableHttpPostResponse::Json(answer, None));
-    }
+    let is_refusal = (400..500).contains(&status) && status != 408;
+    let is_discovery = is_discovery(message) && !with_session;
     match error {
         Some(error) => Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), session)),
-        None if (400..500).contains(&status) && status != 408 => {
-            let problem = ErrorData::invalid_request(words, None);
-            let answer = ServerJsonRpcMessage::error(problem, Some(request.id.clone()));
+        None if is_refusal || is_discovery => {
+            let answer = unknown(status, text, request.id.clone());
             Ok(StreamableHttpPostResponse::Json(answer, session))
         }
-        None => Err(StreamableHttpError::Client(EgressError::Broken {
-            host: "the server".to_owned(),
-            reason: words,
-        })),
+        None => Err(broken(words(status, text))),
     }
+}
+
+/// Returns `true` for the first request, which servers of older protocols do not know.
+fn is_discovery(message: &ClientJsonRpcMessage) -> bool {
+    let JsonRpcMessage::Request(request) = message else { return false };
+    matches!(request.request, ClientRequest::DiscoverRequest(_))
+}
+
+/// The answer to a request that a server does not take.
+fn unknown(status: u16, text: &[u8], asked: RequestId) -> ServerJsonRpcMessage {
+    let problem = ErrorData::invalid_request(words(status, text), None);
+    ServerJsonRpcMessage::error(problem, Some(asked))
+}
+
+/// The error for a request of which it is not known what the server did.
+fn broken(reason: String) -> Failure {
+    StreamableHttpError::Client(EgressError::Broken { host: "the server".to_owned(), reason })
 }
 
 /// Describes a status with the words of the server, and what to do about it.

@@ -232,4 +232,25 @@ mod tests {
             assert_eq!(readable(text.as_bytes()), None, "{text}");
         }
     }
+
+    #[tokio::test]
+    async fn an_answer_that_is_too_late_is_dropped() {
+        let dropped = Dropped::default();
+        let mut asked = Asked::new(tokio::io::sink(), dropped.clone());
+        let (mut server, client) = tokio::io::duplex(1_000);
+        let mut lines = Lines::new(client, dropped);
+        for (method, id) in [("server/discover", 0), ("initialize", 1)] {
+            let message = serde_json::json!({"jsonrpc": "2.0", "id": id, "method": method});
+            asked.write_all(format!("{message}\n").as_bytes()).await.expect("writes");
+        }
+        let late = "{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\n";
+        let asks = "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"ping\"}\n";
+        let own = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n";
+        let all = [late, asks, own].concat();
+        server.write_all(all.as_bytes()).await.expect("writes");
+        drop(server);
+        let mut read = String::new();
+        lines.read_to_string(&mut read).await.expect("reads");
+        assert_eq!(read, [asks, own].concat());
+    }
 }

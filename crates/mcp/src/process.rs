@@ -101,7 +101,12 @@ impl Process {
 /// kills a group. `None` where there is no shell.
 fn watcher(group: Pid) -> Option<Child> {
     let started = Command::new("/bin/sh")
-        .args(["-c", "read -r _; kill -KILL -- \"-$1\"", "sh", &group.as_raw_nonzero().to_string()])
+        .args([
+            "-c",
+            "read -r _; kill -s KILL -- \"-$1\"",
+            "sh",
+            &group.as_raw_nonzero().to_string(),
+        ])
         .env_clear()
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

@@ -73,3 +73,35 @@ fn the_file_is_named_by_the_operator_alone() {
     let found = home.weft(&["mcp", "servers"]);
     assert!(found.errors.contains("unknown field `mcp`"), "{found:?}");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_ends_with_a_program_that_is_killed() {
+    use std::process::Stdio;
+    use std::time::{Duration, Instant};
+    // It never answers, and would wait for ever.
+    let file = r#"{"mcpServers": {"silent": {"command": "sh",
+        "args": ["-c", "trap '' HUP INT TERM; echo $$ > pid.part; mv pid.part pid; sleep 600"]}}}"#;
+    let home = home();
+    std::fs::write(home.path("mcp.json"), file).expect("written");
+    let mut weft = home.command(&["--mcp", "mcp.json", "mcp", "servers"]);
+    let mut weft = weft.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    let until = |what: &str, condition: &dyn Fn() -> bool| {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !condition() {
+            assert!(Instant::now() < end, "{what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    until("it has started", &|| home.path("pid").exists());
+    let pid = std::fs::read_to_string(home.path("pid")).expect("an id");
+    weft.kill().expect("is killed");
+    weft.wait().expect("ends");
+    let stat = Path::new("/proc").join(pid.trim()).join("stat");
+    // One that nobody has collected yet has ended, too.
+    let has_ended = || {
+        let stat = std::fs::read_to_string(&stat);
+        stat.map_or(true, |stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))
+    };
+    until("the server ends", &has_ended);
+}

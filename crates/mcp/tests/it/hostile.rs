@@ -226,3 +226,12 @@ async fn a_secret_is_not_given() {
         serde_json::from_str(said.ok().as_str().expect("text")).expect("JSON");
     assert_eq!(answer, json!({"result": {"action": "decline"}, "error": null}));
 }
+
+#[tokio::test]
+async fn a_server_may_start_slowly_or_end_at_a_request_that_it_does_not_know() {
+    for kind in ["slow-start", "ends-at-discover"] {
+        let offer = Rig::with(kind).servers().offer(kind).await;
+        let offer = offer.unwrap_or_else(|error| panic!("{kind}: {error}"));
+        assert!(!offer.tools.is_empty(), "{kind}");
+    }
+}

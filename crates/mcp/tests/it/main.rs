@@ -3,6 +3,7 @@
 
 mod asking;
 mod hostile;
+mod http;
 mod pool;
 mod published;
 mod rig;

@@ -47,6 +47,15 @@ impl Server {
                     "resultType": "complete", "ttlMs": 0, "cacheScope": "private",
                 }),
             ),
+            // Nothing is read while it starts.
+            ("server/discover", "slow-start") => {
+                let is_full = std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full");
+                std::thread::sleep(Duration::from_secs(if is_full { 45 } else { 12 }));
+                let error = json!({"code": -32601, "message": "no such method"});
+                let answer = json!({"jsonrpc": "2.0", "id": id, "error": error});
+                write(&answer);
+            }
+            ("server/discover", "ends-at-discover") => std::process::exit(1),
             ("initialize", "silent") => std::thread::sleep(Duration::from_secs(60)),
             ("initialize", "dies-at-start") => {
                 let said = "no licence key \u{1b}[31mred\u{1b}[0m\n";

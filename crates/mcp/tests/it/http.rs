@@ -1,0 +1,124 @@
+//! Servers over HTTP that answer in ways of their own.
+
+use crate::rig::{Rig, reads, run};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use weftwork_egress::{EgressConfig, GuardedClient};
+use weftwork_testkit::{LoopbackServer, Received, Reply};
+use weftwork_types::port::Egress;
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+const EVENTS: (&str, &str) = ("content-type", "text/event-stream");
+
+/// A server with sessions. It answers the first call with `first`, in which `ID` is that of the
+/// request, and each notification with an error.
+fn reply(request: &Received, calls: &AtomicUsize, first: &(u16, (&str, &str), String)) -> Reply {
+    let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    let answer = |result: Value| {
+        let answer = json!({"jsonrpc": "2.0", "id": body["id"], "result": result});
+        Reply::full(200, &[JSON, ("mcp-session-id", "s")], answer.to_string())
+    };
+    match body["method"].as_str().unwrap_or_default() {
+        "server/discover" => Reply::full(500, &[], "<html><p>What?</p></html>"),
+        "initialize" => answer(json!({
+            "protocolVersion": "2025-06-18", "capabilities": {"tools": true}, "serverInfo": {"name": "web"},
+        })),
+        "tools/list" => answer(json!({"tools": [
+            null, {"name": "pay", "description": "Pays.", "inputSchema": {"type": "object"}},
+        ]})),
+        "tools/call" if calls.fetch_add(1, Ordering::SeqCst) == 0 => {
+            let (status, kind, text) = first;
+            Reply::full(*status, &[*kind], text.replace("ID", &body["id"].to_string()))
+        }
+        "tools/call" => answer(json!({"content": [{"type": "text", "text": "paid"}]})),
+        "" => Reply::full(405, &[], ""),
+        _ => Reply::full(500, &[], "no notifications"),
+    }
+}
+
+/// Calls the tool of such a server; returns what the model reads, and the number of calls.
+async fn called(status: u16, kind: (&'static str, &'static str), text: &str) -> (String, usize) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let (counted, first) = (Arc::clone(&calls), (status, kind, text.to_owned()));
+    let server = LoopbackServer::start(move |_, request| reply(request, &counted, &first));
+    let server = server.await.expect("a port");
+    let allow = vec![server.address().to_string().parse().expect("a host")];
+    let client = GuardedClient::new(EgressConfig { allow, ..EgressConfig::default() });
+    let egress: Arc<dyn Egress> = Arc::new(client.expect("a client"));
+    let rig = Rig::new().at("web", &server.url("/mcp"), egress);
+    let servers = rig.allowing(&["web/pay"], &reads()).await;
+    let said = run(&servers, &[("web__pay", json!({}))]).await;
+    (format!("{:?}", said[0]), calls.load(Ordering::SeqCst))
+}
+
+#[tokio::test]
+async fn a_lost_session_begins_anew_within_the_call() {
+    let lost = |id: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"No valid session ID"}}}}"#
+        )
+    };
+    for (status, text) in [
+        (404, String::new()),
+        (404, lost("null")),
+        (400, lost("null")),
+        (400, "Bad Request: session not found".to_owned()),
+        (200, lost("null")),
+        (200, lost("ID")),
+        (401, lost("null")),
+        (410, "Gone".to_owned()),
+    ] {
+        let (said, calls) = called(status, JSON, &text).await;
+        assert!(said.contains("paid"), "{status} {text}: {said}");
+        assert_eq!(calls, 2, "{status} {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_ends_its_call_at_once_with_the_words_of_the_server() {
+    let failed =
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"the till is closed"}}"#;
+    for (status, kind, text, expected) in [
+        (
+            403,
+            JSON,
+            r#"{"detail":"not yours"}"#,
+            "HTTP status 403: not yours; give the server a token",
+        ),
+        (429, EVENTS, "slow down", "HTTP status 429: slow down"),
+        (
+            500,
+            JSON,
+            "<html><h1>Oops</h1>the till broke</html>",
+            "HTTP status 500: Oops the till broke",
+        ),
+        (500, JSON, failed, "the till is closed"),
+        (200, JSON, failed, "the till is closed"),
+        (202, JSON, "", "HTTP status 202"),
+        (200, JSON, "<html>hello</html>", "HTTP status 200: hello, which is no answer"),
+    ] {
+        let (said, calls) = called(status, kind, text).await;
+        assert!(said.contains(expected), "{status} {text}: {said}");
+        assert!(!said.contains("::"), "no name of a type: {said}");
+        assert_eq!(calls, 1);
+    }
+    let error = format!("data: {failed}\n\n");
+    let (said, _) = called(200, EVENTS, &error).await;
+    assert!(said.contains("the till is closed"), "{said}");
+}
+
+#[tokio::test]
+async fn an_answer_is_read_in_any_framing() {
+    let paid = r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"paid"}]}}"#;
+    for (kind, text) in [
+        (JSON, format!("\u{feff}{paid}")),
+        (JSON, format!("[{paid}]")),
+        (EVENTS, format!("event: ping\ndata: {{}}\n\ndata: {paid}\n")),
+        (EVENTS, format!("data: {paid}\n\ndata: [DONE]\n\n")),
+    ] {
+        let (said, calls) = called(200, kind, &text).await;
+        assert!(said.contains("paid"), "{text}: {said}");
+        assert_eq!(calls, 1);
+    }
+}
