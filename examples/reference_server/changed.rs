@@ -7,7 +7,8 @@ use std::time::Duration;
 use weftwork_graph::channel::{Append, LastValue};
 use weftwork_graph::run_loop::SubgraphState;
 use weftwork_graph::{
-    ChannelDef, CompiledGraph, Ctx, DynUpdate, Dynamic, Graph, NodeError, NodeResult, START, State,
+    BuildError, ChannelDef, CompiledGraph, Ctx, DynUpdate, Dynamic, Graph, NodeError, NodeResult,
+    START, State,
 };
 use weftwork_runtime::RuntimeBuilder;
 
@@ -43,90 +44,87 @@ async fn hang(_: State<Dynamic>) -> DynUpdate {
 /// A graph with one channel and one node.
 macro_rules! single {
     ($node:literal, $run:expr) => {
-        graph("single", text()).node($node, $run).edge(START, $node).build().expect("sound")
+        graph("single", text()).node($node, $run).edge(START, $node).build()
     };
 }
 
 /// A graph that runs another one.
-fn around(inner: CompiledGraph) -> CompiledGraph {
+fn around(inner: CompiledGraph) -> Result<CompiledGraph, BuildError> {
     graph("around", text())
         .subgraph("inner", inner, SubgraphState::PerTask)
         .edge(START, "inner")
         .build()
-        .expect("sound")
 }
 
 /// A graph with two nodes after each other, of which the second one asks.
-fn two_steps(second: &'static str) -> CompiledGraph {
+fn two_steps(second: &'static str) -> Result<CompiledGraph, BuildError> {
     graph("two", text())
         .node("first", write)
         .node(second, ask)
         .edge(START, "first")
         .edge("first", second)
         .build()
-        .expect("sound")
 }
 
-fn with_channel(channel: ChannelDef) -> CompiledGraph {
+fn with_channel(channel: ChannelDef) -> Result<CompiledGraph, BuildError> {
     async fn put(_: State<Dynamic>) -> DynUpdate {
         DynUpdate::new().write("x", json!(["a"]))
     }
-    graph("kind", vec![channel]).node("put", put).edge(START, "put").build().expect("sound")
+    graph("kind", vec![channel]).node("put", put).edge(START, "put").build()
 }
 
-fn of_numbers() -> CompiledGraph {
+fn of_numbers() -> Result<CompiledGraph, BuildError> {
     async fn put(_: State<Dynamic>) -> DynUpdate {
         DynUpdate::new().write("x", json!(7))
     }
     let channels = vec![ChannelDef::new("x", LastValue::<u64>::new())];
-    graph("numbers", channels).node("put", put).edge(START, "put").build().expect("sound")
+    graph("numbers", channels).node("put", put).edge(START, "put").build()
 }
 
 /// Two nodes beside each other that ask.
-fn fan(second: &'static str) -> CompiledGraph {
+fn fan(second: &'static str) -> Result<CompiledGraph, BuildError> {
     graph("fan", vec![ChannelDef::new("text", Append::<Value>::new())])
         .node("left", ask)
         .node(second, ask)
         .edge(START, "left")
         .edge(START, second)
         .build()
-        .expect("sound")
 }
 
 /// Adds the graphs of the earlier build.
-pub(crate) fn before(builder: RuntimeBuilder) -> RuntimeBuilder {
-    builder
-        .graph("removed", single!("write", write))
-        .graph("acme:writer", single!("write", write))
-        .graph("asks", single!("ask", ask))
-        .graph("fails", single!("fail", fail))
-        .graph("sleeps", single!("sleep", sleep))
-        .graph("hangs", single!("hang", hang))
-        .graph("lost_node", single!("ask", ask))
-        .graph("lost_second", two_steps("second"))
-        .graph("lost_branch", fan("right"))
-        .graph("lost_inner", around(single!("ask", ask)))
-        .graph("inner_removed", around(single!("ask", ask)))
-        .graph("kind", with_channel(ChannelDef::new("x", Append::<Value>::new())))
-        .graph("type", with_channel(ChannelDef::new("x", LastValue::<Value>::new())))
-        .graph("damaged", single!("write", write))
-        .graph("newer", single!("write", write))
-        .graph("absent", single!("write", write))
+pub(crate) fn before(builder: RuntimeBuilder) -> Result<RuntimeBuilder, BuildError> {
+    Ok(builder
+        .graph("removed", single!("write", write)?)
+        .graph("acme:writer", single!("write", write)?)
+        .graph("asks", single!("ask", ask)?)
+        .graph("fails", single!("fail", fail)?)
+        .graph("sleeps", single!("sleep", sleep)?)
+        .graph("hangs", single!("hang", hang)?)
+        .graph("lost_node", single!("ask", ask)?)
+        .graph("lost_second", two_steps("second")?)
+        .graph("lost_branch", fan("right")?)
+        .graph("lost_inner", around(single!("ask", ask)?)?)
+        .graph("inner_removed", around(single!("ask", ask)?)?)
+        .graph("kind", with_channel(ChannelDef::new("x", Append::<Value>::new()))?)
+        .graph("type", with_channel(ChannelDef::new("x", LastValue::<Value>::new()))?)
+        .graph("damaged", single!("write", write)?)
+        .graph("newer", single!("write", write)?)
+        .graph("absent", single!("write", write)?))
 }
 
 /// Adds the graphs of this build.
-pub(crate) fn now(builder: RuntimeBuilder) -> RuntimeBuilder {
-    builder
-        .graph("renamed", single!("write", write))
-        .graph("other:writer", single!("write", write))
-        .graph("lost_node", single!("question", ask))
-        .graph("lost_second", two_steps("third"))
-        .graph("lost_branch", fan("up"))
-        .graph("lost_inner", around(single!("question", ask)))
-        .graph("inner_removed", single!("inner", write))
-        .graph("kind", with_channel(ChannelDef::new("x", LastValue::<Value>::new())))
-        .graph("type", of_numbers())
-        .graph("damaged", single!("write", write))
-        .graph("newer", single!("write", write))
-        .graph("absent", single!("write", write))
+pub(crate) fn now(builder: RuntimeBuilder) -> Result<RuntimeBuilder, BuildError> {
+    Ok(builder
+        .graph("renamed", single!("write", write)?)
+        .graph("other:writer", single!("write", write)?)
+        .graph("lost_node", single!("question", ask)?)
+        .graph("lost_second", two_steps("third")?)
+        .graph("lost_branch", fan("up")?)
+        .graph("lost_inner", around(single!("question", ask)?)?)
+        .graph("inner_removed", single!("inner", write)?)
+        .graph("kind", with_channel(ChannelDef::new("x", LastValue::<Value>::new()))?)
+        .graph("type", of_numbers()?)
+        .graph("damaged", single!("write", write)?)
+        .graph("newer", single!("write", write)?)
+        .graph("absent", single!("write", write)?))
 }

@@ -84,8 +84,8 @@ fn host(builder: RuntimeBuilder, names: &str) -> Result<RuntimeBuilder, Box<dyn 
             Ok(builder.graph("slow_desk", desk::slow_desk()?).graph("clock", clock::clock()?))
         }
         "sdk-suite" => sdk_suite::host(builder),
-        "before" => Ok(changed::before(graphs::host(builder)?).graph("desk", desk::desk()?)),
-        "now" => Ok(changed::now(graphs::host(builder)?).graph("desk", desk::desk()?)),
+        "before" => Ok(changed::before(graphs::host(builder)?)?.graph("desk", desk::desk()?)),
+        "now" => Ok(changed::now(graphs::host(builder)?)?.graph("desk", desk::desk()?)),
         other => Err(format!("graphs `{other}`: clients, sdk-suite, before or now").into()),
     }
 }

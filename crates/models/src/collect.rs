@@ -226,7 +226,7 @@ fn repeated(text: &str) -> Option<Value> {
     let mut from = 0;
     while let Some(value) = values.next() {
         let IgnoredAny = value.ok()?;
-        let value = json::read(text[from..values.byte_offset()].as_bytes()).ok()?;
+        let value = json::read(&text.as_bytes()[from..values.byte_offset()]).ok()?;
         from = values.byte_offset();
         if value.is_null() {
             continue;

@@ -1,4 +1,4 @@
-//! What a configuration adds to the requests of a provider or of a model.
+//! Additions of a configuration to the requests of a provider or of a model.
 
 use crate::Secret;
 use serde::Deserialize;
@@ -76,7 +76,7 @@ pub struct RequestExtras {
     pub(crate) headers: Vec<(String, Secret)>,
     pub(crate) query: Vec<(String, Secret)>,
     pub(crate) body: Map<String, Value>,
-    /// What needs a variable that is not set. It costs the requests that would have it, not the
+    /// Description of the addition that needs a variable that is not set. It costs the requests that would have it, not the
     /// configuration.
     pub(crate) missing: Option<String>,
 }

@@ -1,5 +1,6 @@
 //! Messages of a conversation, made of parts.
 
+mod block;
 pub mod langchain;
 mod read;
 mod written;

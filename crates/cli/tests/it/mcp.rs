@@ -78,7 +78,7 @@ fn the_file_is_named_by_the_operator_alone() {
 #[test]
 fn a_server_ends_with_a_program_that_is_killed() {
     use std::process::Stdio;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
     // It never answers, and would wait for ever.
     let file = r#"{"mcpServers": {"silent": {"command": "sh",
         "args": ["-c", "trap '' HUP INT TERM; echo $$ > pid.part; mv pid.part pid; sleep 600"]}}}"#;
@@ -87,9 +87,11 @@ fn a_server_ends_with_a_program_that_is_killed() {
     let mut weft = home.command(&["--mcp", "mcp.json", "mcp", "servers"]);
     let mut weft = weft.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
     let until = |what: &str, condition: &dyn Fn() -> bool| {
-        let end = Instant::now() + Duration::from_secs(60);
-        while !condition() {
-            assert!(Instant::now() < end, "{what}");
+        for attempt in 0.. {
+            if condition() {
+                return;
+            }
+            assert!(attempt < 6_000, "{what}");
             std::thread::sleep(Duration::from_millis(10));
         }
     };

@@ -67,7 +67,7 @@ impl WireCalls {
             let free = derived.find(|derived| given.insert(derived.clone()));
             ids.extend(free.map(|free| (id.to_owned(), free)));
         }
-        let offered = request.tools.iter().map(|tool| tool.wire_name().into()).collect();
+        let offered = request.tools.iter().map(|tool| tool.wire_name()).collect();
         Self { ids, offered }
     }
 

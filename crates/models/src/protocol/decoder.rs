@@ -27,7 +27,7 @@ pub(super) trait Reader: Debug + Send {
     fn end(&mut self, _progress: &mut Progress) {}
 }
 
-/// What a provider calls the end of an answer means.
+/// Meaning of the name that a provider gives to the end of an answer.
 enum End {
     Finish(FinishReason),
     /// The provider ended without an answer; another attempt may succeed.
@@ -395,7 +395,7 @@ impl Decoder {
             // An error object is no part of the answer.
             self.documents += u64::from(!matches!(read, Err(Flaw::Refused(_))));
             let is_content = |event: &ChatEvent| {
-                matches!(event, ChatEvent::TextDelta(_) | ChatEvent::ToolCallDelta { .. })
+                !matches!(event, ChatEvent::ReasoningDelta(_) | ChatEvent::ReasoningSignature(_))
             };
             self.progress.has_content |= self.progress.events.iter().any(is_content);
             out.append(&mut self.progress.events);

@@ -15,7 +15,7 @@ pub(super) enum Format {
     Gemini,
     /// An OpenAI reasoning item as JSON, with its id and encrypted content.
     Openai,
-    /// What goes back to a provider with chat completions, as JSON.
+    /// Parts of an answer in chat completions that go back to its provider, as JSON.
     Chat,
 }
 

@@ -41,7 +41,9 @@ fn id_of(kind: &Kind) -> String {
 async fn client() -> Client {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let builder = Runtime::builder(Arc::clone(&store));
-    let earlier = Client::over(changed::before(graphs::host(builder)).open().await.expect("opens"));
+    let earlier = Client::over(
+        changed::before(graphs::host(builder)).expect("sound").open().await.expect("opens"),
+    );
     for number in 0..READABLE {
         let thread = earlier.thread().await;
         let run = json!({"assistant_id": "echo", "input": {"msg": format!("{number}")}});
@@ -71,7 +73,13 @@ async fn client() -> Client {
         }
     })
     .await;
-    Client::over(changed::now(graphs::host(Runtime::builder(store))).open().await.expect("opens"))
+    Client::over(
+        changed::now(graphs::host(Runtime::builder(store)))
+            .expect("sound")
+            .open()
+            .await
+            .expect("opens"),
+    )
 }
 
 /// Changes what is stored of the thread of a kind.

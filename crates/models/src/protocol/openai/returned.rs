@@ -1,5 +1,5 @@
-//! What a provider expects back with an answer in later requests: its reasoning, and members beyond
-//! the protocol, as it gave them.
+//! Parts of an answer that its provider expects back in later requests: its reasoning, and members
+//! beyond the protocol, as it gave them.
 //!
 //! The protocol has no place for reasoning, so every provider has its own, and some refuse a
 //! conversation without it. A message keeps it as the signature of a reasoning part: a JSON object,
@@ -24,7 +24,7 @@ const OF_MESSAGES: [&str; 5] = [
 /// Members of calls that go back: Gemini, and gateways before it.
 const OF_CALLS: [&str; 3] = ["extra_content", "provider_specific_fields", "thought_signature"];
 
-/// What an answer has that goes back.
+/// The parts of an answer that go back.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Returned {
     /// The model that gave it.
@@ -134,10 +134,9 @@ fn join_item(list: &mut Vec<Value>, item: &Value) {
         member(value, name).as_str().is_some_and(|text| !text.is_empty())
     };
     let is_same = |last: &Value| {
-        ["type", "index"].iter().all(|name| member(last, name) == member(item, name))
-            && !is_said(last, "signature")
-            && !(is_said(last, "id") && is_said(item, "id"))
-            && !is_said(item, "data")
+        let has_ended = is_said(last, "signature") || is_said(last, "id") && is_said(item, "id");
+        let is_whole = has_ended || is_said(item, "data");
+        ["type", "index"].iter().all(|name| member(last, name) == member(item, name)) && !is_whole
     };
     let (Some(Value::Object(last)), Some(more)) =
         (list.last_mut().filter(|last| is_same(last)), item.as_object())
