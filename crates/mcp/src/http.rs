@@ -27,6 +27,8 @@ const SESSION: &str = "mcp-session-id";
 const LAST_EVENT: &str = "last-event-id";
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
+/// Error code of servers for a session that they do not know.
+const SESSION_NOT_FOUND: i64 = -32001;
 /// Part of an answer that may say why the request failed, in bytes.
 const WORDS_BYTES: usize = 4_000;
 /// Length of a server's words in an error, in characters.
@@ -269,15 +271,26 @@ fn answer_of(lines: &str) -> &str {
     lines.lines().find(is_answer).unwrap_or(lines)
 }
 
-/// Returns `true` if a server says that it does not know the session of the request.
+/// Returns `true` if a server says that it does not know the session of the request, which it then has
+/// not carried out. An error of a tool that speaks of sessions has the id of the request.
 fn is_session_lost(status: u16, text: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(&text[..text.len().min(WORDS_BYTES)]).to_lowercase();
-    let is_error = !(200..=299).contains(&status) || text.contains("\"error\"");
+    let answer = serde_json::from_slice::<Value>(text).unwrap_or_default();
+    let error = &answer["error"];
+    let is_of_tool = !answer["id"].is_null() && error["code"] != SESSION_NOT_FOUND;
+    let said = match (status, error["message"].as_str()) {
+        (410, _) => return true,
+        (200..=299 | 404, Some(_)) if is_of_tool => return false,
+        (200..=299, None) => return false,
+        (_, Some(message)) => message.to_lowercase(),
+        (400..=499, None) => {
+            String::from_utf8_lossy(&text[..text.len().min(WORDS_BYTES)]).to_lowercase()
+        }
+        _ => return false,
+    };
     let is_lost =
         ["not found", "expired", "invalid", "no valid", "unknown", "missing", "does not exist"];
-    status == 410
-        || is_error && text.contains("server not initialized")
-        || is_error && text.contains("session") && is_lost.iter().any(|word| text.contains(word))
+    said.contains("server not initialized")
+        || said.contains("session") && is_lost.iter().any(|word| said.contains(word))
 }
 
 async fn read(mut response: EgressResponse) -> Result<Vec<u8>, Failure> {

@@ -157,6 +157,16 @@ pub enum ChatEvent {
     },
 }
 
+impl ChatEvent {
+    /// Returns the index of the call of a fragment, and the fragment of its arguments.
+    pub(crate) fn args(&self) -> Option<(usize, &str)> {
+        match self {
+            Self::ToolCallDelta { index, args, .. } => Some((*index, args)),
+            _ => None,
+        }
+    }
+}
+
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -65,13 +65,26 @@ async fn a_lost_session_begins_anew_within_the_call() {
         (400, lost("null")),
         (400, "Bad Request: session not found".to_owned()),
         (200, lost("null")),
-        (200, lost("ID")),
+        (200, lost("ID").replace("-32000", "-32001")),
         (401, lost("null")),
         (410, "Gone".to_owned()),
     ] {
         let (said, calls) = called(status, JSON, &text).await;
         assert!(said.contains("paid"), "{status} {text}: {said}");
         assert_eq!(calls, 2, "{status} {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_speaks_of_sessions_is_called_once() {
+    for text in [
+        r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"chat session 7 not found"}}"#,
+        r#"{"jsonrpc":"2.0","id":ID,"result":{"isError":true,"content":[],"structuredContent":{"error":"session not found"}}}"#,
+        r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"\"error\": session expired"}]}}"#,
+    ] {
+        let (said, calls) = called(200, JSON, text).await;
+        assert_eq!(calls, 1, "{text}: {said}");
+        assert!(said.contains("session"), "{said}");
     }
 }
 

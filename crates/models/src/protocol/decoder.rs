@@ -8,7 +8,7 @@ use crate::chat::{ChatEvent, FinishReason};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Debug;
 use weftwork_types::json::read_liberal;
 use weftwork_types::port::EgressError;
@@ -103,6 +103,8 @@ pub(super) struct Progress {
     unknown_end: Option<String>,
     /// `true` once text or a part of a call was received.
     has_content: bool,
+    /// Calls of which no argument was received, by their indexes.
+    without_args: BTreeSet<usize>,
     /// Name of the provider, which reads its own signatures only.
     pub(super) provider: String,
     /// Name of the model on the wire.
@@ -153,9 +155,9 @@ impl Progress {
     }
 
     /// Takes what was received as a complete answer, if the provider said that nothing follows but
-    /// gave no reason that is known.
+    /// gave no reason that is known. A call whose arguments did not come was cut.
     fn settle(&mut self) {
-        if self.has_content {
+        if self.has_content && self.without_args.is_empty() {
             self.finish = self.finish.or(Some(FinishReason::Stop));
         }
     }
@@ -191,6 +193,8 @@ pub(super) struct Decoder {
     reader: Box<dyn Reader>,
     progress: Progress,
     documents: u64,
+    /// Indexes of the calls that have begun.
+    calls: BTreeSet<usize>,
     /// Something that is no document, which may say why there is none.
     remark: Option<String>,
     /// Name of the current event, which some servers send in place of a document's type.
@@ -222,6 +226,7 @@ impl Decoder {
             reader,
             progress: Progress { provider, model, ..Progress::default() },
             documents: 0,
+            calls: BTreeSet::new(),
             remark: None,
             event_name: String::new(),
             done: false,
@@ -398,6 +403,14 @@ impl Decoder {
                 !matches!(event, ChatEvent::ReasoningDelta(_) | ChatEvent::ReasoningSignature(_))
             };
             self.progress.has_content |= self.progress.events.iter().any(is_content);
+            for (index, args) in self.progress.events.iter().filter_map(ChatEvent::args) {
+                let is_new = self.calls.insert(index);
+                match args.is_empty() {
+                    true if is_new => drop(self.progress.without_args.insert(index)),
+                    true => {}
+                    false => drop(self.progress.without_args.remove(&index)),
+                }
+            }
             out.append(&mut self.progress.events);
             read.map_err(|flaw| self.error(flaw))?;
         }
@@ -476,6 +489,15 @@ pub(super) fn text_or_default<'de, D: Deserializer<'de>>(
         Value::Number(number) => number.to_string(),
         _ => String::new(),
     })
+}
+
+/// A fragment of a text; some servers send the value that it is the text of.
+pub(super) fn fragment(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// Reads an index, which some servers send as a text or with a fraction; anything else is missing.

@@ -3,7 +3,7 @@
 use crate::chat::ChatEvent;
 use crate::protocol::account::Account;
 use crate::protocol::decoder::{
-    Flaw, Progress, Reader, if_readable, index, structure, text_or_default, told,
+    Flaw, Progress, Reader, fragment, if_readable, index, structure, text_or_default, told,
 };
 use crate::protocol::signature::Format;
 use serde::Deserialize;
@@ -15,6 +15,8 @@ use weftwork_types::usage::Tokens;
 pub(in crate::protocol) struct Answer {
     /// Indices of the blocks that are tool calls, in order.
     calls: Vec<u64>,
+    /// Indices of the other blocks. The input of a tool that the provider runs is no call.
+    others: Vec<u64>,
     /// Signature of the block that is being read; some servers send it in pieces.
     signature: String,
     usage: Usage,
@@ -178,6 +180,9 @@ impl Answer {
     }
 
     fn block(&mut self, index: u64, block: Block, progress: &mut Progress) {
+        if block.kind != "tool_use" {
+            self.others.push(index);
+        }
         match block.kind.as_str() {
             "text" => progress.text(&block.text),
             "thinking" => {
@@ -210,7 +215,8 @@ impl Answer {
         let args = fragment(&delta.partial_json);
         // Some servers give all blocks the same index, and others count them differently.
         let call = self.calls.iter().rposition(|call| *call == index);
-        let call = call.or(self.calls.len().checked_sub(1));
+        let last = || self.calls.len().checked_sub(1);
+        let call = call.or_else(|| last().filter(|_| !self.others.contains(&index)));
         if let Some(index) = call.filter(|_| !args.is_empty()) {
             progress.events.push_back(ChatEvent::ToolCallDelta {
                 index,
@@ -224,14 +230,5 @@ impl Answer {
     fn stop(&mut self, reason: &str, progress: &mut Progress) -> Result<(), Flaw> {
         progress.tokens = self.usage.tokens();
         progress.end(reason, None)
-    }
-}
-
-/// A fragment of the input's JSON text; some servers send the object itself.
-fn fragment(input: &Value) -> String {
-    match input {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
     }
 }

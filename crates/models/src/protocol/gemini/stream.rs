@@ -3,7 +3,8 @@
 use crate::chat::{ChatEvent, FinishReason};
 use crate::protocol::account::Account;
 use crate::protocol::decoder::{
-    Flaw, Progress, Reader, if_readable, index, list, or_default, structure, text_or_default, told,
+    Flaw, Progress, Reader, fragment, if_readable, index, list, or_default, structure,
+    text_or_default, told,
 };
 use crate::protocol::signature::Format;
 use serde::Deserialize;
@@ -132,10 +133,8 @@ impl Answer {
         }
         if let Some(call) = part.function_call {
             let args = match &call.args {
-                Value::Null => String::new(),
                 Value::Object(args) if args.is_empty() => String::new(),
-                Value::String(args) => args.clone(),
-                args => args.to_string(),
+                args => fragment(args),
             };
             progress.events.push_back(ChatEvent::ToolCallDelta {
                 index: self.calls,

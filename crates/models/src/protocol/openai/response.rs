@@ -1,7 +1,7 @@
 //! The structure of responses, lenient enough for the differences between servers.
 
 use crate::protocol::account::Account;
-use crate::protocol::decoder::{if_readable, index, list, text_or_default};
+use crate::protocol::decoder::{fragment, if_readable, index, list, text_or_default};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use weftwork_types::usage::Tokens;
@@ -143,11 +143,7 @@ pub(super) struct FunctionDelta {
 impl FunctionDelta {
     /// A fragment of the arguments' JSON text; some servers send the object itself.
     pub(super) fn arguments(&self) -> String {
-        match &self.arguments {
-            Value::Null => String::new(),
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        }
+        fragment(&self.arguments)
     }
 }
 

@@ -15,6 +15,8 @@ const ACCOUNTS: [&str; 3] = ["/x_groq/usage", "/timings", ""];
 #[derive(Debug, Default)]
 pub(in crate::protocol) struct Answer {
     calls: Vec<Call>,
+    /// Index of the choice that has the calls.
+    calls_from: Option<u64>,
     /// `true` once a part of the text was received in a fragment.
     has_delta: bool,
     returned: Returned,
@@ -66,13 +68,16 @@ impl Reader for Answer {
             accounts.find_map(tokens)
         };
         progress.tokens = tokens(&chunk.usage).or_else(elsewhere).or(progress.tokens);
-        // Several answers are not asked for, but some servers have each call in a choice of its own.
+        // Several answers are not asked for, but some servers have the calls in another choice than the
+        // text.
         for choice in chunk.choices {
-            let is_first = choice.index.is_none_or(|index| index == 0);
-            let has_calls = |delta: &Option<Delta>| {
-                delta.as_ref().is_some_and(|delta| !delta.tool_calls.is_empty())
-            };
-            if is_first || has_calls(&choice.delta) || has_calls(&choice.message) {
+            let index = choice.index.unwrap_or_default();
+            let is_first = index == 0;
+            let mut deltas = choice.delta.iter().chain(&choice.message);
+            let has_calls = deltas.any(|delta| !delta.tool_calls.is_empty());
+            // Calls of one choice only: others are other answers.
+            let from = if has_calls { *self.calls_from.get_or_insert(index) } else { 0 };
+            if is_first && !has_calls || has_calls && from == index {
                 self.choice(choice, progress)?;
             }
         }

@@ -3,7 +3,7 @@
 use crate::chat::ChatEvent;
 use crate::protocol::account::Account;
 use crate::protocol::decoder::{
-    Flaw, Progress, Reader, if_readable, index, list, structure, text_or_default, told,
+    Flaw, Progress, Reader, fragment, if_readable, index, list, structure, text_or_default, told,
 };
 use crate::protocol::signature::Format;
 use serde::{Deserialize, Deserializer};
@@ -329,15 +329,6 @@ impl Answer {
         };
         progress.is_over = true;
         progress.end(word, None)
-    }
-}
-
-/// A fragment of a text; some servers send the value that it is the text of.
-fn fragment(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
     }
 }
 

@@ -219,3 +219,48 @@ fn an_answer_means_the_same_in_any_shape() {
         assert_eq!(made, calls, "seed {seed}\n{body}");
     }
 }
+
+#[test]
+fn an_answer_that_was_cut_within_a_call_is_not_carried_out() {
+    let chunk = |call: Value| json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]});
+    let begun =
+        chunk(json!({"index": 0, "id": "a", "function": {"name": "refund", "arguments": ""}}));
+    let odd = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "whatever"}]});
+    for end in ["[DONE]".to_owned(), odd.to_string()] {
+        let body = format!("data: {begun}\n\ndata: {end}\n\n");
+        let error = answer(Protocol::Openai, [body.as_bytes()]).expect_err("cut");
+        assert_eq!(error.code().0, "W0307", "{error}");
+        // Half of the arguments is no object, which no tool accepts.
+        let half = chunk(json!({"index": 0, "function": {"arguments": "{\"amount\": 2"}}));
+        let body = format!("data: {begun}\n\ndata: {half}\n\ndata: {end}\n\n");
+        let message = answer(Protocol::Openai, [body.as_bytes()]).expect("for repair").message;
+        assert!(message.tool_calls().all(|call| call.args.is_string()), "{message:?}");
+    }
+}
+
+#[test]
+fn calls_of_a_second_answer_and_inputs_of_the_provider_are_no_calls() {
+    let call = json!([{"index": 0, "id": "a", "function": {"name": "refund", "arguments": "{}"}}]);
+    let choices = [0, 1].map(|index| {
+        json!({"index": index, "message": {"tool_calls": call}, "finish_reason": "tool_calls"})
+    });
+    let body = json!({"choices": choices}).to_string();
+    let message = answer(Protocol::Openai, [body.as_bytes()]).expect("an answer").message;
+    assert_eq!(message.tool_calls().count(), 1);
+
+    let documents = [
+        json!({"type": "message_start", "message": {"id": "m"}}),
+        json!({"type": "content_block_start", "index": 0, "content_block":
+            {"type": "tool_use", "id": "a", "name": "refund", "input": {}}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"partial_json": "{\"n\":1}"}}),
+        json!({"type": "content_block_start", "index": 1, "content_block":
+            {"type": "server_tool_use", "id": "b", "name": "web_search", "input": {}}}),
+        json!({"type": "content_block_delta", "index": 1, "delta": {"partial_json": "{\"q\":2}"}}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}}),
+        json!({"type": "message_stop"}),
+    ];
+    let body: String = documents.iter().map(|one| format!("data: {one}\n\n")).collect();
+    let message = answer(Protocol::Anthropic, [body.as_bytes()]).expect("an answer").message;
+    let args: Vec<_> = message.tool_calls().map(|call| call.args.clone()).collect();
+    assert_eq!(args, [json!({"n": 1})]);
+}
