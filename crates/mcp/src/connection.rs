@@ -288,7 +288,7 @@ fn not_greeted(server: &str, error: &ClientInitializeError) -> McpError {
         Some(source) => McpError::Egress { server: server.to_owned(), source: source.clone() },
         None => McpError::Start {
             server: server.to_owned(),
-            problem: short(&chain(error), PROBLEM_CHARS_MAX),
+            problem: short(&chain(inner), PROBLEM_CHARS_MAX),
         },
     }
 }

@@ -4,6 +4,7 @@
 //! is clear in most cases, and the server checks its arguments itself.
 
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
 /// Members whose values are schemas by name.
 const NAMED: [&str; 5] =
@@ -47,6 +48,7 @@ pub(crate) fn repair(schema: &mut Value) {
             Some(Value::Array(names)) => names.contains(&json!("object")),
             Some(_) => false,
         };
+        declared_only(members);
         if may_be_object {
             members.insert("type".to_owned(), "object".into());
         }
@@ -61,17 +63,36 @@ pub(crate) fn repair_output(schema: &mut Value) {
 
 /// Removes patterns, which the server checks itself.
 pub(crate) fn without_patterns(schema: &mut Value) {
-    if let Value::Object(members) = schema {
-        members.remove("pattern");
-        members.remove("patternProperties");
-        members.values_mut().for_each(without_patterns);
-    } else if let Value::Array(items) = schema {
-        items.iter_mut().for_each(without_patterns);
+    let Value::Object(members) = schema else { return };
+    members.remove("pattern");
+    members.remove("patternProperties");
+    parts(members, &mut without_patterns);
+}
+
+/// Calls a function with each schema within a schema.
+fn parts(members: &mut Map<String, Value>, each: &mut dyn FnMut(&mut Value)) {
+    for name in NAMED {
+        if let Some(Value::Object(parts)) = members.get_mut(name) {
+            parts.values_mut().for_each(&mut *each);
+        }
+    }
+    for name in ONE {
+        if let Some(schema) = members.get_mut(name) {
+            each(schema);
+        }
+    }
+    for name in LISTS {
+        if let Some(Value::Array(parts)) = members.get_mut(name) {
+            parts.iter_mut().for_each(&mut *each);
+        }
     }
 }
 
-/// Fills in members that a call leaves out and for which the schema has a default.
+/// Fills in members that a call leaves out, that the schema requires, and for which it has a default.
 pub(crate) fn fill(schema: &Value, args: &mut Value) {
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_required =
+        |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
     let (Some(Value::Object(declared)), Value::Object(args)) = (schema.get("properties"), args)
     else {
         return;
@@ -79,7 +100,7 @@ pub(crate) fn fill(schema: &Value, args: &mut Value) {
     for (name, schema) in declared {
         match (args.get_mut(name), schema.get("default")) {
             (Some(value), _) => fill(schema, value),
-            (None, Some(default)) if schema.get(FILLED).is_some() => {
+            (None, Some(default)) if is_required(name) => {
                 args.insert(name.clone(), default.clone());
             }
             (None, _) => {}
@@ -87,36 +108,15 @@ pub(crate) fn fill(schema: &Value, args: &mut Value) {
     }
 }
 
-/// Mark of a member that the server requires, and that is filled in.
-const FILLED: &str = "x-required";
-
 fn part(schema: &mut Value, root: &Value) {
     match schema {
         Value::Bool(_) => {}
         Value::Object(members) => {
             object(members, root);
-            inner(members, root);
+            parts(members, &mut |schema| part(schema, root));
         }
         // Such as the name of a type, or nothing.
         other => *other = json!({}),
-    }
-}
-
-fn inner(members: &mut Map<String, Value>, root: &Value) {
-    for name in NAMED {
-        if let Some(Value::Object(parts)) = members.get_mut(name) {
-            parts.values_mut().for_each(|schema| part(schema, root));
-        }
-    }
-    for name in ONE {
-        if let Some(schema) = members.get_mut(name) {
-            part(schema, root);
-        }
-    }
-    for name in LISTS {
-        if let Some(Value::Array(parts)) = members.get_mut(name) {
-            parts.iter_mut().for_each(|schema| part(schema, root));
-        }
     }
 }
 
@@ -129,7 +129,9 @@ fn object(members: &mut Map<String, Value>, root: &Value) {
     if let Some(example) = members.get_mut("examples").filter(|examples| !examples.is_array()) {
         *example = json!([example.take()]);
     }
-    if let Some(reference) = members.get("$ref") {
+    // One at the root, which leads nowhere, is refused: nothing says what the arguments are.
+    let is_root = members.get("$ref").is_some() && root.get("$ref") == members.get("$ref");
+    if let Some(reference) = members.get("$ref").filter(|_| !is_root) {
         let path = reference.as_str().and_then(|text| text.strip_prefix('#'));
         let is_found = match path {
             Some(path) if path.is_empty() || path.starts_with('/') => root.pointer(path).is_some(),
@@ -150,9 +152,8 @@ fn object(members: &mut Map<String, Value>, root: &Value) {
     }
     match members.get("properties") {
         None | Some(Value::Object(_)) => {}
-        // An empty object of PHP.
-        Some(Value::Array(_)) => drop(members.insert("properties".to_owned(), json!({}))),
-        Some(_) => drop(members.remove("properties")),
+        // Such as an empty object of PHP.
+        Some(_) => drop(members.insert("properties".to_owned(), json!({}))),
     }
     required(members);
     null(members);
@@ -184,7 +185,7 @@ fn kind(members: &mut Map<String, Value>) {
         Value::String(name) => type_name(name).map(Value::from),
         Value::Array(names) => {
             let names = names.iter().filter_map(|name| type_name(name.as_str()?));
-            let names: std::collections::BTreeSet<_> = names.collect();
+            let names: BTreeSet<_> = names.collect();
             (!names.is_empty()).then(|| names.into_iter().collect())
         }
         _ => None,
@@ -229,8 +230,7 @@ fn items(members: &mut Map<String, Value>) {
     }
 }
 
-/// Properties say of themselves that they are required in some languages. One with a default is
-/// filled in.
+/// Properties say of themselves that they are required in some languages.
 fn required(members: &mut Map<String, Value>) {
     let listed = match members.remove("required") {
         Some(Value::Array(names)) => names,
@@ -242,27 +242,28 @@ fn required(members: &mut Map<String, Value>) {
             names.push(name.to_owned());
         }
     }
-    if let Some(Value::Object(properties)) = members.get_mut("properties") {
-        for (name, property) in properties.iter_mut() {
-            let Value::Object(property) = property else { continue };
-            if property.get("required") == Some(&Value::Bool(true)) && !names.contains(name) {
+    if let Some(Value::Object(properties)) = members.get("properties") {
+        let says_so = |property: &Value| property.get("required") == Some(&Value::Bool(true));
+        for (name, _) in properties.iter().filter(|(_, property)| says_so(property)) {
+            if !names.contains(name) {
                 names.push(name.clone());
             }
-            if names.contains(name) && property.contains_key("default") {
-                names.retain(|known| known != name);
-                property.insert(FILLED.to_owned(), Value::Bool(true));
-            }
-        }
-        let is_closed = !["additionalProperties", "patternProperties", "$ref"]
-            .into_iter()
-            .chain(LISTS)
-            .any(|rule| members.contains_key(rule));
-        if is_closed && let Some(Value::Object(properties)) = members.get("properties") {
-            names.retain(|name| properties.contains_key(name));
         }
     }
     if !names.is_empty() {
         members.insert("required".to_owned(), names.into());
+    }
+}
+
+/// Leaves out required members of the arguments that the schema does not declare, as no call could
+/// have them.
+fn declared_only(members: &mut Map<String, Value>) {
+    let others = ["additionalProperties", "patternProperties", "unevaluatedProperties", "$ref"];
+    let may_be_others = others.into_iter().chain(LISTS).any(|rule| members.contains_key(rule));
+    let Some(Value::Object(properties)) = members.get("properties") else { return };
+    let declared: BTreeSet<String> = properties.keys().cloned().collect();
+    if let Some(Value::Array(names)) = members.get_mut("required").filter(|_| !may_be_others) {
+        names.retain(|name| name.as_str().is_some_and(|name| declared.contains(name)));
     }
 }
 
@@ -340,12 +341,35 @@ mod tests {
                 "more": {"type": "object", "properties": {"x": {"default": 1}}, "required": ["x"]},
                 "free": {"default": 2},
             },
-            "required": ["limit", "limit", "nope", 7],
+            "required": ["limit", "limit", "more", "nope", 7],
         });
         repair(&mut schema);
-        assert_eq!(schema["required"], json!(["query"]));
+        assert_eq!(schema["required"], json!(["limit", "more", "query"]));
         let mut args = json!({"query": "a", "more": {}});
         fill(&schema, &mut args);
         assert_eq!(args, json!({"query": "a", "limit": 5, "more": {"x": 1}}));
+    }
+
+    #[test]
+    fn only_schemas_are_changed() {
+        let mut schema = json!({
+            "type": "object",
+            "properties": {
+                "pattern": {"type": "string", "pattern": "(?=x)", "default": {"pattern": "kept"}},
+                "mode": {"enum": ["all", {"pattern": "kept"}], "default": "all"},
+            },
+            "if": {"properties": {"mode": {"const": "all"}}, "required": ["mode", "confirm"]},
+            "required": ["pattern"],
+        });
+        let before = schema.clone();
+        repair(&mut schema);
+        assert_eq!(schema, before);
+        without_patterns(&mut schema);
+        assert_eq!(
+            schema["properties"]["pattern"],
+            json!({"type": "string", "default": {"pattern": "kept"}})
+        );
+        assert_eq!(schema["properties"]["mode"], before["properties"]["mode"]);
+        assert_eq!(schema["if"], before["if"]);
     }
 }

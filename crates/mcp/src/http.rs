@@ -29,8 +29,24 @@ const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
 /// Error code of servers for a session that they do not know.
 const SESSION_NOT_FOUND: i64 = -32001;
+/// Words of servers about a session that they do not know.
+const SESSION_LOST: [&str; 10] = [
+    "no valid session",
+    "session not found",
+    "session expired",
+    "session has expired",
+    "session terminated",
+    "session does not exist",
+    "invalid session",
+    "unknown session",
+    "missing session",
+    "server not initialized",
+];
 /// Part of an answer that may say why the request failed, in bytes.
 const WORDS_BYTES: usize = 4_000;
+/// Minimum length of the value of a header that is hidden in answers, in bytes. A shorter one may be a
+/// part of any text.
+const HIDDEN_BYTES_MIN: usize = 6;
 /// Length of a server's words in an error, in characters.
 const WORDS_CHARS: usize = 300;
 
@@ -146,6 +162,7 @@ impl StreamableHttpClient for EgressClient {
         };
         let is_request = asked.is_some();
         let body = Bytes::from(serde_json::to_vec(&message)?);
+        let hidden = Hidden::of(&auth_header, &custom_headers);
         let head =
             Head { url: uri, session: session_id, token: auth_header, headers: custom_headers };
         let own = [("accept", "text/event-stream, application/json"), ("content-type", JSON)];
@@ -155,13 +172,12 @@ impl StreamableHttpClient for EgressClient {
         let (status, kind) = (response.status, kind(&response).to_owned());
         match status {
             202 | 204 if !is_request => return Ok(StreamableHttpPostResponse::Accepted),
-            404 if with_session => return Err(StreamableHttpError::SessionExpired),
             200..=299 if kind == EVENTS => {
-                return Ok(StreamableHttpPostResponse::Sse(events(response, asked), session));
+                return Ok(StreamableHttpPostResponse::Sse(events(response, hidden), session));
             }
             _ => {}
         }
-        let text = read(response).await?;
+        let text = hidden.hide(&String::from_utf8_lossy(&read(response).await?)).into_bytes();
         if with_session && is_session_lost(status, &text) {
             return Err(StreamableHttpError::SessionExpired);
         }
@@ -203,6 +219,7 @@ impl StreamableHttpClient for EgressClient {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
+        let hidden = Hidden::of(&auth_header, &custom_headers);
         let head =
             Head { url: uri, session: session_id, token: auth_header, headers: custom_headers };
         let mut own = vec![("accept".to_owned(), EVENTS.to_owned())];
@@ -210,12 +227,40 @@ impl StreamableHttpClient for EgressClient {
         let response = self.send(Method::Get, head, own, Bytes::new()).await?;
         match response.status {
             405 => Err(StreamableHttpError::ServerDoesNotSupportSse),
-            200..=299 if kind(&response) == EVENTS => Ok(events(response, None)),
+            200..=299 if kind(&response) == EVENTS => Ok(events(response, hidden)),
             200..=299 => {
                 Err(StreamableHttpError::UnexpectedContentType(Some(kind(&response).to_owned())))
             }
             status => Err(StreamableHttpError::HttpStatus(HttpStatusError::new(status, None))),
         }
+    }
+}
+
+/// Values of the headers of a request, which a server may repeat in its answer, and which neither
+/// people nor models read.
+#[derive(Debug, Clone)]
+struct Hidden(Vec<String>);
+
+impl Hidden {
+    fn of(token: &Option<String>, headers: &HashMap<HeaderName, HeaderValue>) -> Self {
+        let values = headers.values().filter(|value| value.is_sensitive());
+        let values = values.filter_map(|value| Some(value.to_str().ok()?.to_owned()));
+        let mut hidden: Vec<String> = Vec::new();
+        for value in values.chain(token.clone()) {
+            // With and without a scheme such as `Bearer`.
+            let last = value.rsplit(' ').next().unwrap_or_default().to_owned();
+            for text in [value, last].into_iter().filter(|text| text.len() >= HIDDEN_BYTES_MIN) {
+                let json = Value::from(text.as_str()).to_string();
+                hidden.push(json.trim_matches('"').to_owned());
+                hidden.push(text);
+            }
+        }
+        hidden.sort_unstable_by_key(|text| std::cmp::Reverse(text.len()));
+        Self(hidden)
+    }
+
+    fn hide(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, hidden| text.replace(hidden.as_str(), "***"))
     }
 }
 
@@ -225,30 +270,29 @@ fn kind(response: &EgressResponse) -> &str {
     kind.split(';').next().unwrap_or_default().trim()
 }
 
-/// Returns the events of a response, the answer to a request if it was one. Events that are no
-/// messages are left out.
-fn events(
-    response: EgressResponse,
-    asked: Option<RequestId>,
-) -> BoxStream<'static, Result<Sse, SseError>> {
+/// Returns the events of a response. Events that are no messages are left out.
+fn events(response: EgressResponse, hidden: Hidden) -> BoxStream<'static, Result<Sse, SseError>> {
     // The last event may have no empty line after it.
     let end = stream::iter([Ok(Bytes::from_static(b"\n\n"))]);
     let events = SseStream::from_bytes_stream(response.body.chain(end));
     let readable = move |event: Sse| {
-        let data = event.data.as_deref().map(|data| match &asked {
-            Some(asked) => addressed(data.as_bytes(), asked),
-            None => data.to_owned(),
-        });
+        let data = event.data.map(|data| hidden.hide(&data));
         let repaired = data.as_deref().and_then(|data| readable(data.as_bytes()));
         Sse { data: repaired.or(data), ..event }
     };
     let is_message = |event: &Sse| {
         event.event.as_deref().is_none_or(|name| name.is_empty() || name == "message")
-            && event.data.as_deref().is_none_or(|data| data.trim() != "[DONE]")
+            && event.data.as_deref().is_none_or(|data| data.trim() != "[DONE]" && !is_remark(data))
     };
     let events = events
         .filter(move |event| futures_util::future::ready(event.as_ref().map_or(true, is_message)));
     events.map(move |event| event.map(&readable)).boxed()
+}
+
+/// Returns `true` for an error that answers no request. The answer may follow it.
+fn is_remark(data: &str) -> bool {
+    let message = serde_json::from_str::<Value>(data).unwrap_or_default();
+    message["id"].is_null() && message["error"].is_object() && message.get("method").is_none()
 }
 
 /// Returns a message with the id of the request that it answers: an error of a server that did not
@@ -267,30 +311,30 @@ fn addressed(text: &[u8], asked: &RequestId) -> String {
 
 /// Returns the answer among the messages of a response.
 fn answer_of(lines: &str) -> &str {
-    let is_answer = |line: &&str| line.contains("\"result\"") || line.contains("\"error\"");
+    let is_answer = |line: &&str| {
+        let message = serde_json::from_str::<Value>(line).unwrap_or_default();
+        message.get("method").is_none()
+            && (message.get("result").is_some() || message.get("error").is_some())
+    };
     lines.lines().find(is_answer).unwrap_or(lines)
 }
 
 /// Returns `true` if a server says that it does not know the session of the request, which it then has
-/// not carried out. An error of a tool that speaks of sessions has the id of the request.
+/// not carried out: by status 404, or by an error that has no id, as it is from before the request was
+/// read. What a tool says of sessions has the id of the request.
 fn is_session_lost(status: u16, text: &[u8]) -> bool {
     let answer = serde_json::from_slice::<Value>(text).unwrap_or_default();
     let error = &answer["error"];
-    let is_of_tool = !answer["id"].is_null() && error["code"] != SESSION_NOT_FOUND;
+    if !answer["id"].is_null() {
+        return (200..=499).contains(&status) && error["code"] == SESSION_NOT_FOUND;
+    }
     let said = match (status, error["message"].as_str()) {
-        (410, _) => return true,
-        (200..=299 | 404, Some(_)) if is_of_tool => return false,
-        (200..=299, None) => return false,
-        (_, Some(message)) => message.to_lowercase(),
-        (400..=499, None) => {
-            String::from_utf8_lossy(&text[..text.len().min(WORDS_BYTES)]).to_lowercase()
-        }
+        (404, _) => return true,
+        (200..=299 | 400..=499, Some(message)) => message.to_lowercase(),
+        (400, None) => String::from_utf8_lossy(&text[..text.len().min(WORDS_BYTES)]).to_lowercase(),
         _ => return false,
     };
-    let is_lost =
-        ["not found", "expired", "invalid", "no valid", "unknown", "missing", "does not exist"];
-    said.contains("server not initialized")
-        || said.contains("session") && is_lost.iter().any(|word| said.contains(word))
+    SESSION_LOST.iter().any(|words| said.contains(words))
 }
 
 async fn read(mut response: EgressResponse) -> Result<Vec<u8>, Failure> {

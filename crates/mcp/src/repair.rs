@@ -30,7 +30,14 @@ fn one(message: &mut Value) {
         return;
     }
     members.insert("jsonrpc".to_owned(), "2.0".into());
-    if members.get("error").is_some_and(Value::is_null) {
+    let is_empty = |error: &Value| match error {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    };
+    let has_result = members.get("result").is_some_and(|result| !result.is_null());
+    if members.get("error").is_some_and(|error| error.is_null() || has_result && is_empty(error)) {
         members.remove("error");
     }
     if let Some(error) = members.get_mut("error") {
@@ -175,11 +182,16 @@ fn refused(name: &str, problem: &str) -> Value {
 /// The result of a call.
 fn call(members: &mut Map<String, Value>) {
     keep_if(members, "structuredContent", |value| !value.is_null());
-    if let Some(Value::String(word)) = members.get("isError") {
-        let is_error = word.eq_ignore_ascii_case("true");
-        members.insert("isError".to_owned(), is_error.into());
-    }
-    keep_if(members, "isError", Value::is_boolean);
+    let is_error = members.get("isError").map(|value| match value {
+        Value::Null => false,
+        Value::Bool(is_error) => *is_error,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(word) => {
+            !["", "false", "no", "0"].contains(&word.trim().to_ascii_lowercase().as_str())
+        }
+        Value::Array(_) | Value::Object(_) => true,
+    });
+    members.extend(is_error.map(|is_error| ("isError".to_owned(), is_error.into())));
     // The form of the protocol's first version.
     let old = members.remove("toolResult").map(|result| vec![result]);
     let content = members.entry("content").or_insert(Value::Null);

@@ -58,8 +58,6 @@ impl McpTool {
 
     async fn call(self, args: Value, context: ToolContext) -> Result<ToolOutput, ToolError> {
         let mut params = CallToolRequestParams::new(self.parts().1.to_owned());
-        let mut args = args;
-        declared::fill(&self.spec.parameters, &mut args);
         if let Value::Object(args) = args {
             params = params.with_arguments(args);
         }
@@ -198,6 +196,10 @@ impl Tool for McpTool {
             let ended = call.await;
             if is_shown { ended.map_err(ToolError::show_model_message) } else { ended }
         })
+    }
+
+    fn complete(&self, args: &mut Value) {
+        declared::fill(&self.spec.parameters, args);
     }
 
     fn timeout(&self) -> Duration {

@@ -170,7 +170,9 @@ impl Collector {
         }
         let message = Message::new(id, Role::Assistant, parts);
         let has_calls = message.tool_calls().next().is_some();
-        if reason == FinishReason::ContentFilter && !has_calls && message.joined_text().is_empty() {
+        // No call of an answer that was withheld is made.
+        if reason == FinishReason::ContentFilter && (has_calls || message.joined_text().is_empty())
+        {
             return Err(ModelError::BadRequest {
                 provider: provider(),
                 status: 200,

@@ -3,10 +3,12 @@
 use crate::Secret;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Members of a request's body that the library writes itself.
 const RESERVED: [&str; 7] = ["model", "messages", "input", "contents", "system", "tools", "stream"];
+/// Minimum length in bytes of a value of a header or of the query that is hidden in messages.
+const SECRET_BYTES_MIN: usize = 12;
 /// Headers of a request that the library writes itself.
 const RESERVED_HEADERS: [&str; 6] =
     ["host", "content-length", "content-type", "accept", "transfer-encoding", "connection"];
@@ -76,8 +78,10 @@ pub struct RequestExtras {
     pub(crate) headers: Vec<(String, Secret)>,
     pub(crate) query: Vec<(String, Secret)>,
     pub(crate) body: Map<String, Value>,
-    /// Description of the addition that needs a variable that is not set. It costs the requests that would have it, not the
-    /// configuration.
+    /// Values of variables, which errors do not show, however short they are.
+    pub(crate) variables: Vec<Secret>,
+    /// Description of the addition that needs a variable that is not set. It costs the requests that
+    /// would have it, not the configuration.
     pub(crate) missing: Option<String>,
 }
 
@@ -95,7 +99,10 @@ impl RequestExtras {
                 after.split_once('}').ok_or_else(|| format!("{what} has `${{` without `}}`"))?;
             out.push_str(before);
             match env(name).filter(|value| !value.trim().is_empty()) {
-                Some(value) => out.push_str(value.trim()),
+                Some(value) => {
+                    self.variables.extend(Secret::new(&value));
+                    out.push_str(value.trim());
+                }
                 None => {
                     let missing = format!("{what} needs the environment variable `{name}`");
                     self.missing.get_or_insert(missing);
@@ -114,6 +121,7 @@ impl RequestExtras {
             known.extend(more.iter().cloned());
         }
         merge(&mut all.body, &other.body);
+        all.variables.extend(other.variables.iter().cloned());
         all.missing = all.missing.or_else(|| other.missing.clone());
         all
     }
@@ -137,9 +145,18 @@ impl RequestExtras {
         path
     }
 
-    /// Values that errors must not show.
-    pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
-        self.headers.iter().chain(&self.query).map(|(_, value)| value)
+    /// Values that errors must not show: those of variables, and headers and members of the query
+    /// that are long enough for a key. Each also as a URL and JSON have it.
+    pub(crate) fn secrets(&self) -> Vec<Secret> {
+        let all = self.headers.iter().chain(&self.query).map(|(_, value)| value);
+        let long = all.filter(|value| value.expose().len() >= SECRET_BYTES_MIN);
+        let values = self.variables.iter().chain(long).map(Secret::expose);
+        let forms = values.flat_map(|value| {
+            let json = Value::from(value).to_string();
+            [value.to_owned(), encoded(value), json.trim_matches('"').to_owned()]
+        });
+        let forms: BTreeSet<String> = forms.collect();
+        forms.iter().filter_map(|form| Secret::new(form)).collect()
     }
 }
 

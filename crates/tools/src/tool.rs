@@ -30,6 +30,9 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
         context: ToolContext,
     ) -> BoxFuture<'static, Result<ToolOutput, ToolError>>;
 
+    /// Fills in arguments that the model left out, before they are checked, approved and recorded.
+    fn complete(&self, _args: &mut Value) {}
+
     /// The time limit of a call.
     fn timeout(&self) -> Duration {
         DEFAULT_TIMEOUT

@@ -27,6 +27,19 @@ pub(super) trait Reader: Debug + Send {
     fn end(&mut self, _progress: &mut Progress) {}
 }
 
+/// Parts of words for an end without an answer.
+const GAVE_UP: [&str; 9] = [
+    "malformed",
+    "cancel",
+    "abort",
+    "timeout",
+    "timed_out",
+    "deadline",
+    "interrupt",
+    "incomplete",
+    "disconnect",
+];
+
 /// Meaning of the name that a provider gives to the end of an answer.
 enum End {
     Finish(FinishReason),
@@ -80,8 +93,19 @@ impl End {
             | "too_many_tool_calls"
             | "missing_thought_signature"
             | "malformed_response" => Self::GaveUp,
-            word if word.contains("malformed_function_call") => Self::GaveUp,
-            _ => return None,
+            // Words of the same kinds, which servers make up.
+            word => {
+                let has = |parts: &[&str]| parts.iter().any(|part| word.contains(part));
+                if has(&GAVE_UP) {
+                    Self::GaveUp
+                } else if has(&["filter", "safety", "block", "moderation", "policy", "guard"]) {
+                    Self::Finish(FinishReason::ContentFilter)
+                } else if has(&["max_", "length", "limit", "budget", "truncat"]) {
+                    Self::Finish(FinishReason::Length)
+                } else {
+                    return None;
+                }
+            }
         })
     }
 }
@@ -134,17 +158,19 @@ impl Progress {
         }
     }
 
-    pub(super) fn has_content(&self) -> bool {
-        self.has_content
-    }
-
     /// Notes the reason for the end by its name; an empty one is none.
     pub(super) fn end(&mut self, word: &str, message: Option<&str>) -> Result<(), Flaw> {
         if word.is_empty() {
             return Ok(());
         }
         match End::of(word) {
-            Some(End::Finish(reason)) => self.finish = Some(reason),
+            // A limit or a filter stays one, whatever follows.
+            Some(End::Finish(reason)) => {
+                let is_cut = |reason: &FinishReason| {
+                    matches!(reason, FinishReason::Length | FinishReason::ContentFilter)
+                };
+                self.finish = self.finish.filter(is_cut).or(Some(reason));
+            }
             Some(End::GaveUp) => {
                 let message = message.map(|message| format!(": {message}")).unwrap_or_default();
                 return Err(Flaw::Truncated(format!("the provider gave up: `{word}`{message}")));

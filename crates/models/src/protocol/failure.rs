@@ -9,9 +9,6 @@ use weftwork_types::port::EgressResponse;
 /// Maximum length in characters of a quoted provider message.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-/// Minimum length in bytes of a value of a header or of the query that is hidden in messages.
-const SECRET_BYTES_MIN: usize = 12;
-
 /// The provider, as error messages name it.
 #[derive(Debug, Clone)]
 pub(super) struct Source {
@@ -26,7 +23,7 @@ impl Source {
         Self {
             provider: config.provider.clone(),
             key_variable: config.key_variable.clone(),
-            secrets: config.key.iter().chain(config.extras.secrets()).cloned().collect(),
+            secrets: config.key.iter().cloned().chain(config.extras.secrets()).collect(),
         }
     }
 
@@ -41,11 +38,7 @@ impl Source {
     /// A provider's message for display: one line, shortened, without the key and without control
     /// characters.
     pub(super) fn quote(&self, text: &str) -> String {
-        let hide = |text: String, secret: &Secret| match secret.expose().len() {
-            // Such as the name of a region.
-            ..SECRET_BYTES_MIN if Some(secret) != self.secrets.first() => text,
-            _ => secret.hide_in(&text),
-        };
+        let hide = |text: String, secret: &Secret| secret.hide_in(&text);
         let text = self.secrets.iter().fold(text.to_owned(), hide);
         let words: Vec<String> = text
             .split_whitespace()

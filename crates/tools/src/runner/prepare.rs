@@ -122,7 +122,11 @@ impl ToolRunner {
     }
 
     pub(super) fn head(&self, call: &ToolCall, context: &CallContext) -> Head {
-        let shown = self.shown_args(call);
+        let mut call = call.clone();
+        if let Some(Kind::Run(tool)) = self.catalogue.get(&call.name).map(|entry| &entry.kind) {
+            tool.complete(&mut call.args);
+        }
+        let shown = self.shown_args(&call);
         match (&shown, self.catalogue.get(&call.name)) {
             (Some(shown), Some(_)) => context.hidden.add_args(&call.args, shown),
             // All of them are hidden, because the tool is not known.
@@ -130,9 +134,9 @@ impl ToolRunner {
             (None, _) => {}
         }
         Head {
-            tool_call_id: call.id.clone(),
-            wire_name: call.name.clone(),
-            args: call.args.clone(),
+            tool_call_id: call.id,
+            wire_name: call.name,
+            args: call.args,
             shown,
             context: context.clone(),
             requires: Requirements::default(),

@@ -6,13 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weftwork_schema::{Checker, Quotes};
 use weftwork_tools::{
-    Deps, Executed, FnTool, HumanCall, PendingCall, Policy, Prepared, ToolBox, ToolRunner, tool,
+    Deps, Executed, FnTool, HumanCall, Need, PendingCall, Policy, Prepared, Tool, ToolBox,
+    ToolContext, ToolError, ToolOutput, ToolRunner, tool,
 };
+use weftwork_types::BoxFuture;
 use weftwork_types::approval::{ApprovalDecision, ApprovalRequest, Verdict};
 use weftwork_types::canonical::Hash;
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::ToolCall;
-use weftwork_types::tool::{Effect, ToolErrorKind, ToolOutcome};
+use weftwork_types::tool::{Effect, ToolErrorKind, ToolOutcome, ToolSpec};
 
 /// Refunds an order.
 #[tool(effect = external_side_effect)]
@@ -285,4 +287,43 @@ fn a_rule_limits_the_time_to_decide() {
         let refused = refused.expect_err("refused").to_string();
         assert!(refused.contains("rules[0].expires_after_s"), "{refused}");
     }
+}
+
+/// A refund of a remote system, which has an amount of its own for calls without one.
+#[derive(Debug)]
+struct Remote(Arc<dyn Tool>);
+
+impl Tool for Remote {
+    fn spec(&self) -> &ToolSpec {
+        self.0.spec()
+    }
+
+    fn complete(&self, args: &mut Value) {
+        if let Value::Object(args) = args {
+            args.entry("amount").or_insert_with(|| json!(1_000.0));
+        }
+    }
+
+    fn call(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+        self.0.call(args, context)
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        self.0.needs()
+    }
+}
+
+#[test]
+fn a_person_sees_the_arguments_that_are_filled_in() {
+    let (rig, count) = (Rig::new(), Count::default());
+    let tools = ToolBox::new().with(Remote(Arc::new(refund_order))).provide(count.clone());
+    let policy = Policy::new().ask_human("refund_order", "it moves money").expect("a name");
+    let runner = runner(tools, policy);
+    let made = call("c-1", "refund_order", json!({"order_id": "A-1"}));
+    let pending = pending(&runner, &rig, &made);
+    assert_eq!(pending.request().args, json!({"order_id": "A-1", "amount": 1_000.0}));
 }

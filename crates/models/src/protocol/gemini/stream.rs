@@ -67,6 +67,10 @@ struct Part {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Call {
+    #[serde(alias = "partialArgs")]
+    partial_args: Value,
+    #[serde(alias = "willContinue")]
+    will_continue: Value,
     #[serde(deserialize_with = "text_or_default")]
     id: String,
     #[serde(deserialize_with = "text_or_default")]
@@ -106,10 +110,12 @@ impl Reader for Answer {
         if document.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
             progress.finish = Some(FinishReason::ContentFilter);
         }
-        let is_first = |candidate: &Candidate| candidate.index.is_none_or(|index| index == 0);
-        for candidate in document.candidates.into_iter().filter(is_first) {
+        // Several answers are not asked for.
+        let numbered = (0..).zip(document.candidates);
+        let mut first = numbered.filter(|(at, candidate)| candidate.index.unwrap_or(*at) == 0);
+        if let Some((_, candidate)) = first.next() {
             for part in candidate.content.parts {
-                self.part(part, progress);
+                self.part(part, progress)?;
             }
             let word = match candidate.finish_reason.as_str() {
                 "STOP" if self.calls > 0 => "tool_calls",
@@ -122,7 +128,7 @@ impl Reader for Answer {
 }
 
 impl Answer {
-    fn part(&mut self, part: Part, progress: &mut Progress) {
+    fn part(&mut self, part: Part, progress: &mut Progress) -> Result<(), Flaw> {
         if part.thought {
             progress.reasoning(&part.text);
         }
@@ -132,6 +138,10 @@ impl Answer {
             progress.text(&part.text);
         }
         if let Some(call) = part.function_call {
+            if !call.partial_args.is_null() || call.will_continue == Value::Bool(true) {
+                let problem = "it streams the arguments of a call, which was not asked for";
+                return Err(Flaw::Malformed(problem.to_owned()));
+            }
             let args = match &call.args {
                 Value::Object(args) if args.is_empty() => String::new(),
                 args => fragment(args),
@@ -144,5 +154,6 @@ impl Answer {
             });
             self.calls += 1;
         }
+        Ok(())
     }
 }

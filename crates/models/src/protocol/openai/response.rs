@@ -70,6 +70,12 @@ impl Delta {
         texts.find(|(_, text)| !text.is_empty())
     }
 
+    /// Leaves out the text, which is known.
+    pub(super) fn forget_text(&mut self) {
+        let values = [&mut self.content, &mut self.reasoning_content, &mut self.reasoning];
+        values.into_iter().chain([&mut self.refusal]).for_each(|value| *value = Value::Null);
+    }
+
     /// The text of the answer; a refusal counts as text.
     pub(super) fn text(&self) -> String {
         let mut text = match &self.content {

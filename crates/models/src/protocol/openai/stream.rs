@@ -15,6 +15,8 @@ const ACCOUNTS: [&str; 3] = ["/x_groq/usage", "/timings", ""];
 #[derive(Debug, Default)]
 pub(in crate::protocol) struct Answer {
     calls: Vec<Call>,
+    /// `true` once a call was received in the newer form.
+    has_list: bool,
     /// Index of the choice that has the calls.
     calls_from: Option<u64>,
     /// `true` once a part of the text was received in a fragment.
@@ -42,11 +44,13 @@ impl Call {
         let has_other_id = !delta.id.is_empty() && !self.id.is_empty() && delta.id != self.id;
         // Some servers give all calls the same index, and no ids.
         let args = function.arguments();
-        let begins_again = args.trim_start().starts_with('{') && args.trim() != self.args.trim();
-        let is_whole = serde_json::from_str::<Map<String, Value>>(&self.args)
-            .is_ok_and(|args| !args.is_empty());
-        let is_other = delta.id.is_empty() || function.name != self.name;
-        has_other_id || begins_again && is_whole && is_other
+        let begins_again = args.trim_start().starts_with('{');
+        let known = object(&self.args);
+        let is_same = known.is_some() && known == object(&args);
+        let is_other_name = function.name != self.name;
+        let is_whole = known.is_some_and(|known| is_other_name || !known.is_empty());
+        let may_be_other = delta.id.is_empty() || is_other_name;
+        has_other_id || begins_again && is_whole && may_be_other && (is_other_name || !is_same)
     }
 }
 
@@ -70,8 +74,8 @@ impl Reader for Answer {
         progress.tokens = tokens(&chunk.usage).or_else(elsewhere).or(progress.tokens);
         // Several answers are not asked for, but some servers have the calls in another choice than the
         // text.
-        for choice in chunk.choices {
-            let index = choice.index.unwrap_or_default();
+        for (position, choice) in (0..).zip(chunk.choices) {
+            let index = choice.index.unwrap_or(position);
             let is_first = index == 0;
             let mut deltas = choice.delta.iter().chain(&choice.message);
             let has_calls = deltas.any(|delta| !delta.tool_calls.is_empty());
@@ -104,11 +108,18 @@ impl Answer {
                 self.has_delta |= !delta.text().is_empty();
                 self.delta(delta, progress);
             }
-            // The whole message after its fragments.
-            (None, Some(_)) if self.has_delta => {}
-            (None, message) => {
-                message.into_iter().for_each(|message| self.delta(message, progress));
+            (None, Some(mut message)) => {
+                // The whole message after its fragments.
+                if !self.calls.is_empty() {
+                    message.tool_calls.clear();
+                    message.function_call = None;
+                }
+                if self.has_delta {
+                    message.forget_text();
+                }
+                self.delta(message, progress);
             }
+            (None, None) => {}
         }
         progress.text(choice.text.as_str().unwrap_or_default());
         progress.end(choice.finish_reason.as_str().unwrap_or_default(), None)
@@ -118,7 +129,9 @@ impl Answer {
         progress.reasoning(&delta.reasoning());
         progress.text(&delta.text());
         self.returned.read(&delta);
-        let only = delta.function_call.take().map(CallDelta::only);
+        // Some servers send a call in both forms.
+        self.has_list |= !delta.tool_calls.is_empty();
+        let only = delta.function_call.take().filter(|_| !self.has_list).map(CallDelta::only);
         for call in delta.tool_calls.iter().chain(&only) {
             self.call(call, progress);
         }
@@ -146,7 +159,7 @@ impl Answer {
         known.name.push_str(name);
         let mut args = function.arguments();
         // The whole input after its pieces.
-        if args == known.args && serde_json::from_str::<Map<String, Value>>(&args).is_ok() {
+        if object(&args).is_some_and(|whole| Some(whole) == object(&known.args)) {
             args.clear();
         }
         known.args.push_str(&args);
@@ -166,12 +179,15 @@ impl Answer {
     fn place(&mut self, delta: &CallDelta) -> usize {
         let has_name = !delta.function().name.is_empty();
         let has_id = |call: &Call| !delta.id.is_empty() && call.id == delta.id;
-        let found = self.calls.iter().rposition(|call| match delta.index {
+        let mut calls = self.calls.iter();
+        let found = match delta.index {
             // Some servers count fragments in place of calls.
-            Some(index) => call.wire_index == Some(index) || !has_name && has_id(call),
-            None if delta.id.is_empty() => !has_name,
-            None => call.id == delta.id,
-        });
+            Some(index) => calls
+                .rposition(|call| call.wire_index == Some(index))
+                .or_else(|| self.calls.iter().rposition(|call| !has_name && has_id(call))),
+            None if delta.id.is_empty() => calls.rposition(|_| !has_name),
+            None => calls.rposition(|call| call.id == delta.id),
+        };
         let last = || self.calls.len().checked_sub(1).filter(|_| !has_name && delta.id.is_empty());
         match found.or_else(last) {
             Some(at) if !self.calls[at].is_followed_by(delta) => at,
@@ -183,6 +199,11 @@ impl Answer {
             }
         }
     }
+}
+
+/// Returns whole arguments.
+fn object(args: &str) -> Option<Map<String, Value>> {
+    serde_json::from_str(args).ok()
 }
 
 /// Returns `true` if an object without choices is an error in the form of servers that send no

@@ -15,8 +15,10 @@ use weftwork_types::usage::Tokens;
 #[derive(Debug, Default)]
 pub(in crate::protocol) struct Answer {
     calls: Vec<Call>,
-    /// Places of the messages of which text was received.
-    told: Vec<Place>,
+    /// Places of the messages, and of their parts, of which text was received.
+    told: Vec<(Place, Option<u64>)>,
+    /// `true` once reasoning or its signature was received.
+    has_reasoning: bool,
     /// `true` once a summary part began, which a blank line separates from the next.
     in_summary: bool,
 }
@@ -54,12 +56,17 @@ struct Document {
     kind: String,
     #[serde(deserialize_with = "index")]
     output_index: Option<u64>,
+    #[serde(deserialize_with = "index")]
+    content_index: Option<u64>,
     #[serde(deserialize_with = "text_or_default")]
     item_id: String,
     delta: Value,
     /// The whole text at its end.
     #[serde(deserialize_with = "text_or_default")]
     text: String,
+    /// The whole refusal at its end.
+    #[serde(deserialize_with = "text_or_default")]
+    refusal: String,
     /// The whole arguments at their end.
     arguments: Value,
     item: Option<Item>,
@@ -149,12 +156,14 @@ impl Reader for Answer {
         let document: Document = structure(document)?;
         match document.kind.as_str() {
             "response.output_text.delta" | "response.refusal.delta" => {
-                self.told.push(Place::of(document.output_index, &document.item_id));
+                let place = Place::of(document.output_index, &document.item_id);
+                self.told.push((place, document.content_index));
                 progress.text(&fragment(&document.delta));
             }
-            "response.output_text.done" => {
+            "response.output_text.done" | "response.refusal.done" => {
                 let place = Place::of(document.output_index, &document.item_id);
-                self.text(place, &document.text, progress);
+                let text = document.text + &document.refusal;
+                self.text((place, document.content_index), &text, progress);
             }
             "response.reasoning_summary_part.added" => {
                 let is_further = std::mem::replace(&mut self.in_summary, true);
@@ -163,6 +172,7 @@ impl Reader for Answer {
                 }
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                self.has_reasoning = true;
                 progress.reasoning(&fragment(&document.delta));
             }
             "response.function_call_arguments.delta" => {
@@ -184,12 +194,21 @@ impl Reader for Answer {
             "response.created" => {
                 progress.set_id(document.response.and_then(|response| response.id));
             }
-            "response.completed" | "response.done" | "response.incomplete" | "response.failed" => {
-                let response = document.response.unwrap_or_default();
-                match self.calls.is_empty() && !progress.has_content() {
-                    true => self.whole(response, progress)?,
-                    false => self.ended(response, progress)?,
+            "response.completed"
+            | "response.done"
+            | "response.incomplete"
+            | "response.failed"
+            | "response.cancelled" => {
+                let mut response = document.response.unwrap_or_default();
+                // The event says how it ended.
+                let event = document.kind.strip_prefix("response.").unwrap_or_default();
+                let is_status = ["completed", "incomplete", "failed", "cancelled"]
+                    .contains(&response.status.as_str());
+                if !is_status {
+                    let status = if event == "done" { "completed" } else { event };
+                    status.clone_into(&mut response.status);
                 }
+                self.whole(response, progress)?;
                 progress.is_over = true;
             }
             // Progress reports, complete forms of what was streamed, and kinds of later versions.
@@ -257,9 +276,10 @@ impl Answer {
             }
             "message" => {
                 let text: String = item.content.iter().map(Content::said).collect();
-                self.text(place, &text, progress);
+                self.text((place, None), &text, progress);
             }
             "reasoning" => {
+                self.has_reasoning = true;
                 if let Some(content) = &item.encrypted_content {
                     let issued = json!({"id": item.id, "encrypted_content": content});
                     progress.sign(Format::Openai, &issued.to_string());
@@ -269,16 +289,21 @@ impl Answer {
         }
     }
 
-    /// Adds the whole text of a message, unless it was streamed.
-    fn text(&mut self, place: Place, text: &str, progress: &mut Progress) {
-        // Items without an index may have another id in each document.
-        let is_told = self.told.iter().any(|told| match (told, &place) {
-            (Place::Index(told), Place::Index(place)) => told == place,
-            _ => true,
+    /// Adds the whole text of a message or of a part of it, unless it was streamed.
+    fn text(&mut self, at: (Place, Option<u64>), text: &str, progress: &mut Progress) {
+        let is_told = self.told.iter().any(|(place, part)| {
+            let is_place = match (place, &at.0) {
+                (Place::Index(_), Place::Index(_)) | (Place::Item(_), Place::Item(_)) => {
+                    *place == at.0
+                }
+                // One of them has no index.
+                _ => true,
+            };
+            is_place && (part.is_none() || at.1.is_none() || *part == at.1)
         });
         if !is_told && !text.is_empty() {
             progress.text(text);
-            self.told.push(place);
+            self.told.push(at);
         }
     }
 
@@ -298,9 +323,16 @@ impl Answer {
         progress.events.push_back(ChatEvent::ToolCallDelta { index, id: None, name: None, args });
     }
 
-    /// Reads an answer that was not streamed.
+    /// Reads a whole answer: the parts of it that were not streamed.
     fn whole(&mut self, mut response: Response, progress: &mut Progress) -> Result<(), Flaw> {
-        for (output_index, item) in (0..).zip(std::mem::take(&mut response.output)) {
+        let known = [
+            ("reasoning", self.has_reasoning),
+            ("message", !self.told.is_empty()),
+            ("function_call", !self.calls.is_empty()),
+        ];
+        let is_known = |kind: &str| known.contains(&(kind, true));
+        let items = (0..).zip(std::mem::take(&mut response.output));
+        for (output_index, item) in items.filter(|(_, item)| !is_known(&item.kind)) {
             let summary: Vec<&str> = item.summary.iter().map(|part| part.text.as_str()).collect();
             progress.reasoning(&summary.join("\n\n"));
             self.done(Place::Index(output_index), &item, progress);
@@ -322,9 +354,7 @@ impl Answer {
         let incomplete = response.incomplete_details.unwrap_or_default().reason;
         let word = match response.status.as_str() {
             "completed" if !self.calls.is_empty() => "tool_calls",
-            // Without a reason, what is missing is not known.
-            "incomplete" if incomplete.is_empty() => "length",
-            "incomplete" => &incomplete,
+            "incomplete" if !incomplete.is_empty() => &incomplete,
             status => status,
         };
         progress.is_over = true;

@@ -264,3 +264,123 @@ fn calls_of_a_second_answer_and_inputs_of_the_provider_are_no_calls() {
     let args: Vec<_> = message.tool_calls().map(|call| call.args.clone()).collect();
     assert_eq!(args, [json!({"n": 1})]);
 }
+
+/// Reads chat completions with these documents.
+fn chat(documents: &[Value]) -> Result<ChatResponse, ModelError> {
+    let body: String = documents.iter().map(|one| format!("data: {one}\n\n")).collect();
+    answer(Protocol::Openai, [body.as_bytes()])
+}
+
+fn choice(delta: Value, word: Option<&str>) -> Value {
+    json!({"choices": [{"index": 0, "delta": delta, "finish_reason": word}]})
+}
+
+/// Returns the names and arguments of the calls.
+fn made(answer: Result<ChatResponse, ModelError>) -> Vec<(String, Value)> {
+    let message = answer.expect("an answer").message;
+    message.tool_calls().map(|call| (call.name.clone(), call.args.clone())).collect()
+}
+
+#[test]
+fn no_call_of_an_answer_that_was_ended_before_its_time_is_made() {
+    let whole =
+        json!({"index": 0, "id": "a", "function": {"name": "refund", "arguments": "{\"n\":1}"}});
+    let begun = json!({"index": 1, "id": "b", "function": {"name": "purge", "arguments": ""}});
+    for word in [
+        "content_filter",
+        "canceled",
+        "aborted",
+        "timeout",
+        "incomplete",
+        "max_length",
+        "max_new_tokens",
+        "budget_exceeded",
+        "safety_stop",
+        "length",
+        "whatever",
+    ] {
+        let calls = choice(json!({"tool_calls": [whole, begun]}), None);
+        for rest in [vec![], vec![choice(json!({}), Some("stop"))]] {
+            let end = choice(json!({}), Some(word));
+            let documents: Vec<Value> =
+                [calls.clone(), end].into_iter().chain(rest.clone()).collect();
+            // A word that means nothing is replaced by one that does.
+            if word == "whatever" && !rest.is_empty() {
+                continue;
+            }
+            let error = chat(&documents).expect_err(word);
+            assert!(["W0306", "W0307", "W0315"].contains(&error.code().0), "{word}: {error}");
+        }
+    }
+    // The same for text: half an answer is none.
+    for word in ["canceled", "aborted", "timed_out"] {
+        let text = choice(json!({"content": "Your refund is not"}), None);
+        let error = chat(&[text, choice(json!({}), Some(word))]).expect_err(word);
+        assert_eq!(error.code().0, "W0307");
+    }
+    for document in [
+        json!({"type": "response.incomplete"}),
+        json!({"type": "response.failed"}),
+        json!({"type": "response.cancelled"}),
+    ] {
+        let text = json!({"type": "response.output_text.delta", "output_index": 0, "delta": "not"});
+        let body = format!("data: {text}\n\ndata: {document}\n\n");
+        let error = answer(Protocol::OpenaiResponses, [body.as_bytes()]).expect_err("cut");
+        assert_eq!(error.code().0, "W0307", "{document}: {error}");
+    }
+}
+
+#[test]
+fn a_call_that_is_told_twice_is_made_once() {
+    let function = json!({"name": "refund", "arguments": "{\"id\": 1}"});
+    let refund = vec![("refund".to_owned(), json!({"id": 1}))];
+    let list = json!([{"type": "function", "function": function}]);
+    let end = choice(json!({}), Some("tool_calls"));
+    let both = json!({"choices": [{"message": {"function_call": function, "tool_calls": list}}]});
+    assert_eq!(made(chat(&[both, end.clone()])), refund);
+    let streamed = choice(json!({"tool_calls": list}), None);
+    let message = json!({"choices": [{"message": {"tool_calls": list}, "finish_reason": "stop"}]});
+    assert_eq!(made(chat(&[streamed.clone(), message])), refund);
+    let again = json!([{"index": 0, "function": {"name": "refund", "arguments": "{\"id\":1}"}}]);
+    let indexed = choice(json!({"tool_calls": [{"index": 0, "function": function}]}), None);
+    assert_eq!(
+        made(chat(&[indexed, choice(json!({"tool_calls": again}), None), end.clone()])),
+        refund
+    );
+    let two = [0, 1].map(|_| {
+        json!({"content": {"parts": [
+        {"functionCall": {"name": "refund", "args": {"id": 1}}}]}, "finishReason": "STOP"})
+    });
+    let body = json!({"candidates": two}).to_string();
+    assert_eq!(made(answer(Protocol::Gemini, [body.as_bytes()])), refund);
+
+    // Two calls stay two.
+    let purge = json!([{"index": 0, "function": {"name": "purge", "arguments": "{}"}}]);
+    let get = json!([{"index": 0, "function": {"name": "get", "arguments": "{\"id\":7}"}}]);
+    let calls = [purge, get].map(|calls| choice(json!({"tool_calls": calls}), None));
+    let found = made(chat(&[calls[0].clone(), calls[1].clone(), end]));
+    assert_eq!(found, [("purge".to_owned(), json!({})), ("get".to_owned(), json!({"id": 7}))]);
+}
+
+#[test]
+fn parts_of_responses_are_told_once() {
+    let item = |id: &str, text: &str| json!({"type": "message", "id": id, "content": [{"type": "output_text", "text": text}]});
+    let reasoning = json!({"type": "reasoning", "id": "rs", "summary": [{"text": "hm"}], "encrypted_content": "x"});
+    let call = json!({"type": "function_call", "id": "f", "call_id": "c", "name": "refund", "arguments": "{}"});
+    let done = |part: u64, text: &str| json!({"type": "response.output_text.done", "output_index": 1, "content_index": part, "text": text});
+    let documents = [
+        json!({"type": "response.reasoning_summary_text.delta", "output_index": 0, "delta": "hm"}),
+        json!({"type": "response.output_item.done", "output_index": 0, "item": reasoning}),
+        done(0, "One. "),
+        json!({"type": "response.refusal.done", "output_index": 1, "content_index": 1, "refusal": "Two."}),
+        json!({"type": "response.output_item.done", "output_index": 1, "item": item("m", "One. Two.")}),
+        json!({"type": "response.completed", "response": {"status": "completed",
+            "output": [reasoning, item("m", "One. Two."), call]}}),
+    ];
+    let body: String = documents.iter().map(|one| format!("data: {one}\n\n")).collect();
+    let message = answer(Protocol::OpenaiResponses, [body.as_bytes()]).expect("an answer").message;
+    assert_eq!(message.joined_text(), "One. Two.");
+    assert_eq!(message.tool_calls().count(), 1);
+    let reasoning = |part: &&Part| matches!(part, Part::Reasoning { .. });
+    assert_eq!(message.parts.iter().filter(reasoning).count(), 1, "{message:?}");
+}
