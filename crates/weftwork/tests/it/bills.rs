@@ -184,8 +184,8 @@ async fn run(story: Story, at: &Desk, thread: &ThreadId) -> usize {
 async fn facts(store: &dyn Store, thread: &ThreadId, expected: usize) -> Vec<UsageFact> {
     let who = Principal::local();
     let mut rows = Vec::new();
-    // Attempts on other threads may end after their run.
-    for _ in 0..10_000 {
+    // Attempts on other threads may end after their run, and those may wait for a busy processor.
+    for _ in 0..10_000_000 {
         rows = store.usage_of_thread(&who, thread).await.expect("reads");
         if rows.len() >= expected {
             break;
