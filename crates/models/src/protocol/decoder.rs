@@ -330,6 +330,10 @@ impl Decoder {
             }
         }
         match (self.progress.finish, error) {
+            // A call began after the reason for the end.
+            (Some(_), Some(error)) if !self.progress.without_args.is_empty() => {
+                Err(self.truncated(error.to_string()))
+            }
             (Some(_), _) => {
                 self.end(out);
                 Ok(())

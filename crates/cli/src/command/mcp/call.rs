@@ -63,7 +63,13 @@ pub(super) async fn call(
             Ok(Exit::Failed)
         }
         Executed::OutcomeUnknown(unknown) => {
-            terminal.note(format_args!("the outcome is unknown: {:?}", unknown.ask()));
+            let asked = unknown.question();
+            let reason = crate::terminal::plain(&asked.reason);
+            terminal.note(format_args!(
+                "the outcome is unknown: {reason}; look at what `{}` should have changed before you \
+                 call it again",
+                asked.tool
+            ));
             Ok(Exit::Failed)
         }
     }

@@ -31,6 +31,8 @@ struct Call {
     is_named: bool,
     /// `true` once a fragment of the arguments was received.
     has_args: bool,
+    /// `true` once its item was ended.
+    is_done: bool,
     /// Arguments at the beginning, which servers that stream nothing else have there.
     first_args: String,
 }
@@ -236,7 +238,13 @@ impl Answer {
         if item.kind == "function_call" {
             let name = Some(item.name.clone()).filter(|name| !name.is_empty());
             let first_args = fragment(&item.arguments);
-            self.calls.push(Call { place, is_named: name.is_some(), has_args: false, first_args });
+            self.calls.push(Call {
+                place,
+                is_named: name.is_some(),
+                has_args: false,
+                is_done: false,
+                first_args,
+            });
             progress.events.push_back(ChatEvent::ToolCallDelta {
                 index: self.calls.len() - 1,
                 id: Some(item.call_id.clone()).filter(|id| !id.is_empty()),
@@ -267,6 +275,7 @@ impl Answer {
                         args: String::new(),
                     });
                 }
+                call.is_done = true;
                 let args = fragment(&item.arguments);
                 if !call.has_args && !args.is_empty() {
                     call.has_args = true;
@@ -350,6 +359,10 @@ impl Answer {
         progress.cost_micro_usd = cost.or(progress.cost_micro_usd);
         if let Some(error) = told(response.error) {
             return Err(Flaw::Refused(error));
+        }
+        let is_cut = |call: &Call| !call.has_args && !call.is_done && call.first_args.is_empty();
+        if self.calls.iter().any(is_cut) {
+            return Err(Flaw::Truncated("the arguments of a call did not come".to_owned()));
         }
         let incomplete = response.incomplete_details.unwrap_or_default().reason;
         let word = match response.status.as_str() {

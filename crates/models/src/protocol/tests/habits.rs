@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use weftwork_types::canonical;
 use weftwork_types::message::Part;
-use weftwork_types::port::CallKey;
+use weftwork_types::port::{CallKey, EgressError};
 
 /// An answer as a server sends it, and what is read of it. `WEFT_WRITE=1` writes the latter.
 #[derive(Serialize, Deserialize)]
@@ -383,4 +383,28 @@ fn parts_of_responses_are_told_once() {
     assert_eq!(message.tool_calls().count(), 1);
     let reasoning = |part: &&Part| matches!(part, Part::Reasoning { .. });
     assert_eq!(message.parts.iter().filter(reasoning).count(), 1, "{message:?}");
+}
+
+#[test]
+fn a_call_whose_arguments_did_not_come_is_cut() {
+    let item = json!({"type": "function_call", "id": "f", "call_id": "c", "name": "purge"});
+    for status in ["completed", "in_progress"] {
+        let documents = [
+            json!({"type": "response.output_item.added", "output_index": 0, "item": item}),
+            json!({"type": "response.completed", "response": {"status": status, "output": []}}),
+        ];
+        let body: String = documents.iter().map(|one| format!("data: {one}\n\n")).collect();
+        let error = answer(Protocol::OpenaiResponses, [body.as_bytes()]).expect_err("cut");
+        assert_eq!(error.code().0, "W0307", "{error}");
+    }
+    // The connection breaks within a call that began after the reason for the end.
+    let call = |index: u64, args: &str| {
+        let function = json!({"name": "purge", "arguments": args});
+        let call = json!({"index": index, "id": format!("c{index}"), "function": function});
+        choice(json!({"tool_calls": [call]}), Some("tool_calls").filter(|_| index == 0))
+    };
+    let body = format!("data: {}\n\ndata: {}\n\n", call(0, "{\"id\":1}"), call(1, ""));
+    let broken = EgressError::Broken { host: "p".to_owned(), reason: "gone".to_owned() };
+    let (_, result) = decode(Protocol::Openai, [body.as_bytes()], Some(broken));
+    assert_eq!(result.expect_err("cut").code().0, "W0307");
 }
