@@ -91,7 +91,7 @@ pub(super) async fn frames(
 }
 
 /// Frames without partial text, which is not repeated once its message is final.
-fn lasting(mut frames: Vec<Arc<Frame>>) -> Vec<Arc<Frame>> {
+pub(super) fn lasting(mut frames: Vec<Arc<Frame>>) -> Vec<Arc<Frame>> {
     frames.retain(|frame| {
         let partial = frame.item().is_some_and(|item| {
             let StreamEvent::Message { part, .. } = &item.event else { return false };

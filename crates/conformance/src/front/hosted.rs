@@ -1,6 +1,6 @@
 //! Hosted runs of a spec, through the threads of a runtime.
 
-use super::follow::{Followed, Followers, frames, reconnecting};
+use super::follow::{Followed, Followers, frames, lasting, reconnecting};
 use super::{Request, drained, out_of_steps, raised};
 use crate::Mode;
 use crate::class;
@@ -143,7 +143,9 @@ impl Hosted {
                 tokio::spawn(async move { reconnecting(&runtime, (&who, &run), modes).await });
             let run = (&self.who, stream.run());
             let live = frames(&self.runtime, run, modes, FramePosition::START, usize::MAX).await?;
-            events.extend(live.iter().filter_map(|frame| trace::event(frame.item()?)));
+            // Whether a follower is in time for partial text depends on the store.
+            let whole = lasting(live.clone());
+            events.extend(whole.iter().filter_map(|frame| trace::event(frame.item()?)));
             let again = again.await.unwrap_or_default();
             followed = Some(Followed { modes, live, again });
         }
