@@ -5,8 +5,24 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Members of a request's body that the library writes itself.
-const RESERVED: [&str; 7] = ["model", "messages", "input", "contents", "system", "tools", "stream"];
+/// Members of a request's body that the library writes itself, and those that ask for several answers.
+const RESERVED: [&str; 15] = [
+    "model",
+    "messages",
+    "input",
+    "contents",
+    "system",
+    "tools",
+    "stream",
+    "stream_options",
+    "store",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "n",
+    "best_of",
+    "candidateCount",
+];
 /// Minimum length in bytes of a value of a header or of the query that is hidden in messages.
 const SECRET_BYTES_MIN: usize = 12;
 /// Headers of a request that the library writes itself.
@@ -212,6 +228,8 @@ mod tests {
             ("headers = { a = \"x\\ny\" }", "control character"),
             ("query = { a = \"${NONE\" }", "without `}`"),
             ("body = { stream = false }", "`stream`"),
+            ("body = { n = 2 }", "`n`"),
+            ("body = { max_tokens = 2 }", "`max_tokens`"),
         ] {
             let error = additions(text).resolve(&|_| None).expect_err(text);
             assert!(error.contains(said), "{text}: {error}");

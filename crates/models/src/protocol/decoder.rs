@@ -8,7 +8,7 @@ use crate::chat::{ChatEvent, FinishReason};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
 use weftwork_types::json::read_liberal;
 use weftwork_types::port::EgressError;
@@ -127,8 +127,8 @@ pub(super) struct Progress {
     unknown_end: Option<String>,
     /// `true` once text or a part of a call was received.
     has_content: bool,
-    /// Calls of which no argument was received, by their indexes.
-    without_args: BTreeSet<usize>,
+    /// The calls that have begun, by their indexes: `true` once a part of the arguments was received.
+    calls: BTreeMap<usize, bool>,
     /// Name of the provider, which reads its own signatures only.
     pub(super) provider: String,
     /// Name of the model on the wire.
@@ -183,9 +183,14 @@ impl Progress {
     /// Takes what was received as a complete answer, if the provider said that nothing follows but
     /// gave no reason that is known. A call whose arguments did not come was cut.
     fn settle(&mut self) {
-        if self.has_content && self.without_args.is_empty() {
+        if self.has_content && !self.is_within_call() {
             self.finish = self.finish.or(Some(FinishReason::Stop));
         }
+    }
+
+    /// Returns `true` if a call has begun whose arguments did not come.
+    fn is_within_call(&self) -> bool {
+        self.calls.values().any(|has_args| !has_args)
     }
 
     /// Keeps the first id that is not empty.
@@ -219,8 +224,6 @@ pub(super) struct Decoder {
     reader: Box<dyn Reader>,
     progress: Progress,
     documents: u64,
-    /// Indexes of the calls that have begun.
-    calls: BTreeSet<usize>,
     /// Something that is no document, which may say why there is none.
     remark: Option<String>,
     /// Name of the current event, which some servers send in place of a document's type.
@@ -252,7 +255,6 @@ impl Decoder {
             reader,
             progress: Progress { provider, model, ..Progress::default() },
             documents: 0,
-            calls: BTreeSet::new(),
             remark: None,
             event_name: String::new(),
             done: false,
@@ -331,7 +333,7 @@ impl Decoder {
         }
         match (self.progress.finish, error) {
             // A call began after the reason for the end.
-            (Some(_), Some(error)) if !self.progress.without_args.is_empty() => {
+            (Some(_), Some(error)) if self.progress.is_within_call() => {
                 Err(self.truncated(error.to_string()))
             }
             (Some(_), _) => {
@@ -434,12 +436,7 @@ impl Decoder {
             };
             self.progress.has_content |= self.progress.events.iter().any(is_content);
             for (index, args) in self.progress.events.iter().filter_map(ChatEvent::args) {
-                let is_new = self.calls.insert(index);
-                match args.is_empty() {
-                    true if is_new => drop(self.progress.without_args.insert(index)),
-                    true => {}
-                    false => drop(self.progress.without_args.remove(&index)),
-                }
+                *self.progress.calls.entry(index).or_default() |= !args.is_empty();
             }
             out.append(&mut self.progress.events);
             read.map_err(|flaw| self.error(flaw))?;

@@ -41,16 +41,17 @@ impl Call {
         if function.name.is_empty() {
             return false;
         }
-        let has_other_id = !delta.id.is_empty() && !self.id.is_empty() && delta.id != self.id;
-        // Some servers give all calls the same index, and no ids.
+        if !delta.id.is_empty() && !self.id.is_empty() && delta.id != self.id {
+            return true;
+        }
+        // Some servers give all calls the same index, and no ids: whole arguments begin again.
         let args = function.arguments();
-        let begins_again = args.trim_start().starts_with('{');
-        let known = object(&self.args);
-        let is_same = known.is_some() && known == object(&args);
-        let is_other_name = function.name != self.name;
-        let is_whole = known.is_some_and(|known| is_other_name || !known.is_empty());
-        let may_be_other = delta.id.is_empty() || is_other_name;
-        has_other_id || begins_again && is_whole && may_be_other && (is_other_name || !is_same)
+        if !args.trim_start().starts_with('{') {
+            return false;
+        }
+        let Some(known) = object(&self.args) else { return false };
+        let is_another_input = || !known.is_empty() && Some(&known) != object(&args).as_ref();
+        function.name != self.name || delta.id.is_empty() && is_another_input()
     }
 }
 
