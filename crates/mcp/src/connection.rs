@@ -6,7 +6,7 @@ use crate::gauge::{Gauge, Measured};
 use crate::handler::Handler;
 use crate::http::{EgressClient, egress_cause, transport};
 use crate::limits::Limits;
-use crate::lines::{Asked, Dropped, Lines};
+use crate::lines::{LateAnswer, Lines, RequestLines};
 use crate::process::Process;
 use crate::text::short;
 use rmcp::RoleClient;
@@ -78,10 +78,10 @@ impl Connection {
             Reached::Process { command, args, env, folder } => {
                 let (process, input, output) =
                     Process::start(server, (command, args), env, folder)?;
-                let dropped = Dropped::default();
+                let late = LateAnswer::default();
                 let measured = Measured::new(output, limits, Arc::clone(&gauge));
-                let output = Lines::new(measured, dropped.clone());
-                let pipes = AsyncRwTransport::new(output, Asked::new(input, dropped))
+                let output = Lines::new(measured, late.clone());
+                let pipes = AsyncRwTransport::new(output, RequestLines::new(input, late))
                     .with_max_line_length(limits.message_bytes.saturating_add(1));
                 (Some(process), greet(server, pipes, limits, mode).await)
             }

@@ -3,6 +3,7 @@
 //! Servers write schemas by hand, or with libraries for other versions and languages. What they mean
 //! is clear in most cases, and the server checks its arguments itself.
 
+use crate::repair::keep_if;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -41,7 +42,7 @@ const NUMBERS: [&str; 11] = [
 /// Puts the schema of a tool into a form that can be checked. It describes an object.
 pub(crate) fn repair(schema: &mut Value) {
     let root = schema.clone();
-    part(schema, &root);
+    repair_schema(schema, &root);
     if let Value::Object(members) = schema {
         let may_be_object = match members.get("type") {
             None => true,
@@ -58,7 +59,7 @@ pub(crate) fn repair(schema: &mut Value) {
 /// Puts a schema of results into a form that can be checked.
 pub(crate) fn repair_output(schema: &mut Value) {
     let root = schema.clone();
-    part(schema, &root);
+    repair_schema(schema, &root);
 }
 
 /// Removes patterns, which the server checks itself.
@@ -66,11 +67,11 @@ pub(crate) fn without_patterns(schema: &mut Value) {
     let Value::Object(members) = schema else { return };
     members.remove("pattern");
     members.remove("patternProperties");
-    parts(members, &mut without_patterns);
+    for_each_schema(members, &mut without_patterns);
 }
 
 /// Calls a function with each schema within a schema.
-fn parts(members: &mut Map<String, Value>, each: &mut dyn FnMut(&mut Value)) {
+fn for_each_schema(members: &mut Map<String, Value>, each: &mut dyn FnMut(&mut Value)) {
     for name in NAMED {
         if let Some(Value::Object(parts)) = members.get_mut(name) {
             parts.values_mut().for_each(&mut *each);
@@ -108,19 +109,19 @@ pub(crate) fn fill(schema: &Value, args: &mut Value) {
     }
 }
 
-fn part(schema: &mut Value, root: &Value) {
+fn repair_schema(schema: &mut Value, root: &Value) {
     match schema {
         Value::Bool(_) => {}
         Value::Object(members) => {
-            object(members, root);
-            parts(members, &mut |schema| part(schema, root));
+            repair_members(members, root);
+            for_each_schema(members, &mut |schema| repair_schema(schema, root));
         }
         // Such as the name of a type, or nothing.
         other => *other = json!({}),
     }
 }
 
-fn object(members: &mut Map<String, Value>, root: &Value) {
+fn repair_members(members: &mut Map<String, Value>, root: &Value) {
     for name in ["description", "title", "$comment", "$schema", "$id", "format", "pattern"] {
         keep_if(members, name, Value::is_string);
     }
@@ -141,9 +142,9 @@ fn object(members: &mut Map<String, Value>, root: &Value) {
             members.remove("$ref");
         }
     }
-    kind(members);
-    numbers(members);
-    items(members);
+    repair_type(members);
+    repair_numbers(members);
+    repair_tuple(members);
     for name in LISTS {
         keep_if(members, name, |value| value.as_array().is_some_and(|items| !items.is_empty()));
     }
@@ -155,14 +156,8 @@ fn object(members: &mut Map<String, Value>, root: &Value) {
         // Such as an empty object of PHP.
         Some(_) => drop(members.insert("properties".to_owned(), json!({}))),
     }
-    required(members);
-    null(members);
-}
-
-fn keep_if(members: &mut Map<String, Value>, name: &str, is_right: impl Fn(&Value) -> bool) {
-    if members.get(name).is_some_and(|value| !is_right(value)) {
-        members.remove(name);
-    }
+    collect_required(members);
+    repair_nullable(members);
 }
 
 /// Returns the name of a type in JSON Schema; `None` for one that says nothing.
@@ -179,7 +174,7 @@ fn type_name(name: &str) -> Option<&'static str> {
     })
 }
 
-fn kind(members: &mut Map<String, Value>) {
+fn repair_type(members: &mut Map<String, Value>) {
     let Some(found) = members.remove("type") else { return };
     let named = match &found {
         Value::String(name) => type_name(name).map(Value::from),
@@ -193,7 +188,7 @@ fn kind(members: &mut Map<String, Value>) {
     members.extend(named.map(|named| ("type".to_owned(), named)));
 }
 
-fn numbers(members: &mut Map<String, Value>) {
+fn repair_numbers(members: &mut Map<String, Value>) {
     // Booleans of draft 4 beside the limit.
     for (exclusive, limit) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
         if let Some(Value::Bool(is_exclusive)) = members.get(exclusive) {
@@ -217,7 +212,7 @@ fn numbers(members: &mut Map<String, Value>) {
     }
 }
 
-fn items(members: &mut Map<String, Value>) {
+fn repair_tuple(members: &mut Map<String, Value>) {
     // Tuples of draft 7.
     if let Some(Value::Array(parts)) = members.get("items") {
         let parts = parts.clone();
@@ -231,7 +226,7 @@ fn items(members: &mut Map<String, Value>) {
 }
 
 /// Properties say of themselves that they are required in some languages.
-fn required(members: &mut Map<String, Value>) {
+fn collect_required(members: &mut Map<String, Value>) {
     let listed = match members.remove("required") {
         Some(Value::Array(names)) => names,
         _ => Vec::new(),
@@ -268,7 +263,7 @@ fn declared_only(members: &mut Map<String, Value>) {
 }
 
 /// `nullable` of OpenAPI.
-fn null(members: &mut Map<String, Value>) {
+fn repair_nullable(members: &mut Map<String, Value>) {
     if members.remove("nullable") != Some(Value::Bool(true)) {
         return;
     }

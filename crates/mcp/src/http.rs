@@ -162,7 +162,7 @@ impl StreamableHttpClient for EgressClient {
         };
         let is_request = asked.is_some();
         let body = Bytes::from(serde_json::to_vec(&message)?);
-        let hidden = Hidden::of(&auth_header, &custom_headers);
+        let sent = HeaderValues::of(auth_header.as_deref(), &custom_headers);
         let head =
             Head { url: uri, session: session_id, token: auth_header, headers: custom_headers };
         let own = [("accept", "text/event-stream, application/json"), ("content-type", JSON)];
@@ -173,11 +173,12 @@ impl StreamableHttpClient for EgressClient {
         match status {
             202 | 204 if !is_request => return Ok(StreamableHttpPostResponse::Accepted),
             200..=299 if kind == EVENTS => {
-                return Ok(StreamableHttpPostResponse::Sse(events(response, hidden), session));
+                return Ok(StreamableHttpPostResponse::Sse(events(response, sent), session));
             }
             _ => {}
         }
-        let text = hidden.hide(&String::from_utf8_lossy(&read(response).await?)).into_bytes();
+        let body = String::from_utf8_lossy(&read(response).await?).into_owned();
+        let text = sent.hide_in_error(status, &body).into_bytes();
         if with_session && is_session_lost(status, &text) {
             return Err(StreamableHttpError::SessionExpired);
         }
@@ -194,7 +195,7 @@ impl StreamableHttpClient for EgressClient {
             Err(_) if is_discovery(&message) => {
                 Ok(StreamableHttpPostResponse::Json(unknown(status, &text, asked), None))
             }
-            Err(_) => Err(broken(format!("{}, which is no answer", words(status, &text)))),
+            Err(_) => Err(broken(format!("{}, which is no answer", described(status, &text)))),
         }
     }
 
@@ -219,7 +220,7 @@ impl StreamableHttpClient for EgressClient {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
-        let hidden = Hidden::of(&auth_header, &custom_headers);
+        let sent = HeaderValues::of(auth_header.as_deref(), &custom_headers);
         let head =
             Head { url: uri, session: session_id, token: auth_header, headers: custom_headers };
         let mut own = vec![("accept".to_owned(), EVENTS.to_owned())];
@@ -227,7 +228,7 @@ impl StreamableHttpClient for EgressClient {
         let response = self.send(Method::Get, head, own, Bytes::new()).await?;
         match response.status {
             405 => Err(StreamableHttpError::ServerDoesNotSupportSse),
-            200..=299 if kind(&response) == EVENTS => Ok(events(response, hidden)),
+            200..=299 if kind(&response) == EVENTS => Ok(events(response, sent)),
             200..=299 => {
                 Err(StreamableHttpError::UnexpectedContentType(Some(kind(&response).to_owned())))
             }
@@ -236,31 +237,39 @@ impl StreamableHttpClient for EgressClient {
     }
 }
 
-/// Values of the headers of a request, which a server may repeat in its answer, and which neither
-/// people nor models read.
+/// Values of the headers of a request, which a server may repeat in an error, and which neither people
+/// nor models read. Results stay as they are: a value may be a word of them.
 #[derive(Debug, Clone)]
-struct Hidden(Vec<String>);
+struct HeaderValues(Vec<String>);
 
-impl Hidden {
-    fn of(token: &Option<String>, headers: &HashMap<HeaderName, HeaderValue>) -> Self {
+impl HeaderValues {
+    fn of(token: Option<&str>, headers: &HashMap<HeaderName, HeaderValue>) -> Self {
         let values = headers.values().filter(|value| value.is_sensitive());
         let values = values.filter_map(|value| Some(value.to_str().ok()?.to_owned()));
-        let mut hidden: Vec<String> = Vec::new();
-        for value in values.chain(token.clone()) {
+        let mut all: Vec<String> = Vec::new();
+        for value in values.chain(token.map(str::to_owned)) {
             // With and without a scheme such as `Bearer`.
             let last = value.rsplit(' ').next().unwrap_or_default().to_owned();
             for text in [value, last].into_iter().filter(|text| text.len() >= HIDDEN_BYTES_MIN) {
                 let json = Value::from(text.as_str()).to_string();
-                hidden.push(json.trim_matches('"').to_owned());
-                hidden.push(text);
+                all.push(json.trim_matches('"').to_owned());
+                all.push(text);
             }
         }
-        hidden.sort_unstable_by_key(|text| std::cmp::Reverse(text.len()));
-        Self(hidden)
+        all.sort_unstable_by_key(|text| std::cmp::Reverse(text.len()));
+        Self(all)
     }
 
-    fn hide(&self, text: &str) -> String {
-        self.0.iter().fold(text.to_owned(), |text, hidden| text.replace(hidden.as_str(), "***"))
+    /// Replaces the values in a body with an error status, and in an error of the protocol.
+    fn hide_in_error(&self, status: u16, text: &str) -> String {
+        let is_error = || {
+            let message = serde_json::from_str::<Value>(text).unwrap_or_default();
+            message.get("error").is_some_and(|error| !error.is_null())
+        };
+        if (200..=299).contains(&status) && !is_error() {
+            return text.to_owned();
+        }
+        self.0.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "***"))
     }
 }
 
@@ -271,12 +280,15 @@ fn kind(response: &EgressResponse) -> &str {
 }
 
 /// Returns the events of a response. Events that are no messages are left out.
-fn events(response: EgressResponse, hidden: Hidden) -> BoxStream<'static, Result<Sse, SseError>> {
+fn events(
+    response: EgressResponse,
+    sent: HeaderValues,
+) -> BoxStream<'static, Result<Sse, SseError>> {
     // The last event may have no empty line after it.
     let end = stream::iter([Ok(Bytes::from_static(b"\n\n"))]);
     let events = SseStream::from_bytes_stream(response.body.chain(end));
     let readable = move |event: Sse| {
-        let data = event.data.map(|data| hidden.hide(&data));
+        let data = event.data.map(|data| sent.hide_in_error(200, &data));
         let repaired = data.as_deref().and_then(|data| readable(data.as_bytes()));
         Sse { data: repaired.or(data), ..event }
     };
@@ -373,7 +385,7 @@ fn refused(
             let answer = unknown(status, text, request.id.clone());
             Ok(StreamableHttpPostResponse::Json(answer, session))
         }
-        None => Err(broken(words(status, text))),
+        None => Err(broken(described(status, text))),
     }
 }
 
@@ -385,7 +397,7 @@ fn is_discovery(message: &ClientJsonRpcMessage) -> bool {
 
 /// The answer to a request that a server does not take.
 fn unknown(status: u16, text: &[u8], asked: RequestId) -> ServerJsonRpcMessage {
-    let problem = ErrorData::invalid_request(words(status, text), None);
+    let problem = ErrorData::invalid_request(described(status, text), None);
     ServerJsonRpcMessage::error(problem, Some(asked))
 }
 
@@ -395,7 +407,7 @@ fn broken(reason: String) -> Failure {
 }
 
 /// Describes a status with the words of the server, and what to do about it.
-fn words(status: u16, text: &[u8]) -> String {
+fn described(status: u16, text: &[u8]) -> String {
     let text = String::from_utf8_lossy(&text[..text.len().min(WORDS_BYTES)]);
     let said = match serde_json::from_str::<Value>(&text) {
         Ok(json) => {
@@ -421,4 +433,22 @@ fn words(status: u16, text: &[u8]) -> String {
     };
     let separator = if said.is_empty() { "" } else { ": " };
     format!("HTTP status {status}{separator}{said}{advice}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_headers_are_hidden_in_errors_and_results_stay_as_they_are() {
+        let mut value = HeaderValue::from_static("Bearer tok-123456");
+        value.set_sensitive(true);
+        let headers = HashMap::from([(HeaderName::from_static("authorization"), value)]);
+        let sent = HeaderValues::of(None, &headers);
+        let error = r#"{"id":1,"error":{"message":"no access for tok-123456"}}"#;
+        let result = r#"{"id":1,"result":{"content":[{"text":"tok-123456","error":null}]}}"#;
+        assert_eq!(sent.hide_in_error(200, error), error.replace("tok-123456", "***"));
+        assert_eq!(sent.hide_in_error(403, "bad Bearer tok-123456"), "bad ***");
+        assert_eq!(sent.hide_in_error(200, result), result);
+    }
 }

@@ -64,9 +64,9 @@ fn id(message: &str) -> Option<serde_json::Value> {
 
 /// The requests that were asked before, and whose answers are too late.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Dropped(Arc<Mutex<Option<Value>>>);
+pub(crate) struct LateAnswer(Arc<Mutex<Option<Value>>>);
 
-impl Dropped {
+impl LateAnswer {
     fn get(&self) -> MutexGuard<'_, Option<Value>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,15 +76,15 @@ impl Dropped {
 /// time without an answer with `initialize`: the answer to the former is of no use then, and would be
 /// taken for that of the latter.
 #[derive(Debug)]
-pub(crate) struct Asked<W> {
+pub(crate) struct RequestLines<W> {
     inner: W,
-    dropped: Dropped,
+    dropped: LateAnswer,
     /// Id of the first request.
     first: Option<Value>,
 }
 
-impl<W> Asked<W> {
-    pub(crate) fn new(inner: W, dropped: Dropped) -> Self {
+impl<W> RequestLines<W> {
+    pub(crate) fn new(inner: W, dropped: LateAnswer) -> Self {
         Self { inner, dropped, first: None }
     }
 
@@ -101,7 +101,7 @@ impl<W> Asked<W> {
     }
 }
 
-impl<W: AsyncWrite + Unpin> AsyncWrite for Asked<W> {
+impl<W: AsyncWrite + Unpin> AsyncWrite for RequestLines<W> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -132,11 +132,11 @@ pub(crate) struct Lines<R> {
     ready: Vec<u8>,
     /// Number of their bytes that were read.
     read: usize,
-    dropped: Dropped,
+    dropped: LateAnswer,
 }
 
 impl<R> Lines<R> {
-    pub(crate) fn new(inner: R, dropped: Dropped) -> Self {
+    pub(crate) fn new(inner: R, dropped: LateAnswer) -> Self {
         Self { inner, line: Vec::new(), ready: Vec::new(), read: 0, dropped }
     }
 
@@ -211,7 +211,7 @@ mod tests {
                 server.write_all(sent.as_bytes()).await.expect("writes");
                 drop(server);
             };
-            let (mut read, mut lines) = (String::new(), Lines::new(client, Dropped::default()));
+            let (mut read, mut lines) = (String::new(), Lines::new(client, LateAnswer::default()));
             tokio::join!(send, async { lines.read_to_string(&mut read).await.expect("reads") });
             let lines: Vec<_> = read.split('\n').collect();
             assert_eq!(lines[..3], ["{\"id\":1,\"n\":null}", "", " no message \r"], "{size}");
@@ -235,8 +235,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_is_too_late_is_dropped() {
-        let dropped = Dropped::default();
-        let mut asked = Asked::new(tokio::io::sink(), dropped.clone());
+        let dropped = LateAnswer::default();
+        let mut asked = RequestLines::new(tokio::io::sink(), dropped.clone());
         let (mut server, client) = tokio::io::duplex(1_000);
         let mut lines = Lines::new(client, dropped);
         for (method, id) in [("server/discover", 0), ("initialize", 1)] {

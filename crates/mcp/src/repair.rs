@@ -17,13 +17,13 @@ const VERSION: &str = "2025-03-26";
 pub(crate) fn message(message: &mut Value) -> bool {
     let before = message.clone();
     match &mut *message {
-        Value::Array(messages) => messages.iter_mut().for_each(one),
-        message => one(message),
+        Value::Array(messages) => messages.iter_mut().for_each(repair_message),
+        message => repair_message(message),
     }
     *message != before
 }
 
-fn one(message: &mut Value) {
+fn repair_message(message: &mut Value) {
     let Value::Object(members) = message else { return };
     let is_answer = members.contains_key("result") || members.contains_key("error");
     if !is_answer && !members.contains_key("method") {
@@ -41,16 +41,16 @@ fn one(message: &mut Value) {
         members.remove("error");
     }
     if let Some(error) = members.get_mut("error") {
-        failure(error);
+        repair_error(error);
         members.remove("result");
     }
     if let Some(result) = members.get_mut("result") {
-        answer(result);
+        repair_result(result);
     }
 }
 
 /// An error is an object with a code and a message.
-fn failure(error: &mut Value) {
+fn repair_error(error: &mut Value) {
     let said = |value: &Value| match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
@@ -73,7 +73,7 @@ fn failure(error: &mut Value) {
     }
 }
 
-fn answer(result: &mut Value) {
+fn repair_result(result: &mut Value) {
     if let Value::Array(blocks) = result {
         *result = json!({"content": blocks});
     }
@@ -83,23 +83,27 @@ fn answer(result: &mut Value) {
     let has = |name: &str| members.contains_key(name);
     if has("tools") && !has("content") {
         keep_if(members, "nextCursor", Value::is_string);
-        tools(members);
+        repair_tools(members);
     } else if has("protocolVersion") || has("supportedVersions") || has("serverInfo") {
-        server(members);
+        repair_description(members);
     } else if ["content", "structuredContent", "isError", "toolResult"].into_iter().any(has) {
-        call(members);
+        repair_call_result(members);
     }
 }
 
-/// Removes a member that is of no use to the client unless it has the right type.
-fn keep_if(members: &mut Map<String, Value>, name: &str, is_right: impl Fn(&Value) -> bool) {
+/// Removes a member unless it has the right type.
+pub(crate) fn keep_if(
+    members: &mut Map<String, Value>,
+    name: &str,
+    is_right: impl Fn(&Value) -> bool,
+) {
     if members.get(name).is_some_and(|value| !is_right(value)) {
         members.remove(name);
     }
 }
 
 /// Returns a text, or the text of a number.
-fn text(value: Option<&Value>) -> Option<String> {
+fn text_of(value: Option<&Value>) -> Option<String> {
     match value? {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
@@ -108,9 +112,10 @@ fn text(value: Option<&Value>) -> Option<String> {
 }
 
 /// The server's description of itself.
-fn server(members: &mut Map<String, Value>) {
+fn repair_description(members: &mut Map<String, Value>) {
     let info = members.entry("serverInfo").or_insert_with(|| json!({}));
-    let (name, version) = (text(info.get("name")), text(info.get("version")));
+    let name = text_of(info.get("name"));
+    let version = text_of(info.get("version"));
     *info = json!({
         "name": name.unwrap_or_else(|| "unnamed".to_owned()),
         "version": version.unwrap_or_else(|| "0".to_owned()),
@@ -134,12 +139,12 @@ fn server(members: &mut Map<String, Value>) {
     }
 }
 
-fn tools(members: &mut Map<String, Value>) {
+fn repair_tools(members: &mut Map<String, Value>) {
     let Some(Value::Array(tools)) = members.get_mut("tools") else { return };
     for (number, entry) in tools.iter_mut().enumerate() {
         let placeholder = format!("entry {}", number + 1);
         let Value::Object(tool) = entry else {
-            *entry = refused(&placeholder, "its entry in the list is no object");
+            *entry = refused_entry(&placeholder, "its entry in the list is no object");
             continue;
         };
         // Nothing is decided by them, and the client does not show them.
@@ -157,7 +162,7 @@ fn tools(members: &mut Map<String, Value>) {
             });
         }
         let Some(name) = tool.get("name").and_then(Value::as_str).map(str::to_owned) else {
-            *entry = refused(&placeholder, "its `name` is no text");
+            *entry = refused_entry(&placeholder, "its `name` is no text");
             continue;
         };
         let declared = tool.remove("inputSchema").or_else(|| tool.remove("input_schema"));
@@ -169,18 +174,18 @@ fn tools(members: &mut Map<String, Value>) {
             None | Some(Value::Null | Value::Bool(true)) => {
                 tool.insert("inputSchema".to_owned(), json!({"type": "object", "properties": {}}));
             }
-            Some(_) => *entry = refused(&name, "its `inputSchema` is no object"),
+            Some(_) => *entry = refused_entry(&name, "its `inputSchema` is no object"),
         }
     }
 }
 
 /// An entry for a tool that cannot be used.
-fn refused(name: &str, problem: &str) -> Value {
+fn refused_entry(name: &str, problem: &str) -> Value {
     json!({"name": name, "inputSchema": {"type": "object", PROBLEM: problem}})
 }
 
 /// The result of a call.
-fn call(members: &mut Map<String, Value>) {
+fn repair_call_result(members: &mut Map<String, Value>) {
     keep_if(members, "structuredContent", |value| !value.is_null());
     let is_error = members.get("isError").map(|value| match value {
         Value::Null => false,
@@ -200,12 +205,12 @@ fn call(members: &mut Map<String, Value>) {
         Value::Null => old.unwrap_or_default(),
         one => vec![one],
     };
-    blocks.iter_mut().for_each(block);
+    blocks.iter_mut().for_each(repair_block);
     *content = blocks.into();
 }
 
 /// A part of a result. One in an unknown form is shown to the model as it is.
-fn block(block: &mut Value) {
+fn repair_block(block: &mut Value) {
     let quoted = |value: &Value| match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),

@@ -40,7 +40,8 @@ fn reply(request: &Received, calls: &AtomicUsize, first: &(u16, (&str, &str), St
 /// Calls the tool of such a server; returns what the model reads, and the number of calls.
 async fn called(status: u16, kind: (&'static str, &'static str), text: &str) -> (String, usize) {
     let calls = Arc::new(AtomicUsize::new(0));
-    let (counted, first) = (Arc::clone(&calls), (status, kind, text.to_owned()));
+    let counted = Arc::clone(&calls);
+    let first = (status, kind, text.to_owned());
     let server = LoopbackServer::start(move |_, request| reply(request, &counted, &first));
     let server = server.await.expect("a port");
     let allow = vec![server.address().to_string().parse().expect("a host")];
