@@ -186,8 +186,11 @@ impl Collector {
             (FinishReason::ToolCalls, false) if message.joined_text().is_empty() => {
                 // Another attempt may have them.
                 let reason = "its finish reason is tool calls, but it contains none".to_owned();
-                let (provider, events) = (provider(), self.events);
-                return Err(ModelError::Truncated { provider, events, reason });
+                return Err(ModelError::Truncated {
+                    provider: provider(),
+                    events: self.events,
+                    reason,
+                });
             }
             (FinishReason::ToolCalls, false) => FinishReason::Stop,
             (reason, _) => reason,

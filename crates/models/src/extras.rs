@@ -42,12 +42,6 @@ pub struct Additions {
 }
 
 impl Additions {
-    /// Returns `true` if nothing is added.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.headers.is_empty() && self.query.is_empty() && self.body.is_empty()
-    }
-
     /// Reads the values from the environment.
     ///
     /// # Errors
@@ -109,7 +103,8 @@ impl RequestExtras {
         text: &str,
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Result<String, String> {
-        let (mut out, mut rest) = (String::new(), text);
+        let mut out = String::new();
+        let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {
             let (name, after) =
                 after.split_once('}').ok_or_else(|| format!("{what} has `${{` without `}}`"))?;
@@ -218,6 +213,16 @@ mod tests {
         assert!(!format!("{extras:?}").contains("hunter2"));
         assert_eq!(extras.path("/chat"), "/chat?a=b%20c&api-version=2024-10-21");
         assert_eq!(extras.path("/x?alt=sse"), "/x?alt=sse&a=b%20c&api-version=2024-10-21");
+    }
+
+    #[test]
+    fn secrets_are_known_in_the_forms_of_urls_and_json() {
+        let env = |_: &str| Some("a/b \"c".to_owned());
+        let extras = additions("query = { key = \"${K}\", region = \"eu\" }").resolve(&env);
+        let secrets = extras.expect("extras").secrets();
+        let mut secrets: Vec<&str> = secrets.iter().map(Secret::expose).collect();
+        secrets.sort_unstable();
+        assert_eq!(secrets, ["a%2Fb%20%22c", "a/b \"c", "a/b \\\"c"]);
     }
 
     #[test]

@@ -410,7 +410,8 @@ impl RuntimeError {
         if !matches!(&self, Self::Node(_) | Self::Engine(_)) {
             return self;
         }
-        let (fault, mut shaped) = (self.fault(), self.fault());
+        let fault = self.fault();
+        let mut shaped = fault.clone();
         hidden.shape_fault(&mut shaped);
         if shaped == fault { self } else { Self::Node(shaped) }
     }

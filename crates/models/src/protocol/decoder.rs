@@ -1,12 +1,11 @@
 //! Decodes the bytes of a response into events: framing, limits and the end of an answer.
 
-use super::account::Account;
+use super::end::End;
 use super::failure::{self, Source};
 use super::signature::Format;
 use crate::ModelError;
 use crate::chat::{ChatEvent, FinishReason};
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
@@ -25,89 +24,6 @@ pub(super) trait Reader: Debug + Send {
 
     /// Adds what is only known at the end of a complete answer.
     fn end(&mut self, _progress: &mut Progress) {}
-}
-
-/// Parts of words for an end without an answer.
-const GAVE_UP: [&str; 9] = [
-    "malformed",
-    "cancel",
-    "abort",
-    "timeout",
-    "timed_out",
-    "deadline",
-    "interrupt",
-    "incomplete",
-    "disconnect",
-];
-
-/// Meaning of the name that a provider gives to the end of an answer.
-enum End {
-    Finish(FinishReason),
-    /// The provider ended without an answer; another attempt may succeed.
-    GaveUp,
-}
-
-impl End {
-    /// Returns the meaning of a word, in any notation; `None` for an unknown one.
-    fn of(word: &str) -> Option<Self> {
-        let word = word.to_ascii_lowercase().replace([' ', '-'], "_");
-        let word = word.strip_prefix("finish_reason_").unwrap_or(&word);
-        Some(match word {
-            "stop" | "eos" | "eos_token" | "stop_sequence" | "end_turn" | "end" | "complete"
-            | "completed" | "stopped" | "finish" | "finished" | "done" | "pause_turn" => {
-                Self::Finish(FinishReason::Stop)
-            }
-            "tool_calls" | "tool_call" | "tool_use" | "function_call" | "function_calls" => {
-                Self::Finish(FinishReason::ToolCalls)
-            }
-            "length"
-            | "max_tokens"
-            | "max_output_tokens"
-            | "max_completion_tokens"
-            | "model_length"
-            | "model_context_window_exceeded" => Self::Finish(FinishReason::Length),
-            "content_filter"
-            | "content_filtered"
-            | "safety"
-            | "refusal"
-            | "recitation"
-            | "blocklist"
-            | "prohibited_content"
-            | "spii"
-            | "language"
-            | "image_safety"
-            | "image_prohibited_content"
-            | "image_recitation"
-            | "sensitive"
-            | "guardrail_intervened" => Self::Finish(FinishReason::ContentFilter),
-            "error"
-            | "abort"
-            | "insufficient_system_resource"
-            | "network_error"
-            | "failed"
-            | "cancelled"
-            | "other"
-            | "no_image"
-            | "image_other"
-            | "unexpected_tool_call"
-            | "too_many_tool_calls"
-            | "missing_thought_signature"
-            | "malformed_response" => Self::GaveUp,
-            // Words of the same kinds, which servers make up.
-            word => {
-                let has = |parts: &[&str]| parts.iter().any(|part| word.contains(part));
-                if has(&GAVE_UP) {
-                    Self::GaveUp
-                } else if has(&["filter", "safety", "block", "moderation", "policy", "guard"]) {
-                    Self::Finish(FinishReason::ContentFilter)
-                } else if has(&["max_", "length", "limit", "budget", "truncat"]) {
-                    Self::Finish(FinishReason::Length)
-                } else {
-                    return None;
-                }
-            }
-        })
-    }
 }
 
 /// State of an answer that is being read.
@@ -242,18 +158,18 @@ enum Body {
 }
 
 impl Decoder {
-    pub(super) fn new(
-        source: Source,
-        (model, status): (&str, u16),
-        reader: Box<dyn Reader>,
-    ) -> Self {
-        let (provider, model) = (source.provider().to_owned(), model.to_owned());
+    pub(super) fn new(source: Source, status: u16, model: &str, reader: Box<dyn Reader>) -> Self {
+        let progress = Progress {
+            provider: source.provider().to_owned(),
+            model: model.to_owned(),
+            ..Progress::default()
+        };
         Self {
             source,
             status,
             body: Body::Unknown,
             reader,
-            progress: Progress { provider, model, ..Progress::default() },
+            progress,
             documents: 0,
             remark: None,
             event_name: String::new(),
@@ -490,69 +406,4 @@ pub(super) fn structure<T: DeserializeOwned>(document: Value) -> Result<T, Flaw>
     }
     serde_json::from_value(document)
         .map_err(|error| Flaw::Malformed(format!("a chunk has an unexpected structure: {error}")))
-}
-
-/// Treats `null` as a missing member.
-pub(super) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
-/// Treats a member that cannot be read as missing. For members that an answer can be used without.
-pub(super) fn if_readable<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    let member = Value::deserialize(deserializer)?;
-    Ok(serde_json::from_value(member).unwrap_or_default())
-}
-
-/// Reads a text. A number is its digits; anything else is missing.
-pub(super) fn text_or_default<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<String, D::Error> {
-    Ok(match Value::deserialize(deserializer)? {
-        Value::String(text) => text,
-        Value::Number(number) => number.to_string(),
-        _ => String::new(),
-    })
-}
-
-/// A fragment of a text; some servers send the value that it is the text of.
-pub(super) fn fragment(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// Reads an index, which some servers send as a text or with a fraction; anything else is missing.
-pub(super) fn index<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    let value = Value::deserialize(deserializer)?;
-    Ok(Account(&json!({"index": value})).count(&["/index"]))
-}
-
-/// Reads a list. One item alone is a list of it; items that cannot be read are left out.
-pub(super) fn list<'de, D: Deserializer<'de>, T: DeserializeOwned>(
-    deserializer: D,
-) -> Result<Vec<T>, D::Error> {
-    let items = match Value::deserialize(deserializer)? {
-        Value::Array(items) => items,
-        item @ Value::Object(_) => vec![item],
-        _ => Vec::new(),
-    };
-    Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
-}
-
-/// Returns an error member unless it says nothing.
-pub(super) fn told(error: Value) -> Option<Value> {
-    let is_empty = match &error {
-        Value::Null | Value::Bool(false) => true,
-        Value::String(text) => text.trim().is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(members) => members.is_empty(),
-        _ => false,
-    };
-    (!is_empty).then_some(error)
 }

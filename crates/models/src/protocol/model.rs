@@ -141,8 +141,8 @@ impl Attempt {
             return Err(self.refusal(response).await);
         }
         let reader = self.config.protocol.reader();
-        let about = (self.model.as_str(), response.status);
-        let decoder = Decoder::new(Source::of(&self.config), about, reader);
+        let source = Source::of(&self.config);
+        let decoder = Decoder::new(source, response.status, &self.model, reader);
         Ok(streams::unfold(Some(Reading::new(response.body, decoder)), Reading::next).boxed())
     }
 

@@ -49,7 +49,7 @@ pub(super) fn decode<'a>(
 ) -> (Vec<ChatEvent>, Result<(), ModelError>) {
     let source = Source::of(&config(protocol));
     let (mut decoder, mut out) =
-        (Decoder::new(source, ("tiny", 200), protocol.reader()), VecDeque::new());
+        (Decoder::new(source, 200, "tiny", protocol.reader()), VecDeque::new());
     let mut result = Ok(());
     for piece in pieces {
         result = decoder.push(piece, &mut out);

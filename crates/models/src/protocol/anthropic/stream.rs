@@ -2,9 +2,8 @@
 
 use crate::chat::ChatEvent;
 use crate::protocol::account::Account;
-use crate::protocol::decoder::{
-    Flaw, Progress, Reader, fragment, if_readable, index, structure, text_or_default, told,
-};
+use crate::protocol::decoder::{Flaw, Progress, Reader, structure};
+use crate::protocol::fields::{error_member, fragment, if_readable, index, text_or_default};
 use crate::protocol::signature::Format;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -126,7 +125,7 @@ impl Reader for Answer {
             return self.message(message, progress);
         }
         let document: Document = structure(document)?;
-        if let Some(error) = told(document.error) {
+        if let Some(error) = error_member(document.error) {
             return Err(Flaw::Refused(error));
         }
         if document.kind != "content_block_delta" {

@@ -93,7 +93,7 @@ fn contents(model: &str, request: &ChatRequest, provider: &str) -> Result<Value,
     let is_old = || OLD_MODELS.iter().any(|old| model.starts_with(old));
     let unsigned = (model.starts_with("gemini-") && !is_old()).then_some(UNSIGNED);
     let turns = turns(&request.messages, json!({"text": GO_ON}), |message| match message.role {
-        Role::Assistant => Ok(assistant(message, &calls, (provider, unsigned))),
+        Role::Assistant => Ok(assistant(message, &calls, provider, unsigned)),
         Role::Tool => Ok(message.tool_results().map(result).collect()),
         Role::User | Role::System => user(message),
     })?;
@@ -118,9 +118,12 @@ fn user(message: &Message) -> Result<Vec<Value>, String> {
 fn assistant(
     message: &Message,
     calls: &WireCalls,
-    (provider, unsigned): (&str, Option<&str>),
+    provider: &str,
+    unsigned: Option<&str>,
 ) -> Vec<Value> {
-    let (mut parts, mut signature, mut is_signed) = (Vec::new(), None, false);
+    let mut parts = Vec::new();
+    let mut signature = None;
+    let mut is_signed = false;
     for part in &message.parts {
         let mut value = match part {
             Part::Reasoning { signature: found, .. } => {

@@ -2,9 +2,9 @@
 
 use crate::chat::{ChatEvent, FinishReason};
 use crate::protocol::account::Account;
-use crate::protocol::decoder::{
-    Flaw, Progress, Reader, fragment, if_readable, index, list, or_default, structure,
-    text_or_default, told,
+use crate::protocol::decoder::{Flaw, Progress, Reader, structure};
+use crate::protocol::fields::{
+    error_member, fragment, if_readable, index, list, or_default, text_or_default,
 };
 use crate::protocol::signature::Format;
 use serde::Deserialize;
@@ -102,7 +102,7 @@ fn tokens(usage: &Value) -> Option<Tokens> {
 impl Reader for Answer {
     fn read(&mut self, document: Value, progress: &mut Progress) -> Result<(), Flaw> {
         let document: Document = structure(document)?;
-        if let Some(error) = told(document.error) {
+        if let Some(error) = error_member(document.error) {
             return Err(Flaw::Refused(error));
         }
         progress.set_id(document.response_id);

@@ -101,7 +101,7 @@ fn messages(model: &str, request: &ChatRequest, config: &ServerConfig) -> Result
         match message.role {
             Role::System => out.push(json!({"role": "system", "content": message.joined_text()})),
             Role::User => out.push(json!({"role": "user", "content": user_content(message)?})),
-            Role::Assistant => out.extend(assistant(message, &calls, (&config.provider, model))),
+            Role::Assistant => out.extend(assistant(message, &calls, &config.provider, model)),
             Role::Tool => out.extend(message.tool_results().map(|result| {
                 json!({
                     "role": "tool", "tool_call_id": calls.id(result.tool_call_id.as_str()),
@@ -114,7 +114,7 @@ fn messages(model: &str, request: &ChatRequest, config: &ServerConfig) -> Result
 }
 
 /// An answer; `None` for one without text and calls, which servers refuse.
-fn assistant(message: &Message, calls: &WireCalls, of: (&str, &str)) -> Option<Value> {
+fn assistant(message: &Message, calls: &WireCalls, provider: &str, model: &str) -> Option<Value> {
     let made: Vec<Value> = message
         .tool_calls()
         .map(|call| {
@@ -133,7 +133,7 @@ fn assistant(message: &Message, calls: &WireCalls, of: (&str, &str)) -> Option<V
     if !made.is_empty() {
         out["tool_calls"] = made.into();
     }
-    Returned::of(message, of).write(message, &mut out);
+    Returned::of(message, provider, model).write(message, &mut out);
     Some(out)
 }
 

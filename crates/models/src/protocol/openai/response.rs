@@ -1,7 +1,7 @@
 //! The structure of responses, lenient enough for the differences between servers.
 
 use crate::protocol::account::Account;
-use crate::protocol::decoder::{fragment, if_readable, index, list, text_or_default};
+use crate::protocol::fields::{fragment, if_readable, index, list, text_or_default};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use weftwork_types::usage::Tokens;

@@ -70,7 +70,7 @@ impl Returned {
 
     /// Returns what a message has for a provider and a model. Another model of the provider gets the
     /// text of the reasoning only.
-    pub(super) fn of(message: &Message, (provider, model): (&str, &str)) -> Self {
+    pub(super) fn of(message: &Message, provider: &str, model: &str) -> Self {
         let signatures = message.parts.iter().filter_map(|part| match part {
             Part::Reasoning { signature, .. } => signature.as_deref(),
             _ => None,

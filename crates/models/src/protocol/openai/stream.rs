@@ -4,7 +4,8 @@ use super::response::{CallDelta, Choice, Chunk, Delta, tokens};
 use super::returned::Returned;
 use crate::chat::ChatEvent;
 use crate::protocol::account::Account;
-use crate::protocol::decoder::{Flaw, Progress, Reader, structure, told};
+use crate::protocol::decoder::{Flaw, Progress, Reader, structure};
+use crate::protocol::fields::error_member;
 use crate::protocol::signature::Format;
 use serde_json::{Map, Value};
 
@@ -25,7 +26,7 @@ pub(in crate::protocol) struct Answer {
 }
 
 /// A tool call of this answer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Call {
     wire_index: Option<u64>,
     id: String,
@@ -58,7 +59,7 @@ impl Call {
 impl Reader for Answer {
     fn read(&mut self, document: Value, progress: &mut Progress) -> Result<(), Flaw> {
         let chunk: Chunk = structure(document.clone())?;
-        if let Some(error) = told(chunk.error) {
+        if let Some(error) = error_member(chunk.error) {
             return Err(Flaw::Refused(error));
         }
         if chunk.choices.is_empty() && chunk.usage.is_null() && is_error(&document) {
@@ -100,7 +101,7 @@ impl Reader for Answer {
 
 impl Answer {
     fn choice(&mut self, choice: Choice, progress: &mut Progress) -> Result<(), Flaw> {
-        if let Some(error) = told(choice.error) {
+        if let Some(error) = error_member(choice.error) {
             return Err(Flaw::Refused(error));
         }
         progress.tokens = tokens(&choice.usage).or(progress.tokens);
@@ -193,9 +194,7 @@ impl Answer {
         match found.or_else(last) {
             Some(at) if !self.calls[at].is_followed_by(delta) => at,
             _ => {
-                let (wire_index, id) = (delta.index, String::new());
-                let (name, args) = (String::new(), String::new());
-                self.calls.push(Call { wire_index, id, name, args });
+                self.calls.push(Call { wire_index: delta.index, ..Call::default() });
                 self.calls.len() - 1
             }
         }

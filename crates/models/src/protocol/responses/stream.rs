@@ -2,9 +2,8 @@
 
 use crate::chat::ChatEvent;
 use crate::protocol::account::Account;
-use crate::protocol::decoder::{
-    Flaw, Progress, Reader, fragment, if_readable, index, list, structure, text_or_default, told,
-};
+use crate::protocol::decoder::{Flaw, Progress, Reader, structure};
+use crate::protocol::fields::{error_member, fragment, if_readable, index, list, text_or_default};
 use crate::protocol::signature::Format;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -147,7 +146,7 @@ fn tokens(usage: &Value) -> Option<Tokens> {
 impl Reader for Answer {
     fn read(&mut self, document: Value, progress: &mut Progress) -> Result<(), Flaw> {
         let kind = document.get("type").and_then(Value::as_str);
-        let has_error = told(document.get("error").cloned().unwrap_or_default()).is_some();
+        let has_error = error_member(document.get("error").cloned().unwrap_or_default()).is_some();
         if kind == Some("error") || kind.is_none() && has_error {
             return Err(Flaw::Refused(document));
         }
@@ -159,7 +158,10 @@ impl Reader for Answer {
         match document.kind.as_str() {
             "response.output_text.delta" | "response.refusal.delta" => {
                 let place = Place::of(document.output_index, &document.item_id);
-                self.told.push((place, document.content_index));
+                let part = (place, document.content_index);
+                if self.told.last() != Some(&part) {
+                    self.told.push(part);
+                }
                 progress.text(&fragment(&document.delta));
             }
             "response.output_text.done" | "response.refusal.done" => {
@@ -259,14 +261,14 @@ impl Answer {
         match item.kind.as_str() {
             "function_call" => {
                 let known = self.calls.iter().rposition(|call| call.place == place);
-                let index = known.unwrap_or_else(|| {
-                    self.added(Place::of(None, ""), item, progress);
-                    self.calls.len() - 1
-                });
+                let index = match known {
+                    Some(index) => index,
+                    None => {
+                        self.added(place, item, progress);
+                        self.calls.len() - 1
+                    }
+                };
                 let call = &mut self.calls[index];
-                if known.is_none() {
-                    call.place = place;
-                }
                 if !std::mem::replace(&mut call.is_named, true) {
                     progress.events.push_back(ChatEvent::ToolCallDelta {
                         index,
@@ -279,8 +281,12 @@ impl Answer {
                 let args = fragment(&item.arguments);
                 if !call.has_args && !args.is_empty() {
                     call.has_args = true;
-                    let (id, name) = (None, None);
-                    progress.events.push_back(ChatEvent::ToolCallDelta { index, id, name, args });
+                    progress.events.push_back(ChatEvent::ToolCallDelta {
+                        index,
+                        id: None,
+                        name: None,
+                        args,
+                    });
                 }
             }
             "message" => {
@@ -349,15 +355,15 @@ impl Answer {
         if self.told.is_empty() && self.calls.is_empty() {
             progress.text(&response.output_text);
         }
-        self.ended(response, progress)
+        self.finish(response, progress)
     }
 
-    fn ended(&mut self, response: Response, progress: &mut Progress) -> Result<(), Flaw> {
+    fn finish(&mut self, response: Response, progress: &mut Progress) -> Result<(), Flaw> {
         progress.set_id(response.id);
         progress.tokens = tokens(&response.usage).or(progress.tokens);
         let cost = Account(&response.usage).cost_micro_usd();
         progress.cost_micro_usd = cost.or(progress.cost_micro_usd);
-        if let Some(error) = told(response.error) {
+        if let Some(error) = error_member(response.error) {
             return Err(Flaw::Refused(error));
         }
         let is_cut = |call: &Call| !call.has_args && !call.is_done && call.first_args.is_empty();

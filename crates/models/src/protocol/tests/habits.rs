@@ -106,7 +106,7 @@ impl Writer {
         (self.state >> 33) as usize % limit
     }
 
-    fn is(&mut self) -> bool {
+    fn coin(&mut self) -> bool {
         self.below(2) == 0
     }
 
@@ -124,30 +124,31 @@ impl Writer {
 
     fn event(&mut self, document: &Value) {
         let end = ["\n", "\r\n", "\r"][self.below(3)];
-        let space = if self.is() { " " } else { "" };
+        let space = if self.coin() { " " } else { "" };
         if self.below(5) == 0 {
             self.out += &format!(": a remark{end}{end}");
         }
         self.out += &format!("data:{space}{document}{end}");
-        // A line that looks like the next one ends the event as well as an empty one.
         self.out += end;
     }
 
     fn delta(&mut self, delta: Value) {
         let mut choice = json!({"index": 0, "delta": delta});
-        if self.is() {
+        if self.coin() {
             choice["finish_reason"] = Value::Null;
         }
-        let id = if self.is() { json!("c1") } else { Value::Null };
+        let id = if self.coin() { json!("c1") } else { Value::Null };
         self.event(&json!({"id": id, "choices": [choice]}));
     }
 
     /// Writes two calls.
     fn calls(&mut self, calls: &[(&str, Value)]) {
-        let (indexed, ids) = (self.is(), self.is());
+        let indexed = self.coin();
+        let ids = self.coin();
         // Without either, only names tell the calls apart.
         let zeros = ids && self.below(3) == 0;
-        let (repeats, is_text) = (self.is() && ids, self.is());
+        let repeats = self.coin() && ids;
+        let is_text = self.coin();
         let is_object = self.below(4) == 0;
         for (position, (name, args)) in calls.iter().enumerate() {
             let pieces = match is_object {
@@ -169,7 +170,7 @@ impl Writer {
                 if at == 0 || repeats {
                     call["function"]["name"] = (*name).into();
                 }
-                let list = if self.is() { json!([call]) } else { call };
+                let list = if self.coin() { json!([call]) } else { call };
                 self.delta(json!({"content": null, "tool_calls": list}));
             }
         }
@@ -178,11 +179,12 @@ impl Writer {
     fn end(&mut self) {
         let word = ["tool_calls", "stop", "TOOL_USE", "function_call", "whatever"][self.below(5)];
         let finish = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": word}]});
-        let (has_word, has_mark) = (self.is(), self.is());
+        let has_word = self.coin();
+        let has_mark = self.coin();
         if has_word || !has_mark {
             self.event(&finish);
         }
-        if self.is() {
+        if self.coin() {
             self.event(
                 &json!({"choices": [], "usage": {"prompt_tokens": "11", "completion_tokens": 7.0}}),
             );
