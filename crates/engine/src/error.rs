@@ -164,6 +164,27 @@ impl EngineError {
         })
     }
 
+    /// Returns `true` if the text may quote a value of the state, or a name that a node computed.
+    #[must_use]
+    pub fn quotes_values(&self) -> bool {
+        match self {
+            Self::BadWrite { .. }
+            | Self::BadSend { .. }
+            | Self::NotAnObject { .. }
+            | Self::UnknownTarget { .. }
+            | Self::UnknownChannel { .. }
+            | Self::NotInput { .. }
+            | Self::BadValue { .. }
+            | Self::BadStored { .. }
+            | Self::ReducerPanicked { .. } => true,
+            Self::Conflict { .. }
+            | Self::Damaged { .. }
+            | Self::NewerRecord { .. }
+            | Self::LostNode { .. }
+            | Self::OtherBuild { .. } => false,
+        }
+    }
+
     /// The error as it is stored and shown.
     #[must_use]
     pub fn fault(&self) -> Fault {

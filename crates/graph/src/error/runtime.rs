@@ -405,6 +405,17 @@ impl RuntimeError {
         }
     }
 
+    /// Returns the text for a log. An error that may quote values of a state, which may be hidden in
+    /// it, is named by its code alone.
+    #[must_use]
+    pub fn log_text(&self) -> String {
+        match self {
+            Self::Engine(error) if error.quotes_values() => format!("error {}", error.code()),
+            Self::Node(fault) => format!("error {}", fault.code),
+            _ => self.to_string(),
+        }
+    }
+
     /// Removes what a run hides from an error that quotes values of its state.
     pub(crate) fn shaped(self, hidden: &HiddenValues) -> Self {
         if !matches!(&self, Self::Node(_) | Self::Engine(_)) {

@@ -93,7 +93,8 @@ impl RunDriver {
             error => error,
         };
         if let Err(error) = written {
-            tracing::warn!(%error, instance = %at.thread, "the state has no error of the activity");
+            let error = error.log_text();
+            tracing::warn!(error, instance = %at.thread, "the state has no error of the activity");
         }
     }
 
@@ -128,7 +129,8 @@ impl RunDriver {
         match self.graph.update(local, &at, vec![vec![update]]).await {
             Err(RuntimeError::Store(error)) => Err(error.into()),
             Err(error) => {
-                tracing::warn!(%error, instance = %thread, channel, "the error cannot be written");
+                let error = error.log_text();
+                tracing::warn!(error, instance = %thread, channel, "the error cannot be written");
                 Ok(())
             }
             Ok(_) => Ok(()),

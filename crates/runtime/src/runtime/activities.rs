@@ -226,7 +226,8 @@ async fn attend(runtime: Weak<Inner>, who: Principal, key: (OrgId, ThreadId), si
             Err(RuntimeError::Store(error)) if error.is_retriable() => Step::Look,
             Err(error) => {
                 let instance = &key.1;
-                tracing::debug!(%error, %instance, "the mailbox of an instance waits for its graph");
+                let error = error.log_text();
+                tracing::debug!(error, %instance, "the mailbox of an instance waits for its graph");
                 Step::Leave
             }
         };

@@ -78,7 +78,8 @@ impl Runtime {
                 }
                 Err(RuntimeError::Stopping) => return,
                 Err(error) => {
-                    tracing::warn!(%error, run = %at.run, "a waiting run cannot begin here");
+                    let error = error.log_text();
+                    tracing::warn!(error, run = %at.run, "a waiting run cannot begin here");
                     return;
                 }
             }
@@ -178,7 +179,8 @@ impl Runtime {
                 Err(RuntimeError::Store(error)) if error.is_retriable() => None,
                 Err(RuntimeError::Stopping) => return None,
                 Err(error) => {
-                    tracing::warn!(%error, run = %at.run, "a queued run cannot begin here");
+                    let error = error.log_text();
+                    tracing::warn!(error, run = %at.run, "a queued run cannot begin here");
                     return None;
                 }
             };

@@ -262,7 +262,8 @@ impl Runtime {
                 Err(RuntimeError::Stopping) => return Ok((handles, None)),
                 Err(RuntimeError::Store(error)) if error.is_retriable() => return Err(error.into()),
                 Err(error) => {
-                    tracing::warn!(%error, run = %row.new.at.run, "a run cannot be taken over");
+                    let error = error.log_text();
+                    tracing::warn!(error, run = %row.new.at.run, "a run cannot be taken over");
                 }
             }
         }

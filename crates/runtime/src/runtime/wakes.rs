@@ -71,7 +71,8 @@ impl Runtime {
                 Err(RuntimeError::Store(error)) if error.is_retriable() => return Err(error.into()),
                 Err(error) => {
                     woken.failed += 1;
-                    tracing::warn!(%error, "a thread whose time has come cannot be resumed");
+                    let error = error.log_text();
+                    tracing::warn!(error, "a thread whose time has come cannot be resumed");
                 }
             }
         }

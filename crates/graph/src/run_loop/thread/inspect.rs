@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_engine::pregel::{Done, Task};
 use weftwork_engine::{NodeIdx, TaskOutput};
+use weftwork_types::secret::HiddenValues;
 use weftwork_types::shown::StateForm;
 use weftwork_types::{BoxFuture, CheckpointId};
 
@@ -268,9 +269,12 @@ impl Inspection<'_> {
             // The superstep cannot be closed: the run that tried it failed with this error. The state
             // at its start stays readable, which it is not in the reference.
             if self.graph.semantics().resuming == Resuming::Reference {
-                return Err(error.into());
+                let hidden = HiddenValues::default();
+                hidden.add_messages(&state_json(self.graph.plan(), machine.slots()));
+                return Err(RuntimeError::from(error).shaped(&hidden));
             }
-            tracing::debug!(%error, "results on record are left out of the state");
+            let code = error.code().0;
+            tracing::debug!(code, "results on record are left out of the state");
             return Ok(());
         }
         // What lasts one superstep is not shown beyond the one it was written in.

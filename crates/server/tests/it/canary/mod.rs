@@ -3,6 +3,7 @@
 //! sends or logs.
 
 mod after;
+mod codes;
 mod provider;
 mod trace;
 
@@ -13,7 +14,6 @@ use axum::http::{Request, StatusCode};
 use futures_util::{SinkExt, StreamExt};
 use provider::Provider;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use weftwork::prelude::*;
 use weftwork::tools::{Decision, Rule, ToolPattern};
 use weftwork_server::Server;
-use weftwork_types::Principal;
+use weftwork_types::{ErrorCode, Principal};
 
 /// Longest wait for a part of a stream.
 const WAIT: Duration = Duration::from_secs(20);
@@ -87,6 +87,18 @@ fn list_account(id: String, #[arg(secret)] pin: String) -> Account {
 #[tool]
 fn freeze_account(id: String, #[arg(secret)] pin: String) -> Result<String, String> {
     Ok(format!("{id} {pin}"))
+}
+
+/// Reports an account, which fails with the code that it is given.
+#[tool]
+fn report_account(
+    id: String,
+    code: String,
+    #[arg(secret)] pin: String,
+) -> Result<String, ToolError> {
+    let known = codes::of_runs().find(|known| *known == code);
+    let text = format!("{id}: {pin} does not open {}", secret("card"));
+    Err(ToolError::failed(text).with_code(ErrorCode(known.unwrap_or("W0406"))))
 }
 
 /// The output of the server, with the request that led to it.
@@ -167,13 +179,15 @@ fn headers() -> Vec<(&'static str, String)> {
 fn agent(provider: &Provider) -> CompiledGraph {
     let decision = Decision::AskHuman { reason: "it opens".to_owned() };
     let rule = Rule::new(ToolPattern::One("open_account".to_owned()), decision);
-    let allowed = ["check_account", "close_account", "move_account", "list_account"];
+    let allowed =
+        ["check_account", "close_account", "move_account", "list_account", "report_account"];
     let allow = |name: &str| Rule::new(ToolPattern::One(name.to_owned()), Decision::Allow);
     let deny = Decision::Deny { reason: "nobody may".to_owned() };
     let denied = Rule::new(ToolPattern::One("freeze_account".to_owned()), deny);
     let rules = allowed.into_iter().map(allow).chain([rule, denied]).collect();
     let tools = ToolBox::new().with(open_account).with(check_account).with(close_account);
     let tools = tools.with(move_account).with(list_account).with(freeze_account);
+    let tools = tools.with(report_account);
     ReactAgent::new("keeper", provider.model())
         .model_caller(weftwork::models::ModelCaller::new(weftwork::models::RetryPolicy::once()))
         .tools(tools)
@@ -423,27 +437,18 @@ async fn refusals_beside_secrets(client: &mut RecordingClient) {
     }
 }
 
-/// Prints the errors of `docs/errors` that the test has driven through the channels, and the names
-/// of the others. Checks that it has driven those that repeat what was sent.
+/// Prints the errors that the test has driven through the channels. Checks that these are all that
+/// a run or a tool can cause, and that no other one has come.
 #[expect(clippy::print_stdout, reason = "a report of the test")]
-fn print_driven(sent: &Sent) {
-    let pages = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors");
-    let pages = std::fs::read_dir(pages).expect("the pages");
-    let name = |page: std::io::Result<std::fs::DirEntry>| {
-        let path = page.expect("a page").path();
-        path.file_stem().expect("a name").to_string_lossy().into_owned()
-    };
-    let codes: BTreeSet<String> = pages.map(name).filter(|name| name.starts_with("W0")).collect();
-    let is_sent = |code: &&String| sent.0.iter().any(|(_, response)| response.contains(*code));
-    let driven: BTreeSet<&String> = codes.iter().filter(is_sent).collect();
-    let others: Vec<&String> = codes.iter().filter(|code| !driven.contains(code)).collect();
-    println!("{} of {} errors: {driven:?}; not driven: {others:?}", driven.len(), codes.len());
-    let repeating = [
-        "W0303", "W0304", "W0305", "W0306", "W0308", "W0401", "W0402", "W0403", "W0404", "W0406",
-        "W0407", "W0408",
-    ];
-    for code in repeating {
-        assert!(driven.contains(&code.to_owned()), "{code} of {driven:?}");
+fn check_driven(sent: &Sent) {
+    let is_sent = |code: &&str| sent.0.iter().any(|(_, response)| response.contains(*code));
+    let missing: Vec<&str> = codes::of_runs().filter(|code| !is_sent(code)).collect();
+    assert!(missing.is_empty(), "not driven: {missing:?}");
+    let others: Vec<_> = codes::outside().filter(|(_, code)| is_sent(code)).collect();
+    assert!(others.is_empty(), "in the wrong list: {others:?}");
+    println!("{} errors driven; reported elsewhere:", codes::of_runs().count());
+    for (place, code) in codes::outside() {
+        println!("  {code}: {place}");
     }
 }
 
@@ -472,6 +477,7 @@ async fn what_is_secret_is_in_no_byte_that_the_server_sends_or_logs() {
     events(&mut client, address).await;
     refusals(&mut client).await;
     after::errors(&mut client).await;
+    after::codes(&mut client).await;
 
     for (request, response) in &client.sent.0 {
         assert!(!response.contains(&*CANARY), "{request}\n{response}");
@@ -483,7 +489,7 @@ async fn what_is_secret_is_in_no_byte_that_the_server_sends_or_logs() {
     assert!(traced.contains("the test"), "{traced}");
     let line = traced.lines().find(|line| line.contains(&*CANARY));
     assert_eq!(line, None);
-    print_driven(&client.sent);
+    check_driven(&client.sent);
     // The model has the key and the whole values: the secrets were there.
     assert!(provider.has_read(&[secret("key"), secret("card"), secret("street"), secret("pin")]));
 }

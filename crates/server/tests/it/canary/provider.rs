@@ -13,8 +13,8 @@ use weftwork_types::port::Egress;
 /// Longest part of a text of a provider that is shown, in characters.
 const SHOWN_CHARS: usize = 300;
 
-/// The provider. Its model opens an account, checks it if the last message says so, and fails if it
-/// says that, with an error that repeats a part of the request.
+/// The provider. Its model opens an account, checks or reports it if the last message says so, and
+/// fails if it says that, with an error that repeats a part of the request.
 pub(super) struct Provider(LoopbackServer);
 
 impl Provider {
@@ -111,6 +111,11 @@ fn reply(number: usize, request: &Received) -> Reply {
     let call = |function: Value| json!({"index": 0, "id": "call_1", "type": "function", "function": function});
     if last["content"] == "check" {
         return stream(&[json!({"tool_calls": [call(failing_call(number))]})], "tool_calls");
+    }
+    if let Some(code) = last["content"].as_str().and_then(|said| said.strip_prefix("report ")) {
+        let args = json!({"id": "A1", "code": code, "pin": secret("pin")});
+        let function = json!({"name": "report_account", "arguments": args.to_string()});
+        return stream(&[json!({"tool_calls": [call(function)]})], "tool_calls");
     }
     // The secret is in two pieces.
     let args = json!({"id": "A1", "pin": secret("pin")}).to_string();
