@@ -13,24 +13,11 @@ from harness import Server, case, equal, node, until
 READABLE = 100
 # The kinds of `weftwork-server`'s own test, of two builds of one program.
 KINDS = json.loads((Path(__file__).resolve().parents[2] / "examples/reference_server/changed.json").read_text())
-OF_THREAD = "(place >> 24) IN (SELECT number FROM blocks WHERE thread = :id)"
-# What is written over rows of a chat that waits at a question: valid for the file, not for this build.
-DAMAGES = {
-    "options of another build": """UPDATE runs SET options = '{"durability": "someday"}' WHERE thread = :id""",
-    "input of another build": """UPDATE runs SET input = '{"poem": 7}' WHERE thread = :id""",
-    "outcome of another build": """UPDATE runs SET outcome = '{"melted": {}}' WHERE thread = :id""",
-    "status of a run": "UPDATE runs SET status = 'melted' WHERE thread = :id",
-    "status of a thread": "UPDATE threads SET status = 'melted' WHERE id = :id",
-    "metadata": "UPDATE threads SET metadata = '[7]' WHERE id = :id",
-    "short id of a checkpoint": "UPDATE threads SET head = x'00' WHERE id = :id",
-    "question of another build": "UPDATE interrupts SET interrupt = '{}' WHERE thread = :id",
-    "bytes of a checkpoint": f"UPDATE checkpoint_rows SET body = x'0102' WHERE {OF_THREAD}",
-}
-# Rows that workers read: one must not keep the others from being taken over and woken.
-LEFT = {
-    "left behind": """UPDATE runs SET status = 'running', worker = 'gone', ended_at = NULL, outcome = NULL,
-                      options = '{"durability": "someday"}' WHERE thread = :id""",
-}
+# What is written over rows of a chat that waits at a question: valid for the file, not for this build. The rows of
+# `left` are read by workers: one must not keep the others from being taken over and woken.
+STATEMENTS = json.loads((Path(__file__).resolve().parents[1] / "damages.json").read_text())
+DAMAGES = STATEMENTS["damages"]
+LEFT = STATEMENTS["left"]
 
 
 def changed(kind):

@@ -42,7 +42,8 @@ def main() -> int:
             return 2
     folder = install()
     # Modules of Node are found from the folder of the file that imports them.
-    for script in [*HERE.glob("*.mjs"), HERE / "tools_server.py", ROOT / "docs/guide/clock_server.py"]:
+    files = [HERE / "tools_server.py", ROOT / "docs/guide/clock_server.py", ROOT / "tests/damages.json"]
+    for script in [*HERE.glob("*.mjs"), *files]:
         shutil.copy(script, folder)
     env = {**os.environ, "WEFT": str(weft), "CHROMIUM": chromium}
     if sys.argv[1:2] == ["--shots"]:

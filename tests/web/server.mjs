@@ -16,6 +16,13 @@ made = store.execute("SELECT 1 FROM sqlite_master WHERE name = 'refunds'").fetch
 print(json.dumps(store.execute("SELECT order_id, amount_cents FROM refunds ORDER BY refund_id").fetchall() if made else []))
 `;
 
+const DAMAGE = `
+import json, sqlite3, sys
+with sqlite3.connect(sys.argv[1]) as store:
+    for name, sql in json.loads(sys.argv[2]).items():
+        assert store.execute(sql, {"id": name}).rowcount > 0, name
+`;
+
 export class Server {
   folder = mkdtempSync(join(tmpdir(), "web-"));
   address = "127.0.0.1:0";
@@ -130,6 +137,11 @@ export class Server {
     const response = await fetch(`${this.url}${path}`, { method, headers, body: body && JSON.stringify(body) });
     if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
     return response.json();
+  }
+
+  /** Executes an SQL statement for each of these threads of a server that was killed. */
+  damage(statements) {
+    execFileSync("python3", ["-c", DAMAGE, join(this.folder, "store.db"), JSON.stringify(statements)]);
   }
 
   /** The refunds in the database of the order desk, which it creates on first use: order and amount in cents. */

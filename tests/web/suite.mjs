@@ -1,6 +1,7 @@
 // The tests of the page in one browser, on servers side by side, each with its tests in order:
 // suite.mjs [WORD...]
 import { launch } from "./browser.mjs";
+import { tests as damaged } from "./damaged.mjs";
 import { tests as embedded } from "./embedded.mjs";
 import { tests as long } from "./long.mjs";
 import { Model } from "./model.mjs";
@@ -52,6 +53,13 @@ async function desk() {
   await server.close();
 }
 
+/** A store with rows that cannot be read. */
+async function odd() {
+  const server = await new Server().start();
+  await run(damaged, server);
+  await server.close();
+}
+
 /** The order desk on the embedded model. */
 async function own() {
   const server = await new Server("local").start();
@@ -68,7 +76,7 @@ async function laboratory() {
   model.close();
 }
 
-await Promise.all([desk().then(own), laboratory()]);
+await Promise.all([desk().then(own), laboratory().then(odd)]);
 await browser.close();
 console.log(`test result: ${failed === 0 ? "ok" : "FAILED"}. ${passed} passed; ${failed} failed`);
 process.exit(failed === 0 ? 0 : 1);

@@ -42,8 +42,11 @@ export function statusWordsOf(thread: Thread): string {
   return until ? `${words}: ${until.toLocaleString([], { dateStyle: "short", timeStyle: "short" })}` : words;
 }
 
+/** Ids that say nothing to a person. */
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
 export function titleOf(thread: Thread): string {
-  return thread.metadata.title || "Untitled thread";
+  return thread.metadata.title || (UUID.test(thread.thread_id) ? "Untitled thread" : thread.thread_id);
 }
 
 export function agentOf(thread: Thread): string | undefined {
@@ -77,17 +80,19 @@ function textOf(content: Json | undefined, type: Json | undefined): string {
   return texts.filter((text) => typeof text === "string").join("").trim();
 }
 
-const LAST = Object.fromEntries(
-  [1, 2, 3].flatMap((back) => ["content", "type"].map((name) => [`${name}${back}`, `values.messages[-${back}].${name}`])),
-);
+const LAST = Object.fromEntries([
+  ["problem", "error.message"],
+  ...[1, 2, 3].flatMap((back) => ["content", "type"].map((name) => [`${name}${back}`, `values.messages[-${back}].${name}`])),
+]);
 
-/** Reads the last words of threads. */
+/** Reads the last words of threads: of one that cannot be read, the reason. */
 async function lastWords(ids: string[], signal: AbortSignal): Promise<[string, string][]> {
   const body = { ids, limit: ids.length, select: ["thread_id"], extract: LAST };
   const found = await json<{ thread_id: string; extracted: Record<string, Json> }[]>("POST /threads/search", { body, signal });
   return found.map(({ thread_id, extracted }) => {
     const texts = [1, 2, 3].map((back) => textOf(extracted[`content${back}`], extracted[`type${back}`]));
-    return [thread_id, texts.find((text) => text !== "")?.slice(0, 160) ?? ""];
+    const problem = typeof extracted.problem === "string" ? extracted.problem : "";
+    return [thread_id, (texts.find((text) => text !== "") ?? problem).slice(0, 160)];
   });
 }
 
@@ -122,10 +127,7 @@ export function useThread(id: string) {
   const body = { ids: [id], limit: 1, select: SELECT };
   return usePolled(
     id,
-    async (signal) => {
-      if (!/^[0-9a-f-]{36}$/i.test(id)) return null;
-      return (await json<Thread[]>("POST /threads/search", { body, signal }))[0] ?? null;
-    },
+    async (signal) => (await json<Thread[]>("POST /threads/search", { body, signal }))[0] ?? null,
     1500,
   );
 }
