@@ -10,11 +10,12 @@ use crate::error::{AgentError, cannot_repair};
 use crate::evaluate::{PromptRun, PromptScope};
 use crate::session::Session;
 use crate::team::{HandOffs, as_tool};
+use serde_json::Value;
 use std::sync::Arc;
 use weftwork_graph::{
     Arg, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, START, SendTo, State,
 };
-use weftwork_models::{ChatModel, ModelCaller};
+use weftwork_models::{ChatModel, ModelCaller, check_media};
 use weftwork_tools::{ASK_HUMAN, FnTool, Policy, ToolBox, ToolRunner};
 use weftwork_types::MessageId;
 use weftwork_types::message::{Message, Role, ToolCall};
@@ -166,10 +167,14 @@ impl ReactAgent {
         let runner = ToolRunner::new(self.tools, self.policy)
             .map_err(|source| AgentError::Tools { agent: self.name.clone(), source })?;
         let instructions = system(self.instructions);
+        let model = Arc::clone(&self.bound.model);
         let parts = Parts { instructions, bound: self.bound, runner, hand_offs: self.hand_offs };
         Ok(Graph::<Chat>::new(self.name)
             .version(self.version)
             .with(parts)
+            .check_input(move |input| {
+                check_media(&*model, messages_in(input)).map_err(|error| error.fault())
+            })
             .node("model", ask_model)
             .node("tool", run_tool)
             .node("human", run_tool)
@@ -183,6 +188,13 @@ impl ReactAgent {
             .interrupt_before(self.before)
             .interrupt_after(self.after))
     }
+}
+
+/// Returns the messages of an input. Others are refused when the input is read.
+fn messages_in(input: &Value) -> Vec<Message> {
+    let messages = input.get("messages").and_then(Value::as_array);
+    let read = |message: &Value| serde_json::from_value(message.clone()).ok();
+    messages.into_iter().flatten().filter_map(read).collect()
 }
 
 /// Returns the system message with these instructions, if there are any.

@@ -2,7 +2,7 @@
 
 mod check;
 
-use crate::compiled::{CompiledGraph, NodeFn, NodeOptions, Parts, RouteFn, Thread};
+use crate::compiled::{CompiledGraph, InputCheck, NodeFn, NodeOptions, Parts, RouteFn, Thread};
 use crate::error::BuildError;
 use crate::extract::Role;
 use crate::node::Handler;
@@ -11,12 +11,14 @@ use crate::route::{IntoRoute, RouteHandler};
 use crate::schema::Described;
 use crate::semantics::{Semantics, SubgraphState};
 use crate::state::{ChannelDef, StateSpec};
+use serde_json::Value as Json;
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use weftwork_engine::plan::PlanBuilder;
 use weftwork_engine::{Plan, PlanProblem};
+use weftwork_types::code::Fault;
 use weftwork_types::port::Dependencies;
 use weftwork_types::run::Stops;
 
@@ -70,6 +72,7 @@ pub struct Graph<S: StateSpec> {
     after: Stops,
     concurrency: Option<usize>,
     described: Vec<Described>,
+    input_check: Option<InputCheck>,
     state: PhantomData<fn() -> S>,
 }
 
@@ -103,6 +106,7 @@ impl<S: StateSpec> Graph<S> {
             after: Stops::None,
             concurrency: None,
             described,
+            input_check: None,
             state: PhantomData,
         }
     }
@@ -114,6 +118,16 @@ impl<S: StateSpec> Graph<S> {
     pub fn channel(mut self, def: ChannelDef) -> Self {
         self.described.push(def.described);
         self.plan.channel(def.name, def.channel);
+        self
+    }
+
+    /// Checks the input of hosted runs before anything of them is stored, for example for media that the
+    /// model of the graph does not take. Input that the check refuses is as if it was never sent.
+    pub fn check_input(
+        mut self,
+        check: impl Fn(&Json) -> Result<(), Fault> + Send + Sync + 'static,
+    ) -> Self {
+        self.input_check = Some(InputCheck::new(check));
         self
     }
 
@@ -418,6 +432,7 @@ impl<S: StateSpec> Graph<S> {
             concurrency: self.concurrency,
             state: (TypeId::of::<S>(), S::NAME),
             described: self.described,
+            input_check: self.input_check,
         }))
     }
 }

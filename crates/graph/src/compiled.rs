@@ -8,11 +8,13 @@ use crate::route::{IntoRoute, RouteHandler};
 use crate::schema::{Described, GraphSchemas, Source};
 use crate::semantics::{Semantics, SubgraphState};
 use crate::state::{Seen, StateSpec};
+use serde_json::Value as Json;
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_engine::{Goto, NodeIdx, Plan, TaskOutput};
 use weftwork_types::BoxFuture;
+use weftwork_types::code::Fault;
 use weftwork_types::port::Dependencies;
 use weftwork_types::run::{RunOptions, Stops};
 
@@ -38,6 +40,7 @@ struct Inner {
     state: (TypeId, &'static str),
     /// Descriptions of the channels, in their order.
     described: Vec<Described>,
+    input_check: Option<InputCheck>,
 }
 
 impl std::fmt::Debug for Inner {
@@ -63,6 +66,25 @@ pub(crate) struct Parts {
     pub(crate) concurrency: Option<usize>,
     pub(crate) state: (TypeId, &'static str),
     pub(crate) described: Vec<Described>,
+    pub(crate) input_check: Option<InputCheck>,
+}
+
+/// A check of input, with its type erased.
+#[derive(Clone)]
+pub(crate) struct InputCheck(Arc<ErasedInputCheck>);
+
+type ErasedInputCheck = dyn Fn(&Json) -> Result<(), Fault> + Send + Sync;
+
+impl InputCheck {
+    pub(crate) fn new(check: impl Fn(&Json) -> Result<(), Fault> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(check))
+    }
+}
+
+impl std::fmt::Debug for InputCheck {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("InputCheck")
+    }
 }
 
 type ErasedRun = dyn Fn(&TaskInput<'_>) -> BoxFuture<'static, NodeResult<TaskOutput>> + Send + Sync;
@@ -192,8 +214,20 @@ impl CompiledGraph {
             concurrency: parts.concurrency,
             state: parts.state,
             described: parts.described,
+            input_check: parts.input_check,
             handlers: names.iter().map(|n| format!("__error_handler__{n}").into()).collect(),
         }))
+    }
+
+    /// Checks the input of a run, as the graph was built with.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn check_input(&self, input: &Json) -> Result<(), Fault> {
+        match &self.0.input_check {
+            Some(InputCheck(check)) => check(input),
+            None => Ok(()),
+        }
     }
 
     /// The graph's name.

@@ -299,7 +299,9 @@ impl<'a, 'call> Attempt<'a, 'call> {
     /// Reports the usage fact, and returns its bill.
     fn bill(&mut self) -> Bill<'a> {
         self.progress = Progress::Billed;
-        self.ctx.emit.emit(AiEvent::UsageReport { fact: self.fact.clone() });
+        let fact = self.fact.clone();
+        let message = Some(self.message.clone());
+        self.ctx.emit.emit(AiEvent::UsageReport { fact, message });
         Bill::new(self.fact.clone(), self.ctx)
     }
 }

@@ -235,7 +235,8 @@ impl ModelCaller {
         response.message.id = message_id(key);
         response.tokens = bill.fact().tokens;
         show(&response.message, &response.model, ctx);
-        ctx.emit.emit(AiEvent::UsageReport { fact: bill.fact().clone() });
+        let message = Some(response.message.id.clone());
+        ctx.emit.emit(AiEvent::UsageReport { fact: bill.fact().clone(), message });
         self.keep(response, bill, key, ctx).await
     }
 

@@ -1,9 +1,10 @@
 //! Capabilities of models: data with a source (`models.toml`).
 
-use crate::chat::{ChatRequest, ToolChoice};
+use crate::chat::{ChatModel, ChatRequest, ToolChoice};
+use crate::error::ModelError;
 use serde::Deserialize;
 use std::sync::LazyLock;
-use weftwork_types::message::{Part, Role};
+use weftwork_types::message::{Message, Part, Role};
 
 const BUILT_IN: &str = include_str!("../models.toml");
 
@@ -92,6 +93,10 @@ impl Capability {
         }
     }
 
+    fn is_media(self) -> bool {
+        matches!(self, Self::Images | Self::Audio | Self::Video | Self::Documents)
+    }
+
     /// The capability that a medium asks for.
     fn of_media(media_type: &str) -> Self {
         match media_type.split('/').next() {
@@ -132,6 +137,23 @@ pub(crate) fn note_older_media(lacks: &[Capability], request: &mut ChatRequest) 
                 *part = Part::Text { text };
             }
         }
+    }
+}
+
+/// Checks that a model takes the media of new messages of a conversation.
+///
+/// # Errors
+/// [`ModelError::Unsupported`] with the kind of media that it does not take, as a call would have.
+pub fn check_media(model: &dyn ChatModel, messages: Vec<Message>) -> Result<(), ModelError> {
+    let mut request = ChatRequest { messages, ..ChatRequest::default() };
+    note_older_media(model.lacks(), &mut request);
+    let mut lacking = model.lacks().iter().filter(|capability| capability.is_media());
+    match lacking.find(|capability| has_media(&request, **capability)) {
+        Some(capability) => {
+            let model = model.info().id();
+            Err(ModelError::Unsupported { model, what: capability.refusal() })
+        }
+        None => Ok(()),
     }
 }
 

@@ -30,7 +30,7 @@ pub mod settings;
 mod words;
 
 pub use call::{ChatResponse, ModelCaller, RunModel};
-pub use capability::{Capability, ModelFacts, TokenLimits};
+pub use capability::{Capability, ModelFacts, TokenLimits, check_media};
 pub use chat::{
     ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo, ToolChoice,
 };

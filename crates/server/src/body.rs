@@ -1,9 +1,11 @@
 //! Bodies of requests.
 
 use crate::error::{ApiError, Result};
+use crate::input::{self, Ignored};
 use crate::translate::assistant::Assistant;
+use crate::translate::ids;
 use crate::translate::stream::Requested;
-use crate::translate::{ids, messages};
+use crate::wording;
 use axum::body::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -17,7 +19,7 @@ use weftwork_types::json::{self, JsonError};
 use weftwork_types::run::{
     Answers, Durability, Multitask, RunCommand, RunInput, RunOptions, Stops, Target, Within,
 };
-use weftwork_types::{CheckpointId, InterruptId, MessageId, Timestamp};
+use weftwork_types::{CheckpointId, InterruptId, Timestamp};
 
 /// Longest delay of a run: 30 days.
 const AFTER_SECONDS_MAX: f64 = 2_592_000.0;
@@ -25,7 +27,15 @@ const AFTER_SECONDS_MAX: f64 = 2_592_000.0;
 /// Reads a JSON body. No body is an object without members.
 pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T> {
     let body: &[u8] = if body.is_empty() { b"{}" } else { body };
-    serde_json::from_value(read_json(body)?).map_err(|error| ApiError::invalid(error.to_string()))
+    from_value(read_json(body)?)
+}
+
+/// Reads a value.
+///
+/// # Errors
+/// Status 422 for a value that does not fit.
+pub(crate) fn from_value<T: DeserializeOwned>(value: Value) -> Result<T> {
+    serde_json::from_value(value).map_err(|error| ApiError::invalid(wording::of(&error)))
 }
 
 /// Reads a JSON text.
@@ -226,14 +236,28 @@ impl RunBody {
     }
 
     /// Returns the input of the run.
-    pub(crate) fn input(&self, graph: &CompiledGraph) -> Result<RunInput> {
+    /// Members that the graph does not have are left out.
+    pub(crate) fn input(&self, graph: &CompiledGraph, ignored: &mut Ignored) -> Result<RunInput> {
         if let Some(command) = &self.command {
-            return command.read(graph).map(RunInput::Command);
+            return command.read(graph, ignored).map(RunInput::Command);
         }
-        match &self.input {
-            Value::Null => Ok(RunInput::Continue),
-            input => Ok(RunInput::Start { input: writes(graph, input.clone())? }),
+        if self.input.is_null() {
+            return Ok(RunInput::Continue);
         }
+        let plan = graph.plan();
+        let is_input = |name: &str| plan.channel_idx(name).is_some_and(|at| plan.is_input(at));
+        let had_members = self.input.as_object().is_some_and(|members| !members.is_empty());
+        let input = input::writes(graph, self.input.clone(), &is_input, ignored)?;
+        if had_members && input.as_object().is_some_and(Map::is_empty) {
+            let known: Vec<_> = plan.channel_names().filter(|name| is_input(name)).collect();
+            return Err(ApiError::invalid(format!(
+                "`input` has no member that graph `{}` takes: it has {}, expected {}",
+                graph.name(),
+                input::quoted(ignored.names()),
+                input::quoted(&known)
+            )));
+        }
+        Ok(RunInput::Start { input })
     }
 
     /// Returns the time at which the run begins, if it is later than now.
@@ -257,8 +281,10 @@ impl RunBody {
         }
         let config = self.config.clone().unwrap_or_default();
         let settings = assistant.current();
-        let usual: ConfigBody = serde_json::from_value(settings.config.clone().into())
-            .map_err(|error| ApiError::invalid(format!("config of the assistant: {error}")))?;
+        let usual: ConfigBody =
+            serde_json::from_value(settings.config.clone().into()).map_err(|error| {
+                ApiError::invalid(format!("config of the assistant: {}", wording::of(&error)))
+            })?;
         let place = self.checkpoint.clone().unwrap_or_default();
         let at = place.checkpoint_id.clone().or_else(|| self.checkpoint_id.clone());
         let ns = place.checkpoint_ns.as_deref().unwrap_or_default();
@@ -342,18 +368,25 @@ impl CheckpointBody {
 }
 
 impl CommandBody {
-    fn read(&self, graph: &CompiledGraph) -> Result<RunCommand> {
+    fn read(&self, graph: &CompiledGraph, ignored: &mut Ignored) -> Result<RunCommand> {
+        let is_known = |name: &str| graph.plan().channel_idx(name).is_some();
         let update = match self.update.clone() {
             None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(pairs)) => pairs
-                .into_iter()
-                .map(|pair| {
+            Some(Value::Array(pairs)) => {
+                let mut update = Vec::new();
+                for pair in pairs {
                     let (name, value): (String, Value) = serde_json::from_value(pair)
-                        .map_err(|error| ApiError::invalid(format!("`command.update`: {error}")))?;
-                    write(graph, &name, value).map(|value| (name, value))
-                })
-                .collect::<Result<_>>()?,
-            Some(update) => match writes(graph, update)? {
+                        .map_err(|_| ApiError::invalid("`command.update` has an element that is no pair of a name and a value"))?;
+                    if is_known(&name) {
+                        let value = input::write(graph, &name, value)?;
+                        update.push((name, value));
+                    } else {
+                        ignored.add(name);
+                    }
+                }
+                update
+            }
+            Some(update) => match input::writes(graph, update, &is_known, ignored)? {
                 Value::Object(members) => members.into_iter().collect(),
                 _ => return Err(ApiError::invalid("`command.update` is an object or a list")),
             },
@@ -405,23 +438,4 @@ pub(crate) fn modes<'a>(names: impl Iterator<Item = &'a str>) -> Result<Requeste
         requested.add("values");
     }
     Ok(requested)
-}
-
-/// Returns input for a graph, with messages in the shape of states.
-pub(crate) fn writes(graph: &CompiledGraph, input: Value) -> Result<Value> {
-    let Value::Object(members) = input else { return Ok(input) };
-    let members = members.into_iter().map(|(name, value)| {
-        let value = write(graph, &name, value)?;
-        Ok((name, value))
-    });
-    members.collect::<Result<Map<_, _>>>().map(Value::Object)
-}
-
-fn write(graph: &CompiledGraph, channel: &str, value: Value) -> Result<Value> {
-    if !graph.holds_messages(channel) || value.is_null() {
-        return Ok(value);
-    }
-    let mut make_id = || MessageId::from_uuid(uuid::Uuid::new_v4());
-    messages::read(value, &mut make_id)
-        .map_err(|problem| ApiError::invalid(format!("`{channel}`: {problem}")))
 }

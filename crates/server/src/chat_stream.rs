@@ -86,11 +86,11 @@ pub(crate) async fn messages(
     };
     turns.drain(..turns.len().saturating_sub(limit));
     let mut found = chat::of_state(&thread.id, earlier);
-    for StoredTurn { text, base, runs } in turns {
+    for StoredTurn { said, base, runs } in turns {
         let first = runs.runs.first().map(|(run, _)| run.run.to_string());
-        if let Some(text) = text {
+        if !said.is_empty() {
             let id = first.unwrap_or_else(|| format!("last-{}", found.len()));
-            let mut said = ui_message::of_user(&format!("{id}{USER_SUFFIX}"), &text);
+            let mut said = ui_message::of_user(&format!("{id}{USER_SUFFIX}"), &said);
             if let Some(base) = base {
                 // A client that says something else here forks the thread at this checkpoint.
                 said["metadata"] = json!({"checkpointId": checkpoint_of(base)});

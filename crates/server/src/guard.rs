@@ -25,6 +25,7 @@ use weftwork_types::json::ValueCounter;
 
 /// Headers of responses that scripts of other origins may read.
 const EXPOSED: &str = "location, content-location, x-pagination-total, x-pagination-next, \
+                       x-ignored-input, \
                        x-vercel-ai-data-stream, x-vercel-ai-ui-message-stream";
 /// Headers that scripts of other origins may send, if they do not ask for some.
 const SENT: &str = "content-type, idempotency-key, last-event-id, x-api-key, authorization, \
@@ -45,6 +46,8 @@ pub(crate) const HEADERS_BYTES_MAX: usize = 32 << 10;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Allowed {
     pub(crate) hosts: Vec<String>,
+    /// Headers that scripts may send besides [`SENT`].
+    pub(crate) headers: Vec<String>,
     pub(crate) tokens: Tokens,
     pub(crate) operations: Operations,
     /// Tickets that were made and not used.
@@ -58,6 +61,13 @@ impl Allowed {
         let loopback = host.eq_ignore_ascii_case("localhost")
             || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
         loopback || self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
+    }
+
+    /// Returns the headers that scripts may send, if their preflight names none. `None` if a name
+    /// cannot be one of a header.
+    fn sent_headers(&self) -> Option<HeaderValue> {
+        let names = std::iter::once(SENT).chain(self.headers.iter().map(String::as_str));
+        HeaderValue::from_str(&names.collect::<Vec<_>>().join(", ")).ok()
     }
 
     fn allows_origin(&self, origin: &str) -> bool {
@@ -85,6 +95,7 @@ pub(crate) async fn check(
 ) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let begun = service.now();
+    let method_is_options = method == Method::OPTIONS;
     let from_page = is_same_origin(request.headers());
     let origin = request.headers().get(header::ORIGIN).cloned();
     let wanted = request.headers().get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
@@ -106,10 +117,14 @@ pub(crate) async fn check(
         }
     };
     if let Some(origin) = origin.filter(|_| shares) {
-        share(response.headers_mut(), origin, wanted);
+        let sent = wanted.or_else(|| allowed.sent_headers());
+        share(response.headers_mut(), origin, sent);
     }
     let headers = response.headers_mut();
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
+    if method_is_options {
+        headers.append(header::VARY, HeaderValue::from_static("Access-Control-Request-Headers"));
+    }
     headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     let status = response.status().as_u16();
     service.count(&method, status);

@@ -18,6 +18,7 @@ mod chat;
 mod chat_stream;
 mod error;
 mod guard;
+mod input;
 mod log;
 mod metrics;
 mod openapi;
@@ -28,6 +29,7 @@ mod serve;
 mod service;
 mod sse;
 mod translate;
+mod wording;
 
 pub use auth::keys::{AccessKey, KeyFile, KeyFileError, KeyProblem, TokenHash};
 pub use auth::{TokenError, new_token};
@@ -84,6 +86,14 @@ impl Server {
     #[must_use]
     pub fn allow_host(mut self, host: impl Into<String>) -> Self {
         self.allowed.hosts.push(host.into());
+        self
+    }
+
+    /// Allows scripts of allowed origins to send this header when their preflight names none, besides
+    /// those of the clients that are known. A preflight that names headers is allowed to send them.
+    #[must_use]
+    pub fn allow_header(mut self, name: impl Into<String>) -> Self {
+        self.allowed.headers.push(name.into());
         self
     }
 

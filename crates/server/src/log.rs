@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use weftwork_types::ThreadId;
 use weftwork_types::run::{RunRef, RunStatus};
 
 /// An entry of the log.
@@ -28,6 +29,14 @@ pub enum LogEntry {
         run: RunRef,
         /// Name of its graph.
         graph: String,
+    },
+    /// Members of the input of a run, or of a change of a state, were ignored, because the graph does
+    /// not have them.
+    InputIgnored {
+        /// The thread.
+        thread: ThreadId,
+        /// Names of the members.
+        members: Vec<String>,
     },
     /// A run that this server accepted has ended.
     RunEnded {

@@ -9,7 +9,6 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 use weftwork_runtime::FramePosition;
 use weftwork_types::run::{CancelAction, RunRef};
@@ -76,7 +75,7 @@ fn frames_of(
     frames.map(Some).chain(ended).flat_map(move |frame| {
         let events = match frame {
             Some(Ok(frame)) => {
-                let events = translator.events(Arc::unwrap_or_clone(frame));
+                let events = translator.events(frame);
                 let id = if events.is_empty() { String::new() } else { translator.id() };
                 events.into_iter().map(|(name, data)| event(&name, &data).id(&id)).collect()
             }

@@ -85,6 +85,11 @@ export type RunEvent = ({
   type: "usage_report";
   /** The usage fact. */
   fact: UsageFact;
+  /**
+   * Message that the attempt produced or would have produced; `None` in events of older
+   * programs.
+   */
+  message?: MessageId | null;
 } | {
   type: "call_reused";
   /** `model` or `tool`. */

@@ -119,6 +119,10 @@ pub enum AiEvent {
     UsageReport {
         /// The usage fact.
         fact: UsageFact,
+        /// Message that the attempt produced or would have produced; `None` in events of older
+        /// programs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<MessageId>,
     },
     /// A recorded call was reused instead of being repeated.
     CallReused {

@@ -226,7 +226,7 @@ impl UsageCount {
     /// Counts an event.
     pub fn read(&mut self, event: &AiEvent) {
         match event {
-            AiEvent::UsageReport { fact } => self.add_fact(fact),
+            AiEvent::UsageReport { fact, .. } => self.add_fact(fact),
             AiEvent::ToolCallStart { charged: true, .. } => self.add_tool_call(),
             AiEvent::CallReused { kind, .. } if kind == "tool" => self.reused += 1,
             _ => {}
@@ -303,7 +303,7 @@ mod tests {
         };
         let mut count = UsageCount::default();
         for id in [1, 2, 1] {
-            count.read(&AiEvent::UsageReport { fact: fact(id) });
+            count.read(&AiEvent::UsageReport { fact: fact(id), message: None });
         }
         let start = || AiEvent::ToolCallStart {
             tool_call_id: crate::ToolCallId::new("c").expect("an id"),

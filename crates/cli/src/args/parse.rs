@@ -89,6 +89,15 @@ pub(super) fn modes(text: &str) -> Result<Modes, String> {
     })
 }
 
+/// Parses the name of a header.
+pub(super) fn header_name(text: &str) -> Result<String, String> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if text.is_empty() || !text.bytes().all(is_part) {
+        return Err("expected the name of a header, such as x-trace-id".to_owned());
+    }
+    Ok(text.to_ascii_lowercase())
+}
+
 /// Parses a duration: a whole number and a unit.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let bad = || "expected a number and a unit, one of w, d, h, m and s".to_owned();

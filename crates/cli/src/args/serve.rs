@@ -43,6 +43,9 @@ pub(crate) struct Serve {
     /// Name of this server in requests, besides localhost; may be repeated
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
+    /// Header that scripts of other origins may send, besides those of known clients; may be repeated
+    #[arg(long, value_name = "HEADER", value_parser = parse::header_name)]
+    pub(crate) allow_header: Vec<String>,
     /// Model that chats may select in place of the usual one; may be repeated
     #[arg(long, value_name = "MODEL")]
     pub(crate) offer_model: Vec<String>,

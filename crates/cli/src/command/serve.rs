@@ -44,6 +44,9 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
         for host in &args.allow_host {
             server = server.allow_host(host);
         }
+        for header in &args.allow_header {
+            server = server.allow_header(header);
+        }
         let own = app.model().id();
         // A model that cannot be opened is reported at the start.
         args.offer_model.iter().try_for_each(|id| app.with_model(id).map(drop))?;

@@ -280,7 +280,7 @@ pub enum RuntimeError {
     /// The graph is not sound.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// A node or a route failed.
+    /// A node or a route failed, or the graph refused its input.
     #[error(transparent)]
     Node(Fault),
 }

@@ -67,6 +67,12 @@ impl Modes {
         self.0 & other.0 == other.0
     }
 
+    /// Returns the modes of both sets, as `|` does in constants.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// Returns the modes of the set that are not among the others.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {

@@ -64,7 +64,7 @@ impl Desk {
     pub(crate) fn facts(&self) -> Vec<UsageFact> {
         let events = self.events.lock().expect("a lock");
         let facts = events.iter().filter_map(|event| match event {
-            AiEvent::UsageReport { fact } => Some(fact.clone()),
+            AiEvent::UsageReport { fact, .. } => Some(fact.clone()),
             _ => None,
         });
         facts.collect()

@@ -43,6 +43,10 @@ impl Runtime {
             return Err(RuntimeError::Stopping);
         }
         check_depth(&request.input)?;
+        // The model that a run selects may take what the usual one does not.
+        if let (RunInput::Start { input }, None) = (&request.input, &request.options.run_model) {
+            graph.check_input(input).map_err(RuntimeError::Node)?;
+        }
         let thread = self.check_thread(&request, &graph).await?;
         let asked = self.resolve_answers(&mut request, &graph).await?;
         self.continue_options(&mut request).await?;

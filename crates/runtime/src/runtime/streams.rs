@@ -71,6 +71,22 @@ impl Runtime {
         Ok(frames(self.projections(), followed, options))
     }
 
+    /// Follows a run: the events of its log, each followed by its frames in stream modes, as in
+    /// [`stream`](Self::stream). A client that reconnects gets the events after the position of its
+    /// last one.
+    ///
+    /// # Errors
+    /// As [`stream`](Self::stream).
+    pub async fn output(
+        &self,
+        who: &Principal,
+        run: &RunRef,
+        options: StreamOptions,
+    ) -> Result<BoxStream<'static, Result<RunOutput, RuntimeError>>, RuntimeError> {
+        let followed = self.followed(who, run).await?;
+        Ok(output(self.projections(), followed, options))
+    }
+
     /// Follows all runs of a thread, one after another: the events of their logs, each followed by
     /// its frames in stream modes, as in [`stream`](Self::stream). Runs that begin later or that
     /// other processes execute are included, and the thread need not exist yet. The stream ends

@@ -222,7 +222,7 @@ async fn once(ctx: Ctx) -> NodeResult<LogUpdate> {
         latency_ms: 5,
     };
     calls.ledger.record(&calls.principal, &calls.caller, &fact);
-    calls.emit.emit(AiEvent::UsageReport { fact });
+    calls.emit.emit(AiEvent::UsageReport { fact, message: None });
     Ok(LogUpdate::new().log([1_u64]))
 }
 

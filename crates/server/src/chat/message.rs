@@ -167,7 +167,7 @@ impl ChatMessage {
                 let end = CallEnd { value: result.clone(), is_error: *is_error };
                 self.result(tool_call_id.as_str(), *task, end);
             }
-            (AiEvent::UsageReport { fact }, _) => self.add_usage(fact.into()),
+            (AiEvent::UsageReport { fact, .. }, _) => self.add_usage(fact.into()),
             (AiEvent::Checkpoint(stored), _) => self.checkpoint(stored),
             (AiEvent::TasksEnded { ns, ended, .. }, _) => self.ended(ns, ended),
             (AiEvent::TasksStarted { ns, tasks, .. }, _) => self.started(ns, tasks),

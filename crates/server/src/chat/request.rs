@@ -1,7 +1,7 @@
 //! Bodies of chat requests.
 //!
-//! The thread of the server is the truth. Of the conversation in a body, only the text of the last
-//! message is read if it is the user's, and results of calls, which count for calls that are open
+//! The thread of the server is the truth. Of the conversation in a body, only the texts and files of the
+//! last message are read if it is the user's, and results of calls, which count for calls that are open
 //! on the server. Ids of messages say only which part of the conversation a text replaces or follows.
 //! Everything else is ignored.
 //!
@@ -12,6 +12,7 @@ use crate::error::{ApiError, Result};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use weftwork_types::MessageId;
+use weftwork_types::message::{Part, langchain};
 
 /// Maximum length of a user's text in bytes.
 const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -37,8 +38,8 @@ pub(crate) struct ChatRequest {
     pub(crate) message: Option<String>,
     /// Calls of that message in the client. The AI SDK accepts results of them in further responses.
     pub(crate) held: BTreeSet<String>,
-    /// Text of the last message, if it is the user's.
-    pub(crate) text: Option<String>,
+    /// Texts and files of the last message, if it is the user's.
+    pub(crate) said: Option<Vec<Part>>,
     /// Results of calls, those of the last call with an id.
     pub(crate) results: BTreeMap<String, Value>,
     /// Arguments of calls as the client has them.
@@ -57,7 +58,7 @@ impl ChatRequest {
     /// Reads a body.
     ///
     /// # Errors
-    /// Status 422 for a body without messages, or with a last message that is no text.
+    /// Status 422 for a body without messages, or with a last message of neither text nor files.
     pub(crate) fn read(body: &Value) -> Result<Self> {
         let messages = body.get("messages").and_then(Value::as_array).ok_or_else(|| {
             ApiError::invalid("the body needs `messages`, a list whose last message is the new one")
@@ -79,16 +80,21 @@ impl ChatRequest {
         let parts = of("assistant").and_then(|message| message["parts"].as_array());
         let calls = parts.into_iter().flatten().filter_map(|part| part["toolCallId"].as_str());
         request.held = calls.map(str::to_owned).collect();
-        request.text = of("user").map(text_of).transpose()?;
+        request.said = of("user").map(said).transpose()?;
         request.replaces = match (text("trigger"), text("messageId")) {
             (Some("regenerate-message"), _) => Replaces::Answer,
             // With results of calls, a client names the message that goes on with them.
-            (Some("submit-message"), Some(_)) if request.text.is_some() => Replaces::Message,
+            (Some("submit-message"), Some(_)) if request.said.is_some() => Replaces::Message,
             _ => Replaces::Nothing,
         };
         let mut said = messages.iter().rev().filter(|message| message["role"] == "assistant");
         request.follows = said.next().and_then(|said| said["id"].as_str()).map(str::to_owned);
         Ok(request)
+    }
+
+    /// Returns the text of the last message, if it is the user's.
+    pub(crate) fn text(&self) -> Option<String> {
+        self.said.as_deref().map(joined)
     }
 
     fn results_of(&mut self, message: &Value) {
@@ -138,34 +144,39 @@ fn parts(message: &Value) -> impl Iterator<Item = &Value> {
     parts.into_iter().flatten()
 }
 
-/// Returns the text of a user's message.
-fn text_of(message: &Value) -> Result<String> {
-    let mut all = String::new();
-    if let Some(text) = message.get("content").and_then(Value::as_str) {
-        all.push_str(text);
+/// Returns the parts of a user's message: texts and files.
+fn said(message: &Value) -> Result<Vec<Part>> {
+    let content = ["parts", "content"].iter().find_map(|name| message.get(name));
+    let parts = langchain::blocks(content.cloned().unwrap_or_default())
+        .map_err(|problem| ApiError::invalid(format!("the last message: {problem}")))?;
+    let has_media = parts.iter().any(|part| matches!(part, Part::Media(_)));
+    let text = joined(&parts);
+    if text.trim().is_empty() && !has_media {
+        return Err(ApiError::invalid("the last message has no text and no file"));
     }
-    for part in parts(message) {
-        match (part["type"].as_str(), part["text"].as_str()) {
-            (Some("text"), Some(text)) => all.push_str(text),
-            // What is for the client alone.
-            (Some(kind), _) if kind.starts_with("data-") || kind == "step-start" => {}
-            (kind, _) => {
-                let kind: String = kind.unwrap_or("without type").chars().take(40).collect();
-                return Err(ApiError::invalid(format!(
-                    "the last message has a part `{kind}`; expected text only"
-                )));
-            }
-        }
-    }
-    if all.trim().is_empty() {
-        return Err(ApiError::invalid("the last message has no text"));
-    }
-    if all.len() > TEXT_BYTES_MAX {
+    if text.len() > TEXT_BYTES_MAX {
         let detail = format!(
             "the last message has {} bytes of text; expected at most {TEXT_BYTES_MAX}",
-            all.len()
+            text.len()
         );
         return Err(ApiError::invalid(detail));
     }
-    Ok(all)
+    // Text in one part is stored as one.
+    let is_text = |part: &Part| matches!(part, Part::Text { .. });
+    match parts.iter().all(is_text) {
+        true => Ok(vec![Part::Text { text }]),
+        false => Ok(parts.into_iter().filter(|part| !is_empty_text(part)).collect()),
+    }
+}
+
+fn is_empty_text(part: &Part) -> bool {
+    matches!(part, Part::Text { text } if text.is_empty())
+}
+
+fn joined(parts: &[Part]) -> String {
+    let text = |part: &Part| match part {
+        Part::Text { text } => Some(text.clone()),
+        _ => None,
+    };
+    parts.iter().filter_map(text).collect()
 }

@@ -19,7 +19,7 @@ pub(crate) fn of_state(thread: &ThreadId, messages: Vec<Message>) -> Vec<Value> 
             Role::System => {}
             Role::User => {
                 found.extend(answer.take().map(finished));
-                found.push(ui_message::of_user(message.id.as_str(), &message.joined_text()));
+                found.push(ui_message::of_user(message.id.as_str(), &message.parts));
             }
             Role::Assistant | Role::Tool => {
                 let answer = answer.get_or_insert_with(|| begun(thread, message.id.to_string()));

@@ -3,6 +3,7 @@
 use super::part::{ChatPart, TextKind};
 use super::ui_stream::error_text;
 use serde_json::{Value, json};
+use weftwork_types::message::{Media, Part};
 
 /// A message that is put together from its parts.
 #[derive(Debug, Default)]
@@ -12,9 +13,25 @@ pub(crate) struct UiMessage {
     metadata: Value,
 }
 
-/// Returns a user's message.
-pub(crate) fn of_user(id: &str, text: &str) -> Value {
-    json!({"id": id, "role": "user", "parts": [{"type": "text", "text": text}]})
+/// Returns a user's message of texts and files. Adjacent texts are one, in paragraphs.
+pub(crate) fn of_user(id: &str, said: &[Part]) -> Value {
+    let mut parts: Vec<Value> = Vec::new();
+    for part in said {
+        match part {
+            Part::Text { text } => match parts.last_mut().filter(|last| last["type"] == "text") {
+                Some(last) => {
+                    let before = last["text"].as_str().unwrap_or_default();
+                    last["text"] = json!(format!("{before}\n\n{text}"));
+                }
+                None => parts.push(json!({"type": "text", "text": text})),
+            },
+            Part::Media(Media { media_type, url }) => {
+                parts.push(json!({"type": "file", "mediaType": media_type, "url": url}));
+            }
+            _ => {}
+        }
+    }
+    json!({"id": id, "role": "user", "parts": parts})
 }
 
 impl UiMessage {

@@ -6,6 +6,7 @@ mod state;
 use super::{number, reply};
 use crate::error::{ApiError, Result};
 use crate::service::Service;
+use crate::wording;
 use axum::http::StatusCode;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -97,8 +98,9 @@ impl Command {
         if !self.params.is_object() {
             return Err(invalid(format!("`params` of {} is not an object", self.method)));
         }
-        serde_json::from_value(self.params.clone())
-            .map_err(|error| invalid(format!("`params` of {}: {error}", self.method)))
+        serde_json::from_value(self.params.clone()).map_err(|error| {
+            invalid(format!("`params` of {}: {}", self.method, wording::of(&error)))
+        })
     }
 }
 

@@ -13,6 +13,7 @@ use super::{number, reply};
 use crate::error::{ApiError, Result};
 use crate::guard::{VALUES_MAX, too_many_values};
 use crate::service::Service;
+use crate::wording;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use futures_util::StreamExt;
 use serde::Deserialize;
@@ -354,8 +355,9 @@ impl Connection {
 }
 
 fn params<T: serde::de::DeserializeOwned>(command: &Command) -> Result<T> {
-    serde_json::from_value(command.params.clone())
-        .map_err(|error| ApiError::invalid(format!("`params` of {}: {error}", command.method)))
+    serde_json::from_value(command.params.clone()).map_err(|error| {
+        ApiError::invalid(format!("`params` of {}: {}", command.method, wording::of(&error)))
+    })
 }
 
 fn no_such_subscription(id: &Value, name: &str) -> Value {

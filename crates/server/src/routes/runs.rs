@@ -3,7 +3,8 @@
 use crate::awaited;
 use crate::body::{self, OnCompletion, OnDisconnect, RunBody, flag};
 use crate::error::{ApiError, Result};
-use crate::service::{Bulk, Place, Query, Service};
+use crate::input::Ignored;
+use crate::service::{Bulk, Place, Query, Service, Started};
 use crate::sse::{self, CancelOnDrop};
 use crate::translate::stream::Requested;
 use crate::translate::{ids, rows};
@@ -76,13 +77,22 @@ async fn create(
     body: Bytes,
 ) -> Result<Response> {
     let body = run_body(&headers, &body)?;
-    let (run, shown) = created(&service, &thread, &body).await?;
-    Ok((headers_of(&run, None), Json(shown)).into_response())
+    let Created { run, shown, ignored } = created(&service, &thread, &body).await?;
+    let mut headers = headers_of(&run, None);
+    ignored.add_header(&mut headers);
+    Ok((headers, Json(shown)).into_response())
+}
+
+/// A run as it was accepted.
+struct Created {
+    run: RunRef,
+    shown: Value,
+    ignored: Ignored,
 }
 
 /// Requests a run, and returns it as it was accepted; with a key, as it is.
-async fn created(service: &Service, thread: &OfThread, body: &RunBody) -> Result<(RunRef, Value)> {
-    let handle = service.start(name(thread), body).await?;
+async fn created(service: &Service, thread: &OfThread, body: &RunBody) -> Result<Created> {
+    let Started { handle, ignored } = service.start(name(thread), body).await?;
     let run = handle.run;
     let mut row = service.run_row(&run).await?;
     if body.idempotency_key.is_none() {
@@ -91,7 +101,7 @@ async fn created(service: &Service, thread: &OfThread, body: &RunBody) -> Result
     if is_temporary(thread, body) {
         service.delete_later(run.clone(), handle.outcome);
     }
-    Ok((run, service.shown(&row)))
+    Ok(Created { run, shown: service.shown(&row), ignored })
 }
 
 async fn batch(service: Service, body: Bytes) -> Result<Json<Value>> {
@@ -101,7 +111,7 @@ async fn batch(service: Service, body: Bytes) -> Result<Json<Value>> {
     }
     let mut runs = Vec::new();
     for body in &bodies {
-        runs.push(created(&service, &None, body).await?.1);
+        runs.push(created(&service, &None, body).await?.shown);
     }
     Ok(Json(runs.into()))
 }
@@ -113,14 +123,16 @@ async fn wait(
     body: Bytes,
 ) -> Result<Response> {
     let body = run_body(&headers, &body)?;
-    let handle = service.start(name(&thread), &body).await?;
+    let Started { handle, ignored } = service.start(name(&thread), &body).await?;
     let run = handle.run;
     let guard = on_leave(&service, &run, body.on_disconnect == OnDisconnect::Cancel);
     let outcome = handle.outcome.shared();
     if is_temporary(&thread, &body) {
         service.delete_later(run.clone(), Box::pin(outcome.clone()));
     }
-    let (headers, waiting) = (headers_of(&run, Some("join")), service.clone());
+    let mut headers = headers_of(&run, Some("join"));
+    ignored.add_header(&mut headers);
+    let waiting = service.clone();
     let values = async move {
         let outcome = outcome.await;
         if let Some(guard) = guard {
@@ -139,7 +151,7 @@ async fn stream(
 ) -> Result<Response> {
     let body = run_body(&headers, &body)?;
     let modes = body.modes()?;
-    let handle = service.start(name(&thread), &body).await?;
+    let Started { handle, ignored } = service.start(name(&thread), &body).await?;
     let run = handle.run;
     let frames = service.frames(&run, modes, body.stream_subgraphs, Place::Start).await?;
     let guard = on_leave(&service, &run, body.on_disconnect == OnDisconnect::Cancel);
@@ -147,10 +159,11 @@ async fn stream(
         service.delete_later(run.clone(), handle.outcome);
     }
     let place = stream_place(modes, body.stream_subgraphs);
-    let headers = match thread {
+    let mut headers = match thread {
         Some(_) => headers_of(&run, Some(&place)),
         None => headers_at(&format!("/runs/{}", run.run), Some(&place)),
     };
+    ignored.add_header(&mut headers);
     Ok((headers, sse::response(service, run, frames, guard)).into_response())
 }
 

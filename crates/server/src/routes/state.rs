@@ -6,6 +6,7 @@ use crate::service::{Query, Service};
 use crate::translate::ids;
 use axum::body::Bytes;
 use axum::extract::Path;
+use axum::http::HeaderMap;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
@@ -84,11 +85,19 @@ struct Update {
     checkpoint_id: Option<String>,
 }
 
-async fn update(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
+async fn update(
+    service: Service,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<(HeaderMap, Json<Value>)> {
     let Update { values, as_node, checkpoint, checkpoint_id } = body::read(&body)?;
     let mut at = checkpoint.unwrap_or_default();
     at.checkpoint_id = at.checkpoint_id.or(checkpoint_id);
-    service.update(&service.thread_id(&id).await?, &at, values, as_node).await.map(Json)
+    let thread = service.thread_id(&id).await?;
+    let (changed, ignored) = service.update(&thread, &at, values, as_node).await?;
+    let mut headers = HeaderMap::new();
+    ignored.add_header(&mut headers);
+    Ok((headers, Json(changed)))
 }
 
 #[derive(Debug, Default, Deserialize)]

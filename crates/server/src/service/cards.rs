@@ -54,7 +54,7 @@ impl Cards {
         rows: &[InterruptRow],
         request: &ChatRequest,
     ) -> Option<ApiError> {
-        if request.text.is_some() {
+        if request.said.is_some() {
             return None;
         }
         let given = |row: &&InterruptRow| {

@@ -5,7 +5,7 @@ use super::Service;
 use super::cards::Cards;
 use super::graphs::Hosted;
 use super::runs::metadata;
-use crate::body::RunBody;
+use crate::body::{self, RunBody};
 use crate::chat::Doubt;
 use crate::chat::answer;
 use crate::chat::request::{ChatRequest, Replaces};
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use weftwork_store::{Base, InterruptRow, RunRow, ThreadRow, by_execution};
 use weftwork_types::interrupt::Ask;
-use weftwork_types::message::{Message, Role};
+use weftwork_types::message::{Message, Part, Role};
 use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef};
 use weftwork_types::{InterruptId, MessageId, RunId, ThreadId};
 
@@ -37,8 +37,8 @@ pub(crate) struct MessageRuns {
 /// A user's message, and the message that answers it.
 #[derive(Debug)]
 pub(crate) struct StoredTurn {
-    /// Text of the user's message.
-    pub(crate) text: Option<String>,
+    /// Texts and files of the user's message.
+    pub(crate) said: Vec<Part>,
     /// Position of the thread before it; `None` before a process has executed it.
     pub(crate) base: Option<Base>,
     pub(crate) runs: MessageRuns,
@@ -47,7 +47,7 @@ pub(crate) struct StoredTurn {
 /// The input of a run on behalf of a chat.
 #[derive(Debug)]
 enum Turn {
-    Says(String),
+    Says(Vec<Part>),
     Answers { answers: BTreeMap<InterruptId, Value>, is_typed: bool },
 }
 
@@ -74,8 +74,7 @@ impl Service {
             Some(row) => self.turn(row, request).await?,
             None => Turn::Says(said(request)?),
         };
-        let body: RunBody = serde_json::from_value(json!({"assistant_id": agent}))
-            .map_err(|error| ApiError::invalid(error.to_string()))?;
+        let body: RunBody = body::from_value(json!({"assistant_id": agent}))?;
         let mut options = body.options(&assistant, self.now())?;
         options.multitask = Multitask::Reject;
         options.run_model = match &request.model {
@@ -90,7 +89,7 @@ impl Service {
         let of_thread = row.map(|row| row.metadata).unwrap_or_default();
         options.metadata = metadata(&assistant, of_thread, Map::new());
         let (input, is_typed) = match turn {
-            Turn::Says(text) => (start(&hosted, text)?, false),
+            Turn::Says(parts) => (start(&hosted, parts)?, false),
             Turn::Answers { answers, is_typed } => (RunInput::answers(answers), is_typed),
         };
         let run = self.begin_run(&hosted, &thread, (input, options)).await?;
@@ -168,7 +167,7 @@ impl Service {
         let asks = |row: &&InterruptRow| row.is_open() && row.interrupt.asks();
         let open: Vec<_> = rows.iter().filter(asks).map(|row| &row.interrupt).collect();
         let answers = cards.answers(&open, request)?;
-        let Some(text) = &request.text else {
+        let Some(parts) = &request.said else {
             if answers.is_empty() {
                 return Err(cards.answered(&rows, request).unwrap_or_else(nothing_new));
             }
@@ -176,16 +175,22 @@ impl Service {
         };
         let rest: Vec<_> = open.iter().filter(|asked| !answers.contains_key(&asked.id)).collect();
         if answers.is_empty() && !rest.is_empty() && self.is_of_older_message(row, request).await? {
-            return Ok(Turn::Says(text.clone()));
+            return Ok(Turn::Says(parts.clone()));
         }
         match rest.as_slice() {
-            [] if answers.is_empty() => Ok(Turn::Says(text.clone())),
+            [] if answers.is_empty() => Ok(Turn::Says(parts.clone())),
             [] => Err(ApiError::invalid(
                 "the body has answers to all open questions and a text; send the text after them",
             )),
+            [_] if parts.iter().any(|part| matches!(part, Part::Media(_))) => {
+                Err(ApiError::invalid(
+                    "a question is open, and a text answers it; send the files after its answer",
+                ))
+            }
             [asked] => {
+                let text = request.text().unwrap_or_default();
                 let mut answers = answers;
-                answers.insert(asked.id, answer::of_text(asked, text)?);
+                answers.insert(asked.id, answer::of_text(asked, &text)?);
                 Ok(Turn::Answers { answers, is_typed: true })
             }
             several => Err(ApiError::conflict(format!(
@@ -297,8 +302,9 @@ impl Service {
             match turns.last_mut() {
                 Some((_, of)) if continues(row) => of.push(row),
                 _ => {
-                    let (text, base) = (self.text_of(row), row.base);
-                    turns.push((StoredTurn { text, base, runs: of_rows(Vec::new()) }, vec![row]));
+                    let said = self.said_in(row).unwrap_or_default();
+                    let base = row.base;
+                    turns.push((StoredTurn { said, base, runs: of_rows(Vec::new()) }, vec![row]));
                 }
             }
         }
@@ -332,16 +338,19 @@ impl Service {
         Ok(runs)
     }
 
-    /// Returns the text of the user's messages with which a run begins.
-    fn text_of(&self, row: &RunRow) -> Option<String> {
+    /// Returns the texts and files of the user's messages with which a run begins.
+    fn said_in(&self, row: &RunRow) -> Option<Vec<Part>> {
         let RunInput::Start { input } = &row.new.input else { return None };
         let hosted = self.hosted(self.name_of(&row.new.graph)).ok()?;
         let messages = input.get(messages_channel(&hosted)?)?.as_array()?;
-        let texts = messages.iter().filter_map(|message| {
-            let message: Message = serde_json::from_value(message.clone()).ok()?;
-            (message.role == Role::User).then(|| message.joined_text())
-        });
-        Some(texts.collect::<Vec<_>>().join("\n\n")).filter(|text| !text.is_empty())
+        let mut said = Vec::new();
+        for message in messages {
+            let Ok(message) = serde_json::from_value::<Message>(message.clone()) else { continue };
+            if message.role == Role::User {
+                said.extend(message.parts);
+            }
+        }
+        Some(said)
     }
 }
 
@@ -351,7 +360,7 @@ pub(super) fn messages_channel<'a>(hosted: &Hosted<'a>) -> Option<&'a str> {
     graph.plan().channel_names().find(|name| graph.holds_messages(name))
 }
 
-fn start(hosted: &Hosted<'_>, text: String) -> Result<RunInput> {
+fn start(hosted: &Hosted<'_>, parts: Vec<Part>) -> Result<RunInput> {
     let channel = messages_channel(hosted).ok_or_else(|| {
         ApiError::invalid(format!(
             "graph `{}` has no channel of messages, which a chat needs; start a run of it instead",
@@ -360,12 +369,12 @@ fn start(hosted: &Hosted<'_>, text: String) -> Result<RunInput> {
     })?;
     // Ids of clients are not used: a message with the id of another one would replace it.
     let id = MessageId::from_uuid(uuid::Uuid::new_v4());
-    let input = json!({channel: [Message::text(id, Role::User, text)]});
+    let input = json!({channel: [Message::new(id, Role::User, parts)]});
     Ok(RunInput::Start { input })
 }
 
-fn said(request: &ChatRequest) -> Result<String> {
-    request.text.clone().ok_or_else(nothing_new)
+fn said(request: &ChatRequest) -> Result<Vec<Part>> {
+    request.said.clone().ok_or_else(nothing_new)
 }
 
 fn nothing_new() -> ApiError {

@@ -3,17 +3,19 @@
 use super::{Service, Wanted};
 use crate::body::{CheckpointBody, IfNotExists, RunBody};
 use crate::error::{ApiError, Result};
+use crate::input::Ignored;
 use crate::log::LogEntry;
 use crate::translate::assistant::Assistant;
-use crate::translate::stream::{Received, Requested, Translator};
+use crate::translate::stream::{Received, Requested, Stream, Translator};
 use crate::translate::{ids, messages, rows, state};
 use axum::http::StatusCode;
 use futures_util::StreamExt;
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
-use weftwork_runtime::{FORKED_FROM, Frame, FramePosition, NoPosition, StreamOptions, Subgraphs};
+use weftwork_runtime::{
+    FORKED_FROM, FramePosition, NoPosition, RunOutput, StreamOptions, Subgraphs,
+};
 use weftwork_store::mailbox::without_reserved;
 use weftwork_store::{RunRow, StoreError, ThreadQuery, ThreadStatus};
 use weftwork_types::event::Position;
@@ -24,9 +26,16 @@ use weftwork_types::{BoxFuture, BoxStream, RunId, ThreadId, canonical};
 /// Time for which the thread of a stateless run exists after its end.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// The frames of a run.
+/// The output of a run.
 pub(crate) type Frames =
-    BoxStream<'static, std::result::Result<Arc<Frame>, weftwork_graph::RuntimeError>>;
+    BoxStream<'static, std::result::Result<RunOutput, weftwork_graph::RuntimeError>>;
+
+/// A run that was requested.
+pub(crate) struct Started {
+    pub(crate) handle: RunHandle,
+    /// Members of its input that its graph does not have.
+    pub(crate) ignored: Ignored,
+}
 
 /// The place at which a client begins to follow a run.
 #[derive(Debug)]
@@ -55,7 +64,7 @@ impl Service {
     ///
     /// # Errors
     /// Status 429 if more runs wait for a slot of this process than it takes.
-    pub(crate) async fn start(&self, thread: Option<&str>, body: &RunBody) -> Result<RunHandle> {
+    pub(crate) async fn start(&self, thread: Option<&str>, body: &RunBody) -> Result<Started> {
         self.check_load()?;
         let assistant = self.chosen(&body.assistant_id).await?;
         let hosted = self.hosted(assistant.record.graph())?;
@@ -77,7 +86,8 @@ impl Service {
             None => own_thread(body),
         };
         let mut options = body.options(&assistant, self.now())?;
-        let input = body.input(hosted.graph)?;
+        let mut ignored = Ignored::default();
+        let input = body.input(hosted.graph, &mut ignored)?;
         self.require_for(&input)?;
         if let (Some(within), RunInput::Start { .. }) = (&options.within, &input) {
             return Err(ApiError::invalid(format!(
@@ -104,8 +114,9 @@ impl Service {
         };
         let handle = self.runtime().execute(request).await?;
         if earlier.is_some() {
-            return Ok(handle);
+            return Ok(Started { handle, ignored });
         }
+        self.log_ignored(&handle.run.thread, &ignored);
         self.log_run(&handle.run, assistant.record.graph()).await?;
         if assistant.id != ids::assistant_of(assistant.record.graph()) {
             // The thread is found by the assistant that ran on it last.
@@ -114,7 +125,15 @@ impl Service {
             let thread = &handle.run.thread;
             self.store().update_metadata(self.who(), thread, metadata, self.now()).await?;
         }
-        Ok(handle)
+        Ok(Started { handle, ignored })
+    }
+
+    /// Adds ignored members of input to the log.
+    pub(super) fn log_ignored(&self, thread: &ThreadId, ignored: &Ignored) {
+        if let (Some(log), false) = (self.log(), ignored.names().is_empty()) {
+            let members = ignored.names().to_vec();
+            log.add(LogEntry::InputIgnored { thread: thread.clone(), members });
+        }
     }
 
     /// Returns the run of the first request with this key on a thread.
@@ -300,7 +319,6 @@ impl Service {
         place: Place,
     ) -> Result<(Frames, Translator)> {
         let row = self.run_row(run).await?;
-        let subgraphs = if subgraphs { Subgraphs::Include } else { Subgraphs::Omit };
         let ended = row.status.is_final();
         let is_over = ended && matches!(place, Place::Unknown | Place::Foreign(_));
         let from_start = !is_over && !matches!(place, Place::After(_));
@@ -314,18 +332,19 @@ impl Service {
         let frames = if is_over {
             futures_util::stream::empty().boxed()
         } else {
-            // A translator of messages needs to know which of their texts the client has.
-            let messages = requested.accumulated || requested.tuples;
-            let from = if messages { FramePosition::START } else { received.position };
+            let reads_all = requested.needs_beginning();
+            // Records of the mode `events` are of all graphs.
+            let all = subgraphs || requested.events;
             let options = StreamOptions {
-                modes: requested.modes,
-                subgraphs,
-                after: from,
+                modes: requested.read(),
+                subgraphs: if all { Subgraphs::Include } else { Subgraphs::Omit },
+                after: if reads_all { FramePosition::START } else { received.position },
                 ..StreamOptions::default()
             };
-            self.runtime().stream(self.who(), run, options).await?
+            self.runtime().output(self.who(), run, options).await?
         };
-        Ok((frames, Translator::new(self.view(&row), requested, received, from_start)))
+        let stream = Stream { requested, subgraphs, from_start };
+        Ok((frames, Translator::new(self.view(&row), stream, received, &row.new.input)))
     }
 
     /// Waits for a time.

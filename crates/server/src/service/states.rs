@@ -3,6 +3,7 @@
 use super::Service;
 use crate::body::{self, CheckpointBody};
 use crate::error::{ApiError, Result};
+use crate::input::{self, Ignored};
 use crate::translate::{ids, state};
 use serde_json::{Value, json};
 use weftwork_graph::RuntimeError;
@@ -86,7 +87,7 @@ impl Service {
         at: &CheckpointBody,
         values: Value,
         as_node: Option<String>,
-    ) -> Result<Value> {
+    ) -> Result<(Value, Ignored)> {
         let row = self.row(thread).await?;
         let Some((opened, graph)) = self.open(&row)? else {
             let detail = "the thread has no graph yet; run one on it before its state is changed";
@@ -99,7 +100,8 @@ impl Service {
         {
             return Err(ApiError::bad(format!("Node {node} does not exist")));
         }
-        let writes = body::writes(&changed, values)?;
+        let mut ignored = Ignored::default();
+        let writes = input::changes(&changed, values, &mut ignored)?;
         let place = Config { ns: within.clone(), id: at.checkpoint()?, map: at.checkpoints()? };
         let update = opened.start(RunInput::Update { writes, as_node }).caller(self.caller()?);
         let ended = update.from(&place).await?;
@@ -113,7 +115,9 @@ impl Service {
         let head = newest.map(|id| ids::hyphenated(id.0));
         let ns = ids::namespace(within.split('|'));
         let place = json!({"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": head});
-        Ok(json!({"checkpoint": place, "configurable": place, "checkpoint_id": head}))
+        self.log_ignored(thread, &ignored);
+        let changed = json!({"checkpoint": place, "configurable": place, "checkpoint_id": head});
+        Ok((changed, ignored))
     }
 }
 

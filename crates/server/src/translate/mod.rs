@@ -5,6 +5,7 @@ pub(crate) mod assistant;
 pub(crate) mod ids;
 pub(crate) mod names;
 pub(crate) mod partial;
+pub(crate) mod records;
 pub(crate) mod rows;
 pub(crate) mod schema;
 pub(crate) mod state;

@@ -96,8 +96,10 @@ pub(crate) struct PartialMessages(BTreeMap<Sum, PartialMessage>);
 /// The end of a message for a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Missing<'a> {
-    /// The client has nothing of the message, or text that is not part of it.
+    /// The client has nothing of the message.
     Whole,
+    /// The client has text that is not part of the message.
+    Other,
     /// The client has the beginning of the text.
     Rest {
         /// Text that it has.
@@ -148,8 +150,9 @@ impl PartialMessages {
     /// Removes a message that is final, and returns what the client lacks of its text.
     pub(crate) fn end<'a>(&mut self, id: &str, text: &'a str) -> Missing<'a> {
         let received = self.0.remove(&Sum::of(id.as_bytes())).and_then(|message| message.received);
-        let has = received.and_then(|has| has.rest(text).and_then(|_| text.get(..has.bytes)));
-        has.map_or(Missing::Whole, |received| Missing::Rest { received })
+        let Some(has) = received else { return Missing::Whole };
+        let begun = has.rest(text).and_then(|_| text.get(..has.bytes));
+        begun.map_or(Missing::Other, |received| Missing::Rest { received })
     }
 }
 
@@ -201,7 +204,7 @@ mod tests {
         assert_eq!(messages.add("a", "lo, you"), None);
         let mut read = reconnected(&messages);
         assert_eq!(read.add("a", "Hello, you"), None);
-        assert_eq!(read.end("a", "Hello, you"), Missing::Whole);
+        assert_eq!(read.end("a", "Hello, you"), Missing::Other);
         // An attempt that says the same again continues.
         messages.reset("a");
         assert_eq!(messages.add("a", "Go"), None);

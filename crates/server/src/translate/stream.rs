@@ -1,15 +1,21 @@
 //! Frames of runs as server-sent events.
 
 use super::partial::{Missing, PartialMessages};
+use super::records::{MessageEnd, Place, Records};
 use super::rows::RunView;
 use super::{ids, messages, state, time};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use weftwork_graph::run_loop::{
     MessagePart, MessageWrite, Modes, StreamEvent, StreamItem, TaskEnded, TaskStarted,
 };
-use weftwork_runtime::{Frame, FrameContent, FramePosition, NoPosition};
+use weftwork_runtime::{Frame, FrameContent, FramePosition, NoPosition, RunOutput};
+use weftwork_types::event::{AiEvent, RunEvent};
+use weftwork_types::run::RunInput;
+use weftwork_types::usage::{UsageFact, UsageStatus};
 
 /// An event: its name and its data.
 pub(crate) type Event = (String, Value);
@@ -22,8 +28,18 @@ pub(crate) struct Requested {
     pub(crate) accumulated: bool,
     /// Messages as pairs of chunk and metadata.
     pub(crate) tuples: bool,
-    /// Records of LangChain's callbacks, which graphs here do not have.
-    events: bool,
+    /// Records of LangChain's callbacks.
+    pub(crate) events: bool,
+}
+
+/// A stream that a client follows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stream {
+    pub(crate) requested: Requested,
+    /// Frames of subgraphs are part of it.
+    pub(crate) subgraphs: bool,
+    /// The client has nothing of it.
+    pub(crate) from_start: bool,
 }
 
 impl Requested {
@@ -51,6 +67,17 @@ impl Requested {
         true
     }
 
+    /// Returns the modes of the frames that are read for these, of which some are not sent.
+    pub(crate) fn read(self) -> Modes {
+        if self.events { self.modes | Records::MODES } else { self.modes }
+    }
+
+    /// Returns `true` if the run is read from its beginning: of a message that is not final, it must
+    /// be known which text the client has, and of an end, its beginning.
+    pub(crate) fn needs_beginning(self) -> bool {
+        self.accumulated || self.tuples || self.events
+    }
+
     /// Returns the names of the modes, separated by commas. [`Self::add`] takes each.
     pub(crate) fn names(self) -> String {
         const NAMES: [&str; 6] = ["values", "updates", "tasks", "checkpoints", "custom", "debug"];
@@ -62,13 +89,19 @@ impl Requested {
     }
 }
 
-/// Translates the frames of one run. It holds the texts of messages that are not final.
+/// Translates the output of one run. It holds the texts of messages that are not final.
 #[derive(Debug)]
 pub(crate) struct Translator {
     run: RunView,
     requested: Requested,
+    /// Frames of subgraphs are sent.
+    subgraphs: bool,
     received: Received,
     from_start: bool,
+    /// Usage of the model calls that produced messages, by their ids.
+    usage: BTreeMap<String, UsageFact>,
+    /// `None` unless the mode `events` is requested.
+    records: Option<Records>,
 }
 
 /// The events that a client has received: all up to a position, and the text of messages that were
@@ -101,13 +134,12 @@ impl FromStr for Received {
 }
 
 impl Translator {
-    pub(crate) fn new(
-        run: RunView,
-        requested: Requested,
-        received: Received,
-        from_start: bool,
-    ) -> Self {
-        Self { run, requested, received, from_start }
+    /// Creates a translator for a run with this input.
+    pub(crate) fn new(run: RunView, stream: Stream, received: Received, input: &RunInput) -> Self {
+        let Stream { requested, subgraphs, from_start } = stream;
+        let records = requested.events.then(|| Records::new(input));
+        let usage = BTreeMap::new();
+        Self { run, requested, subgraphs, received, from_start, usage, records }
     }
 
     /// Returns the event that precedes the frames; `None` if the client received it.
@@ -116,14 +148,12 @@ impl Translator {
             .then(|| ("metadata".to_owned(), json!({"run_id": self.run.at.run, "attempt": 1})))
     }
 
-    /// Returns the events of a frame; none if the client received it.
-    pub(crate) fn events(&mut self, frame: Frame) -> Vec<Event> {
-        if frame.position <= self.received.position {
-            self.pass(frame);
-            return Vec::new();
+    /// Returns the events of the next output of the run; none if the client received them.
+    pub(crate) fn events(&mut self, output: RunOutput) -> Vec<Event> {
+        match output {
+            RunOutput::Event(event) => self.of_log(&event),
+            RunOutput::Frame(frame) => self.of_frame(Arc::unwrap_or_clone(frame)),
         }
-        self.received.position = frame.position;
-        self.translate(frame)
     }
 
     /// Returns the id of the last events.
@@ -131,65 +161,96 @@ impl Translator {
         self.received.to_string()
     }
 
-    /// Reads a frame that the client received.
-    fn pass(&mut self, frame: Frame) {
-        let FrameContent::Item(StreamItem { event, .. }) = frame.content else { return };
-        let StreamEvent::Message { part, .. } = event else { return };
+    /// Moves on to a position; `false` if the client received it.
+    fn reach(&mut self, position: FramePosition) -> bool {
+        let is_new = position > self.received.position;
+        if is_new {
+            self.received.position = position;
+        }
+        is_new
+    }
+
+    /// Reads an event of the log, which precedes its frames.
+    fn of_log(&mut self, event: &RunEvent) -> Vec<Event> {
+        if let AiEvent::UsageReport { fact, message: Some(message) } = &event.event
+            && fact.status == UsageStatus::Ok
+        {
+            self.usage.insert(message.to_string(), fact.clone());
+        }
+        let Some(records) = &mut self.records else { return Vec::new() };
+        let Some(at) = event.position() else { return Vec::new() };
+        let found = records.of_log(&self.run, &event.event);
+        let is_new = !found.is_empty() && self.reach(FramePosition { event: at, part: 0 });
+        if is_new { of_records(found) } else { Vec::new() }
+    }
+
+    fn of_frame(&mut self, frame: Frame) -> Vec<Event> {
+        let is_new = self.reach(frame.position);
+        let StreamItem { ns, event } = match frame.content {
+            FrameContent::Item(item) => item,
+            FrameContent::Dropped { ns, reason } => {
+                let is_shown = is_new && (ns.is_empty() || self.subgraphs);
+                let ns = ids::namespace(ns.split('|'));
+                let event = ("dropped".to_owned(), json!({"ns": ns, "reason": reason}));
+                return is_shown.then_some(event).into_iter().collect();
+            }
+        };
+        let ns = ids::namespace(ns.iter().map(String::as_str));
+        let is_shown = ns.is_empty() || self.subgraphs;
+        if let StreamEvent::Message { part, node, step } = event {
+            if !is_new {
+                self.pass(part);
+                return Vec::new();
+            }
+            let place = Place { ns: &ns, node: &node, step: Some(step) };
+            return self.message(part, &place, is_shown);
+        }
+        let records = self.records.as_mut().map(|records| records.of_frame(&self.run, &ns, &event));
+        if !is_new {
+            return Vec::new();
+        }
+        let mut events = Vec::new();
+        if is_shown && self.requested.modes.any_of(mode_of(&event)) {
+            let (name, data) = event_of(&self.run, event, &time::text(frame.at));
+            events.push((with_namespace(name, &ns), data));
+        }
+        events.extend(of_records(records.unwrap_or_default()));
+        events
+    }
+
+    /// Reads a part of a message that the client received.
+    fn pass(&mut self, part: MessagePart) {
         let messages = &mut self.received.messages;
         match part {
-            MessagePart::Chunk { id, text } => messages.add_received(id.as_str(), &text),
+            MessagePart::Chunk { id, text } => {
+                messages.add_received(id.as_str(), &text);
+                if let Some(records) = &mut self.records {
+                    records.note_open(id.as_str());
+                }
+            }
             MessagePart::Reset { id } => messages.reset(id.as_str()),
             MessagePart::Returned(MessageWrite::Put(message)) => {
                 messages.end(message.id.as_str(), "");
+                if let Some(records) = &mut self.records {
+                    records.note_end(message.id.as_str());
+                }
             }
             MessagePart::Returned(MessageWrite::Remove { .. }) => {}
         }
     }
 
-    fn translate(&mut self, frame: Frame) -> Vec<Event> {
-        let item = match frame.content {
-            FrameContent::Item(item) => item,
-            FrameContent::Dropped { ns, reason } => {
-                let ns = ids::namespace(ns.split('|'));
-                return vec![("dropped".to_owned(), json!({"ns": ns, "reason": reason}))];
-            }
-        };
-        let StreamItem { ns, event } = item;
-        let suffix = match ns.is_empty() {
-            true => String::new(),
-            false => format!("|{}", ids::namespace(ns.iter().map(String::as_str))),
-        };
-        if let StreamEvent::Message { part, node, step } = event {
-            let events = self.message(part, &node, step, &suffix);
-            return events.into_iter().map(|(name, data)| (name + &suffix, data)).collect();
-        }
-        let at = time::text(frame.at);
-        let (name, data) = event_of(&self.run, event, &at);
-        vec![(format!("{name}{suffix}"), data)]
-    }
-
-    fn message(&mut self, part: MessagePart, node: &str, step: i64, suffix: &str) -> Vec<Event> {
-        let ns = suffix.strip_prefix('|').unwrap_or(node);
-        let mut metadata = self.run.with_server();
-        let of_message = json!({
-            "run_id": self.run.at.run,
-            "thread_id": self.run.at.thread,
-            "langgraph_step": step,
-            "langgraph_node": node,
-            "langgraph_triggers": [format!("branch:to:{node}")],
-            "langgraph_path": ["__pregel_pull", node],
-            "langgraph_checkpoint_ns": ns,
-            "checkpoint_ns": ns,
-        });
-        metadata.extend(of_message.as_object().cloned().unwrap_or_default());
-        let metadata = Value::Object(metadata);
-        let mut events = Vec::new();
+    fn message(&mut self, part: MessagePart, place: &Place<'_>, is_shown: bool) -> Vec<Event> {
+        let run = &self.run;
         let known = &mut self.received.messages;
+        let mut records = Vec::new();
         let (id, is_first, whole, chunk) = match part {
             MessagePart::Chunk { id, text } => {
                 let is_first = known.text(id.as_str()).is_empty();
                 let missing = known.add(id.as_str(), &text).filter(|missing| !missing.is_empty());
                 let chunk = missing.map(|missing| messages::chunk(&id, missing));
+                if let (Some(open), Some(chunk)) = (&mut self.records, &chunk) {
+                    records = open.chunk(run, place, id.as_str(), chunk.clone());
+                }
                 let mut whole = messages::chunk(&id, known.text(id.as_str()));
                 whole["type"] = json!("ai");
                 if let Some(members) = whole.as_object_mut() {
@@ -203,31 +264,68 @@ impl Translator {
                 return Vec::new();
             }
             MessagePart::Returned(MessageWrite::Put(message)) => {
-                let shown = messages::shown(&message);
+                let usage = self.usage.remove(message.id.as_str());
+                let tokens = usage.as_ref().map(|usage| &usage.tokens);
+                let mut shown = messages::shown(&message);
+                if let Some(tokens) = tokens {
+                    shown["usage_metadata"] = messages::usage_metadata(tokens);
+                }
                 let is_first = known.text(message.id.as_str()).is_empty();
                 let text = message.joined_text();
-                let chunk = match known.end(message.id.as_str(), &text) {
-                    Missing::Rest { received } => messages::rest(&message, received),
-                    Missing::Whole => Some(shown.clone()),
+                let missing = known.end(message.id.as_str(), &text);
+                if let Some(open) = &mut self.records {
+                    let end =
+                        MessageEnd { message: &message, shown: &shown, usage: usage.as_ref() };
+                    records = open.end(run, place, &end, &missing);
+                }
+                let chunk = match missing {
+                    Missing::Rest { received } => messages::rest(&message, received, tokens),
+                    Missing::Whole | Missing::Other => shown.clone(),
                 };
-                (message.id, is_first, shown, chunk)
+                (message.id, is_first, shown, Some(chunk))
             }
             MessagePart::Returned(MessageWrite::Remove { remove }) => {
                 let shown = json!({"type": "remove", "id": remove, "content": ""});
                 (remove, true, shown.clone(), Some(shown))
             }
         };
-        if self.requested.accumulated {
+        let mut events = Vec::new();
+        let metadata = || Value::Object(place.metadata_of_message(run));
+        if is_shown && self.requested.accumulated {
             if is_first {
-                let data = json!({id.to_string(): {"metadata": metadata}});
-                events.push(("messages/metadata".to_owned(), data));
+                let data = json!({id.to_string(): {"metadata": metadata()}});
+                events.push((with_namespace("messages/metadata", place.ns), data));
             }
-            events.push(("messages/partial".to_owned(), json!([whole])));
+            events.push((with_namespace("messages/partial", place.ns), json!([whole])));
         }
-        if let (true, Some(chunk)) = (self.requested.tuples, chunk) {
-            events.push(("messages".to_owned(), json!([chunk, metadata])));
+        if let (true, Some(chunk)) = (is_shown && self.requested.tuples, chunk) {
+            events.push((with_namespace("messages", place.ns), json!([chunk, metadata()])));
         }
+        events.extend(of_records(records));
         events
+    }
+}
+
+/// Returns the name of an event of a graph with a namespace.
+fn with_namespace(name: &str, ns: &str) -> String {
+    if ns.is_empty() { name.to_owned() } else { format!("{name}|{ns}") }
+}
+
+fn of_records(records: Vec<Value>) -> Vec<Event> {
+    records.into_iter().map(|record| ("events".to_owned(), record)).collect()
+}
+
+/// Returns the mode whose frames have an event.
+fn mode_of(event: &StreamEvent) -> Modes {
+    match event {
+        StreamEvent::Values { .. } => Modes::VALUES,
+        StreamEvent::Updates { .. } | StreamEvent::Interrupts(_) => Modes::UPDATES,
+        StreamEvent::TaskStarted(_) | StreamEvent::TaskEnded(_) => Modes::TASKS,
+        StreamEvent::Checkpoint(_) => Modes::CHECKPOINTS,
+        StreamEvent::Custom(_) => Modes::CUSTOM,
+        StreamEvent::Remote { mode, .. } => *mode,
+        StreamEvent::Message { .. } => Modes::MESSAGES,
+        StreamEvent::Debug { .. } => Modes::DEBUG,
     }
 }
 
@@ -306,138 +404,4 @@ fn ended(task: TaskEnded) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::Map;
-    use weftwork_types::event::Position;
-    use weftwork_types::message::{Message, Role};
-    use weftwork_types::run::RunRef;
-    use weftwork_types::{MessageId, RunId, ThreadId, Timestamp};
-
-    fn id() -> MessageId {
-        MessageId::new("m").expect("valid")
-    }
-
-    fn frame(event: Position, part: MessagePart) -> Frame {
-        let event_of = StreamEvent::Message { part, node: "model".to_owned(), step: 1 };
-        let item = StreamItem { ns: Vec::new(), event: event_of };
-        let position = FramePosition { event, part: 1 };
-        Frame { position, at: Timestamp(0), content: FrameContent::Item(item) }
-    }
-
-    fn chunk_at(seq: u64, bytes: u64, text: &str) -> Frame {
-        let part = MessagePart::Chunk { id: id(), text: text.to_owned() };
-        frame(Position { seq, bytes }, part)
-    }
-
-    fn chunk(bytes: u64, text: &str) -> Frame {
-        chunk_at(4, bytes, text)
-    }
-
-    fn translator(mode: &str, received: Received) -> Translator {
-        let thread = ThreadId::new("t").expect("valid");
-        let at = RunRef { thread, run: RunId::new("r").expect("valid") };
-        let (graph, assistant, metadata) = ("chat".to_owned(), Value::Null, Map::new());
-        let run = RunView { at, graph, assistant, created_ms: 0, metadata };
-        let mut requested = Requested::default();
-        assert!(requested.add(mode));
-        Translator::new(run, requested, received, false)
-    }
-
-    fn events_of(mode: &str, received: Received, frames: Vec<Frame>) -> Vec<Event> {
-        let mut translator = translator(mode, received);
-        frames.into_iter().flat_map(|frame| translator.events(frame)).collect()
-    }
-
-    /// The id that a client sends after these frames.
-    fn after(frames: &[Frame]) -> Received {
-        let mut translator = translator("messages-tuple", Received::default());
-        frames.iter().for_each(|frame| drop(translator.events(frame.clone())));
-        translator.id().parse().expect("its own form")
-    }
-
-    fn events(mode: &str, received: Received) -> Vec<Event> {
-        events_of(mode, received, vec![chunk(2, "Go"), chunk(5, "od "), chunk(8, "day")])
-    }
-
-    #[test]
-    fn partial_messages_are_whole_also_after_a_reconnect() {
-        let all = events("messages", Received::default());
-        let names: Vec<_> = all.iter().map(|event| event.0.as_str()).collect();
-        let partial = "messages/partial";
-        assert_eq!(names, ["messages/metadata", partial, partial, partial]);
-        let texts: Vec<_> = all[1..].iter().map(|event| event.1[0]["content"].clone()).collect();
-        assert_eq!(texts, ["Go", "Good ", "Good day"]);
-        let rest = events("messages", after(&[chunk(2, "Go"), chunk(5, "od ")]));
-        assert_eq!(rest, all[3..]);
-    }
-
-    #[test]
-    fn chunks_of_messages_have_their_node() {
-        let all = events("messages-tuple", Received::default());
-        assert_eq!(all.len(), 3);
-        assert_eq!((&*all[1].0, &all[1].1[0]["content"]), ("messages", &json!("od ")));
-        assert_eq!(all[1].1[1]["langgraph_node"], "model");
-    }
-
-    #[test]
-    fn a_message_whose_text_is_void_is_sent_whole() {
-        let at = Position::after;
-        let said = Message::text(id(), Role::Assistant, "Hello");
-        let returned = || frame(at(7), MessagePart::Returned(MessageWrite::Put(said.clone())));
-        let reset = frame(at(5), MessagePart::Reset { id: id() });
-        let again = || [chunk_at(6, 3, "Hel"), chunk_at(6, 5, "lo"), returned()];
-        let kinds = |events: &[Event]| -> Vec<(Value, Value)> {
-            events
-                .iter()
-                .map(|event| (event.1[0]["type"].clone(), event.1[0]["content"].clone()))
-                .collect()
-        };
-        let (part, whole) =
-            (|text: &str| (json!("AIMessageChunk"), json!(text)), (json!("ai"), json!("Hello")));
-        // The attempt fails while the client reads.
-        let frames = [chunk(2, "Go"), reset.clone()].into_iter().chain(again());
-        let found = events_of("messages-tuple", Received::default(), frames.collect());
-        assert_eq!(kinds(&found), [part("Go"), whole.clone()]);
-        // It failed before the client came back, and the log has nothing of its text.
-        let found = events_of("messages-tuple", after(&[chunk(2, "Go")]), again().into());
-        assert_eq!(kinds(&found), [whole]);
-        // The client has nothing of it.
-        let found = events_of("messages-tuple", after(&[reset]), again().into());
-        assert_eq!(kinds(&found), [part("Hel"), part("lo")]);
-        // A text that is not void goes on.
-        let frames = vec![chunk(2, "Hel"), chunk(5, "lo"), returned()];
-        let found = events_of("messages-tuple", after(&[chunk(2, "Hel")]), frames);
-        assert_eq!(kinds(&found), [part("lo")]);
-        // The message is final, and the log has nothing of its text.
-        let found = events_of("messages-tuple", after(&[chunk(2, "Hel")]), vec![returned()]);
-        assert_eq!(kinds(&found), [part("lo")]);
-        let all = after(&[chunk(2, "Hel"), chunk(5, "lo")]);
-        assert_eq!(kinds(&events_of("messages-tuple", all, vec![returned()])), []);
-    }
-
-    #[test]
-    fn stored_text_is_cut_at_the_position_of_the_client() {
-        let received = after(&[chunk(2, "Go"), chunk(5, "od ")]);
-        let found = events_of("messages-tuple", received, vec![chunk(8, "Good day")]);
-        assert_eq!(found[0].1[0]["content"], "day");
-    }
-
-    #[test]
-    fn requested_modes_have_their_names() {
-        let all = "values,updates,tasks,checkpoints,custom,debug,messages,messages-tuple,events";
-        for names in [all, "events", "custom,messages-tuple"] {
-            let mut requested = Requested::default();
-            assert!(names.split(',').all(|name| requested.add(name)));
-            assert_eq!(requested.names(), names);
-        }
-    }
-
-    #[test]
-    fn other_texts_are_no_ids() {
-        for text in ["", "1", "x-1", "1-2-3", "1-2-0123", "1-2-01234567.1"] {
-            let refused = text.parse::<Received>().expect_err(text);
-            assert_eq!(refused.found, text);
-        }
-    }
-}
+mod tests;

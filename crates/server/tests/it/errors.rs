@@ -115,11 +115,147 @@ async fn refused_requests_of_all_routes_have_the_listed_status_and_body() {
                 let detail: Value = serde_json::from_str(&body).expect("JSON");
                 assert!(detail["detail"].is_string(), "{method} {path}: {body}");
             }
+            check_wording(&body);
             let body: String = body.chars().take(160).collect();
             writeln!(table, "  {case}: {} {body}", status.as_u16()).expect("a text");
         }
     }
     check_file("tests/errors.txt", &table);
+}
+
+/// Fails if the body of an error has names of types or values of this program, or of its libraries.
+#[track_caller]
+fn check_wording(body: &str) {
+    let words =
+        ["::", "serde", "struct ", "enum ", "untagged", " variant", "Option<", "Some(", "NonZero"];
+    let found = words.iter().find(|word| body.contains(**word));
+    assert!(found.is_none(), "`{}` is of this program: {body}", found.unwrap_or(&""));
+    let numbers = ["u8", "u16", "u32", "u64", "usize", "i32", "i64", "isize", "f64"];
+    let found =
+        body.split(|letter: char| !letter.is_ascii_alphanumeric()).find(|w| numbers.contains(w));
+    assert_eq!(found, None, "{body}");
+}
+
+/// Members of bodies, and values of which at most one fits each.
+const MEMBERS: [&str; 48] = [
+    "assistant_id",
+    "input",
+    "command",
+    "checkpoint",
+    "checkpoint_id",
+    "metadata",
+    "config",
+    "context",
+    "webhook",
+    "interrupt_before",
+    "interrupt_after",
+    "stream_mode",
+    "stream_subgraphs",
+    "multitask_strategy",
+    "if_not_exists",
+    "after_seconds",
+    "durability",
+    "checkpoint_during",
+    "on_disconnect",
+    "on_completion",
+    "graph_id",
+    "if_exists",
+    "name",
+    "description",
+    "version",
+    "values",
+    "as_node",
+    "supersteps",
+    "thread_id",
+    "run_ids",
+    "thread_ids",
+    "status",
+    "limit",
+    "offset",
+    "sort_by",
+    "sort_order",
+    "select",
+    "extract",
+    "before",
+    "namespace",
+    "key",
+    "value",
+    "ttl",
+    "namespace_prefix",
+    "filter",
+    "messages",
+    "strategy",
+    "channels",
+];
+
+#[tokio::test(start_paused = true)]
+async fn errors_of_wrong_members_name_no_types_of_the_program() {
+    let client = Client::over(reference::runtime().await);
+    let wrong = [json!(7.5), json!(-1), json!("x"), json!([[7]]), json!({"x": [1]}), json!(true)];
+    let nested = ["resume", "goto", "update", "configurable", "recursion_limit", "tags", "node"];
+    let (mut refused, mut commands) = (0, 0);
+    for (method, path, has_body) in operations(&client).await {
+        if !has_body {
+            continue;
+        }
+        for value in &wrong {
+            let mut bodies = vec![value.clone()];
+            for member in MEMBERS {
+                bodies.push(json!({"assistant_id": "echo", "graph_id": "echo", member: value}));
+            }
+            for member in nested {
+                let inner = json!({member: value});
+                bodies.push(json!({"assistant_id": "echo", "command": inner, "config": inner}));
+            }
+            for body in bodies {
+                let (status, answer) =
+                    send(&client, &method, &with_ids(&path, NOBODY), &body.to_string(), &[]).await;
+                if status.is_client_error() {
+                    refused += 1;
+                    check_wording(&answer);
+                }
+            }
+        }
+        if path.ends_with("/commands") {
+            for (method, member) in [
+                "run.start",
+                "input.respond",
+                "input.inject",
+                "state.get",
+                "state.listCheckpoints",
+                "state.fork",
+            ]
+            .iter()
+            .flat_map(|method| {
+                let members = [
+                    "input",
+                    "config",
+                    "metadata",
+                    "responses",
+                    "interrupt_id",
+                    "message",
+                    "namespace",
+                    "keys",
+                    "limit",
+                    "before",
+                    "checkpoint_id",
+                    "assistant_id",
+                ];
+                members.map(|member| (*method, member))
+            }) {
+                for value in &wrong {
+                    let params = json!({"assistant_id": "echo", member: value});
+                    let command = json!({"id": 1, "method": method, "params": params}).to_string();
+                    let answer =
+                        send(&client, "POST", &with_ids(&path, NOBODY), &command, &[]).await.1;
+                    let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
+                    commands += usize::from(answer["type"] == "error");
+                    check_wording(answer["message"].as_str().unwrap_or_default());
+                }
+            }
+        }
+    }
+    assert!(refused > 1_000 && commands > 100, "{refused} and {commands} errors");
 }
 
 /// Things of an organisation, and a client of another one.
@@ -270,6 +406,9 @@ async fn no_generated_request_fails_the_server() {
         let headers = [("last-event-id", event.as_str())];
         let (status, answer) = send(&client, method, &path, &body, &headers).await;
         let is_failure = status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE;
+        if status.is_client_error() {
+            check_wording(&answer);
+        }
         assert!(!is_failure, "request {number}, seed {SEED}: {method} {path} {body}: {answer}");
         *by_status.entry(status.as_u16()).or_default() += 1;
         known.learn(&answer, &mut random);

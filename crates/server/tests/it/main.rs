@@ -9,6 +9,7 @@ mod canary;
 mod chat;
 mod client;
 mod errors;
+mod front_ends;
 mod graphs;
 mod ids;
 mod instances;

@@ -342,3 +342,25 @@ async fn other_hosts_and_origins_are_refused() {
             .is_ok_and(|exposed| exposed.contains("content-location"))
     );
 }
+
+#[tokio::test]
+async fn a_preflight_that_names_no_headers_is_told_those_that_the_operator_allows() {
+    let runtime = crate::graphs::runtime().await;
+    let server = weftwork_server::Server::new(runtime.clone()).allow_header("x-tenant");
+    let client = Client::of(server, runtime);
+    let preflight = |asked: Option<&str>| {
+        let mut request = Request::builder().method("OPTIONS").uri("/threads");
+        request = request.header("host", "localhost").header("origin", "http://localhost:3000");
+        if let Some(asked) = asked {
+            request = request.header("access-control-request-headers", asked);
+        }
+        client.send(request.body(Body::empty()).expect("a request"))
+    };
+    let allowed = preflight(None).await;
+    let names = allowed.headers["access-control-allow-headers"].to_str().expect("ASCII").to_owned();
+    assert!(names.ends_with(", x-tenant") && names.contains("authorization"), "{names}");
+    let asked = preflight(Some("x-other")).await;
+    assert_eq!(asked.headers["access-control-allow-headers"], "x-other");
+    let varies: Vec<_> = asked.headers.get_all("vary").iter().collect();
+    assert!(varies.iter().any(|vary| *vary == "Access-Control-Request-Headers"), "{varies:?}");
+}

@@ -21,7 +21,7 @@ pub(super) fn media_block(media: &Media) -> Value {
 /// Returns `true` for a block that is for the client alone.
 pub(super) fn is_ignored(block: &Value) -> bool {
     let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
-    kind == "data" || kind.starts_with("data-")
+    kind == "data" || kind == "step-start" || kind.starts_with("data-")
 }
 
 /// Reads a block in the forms of LangChain 0 and 1, OpenAI, Anthropic and the AI SDK.
@@ -67,13 +67,14 @@ fn media(kind: &str, block: &Value) -> Option<Media> {
         "/media_type",
         "/mediaType",
         "/source/media_type",
+        "/file/mime_type",
         "/input_audio/media_type",
     ]);
     let format = find(&["/input_audio/format"]).map(|format| match format.as_str() {
         "mp3" => "audio/mpeg".to_owned(),
         format => format!("audio/{format}"),
     });
-    let url = find(&[
+    let urls = [
         "/image_url/url",
         "/image_url",
         "/url",
@@ -81,8 +82,14 @@ fn media(kind: &str, block: &Value) -> Option<Media> {
         "/file_url",
         "/file/file_data",
         "/file_data",
-    ]);
-    let data = find(&["/base64", "/data", "/source/data", "/input_audio/data"]);
+    ];
+    // Some front ends put base64 where others put a URL.
+    let (url, bare) = match find(&urls) {
+        Some(text) if is_url(&text) || kind.contains("image") => (Some(text), None),
+        other => (None, other),
+    };
+    let data = find(&["/base64", "/data", "/image", "/source/data", "/input_audio/data"]);
+    let data = data.or(bare);
     let usual = match kind {
         "image_url" | "input_image" | "image" => "image/*",
         "audio" | "input_audio" => "audio/*",
@@ -95,18 +102,22 @@ fn media(kind: &str, block: &Value) -> Option<Media> {
         let head = url.strip_prefix("data:")?.split_once(',')?.0;
         head.split(';').next().filter(|kind| kind.contains('/')).map(str::to_owned)
     };
-    let named = url.as_deref().and_then(of_url).or(media_type).or(format);
+    let named = url.as_deref().or(data.as_deref()).and_then(of_url).or(media_type).or(format);
     let media_type = match named.unwrap_or_else(|| usual.to_owned()).to_ascii_lowercase() {
         kind if kind == "image/jpg" => "image/jpeg".to_owned(),
         kind => kind,
     };
     let url = match (url, data) {
         (Some(url), _) => url,
-        (None, Some(data)) if data.starts_with("data:") => data,
+        (None, Some(data)) if is_url(&data) => data,
         (None, Some(data)) => format!("data:{media_type};base64,{data}"),
         (None, None) => return None,
     };
     Some(Media { media_type, url })
+}
+
+fn is_url(text: &str) -> bool {
+    ["data:", "https://", "http://"].iter().any(|scheme| text.starts_with(scheme))
 }
 
 #[cfg(test)]
@@ -139,6 +150,9 @@ mod tests {
                 data,
             ),
             (json!({"type": "file", "mediaType": "image/png", "url": data}), "image/png", data),
+            (json!({"type": "file", "mediaType": "image/png", "data": data}), "image/png", data),
+            (json!({"type": "image", "image": data}), "image/png", data),
+            (json!({"type": "image", "image": "https://a/b"}), "image/*", "https://a/b"),
             (
                 json!({"type": "image", "url": "data:image/jpg;base64,AA=="}),
                 "image/jpeg",
@@ -146,6 +160,11 @@ mod tests {
             ),
             (
                 json!({"type": "file", "file": {"file_data": "data:application/pdf;base64,AA==", "filename": "a"}}),
+                "application/pdf",
+                "data:application/pdf;base64,AA==",
+            ),
+            (
+                json!({"type": "file", "file": {"file_data": "AA==", "mime_type": "application/pdf"}}),
                 "application/pdf",
                 "data:application/pdf;base64,AA==",
             ),

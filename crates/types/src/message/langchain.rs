@@ -6,6 +6,7 @@
 
 use super::block::{block, is_ignored, media_block};
 use super::{Message, MessageExtra, Part, Role, ToolCall, ToolResult};
+use crate::usage::Tokens;
 use crate::{MessageId, ToolCallId};
 use serde_json::{Map, Value, json};
 
@@ -126,16 +127,13 @@ pub fn chunk(id: &MessageId, text: &str) -> Value {
     })
 }
 
-/// Returns the chunk that completes an assistant's message of which a client has a text: the rest of
-/// the text and the tool calls. `None` if nothing is missing.
+/// Returns the last chunk of an assistant's message of which a client has a text: the rest of the
+/// text, which may be empty, and the tool calls.
 #[must_use]
-pub fn rest(message: &Message, known: &str) -> Option<Value> {
+pub fn rest(message: &Message, known: &str, usage: Option<&Tokens>) -> Value {
     let text = message.joined_text();
     let text = text.strip_prefix(known).unwrap_or_default();
     let calls: Vec<_> = message.tool_calls().map(call).collect();
-    if text.is_empty() && calls.is_empty() {
-        return None;
-    }
     let part = |(index, call): (usize, &Value)| {
         let args = call["args"].to_string();
         json!({"name": call["name"], "args": args, "id": call["id"], "index": index, "type": "tool_call_chunk"})
@@ -143,8 +141,63 @@ pub fn rest(message: &Message, known: &str) -> Option<Value> {
     let mut chunk = chunk(&message.id, text);
     chunk["tool_call_chunks"] = calls.iter().enumerate().map(part).collect();
     chunk["tool_calls"] = calls.into();
+    end(&mut chunk, usage);
+    chunk
+}
+
+/// Returns the chunks that complete an assistant's message as providers send them: the rest of the
+/// text, the beginning and the arguments of each tool call with an empty chunk before, because readers
+/// end at it what they were reading, and an empty last chunk.
+#[must_use]
+pub fn rest_in_parts(message: &Message, known: &str, usage: Option<&Tokens>) -> Vec<Value> {
+    let text = message.joined_text();
+    let text = text.strip_prefix(known).unwrap_or_default();
+    let empty = || chunk(&message.id, "");
+    let mut chunks = Vec::new();
+    if !text.is_empty() {
+        chunks.push(chunk(&message.id, text));
+    }
+    for (index, call) in message.tool_calls().map(call).enumerate() {
+        let part = |name: &Value, id: &Value, args: &str| {
+            let mut chunk = empty();
+            chunk["tool_call_chunks"] = json!([{"name": name, "args": args, "id": id,
+                "index": index, "type": "tool_call_chunk"}]);
+            chunk
+        };
+        chunks.push(empty());
+        chunks.push(part(&call["name"], &call["id"], ""));
+        chunks.push(part(&Value::Null, &Value::Null, &call["args"].to_string()));
+    }
+    let mut last = empty();
+    end(&mut last, usage);
+    chunks.push(last);
+    chunks
+}
+
+/// Makes a chunk the last one of a message.
+fn end(chunk: &mut Value, usage: Option<&Tokens>) {
     chunk["chunk_position"] = json!("last");
-    Some(chunk)
+    if let Some(usage) = usage {
+        chunk["usage_metadata"] = usage_metadata(usage);
+    }
+}
+
+/// Returns token counts in LangChain's shape.
+#[must_use]
+pub fn usage_metadata(tokens: &Tokens) -> Value {
+    let mut shown = json!({
+        "input_tokens": tokens.input,
+        "output_tokens": tokens.output,
+        "total_tokens": tokens.total(),
+    });
+    if tokens.cached > 0 || tokens.cache_written > 0 {
+        shown["input_token_details"] =
+            json!({"cache_read": tokens.cached, "cache_creation": tokens.cache_written});
+    }
+    if tokens.reasoning > 0 {
+        shown["output_token_details"] = json!({"reasoning": tokens.reasoning});
+    }
+    shown
 }
 
 /// Reads the messages of a channel: one, or a list, in LangChain's shape or in ours; a text is a
@@ -229,7 +282,12 @@ fn extra_of(members: &Map<String, Value>, name: Option<&str>) -> Option<Box<Mess
     (extra != MessageExtra::default()).then(|| Box::new(extra))
 }
 
-fn blocks(content: Value) -> Result<Vec<Part>, String> {
+/// Reads the content of a message: a text, or a list of blocks in the forms of front ends. Blocks that
+/// are for the client alone are left out.
+///
+/// # Errors
+/// A text that names the block that does not fit.
+pub fn blocks(content: Value) -> Result<Vec<Part>, String> {
     match content {
         Value::Null => Ok(Vec::new()),
         Value::String(text) => Ok(vec![Part::Text { text }]),
@@ -308,6 +366,48 @@ mod tests {
         );
         let other = json!({"id": "x", "role": "user", "parts": [], "more": 1});
         assert_eq!(into_shown(other.clone()), other);
+    }
+
+    #[test]
+    fn calls_of_the_last_chunks_are_apart_and_have_their_arguments_after_their_names() {
+        let call = |id: &str, name: &str| json!({"type": "tool_call", "id": id, "name": name, "args": {"q": id}});
+        let message = json!({"id": "m", "role": "assistant", "parts": [
+            {"type": "text", "text": "Let me look"}, call("a", "search"), call("b", "read")]});
+        let message: Message = serde_json::from_value(message).expect("a message");
+        let tokens = Tokens::reported(3, 2).reasoning(1);
+        let chunks = rest_in_parts(&message, "Let me ", Some(&tokens));
+        let shown: Vec<_> = chunks
+            .iter()
+            .map(|chunk| {
+                let call = &chunk["tool_call_chunks"][0];
+                (chunk["content"].clone(), call["name"].clone(), call["args"].clone())
+            })
+            .collect();
+        let row = |content: &str, name: Value, args: Value| (json!(content), name, args);
+        let empty = || row("", Value::Null, Value::Null);
+        assert_eq!(
+            shown,
+            [
+                row("look", Value::Null, Value::Null),
+                empty(),
+                row("", json!("search"), json!("")),
+                row("", Value::Null, json!(r#"{"q":"a"}"#)),
+                empty(),
+                row("", json!("read"), json!("")),
+                row("", Value::Null, json!(r#"{"q":"b"}"#)),
+                empty(),
+            ]
+        );
+        let last = chunks.last().expect("a last one");
+        assert_eq!(last["chunk_position"], "last");
+        assert_eq!(
+            last["usage_metadata"],
+            json!({"input_tokens": 3, "output_tokens": 2, "total_tokens": 5,
+                "output_token_details": {"reasoning": 1}})
+        );
+        let whole = rest(&message, "Let me look", None);
+        assert_eq!((&whole["content"], &whole["chunk_position"]), (&json!(""), &json!("last")));
+        assert_eq!(whole["tool_call_chunks"].as_array().map(Vec::len), Some(2));
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl EvaluationRequest {
     /// Counts the usage that an event reports, also for the call that makes the evaluation.
     pub(super) fn count(&self, count: &mut UsageCount, event: &AiEvent) {
         count.read(event);
-        if let (Some(nested), AiEvent::UsageReport { fact }) = (&self.nested, event)
+        if let (Some(nested), AiEvent::UsageReport { fact, .. }) = (&self.nested, event)
             && nested.reported().insert(fact.invocation_id.clone())
         {
             nested.emit.emit(event.clone());

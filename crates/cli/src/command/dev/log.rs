@@ -34,6 +34,11 @@ pub(super) fn print(terminal: &Terminal, entry: LogEntry) {
                 run.thread
             ));
         }
+        LogEntry::InputIgnored { thread, members } => {
+            let sign = terminal.paint_error(Style::Ask, "ignored");
+            let members = short(&members.join(", "), PATH_CHARS_MAX);
+            terminal.note(format_args!("{sign} {members}: not in the graph, thread {thread}"));
+        }
         LogEntry::RunEnded { run, status, took } => {
             let sign = terminal.paint_error(Style::Strong, "run");
             let style = match status {

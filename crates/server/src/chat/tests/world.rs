@@ -173,7 +173,7 @@ impl World {
             started_at: Timestamp(0),
             latency_ms: 1,
         };
-        self.log(AiEvent::UsageReport { fact });
+        self.log(AiEvent::UsageReport { fact, message: None });
     }
 
     /// Commits the messages of some speakers.

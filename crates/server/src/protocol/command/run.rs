@@ -1,7 +1,7 @@
 //! Commands that start runs.
 
 use super::{CommandError, Done, Outcome, invalid, no_such_run, object};
-use crate::body::RunBody;
+use crate::body::{self, RunBody};
 use crate::service::Service;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -66,8 +66,8 @@ pub(super) async fn request(
     mut body: Value,
 ) -> Outcome<RunId> {
     body["if_not_exists"] = json!("create");
-    let body: RunBody = serde_json::from_value(body).map_err(|error| invalid(error.to_string()))?;
-    Ok(service.start(Some(thread.as_str()), &body).await?.run.run)
+    let body: RunBody = body::from_value(body)?;
+    Ok(service.start(Some(thread.as_str()), &body).await?.handle.run.run)
 }
 
 #[derive(Debug, Deserialize)]
