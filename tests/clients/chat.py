@@ -16,6 +16,11 @@ async def decoders_of_assistant_ui_and_of_the_ai_sdk_read_both_formats(_, server
     await node("chat_decode.mjs", server.url)
 
 
+@case
+async def chats_of_vue_and_svelte_send_files_ask_and_go_on_after_a_reload(_, server):
+    await node("chat_classes.mjs", server.url)
+
+
 async def pages(server, *kind):
     """Opens pages of a kind: stream, call, pause, reload while the agent waits and speaks, answers."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")

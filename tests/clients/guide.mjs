@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { mount, until } from "./page.mjs";
 import { createElement } from "react";
 import { useAui, useAuiState } from "@assistant-ui/react";
+import * as adapter from "./guide_adapter.built.mjs";
 import * as ui from "./guide_ui.built.mjs";
 import * as sdk from "./guide_sdk.built.mjs";
 import * as stream from "./guide_stream.built.mjs";
@@ -52,7 +53,15 @@ async function langGraph() {
   page.unmount();
 }
 
-for (const test of [assistantUi, aiSdk, langGraph]) {
+async function agUi() {
+  console.warn = () => {};
+  const page = adapter.desk(crypto.randomUUID(), [{ id: "u1", role: "user", content: REFUND }]);
+  await page.runAgent();
+  await page.runAgent({ forwardedProps: { command: { resume: { decisions: [{ type: "approve" }] } } } });
+  assert.ok(page.messages.some(({ role, content }) => role === "assistant" && /refunded 40/.test(content ?? "")));
+}
+
+for (const test of [assistantUi, aiSdk, langGraph, agUi]) {
   await test();
   console.log(`${test.name} passed`);
 }

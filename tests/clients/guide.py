@@ -31,9 +31,11 @@ def programs(server):
 
 @case
 async def programs_of_the_guide_for_front_ends_run(_, server):
-    ui, sdk, stream = programs(server)["ts"]
+    found = programs(server)
+    ui, sdk, stream = found["ts"]
+    [adapter] = found["js"]
     folder = Path(os.environ["WEFT_CLIENTS"])
-    for name, program in [("ui", ui), ("sdk", sdk), ("stream", stream)]:
+    for name, program in [("ui", ui), ("sdk", sdk), ("stream", stream), ("adapter", adapter)]:
         esbuild = [folder / "node_modules/@esbuild/linux-x64/bin/esbuild", "--loader=tsx", "--jsx=automatic"]
         built = subprocess.run(esbuild, input=program, check=True, capture_output=True, text=True)
         (folder / f"guide_{name}.built.mjs").write_text(built.stdout)

@@ -6,6 +6,7 @@
     run.py --chat [NAME...]   the tests of front ends of chats
     run.py --sdk-suite        the integration suite of LangGraph's Python SDK, unchanged
     run.py --agent-chat       LangGraph's agent-chat-ui in Chromium
+    run.py --copilotkit       CopilotKit's runtime with its agent for LangGraph
     run.py --install          installs the clients only, and prints their folder
 
 The clients are in `clients` of the target folder, and are installed again when their pins change.
@@ -61,7 +62,8 @@ def main() -> int:
     for name in ("LANGSMITH_API_KEY", "LANGGRAPH_API_KEY", "LANGCHAIN_API_KEY"):
         env.pop(name, None)
     env["LANGSMITH_TRACING"] = "false"
-    tests = "agent_chat.py" if sys.argv[1:] == ["--agent-chat"] else "suite.py"
+    own = {"--agent-chat": "agent_chat.py", "--copilotkit": "copilotkit.py"}
+    tests = own.get(" ".join(sys.argv[1:]), "suite.py")
     command = [folder / "venv" / "bin" / "python", HERE / tests, *sys.argv[1:]]
     return subprocess.run(command, env=env).returncode
 

@@ -11,6 +11,7 @@ from langgraph_sdk import get_client, get_sync_client
 import chat
 import dev
 import faults
+import front_ends
 import guide
 import javascript
 import killed
@@ -82,6 +83,8 @@ async def main(words):
             await of(remote, server, total, store, {"remote": python["async"]})
             await of(thread_streams, server, total, store, {"python": python["async"]})
             await of(javascript, server, total, store, {"js": None})
+            if store == "sqlite":
+                await of(front_ends, server, total, store, {"js": None})
             await of(reconnect, server, total, store, {"readers": None})
             assert server.process.poll() is None, "the server ended"
         await of(faults, place, total, store, {"faults": None})
