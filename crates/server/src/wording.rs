@@ -44,6 +44,7 @@ fn expected_json(expected: &str) -> String {
         (Some((_, json)), _) => (*json).to_owned(),
         (None, "f32" | "f64") => "a number".to_owned(),
         (None, "a map") => "an object".to_owned(),
+        (None, "string or map") => "a text".to_owned(),
         (None, "a sequence") => "a list".to_owned(),
         (None, other) => other.to_owned(),
     }

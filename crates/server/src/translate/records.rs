@@ -186,7 +186,8 @@ impl Records {
             AiEvent::ToolCallResult { tool_call_id, result, is_error, task } => {
                 let id = tool_id(run, *task, tool_call_id.as_str());
                 let Some(tool) = self.tools.remove(&id) else { return Vec::new() };
-                let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                let text =
+                    |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                 let (event, data) = if *is_error {
                     let error = text(result.get("message").unwrap_or(result));
                     let data = json!({"error": error, "input": tool.args,

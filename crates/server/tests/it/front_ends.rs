@@ -255,7 +255,8 @@ async fn the_last_chunk_of_a_message_says_so_and_has_its_usage() {
         "stream_mode": "messages-tuple"});
     let answer = client.post("/runs/stream", body).await;
     // A message whose text was not followed comes as a whole.
-    let is_answer = |message: &Value| message["type"] == "ai" || message["type"] == "AIMessageChunk";
+    let is_answer =
+        |message: &Value| message["type"] == "ai" || message["type"] == "AIMessageChunk";
     let mut ends: BTreeMap<String, Value> = BTreeMap::new();
     for (name, data, _) in answer.events() {
         if name == "messages" && is_answer(&data[0]) {
