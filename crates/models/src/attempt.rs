@@ -327,6 +327,7 @@ fn is_refusal(error: &ModelError) -> bool {
         }
         ModelError::Truncated { .. }
         | ModelError::Malformed { .. }
+        | ModelError::Empty { .. }
         | ModelError::Deadline { .. } => false,
         _ => true,
     }

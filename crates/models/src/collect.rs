@@ -180,6 +180,14 @@ impl Collector {
                 kind: RefusalKind::ContentFilter,
             });
         }
+        if !has_calls && is_empty(&message, reason) {
+            return Err(ModelError::Empty {
+                provider: provider(),
+                finish: reason,
+                tokens,
+                limit: request.max_tokens,
+            });
+        }
         let finish = match (reason, has_calls) {
             // Some servers report "stop" after a tool call.
             (FinishReason::Stop, true) => FinishReason::ToolCalls,
@@ -197,6 +205,18 @@ impl Collector {
         };
         Ok(ChatResponse { message, finish, tokens, model: info.id(), provider_call_id })
     }
+}
+
+/// Returns `true` if an answer without calls says nothing. Reasoning alone is something that a model
+/// said, unless the token limit cut it.
+fn is_empty(message: &Message, reason: FinishReason) -> bool {
+    let is_said = |part: &Part| match part {
+        Part::Text { text } => !text.trim().is_empty(),
+        Part::Reasoning { text, .. } => reason != FinishReason::Length && !text.trim().is_empty(),
+        _ => false,
+    };
+    matches!(reason, FinishReason::Stop | FinishReason::Length)
+        && !message.parts.iter().any(is_said)
 }
 
 /// Parses arguments as JSON. Text that is not JSON, or has integers that would be rounded, stays a

@@ -1,13 +1,14 @@
 //! Errors of model calls.
 
 use crate::RefusalKind;
+use crate::chat::FinishReason;
 use std::fmt;
 use std::time::Duration;
 use weftwork_types::ErrorCode;
 use weftwork_types::code::{Fault, Phase};
 use weftwork_types::port::{BudgetError, EgressError, JournalError};
 use weftwork_types::secret::{HIDDEN_TEXT, HiddenValues};
-use weftwork_types::usage::Usage;
+use weftwork_types::usage::{Tokens, Usage};
 
 /// A model call failed. Variants are split by what the caller can do about them.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -101,6 +102,20 @@ pub enum ModelError {
         provider: String,
         /// The violation.
         reason: String,
+        /// `true` if another attempt may give an answer that can be read.
+        retriable: bool,
+    },
+    /// The answer has no text, no call and no reasoning, or reached its limit before them.
+    #[error("the answer of `{provider}` {}", emptiness(*finish, *tokens, *limit))]
+    Empty {
+        /// The provider.
+        provider: String,
+        /// Why the answer ended.
+        finish: FinishReason,
+        /// Usage of the attempt.
+        tokens: Tokens,
+        /// The token limit of the request.
+        limit: Option<u32>,
     },
     /// The provider could not be reached or did not answer in time.
     #[error("provider `{provider}` is out of reach: {source}")]
@@ -200,6 +215,7 @@ impl ModelError {
             Self::Journal(_) => "W0314",
             Self::CutByLimit { .. } => "W0315",
             Self::BadProvider { .. } => "W0316",
+            Self::Empty { .. } => "W0317",
         })
     }
 
@@ -209,6 +225,9 @@ impl ModelError {
         match self {
             Self::Throttled { kind, .. } | Self::Provider { kind, .. } => kind.is_retriable(),
             Self::Truncated { .. } => true,
+            Self::Malformed { retriable, .. } => *retriable,
+            // The same limit would be reached again, and paid for.
+            Self::Empty { finish, .. } => *finish != FinishReason::Length,
             Self::Transport { source, .. } => source.is_retriable(),
             Self::Engine { source } => source.retriable,
             Self::Budget(error) => error.is_retriable(),
@@ -281,6 +300,7 @@ impl ModelError {
             | Self::Transport { .. }
             | Self::Unsupported { .. }
             | Self::CutByLimit { .. }
+            | Self::Empty { .. }
             | Self::BadProvider { .. }
             | Self::Deadline { .. }
             | Self::Budget(_) => {}
@@ -296,6 +316,23 @@ impl ModelError {
         }
         self
     }
+}
+
+fn emptiness(finish: FinishReason, tokens: Tokens, limit: Option<u32>) -> String {
+    if finish != FinishReason::Length {
+        return "is empty: it ended without a text, a call or reasoning".to_owned();
+    }
+    let limit = match limit {
+        Some(limit) => format!("the token limit of {limit}"),
+        None => "the token limit of the model or of the provider".to_owned(),
+    };
+    let spent = match tokens {
+        Tokens { estimated: true, .. } => String::new(),
+        Tokens { output, reasoning, .. } => {
+            format!(", with {output} tokens, {reasoning} of them for reasoning")
+        }
+    };
+    format!("reached {limit} before any text or call{spent}; raise `max_tokens`")
 }
 
 fn throttled(kind: RefusalKind) -> &'static str {

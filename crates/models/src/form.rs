@@ -378,7 +378,7 @@ impl FormReader {
         if json.is_some() || text.trim_start().starts_with('{') {
             let shown: String = text.chars().take(80).collect();
             let reason = format!("expected a tool call or an answer as JSON, found `{shown}`");
-            return Err(ModelError::Malformed { provider, reason });
+            return Err(ModelError::Malformed { provider, reason, retriable: true });
         }
         // Servers that do not enforce the schema may answer in plain text.
         Ok((ChatEvent::TextDelta(text), reason))

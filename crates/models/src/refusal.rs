@@ -102,6 +102,7 @@ impl Refusal {
         let json: Option<Value> = serde_json::from_slice(body).ok();
         let object = json.as_ref().map(unwrapped);
         let mut fields = object.map(ErrorFields::of).unwrap_or_default();
+        fields.read_quoted(object);
         if let Some(kind) = response.header("x-amzn-errortype") {
             fields.add_word(kind);
         }
@@ -117,7 +118,8 @@ impl Refusal {
     /// Reads an error object in a stream, or in a body with a success status.
     pub(crate) fn of_object(status: u16, object: &Value) -> Option<Self> {
         let object = unwrapped(object);
-        let fields = ErrorFields::of(object);
+        let mut fields = ErrorFields::of(object);
+        fields.read_quoted(Some(object));
         let status = fields.status.unwrap_or(status);
         let kind = kind(status, &fields, &spoken(object))?;
         let message = message(object).unwrap_or_else(|| object.to_string());
@@ -140,6 +142,19 @@ impl ErrorFields {
         fields
     }
 
+    /// Adds the error of the provider behind a gateway that has it as JSON within its message, such as
+    /// litellm. Other JSON there may be the request.
+    fn read_quoted(&mut self, object: Option<&Value>) {
+        let message = object.map(spoken).unwrap_or_default();
+        let Some(at) = message.find("{\"error\"") else { return };
+        let mut values = serde_json::Deserializer::from_str(&message[at..]).into_iter::<Value>();
+        if let Some(Ok(quoted)) = values.next() {
+            let quoted = Self::of(&quoted);
+            self.words.extend(quoted.words);
+            self.wait = self.wait.or(quoted.wait);
+        }
+    }
+
     fn read(&mut self, value: &Value, depth: u8) {
         let Some(depth) = depth.checked_sub(1) else { return };
         match value {
@@ -158,6 +173,8 @@ impl ErrorFields {
                 self.add_status(text.parse().ok());
             }
             ("code" | "status", Value::Number(number)) => self.add_status(number.as_u64()),
+            // What the model had written, which the provider refused: Groq.
+            ("failed_generation", _) => self.add_word(name),
             ("retryDelay", Value::String(text)) => {
                 let seconds = text.strip_suffix('s').and_then(|text| text.parse().ok());
                 self.wait = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

@@ -1,7 +1,7 @@
 //! Settings of single models: fallbacks, limits of the rate, and the response cache.
 
 use crate::cache::ResponseCache;
-use crate::chat::{ChatModel, ChatRequest, ChatStream, ModelInfo};
+use crate::chat::{ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo};
 use crate::limiter::{Limiter, RateLimits};
 use crate::{Additions, Capability, ModelError, Price, RefusalKind, RequestExtras, TokenLimits};
 use futures_util::{StreamExt as _, stream as streams};
@@ -73,7 +73,7 @@ pub enum FallbackOn {
     ContentFilter,
     /// [`ModelError::Transport`].
     Unreachable,
-    /// [`ModelError::Truncated`] or [`ModelError::Malformed`].
+    /// [`ModelError::Truncated`], [`ModelError::Malformed`] or [`ModelError::Empty`].
     BrokenAnswer,
 }
 
@@ -96,6 +96,10 @@ impl FallbackOn {
             ModelError::Transport { .. } => return Some(Self::Unreachable),
             ModelError::Truncated { .. } | ModelError::Malformed { .. } => {
                 return Some(Self::BrokenAnswer);
+            }
+            // Another model may reason less, but the limit is the request's.
+            ModelError::Empty { finish, .. } => {
+                return (*finish != FinishReason::Length).then_some(Self::BrokenAnswer);
             }
             _ => {}
         }

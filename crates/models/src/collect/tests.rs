@@ -121,6 +121,29 @@ fn calls_that_are_announced_and_missing_are_malformed() {
 }
 
 #[test]
+fn an_answer_that_says_nothing_is_none() {
+    let thought = ChatEvent::ReasoningDelta("hm".to_owned());
+    let signed = ChatEvent::ReasoningSignature("anthropic-redacted@p:x".to_owned());
+    let blank = ChatEvent::TextDelta("\n\n".to_owned());
+    for (events, reason, is_again) in [
+        (vec![], FinishReason::Stop, true),
+        (vec![blank.clone()], FinishReason::Stop, true),
+        (vec![signed], FinishReason::Stop, true),
+        (vec![], FinishReason::Length, false),
+        (vec![thought.clone(), blank], FinishReason::Length, false),
+    ] {
+        let shown = format!("{events:?} {reason:?}");
+        let error = collect(events, reason, &ChatRequest::default()).expect_err(&shown);
+        assert_eq!((error.code().0, error.is_retriable()), ("W0317", is_again), "{shown}");
+    }
+    // Reasoning is something that the model said; a filter is another error.
+    let answer = collect(vec![thought], FinishReason::Stop, &ChatRequest::default());
+    assert_eq!(answer.expect("an answer").finish, FinishReason::Stop);
+    let withheld = collect(Vec::new(), FinishReason::ContentFilter, &ChatRequest::default());
+    assert_eq!(withheld.expect_err("withheld").code().0, "W0306");
+}
+
+#[test]
 fn without_a_finish_there_is_no_answer() {
     let mut collector = Collector::default();
     collector.push(ChatEvent::TextDelta("half".to_owned()));

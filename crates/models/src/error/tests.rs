@@ -91,9 +91,19 @@ fn what_providers_say_has_a_code_and_tells_what_to_do() {
             "the answer of `p` was cut off after 3 events: it fell",
         ),
         (
-            ModelError::Malformed { provider, reason: text("a web page") },
+            ModelError::Malformed {
+                provider: provider.clone(),
+                reason: text("it is too large"),
+                retriable: false,
+            },
             "W0308",
             false,
+            "the answer of `p` cannot be read: it is too large",
+        ),
+        (
+            ModelError::Malformed { provider, reason: text("a web page"), retriable: true },
+            "W0308",
+            true,
             "the answer of `p` cannot be read: a web page",
         ),
     ]);
@@ -141,6 +151,39 @@ fn what_goes_wrong_on_our_side_has_a_code_and_tells_what_to_do() {
             "W0314",
             false,
             "call of `p:m` cannot be recorded: the weights are missing",
+        ),
+        (
+            ModelError::Empty {
+                provider: provider.clone(),
+                finish: FinishReason::Stop,
+                tokens: Tokens::reported(11, 0),
+                limit: None,
+            },
+            "W0317",
+            true,
+            "the answer of `p` is empty: it ended without a text, a call or reasoning",
+        ),
+        (
+            ModelError::Empty {
+                provider: provider.clone(),
+                finish: FinishReason::Length,
+                tokens: Tokens::reported(11, 50).reasoning(48),
+                limit: Some(50),
+            },
+            "W0317",
+            false,
+            "the answer of `p` reached the token limit of 50 before any text or call, with 50 tokens, 48 of them for reasoning; raise `max_tokens`",
+        ),
+        (
+            ModelError::Empty {
+                provider: provider.clone(),
+                finish: FinishReason::Length,
+                tokens: Tokens::estimated(11, 0),
+                limit: None,
+            },
+            "W0317",
+            false,
+            "the answer of `p` reached the token limit of the model or of the provider before any text or call; raise `max_tokens`",
         ),
         (
             ModelError::CutByLimit { provider: provider.clone(), tool: text("refund") },

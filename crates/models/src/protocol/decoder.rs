@@ -17,6 +17,9 @@ use weftwork_types::usage::Tokens;
 /// Maximum size of an event, in bytes.
 const EVENT_BYTES_MAX: usize = 16 << 20;
 
+/// Byte order mark, which some servers have at the beginning.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Reads the JSON documents of one answer in a protocol.
 pub(super) trait Reader: Debug + Send {
     /// Reads a document of the stream, or the only document of an answer that was not streamed.
@@ -72,6 +75,12 @@ impl Progress {
             let signature = format.signature(issued, &self.provider);
             self.events.push_back(ChatEvent::ReasoningSignature(signature));
         }
+    }
+
+    /// Marks the reasoning so far as that of the provider, without a signature.
+    pub(super) fn mark(&mut self, format: Format) {
+        let signature = format.signature("", &self.provider);
+        self.events.push_back(ChatEvent::ReasoningSignature(signature));
     }
 
     /// Notes the reason for the end by its name; an empty one is none.
@@ -149,8 +158,8 @@ pub(super) struct Decoder {
 
 #[derive(Debug)]
 enum Body {
-    /// Only white space was received so far.
-    Unknown,
+    /// Only white space was received so far, or a part of a byte order mark.
+    Unknown(Vec<u8>),
     /// An event stream.
     Events(SseParser),
     /// A single JSON document, from a server that does not stream or reports an error.
@@ -167,7 +176,7 @@ impl Decoder {
         Self {
             source,
             status,
-            body: Body::Unknown,
+            body: Body::Unknown(Vec::new()),
             reader,
             progress,
             documents: 0,
@@ -194,14 +203,19 @@ impl Decoder {
     ) -> Result<(), ModelError> {
         let mut events = Vec::new();
         match &mut self.body {
-            Body::Unknown => {
-                let piece = piece.strip_prefix(b"\xef\xbb\xbf").unwrap_or(piece);
+            Body::Unknown(so_far) => {
+                so_far.extend_from_slice(piece);
+                if so_far.len() < MARK.len() && MARK.starts_with(so_far) {
+                    return Ok(());
+                }
+                let piece = std::mem::take(so_far);
+                let piece = piece.strip_prefix(MARK).unwrap_or(&piece);
                 match piece.iter().find(|byte| !byte.is_ascii_whitespace()) {
                     None => return Ok(()),
                     Some(b'{' | b'[') => self.body = Body::Json(piece.to_vec()),
                     Some(b'<') => {
                         let problem = "expected an event stream, found a web page";
-                        return Err(self.source.malformed(problem));
+                        return Err(self.source.garbled(problem));
                     }
                     Some(_) => {
                         self.body = Body::Events(SseParser::new(EVENT_BYTES_MAX));
@@ -241,7 +255,7 @@ impl Decoder {
                         read => read?,
                     }
                 }
-                Body::Unknown => {}
+                Body::Unknown(_) => {}
             }
             if self.progress.unknown_end.is_some() {
                 self.progress.settle();
@@ -333,7 +347,7 @@ impl Decoder {
             let mark = if shown.len() < data.len() { "…" } else { "" };
             let shown = self.source.quote(&shown);
             let problem = format!("a chunk is not JSON: {error}; it begins with `{shown}{mark}`");
-            self.source.malformed(problem)
+            self.source.garbled(problem)
         })?;
         let documents = match document {
             Value::Array(documents) => documents,
@@ -347,6 +361,16 @@ impl Decoder {
             let read = self.reader.read(document, &mut self.progress);
             // An error object is no part of the answer.
             self.documents += u64::from(!matches!(read, Err(Flaw::Refused(_))));
+            if self
+                .progress
+                .events
+                .iter()
+                .filter_map(ChatEvent::args)
+                .any(|call| call.1.contains("null"))
+                && serde_json::from_str::<IgnoredAny>(data).is_err()
+            {
+                self.progress.events.iter_mut().for_each(refuse_null);
+            }
             let is_content = |event: &ChatEvent| {
                 !matches!(event, ChatEvent::ReasoningDelta(_) | ChatEvent::ReasoningSignature(_))
             };
@@ -396,6 +420,14 @@ impl Decoder {
     fn truncated(&self, reason: String) -> ModelError {
         let provider = self.source.provider().to_owned();
         ModelError::Truncated { provider, events: self.documents, reason }
+    }
+}
+
+/// Leaves arguments as they came that have a null which may have been no number: a tool may accept a
+/// null, and none accepts a text that is no JSON.
+fn refuse_null(event: &mut ChatEvent) {
+    if let ChatEvent::ToolCallDelta { args, .. } = event {
+        *args = args.replace("null", "NaN");
     }
 }
 

@@ -31,8 +31,16 @@ impl Source {
         &self.provider
     }
 
+    /// The error for an answer that the server would give again.
     pub(super) fn malformed(&self, reason: impl Into<String>) -> ModelError {
-        ModelError::Malformed { provider: self.provider.clone(), reason: reason.into() }
+        let provider = self.provider.clone();
+        ModelError::Malformed { provider, reason: reason.into(), retriable: false }
+    }
+
+    /// The error for an answer that another attempt may not repeat.
+    pub(super) fn garbled(&self, reason: impl Into<String>) -> ModelError {
+        let provider = self.provider.clone();
+        ModelError::Malformed { provider, reason: reason.into(), retriable: true }
     }
 
     /// A provider's message for display: one line, shortened, without the key and without control

@@ -8,6 +8,7 @@ mod account;
 mod anthropic;
 mod calls;
 mod decoder;
+mod encoding;
 mod end;
 mod failure;
 mod fields;

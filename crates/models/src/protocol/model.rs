@@ -1,6 +1,7 @@
 //! A model behind an HTTP server.
 
 use super::decoder::Decoder;
+use super::encoding::{BodyDecoder, EncodingError};
 use super::failure::{self, Source};
 use super::{Protocol, Quirk, Quirks};
 use crate::capability::{self, ModelFacts};
@@ -15,7 +16,7 @@ use std::time::Duration;
 use weftwork_types::BoxStream;
 use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method};
 
-/// Maximum size of an answer, in bytes on the wire.
+/// Maximum size of an answer, in bytes on the wire, and in bytes once it is decompressed.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Maximum size of an error body, in bytes; the rest is ignored.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
@@ -142,8 +143,10 @@ impl Attempt {
         }
         let reader = self.config.protocol.reader();
         let source = Source::of(&self.config);
+        let encoding = BodyDecoder::new(&response, ANSWER_BYTES_MAX);
         let decoder = Decoder::new(source, response.status, &self.model, reader);
-        Ok(streams::unfold(Some(Reading::new(response.body, decoder)), Reading::next).boxed())
+        let reading = Reading::new(response.body, encoding, decoder);
+        Ok(streams::unfold(Some(reading), Reading::next).boxed())
     }
 
     fn http(&self, request: &ChatRequest) -> Result<EgressRequest, ModelError> {
@@ -159,6 +162,10 @@ impl Attempt {
         set("content-type", "application/json".to_owned());
         set("accept", "text/event-stream, application/json".to_owned());
         let own = |name: &str| config.extras.headers.iter().any(|(own, _)| own == name);
+        // Without this header, a server may compress its answer in any way.
+        if !own("accept-encoding") {
+            set("accept-encoding", "identity".to_owned());
+        }
         for (name, value) in outgoing.headers.into_iter().filter(|(name, _)| !own(name)) {
             set(name, value);
         }
@@ -185,11 +192,28 @@ impl Attempt {
 
     async fn refusal(&self, mut response: EgressResponse) -> ModelError {
         let mut body = Vec::new();
+        let mut encoding = BodyDecoder::new(&response, ERROR_BYTES_MAX);
         // A body that breaks off may still have a message; the status decides the error.
-        while let Some(Ok(piece)) = response.body.next().await {
-            let room = ERROR_BYTES_MAX - body.len();
-            body.extend_from_slice(&piece[..piece.len().min(room)]);
-            if body.len() == ERROR_BYTES_MAX {
+        loop {
+            let piece = response.body.next().await;
+            let decoded = match &piece {
+                Some(Ok(piece)) => encoding.decode(piece),
+                _ => encoding.end(),
+            };
+            match decoded {
+                Ok(decoded) => {
+                    let room = ERROR_BYTES_MAX - body.len();
+                    body.extend_from_slice(&decoded[..decoded.len().min(room)]);
+                }
+                Err(EncodingError::Damaged(_) | EncodingError::TooLarge(_)) if !body.is_empty() => {
+                    break;
+                }
+                Err(error) => {
+                    body = format!("its body {error}").into_bytes();
+                    break;
+                }
+            }
+            if !matches!(piece, Some(Ok(_))) || body.len() == ERROR_BYTES_MAX {
                 break;
             }
         }
@@ -204,6 +228,7 @@ impl Attempt {
 /// A response body being decoded into events.
 struct Reading {
     body: BoxStream<'static, Result<Bytes, EgressError>>,
+    encoding: BodyDecoder,
     decoder: Decoder,
     ready: VecDeque<ChatEvent>,
     bytes: usize,
@@ -212,8 +237,12 @@ struct Reading {
 }
 
 impl Reading {
-    fn new(body: BoxStream<'static, Result<Bytes, EgressError>>, decoder: Decoder) -> Self {
-        Self { body, decoder, ready: VecDeque::new(), bytes: 0, ended: None }
+    fn new(
+        body: BoxStream<'static, Result<Bytes, EgressError>>,
+        encoding: BodyDecoder,
+        decoder: Decoder,
+    ) -> Self {
+        Self { body, encoding, decoder, ready: VecDeque::new(), bytes: 0, ended: None }
     }
 
     async fn next(state: Option<Self>) -> Option<(Result<ChatEvent, ModelError>, Option<Self>)> {
@@ -230,6 +259,29 @@ impl Reading {
         }
     }
 
+    /// Decodes a piece of the body, or what is left at its end.
+    fn decode(&mut self, piece: Option<&[u8]>) -> Result<(), ModelError> {
+        let source = self.decoder.source();
+        let decoded = match piece {
+            Some(piece) => self.encoding.decode(piece),
+            None => self.encoding.end(),
+        };
+        let decoded = decoded.map_err(|error| match error {
+            EncodingError::Damaged(_) => source.garbled(format!("it {error}")),
+            _ => source.malformed(format!("it {error}")),
+        })?;
+        self.decoder.push(&decoded, &mut self.ready)
+    }
+
+    /// Handles the end of the body.
+    fn end(&mut self) -> Result<(), ModelError> {
+        self.decode(None)?;
+        match self.decoder.is_done() {
+            true => Ok(()),
+            false => self.decoder.cut(None, &mut self.ready),
+        }
+    }
+
     async fn read(&mut self) {
         let piece = self.body.next().await;
         let outcome = match piece {
@@ -238,11 +290,11 @@ impl Reading {
                 if self.bytes > ANSWER_BYTES_MAX {
                     Err(self.decoder.source().malformed("it is larger than 16 MiB"))
                 } else {
-                    self.decoder.push(&piece, &mut self.ready)
+                    self.decode(Some(&piece))
                 }
             }
             Some(Err(error)) => self.decoder.cut(Some(error), &mut self.ready),
-            None => self.decoder.cut(None, &mut self.ready),
+            None => self.end(),
         };
         if outcome.is_err() || self.decoder.is_done() {
             self.ended = Some(outcome);

@@ -11,10 +11,14 @@ pub(super) enum Format {
     Anthropic,
     /// Data of an Anthropic thinking block without readable text.
     AnthropicRedacted,
+    /// An Anthropic thinking block that its server did not sign; there is nothing to issue.
+    AnthropicUnsigned,
     /// Gemini's thought signature of the part that follows.
     Gemini,
     /// An OpenAI reasoning item as JSON, with its id and encrypted content.
     Openai,
+    /// Members of the OpenAI message item whose text follows, as JSON.
+    OpenaiMessage,
     /// Parts of an answer in chat completions that go back to its provider, as JSON.
     Chat,
 }
@@ -25,8 +29,10 @@ impl Format {
         match self {
             Self::Anthropic => ("anthropic", "anthropic"),
             Self::AnthropicRedacted => ("anthropic-redacted", "anthropic"),
+            Self::AnthropicUnsigned => ("anthropic-unsigned", "anthropic"),
             Self::Gemini => ("gemini", "gemini"),
             Self::Openai => ("openai", "openai-responses"),
+            Self::OpenaiMessage => ("openai-message", "openai-responses"),
             Self::Chat => ("chat", ""),
         }
     }

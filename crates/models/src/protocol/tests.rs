@@ -6,6 +6,8 @@
 mod habits;
 mod recorded;
 mod requests;
+mod returned;
+mod shapes;
 
 use super::decoder::Decoder;
 use super::failure::Source;

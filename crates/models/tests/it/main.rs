@@ -5,6 +5,7 @@
 mod attacks;
 mod call;
 mod desk;
+mod encoded;
 mod live;
 mod openai;
 mod protocols;

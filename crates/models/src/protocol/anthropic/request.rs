@@ -25,11 +25,11 @@ pub(in crate::protocol) fn write(
     config: &ServerConfig,
 ) -> Result<Outgoing, String> {
     let headers = vec![("anthropic-version", VERSION.to_owned())];
-    let body = body(model, request, &config.provider)?;
+    let body = body(model, request, config)?;
     Ok(Outgoing { path: "/messages".to_owned(), headers, body })
 }
 
-fn body(model: &str, request: &ChatRequest, provider: &str) -> Result<Value, String> {
+fn body(model: &str, request: &ChatRequest, config: &ServerConfig) -> Result<Value, String> {
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
     set("model", model.into());
@@ -40,7 +40,7 @@ fn body(model: &str, request: &ChatRequest, provider: &str) -> Result<Value, Str
     if !system.is_empty() {
         set("system", system.into());
     }
-    set("messages", messages(request, provider)?);
+    set("messages", messages(model, request, config)?);
     if request.temperature.is_some() {
         set("temperature", fingerprint::temperature(request.temperature));
     }
@@ -75,11 +75,12 @@ fn tool_choice(request: &ChatRequest) -> Value {
     choice
 }
 
-fn messages(request: &ChatRequest, provider: &str) -> Result<Value, String> {
+fn messages(model: &str, request: &ChatRequest, config: &ServerConfig) -> Result<Value, String> {
+    let issuer = Issuer::new(model, config);
     let go_on = json!({"type": "text", "text": GO_ON});
     let calls = WireCalls::new(request, IdRule::Plain(ID_BYTES_MAX));
     let turns = turns(&request.messages, go_on, |message| match message.role {
-        Role::Assistant => Ok(assistant(message, &calls, provider)),
+        Role::Assistant => Ok(assistant(message, &calls, &issuer)),
         Role::Tool => Ok(results(message, &calls)),
         Role::User | Role::System => user(message),
     })?;
@@ -101,10 +102,10 @@ fn user(message: &Message) -> Result<Vec<Value>, String> {
     blocks.collect()
 }
 
-fn assistant(message: &Message, calls: &WireCalls, provider: &str) -> Vec<Value> {
+fn assistant(message: &Message, calls: &WireCalls, issuer: &Issuer<'_>) -> Vec<Value> {
     let blocks = message.parts.iter().filter_map(|part| match part {
         Part::Text { text: words } => text(words),
-        Part::Reasoning { text, signature } => thinking(text, signature.as_deref(), provider),
+        Part::Reasoning { text, signature } => issuer.thinking(text, signature.as_deref()),
         Part::ToolCall(call) => Some(json!({
             "type": "tool_use", "id": calls.id(call.id.as_str()), "name": calls.name(&call.name),
             "input": input(call),
@@ -114,12 +115,33 @@ fn assistant(message: &Message, calls: &WireCalls, provider: &str) -> Vec<Value>
     blocks.collect()
 }
 
-fn thinking(text: &str, signature: Option<&str>, provider: &str) -> Option<Value> {
-    if let Some(signature) = Format::Anthropic.issued(signature, provider) {
-        return Some(json!({"type": "thinking", "thinking": text, "signature": signature}));
+/// The server that gets its thinking back.
+struct Issuer<'a> {
+    provider: &'a str,
+    /// `true` if the server may have thinking without a signature, with an empty one. Anthropic
+    /// refuses a conversation with it, also behind a gateway.
+    may_be_unsigned: bool,
+}
+
+impl<'a> Issuer<'a> {
+    fn new(model: &str, config: &'a ServerConfig) -> Self {
+        let is_anthropic = model.to_ascii_lowercase().contains("claude")
+            || config.base_url.contains("anthropic.com");
+        Self { provider: &config.provider, may_be_unsigned: !is_anthropic }
     }
-    let data = Format::AnthropicRedacted.issued(signature, provider)?;
-    Some(json!({"type": "redacted_thinking", "data": data}))
+
+    fn thinking(&self, text: &str, signature: Option<&str>) -> Option<Value> {
+        let thinking =
+            |signature: &str| json!({"type": "thinking", "thinking": text, "signature": signature});
+        if let Some(signature) = Format::Anthropic.issued(signature, self.provider) {
+            return Some(thinking(signature));
+        }
+        if Format::AnthropicUnsigned.issued(signature, self.provider).is_some() {
+            return (self.may_be_unsigned && !text.is_empty()).then(|| thinking(""));
+        }
+        let data = Format::AnthropicRedacted.issued(signature, self.provider)?;
+        Some(json!({"type": "redacted_thinking", "data": data}))
+    }
 }
 
 fn results(message: &Message, calls: &WireCalls) -> Vec<Value> {

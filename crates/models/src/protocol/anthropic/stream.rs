@@ -18,6 +18,8 @@ pub(in crate::protocol) struct Answer {
     others: Vec<u64>,
     /// Signature of the block that is being read; some servers send it in pieces.
     signature: String,
+    /// `true` while thinking was received that has no signature so far.
+    is_unsigned: bool,
     usage: Usage,
 }
 
@@ -128,7 +130,10 @@ impl Reader for Answer {
         if let Some(error) = error_member(document.error) {
             return Err(Flaw::Refused(error));
         }
-        if document.kind != "content_block_delta" {
+        // Not at a `ping`, which may come within a block.
+        let ends_block =
+            ["content_block_start", "content_block_stop", "message_delta", "message_stop"];
+        if ends_block.contains(&document.kind.as_str()) {
             self.sign(progress);
         }
         match document.kind.as_str() {
@@ -160,8 +165,15 @@ impl Reader for Answer {
 }
 
 impl Answer {
+    /// Ends the thinking that is being read with its signature. Some servers do not sign.
     fn sign(&mut self, progress: &mut Progress) {
-        progress.sign(Format::Anthropic, &std::mem::take(&mut self.signature));
+        let signature = std::mem::take(&mut self.signature);
+        let is_unsigned = std::mem::take(&mut self.is_unsigned);
+        match signature.is_empty() {
+            false => progress.sign(Format::Anthropic, &signature),
+            true if is_unsigned => progress.mark(Format::AnthropicUnsigned),
+            true => {}
+        }
     }
 
     fn message(&mut self, message: Message, progress: &mut Progress) -> Result<(), Flaw> {
@@ -179,6 +191,7 @@ impl Answer {
     }
 
     fn block(&mut self, index: u64, block: Block, progress: &mut Progress) {
+        self.sign(progress);
         if block.kind != "tool_use" {
             self.others.push(index);
         }
@@ -186,7 +199,8 @@ impl Answer {
             "text" => progress.text(&block.text),
             "thinking" => {
                 progress.reasoning(&block.thinking);
-                progress.sign(Format::Anthropic, &block.signature);
+                self.is_unsigned = !block.thinking.is_empty();
+                self.signature = block.signature;
             }
             "redacted_thinking" => progress.sign(Format::AnthropicRedacted, &block.data),
             "tool_use" => {
@@ -208,10 +222,14 @@ impl Answer {
     }
 
     fn delta(&mut self, index: u64, delta: &Delta, progress: &mut Progress) {
+        let args = fragment(&delta.partial_json);
+        if !delta.text.is_empty() || !args.is_empty() {
+            self.sign(progress);
+        }
         progress.text(&delta.text);
         progress.reasoning(&delta.thinking);
+        self.is_unsigned |= !delta.thinking.is_empty();
         self.signature.push_str(&delta.signature);
-        let args = fragment(&delta.partial_json);
         // Some servers give all blocks the same index, and others count them differently.
         let call = self.calls.iter().rposition(|call| *call == index);
         let last = || self.calls.len().checked_sub(1);

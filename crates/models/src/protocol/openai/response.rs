@@ -70,6 +70,18 @@ impl Delta {
         texts.find(|(_, text)| !text.is_empty())
     }
 
+    /// The members of a part of the content that is reasoning, without its text: Mistral.
+    pub(super) fn thinking_part(&self) -> Option<Map<String, Value>> {
+        let items = self.content.as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut parts = items.iter().filter_map(Value::as_object);
+        let part = parts.find(|part| part.get("thinking").is_some_and(|text| !text.is_null()))?;
+        let mut members = part.clone();
+        members.retain(|name, value| {
+            !["type", "thinking"].contains(&name.as_str()) && !value.is_null()
+        });
+        Some(members)
+    }
+
     /// Leaves out the text, which is known.
     pub(super) fn forget_text(&mut self) {
         let values = [&mut self.content, &mut self.reasoning_content, &mut self.reasoning];

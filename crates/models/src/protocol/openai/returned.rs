@@ -4,12 +4,12 @@
 //! The protocol has no place for reasoning, so every provider has its own, and some refuse a
 //! conversation without it. A message keeps it as the signature of a reasoning part: a JSON object,
 //! with the model, the name of the member that has the text of the reasoning, further members of the
-//! message, and those of its calls by position.
+//! message, those of its calls by position, and those of a part of the content that is reasoning.
 
 use super::response::Delta;
 use crate::protocol::signature::Format;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use weftwork_types::message::{Message, Part};
 
@@ -33,6 +33,9 @@ pub(super) struct Returned {
     /// Member of the message that has the text of the reasoning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     text: Option<String>,
+    /// Members of the part of the content that has the text of the reasoning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    thinking: Option<Map<String, Value>>,
     /// Further members of the message.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     message: Map<String, Value>,
@@ -47,6 +50,9 @@ impl Returned {
         if let Some((name, _)) = delta.named_reasoning() {
             self.text.get_or_insert_with(|| name.to_owned());
         }
+        if let Some(members) = delta.thinking_part() {
+            self.thinking.get_or_insert_default().extend(members);
+        }
         join(&mut self.message, &delta.rest, &OF_MESSAGES);
     }
 
@@ -60,7 +66,8 @@ impl Returned {
     /// Returns the form in which a message keeps it; `None` if nothing has to go back. Reasoning
     /// alone goes back after calls only.
     pub(super) fn issued(mut self, model: &str, has_calls: bool) -> Option<String> {
-        let has_members = !self.message.is_empty() || !self.calls.is_empty();
+        let has_members =
+            !self.message.is_empty() || !self.calls.is_empty() || self.thinking.is_some();
         if !has_members && (self.text.is_none() || !has_calls) {
             return None;
         }
@@ -90,8 +97,16 @@ impl Returned {
             Part::Reasoning { text, .. } => Some(text.as_str()),
             _ => None,
         });
+        let reasoning: String = reasoning.collect();
+        if let Some(mut part) = self.thinking.filter(|_| !reasoning.is_empty()) {
+            part.insert("type".to_owned(), "thinking".into());
+            part.insert("thinking".to_owned(), json!([{"type": "text", "text": reasoning}]));
+            let text = out["content"].take();
+            let text = (!text.is_null()).then(|| json!({"type": "text", "text": text}));
+            out["content"] = [Value::Object(part)].into_iter().chain(text).collect();
+        }
         if let Some(name) = self.text {
-            out[name] = reasoning.collect::<String>().into();
+            out[name] = reasoning.into();
         }
         self.message.into_iter().for_each(|(name, value)| out[name] = value);
         for (position, members) in self.calls {

@@ -73,7 +73,10 @@ impl Reader for Answer {
             let mut accounts = ACCOUNTS.iter().filter_map(|path| document.pointer(path));
             accounts.find_map(tokens)
         };
-        progress.tokens = tokens(&chunk.usage).or_else(elsewhere).or(progress.tokens);
+        let counted = tokens(&chunk.usage).or_else(elsewhere);
+        // Some servers have a second account at the end, of nothing.
+        let counted = counted.filter(|tokens| tokens.total() > 0 || progress.tokens.is_none());
+        progress.tokens = counted.or(progress.tokens);
         // Several answers are not asked for, but some servers have the calls in another choice than the
         // text.
         for (position, choice) in (0..).zip(chunk.choices) {

@@ -95,10 +95,7 @@ fn items(request: &ChatRequest, provider: &str) -> Result<Value, String> {
                 items.push(json!({"role": "system", "content": message.joined_text()}));
             }
             Role::User => items.push(json!({"role": "user", "content": user(message)?})),
-            Role::Assistant => {
-                let parts = message.parts.iter();
-                items.extend(parts.filter_map(|part| assistant(part, &calls, provider)));
-            }
+            Role::Assistant => items.extend(assistant(message, &calls, provider)),
             Role::Tool => items.extend(message.tool_results().map(|result| {
                 json!({
                     "type": "function_call_output",
@@ -120,7 +117,27 @@ fn user(message: &Message) -> Result<Value, String> {
     parts.collect()
 }
 
-fn assistant(part: &Part, calls: &WireCalls, provider: &str) -> Option<Value> {
+/// The items of an answer. The members of a message come before its text.
+fn assistant(message: &Message, calls: &WireCalls, provider: &str) -> Vec<Value> {
+    let mut phase = None;
+    let items = message.parts.iter().filter_map(|part| {
+        if let Part::Reasoning { signature, .. } = part
+            && let Some(issued) = Format::OpenaiMessage.issued(signature.as_deref(), provider)
+        {
+            let members: Option<Value> = serde_json::from_str(issued).ok();
+            phase = members.and_then(|members| members.get("phase").cloned());
+            return None;
+        }
+        let mut item = item(part, calls, provider)?;
+        if let (Part::Text { .. }, Some(phase)) = (part, phase.take()) {
+            item["phase"] = phase;
+        }
+        Some(item)
+    });
+    items.collect()
+}
+
+fn item(part: &Part, calls: &WireCalls, provider: &str) -> Option<Value> {
     match part {
         Part::Text { text } if text.is_empty() => None,
         Part::Text { text } => Some(json!({
@@ -139,10 +156,14 @@ fn assistant(part: &Part, calls: &WireCalls, provider: &str) -> Option<Value> {
 /// A reasoning item as the provider issued it.
 fn reasoning(text: &str, signature: Option<&str>, provider: &str) -> Option<Value> {
     let issued: Value = serde_json::from_str(Format::Openai.issued(signature, provider)?).ok()?;
-    let summary = match text {
-        "" => json!([]),
-        text => json!([{"type": "summary_text", "text": text}]),
+    // The parts of the summary as they came, or the one that the text is.
+    let texts = match issued["summary"].as_array() {
+        Some(parts) => parts.clone(),
+        None if text.is_empty() => Vec::new(),
+        None => vec![text.into()],
     };
+    let parts = texts.into_iter().map(|text| json!({"type": "summary_text", "text": text}));
+    let summary: Value = parts.collect();
     Some(json!({
         "type": "reasoning", "id": issued["id"], "summary": summary,
         "encrypted_content": issued["encrypted_content"],

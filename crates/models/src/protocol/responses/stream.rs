@@ -20,6 +20,8 @@ pub(in crate::protocol) struct Answer {
     has_reasoning: bool,
     /// `true` once a summary part began, which a blank line separates from the next.
     in_summary: bool,
+    /// Places of the messages whose phase was emitted.
+    phased: Vec<Place>,
 }
 
 /// A tool call and its place among the items.
@@ -38,7 +40,7 @@ struct Call {
 
 /// The item that a document belongs to. Some servers, such as llama.cpp's, send no index; others
 /// give the same item another id in each document.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Place {
     Index(u64),
     Item(String),
@@ -86,6 +88,9 @@ struct Item {
     #[serde(deserialize_with = "text_or_default")]
     name: String,
     arguments: Value,
+    /// Role of a message in the answer, such as `commentary`.
+    #[serde(deserialize_with = "text_or_default")]
+    phase: String,
     #[serde(deserialize_with = "if_readable")]
     encrypted_content: Option<String>,
     #[serde(deserialize_with = "contents")]
@@ -237,6 +242,9 @@ impl Reader for Answer {
 impl Answer {
     fn added(&mut self, place: Place, item: &Item, progress: &mut Progress) {
         self.in_summary = false;
+        if item.kind == "message" {
+            self.phase(&place, item, progress);
+        }
         if item.kind == "function_call" {
             let name = Some(item.name.clone()).filter(|name| !name.is_empty());
             let first_args = fragment(&item.arguments);
@@ -291,16 +299,31 @@ impl Answer {
             }
             "message" => {
                 let text: String = item.content.iter().map(Content::said).collect();
+                self.phase(&place, item, progress);
                 self.text((place, None), &text, progress);
             }
             "reasoning" => {
                 self.has_reasoning = true;
                 if let Some(content) = &item.encrypted_content {
-                    let issued = json!({"id": item.id, "encrypted_content": content});
+                    let mut issued = json!({"id": item.id, "encrypted_content": content});
+                    if item.summary.len() > 1 {
+                        let texts = item.summary.iter().map(|part| part.text.as_str());
+                        issued["summary"] = texts.collect();
+                    }
                     progress.sign(Format::Openai, &issued.to_string());
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Emits the phase of a message, which goes back with its text, before that text.
+    fn phase(&mut self, place: &Place, item: &Item, progress: &mut Progress) {
+        let is_late = self.phased.contains(place) || self.told.iter().any(|told| told.0 == *place);
+        if !item.phase.is_empty() && !is_late {
+            let issued = json!({"phase": item.phase}).to_string();
+            progress.sign(Format::OpenaiMessage, &issued);
+            self.phased.push(place.clone());
         }
     }
 

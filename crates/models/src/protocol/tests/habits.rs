@@ -1,7 +1,6 @@
-//! Habits of servers: answers in shapes that public reports describe, and one answer in generated
-//! shapes.
+//! Habits of servers: answers in shapes that public reports describe.
 
-use super::{decode, splits};
+use super::decode;
 use crate::ModelError;
 use crate::call::ChatResponse;
 use crate::chat::{ChatEvent, ChatRequest, ModelInfo};
@@ -36,7 +35,7 @@ fn collected(events: Vec<ChatEvent>) -> Result<ChatResponse, ModelError> {
     collector.response(&info, (key, message_id(key)), &ChatRequest::default(), tokens)
 }
 
-fn answer<'a>(
+pub(super) fn answer<'a>(
     protocol: Protocol,
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<ChatResponse, ModelError> {
@@ -92,134 +91,6 @@ fn answers_in_the_shapes_of_the_field_are_read() {
         return;
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-/// Writes one answer in a random shape of chat completions.
-struct Writer {
-    state: u64,
-    out: String,
-}
-
-impl Writer {
-    fn below(&mut self, limit: usize) -> usize {
-        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.state >> 33) as usize % limit
-    }
-
-    fn coin(&mut self) -> bool {
-        self.below(2) == 0
-    }
-
-    /// Splits a text at random places.
-    fn pieces(&mut self, text: &str) -> Vec<String> {
-        let mut pieces = vec![String::new()];
-        for letter in text.chars() {
-            if self.below(4) == 0 {
-                pieces.push(String::new());
-            }
-            pieces.last_mut().expect("one").push(letter);
-        }
-        pieces
-    }
-
-    fn event(&mut self, document: &Value) {
-        let end = ["\n", "\r\n", "\r"][self.below(3)];
-        let space = if self.coin() { " " } else { "" };
-        if self.below(5) == 0 {
-            self.out += &format!(": a remark{end}{end}");
-        }
-        self.out += &format!("data:{space}{document}{end}");
-        self.out += end;
-    }
-
-    fn delta(&mut self, delta: Value) {
-        let mut choice = json!({"index": 0, "delta": delta});
-        if self.coin() {
-            choice["finish_reason"] = Value::Null;
-        }
-        let id = if self.coin() { json!("c1") } else { Value::Null };
-        self.event(&json!({"id": id, "choices": [choice]}));
-    }
-
-    /// Writes two calls.
-    fn calls(&mut self, calls: &[(&str, Value)]) {
-        let indexed = self.coin();
-        let ids = self.coin();
-        // Without either, only names tell the calls apart.
-        let zeros = ids && self.below(3) == 0;
-        let repeats = self.coin() && ids;
-        let is_text = self.coin();
-        let is_object = self.below(4) == 0;
-        for (position, (name, args)) in calls.iter().enumerate() {
-            let pieces = match is_object {
-                true => vec![args.clone()],
-                false => {
-                    let text = args.to_string();
-                    self.pieces(&text).into_iter().map(Value::from).collect()
-                }
-            };
-            for (at, piece) in pieces.into_iter().enumerate() {
-                let mut call = json!({"type": "function", "function": {"arguments": piece}});
-                let index = if zeros { 0 } else { position };
-                if indexed || zeros {
-                    call["index"] = if is_text { json!(index.to_string()) } else { json!(index) };
-                }
-                if ids && (at == 0 || repeats) {
-                    call["id"] = format!("id_{position}").into();
-                }
-                if at == 0 || repeats {
-                    call["function"]["name"] = (*name).into();
-                }
-                let list = if self.coin() { json!([call]) } else { call };
-                self.delta(json!({"content": null, "tool_calls": list}));
-            }
-        }
-    }
-
-    fn end(&mut self) {
-        let word = ["tool_calls", "stop", "TOOL_USE", "function_call", "whatever"][self.below(5)];
-        let finish = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": word}]});
-        let has_word = self.coin();
-        let has_mark = self.coin();
-        if has_word || !has_mark {
-            self.event(&finish);
-        }
-        if self.coin() {
-            self.event(
-                &json!({"choices": [], "usage": {"prompt_tokens": "11", "completion_tokens": 7.0}}),
-            );
-        }
-        if has_mark {
-            self.out += "data: [DONE]";
-            let end = ["", "\n", "\n\n"][self.below(3)];
-            self.out += end;
-        }
-    }
-}
-
-#[test]
-fn an_answer_means_the_same_in_any_shape() {
-    let calls = [
-        ("lookup", json!({"order_id": "A1 \"ü\" 🧵"})),
-        ("refund", json!({"amount": 2.5, "n": [1]})),
-    ];
-    for seed in 0..splits() {
-        let state = u64::from(seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let mut writer = Writer { state, out: String::new() };
-        for piece in writer.pieces("Let me look. 🧵") {
-            writer.delta(json!({"content": piece}));
-        }
-        writer.calls(&calls);
-        writer.end();
-        let size = writer.below(40) + 1;
-        let body = &writer.out;
-        let found = answer(Protocol::Openai, body.as_bytes().chunks(size));
-        let found = found.unwrap_or_else(|error| panic!("seed {seed}: {error}\n{body}")).message;
-        assert_eq!(found.joined_text(), "Let me look. 🧵", "seed {seed}\n{body}");
-        let made: Vec<_> =
-            found.tool_calls().map(|call| (call.name.as_str(), call.args.clone())).collect();
-        assert_eq!(made, calls, "seed {seed}\n{body}");
-    }
 }
 
 #[test]

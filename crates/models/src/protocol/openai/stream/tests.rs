@@ -153,7 +153,10 @@ fn other_choices_and_other_shapes_of_content_are_read() {
         &finish("stop"),
     ]);
     let thought = ChatEvent::ReasoningDelta("hm".to_owned());
-    assert_eq!(read(&body), [thought, text("hi"), text("no"), end(FinishReason::Stop)]);
+    let returned = r#"chat@p:{"model":"tiny","thinking":{}}"#;
+    let returned = ChatEvent::ReasoningSignature(returned.to_owned());
+    let events = [thought, text("hi"), text("no"), returned, end(FinishReason::Stop)];
+    assert_eq!(read(&body), events);
 }
 
 #[test]
