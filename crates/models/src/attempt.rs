@@ -3,7 +3,7 @@
 use crate::ModelError;
 use crate::call::ChatResponse;
 use crate::chat::{BYTES_PER_TOKEN, ChatEvent, ChatModel, ChatRequest, ModelInfo};
-use crate::collect::{Collector, message_id};
+use crate::collect::Collector;
 use crate::fingerprint;
 use crate::price::Price;
 use crate::prompt_hash::prompt_hash;
@@ -25,6 +25,8 @@ use weftwork_types::{BoxFuture, InvocationId, MessageId};
 #[derive(Debug)]
 pub(crate) struct CallInfo {
     key: CallKey,
+    /// Id of the message that the attempts produce.
+    message: MessageId,
     prompt_hash: Hash,
     /// The size of the request in bytes, for the usage estimate.
     asked_bytes: u64,
@@ -33,10 +35,16 @@ pub(crate) struct CallInfo {
 }
 
 impl CallInfo {
-    pub(crate) fn new(key: CallKey, model: &dyn ChatModel, request: &ChatRequest) -> Self {
+    pub(crate) fn new(
+        key: CallKey,
+        message: MessageId,
+        model: &dyn ChatModel,
+        request: &ChatRequest,
+    ) -> Self {
         let asked = canonical::to_string(&fingerprint::request(request));
         let prompt_hash = prompt_hash(&model.info().id(), request);
-        Self { key, prompt_hash, asked_bytes: asked.len() as u64, price: model.price() }
+        let asked_bytes = asked.len() as u64;
+        Self { key, message, prompt_hash, asked_bytes, price: model.price() }
     }
 
     /// Returns the cost of tokens; `None` if the price is unknown.
@@ -142,7 +150,7 @@ impl<'a, 'call> Attempt<'a, 'call> {
             ctx,
             call,
             reservation: Some(reservation),
-            message: message_id(call.key),
+            message: call.message.clone(),
             collector: Collector::default(),
             fact,
             progress: Progress::Open,
@@ -328,6 +336,7 @@ fn is_refusal(error: &ModelError) -> bool {
         ModelError::Truncated { .. }
         | ModelError::Malformed { .. }
         | ModelError::Empty { .. }
+        | ModelError::Paused { .. }
         | ModelError::Deadline { .. } => false,
         _ => true,
     }

@@ -5,11 +5,13 @@ use crate::cache::ResponseCache;
 use crate::capability;
 use crate::chat::{ChatModel, ChatRequest, FinishReason};
 use crate::collect::message_id;
+use crate::protocol::is_paused_turn;
 use crate::secrets::Secrets;
 use crate::{CallError, ModelError, RetryPolicy, fingerprint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use weftwork_types::MessageId;
 use weftwork_types::canonical;
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, ToolCallPart};
@@ -44,7 +46,12 @@ pub struct ChatResponse {
 struct Tried {
     attempts: u32,
     used: Usage,
+    /// Id of the message that the call produces: that of its first request.
+    message: Option<MessageId>,
 }
+
+/// Maximum number of requests that continue an answer which its provider paused.
+const CONTINUATIONS_MAX: usize = 5;
 
 /// Calls models. Nodes call models only through this type.
 #[derive(Debug, Clone, Default)]
@@ -71,6 +78,8 @@ impl ModelCaller {
 
     /// Calls a model, or returns the recorded answer of an earlier identical call. A [`RunModel`]
     /// among the dependencies of the run is called instead of the model that it replaces.
+    ///
+    /// An answer that the provider pauses is continued, at most 5 times.
     ///
     /// After a final error, the [`ChatModel::fallback`] is called, and the answer names the model that
     /// gave it. An answer of the [`ChatModel::cache`] is given without an attempt; its usage fact has
@@ -100,12 +109,37 @@ impl ModelCaller {
         let chosen = ctx.dependencies.get::<RunModel>();
         let chosen = chosen.as_ref().filter(|chosen| chosen.instead_of == model.info().id());
         let model = chosen.map_or(model, |chosen| chosen.model.as_ref());
-        let outcome = self.find_or_make(model, request, ctx, &mut tried).await;
+        let outcome = self.make_whole(model, request, ctx, &mut tried).await;
         outcome.map_err(|error| CallError {
             error: Box::new(error),
             attempts: tried.attempts,
             used: tried.used,
         })
+    }
+
+    /// Makes a call, and continues its answer if the provider pauses it. Each request is a call of
+    /// its own in the journal, so that a request whose answer is recorded is never paid again.
+    async fn make_whole(
+        &self,
+        model: &dyn ChatModel,
+        mut request: ChatRequest,
+        ctx: &CallContext,
+        tried: &mut Tried,
+    ) -> Result<ChatResponse, ModelError> {
+        let mut paused: Vec<ChatResponse> = Vec::new();
+        loop {
+            let answer = self.find_or_make(model, request.clone(), ctx, tried).await?;
+            tried.message.get_or_insert_with(|| answer.message.id.clone());
+            if answer.finish != FinishReason::Paused {
+                return Ok(join_paused(paused, answer));
+            }
+            if paused.len() == CONTINUATIONS_MAX {
+                let provider = model.info().provider.clone();
+                return Err(ModelError::Paused { provider, continued: CONTINUATIONS_MAX });
+            }
+            request.messages.push(answer.message.clone());
+            paused.push(answer);
+        }
     }
 
     async fn find_or_make(
@@ -152,6 +186,7 @@ impl ModelCaller {
         (key, tried): (CallKey, &mut Tried),
         ctx: &CallContext,
     ) -> Result<ChatResponse, ModelError> {
+        let message = tried.message.get_or_insert_with(|| message_id(key)).clone();
         let cache = model
             .cache()
             .map(|cache| (cache, ResponseCache::key(&ctx.principal, &model.info().id(), request)));
@@ -159,8 +194,9 @@ impl ModelCaller {
             if has_passed(ctx) {
                 return Err(ModelError::Deadline { provider: model.info().provider.clone() });
             }
-            if let Some(cached) = cache.get(cache_key, ctx.clock.elapsed()) {
-                let call = CallInfo::new(key, model, request);
+            if let Some(mut cached) = cache.get(cache_key, ctx.clock.elapsed()) {
+                cached.message.id.clone_from(&message);
+                let call = CallInfo::new(key, message, model, request);
                 let bill = Bill::new(call.without_attempt(model.info(), ctx), ctx);
                 return self.give(cached, bill, key, ctx).await;
             }
@@ -194,7 +230,8 @@ impl ModelCaller {
         (key, tried): (CallKey, &mut Tried),
         ctx: &'a CallContext,
     ) -> Result<(ChatResponse, Bill<'a>), ModelError> {
-        let call = CallInfo::new(key, model, request);
+        let message = tried.message.get_or_insert_with(|| message_id(key)).clone();
+        let call = CallInfo::new(key, message, model, request);
         let demand = call.demand(model.info(), request);
         let before = tried.attempts;
         loop {
@@ -232,7 +269,6 @@ impl ModelCaller {
         key: CallKey,
         ctx: &CallContext,
     ) -> Result<ChatResponse, ModelError> {
-        response.message.id = message_id(key);
         response.tokens = bill.fact().tokens;
         show(&response.message, &response.model, ctx);
         let message = Some(response.message.id.clone());
@@ -255,6 +291,20 @@ impl ModelCaller {
         settled?;
         Ok(response)
     }
+}
+
+/// Returns an answer with its parts from before the pauses.
+fn join_paused(paused: Vec<ChatResponse>, mut last: ChatResponse) -> ChatResponse {
+    let mut parts = Vec::new();
+    let mut tokens = Tokens::default();
+    for piece in paused {
+        tokens = tokens + piece.tokens;
+        parts.extend(piece.message.parts.into_iter().filter(|part| !is_paused_turn(part)));
+    }
+    parts.append(&mut last.message.parts);
+    last.message.parts = parts;
+    last.tokens = tokens + last.tokens;
+    last
 }
 
 /// The part of a request that the model does not support, and how to avoid it.

@@ -179,4 +179,7 @@ pub enum FinishReason {
     Length,
     /// The provider's content filter cut the answer.
     ContentFilter,
+    /// The provider paused its answer, and continues it when it is asked again with what it has so
+    /// far. [`ModelCaller`](crate::ModelCaller) does so; no answer that it returns has this reason.
+    Paused,
 }

@@ -2,7 +2,7 @@
 
 use crate::call::ChatResponse;
 use crate::chat::{ChatEvent, ChatRequest, FinishReason, ModelInfo};
-use crate::protocol::UNNAMED;
+use crate::protocol::{UNNAMED, is_paused_turn};
 use crate::{ModelError, RefusalKind};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
@@ -168,8 +168,12 @@ impl Collector {
                 }
             });
         }
+        let has_calls = parts.iter().any(|part| matches!(part, Part::ToolCall(_)));
+        if has_calls {
+            // The results of the calls continue the answer.
+            parts.retain(|part| !is_paused_turn(part));
+        }
         let message = Message::new(id, Role::Assistant, parts);
-        let has_calls = message.tool_calls().next().is_some();
         // No call of an answer that was withheld is made.
         if reason == FinishReason::ContentFilter && (has_calls || message.joined_text().is_empty())
         {
@@ -188,9 +192,13 @@ impl Collector {
                 limit: request.max_tokens,
             });
         }
+        if reason == FinishReason::Paused && !has_calls && !message.parts.iter().any(is_paused_turn)
+        {
+            return Err(ModelError::Paused { provider: provider(), continued: 0 });
+        }
         let finish = match (reason, has_calls) {
             // Some servers report "stop" after a tool call.
-            (FinishReason::Stop, true) => FinishReason::ToolCalls,
+            (FinishReason::Stop | FinishReason::Paused, true) => FinishReason::ToolCalls,
             (FinishReason::ToolCalls, false) if message.joined_text().is_empty() => {
                 // Another attempt may have them.
                 let reason = "its finish reason is tool calls, but it contains none".to_owned();

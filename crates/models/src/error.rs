@@ -159,6 +159,14 @@ pub enum ModelError {
         /// The tool whose arguments are truncated.
         tool: String,
     },
+    /// The provider paused its answer, and did not end it when it was asked to continue.
+    #[error("the answer of `{provider}` is not complete: the provider paused it (`pause_turn`) {}", pauses(*continued))]
+    Paused {
+        /// The provider.
+        provider: String,
+        /// Number of requests that continued the answer.
+        continued: usize,
+    },
     /// The configuration of a provider is invalid.
     #[error("provider `{provider}` is not set up right: {reason}")]
     BadProvider {
@@ -216,6 +224,7 @@ impl ModelError {
             Self::CutByLimit { .. } => "W0315",
             Self::BadProvider { .. } => "W0316",
             Self::Empty { .. } => "W0317",
+            Self::Paused { .. } => "W0318",
         })
     }
 
@@ -301,6 +310,7 @@ impl ModelError {
             | Self::Unsupported { .. }
             | Self::CutByLimit { .. }
             | Self::Empty { .. }
+            | Self::Paused { .. }
             | Self::BadProvider { .. }
             | Self::Deadline { .. }
             | Self::Budget(_) => {}
@@ -333,6 +343,13 @@ fn emptiness(finish: FinishReason, tokens: Tokens, limit: Option<u32>) -> String
         }
     };
     format!("reached {limit} before any text or call{spent}; raise `max_tokens`")
+}
+
+fn pauses(continued: usize) -> String {
+    match continued {
+        0 => "and this protocol cannot continue it".to_owned(),
+        _ => format!("again after it was continued {continued} times, which is the limit"),
+    }
 }
 
 fn throttled(kind: RefusalKind) -> &'static str {

@@ -94,7 +94,9 @@ impl FallbackOn {
     pub fn of(error: &ModelError) -> Option<Self> {
         match error {
             ModelError::Transport { .. } => return Some(Self::Unreachable),
-            ModelError::Truncated { .. } | ModelError::Malformed { .. } => {
+            ModelError::Truncated { .. }
+            | ModelError::Malformed { .. }
+            | ModelError::Paused { .. } => {
                 return Some(Self::BrokenAnswer);
             }
             // Another model may reason less, but the limit is the request's.

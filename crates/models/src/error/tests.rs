@@ -110,6 +110,58 @@ fn what_providers_say_has_a_code_and_tells_what_to_do() {
 }
 
 #[test]
+fn answers_that_are_none_have_a_code_and_tell_what_to_do() {
+    let provider = text("p");
+    check(vec![
+        (
+            ModelError::Empty {
+                provider: provider.clone(),
+                finish: FinishReason::Stop,
+                tokens: Tokens::reported(11, 0),
+                limit: None,
+            },
+            "W0317",
+            true,
+            "the answer of `p` is empty: it ended without a text, a call or reasoning",
+        ),
+        (
+            ModelError::Empty {
+                provider: provider.clone(),
+                finish: FinishReason::Length,
+                tokens: Tokens::reported(11, 50).reasoning(48),
+                limit: Some(50),
+            },
+            "W0317",
+            false,
+            "the answer of `p` reached the token limit of 50 before any text or call, with 50 tokens, 48 of them for reasoning; raise `max_tokens`",
+        ),
+        (
+            ModelError::Empty {
+                provider: provider.clone(),
+                finish: FinishReason::Length,
+                tokens: Tokens::estimated(11, 0),
+                limit: None,
+            },
+            "W0317",
+            false,
+            "the answer of `p` reached the token limit of the model or of the provider before any text or call; raise `max_tokens`",
+        ),
+        (
+            ModelError::Paused { provider: provider.clone(), continued: 0 },
+            "W0318",
+            false,
+            "the answer of `p` is not complete: the provider paused it (`pause_turn`) and this protocol cannot continue it",
+        ),
+        (
+            ModelError::Paused { provider, continued: 5 },
+            "W0318",
+            false,
+            "the answer of `p` is not complete: the provider paused it (`pause_turn`) again after it was continued 5 times, which is the limit",
+        ),
+    ]);
+}
+
+#[test]
 fn what_goes_wrong_on_our_side_has_a_code_and_tells_what_to_do() {
     let provider = text("p");
     check(vec![
@@ -151,39 +203,6 @@ fn what_goes_wrong_on_our_side_has_a_code_and_tells_what_to_do() {
             "W0314",
             false,
             "call of `p:m` cannot be recorded: the weights are missing",
-        ),
-        (
-            ModelError::Empty {
-                provider: provider.clone(),
-                finish: FinishReason::Stop,
-                tokens: Tokens::reported(11, 0),
-                limit: None,
-            },
-            "W0317",
-            true,
-            "the answer of `p` is empty: it ended without a text, a call or reasoning",
-        ),
-        (
-            ModelError::Empty {
-                provider: provider.clone(),
-                finish: FinishReason::Length,
-                tokens: Tokens::reported(11, 50).reasoning(48),
-                limit: Some(50),
-            },
-            "W0317",
-            false,
-            "the answer of `p` reached the token limit of 50 before any text or call, with 50 tokens, 48 of them for reasoning; raise `max_tokens`",
-        ),
-        (
-            ModelError::Empty {
-                provider: provider.clone(),
-                finish: FinishReason::Length,
-                tokens: Tokens::estimated(11, 0),
-                limit: None,
-            },
-            "W0317",
-            false,
-            "the answer of `p` reached the token limit of the model or of the provider before any text or call; raise `max_tokens`",
         ),
         (
             ModelError::CutByLimit { provider: provider.clone(), tool: text("refund") },

@@ -29,9 +29,10 @@ impl End {
         let word = word.strip_prefix("finish_reason_").unwrap_or(&word);
         Some(match word {
             "stop" | "eos" | "eos_token" | "stop_sequence" | "end_turn" | "end" | "complete"
-            | "completed" | "stopped" | "finish" | "finished" | "done" | "pause_turn" => {
+            | "completed" | "stopped" | "finish" | "finished" | "done" => {
                 Self::Finish(FinishReason::Stop)
             }
+            "pause_turn" => Self::Finish(FinishReason::Paused),
             "tool_calls" | "tool_call" | "tool_use" | "function_call" | "function_calls" => {
                 Self::Finish(FinishReason::ToolCalls)
             }

@@ -32,7 +32,8 @@ use crate::chat::{ChatRequest, ToolChoice};
 use decoder::Reader;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use weftwork_types::message::{Message, Role};
+use signature::Format;
+use weftwork_types::message::{Message, Part, Role};
 
 /// A wire protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -161,6 +162,11 @@ fn turns(
         turns.push((Role::User, vec![go_on]));
     }
     Ok(turns)
+}
+
+/// Returns `true` for the part of an answer that its provider needs to continue it.
+pub(crate) fn is_paused_turn(part: &Part) -> bool {
+    Format::AnthropicTurn.is_of(part)
 }
 
 /// Text of a tool's result, as a model reads it.

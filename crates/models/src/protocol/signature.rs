@@ -4,6 +4,8 @@
 //! of another provider. Therefore signatures in messages begin with the name of their format, and
 //! with that of the provider unless it is the one that the format is from.
 
+use weftwork_types::message::Part;
+
 /// The format of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
@@ -11,6 +13,8 @@ pub(super) enum Format {
     Anthropic,
     /// Data of an Anthropic thinking block without readable text.
     AnthropicRedacted,
+    /// The content of an answer that Anthropic paused, as JSON.
+    AnthropicTurn,
     /// An Anthropic thinking block that its server did not sign; there is nothing to issue.
     AnthropicUnsigned,
     /// Gemini's thought signature of the part that follows.
@@ -29,12 +33,20 @@ impl Format {
         match self {
             Self::Anthropic => ("anthropic", "anthropic"),
             Self::AnthropicRedacted => ("anthropic-redacted", "anthropic"),
+            Self::AnthropicTurn => ("anthropic-turn", "anthropic"),
             Self::AnthropicUnsigned => ("anthropic-unsigned", "anthropic"),
             Self::Gemini => ("gemini", "gemini"),
             Self::Openai => ("openai", "openai-responses"),
             Self::OpenaiMessage => ("openai-message", "openai-responses"),
             Self::Chat => ("chat", ""),
         }
+    }
+
+    /// Returns `true` if a part of a message has a signature of this format, of any provider.
+    pub(super) fn is_of(self, part: &Part) -> bool {
+        let name = self.names().0;
+        let Part::Reasoning { signature: Some(signature), .. } = part else { return false };
+        signature.strip_prefix(name).is_some_and(|rest| rest.starts_with([':', '@']))
     }
 
     /// The form in a message of a signature as a provider issued it.

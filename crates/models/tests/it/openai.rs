@@ -58,12 +58,24 @@ async fn an_answer_streams_with_its_usage() {
 
 #[tokio::test]
 async fn usage_under_unknown_names_counts_against_a_budget_of_tokens() {
-    for account in [json!({"units_in": 11, "units_out": 7}), json!("18 tokens"), json!({})] {
+    for account in [
+        r#"{"units_in": 11, "units_out": 7}"#,
+        r#""18 tokens""#,
+        "{}",
+        "NaN",
+        // No numbers, as servers in Python write them.
+        r#"{"prompt_tokens": NaN, "completion_tokens": NaN, "cost": NaN}"#,
+        r#"{"prompt_tokens": Infinity, "completion_tokens": -Infinity, "cost": -1}"#,
+        r#"{"prompt_tokens": "NaN", "completion_tokens": "inf", "cost": "-inf"}"#,
+        r#"{"prompt_tokens": -5, "completion_tokens": 1e999}"#,
+        r#"{"prompt_tokens": 11, "completion_tokens": NaN}"#,
+        r#"{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": NaN}"#,
+    ] {
         let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
-        let account = json!({"choices": [], "usage": account});
+        let account = format!("data: {{\"choices\": [], \"usage\": {account}}}\n\n");
         let server = server(move |_, _| {
-            let chunks = [words("0123456789 0123456789"), end.clone(), account.clone()];
-            stream(&chunks).piece("data: [DONE]\n\n").end()
+            let chunks = [words("0123456789 0123456789"), end.clone()];
+            stream(&chunks).piece(&account).piece("data: [DONE]\n\n").end()
         });
         let server = server.await;
         let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());

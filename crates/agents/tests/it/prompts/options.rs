@@ -57,7 +57,8 @@ async fn structured_output_is_repaired_twice_and_no_more() {
     let response = done(evaluator.evaluate(&many, ()).await.expect("evaluates"));
     assert_eq!(response.output.map(|days| days.len()), Some(1));
 
-    let model = scripted(vec![Step::text("no"), Step::text("no"), Step::text("nor this"), Step::text(day)]);
+    let model =
+        scripted(vec![Step::text("no"), Step::text("no"), Step::text("nor this"), Step::text(day)]);
     let evaluator = Evaluator::builder(model).open().await.expect("opens");
     let error = evaluator.evaluate(&one, ()).await.expect_err("no repair is left");
     assert_eq!((error.kind, error.phase), (EvaluationErrorKind::Output, EvaluationPhase::Response));

@@ -4,6 +4,7 @@
 
 mod request;
 mod stream;
+mod turn;
 
 pub(super) use request::write;
 pub(super) use stream::Answer;

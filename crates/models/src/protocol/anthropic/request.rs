@@ -79,11 +79,16 @@ fn messages(model: &str, request: &ChatRequest, config: &ServerConfig) -> Result
     let issuer = Issuer::new(model, config);
     let go_on = json!({"type": "text", "text": GO_ON});
     let calls = WireCalls::new(request, IdRule::Plain(ID_BYTES_MAX));
-    let turns = turns(&request.messages, go_on, |message| match message.role {
+    let mut turns = turns(&request.messages, go_on, |message| match message.role {
         Role::Assistant => Ok(assistant(message, &calls, &issuer)),
         Role::Tool => Ok(results(message, &calls)),
         Role::User | Role::System => user(message),
     })?;
+    // The provider continues an answer that it paused, and no other one.
+    let last = request.messages.last();
+    if last.is_some_and(|last| last.parts.iter().any(|part| issuer.turn(part).is_some())) {
+        turns.pop_if(|(role, _)| *role == Role::User);
+    }
     let named = |(role, blocks): (Role, Vec<Value>)| json!({"role": role, "content": blocks});
     Ok(turns.into_iter().map(named).collect())
 }
@@ -103,6 +108,10 @@ fn user(message: &Message) -> Result<Vec<Value>, String> {
 }
 
 fn assistant(message: &Message, calls: &WireCalls, issuer: &Issuer<'_>) -> Vec<Value> {
+    let turn = message.parts.iter().find_map(|part| issuer.turn(part));
+    if let Some(turn) = turn {
+        return turn;
+    }
     let blocks = message.parts.iter().filter_map(|part| match part {
         Part::Text { text: words } => text(words),
         Part::Reasoning { text, signature } => issuer.thinking(text, signature.as_deref()),
@@ -128,6 +137,13 @@ impl<'a> Issuer<'a> {
         let is_anthropic = model.to_ascii_lowercase().contains("claude")
             || config.base_url.contains("anthropic.com");
         Self { provider: &config.provider, may_be_unsigned: !is_anthropic }
+    }
+
+    /// Returns the content of an answer that was paused, as it came.
+    fn turn(&self, part: &Part) -> Option<Vec<Value>> {
+        let Part::Reasoning { signature, .. } = part else { return None };
+        let issued = Format::AnthropicTurn.issued(signature.as_deref(), self.provider)?;
+        serde_json::from_str(issued).ok()
     }
 
     fn thinking(&self, text: &str, signature: Option<&str>) -> Option<Value> {

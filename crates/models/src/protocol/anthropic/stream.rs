@@ -1,6 +1,7 @@
 //! Reads the documents of an answer.
 
-use crate::chat::ChatEvent;
+use super::turn::Turn;
+use crate::chat::{ChatEvent, FinishReason};
 use crate::protocol::account::Account;
 use crate::protocol::decoder::{Flaw, Progress, Reader, structure};
 use crate::protocol::fields::{error_member, fragment, if_readable, index, text_or_default};
@@ -21,6 +22,7 @@ pub(in crate::protocol) struct Answer {
     /// `true` while thinking was received that has no signature so far.
     is_unsigned: bool,
     usage: Usage,
+    turn: Turn,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -126,6 +128,7 @@ impl Reader for Answer {
             let message = structure(document)?;
             return self.message(message, progress);
         }
+        self.turn.read(&document);
         let document: Document = structure(document)?;
         if let Some(error) = error_member(document.error) {
             return Err(Flaw::Refused(error));
@@ -161,6 +164,10 @@ impl Reader for Answer {
 
     fn end(&mut self, progress: &mut Progress) {
         self.sign(progress);
+        if progress.finish == Some(FinishReason::Paused) {
+            let content = Value::from(std::mem::take(&mut self.turn).content());
+            progress.sign(Format::AnthropicTurn, &content.to_string());
+        }
     }
 }
 
@@ -185,6 +192,7 @@ impl Answer {
             _ => Vec::new(),
         };
         for (index, block) in (0..).zip(blocks) {
+            self.turn.start(index.into(), block.clone());
             self.block(index, serde_json::from_value(block).unwrap_or_default(), progress);
         }
         self.stop(&message.stop_reason, progress)
