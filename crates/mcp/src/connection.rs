@@ -3,7 +3,7 @@
 use crate::McpError;
 use crate::file::{Reached, ServerConfig};
 use crate::gauge::{Gauge, Measured};
-use crate::handler::Handler;
+use crate::handler::{Handler, Listener};
 use crate::http::{EgressClient, egress_cause, transport};
 use crate::limits::Limits;
 use crate::lines::{LateAnswer, Lines, RequestLines};
@@ -11,18 +11,20 @@ use crate::process::Process;
 use crate::text::short;
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientRequest, ListToolsRequest,
-    PaginatedRequestParams, ProtocolVersion, ServerResult, Tool as Listed,
+    CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult,
+    CancelledNotificationParam, ClientRequest, ListToolsRequest, PaginatedRequestParams,
+    ProtocolVersion, RequestId, ServerResult, Tool as Listed,
 };
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer, RunningService,
-    ServiceError,
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer, PeerRequestOptions,
+    RunningService, ServiceError,
 };
 use rmcp::transport::IntoTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use weftwork_types::port::Egress;
 
 /// Maximum length of a server's message in an error, in characters.
@@ -42,7 +44,27 @@ pub(crate) struct Connection {
 pub(crate) struct Caller {
     server: String,
     peer: Peer<RoleClient>,
+    handler: Handler,
     gauge: Arc<Gauge>,
+}
+
+/// A request that was sent. Dropping it before its answer cancels it on the server.
+struct SentRequest {
+    peer: Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for SentRequest {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
+        let peer = self.peer.clone();
+        let cancelled = CancelledNotificationParam::new(Some(id), None);
+        runtime.spawn(async move {
+            if let Err(error) = peer.notify_cancelled(cancelled).await {
+                tracing::debug!(%error, "a request to an MCP server was not cancelled");
+            }
+        });
+    }
 }
 
 impl Connection {
@@ -110,7 +132,8 @@ impl Connection {
             (Err(other), None) => return Err(other),
         };
         let peer = service.peer().clone();
-        let caller = Caller { server: server.to_owned(), peer, gauge };
+        let handler = service.service().clone();
+        let caller = Caller { server: server.to_owned(), peer, handler, gauge };
         Ok(Self { caller, service, process, limits })
     }
 
@@ -138,25 +161,35 @@ impl Connection {
         self.service.service()
     }
 
-    /// Lists the tools, page by page.
-    pub(crate) async fn list(&self) -> Result<Vec<Listed>, McpError> {
+    /// Lists the tools, page by page. If a later page fails, those of the earlier pages are returned
+    /// with the error.
+    pub(crate) async fn list(&self) -> Result<(Vec<Listed>, Option<McpError>), McpError> {
         let Caller { server, gauge, .. } = &self.caller;
         gauge.begin();
-        match tokio::time::timeout(self.limits.list, self.pages()).await {
-            Ok(listed) => listed,
-            Err(_) => Err(gauge.exceeded(server).unwrap_or_else(|| McpError::Timeout {
+        let mut tools = Vec::new();
+        let read = tokio::time::timeout(self.limits.list, self.pages(&mut tools)).await;
+        let error = match read {
+            Ok(Ok(())) => return Ok((tools, None)),
+            Ok(Err(error)) => error,
+            Err(_) => gauge.exceeded(server).unwrap_or_else(|| McpError::Timeout {
                 server: server.clone(),
                 what: "the list of its tools",
                 after: self.limits.list,
-            })),
+            }),
+        };
+        if tools.is_empty() || matches!(error, McpError::Limit { .. }) {
+            return Err(error);
         }
+        tracing::warn!(%error, "the list of tools of an MCP server is incomplete");
+        Ok((tools, Some(error)))
     }
 
-    async fn pages(&self) -> Result<Vec<Listed>, McpError> {
+    async fn pages(&self, tools: &mut Vec<Listed>) -> Result<(), McpError> {
         let limit = |what: String| McpError::Limit { server: self.caller.server.clone(), what };
-        let (mut tools, mut cursors) = (Vec::new(), BTreeSet::new());
+        let mut cursors = BTreeSet::new();
         let mut cursor = None;
         for _ in 0..self.limits.pages {
+            let before = tools.len();
             let params = PaginatedRequestParams::default().with_cursor(cursor);
             let request = ListToolsRequest {
                 method: Default::default(),
@@ -171,18 +204,20 @@ impl Connection {
                 }
                 Err(error) => return Err(self.caller.failed(&error)),
             };
-            tools.extend(page.tools);
+            // A server whose cursor does not advance sends the same page again.
+            let new = page.tools.into_iter().filter(|tool| !tools[..before].contains(tool));
+            tools.extend(new.collect::<Vec<_>>());
             if tools.len() > self.limits.tools {
                 let max = self.limits.tools;
                 return Err(limit(format!("it lists more than {max} tools")));
             }
             // Some servers end a list with an empty cursor.
             match page.next_cursor.filter(|cursor| !cursor.is_empty()) {
-                None => return Ok(tools),
+                None => return Ok(()),
                 Some(next) if !cursors.insert(next.clone()) => {
-                    return Err(limit(
-                        "a page of its list of tools leads back to an earlier one".into(),
-                    ));
+                    let what = "a page of its list of tools leads back to an earlier one";
+                    // It has no further tools.
+                    return if tools.is_empty() { Err(limit(what.into())) } else { Ok(()) };
                 }
                 Some(next) => cursor = Some(next),
             }
@@ -203,14 +238,38 @@ impl Connection {
 }
 
 impl Caller {
-    /// Calls a tool. Dropping the future cancels the call on the server.
+    /// Begins to receive the messages of the server for a call.
+    pub(crate) fn listen(&self) -> Listener {
+        self.handler.listen()
+    }
+
+    /// Calls a tool, for the call with this number. Dropping the future cancels the call on the server.
     pub(crate) async fn call(
         &self,
         params: CallToolRequestParams,
+        number: u64,
     ) -> Result<CallToolResponse, McpError> {
         self.gauge.begin();
-        let called = self.peer.call_tool_once(params).await;
-        called.map_err(|error| self.failed(&error))
+        let request = CallToolRequest::new(params);
+        let options = PeerRequestOptions::no_options();
+        let request = ClientRequest::CallToolRequest(request);
+        let sent = self.peer.send_cancellable_request(request, options).await;
+        let sent = sent.map_err(|error| self.failed(&error))?;
+        self.handler.expect_progress(sent.progress_token.clone(), number);
+        let mut guard = SentRequest { peer: self.peer.clone(), id: Some(sent.id.clone()) };
+        let answer = sent.await_response().await;
+        guard.id = None;
+        match answer.map_err(|error| self.failed(&error))? {
+            ServerResult::CallToolResult(result) => Ok(CallToolResponse::Complete(result)),
+            ServerResult::InputRequiredResult(result) => {
+                Ok(CallToolResponse::InputRequired(result))
+            }
+            // A result without content.
+            ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_) => {
+                Ok(CallToolResponse::Complete(CallToolResult::default()))
+            }
+            _ => Err(self.answer("it answered `tools/call` with something else than a result")),
+        }
     }
 
     fn answer(&self, problem: &str) -> McpError {

@@ -1,15 +1,19 @@
 //! Files of servers, in the form that MCP clients share.
 
 use crate::McpError;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use weftwork_tools::DEFAULT_TIMEOUT;
 
 /// Environment variables that a server inherits. All others come from its entry in the file.
 const INHERITED: [&str; 7] = ["HOME", "LANG", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER"];
+
+/// Time after which a call ends although its server reports progress.
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// Maximum size of a file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -28,8 +32,51 @@ pub struct McpFile {
 pub struct ServerConfig {
     /// The way to the server.
     pub reached: Reached,
-    /// Time limit of a call, if the file sets one.
-    pub timeout: Option<Duration>,
+    /// Time limits of a call.
+    pub timeouts: Timeouts,
+}
+
+/// Time limits of the calls of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// The time without an answer and without progress after which a call ends.
+    pub call: Duration,
+    /// The time after which a call ends although its server reports progress, at least as long.
+    pub call_with_progress: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { call: DEFAULT_TIMEOUT, call_with_progress: PROGRESS_TIMEOUT }
+    }
+}
+
+impl Timeouts {
+    /// Takes the limits of an entry, in milliseconds.
+    fn of(call: Option<u64>, call_with_progress: Option<u64>) -> Result<Self, String> {
+        let named = [("timeout", call), ("maxTimeout", call_with_progress)];
+        if let Some((name, _)) = named.iter().find(|(_, limit)| *limit == Some(0)) {
+            return Err(format!("`{name}` is 0, expected milliseconds"));
+        }
+        let default = Self::default();
+        let most = call_with_progress.map(Duration::from_millis);
+        let call = call.map(Duration::from_millis);
+        match (call, most) {
+            (Some(call), Some(most)) if most < call => Err(format!(
+                "`maxTimeout` is {} ms, expected at least the `timeout` of {} ms",
+                most.as_millis(),
+                call.as_millis()
+            )),
+            (Some(call), most) => {
+                let most = most.unwrap_or(default.call_with_progress.max(call));
+                Ok(Self { call, call_with_progress: most })
+            }
+            (None, most) => {
+                let most = most.unwrap_or(default.call_with_progress);
+                Ok(Self { call: default.call.min(most), call_with_progress: most })
+            }
+        }
+    }
 }
 
 /// The way to a server.
@@ -98,18 +145,83 @@ struct Entry {
     #[serde(rename = "type")]
     kind: Option<String>,
     command: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "texts")]
     args: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "named_texts")]
     env: BTreeMap<String, String>,
     cwd: Option<String>,
     url: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "named_texts")]
     headers: BTreeMap<String, String>,
     /// Milliseconds.
     timeout: Option<u64>,
+    /// Milliseconds.
+    max_timeout: Option<u64>,
     #[serde(default)]
     disabled: bool,
+}
+
+/// Reads a text, or the text of a number or boolean, as environments and arguments have it.
+fn text<E: serde::de::Error>(value: Value) -> Result<String, E> {
+    match value {
+        Value::String(text) => Ok(text),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Bool(flag) => Ok(flag.to_string()),
+        other => {
+            let found = crate::text::short(&other.to_string(), 40);
+            Err(E::custom(format!("found `{found}`, expected a text or a number")))
+        }
+    }
+}
+
+fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    Vec::deserialize(from)?.into_iter().map(text).collect()
+}
+
+fn named_texts<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let values = BTreeMap::<String, Value>::deserialize(from)?;
+    values.into_iter().map(|(name, value)| Ok((name, text(value)?))).collect()
+}
+
+/// Returns JSON for a text that may have comments and commas before closing brackets, as editors write
+/// such files. Line breaks stay where they are, for the places in errors.
+fn without_comments(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
+    while let Some(first) = rest.chars().next() {
+        let length = match rest.as_bytes() {
+            [b'"', inside @ ..] => 1 + string_length(inside),
+            [b'/', b'/', ..] => rest.find('\n').unwrap_or(rest.len()),
+            [b'/', b'*', ..] => rest.find("*/").map_or(rest.len(), |end| end + 2),
+            _ => first.len_utf8(),
+        };
+        let (element, after) = rest.split_at(length);
+        rest = after;
+        match first {
+            '/' if length > 1 => out.extend(element.chars().filter(|letter| *letter == '\n')),
+            '}' | ']' => {
+                let kept = out.trim_end();
+                if kept.ends_with(',') {
+                    let comma = kept.len() - 1;
+                    out.replace_range(comma..=comma, " ");
+                }
+                out.push(first);
+            }
+            _ => out.push_str(element),
+        }
+    }
+    out
+}
+
+/// Returns the length of a string with its closing quote.
+fn string_length(inside: &[u8]) -> usize {
+    let mut is_escaped = false;
+    let end = inside.iter().position(|byte| {
+        let ends = *byte == b'"' && !is_escaped;
+        is_escaped = *byte == b'\\' && !is_escaped;
+        ends
+    });
+    end.map_or(inside.len(), |end| end + 1)
 }
 
 impl McpFile {
@@ -127,8 +239,8 @@ impl McpFile {
             return Err(bad(format!("{size} bytes, expected at most {FILE_BYTES_MAX}")));
         }
         let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
-        let root: Map<String, Value> =
-            serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+        let root: Map<String, Value> = serde_json::from_str(&without_comments(&text))
+            .map_err(|error| bad(error.to_string()))?;
         let named = root.get("mcpServers").or_else(|| root.get("servers"));
         let Some(Value::Object(entries)) = named else {
             return Err(bad("expected an object `mcpServers` with the servers by name".to_owned()));
@@ -207,10 +319,8 @@ impl Place<'_> {
 
 impl Entry {
     fn into_config(self, place: &Place<'_>) -> Result<ServerConfig, McpError> {
-        let timeout = self.timeout.map(Duration::from_millis);
-        if timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err(place.bad("`timeout` is 0, expected milliseconds"));
-        }
+        let timeouts = Timeouts::of(self.timeout, self.max_timeout);
+        let timeouts = timeouts.map_err(|problem| place.bad(&problem))?;
         let reached = match (self.kind.as_deref(), &self.command, &self.url) {
             (Some("sse"), _, _) => {
                 return Err(place.bad(
@@ -232,7 +342,7 @@ impl Entry {
             }
             _ => return Err(place.bad("expected either `command` or `url`, fitting `type`")),
         };
-        Ok(ServerConfig { reached, timeout })
+        Ok(ServerConfig { reached, timeouts })
     }
 
     fn process(self, place: &Place<'_>) -> Result<Reached, McpError> {

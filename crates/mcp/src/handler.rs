@@ -8,16 +8,16 @@ use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
     ElicitationCapability, ErrorCode, ErrorData, FormElicitationCapability, Implementation,
-    ListRootsResult, UrlElicitationCapability,
+    ListRootsResult, ProgressNotificationParam, ProgressToken, UrlElicitationCapability,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleClient};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 
 /// The client as servers see it. It samples no model for a server and tells no folders. A request for
-/// input goes to the call in progress.
+/// input goes to the call in progress, and progress to the call that it names.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Handler {
     list_changed: Arc<AtomicBool>,
@@ -27,7 +27,18 @@ pub(crate) struct Handler {
 #[derive(Debug, Default)]
 struct Calls {
     next: u64,
-    open: BTreeMap<u64, mpsc::UnboundedSender<Asked>>,
+    open: BTreeMap<u64, mpsc::UnboundedSender<Notice>>,
+    /// The calls of requests that were sent, by the token of their progress.
+    tokens: HashMap<ProgressToken, u64>,
+}
+
+/// A message of a server within a call.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// The server asks.
+    Asked(Asked),
+    /// The server reports progress.
+    Progress(ProgressNotificationParam),
 }
 
 /// A request for input.
@@ -38,19 +49,24 @@ pub(crate) struct Asked {
     pub(crate) answer: oneshot::Sender<ElicitResult>,
 }
 
-/// The requests for input that belong to a call.
+/// The messages of a server that belong to a call.
 #[derive(Debug)]
 pub(crate) struct Listener {
     calls: Arc<Mutex<Calls>>,
     number: u64,
-    asked: mpsc::UnboundedReceiver<Asked>,
+    notices: mpsc::UnboundedReceiver<Notice>,
 }
 
 impl Listener {
-    /// Waits for a request. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Asked {
-        match self.asked.recv().await {
-            Some(asked) => asked,
+    /// The number of the call.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Waits for a message. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Notice {
+        match self.notices.recv().await {
+            Some(notice) => notice,
             None => std::future::pending().await,
         }
     }
@@ -58,7 +74,9 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        lock(&self.calls).open.remove(&self.number);
+        let mut calls = lock(&self.calls);
+        calls.open.remove(&self.number);
+        calls.tokens.retain(|_, number| *number != self.number);
     }
 }
 
@@ -72,15 +90,20 @@ impl Handler {
         self.list_changed.swap(false, Ordering::AcqRel)
     }
 
-    /// Begins to receive requests for input, for a call.
+    /// Begins to receive messages for a call.
     pub(crate) fn listen(&self) -> Listener {
-        let (sender, asked) = mpsc::unbounded_channel();
+        let (sender, notices) = mpsc::unbounded_channel();
         let mut calls = lock(&self.calls);
         let number = calls.next;
         calls.next += 1;
         calls.open.insert(number, sender);
         drop(calls);
-        Listener { calls: Arc::clone(&self.calls), number, asked }
+        Listener { calls: Arc::clone(&self.calls), number, notices }
+    }
+
+    /// Passes progress with this token to a call.
+    pub(crate) fn expect_progress(&self, token: ProgressToken, call: u64) {
+        lock(&self.calls).tokens.insert(token, call);
     }
 
     /// Passes a request to the call in progress. The protocol does not say which call it belongs to,
@@ -90,7 +113,7 @@ impl Handler {
         let mut open = calls.open.values();
         let (Some(call), None) = (open.next(), open.next()) else { return None };
         let (answer, answered) = oneshot::channel();
-        call.send(Asked { request, answer }).ok()?;
+        call.send(Notice::Asked(Asked { request, answer })).ok()?;
         Some(answered)
     }
 }
@@ -112,6 +135,19 @@ impl ClientHandler for Handler {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };
         Ok(answered.await.unwrap_or_else(|_| ElicitResult::new(ElicitationAction::Cancel)))
+    }
+
+    async fn on_progress(
+        &self,
+        progress: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        let calls = lock(&self.calls);
+        let call = calls.tokens.get(&progress.progress_token);
+        if let Some(call) = call.and_then(|number| calls.open.get(number)) {
+            // The call may have ended.
+            call.send(Notice::Progress(progress)).ok();
+        }
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {

@@ -1,5 +1,6 @@
 //! Messages of servers that are nearly JSON.
 
+use crate::framing::Framer;
 use crate::repair;
 use serde_json::Value;
 use std::io;
@@ -11,6 +12,10 @@ use weftwork_types::json;
 
 /// Size of a read from a server, in bytes.
 const READ_BYTES: usize = 16 << 10;
+/// Depth of a message from which on its parts are not read. A parser fails at 128 levels.
+const DEPTH_MAX: usize = 120;
+/// Maximum number of places in a line at which a message may begin.
+const MESSAGES_MAX: usize = 32;
 /// Error code of JSON-RPC for a message that is not JSON.
 const PARSE_ERROR: i64 = -32700;
 
@@ -20,26 +25,61 @@ const PARSE_ERROR: i64 = -32700;
 /// messages in one are on lines of their own.
 pub(crate) fn readable(message: &[u8]) -> Option<String> {
     let message = message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(message);
-    let (error, value) = match serde_json::from_slice::<Value>(message) {
-        Ok(mut value) => {
+    let error = match serde_json::from_slice::<Value>(message) {
+        Ok(mut value) if !json::has_wide_number(message) => {
             let is_list = value.is_array();
             return (repair::message(&mut value) || is_list).then(|| lines(value));
         }
-        Err(error) => {
-            let repaired = json::repaired(message);
-            let value = repaired.and_then(|text| serde_json::from_str::<Value>(&text).ok());
-            (error, value)
-        }
+        read => read.err(),
     };
-    if let Some(mut value) = value {
+    let shallow = || json::read_liberal(&json::without_depth(message, DEPTH_MAX)?).ok();
+    if let Some(mut value) = json::read_liberal(message).ok().or_else(shallow) {
         repair::message(&mut value);
         return Some(lines(value));
     }
-    let id = id(&String::from_utf8_lossy(message))?;
+    let message = String::from_utf8_lossy(message);
+    let messages = messages_within(&message);
+    if !messages.is_empty() {
+        return Some(messages.into_iter().map(lines).collect::<Vec<_>>().join("\n"));
+    }
+    let (error, id) = (error?, id(&message)?);
     let problem = format!("the server's answer is not JSON: {error}");
     let error = serde_json::json!({"code": PARSE_ERROR, "message": problem});
     let answer = serde_json::json!({"jsonrpc": "2.0", "id": id, "error": error});
     Some(answer.to_string())
+}
+
+/// Returns the messages of a line that has other text, too: those at its beginning, and after other text
+/// only answers, because a log may repeat a request.
+fn messages_within(line: &str) -> Vec<Value> {
+    let mut found = Vec::new();
+    let mut rest = line.trim_start();
+    let mut is_beginning = true;
+    for _ in 0..MESSAGES_MAX {
+        let Some(start) = rest.find('{') else { break };
+        is_beginning &= rest[..start].trim().is_empty();
+        rest = &rest[start..];
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        match values.next() {
+            Some(Ok(mut value)) if is_message(&value, is_beginning) => {
+                let length = values.byte_offset();
+                repair::message(&mut value);
+                found.push(value);
+                rest = &rest[length..];
+            }
+            _ => {
+                is_beginning = false;
+                rest = &rest[1..];
+            }
+        }
+    }
+    found
+}
+
+fn is_message(value: &Value, with_requests: bool) -> bool {
+    let has = |name: &str| value.get(name).is_some();
+    let is_answer = has("result") || has("error");
+    is_answer && has("id") && !has("method") || with_requests && has("jsonrpc") && has("method")
 }
 
 fn lines(value: Value) -> String {
@@ -126,8 +166,7 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for RequestLines<W> {
 #[derive(Debug)]
 pub(crate) struct Lines<R> {
     inner: R,
-    /// Beginning of a line that is not complete.
-    line: Vec<u8>,
+    framer: Framer,
     /// Lines that are not read yet.
     ready: Vec<u8>,
     /// Number of their bytes that were read.
@@ -137,7 +176,7 @@ pub(crate) struct Lines<R> {
 
 impl<R> Lines<R> {
     pub(crate) fn new(inner: R, dropped: LateAnswer) -> Self {
-        Self { inner, line: Vec::new(), ready: Vec::new(), read: 0, dropped }
+        Self { inner, framer: Framer::default(), ready: Vec::new(), read: 0, dropped }
     }
 
     /// Returns `true` for an answer that is too late.
@@ -148,17 +187,7 @@ impl<R> Lines<R> {
         message.get("method").is_none() && message.get("id") == Some(id)
     }
 
-    fn add(&mut self, bytes: &[u8]) {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.line.extend_from_slice(piece);
-            if piece.ends_with(b"\n") {
-                self.end_line();
-            }
-        }
-    }
-
-    fn end_line(&mut self) {
-        let line = std::mem::take(&mut self.line);
+    fn end_line(&mut self, line: Vec<u8>) {
         if self.is_dropped(line.trim_ascii()) {
             return;
         }
@@ -182,11 +211,14 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
             let mut bytes = [0; READ_BYTES];
             let mut read = ReadBuf::new(&mut bytes);
             ready!(Pin::new(&mut this.inner).poll_read(context, &mut read))?;
-            match read.filled() {
-                [] if this.line.is_empty() => return Poll::Ready(Ok(())),
-                [] => this.end_line(),
-                bytes => this.add(bytes),
+            let lines = match read.filled() {
+                [] => this.framer.end(),
+                bytes => this.framer.add(bytes),
+            };
+            if lines.is_empty() && read.filled().is_empty() {
+                return Poll::Ready(Ok(()));
             }
+            lines.into_iter().for_each(|line| this.end_line(line));
         }
         let rest = this.ready.get(this.read..).unwrap_or_default();
         let some = rest.get(..buffer.remaining()).unwrap_or(rest);
@@ -219,6 +251,49 @@ mod tests {
             assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("b"), &json!(-32700)));
             assert_eq!(lines[4..], ["{\"id\":3}"]);
         }
+    }
+
+    #[test]
+    fn a_message_is_read_beside_other_text_on_its_line() {
+        let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+        let request = r#"{"jsonrpc":"2.0","method":"ping","id":2}"#;
+        for (line, expected) in [
+            (format!("[INFO] {{ready}} {answer}"), Some(answer.to_owned())),
+            (format!("{answer} # done"), Some(answer.to_owned())),
+            (format!("{request}{answer}"), Some(format!("{request}\n{answer}"))),
+            // A log repeats the requests of the client.
+            (format!("received {request}"), None),
+            (format!("sent {request} {answer}"), Some(answer.to_owned())),
+            (format!("{}", "{".repeat(50_000)), None),
+        ] {
+            let read = readable(line.as_bytes());
+            let read = read.map(|read| {
+                let values = read.lines().map(|line| serde_json::from_str::<Value>(line));
+                values.map(|value| value.expect("JSON")).collect::<Vec<_>>()
+            });
+            let expected = expected.map(|expected| {
+                let values = expected.lines().map(|line| serde_json::from_str::<Value>(line));
+                values.map(|value| value.expect("JSON")).collect::<Vec<_>>()
+            });
+            assert_eq!(read, expected, "{line:.200}");
+        }
+    }
+
+    #[test]
+    fn numbers_and_depth_that_no_value_has_cost_themselves_alone() {
+        let deep = format!("{}1{}", "[".repeat(400), "]".repeat(400));
+        let message = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[],"structuredContent":{{"wide":18446744073709551616,"far":1e999,"deep":{deep}}}}}}}"#
+        );
+        let read: Value =
+            serde_json::from_str(&readable(message.as_bytes()).expect("read")).expect("JSON");
+        let found = &read["result"]["structuredContent"];
+        assert_eq!(
+            (&found["wide"], &found["far"]),
+            (&json!("18446744073709551616"), &json!("1e999"))
+        );
+        assert!(found["deep"].to_string().contains("nested too deeply"), "{found}");
+        assert_eq!(read["id"], 1);
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub struct Offer {
     pub tools: Vec<OfferedTool>,
     /// Tools that cannot.
     pub refused: Vec<RefusedTool>,
+    /// The error of a later page of the list, whose tools are missing.
+    pub incomplete: Option<McpError>,
 }
 
 /// A tool that can be allowed. Its texts contain no hidden characters.
@@ -95,10 +97,13 @@ impl Offer {
         }
         let (server, tool) = name.split_once('/').unwrap_or(("", name));
         let names: Vec<&str> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
-        let hint = match names.as_slice() {
+        let mut hint = match names.as_slice() {
             [] => String::new(),
             names => format!("; it offers: {}", short(&names.join(", "), 400)),
         };
+        if let Some(error) = &self.incomplete {
+            hint.push_str(&format!("; a page of its list could not be read: {error}"));
+        }
         Err(McpError::NoSuchTool { server: server.to_owned(), tool: tool.to_owned(), hint })
     }
 }

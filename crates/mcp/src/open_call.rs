@@ -1,8 +1,9 @@
 //! Calls whose server waits within the request until a person has answered.
 
 use crate::McpError;
-use crate::handler::{Asked, Handler, Listener};
-use rmcp::model::{CallToolResponse, ElicitResult};
+use crate::connection::Caller;
+use crate::handler::{Listener, Notice};
+use rmcp::model::{CallToolRequestParams, CallToolResponse, ElicitResult};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,24 +28,24 @@ pub(crate) struct OpenCall {
 pub(crate) enum Event {
     /// The call has ended.
     Ended(Result<CallToolResponse, McpError>),
-    /// The server asks.
-    Asked(Asked),
+    /// The server asks, or reports progress.
+    Noticed(Notice),
 }
 
 impl OpenCall {
     /// Makes a call in a task of its own.
-    pub(crate) fn start(
-        handler: &Handler,
-        call: impl Future<Output = Result<CallToolResponse, McpError>> + Send + 'static,
-    ) -> Self {
-        Self { listener: handler.listen(), task: tokio::spawn(call), answer: None }
+    pub(crate) fn start(caller: Caller, params: CallToolRequestParams) -> Self {
+        let listener = caller.listen();
+        let number = listener.number();
+        let task = tokio::spawn(async move { caller.call(params, number).await });
+        Self { task, listener, answer: None }
     }
 
     /// Waits for the next event. Cancel safe.
     pub(crate) async fn next(&mut self, server: &str) -> Event {
         tokio::select! {
             biased;
-            asked = self.listener.next() => Event::Asked(asked),
+            notice = self.listener.next() => Event::Noticed(notice),
             ended = &mut self.task => Event::Ended(ended.unwrap_or_else(|error| {
                 Err(McpError::Lost { server: server.to_owned(), problem: error.to_string() })
             })),

@@ -4,20 +4,33 @@ use crate::McpError;
 use crate::text::short;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 
+/// Variable with the mark of a server. Its descendants inherit it, also those outside of its group.
+const MARK: &str = "WEFT_MCP_SERVER";
+/// Kills the group `$1` after the end of this program, which closes the input, unless a line says that
+/// this was done; and then, on Linux, all processes with the mark `$2`.
+const SWEEP: &str = "read -r done; [ -n \"$done\" ] || kill -s KILL -- \"-$1\"
+grep -lszxF -- \"$2\" /proc/[0-9]*/environ | while IFS=/ read -r _ _ process _; do
+  kill -s KILL \"$process\"
+done";
 /// Length of the kept end of a server's standard error, in bytes.
 const TAIL_BYTES: usize = 2_000;
 /// Time for reading the standard error of a server that did not start.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// A running server. Dropping it kills the server and all processes of its group.
+/// A running server. Dropping it kills the server and all processes of its group, and those with its
+/// mark.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -25,8 +38,9 @@ pub(crate) struct Process {
     tail: Tail,
     /// Reads the standard error until its end.
     errors: Option<JoinHandle<()>>,
-    /// Kills the group once this program has ended, however it does.
-    watcher: Option<Child>,
+    /// The input of a process that kills the server's processes once this program has ended, however
+    /// it does.
+    watcher: Option<ChildStdin>,
 }
 
 /// The end of what a server wrote to its standard error.
@@ -42,10 +56,12 @@ impl Process {
         folder: &Path,
     ) -> Result<(Self, ChildStdin, ChildStdout), McpError> {
         let bad = |problem: String| McpError::Start { server: server.to_owned(), problem };
+        let mark = new_mark();
         let mut child = Command::new(command)
             .args(args)
             .env_clear()
             .envs(env)
+            .env(MARK, &mark)
             .current_dir(folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -60,7 +76,7 @@ impl Process {
         };
         let tail = Tail::default();
         let errors = child.stderr.take().map(|errors| tokio::spawn(tail.clone().follow(errors)));
-        let watcher = group.and_then(watcher);
+        let watcher = group.and_then(|group| watcher(group, &mark));
         Ok((Self { child, group, tail, errors, watcher }, input, output))
     }
 
@@ -97,36 +113,41 @@ impl Process {
     }
 }
 
-/// Starts a process that waits for the end of this program, whose end closes its input, and then
-/// kills a group. `None` where there is no shell.
-fn watcher(group: Pid) -> Option<Child> {
+/// Returns a mark that no other server has.
+fn new_mark() -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let seed = RandomState::new().hash_one(number);
+    format!("{}-{number}-{seed:x}", std::process::id())
+}
+
+/// Starts the process that sweeps up after a server, and returns its input. `None` where there is no
+/// shell.
+fn watcher(group: Pid, mark: &str) -> Option<ChildStdin> {
+    let group = group.as_raw_nonzero().to_string();
     let started = Command::new("/bin/sh")
-        .args([
-            "-c",
-            "read -r _; kill -s KILL -- \"-$1\"",
-            "sh",
-            &group.as_raw_nonzero().to_string(),
-        ])
+        .args(["-c", SWEEP, "sh", &group, &format!("{MARK}={mark}")])
         .env_clear()
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .process_group(0)
-        .kill_on_drop(true)
         .spawn();
     if let Err(error) = &started {
         tracing::debug!(%error, "nothing ends an MCP server if this program is killed");
     }
-    started.ok()
+    started.ok()?.stdin
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Before its input is closed.
-        if let Some(watcher) = &mut self.watcher
-            && let Err(error) = watcher.start_kill()
-        {
-            tracing::debug!(%error, "the watcher of an MCP server was already gone");
+        // Before its input is closed: the id of the group may be that of another one by then.
+        if let Some(watcher) = self.watcher.take() {
+            let told =
+                watcher.into_owned_fd().and_then(|pipe| File::from(pipe).write_all(b"done\n"));
+            if let Err(error) = told {
+                tracing::debug!(%error, "the watcher of an MCP server was already gone");
+            }
         }
         // The process is collected only after this, so that its id, which is that of the group,
         // cannot belong to other processes yet.

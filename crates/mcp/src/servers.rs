@@ -2,7 +2,7 @@
 
 use crate::McpError;
 use crate::connection::Connection;
-use crate::file::{McpFile, ServerConfig};
+use crate::file::{McpFile, ServerConfig, Timeouts};
 use crate::limits::Limits;
 use crate::lock::{AllowedTool, LockFile};
 use crate::offer::Offer;
@@ -201,8 +201,8 @@ impl McpServers {
         &self.0.clock
     }
 
-    pub(crate) fn timeout(&self, server: &str) -> Option<Duration> {
-        self.0.file.servers.get(server)?.timeout
+    pub(crate) fn timeouts(&self, server: &str) -> Timeouts {
+        self.0.file.servers.get(server).map(|config| config.timeouts).unwrap_or_default()
     }
 
     /// Returns the running server of a tool, after checking that the tool is as it was allowed.
@@ -226,6 +226,8 @@ impl McpServers {
             };
             listed.as_ref().filter(fresh).map(|(_, offer)| Arc::clone(offer))
         };
+        // A page that could not be read may be by now.
+        let known = known.filter(|offer| offer.incomplete.is_none() || offer.find(tool).is_ok());
         let offer = match known.filter(|_| !live.connection.handler().take_list_changed()) {
             Some(offer) => offer,
             None => self.list(server, &live).await?,
@@ -243,7 +245,8 @@ impl McpServers {
         let mut listed = live.listed.lock().await;
         let at = self.0.clock.elapsed();
         *listed = None;
-        let offer = Offer::check(server, live.connection.list().await?, &self.0.limits);
+        let (tools, incomplete) = live.connection.list().await?;
+        let offer = Offer { incomplete, ..Offer::check(server, tools, &self.0.limits) };
         let offer = Arc::new(offer);
         *listed = Some((at, Arc::clone(&offer)));
         Ok(offer)

@@ -2,8 +2,11 @@
 
 use crate::declared;
 use crate::elicit::{self, Waiting};
+use crate::file::Timeouts;
+use crate::handler::Notice;
 use crate::lock::AllowedTool;
 use crate::open_call::{Event, OpenCall};
+use crate::progress::{self, ProgressTimer};
 use crate::servers::{Live, McpServers};
 use crate::{McpError, result};
 use rmcp::model::{CallToolRequestParams, CallToolResponse};
@@ -11,7 +14,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_tools::{
-    DEFAULT_TIMEOUT, Questions, Replies, Reply, Tool, ToolContext, ToolError, ToolOutput, WHOLE,
+    Questions, Replies, Reply, Tool, ToolContext, ToolError, ToolOutput, WHOLE, code,
 };
 use weftwork_types::BoxFuture;
 use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome};
@@ -26,7 +29,7 @@ pub(crate) struct McpTool {
     servers: McpServers,
     allowed: AllowedTool,
     spec: ToolSpec,
-    timeout: Duration,
+    timeouts: Timeouts,
 }
 
 /// A call of a tool.
@@ -34,8 +37,7 @@ struct Call {
     tool: McpTool,
     live: Arc<Live>,
     params: CallToolRequestParams,
-    /// Equal in all rounds of the call.
-    key: String,
+    context: ToolContext,
     /// A recorded answer, with the hash of the request that it answers.
     recorded: Option<(String, Reply)>,
 }
@@ -43,8 +45,8 @@ struct Call {
 impl McpTool {
     pub(crate) fn new(servers: McpServers, name: &str, allowed: &AllowedTool) -> Self {
         let server = name.split_once('/').map_or("", |(server, _)| server);
-        let timeout = servers.timeout(server).unwrap_or(DEFAULT_TIMEOUT);
-        Self { servers, allowed: allowed.clone(), spec: allowed.spec(name), timeout }
+        let timeouts = servers.timeouts(server);
+        Self { servers, allowed: allowed.clone(), spec: allowed.spec(name), timeouts }
     }
 
     fn parts(&self) -> (&str, &str) {
@@ -56,16 +58,21 @@ impl McpTool {
         self.spec.effect == Effect::ReadOnly || self.spec.on_unknown == UnknownOutcome::Idempotent
     }
 
-    async fn call(self, args: Value, context: ToolContext) -> Result<ToolOutput, ToolError> {
+    /// Returns `true` if people may see all of its results.
+    fn is_shown(&self) -> bool {
+        self.allowed.shown.iter().any(|member| member == WHOLE)
+    }
+
+    async fn call(self, args: Value, mut context: ToolContext) -> Result<ToolOutput, ToolError> {
         let mut params = CallToolRequestParams::new(self.parts().1.to_owned());
         if let Value::Object(args) = args {
             params = params.with_arguments(args);
         }
         let live = self.servers.ready(&self.spec.name, &self.allowed).await;
         let live = live.map_err(McpError::into_tool_error)?;
-        let key = context.idempotency_key.clone();
-        let mut call = Call { tool: self, live, params, key, recorded: None };
-        let Some(replies) = context.replies else { return call.make().await };
+        let replies = context.replies.take();
+        let mut call = Call { tool: self, live, params, context, recorded: None };
+        let Some(replies) = replies else { return call.make().await };
         match replies.state()? {
             Waiting::Required { keys, refused, request_state } => {
                 let responses = elicit::responses(&keys, &replies.replies, &refused);
@@ -82,9 +89,7 @@ impl Call {
     /// Makes the request, until it has a result or a person must be asked.
     async fn make(mut self) -> Result<ToolOutput, ToolError> {
         for _ in 0..REPEATS_MAX {
-            let (caller, params) = (self.live.connection.caller(), self.params.clone());
-            let call = async move { caller.call(params).await };
-            let open = OpenCall::start(self.live.connection.handler(), call);
+            let open = OpenCall::start(self.live.connection.caller(), self.params.clone());
             if let Some(output) = self.follow(open).await? {
                 return Ok(output);
             }
@@ -96,7 +101,7 @@ impl Call {
     /// made again, unless that could do its effect twice.
     async fn go_on(mut self, request: String, replies: Replies) -> Result<ToolOutput, ToolError> {
         let reply = replies.replies.into_iter().next().unwrap_or(Reply::Cancel);
-        if let Some(mut open) = self.live.parked.take(&self.key)
+        if let Some(mut open) = self.live.parked.take(&self.context.idempotency_key)
             && open.answer(elicit::reply(&reply))
         {
             return match self.follow(open).await? {
@@ -116,8 +121,15 @@ impl Call {
     /// Waits for the end of a call, or for a question; `None` if the request must be made again.
     async fn follow(&mut self, mut open: OpenCall) -> Result<Option<ToolOutput>, ToolError> {
         let server = self.tool.parts().0.to_owned();
+        let limit = self.tool.timeouts.call;
+        let mut timer = ProgressTimer::start(self.tool.servers.clock(), limit);
         loop {
-            let asked = match open.next(&server).await {
+            let event = tokio::select! {
+                biased;
+                event = open.next(&server) => event,
+                () = timer.expired() => return Err(self.timed_out()),
+            };
+            let asked = match event {
                 Event::Ended(Err(error)) => {
                     let McpTool { servers, spec, .. } = &self.tool;
                     if self.live.connection.is_closed() && matches!(error, McpError::Lost { .. }) {
@@ -129,7 +141,15 @@ impl Call {
                     self.tool.servers.answered(&self.tool.spec.name);
                     return self.end(&server, response);
                 }
-                Event::Asked(asked) => asked,
+                Event::Noticed(Notice::Progress(progress)) => {
+                    timer.reset();
+                    if timer.take_report() {
+                        let report = progress::report(&progress, self.tool.is_shown());
+                        self.context.progress(report);
+                    }
+                    continue;
+                }
+                Event::Noticed(Notice::Asked(asked)) => asked,
             };
             let request = elicit::fingerprint(&asked.request);
             let answer = match (elicit::question(&server, &asked.request), &self.recorded) {
@@ -137,7 +157,8 @@ impl Call {
                 (Some(_), Some((known, reply))) if *known == request => reply.clone(),
                 (Some(question), _) => {
                     open.wait_for(asked.answer);
-                    self.live.parked.put(self.key.clone(), open, self.tool.servers.clock());
+                    let key = self.context.idempotency_key.clone();
+                    self.live.parked.put(key, open, self.tool.servers.clock());
                     let waiting = json!(Waiting::Open { request });
                     let questions = Questions::new([question]).state(waiting);
                     let acted = self.tool.spec.effect != Effect::ReadOnly;
@@ -149,6 +170,16 @@ impl Call {
         }
     }
 
+    /// The error of a call whose time limit has passed. It is not known what the server did.
+    fn timed_out(&self) -> ToolError {
+        let error = ToolError::outcome_unknown(format_args!(
+            "tool `{}` did not end within {} ms, and its server reported no progress in that time",
+            self.tool.spec.name,
+            self.tool.timeouts.call.as_millis()
+        ));
+        error.with_code(code::TOOL_TIMED_OUT)
+    }
+
     fn end(
         &mut self,
         server: &str,
@@ -156,8 +187,7 @@ impl Call {
     ) -> Result<Option<ToolOutput>, ToolError> {
         match response {
             CallToolResponse::Complete(found) => {
-                let value = result::value(found, self.tool.allowed.output)?;
-                Ok(Some(ToolOutput::Value(value)))
+                result::output(found, self.tool.allowed.output).map(Some)
             }
             CallToolResponse::InputRequired(found) => {
                 let (questions, waiting) = elicit::required(server, found).map_err(|what| {
@@ -190,7 +220,7 @@ impl Tool for McpTool {
         args: Value,
         context: ToolContext,
     ) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
-        let is_shown = self.allowed.shown.iter().any(|member| member == WHOLE);
+        let is_shown = self.is_shown();
         let call = self.clone().call(args, context);
         Box::pin(async move {
             let ended = call.await;
@@ -203,6 +233,6 @@ impl Tool for McpTool {
     }
 
     fn timeout(&self) -> Duration {
-        self.timeout
+        self.timeouts.call_with_progress
     }
 }

@@ -3,8 +3,8 @@
 use crate::chat::{ChatModel, ChatRequest, ToolChoice};
 use crate::error::ModelError;
 use serde::Deserialize;
-use std::sync::LazyLock;
-use weftwork_types::message::{Message, Part, Role};
+use std::sync::{Arc, LazyLock};
+use weftwork_types::message::{Media, Message, Part, Role, ToolResult, content_parts, note_media};
 
 const BUILT_IN: &str = include_str!("../models.toml");
 
@@ -157,6 +157,30 @@ pub fn check_media(model: &dyn ChatModel, messages: Vec<Message>) -> Result<(), 
     }
 }
 
+/// Replaces media in results of tools that a model cannot take by notes: the calls were made, so the
+/// request is not refused for them.
+pub(crate) fn note_result_media(
+    lacks: &[Capability],
+    mut request: Arc<ChatRequest>,
+) -> Arc<ChatRequest> {
+    let is_lacking = |media: &Media| lacks.contains(&Capability::of_media(&media.media_type));
+    let has_lacking = |result: &ToolResult| {
+        let parts = content_parts(&result.value).unwrap_or_default();
+        parts.iter().any(|part| matches!(part, Part::Media(media) if is_lacking(media)))
+    };
+    if request.messages.iter().flat_map(Message::tool_results).any(has_lacking) {
+        let reason =
+            |media: &Media| is_lacking(media).then(|| "this model does not take it".to_owned());
+        let messages = Arc::make_mut(&mut request).messages.iter_mut();
+        for part in messages.flat_map(|message| &mut message.parts) {
+            if let Part::ToolResult(result) = part {
+                note_media(&mut result.value, reason);
+            }
+        }
+    }
+    request
+}
+
 fn has_media(request: &ChatRequest, asked: Capability) -> bool {
     let mut parts = request.messages.iter().flat_map(|message| &message.parts);
     parts.any(|part| match part {
@@ -221,7 +245,6 @@ static TABLE: LazyLock<Table> =
 mod tests {
     use super::*;
     use weftwork_types::MessageId;
-    use weftwork_types::message::{Media, Message};
 
     #[test]
     fn the_longest_beginning_of_an_id_decides() {
@@ -238,6 +261,32 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), Capability::ALL.len());
+    }
+
+    #[test]
+    fn media_of_results_are_noted_for_a_model_that_does_not_take_them() {
+        let image = "data:image/png;base64,AA==";
+        let value = serde_json::json!([{"type": "image_url", "image_url": {"url": image}}]);
+        let result = ToolResult {
+            tool_call_id: weftwork_types::ToolCallId::new("c").expect("an id"),
+            name: "t".to_owned(),
+            value: value.clone(),
+            shown: None,
+            is_error: false,
+        };
+        let messages = vec![Message::tool_result(MessageId::new("m").expect("an id"), result)];
+        let request = Arc::new(ChatRequest { messages, ..ChatRequest::default() });
+        let read = |lacks: &[Capability]| {
+            let noted = note_result_media(lacks, Arc::clone(&request));
+            let result = noted.messages[0].tool_results().next().expect("a result");
+            result.value.clone()
+        };
+        assert_eq!(read(&[Capability::Audio]), value);
+        let note = "[image/png of 1 bytes: this model does not take it]";
+        assert_eq!(
+            read(&[Capability::Images]),
+            serde_json::json!([{"type": "text", "text": note}])
+        );
     }
 
     #[test]

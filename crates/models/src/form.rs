@@ -13,7 +13,7 @@ use crate::chat::{ChatEvent, ChatRequest, ChatStream, FinishReason, ToolChoice};
 use crate::words::stems;
 use futures_util::{StreamExt as _, stream as streams};
 use serde_json::{Map, Value, json};
-use weftwork_types::message::{Message, Part, Role};
+use weftwork_types::message::{Message, Part, Role, content_text};
 use weftwork_types::tool::ToolSpec;
 
 /// Maximum length in characters of a string in an answer, for schemas without their own limit.
@@ -207,6 +207,9 @@ fn result_text(tool: &str, lines: &str) -> String {
 /// A value as lines of text, which small models read better than JSON.
 fn lines(value: &Value) -> String {
     let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    if let Some(text) = content_text(value, "not shown") {
+        return text;
+    }
     match value {
         Value::Object(map) => {
             let lines = map.iter().map(|(key, value)| format!("{key}: {}", word(value)));
@@ -244,7 +247,9 @@ fn plain(message: &Message) -> Message {
     let parts = message.parts.iter().filter_map(|part| match part {
         Part::ToolCall(call) => Some(Part::Text { text: call_text(&call.name, &call.args) }),
         Part::ToolResult(result) => {
-            let text = format!("Result of `{}`: {}", result.name, result.value);
+            let value = content_text(&result.value, "not shown");
+            let value = value.unwrap_or_else(|| result.value.to_string());
+            let text = format!("Result of `{}`: {value}", result.name);
             Some(Part::Text { text })
         }
         Part::Reasoning { .. } => None,

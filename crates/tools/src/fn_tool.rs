@@ -73,6 +73,9 @@ impl FnTool {
                 let returned = called?.await.map_err(IntoToolError::into_tool_error)?;
                 Ok(match returned.into_output() {
                     ToolOutput::Value(value) => ToolOutput::Value(encode(&value)?),
+                    ToolOutput::WithContent { value, content } => {
+                        ToolOutput::WithContent { value: encode(&value)?, content }
+                    }
                     ToolOutput::Questions(questions) => ToolOutput::Questions(questions),
                     ToolOutput::Waits => ToolOutput::Waits,
                 })

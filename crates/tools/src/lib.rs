@@ -22,6 +22,7 @@
 
 pub mod builtin;
 mod check;
+mod content;
 mod context;
 mod dispatch;
 mod error;

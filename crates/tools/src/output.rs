@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use weftwork_types::message::Part;
 use weftwork_types::tool::{Questions, Reply, ToolQuestion};
 
 /// The return value of a tool: its result, or questions to a person.
@@ -39,6 +40,14 @@ use weftwork_types::tool::{Questions, Reply, ToolQuestion};
 pub enum ToolOutput<T = Value> {
     /// The result of the call.
     Value(T),
+    /// The result of the call, with texts and media that the model reads after it. The schema of
+    /// results and the shown members are those of the value.
+    WithContent {
+        /// The result.
+        value: T,
+        /// Texts and inline media.
+        content: Vec<Part>,
+    },
     /// Questions to a person. The call goes on with the replies.
     Questions(Questions),
     /// The call waits for answers to questions that were asked elsewhere, by a graph that the tool

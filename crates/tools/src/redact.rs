@@ -9,7 +9,7 @@ use serde_json::Value;
 /// `null`. If the list contains [`WHOLE`], everything is shown. An entry may be a path, such as
 /// `hits[].url`: then the same is done with the rest of the path in the member before the dot.
 fn redact(value: &Value, shown: &[String]) -> Value {
-    if shown.iter().any(|name| name == WHOLE) {
+    if is_whole(shown) {
         return value.clone();
     }
     match value {
@@ -33,6 +33,11 @@ fn redact(value: &Value, shown: &[String]) -> Value {
         Value::Array(items) => items.iter().map(|item| redact(item, shown)).collect(),
         _ => Value::Null,
     }
+}
+
+/// Returns `true` if the whole of a result may be shown.
+pub(crate) fn is_whole(shown: &[String]) -> bool {
+    shown.iter().any(|name| name == WHOLE)
 }
 
 /// Splits a path into the name of a member and the path within it. Lists need no brackets, because

@@ -130,7 +130,14 @@ fn plain<T: serde::Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
 /// Returns `true` if a value is nested no deeper than [`DEPTH_MAX`]. The check is iterative.
 #[must_use]
 pub fn can_be_read_back(value: &Value) -> bool {
-    let mut open = vec![(value, 0)];
+    can_be_nested(value, 0)
+}
+
+/// Returns `true` if a value is nested no deeper than [`DEPTH_MAX`] as a part of one that has this many
+/// levels around it.
+#[must_use]
+pub fn can_be_nested(value: &Value, levels_around: usize) -> bool {
+    let mut open = vec![(value, levels_around)];
     while let Some((value, around)) = open.pop() {
         let levels = around + 1;
         match value {
@@ -162,6 +169,8 @@ mod tests {
             |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({"a": 0, "b": inner}));
         assert!(can_be_read_back(&nested(DEPTH_MAX)));
         assert!(!can_be_read_back(&nested(DEPTH_MAX + 1)));
+        assert!(can_be_nested(&nested(DEPTH_MAX - 1), 1));
+        assert!(!can_be_nested(&nested(DEPTH_MAX), 1));
         let text = nested(DEPTH_MAX).to_string();
         assert!(serde_json::from_str::<Value>(&text).is_ok());
     }

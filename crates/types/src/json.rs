@@ -188,6 +188,50 @@ fn read_wide_as_text(text: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_slice(&quoted)
 }
 
+/// Returns `true` if a JSON text has a number that a JSON value would have rounded, or not at all.
+#[must_use]
+pub fn has_wide_number(json: &[u8]) -> bool {
+    let mut numbers = Numbers::of(json).filter_map(|at| str::from_utf8(json.get(at)?).ok());
+    // Only long numbers and those with an exponent can be such.
+    numbers.any(|number| {
+        let may_be = number.len() > 18 || number.contains(['e', 'E']);
+        may_be && (is_wide_integer(number) || is_infinite(number))
+    })
+}
+
+/// Returns a JSON text in which a text stands for each part that is nested deeper than a number of
+/// levels; `None` for a text without such parts, and for one whose brackets do not close.
+#[must_use]
+pub fn without_depth(json: &[u8], levels_max: usize) -> Option<Vec<u8>> {
+    let mut shallow = Vec::with_capacity(json.len());
+    let mut levels = 0_usize;
+    let mut is_cut = false;
+    let mut at = 0;
+    while let Some(byte) = json.get(at) {
+        let length = match byte {
+            b'"' => json.len() - at - after_string(json.get(at + 1..)?).len(),
+            _ => 1,
+        };
+        let closes = matches!(byte, b']' | b'}');
+        if closes {
+            levels = levels.checked_sub(1)?;
+        }
+        if levels < levels_max || (levels == levels_max && !closes && !matches!(byte, b'[' | b'{'))
+        {
+            shallow.extend_from_slice(json.get(at..at + length)?);
+        }
+        if matches!(byte, b'[' | b'{') {
+            if levels == levels_max {
+                shallow.extend_from_slice(b"\"[nested too deeply]\"");
+                is_cut = true;
+            }
+            levels += 1;
+        }
+        at += length;
+    }
+    (is_cut && levels == 0).then_some(shallow)
+}
+
 /// Returns the first integer of a JSON text that has more than 64 bits.
 fn wide_integer(json: &[u8]) -> Option<&str> {
     let mut numbers = Numbers::of(json).filter_map(|at| str::from_utf8(json.get(at)?).ok());
@@ -320,6 +364,32 @@ mod tests {
         }
         for text in ["018446744073709551616", "[1e999-]", "{", "--99999999999999999999", "\"1"] {
             assert!(read_wide_as_text(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn parts_that_are_nested_too_deeply_are_texts() {
+        let cut = "[nested too deeply]";
+        for (text, expected) in [
+            (
+                r#"{"a": [[1, 2], "[[", {"b": {}}, 3], "c": "\"]"}"#,
+                Some(json!({"a": [cut, "[[", cut, 3], "c": "\"]"})),
+            ),
+            (r#"[[[[[]]]], [1]]"#, Some(json!([[cut], [1]]))),
+            ("[[1], {\"a\": 2}]", None),
+            ("[[[", None),
+            ("]]", None),
+        ] {
+            let shallow = without_depth(text.as_bytes(), 2);
+            let shallow = shallow.map(|text| serde_json::from_slice::<Value>(&text).expect("JSON"));
+            assert_eq!(shallow, expected, "{text}");
+        }
+        for (text, expected) in [
+            ("[1, 1e30, 18446744073709551615]", false),
+            ("[18446744073709551616]", true),
+            ("1e999", true),
+        ] {
+            assert_eq!(has_wide_number(text.as_bytes()), expected, "{text}");
         }
     }
 

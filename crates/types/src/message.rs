@@ -1,10 +1,12 @@
 //! Messages of a conversation, made of parts.
 
 mod block;
+mod content;
 pub mod langchain;
 mod read;
 mod written;
 
+pub use content::{content_blocks, content_parts, content_text, media_note, note_media};
 pub use written::read_written;
 
 use crate::shown::present;

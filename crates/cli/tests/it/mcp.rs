@@ -1,7 +1,7 @@
 //! Tests of `weft mcp` with the server of the guide, which needs Python.
 
 use crate::home::{Came, Home};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const FILE: &str =
     r#"{"mcpServers": {"clock": {"command": "python3", "args": ["clock_server.py"]}}}"#;
@@ -81,7 +81,7 @@ fn a_server_ends_with_a_program_that_is_killed() {
     use std::time::Duration;
     // It never answers, and would wait for ever.
     let file = r#"{"mcpServers": {"silent": {"command": "sh",
-        "args": ["-c", "trap '' HUP INT TERM; echo $$ > pid.part; mv pid.part pid; sleep 600"]}}}"#;
+        "args": ["-c", "trap '' HUP INT TERM; setsid sh -c 'echo $$ > own.part; mv own.part own; sleep 600' & echo $$ > pid.part; mv pid.part pid; sleep 600"]}}}"#;
     let home = home();
     std::fs::write(home.path("mcp.json"), file).expect("written");
     let mut weft = home.command(&["--mcp", "mcp.json", "mcp", "servers"]);
@@ -95,15 +95,19 @@ fn a_server_ends_with_a_program_that_is_killed() {
             std::thread::sleep(Duration::from_millis(10));
         }
     };
-    until("it has started", &|| home.path("pid").exists());
-    let pid = std::fs::read_to_string(home.path("pid")).expect("an id");
+    // The server, and a process in a session of its own.
+    let names = ["pid", "own"];
+    until("it has started", &|| names.iter().all(|name| home.path(name).exists()));
+    let stats = names.map(|name| {
+        let process = std::fs::read_to_string(home.path(name)).expect("an id");
+        Path::new("/proc").join(process.trim()).join("stat")
+    });
     weft.kill().expect("is killed");
     weft.wait().expect("ends");
-    let stat = Path::new("/proc").join(pid.trim()).join("stat");
     // One that nobody has collected yet has ended, too.
-    let has_ended = || {
-        let stat = std::fs::read_to_string(&stat);
+    let has_ended = |stat: &PathBuf| {
+        let stat = std::fs::read_to_string(stat);
         stat.map_or(true, |stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))
     };
-    until("the server ends", &has_ended);
+    until("the server ends", &|| stats.iter().all(has_ended));
 }

@@ -1,7 +1,7 @@
 //! Tool results as named values: short lines that a small model can read.
 
 use serde_json::Value;
-use weftwork_types::message::ToolResult;
+use weftwork_types::message::{ToolResult, content_text};
 
 const FACTS_MAX: usize = 12;
 const VALUE_CHARS_MAX: usize = 160;
@@ -23,7 +23,10 @@ pub(super) fn of(result: &ToolResult) -> Vec<Fact> {
     match result.value.get("safe_message").filter(|_| result.is_error) {
         Some(message) => flatten("error", message, &mut facts),
         None if result.is_error => flatten("error", &result.value, &mut facts),
-        None => flatten("result", &result.value, &mut facts),
+        None => match content_text(&result.value, "not shown") {
+            Some(text) => flatten("result", &Value::String(text), &mut facts),
+            None => flatten("result", &result.value, &mut facts),
+        },
     }
     facts.truncate(FACTS_MAX);
     facts

@@ -26,7 +26,7 @@ fn a_file_of_other_clients_is_read_unchanged() {
         "env": {"KEY": "${TOKEN}"}, "timeout": 1500, "alwaysAllow": ["read"], "autoApprove": []
     }}, "inputs": []}"#;
     let server = only(text);
-    assert_eq!(server.timeout, Some(Duration::from_millis(1500)));
+    assert_eq!(server.timeouts.call, Duration::from_millis(1500));
     assert_eq!(server.reached.to_string(), "npx -y server /tmp x");
     let shown = format!("{server:?}");
     assert!(shown.contains("KEY") && !shown.contains("CANARY"), "{shown}");
@@ -60,7 +60,7 @@ fn invalid_entries_are_refused_with_their_place() {
         (r#"{"mcpServers": {"a": {"command": " "}}}"#, "W0901", "`command` is empty"),
         (r#"{"mcpServers": {"a": {"type": "sse", "url": "x"}}}"#, "W0901", "type `sse`"),
         (r#"{"mcpServers": {"a": {"type": "ws", "url": "x"}}}"#, "W0901", "type `ws`"),
-        (r#"{"mcpServers": {"a": {"command": "x", "args": [1]}}}"#, "W0901", "invalid type"),
+        (r#"{"mcpServers": {"a": {"command": "x", "args": [[]]}}}"#, "W0901", "expected a text"),
         (r#"{"mcpServers": {"a": {"command": "x", "timeout": 0}}}"#, "W0901", "`timeout` is 0"),
         (r#"{"mcpServers": {"a": {"command": "${NO}"}}}"#, "W0902", "`NO` is not set"),
         (r#"{"mcpServers": {"a": {"command": "${NO"}}}"#, "W0901", "has no `}`"),
@@ -68,5 +68,63 @@ fn invalid_entries_are_refused_with_their_place() {
         let error = read(text).expect_err(text);
         assert_eq!(error.code().0, code, "{error}");
         assert!(error.to_string().contains(message), "{error}");
+    }
+}
+
+#[test]
+fn comments_commas_and_numbers_are_read_as_editors_write_them() {
+    let text = r#"// The servers.
+    {
+        /* of this
+           project */
+        "mcpServers": {
+            "a": {
+                "command": "x", // "quoted"
+                "args": ["--port", 8080, "http://127.0.0.1/*x*/", "a,]", true,],
+                "env": {"PORT": 8080, "RATE": 0.5, "DEBUG": false,},
+            },
+        },
+    }
+    "#;
+    let Reached::Process { args, env, .. } = only(text).reached else { panic!("a process") };
+    assert_eq!(args, ["--port", "8080", "http://127.0.0.1/*x*/", "a,]", "true"]);
+    let value = |name: &str| env.get(name).map(String::as_str);
+    assert_eq!(
+        (value("PORT"), value("RATE"), value("DEBUG")),
+        (Some("8080"), Some("0.5"), Some("false"))
+    );
+    for (bad, words) in [
+        (
+            r#"{"mcpServers": {"a": {"command": "x", "env": {"A": null}}}}"#,
+            "expected a text or a number",
+        ),
+        ("// a\n/* b\n */ {\"mcpServers\": x}", "line 3"),
+        ("{} /* not closed", "expected an object `mcpServers`"),
+    ] {
+        let error = read(bad).expect_err("refused").to_string();
+        assert!(error.contains(words), "{bad}: {error}");
+    }
+}
+
+#[test]
+fn the_limits_of_calls_are_those_of_the_file() {
+    let minute = Duration::from_secs(60);
+    for (members, expected) in [
+        ("", Ok((minute, 10 * minute))),
+        (r#", "timeout": 1000"#, Ok((Duration::from_secs(1), 10 * minute))),
+        (r#", "timeout": 1200000"#, Ok((20 * minute, 20 * minute))),
+        (r#", "maxTimeout": 1000"#, Ok((Duration::from_secs(1), Duration::from_secs(1)))),
+        (r#", "timeout": 1000, "maxTimeout": 60000"#, Ok((Duration::from_secs(1), minute))),
+        (r#", "timeout": 2000, "maxTimeout": 1000"#, Err("expected at least the `timeout`")),
+        (r#", "maxTimeout": 0"#, Err("`maxTimeout` is 0")),
+    ] {
+        let read = read(&format!(r#"{{"mcpServers": {{"a": {{"command": "x"{members}}}}}}}"#));
+        match (read, expected) {
+            (Ok(file), Ok((call, call_with_progress))) => {
+                assert_eq!(file.servers["a"].timeouts, Timeouts { call, call_with_progress });
+            }
+            (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),
+            (read, _) => panic!("{members}: {read:?}"),
+        }
     }
 }

@@ -144,10 +144,41 @@ async fn schemas_from_the_network_and_deep_ones_are_refused() {
 }
 
 #[tokio::test]
-async fn a_schema_that_cannot_be_read_is_no_list() {
-    let error = offer("too-deep-to-read", |rig| rig).await;
-    assert_eq!(error.code().0, "W0909", "{error}");
-    assert!(error.to_string().contains("recursion limit"), "{error}");
+async fn a_schema_that_cannot_be_read_costs_its_tool_alone() {
+    let offer = Rig::new().server("s", "too-deep-to-read").servers().offer("s").await;
+    let offer = offer.expect("listed");
+    let names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["s/far", "s/good"]);
+    let error = offer.find("s/deep").expect_err("refused");
+    assert!(error.to_string().contains("levels deep"), "{error}");
+}
+
+#[tokio::test]
+async fn a_page_that_fails_costs_its_own_tools() {
+    let rig = Rig::new().server("s", "second-page-fails");
+    let servers = rig.allowing(&["s/echo"], &reads()).await;
+    let offer = servers.offer("s").await.expect("listed");
+    let error = offer.incomplete.as_ref().expect("a warning");
+    assert!(error.to_string().contains("no second page"), "{error}");
+    let missing = offer.find("s/other").expect_err("missing");
+    assert!(missing.to_string().contains("could not be read"), "{missing}");
+    let said = run(&servers, &[("s__echo", json!({"text": "a"}))]).await;
+    assert_eq!(said[0].ok(), &json!("a"));
+}
+
+#[tokio::test]
+async fn a_result_that_cannot_be_recorded_is_a_failure_of_its_call() {
+    let rig = Rig::with("plain");
+    let servers = rig.allowing(&["plain/deep"], &reads()).await;
+    let calls = [89, 90, 91, 110, 300].map(|levels| ("plain__deep", json!({"levels": levels})));
+    let said = run(&servers, &calls).await;
+    let is_read: Vec<bool> = said.iter().map(|said| !said.is_error).collect();
+    assert_eq!(is_read, [true, true, false, false, false], "{:?}", &said[2..]);
+    for said in &said[2..] {
+        let (code, message) = said.failure();
+        assert_eq!(code, "W0410");
+        assert!(message.contains("more than 90 levels deep"), "{message}");
+    }
 }
 
 #[tokio::test]
@@ -167,10 +198,20 @@ async fn lists_without_an_end_are_refused() {
 }
 
 #[tokio::test]
-async fn an_empty_cursor_ends_a_list() {
-    let rig = Rig::new().server("s", "empty-cursor");
-    let offer = rig.servers().offer("s").await.expect("listed");
-    assert_eq!(offer.tools.len(), 1);
+async fn a_cursor_that_is_empty_or_does_not_advance_ends_a_list() {
+    for kind in ["empty-cursor", "same-tools"] {
+        let rig = Rig::new().server("s", kind);
+        let offer = rig.servers().offer("s").await.expect("listed");
+        assert_eq!((offer.tools.len(), offer.refused.len()), (1, 0), "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_is_read_in_any_framing() {
+    for kind in ["pretty-json", "log-before-json", "content-length"] {
+        let (_, said) = call(kind, |rig| rig).await;
+        assert_eq!(said.ok(), &json!("a"), "{kind}");
+    }
 }
 
 #[tokio::test]

@@ -1,10 +1,13 @@
 //! Servers over HTTP that answer in ways of their own.
 
-use crate::rig::{Rig, reads, run};
+use crate::rig::{Rig, Talk, reads, results};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weftwork_egress::{EgressConfig, GuardedClient};
+use weftwork_graph::SystemClock;
+use weftwork_models::scripted::Step;
+use weftwork_store::memory::MemoryStore;
 use weftwork_testkit::{LoopbackServer, Received, Reply};
 use weftwork_types::port::Egress;
 
@@ -12,7 +15,7 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 const EVENTS: (&str, &str) = ("content-type", "text/event-stream");
 
 /// A server with sessions. It answers the first call with `first`, in which `ID` is that of the
-/// request, and each notification with an error.
+/// request and `TOKEN` that of its progress, and each notification with an error.
 fn reply(request: &Received, calls: &AtomicUsize, first: &(u16, (&str, &str), String)) -> Reply {
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     let answer = |result: Value| {
@@ -29,7 +32,9 @@ fn reply(request: &Received, calls: &AtomicUsize, first: &(u16, (&str, &str), St
         ]})),
         "tools/call" if calls.fetch_add(1, Ordering::SeqCst) == 0 => {
             let (status, kind, text) = first;
-            Reply::full(*status, &[*kind], text.replace("ID", &body["id"].to_string()))
+            let token = &body["params"]["_meta"]["progressToken"];
+            let text = text.replace("ID", &body["id"].to_string());
+            Reply::full(*status, &[*kind], text.replace("TOKEN", &token.to_string()))
         }
         "tools/call" => answer(json!({"content": [{"type": "text", "text": "paid"}]})),
         "" => Reply::full(405, &[], ""),
@@ -37,8 +42,22 @@ fn reply(request: &Received, calls: &AtomicUsize, first: &(u16, (&str, &str), St
     }
 }
 
+/// The result of the tool of such a server.
+struct Called {
+    /// What the model reads.
+    said: String,
+    /// Number of calls that the server received.
+    calls: usize,
+    reports: Vec<Value>,
+}
+
 /// Calls the tool of such a server; returns what the model reads, and the number of calls.
 async fn called(status: u16, kind: (&'static str, &'static str), text: &str) -> (String, usize) {
+    let Called { said, calls, .. } = call(status, kind, text).await;
+    (said, calls)
+}
+
+async fn call(status: u16, kind: (&'static str, &'static str), text: &str) -> Called {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     let first = (status, kind, text.to_owned());
@@ -49,8 +68,15 @@ async fn called(status: u16, kind: (&'static str, &'static str), text: &str) -> 
     let egress: Arc<dyn Egress> = Arc::new(client.expect("a client"));
     let rig = Rig::new().at("web", &server.url("/mcp"), egress);
     let servers = rig.allowing(&["web/pay"], &reads()).await;
-    let said = run(&servers, &[("web__pay", json!({}))]).await;
-    (format!("{:?}", said[0]), calls.load(Ordering::SeqCst))
+    let steps = vec![Step::call("web__pay", json!({})), Step::text("Done.")];
+    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(SystemClock::new()));
+    let talk = Talk::open(store, clock, &servers, servers.policy(), steps).await;
+    let said = results(&talk.say().await);
+    Called {
+        said: format!("{:?}", said[0]),
+        calls: calls.load(Ordering::SeqCst),
+        reports: std::mem::take(&mut *talk.reports.lock().expect("no panic")),
+    }
 }
 
 #[tokio::test]
@@ -157,4 +183,15 @@ async fn an_answer_is_read_in_any_framing() {
         assert!(said.contains("paid"), "{text}: {said}");
         assert_eq!(calls, 1);
     }
+}
+
+#[tokio::test]
+async fn progress_arrives_before_the_answer() {
+    let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":TOKEN,"progress":1}}"#;
+    let other = progress.replace("TOKEN", "424242");
+    let paid = r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"paid"}]}}"#;
+    let text = format!("data: {other}\n\ndata: {progress}\n\ndata: {paid}\n\n");
+    let Called { said, calls, reports } = call(200, EVENTS, &text).await;
+    assert!(said.contains("paid"), "{said}");
+    assert_eq!((calls, reports), (1, vec![json!({"progress": 1.0})]));
 }

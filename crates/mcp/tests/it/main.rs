@@ -5,6 +5,7 @@ mod asking;
 mod hostile;
 mod http;
 mod pool;
+mod progress;
 mod published;
 mod rig;
 mod server;

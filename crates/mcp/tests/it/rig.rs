@@ -5,8 +5,8 @@ use futures_util::StreamExt;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 use weftwork_agents::ReactAgent;
@@ -19,6 +19,7 @@ use weftwork_store::memory::MemoryStore;
 use weftwork_store::{Store, open_questions};
 use weftwork_tools::{Deps, Policy, ToolBox, tool};
 use weftwork_types::caller::Caller;
+use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::{Message, Part};
 use weftwork_types::port::{Clock, Egress, GraphExecutor};
@@ -108,6 +109,14 @@ impl Rig {
     pub(crate) fn timeout(mut self, timeout: Duration) -> Self {
         for entry in self.entries.values_mut() {
             entry["timeout"] = json!(timeout.as_millis());
+        }
+        self
+    }
+
+    /// Sets the time limit of calls that report progress, of all servers.
+    pub(crate) fn max_timeout(mut self, milliseconds: u64) -> Self {
+        for entry in self.entries.values_mut() {
+            entry["maxTimeout"] = json!(milliseconds);
         }
         self
     }
@@ -221,6 +230,8 @@ pub(crate) fn results(outcome: &RunOutcome) -> Vec<Said> {
 pub(crate) struct Talk {
     store: Arc<dyn Store>,
     runtime: Runtime,
+    /// Progress of tools, as clients see it.
+    pub(crate) reports: Mutex<Vec<Value>>,
 }
 
 impl Talk {
@@ -243,7 +254,7 @@ impl Talk {
             .open()
             .await
             .expect("opens");
-        Self { store, runtime }
+        Self { store, runtime, reports: Mutex::default() }
     }
 
     pub(crate) async fn say(&self) -> RunOutcome {
@@ -265,7 +276,12 @@ impl Talk {
             options: RunOptions { step_limit: Some(1_000), ..RunOptions::default() },
         };
         let handle = self.runtime.execute(request).await.expect("accepted");
-        handle.events.for_each(|_| async {}).await;
+        let events = handle.events.for_each(|event| async {
+            if let AiEvent::Custom { value, .. } = event.event {
+                self.reports.lock().expect("no panic").push(value);
+            }
+        });
+        events.await;
         handle.outcome.await
     }
 

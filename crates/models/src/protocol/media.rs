@@ -44,6 +44,17 @@ pub(super) fn locate(media: &Media) -> Result<(Kind, Location<'_>), String> {
     }
 }
 
+/// Types of images that all providers read. Others refuse a request with another one.
+const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// Returns the reason for which a medium of a tool's result is not sent: nobody can leave it out of the
+/// conversation after a refusal.
+pub(super) fn reason_against(media: &Media) -> Option<String> {
+    let is_odd =
+        media.media_type.starts_with("image/") && !IMAGES.contains(&media.media_type.as_str());
+    is_odd.then(|| format!("images are read as {}", IMAGES.map(|kind| &kind[6..]).join(", ")))
+}
+
 /// The reason for a refusal, with what is accepted instead.
 pub(super) fn refused(media: &Media, accepted: &str) -> String {
     let scheme = media.url.split(':').next().unwrap_or_default();

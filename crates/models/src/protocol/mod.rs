@@ -33,7 +33,9 @@ use decoder::Reader;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use signature::Format;
-use weftwork_types::message::{Message, Part, Role};
+use weftwork_types::message::{
+    Media, Message, Part, Role, content_parts, content_text, media_note,
+};
 
 /// A wire protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -173,7 +175,41 @@ pub(crate) fn is_paused_turn(part: &Part) -> bool {
 fn result_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        other => other.to_string(),
+        other => content_text(other, "not shown").unwrap_or_else(|| other.to_string()),
+    }
+}
+
+/// Returns the blocks of a tool's result that has media, in the form of a protocol whose results have
+/// blocks; `None` for other results, which are a text. `medium` returns the reason for a medium that
+/// the protocol does not take: the call was made, so a note stands for it.
+fn result_blocks(
+    value: &Value,
+    text: impl Fn(&str) -> Option<Value>,
+    medium: impl Fn(&Media) -> Result<Value, String>,
+) -> Option<Vec<Value>> {
+    let parts = content_parts(value)?;
+    if !parts.iter().any(|part| matches!(part, Part::Media(_))) {
+        return None;
+    }
+    let block = |part: &Part| match part {
+        Part::Text { text: words } => text(words),
+        Part::Media(media) => match result_medium(media, &medium) {
+            Ok(block) => Some(block),
+            Err(reason) => text(&media_note(media, &reason)),
+        },
+        Part::Reasoning { .. } | Part::ToolCall(_) | Part::ToolResult(_) => None,
+    };
+    Some(parts.iter().filter_map(block).collect())
+}
+
+/// Returns a medium of a tool's result in the form of a protocol.
+fn result_medium(
+    media: &Media,
+    medium: impl Fn(&Media) -> Result<Value, String>,
+) -> Result<Value, String> {
+    match media::reason_against(media) {
+        Some(reason) => Err(reason),
+        None => medium(media),
     }
 }
 

@@ -110,6 +110,7 @@ impl ChatModel for HttpModel {
             config: Arc::clone(&self.config),
             egress: Arc::clone(&self.egress),
         };
+        let request = capability::note_result_media(&self.facts.lacks, request);
         let form = self.config.quirks.has(Quirk::ToolsAsSchema).then(|| Form::of(&request));
         let first = async move {
             let asked = form.as_ref().map_or(&*request, Form::request);

@@ -1,7 +1,7 @@
 //! Sentences that report tool results.
 
 use serde_json::Value;
-use weftwork_types::message::ToolResult;
+use weftwork_types::message::{ToolResult, content_text};
 use weftwork_types::tool::ToolSpec;
 
 /// A sentence about one result.
@@ -40,6 +40,9 @@ fn capitalised(text: &str) -> String {
 }
 
 fn shown(value: &Value) -> String {
+    if let Some(text) = content_text(value, "not shown") {
+        return text;
+    }
     match value {
         Value::Object(map) => {
             let members = map.iter().map(|(key, value)| format!("{} {}", plain(key), shown(value)));

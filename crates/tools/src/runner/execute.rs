@@ -8,7 +8,7 @@ use super::attempt::{Cut, attempt, time_left};
 use super::large::is_cut;
 use super::prepare::{Head, Plan, ReadyCall};
 use super::unknown::{Begun, Looked, UnknownCall};
-use crate::check::bytes_over;
+use crate::content;
 use crate::error::{RunToolError, code, cut};
 use crate::schema::{WHOLE, drop_undeclared};
 use crate::tool::Tool;
@@ -18,8 +18,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_schema::Quotes;
-use weftwork_types::canonical;
+use weftwork_types::canonical::{self, DEPTH_MAX, can_be_nested};
 use weftwork_types::event::AiEvent;
+use weftwork_types::message::Part;
 use weftwork_types::port::{
     Attempts, BudgetError, CallKey, CallKind, CallResult, Demand, IdempotencyKey, Intent, Opened,
     Reservation,
@@ -30,6 +31,8 @@ use weftwork_types::tool::{
 };
 use weftwork_types::usage::Usage;
 
+/// Levels around the value of a result in the records, states and events that it becomes a part of.
+const LEVELS_AROUND: usize = 10;
 /// Member of the record of a call with the events that it dispatched.
 const DISPATCHED: &str = "dispatched";
 
@@ -131,6 +134,9 @@ impl ToolRunner {
             Ok(result) => {
                 let outcome = match result {
                     Ok(ToolOutput::Value(value)) => self.check_result(&call, key, value),
+                    Ok(ToolOutput::WithContent { value, content }) => {
+                        self.check_content(&call, key, value, content)
+                    }
                     Ok(ToolOutput::Questions(asked)) => match self.check_questions(&call, asked) {
                         Ok(asked) => {
                             call.set_dispatched(Vec::new());
@@ -219,11 +225,17 @@ impl ToolRunner {
 
     /// Validates the value that a tool returned, and adds its shown form. A value over the maximum
     /// size is stored by reference.
-    pub(super) fn check_result(
+    pub(super) fn check_result(&self, call: &RunCall, key: CallKey, value: Value) -> ToolOutcome {
+        self.check_content(call, key, value, Vec::new())
+    }
+
+    /// As [`ToolRunner::check_result`], for a value with content that the model reads after it.
+    fn check_content(
         &self,
         call: &RunCall,
         key: CallKey,
         mut value: Value,
+        content: Vec<Part>,
     ) -> ToolOutcome {
         let entry = &call.entry;
         let name = &entry.spec.name;
@@ -238,12 +250,18 @@ impl ToolRunner {
         let problems = entry.output.as_ref();
         let problems = problems.and_then(|checker| checker.check(&value, quotes).err());
         match problems {
-            None => match bytes_over(&value, self.result_bytes_max) {
-                None => call.head.outcome(value, shown),
-                Some(bytes) => self
-                    .by_reference(call, key, &value, bytes)
-                    .unwrap_or_else(|| self.too_large(name, bytes)),
-            },
+            None => {
+                let value = content::bounded(content::joined(value, content));
+                if !can_be_nested(&value, LEVELS_AROUND) {
+                    return ToolOutcome::Failed(too_deep(name));
+                }
+                match content::bytes_over(&value, self.result_bytes_max) {
+                    None => call.head.outcome(value, shown),
+                    Some(bytes) => self
+                        .by_reference(call, key, &value, bytes)
+                        .unwrap_or_else(|| self.too_large(name, bytes)),
+                }
+            }
             Some(detail) => ToolOutcome::Failed(ToolFailure::new(
                 ToolErrorKind::Validation,
                 code::INVALID_RESULT,
@@ -264,6 +282,18 @@ impl ToolRunner {
             ),
         ))
     }
+}
+
+/// The failure of a call whose result cannot be recorded.
+fn too_deep(name: &str) -> ToolFailure {
+    let max = DEPTH_MAX - LEVELS_AROUND;
+    ToolFailure::new(
+        ToolErrorKind::Execution,
+        code::RESULT_TOO_LARGE,
+        format!(
+            "tool `{name}` ran, but its result is nested more than {max} levels deep and was discarded; request a part of it"
+        ),
+    )
 }
 
 impl Head {

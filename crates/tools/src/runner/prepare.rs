@@ -2,9 +2,9 @@
 
 use super::ToolRunner;
 use crate::Policy;
+use crate::content;
 use crate::error::{code, cut};
 use crate::policy::{Decision, PolicyCall, Requirements};
-use crate::redact;
 use crate::toolbox::{Entry, Kind};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -241,12 +241,15 @@ impl Head {
     /// Returns the outcome of a call that succeeded with its shown form: the members that the tool
     /// declares, without the secret arguments that they repeat.
     pub(super) fn outcome(&self, value: Value, members: &[String]) -> ToolOutcome {
-        let mut shown = redact::shown(&value, members);
+        let mut shown = content::shown(&value, members);
         if let Some(args) = &self.shown {
             secret::hide_repeated(&mut shown, &self.args, args);
         }
         if shown == value {
-            return ToolOutcome::ok(value);
+            // Nothing is hidden, but events have no room for large media.
+            content::note_large_media(&mut shown);
+            let shown = (shown != value).then_some(shown);
+            return ToolOutcome::Ok { value, shown };
         }
         self.context.hidden.add_result(&value, &shown);
         ToolOutcome::Ok { value, shown: Some(shown) }

@@ -6,6 +6,7 @@ mod approval;
 mod asking;
 mod builtin;
 mod calls;
+mod content;
 mod generated;
 mod journal;
 mod macros;

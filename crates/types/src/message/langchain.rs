@@ -5,7 +5,7 @@
 //! `content` is a message in the channels that hold messages.
 
 use super::block::{block, is_ignored, media_block};
-use super::{Message, MessageExtra, Part, Role, ToolCall, ToolResult};
+use super::{Message, MessageExtra, Part, Role, ToolCall, ToolResult, content_parts};
 use crate::usage::Tokens;
 use crate::{MessageId, ToolCallId};
 use serde_json::{Map, Value, json};
@@ -94,6 +94,7 @@ fn content(message: &Message) -> Value {
     if let Some(result) = message.tool_results().next() {
         return match result.shown.as_ref().unwrap_or(&result.value) {
             Value::String(text) => json!(text),
+            blocks if content_parts(blocks).is_some() => blocks.clone(),
             value => json!(value.to_string()),
         };
     }

@@ -9,12 +9,15 @@ use weftwork::graph::SystemClock;
 use weftwork::mcp::{McpError, McpServers};
 use weftwork::tools::{Executed, Policy, Prepared, ToolBox, ToolRunner};
 use weftwork::types::caller::{Caller, GraphCaller};
-use weftwork::types::message::ToolCall;
+use weftwork::types::message::{ToolCall, content_text};
 use weftwork::types::port::{
     CallContext, Clock, Dependencies, NoJournal, NoLedger, Silent, Unlimited,
 };
 use weftwork::types::tool::ToolOutcome;
 use weftwork::types::{Principal, RunId, ThreadId, ToolCallId};
+
+/// Maximum size of a result, in bytes. A message of a server is smaller.
+const RESULT_BYTES_MAX: usize = 64 << 20;
 
 /// Calls an allowed tool through the same runner as agents do, and prints the whole result.
 pub(super) async fn call(
@@ -30,6 +33,8 @@ pub(super) async fn call(
     let policy = Policy::new().allow(tool).map_err(|error| bad(error.to_string()))?;
     let tools = ToolBox::new().with_all(servers.tools());
     let runner = ToolRunner::new(tools, policy).map_err(|error| bad(error.to_string()))?;
+    // Only a model needs a shorter result.
+    let runner = runner.result_bytes_max(RESULT_BYTES_MAX);
     let call = ToolCall {
         id: ToolCallId::new("call")?,
         name: allowed.wire_name.clone(),
@@ -46,7 +51,10 @@ pub(super) async fn call(
         Executed::Done(ToolOutcome::Ok { value, .. }) => {
             match value {
                 Value::String(text) => terminal.line(crate::terminal::plain(&text))?,
-                value => terminal.line(format_args!("{value:#}"))?,
+                value => match content_text(&value, "not shown") {
+                    Some(text) => terminal.line(crate::terminal::plain(&text))?,
+                    None => terminal.line(format_args!("{value:#}"))?,
+                },
             }
             Ok(Exit::Done)
         }

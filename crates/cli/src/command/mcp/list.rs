@@ -17,7 +17,9 @@ pub(crate) async fn check(servers: &McpServers, server: &str) -> Result<String, 
         0 => String::new(),
         refused => format!(", {refused} refused"),
     };
-    Ok(format!("protocol {protocol}, {} tools{refused}, {allowed} allowed", offer.tools.len()))
+    let incomplete = if offer.incomplete.is_some() { ", a page of the list failed" } else { "" };
+    let tools = offer.tools.len();
+    Ok(format!("protocol {protocol}, {tools} tools{refused}{incomplete}, {allowed} allowed"))
 }
 
 pub(super) async fn servers(
@@ -75,6 +77,13 @@ pub(super) async fn tools(
                 continue;
             }
         };
+        if let Some(error) = &offer.incomplete {
+            exit = Exit::Failed;
+            terminal.note(format_args!(
+                "[{}] the list of `{server}` is incomplete: {error}",
+                error.code()
+            ));
+        }
         for tool in &offer.tools {
             let state = state(servers, tool);
             if as_json {

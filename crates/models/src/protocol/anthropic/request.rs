@@ -5,7 +5,7 @@ use crate::fingerprint;
 use crate::protocol::calls::{IdRule, WireCalls, input};
 use crate::protocol::media::{self, Kind, Location};
 use crate::protocol::signature::Format;
-use crate::protocol::{GO_ON, Outgoing, ServerConfig, result_text, turns};
+use crate::protocol::{GO_ON, Outgoing, ServerConfig, result_blocks, result_text, turns};
 use serde_json::{Map, Value, json};
 use weftwork_types::message::{Media, Message, Part, Role};
 use weftwork_types::tool::ToolSpec;
@@ -162,9 +162,11 @@ impl<'a> Issuer<'a> {
 
 fn results(message: &Message, calls: &WireCalls) -> Vec<Value> {
     let results = message.tool_results().map(|result| {
+        let blocks = result_blocks(&result.value, text, medium);
+        let content = blocks.map_or_else(|| result_text(&result.value).into(), Value::from);
         json!({
             "type": "tool_result", "tool_use_id": calls.id(result.tool_call_id.as_str()),
-            "content": result_text(&result.value), "is_error": result.is_error,
+            "content": content, "is_error": result.is_error,
         })
     });
     results.collect()

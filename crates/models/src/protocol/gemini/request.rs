@@ -3,11 +3,13 @@
 use crate::chat::{ChatRequest, ToolChoice};
 use crate::fingerprint;
 use crate::protocol::calls::{IdRule, WireCalls, input};
-use crate::protocol::media::{self, Location};
+use crate::protocol::media::{self, Kind, Location};
 use crate::protocol::signature::Format;
-use crate::protocol::{GO_ON, Outgoing, ServerConfig, turns};
+use crate::protocol::{GO_ON, Outgoing, ServerConfig, result_medium, turns};
 use serde_json::{Map, Value, json};
-use weftwork_types::message::{Media, Message, Part, Role, ToolResult};
+use weftwork_types::message::{
+    Media, Message, Part, Role, ToolResult, content_parts, content_text, media_note,
+};
 use weftwork_types::tool::ToolSpec;
 
 /// Signature of a call that another model made, as the provider documents it.
@@ -91,10 +93,14 @@ fn contents(model: &str, request: &ChatRequest, provider: &str) -> Result<Value,
     let calls = WireCalls::new(request, IdRule::Length(usize::MAX));
     // Models from the third generation on refuse a first call without a signature.
     let is_old = || OLD_MODELS.iter().any(|old| model.starts_with(old));
-    let unsigned = (model.starts_with("gemini-") && !is_old()).then_some(UNSIGNED);
+    let reads_media = model.starts_with("gemini-") && !is_old();
+    let unsigned = reads_media.then_some(UNSIGNED);
     let turns = turns(&request.messages, json!({"text": GO_ON}), |message| match message.role {
         Role::Assistant => Ok(assistant(message, &calls, provider, unsigned)),
-        Role::Tool => Ok(message.tool_results().map(result).collect()),
+        Role::Tool => {
+            let results = message.tool_results();
+            Ok(results.flat_map(|result| self::result(result, reads_media)).collect())
+        }
         Role::User | Role::System => user(message),
     })?;
     let named = |(role, parts): (Role, Vec<Value>)| {
@@ -150,13 +156,31 @@ fn assistant(
     parts
 }
 
-/// A result, which has to be an object.
-fn result(result: &ToolResult) -> Value {
+/// A result, which has to be an object. Its images and documents are parts of it for models that read
+/// them there; other media follow it.
+fn result(result: &ToolResult, reads_media: bool) -> Vec<Value> {
     let name = if result.is_error { "error" } else { "output" };
-    json!({"functionResponse": {
-        "id": result.tool_call_id.as_str(), "name": result.name,
-        "response": { name: result.value },
-    }})
+    let text = content_text(&result.value, "attached");
+    let value = text.map_or_else(|| result.value.clone(), Value::from);
+    let mut response = json!({
+        "id": result.tool_call_id.as_str(), "name": result.name, "response": { name: value },
+    });
+    let mut inside = Vec::new();
+    let mut after = Vec::new();
+    for part in content_parts(&result.value).unwrap_or_default() {
+        let Part::Media(media) = part else { continue };
+        let is_read = matches!(media::locate(&media), Ok((Kind::Image | Kind::Pdf, _)));
+        match result_medium(&media, medium) {
+            Ok(part) if reads_media && is_read => inside.push(part),
+            Ok(part) => after.push(part),
+            Err(reason) => after.push(json!({"text": media_note(&media, &reason)})),
+        }
+    }
+    if !inside.is_empty() {
+        response["parts"] = inside.into();
+    }
+    let response = json!({ "functionResponse": response });
+    [response].into_iter().chain(after).collect()
 }
 
 fn medium(media: &Media) -> Result<Value, String> {

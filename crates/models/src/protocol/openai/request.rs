@@ -5,9 +5,9 @@ use crate::chat::{ChatRequest, ToolChoice};
 use crate::fingerprint;
 use crate::protocol::calls::{IdRule, WireCalls, input};
 use crate::protocol::media::{self, Kind, Location};
-use crate::protocol::{Outgoing, Quirk, ServerConfig, result_text};
+use crate::protocol::{Outgoing, Quirk, ServerConfig, result_medium, result_text};
 use serde_json::{Map, Value, json};
-use weftwork_types::message::{Media, Message, Part, Role};
+use weftwork_types::message::{Media, Message, Part, Role, ToolResult, content_parts, media_note};
 
 /// Maximum length of a call's id, at OpenAI.
 const ID_BYTES_MAX: usize = 40;
@@ -97,7 +97,11 @@ fn messages(model: &str, request: &ChatRequest, config: &ServerConfig) -> Result
     };
     let calls = WireCalls::new(request, rule);
     let mut out = Vec::with_capacity(request.messages.len());
+    let mut media = Vec::new();
     for message in &request.messages {
+        if message.role != Role::Tool {
+            out.extend(media_message(&mut media));
+        }
         match message.role {
             Role::System => out.push(json!({"role": "system", "content": message.joined_text()})),
             Role::User => out.push(json!({"role": "user", "content": user_content(message)?})),
@@ -105,12 +109,38 @@ fn messages(model: &str, request: &ChatRequest, config: &ServerConfig) -> Result
             Role::Tool => out.extend(message.tool_results().map(|result| {
                 json!({
                     "role": "tool", "tool_call_id": calls.id(result.tool_call_id.as_str()),
-                    "content": result_text(&result.value),
+                    "content": result_content(result, &mut media),
                 })
             })),
         }
     }
+    out.extend(media_message(&mut media));
     Ok(out.into())
+}
+
+/// The text of a result. Results have no media in this protocol, so they are added to those that
+/// follow in a message of the user, and noted in the text.
+fn result_content(result: &ToolResult, media: &mut Vec<Value>) -> String {
+    let Some(parts) = content_parts(&result.value) else { return result_text(&result.value) };
+    let mut text = |part: &Part| match part {
+        Part::Text { text } => Some(text.clone()),
+        Part::Media(medium) => Some(match result_medium(medium, media_part) {
+            Ok(part) => {
+                let text = format!("From the result of `{}`:", result.name);
+                media.extend([json!({"type": "text", "text": text}), part]);
+                media_note(medium, "it follows the results")
+            }
+            Err(reason) => media_note(medium, &reason),
+        }),
+        Part::Reasoning { .. } | Part::ToolCall(_) | Part::ToolResult(_) => None,
+    };
+    parts.iter().filter_map(&mut text).collect::<Vec<_>>().join("\n")
+}
+
+/// The message after the results of an answer with their media; `None` if they have none.
+fn media_message(media: &mut Vec<Value>) -> Option<Value> {
+    let content = std::mem::take(media);
+    (!content.is_empty()).then(|| json!({"role": "user", "content": content}))
 }
 
 /// An answer; `None` for one without text and calls, which servers refuse.

@@ -6,7 +6,7 @@ use crate::protocol::calls::{IdRule, WireCalls, input};
 use crate::protocol::media::{self, Kind, Location};
 use crate::protocol::openai::is_strict;
 use crate::protocol::signature::Format;
-use crate::protocol::{Outgoing, ServerConfig, result_text};
+use crate::protocol::{Outgoing, ServerConfig, result_blocks, result_text};
 use serde_json::{Map, Value, json};
 use weftwork_types::message::{Media, Message, Part, Role};
 use weftwork_types::tool::ToolSpec;
@@ -97,10 +97,12 @@ fn items(request: &ChatRequest, provider: &str) -> Result<Value, String> {
             Role::User => items.push(json!({"role": "user", "content": user(message)?})),
             Role::Assistant => items.extend(assistant(message, &calls, provider)),
             Role::Tool => items.extend(message.tool_results().map(|result| {
+                let blocks = result_blocks(&result.value, input_text, medium);
+                let output = blocks.map_or_else(|| result_text(&result.value).into(), Value::from);
                 json!({
                     "type": "function_call_output",
                     "call_id": calls.id(result.tool_call_id.as_str()),
-                    "output": result_text(&result.value),
+                    "output": output,
                 })
             })),
         }
@@ -108,9 +110,13 @@ fn items(request: &ChatRequest, provider: &str) -> Result<Value, String> {
     Ok(items.into())
 }
 
+fn input_text(text: &str) -> Option<Value> {
+    Some(json!({"type": "input_text", "text": text}))
+}
+
 fn user(message: &Message) -> Result<Value, String> {
     let parts = message.parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(Ok(json!({"type": "input_text", "text": text}))),
+        Part::Text { text } => input_text(text).map(Ok),
         Part::Media(media) => Some(medium(media)),
         Part::Reasoning { .. } | Part::ToolCall(_) | Part::ToolResult(_) => None,
     });

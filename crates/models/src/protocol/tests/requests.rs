@@ -335,3 +335,86 @@ fn a_conversation_that_ends_with_an_answer_goes_on() {
         assert_eq!((turns.len(), &turns[2]["role"]), (3, &json!("user")), "{body}");
     }
 }
+
+/// Media in a tool's result, as each protocol writes them.
+#[test]
+fn media_of_results() {
+    let value = json!([
+        {"type": "text", "text": "a chart"},
+        {"type": "image_url", "image_url": {"url": IMAGE}},
+        {"type": "audio", "mime_type": "audio/wav", "base64": "AA=="},
+        {"type": "image_url", "image_url": {"url": "data:image/svg+xml;base64,AA=="}},
+    ]);
+    let messages = vec![
+        message("u", Role::User, vec![text("draw")]),
+        message("a", Role::Assistant, vec![call("a", json!({})), call("b", json!({}))]),
+        message("t1", Role::Tool, vec![result("a", value, false)]),
+        message("t2", Role::Tool, vec![result("b", json!("sent"), false)]),
+    ];
+    let request = ChatRequest { messages, ..ChatRequest::default() };
+    let note = |kind: &str, reason: &str| format!("[{kind} of 1 bytes: {reason}]");
+    let svg = note("image/svg+xml", "images are read as png, jpeg, gif, webp");
+    let no_audio = "media of type `audio/wav` from a `data:` URL; this protocol takes images and PDF documents";
+    let no_audio = note("audio/wav", no_audio);
+    let last = |protocol, at: &str, count: usize| {
+        let body = body(protocol, &request);
+        let all = body[at].as_array().expect("a list");
+        Value::from(all[all.len() - count..].to_vec())
+    };
+    let base64 = json!({"type": "base64", "media_type": "image/png", "data": "AA=="});
+    let expected = json!([{"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "a", "is_error": false, "content": [
+            {"type": "text", "text": "a chart"},
+            {"type": "image", "source": base64},
+            {"type": "text", "text": no_audio},
+            {"type": "text", "text": svg},
+        ]},
+        {"type": "tool_result", "tool_use_id": "b", "content": "sent", "is_error": false},
+    ]}]);
+    assert_eq!(last(Protocol::Anthropic, "messages", 1), expected);
+    let expected = json!([
+        {"type": "function_call_output", "call_id": "a", "output": [
+            {"type": "input_text", "text": "a chart"},
+            {"type": "input_image", "image_url": IMAGE, "detail": "auto"},
+            {"type": "input_text", "text": no_audio},
+            {"type": "input_text", "text": svg},
+        ]},
+        {"type": "function_call_output", "call_id": "b", "output": "sent"},
+    ]);
+    assert_eq!(last(Protocol::OpenaiResponses, "input", 2), expected);
+    let follows = "it follows the results";
+    let said =
+        ["a chart".to_owned(), note("image/png", follows), note("audio/wav", follows), svg.clone()];
+    let from = json!({"type": "text", "text": "From the result of `orders__lookup`:"});
+    let expected = json!([
+        {"role": "tool", "tool_call_id": "a", "content": said.join("\n")},
+        {"role": "tool", "tool_call_id": "b", "content": "sent"},
+        {"role": "user", "content": [
+            from, {"type": "image_url", "image_url": {"url": IMAGE}},
+            from, {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
+        ]},
+    ]);
+    assert_eq!(last(Protocol::Openai, "messages", 3), expected);
+    let attached = ["image/png", "audio/wav", "image/svg+xml"].map(|kind| note(kind, "attached"));
+    let output = ["a chart", attached[0].as_str(), attached[1].as_str(), attached[2].as_str()];
+    let image = json!({"inlineData": {"mimeType": "image/png", "data": "AA=="}});
+    let audio = json!({"inlineData": {"mimeType": "audio/wav", "data": "AA=="}});
+    let sent = json!({"functionResponse": {
+        "id": "b", "name": "orders__lookup", "response": {"output": "sent"},
+    }});
+    for (model, is_inside) in [("gemini-3-pro", true), ("gemini-2.5-flash", false), ("m", false)] {
+        let written = Protocol::Gemini.write((model, true), &request, &config(Protocol::Gemini));
+        let contents = written.expect("a body").body["contents"].take();
+        let mut response = json!({
+            "id": "a", "name": "orders__lookup", "response": {"output": output.join("\n")},
+        });
+        let mut parts = Vec::new();
+        match is_inside {
+            true => response["parts"] = json!([image]),
+            false => parts.push(image.clone()),
+        }
+        parts.insert(0, json!({ "functionResponse": response }));
+        parts.extend([audio.clone(), json!({ "text": svg }), sent.clone()]);
+        assert_eq!(contents[2]["parts"], Value::from(parts), "{model}");
+    }
+}
