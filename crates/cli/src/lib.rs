@@ -17,6 +17,7 @@
 //! ```
 
 mod args;
+mod browser;
 mod command;
 mod context;
 mod demo;

@@ -4,9 +4,10 @@ use crate::McpError;
 use crate::file::{Reached, ServerConfig};
 use crate::gauge::{Gauge, Measured};
 use crate::handler::{Handler, Listener};
-use crate::http::{EgressClient, egress_cause, transport};
+use crate::http::{EgressClient, http_cause, transport};
 use crate::limits::Limits;
 use crate::lines::{LateAnswer, Lines, RequestLines};
+use crate::oauth::Login;
 use crate::process::Process;
 use crate::text::short;
 use rmcp::RoleClient;
@@ -67,21 +68,29 @@ impl Drop for SentRequest {
     }
 }
 
+/// The way to a server at an address.
+#[derive(Debug, Clone)]
+pub(crate) struct Web {
+    pub(crate) egress: Arc<dyn Egress>,
+    /// The login, unless the operator gives the server a token or rules a login out.
+    pub(crate) login: Option<Arc<Login>>,
+}
+
 impl Connection {
     /// Starts or reaches a server, and agrees on the newest protocol that it has.
     pub(crate) async fn open(
         server: &str,
         config: &ServerConfig,
-        egress: Option<&Arc<dyn Egress>>,
+        web: Option<&Web>,
         limits: Limits,
     ) -> Result<Self, McpError> {
-        let first = Self::open_as(server, config, egress, limits, &newest()).await;
+        let first = Self::open_as(server, config, web, limits, &newest()).await;
         // Some servers end at a request of a protocol that they do not know, or answer it with
         // anything.
         match first {
             Err(McpError::Start { .. }) => {
                 let again = ClientLifecycleMode::Initialize;
-                let second = Self::open_as(server, config, egress, limits, &again).await;
+                let second = Self::open_as(server, config, web, limits, &again).await;
                 second.or(first)
             }
             first => first,
@@ -91,7 +100,7 @@ impl Connection {
     async fn open_as(
         server: &str,
         config: &ServerConfig,
-        egress: Option<&Arc<dyn Egress>>,
+        web: Option<&Web>,
         limits: Limits,
         mode: &ClientLifecycleMode,
     ) -> Result<Self, McpError> {
@@ -107,12 +116,12 @@ impl Connection {
                     .with_max_line_length(limits.message_bytes.saturating_add(1));
                 (Some(process), greet(server, pipes, limits, mode).await)
             }
-            Reached::Http { url, headers } => {
-                let egress = egress.ok_or_else(|| McpError::Start {
+            Reached::Http { url, headers, .. } => {
+                let web = web.ok_or_else(|| McpError::Start {
                     server: server.to_owned(),
                     problem: "this program has no HTTP client for it".to_owned(),
                 })?;
-                let client = EgressClient::new(Arc::clone(egress), limits);
+                let client = EgressClient::new(web.clone(), limits);
                 let pipes = transport(client, url, headers);
                 let pipes = pipes
                     .map_err(|problem| McpError::Start { server: server.to_owned(), problem })?;
@@ -281,8 +290,8 @@ impl Caller {
         if let Some(limit) = self.gauge.exceeded(&self.server) {
             return limit;
         }
-        if let Some(source) = egress_cause(error) {
-            return McpError::Egress { server, source: source.clone() };
+        if let Some(source) = http_cause(error) {
+            return source.clone().of(&server);
         }
         match error {
             ServiceError::McpError(error) => {
@@ -343,8 +352,8 @@ fn not_greeted(server: &str, error: &ClientInitializeError) -> McpError {
         },
         other => other,
     };
-    match egress_cause(inner) {
-        Some(source) => McpError::Egress { server: server.to_owned(), source: source.clone() },
+    match http_cause(inner) {
+        Some(source) => source.clone().of(server),
         None => McpError::Start {
             server: server.to_owned(),
             problem: short(&chain(inner), PROBLEM_CHARS_MAX),

@@ -115,6 +115,22 @@ pub enum McpError {
         /// The refusal or failure.
         source: EgressError,
     },
+    /// A person has to log in at the server.
+    #[error("MCP server `{server}` needs a login: {problem}; run `weft mcp login {server}`")]
+    LoginNeeded {
+        /// The server.
+        server: String,
+        /// The reason.
+        problem: String,
+    },
+    /// The login at the server failed.
+    #[error("login at MCP server `{server}` failed: {problem}")]
+    LoginFailed {
+        /// The server.
+        server: String,
+        /// The problem, with what to do.
+        problem: String,
+    },
     /// The server refused the request, or its answer violates the protocol.
     #[error("MCP server `{server}` answered with an error: {problem}")]
     Answer {
@@ -180,6 +196,8 @@ impl McpError {
             Self::NotAllowed { .. } | Self::NoSuchTool { .. } => "W0911",
             Self::Changed { .. } => "W0912",
             Self::Gone { .. } => "W0914",
+            Self::LoginNeeded { .. } => "W0915",
+            Self::LoginFailed { .. } => "W0916",
         })
     }
 

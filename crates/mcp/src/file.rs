@@ -99,7 +99,30 @@ pub enum Reached {
         url: String,
         /// Headers of all requests.
         headers: BTreeMap<String, String>,
+        /// The login; `None` if the file rules one out.
+        oauth: Option<OauthSettings>,
     },
+}
+
+/// The operator's part of a login with OAuth. All of it may be left out.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct OauthSettings {
+    /// The client that a person has registered, or the address of its metadata document.
+    pub client_id: Option<String>,
+    /// The secret of that client.
+    pub client_secret: Option<String>,
+    /// The only authorization server that the client is used at.
+    pub issuer: Option<String>,
+    /// Scopes to ask for, separated by spaces.
+    pub scope: Option<String>,
+    /// The port that the client is registered with: `http://localhost:PORT/callback`.
+    pub callback_port: Option<u16>,
+}
+
+impl fmt::Debug for OauthSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OauthSettings").field("client_id", &self.client_id).finish_non_exhaustive()
+    }
 }
 
 impl fmt::Display for Reached {
@@ -129,10 +152,11 @@ impl fmt::Debug for Reached {
                 .field("env", &env.keys().collect::<Vec<_>>())
                 .field("folder", folder)
                 .finish_non_exhaustive(),
-            Self::Http { headers, .. } => f
+            Self::Http { headers, oauth, .. } => f
                 .debug_struct("Http")
                 .field("url", &self.to_string())
                 .field("headers", &headers.keys().collect::<Vec<_>>())
+                .field("oauth", oauth)
                 .finish(),
         }
     }
@@ -153,6 +177,8 @@ struct Entry {
     url: Option<String>,
     #[serde(default, deserialize_with = "named_texts")]
     headers: BTreeMap<String, String>,
+    #[serde(default)]
+    oauth: OauthEntry,
     /// Milliseconds.
     timeout: Option<u64>,
     /// Milliseconds.
@@ -222,6 +248,43 @@ fn string_length(inside: &[u8]) -> usize {
         ends
     });
     end.map_or(inside.len(), |end| end + 1)
+}
+
+/// `oauth` of an entry: an object, or `false`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OauthEntry {
+    Allowed(bool),
+    Settings(OauthMembers),
+}
+
+impl Default for OauthEntry {
+    fn default() -> Self {
+        Self::Allowed(true)
+    }
+}
+
+/// The members of `oauth`, as the clients write them.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OauthMembers {
+    #[serde(alias = "client_id")]
+    client_id: Option<String>,
+    #[serde(alias = "client_secret")]
+    client_secret: Option<String>,
+    issuer: Option<String>,
+    #[serde(alias = "scopes")]
+    scope: Option<Scopes>,
+    #[serde(alias = "callback_port")]
+    callback_port: Option<u16>,
+}
+
+/// Scopes, as a text or a list.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Scopes {
+    Text(String),
+    List(Vec<String>),
 }
 
 impl McpFile {
@@ -330,7 +393,8 @@ impl Entry {
             (None | Some("stdio"), Some(_), None) => self.process(place)?,
             (None | Some("http" | "streamable-http" | "streamableHttp"), None, Some(url)) => {
                 let url = place.expand(url)?;
-                Reached::Http { url, headers: place.expand_all(self.headers)? }
+                let oauth = self.oauth.into_settings(place)?;
+                Reached::Http { url, headers: place.expand_all(self.headers)?, oauth }
             }
             (Some(kind), _, _)
                 if !matches!(kind, "stdio" | "http" | "streamable-http" | "streamableHttp") =>
@@ -364,6 +428,31 @@ impl Entry {
             None => home.to_owned(),
         };
         Ok(Reached::Process { command, args, env, folder })
+    }
+}
+
+impl OauthEntry {
+    fn into_settings(self, place: &Place<'_>) -> Result<Option<OauthSettings>, McpError> {
+        let members = match self {
+            Self::Allowed(allowed) => return Ok(allowed.then(OauthSettings::default)),
+            Self::Settings(members) => members,
+        };
+        let expand = |value: Option<String>| value.map(|text| place.expand(&text)).transpose();
+        let scope = members.scope.map(|scopes| match scopes {
+            Scopes::Text(text) => text,
+            Scopes::List(list) => list.join(" "),
+        });
+        let settings = OauthSettings {
+            client_id: expand(members.client_id)?,
+            client_secret: expand(members.client_secret)?,
+            issuer: expand(members.issuer)?,
+            scope: expand(scope)?,
+            callback_port: members.callback_port,
+        };
+        match settings.client_secret.is_some() && settings.client_id.is_none() {
+            true => Err(place.bad("`oauth` has a `clientSecret` without a `clientId`")),
+            false => Ok(Some(settings)),
+        }
     }
 }
 

@@ -1,7 +1,10 @@
 //! Streamable HTTP over the egress port.
 
+use crate::connection::Web;
+use crate::header_values::HeaderValues;
 use crate::limits::Limits;
 use crate::lines::readable;
+use crate::oauth::{Challenge, OauthError};
 use crate::text::short;
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -21,7 +24,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method};
+use weftwork_types::port::{EgressError, EgressRequest, EgressResponse, Method};
 
 const SESSION: &str = "mcp-session-id";
 const LAST_EVENT: &str = "last-event-id";
@@ -44,21 +47,18 @@ const SESSION_LOST: [&str; 10] = [
 ];
 /// Part of an answer that may say why the request failed, in bytes.
 const WORDS_BYTES: usize = 4_000;
-/// Minimum length of the value of a header that is hidden in answers, in bytes. A shorter one may be a
-/// part of any text.
-const HIDDEN_BYTES_MIN: usize = 6;
 /// Length of a server's words in an error, in characters.
 const WORDS_CHARS: usize = 300;
 
 /// Maximum wait between two pieces of a response. Calls have time limits of their own.
 const IDLE: Duration = Duration::from_secs(15 * 60);
 
-type Failure = StreamableHttpError<EgressError>;
+type Failure = StreamableHttpError<OauthError>;
 
-/// The HTTP client of a server: the egress port, with limits on all responses.
+/// The HTTP client of a server: the egress port, with limits on all responses, and the login.
 #[derive(Debug, Clone)]
 pub(crate) struct EgressClient {
-    egress: Arc<dyn Egress>,
+    web: Web,
     limits: Limits,
 }
 
@@ -83,18 +83,18 @@ pub(crate) fn transport(
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
-/// Returns the error of the egress port among the causes of an error.
-pub(crate) fn egress_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a EgressError> {
+/// Returns the error of this client among the causes of an error.
+pub(crate) fn http_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a OauthError> {
     let mut next = Some(error);
     while let Some(current) = next {
-        if let Some(found) = current.downcast_ref::<EgressError>() {
+        if let Some(found) = current.downcast_ref::<OauthError>() {
             return Some(found);
         }
         if let Some(Failure::Client(found)) = current.downcast_ref::<Failure>() {
             return Some(found);
         }
         if let Some(found) = current.downcast_ref::<DynamicTransportError>() {
-            return egress_cause(found.error.as_ref());
+            return http_cause(found.error.as_ref());
         }
         next = current.source();
     }
@@ -102,6 +102,7 @@ pub(crate) fn egress_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a E
 }
 
 /// The parts that all requests have.
+#[derive(Clone)]
 struct Head {
     url: Arc<str>,
     session: Option<Arc<str>>,
@@ -109,19 +110,43 @@ struct Head {
     headers: HashMap<HeaderName, HeaderValue>,
 }
 
+/// A request, apart from what all have.
+#[derive(Clone)]
+struct Request {
+    method: Method,
+    own: Vec<(String, String)>,
+    body: Bytes,
+}
+
+/// A response, and the values that its request had.
+struct Sent {
+    response: EgressResponse,
+    values: HeaderValues,
+}
+
 impl EgressClient {
-    pub(crate) fn new(egress: Arc<dyn Egress>, limits: Limits) -> Self {
-        Self { egress, limits }
+    pub(crate) fn new(web: Web, limits: Limits) -> Self {
+        Self { web, limits }
     }
 
-    async fn send(
-        &self,
-        method: Method,
-        head: Head,
-        own: Vec<(String, String)>,
-        body: Bytes,
-    ) -> Result<EgressResponse, Failure> {
-        let mut headers = own;
+    /// Sends a request with the token of the login. A server that refuses the token has not carried
+    /// the request out: it is sent once more if there is another token.
+    async fn send(&self, mut head: Head, request: Request) -> Result<Sent, Failure> {
+        let Some(login) = &self.web.login else { return self.send_once(head, request).await };
+        head.token = login.token().await.map_err(StreamableHttpError::Client)?;
+        let sent = self.send_once(head.clone(), request.clone()).await?;
+        let Some(token) = head.token.filter(|_| sent.response.status == 401) else {
+            return Ok(sent);
+        };
+        match login.renew(&token).await.map_err(StreamableHttpError::Client)? {
+            Some(other) => self.send_once(Head { token: Some(other), ..head }, request).await,
+            None => Ok(sent),
+        }
+    }
+
+    async fn send_once(&self, head: Head, request: Request) -> Result<Sent, Failure> {
+        let values = HeaderValues::of(head.token.as_deref(), &head.headers);
+        let mut headers = request.own;
         if let Some(session) = head.session {
             headers.push((SESSION.to_owned(), session.to_string()));
         }
@@ -134,18 +159,46 @@ impl EgressClient {
         }));
         let request = EgressRequest {
             headers,
-            body,
+            body: request.body,
             head_timeout: IDLE,
             idle_timeout: IDLE,
             body_max: Some(self.limits.message_bytes as u64),
-            ..EgressRequest::new(method, head.url.to_string())
+            ..EgressRequest::new(request.method, head.url.to_string())
         };
-        self.egress.send(request).await.map_err(StreamableHttpError::Client)
+        let response = self.web.egress.send(request).await;
+        let response = response.map_err(|error| StreamableHttpError::Client(error.into()))?;
+        Ok(Sent { response, values })
+    }
+
+    /// Returns the error for a response that asks for a login or for more scopes.
+    async fn login_needed(
+        &self,
+        status: u16,
+        challenge: &Challenge,
+        text: &[u8],
+    ) -> Option<Failure> {
+        let login = self.web.login.as_ref()?;
+        let problem = match status {
+            401 => described(status, text),
+            403 if challenge.is_insufficient_scope() => {
+                let scope = challenge.scope.as_deref().unwrap_or_default();
+                if let Err(error) = login.need_scope(scope).await {
+                    return Some(StreamableHttpError::Client(error));
+                }
+                format!(
+                    "{}; it asks for the scopes `{}`",
+                    described(status, text),
+                    short(scope, WORDS_CHARS)
+                )
+            }
+            _ => return None,
+        };
+        Some(StreamableHttpError::Client(OauthError::needed(problem)))
     }
 }
 
 impl StreamableHttpClient for EgressClient {
-    type Error = EgressError;
+    type Error = OauthError;
 
     async fn post_message(
         &self,
@@ -162,12 +215,12 @@ impl StreamableHttpClient for EgressClient {
         };
         let is_request = asked.is_some();
         let body = Bytes::from(serde_json::to_vec(&message)?);
-        let sent = HeaderValues::of(auth_header.as_deref(), &custom_headers);
         let head =
             Head { url: uri, session: session_id, token: auth_header, headers: custom_headers };
         let own = [("accept", "text/event-stream, application/json"), ("content-type", JSON)];
         let own = own.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        let response = self.send(Method::Post, head, own, body).await?;
+        let request = Request { method: Method::Post, own, body };
+        let Sent { response, values: sent } = self.send(head, request).await?;
         let session = response.header(SESSION).map(str::to_owned);
         let (status, kind) = (response.status, kind(&response).to_owned());
         match status {
@@ -177,10 +230,14 @@ impl StreamableHttpClient for EgressClient {
             }
             _ => {}
         }
+        let challenge = Challenge::of(&response);
         let body = String::from_utf8_lossy(&read(response).await?).into_owned();
         let text = sent.hide_in_error(status, &body).into_bytes();
         if with_session && is_session_lost(status, &text) {
             return Err(StreamableHttpError::SessionExpired);
+        }
+        if let Some(needed) = self.login_needed(status, &challenge, &text).await {
+            return Err(needed);
         }
         if !(200..=299).contains(&status) {
             return refused(&message, with_session, status, &text, session);
@@ -209,7 +266,8 @@ impl StreamableHttpClient for EgressClient {
         let session = Some(session_id);
         let head = Head { url: uri, session, token: auth_header, headers: custom_headers };
         // A server that keeps no sessions to delete is as good as one that has deleted it.
-        self.send(Method::Delete, head, Vec::new(), Bytes::new()).await.map(drop)
+        let request = Request { method: Method::Delete, own: Vec::new(), body: Bytes::new() };
+        self.send(head, request).await.map(drop)
     }
 
     async fn get_stream(
@@ -220,12 +278,12 @@ impl StreamableHttpClient for EgressClient {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
-        let sent = HeaderValues::of(auth_header.as_deref(), &custom_headers);
         let head =
             Head { url: uri, session: session_id, token: auth_header, headers: custom_headers };
         let mut own = vec![("accept".to_owned(), EVENTS.to_owned())];
         own.extend(last_event_id.map(|id| (LAST_EVENT.to_owned(), id)));
-        let response = self.send(Method::Get, head, own, Bytes::new()).await?;
+        let request = Request { method: Method::Get, own, body: Bytes::new() };
+        let Sent { response, values: sent } = self.send(head, request).await?;
         match response.status {
             405 => Err(StreamableHttpError::ServerDoesNotSupportSse),
             200..=299 if kind(&response) == EVENTS => Ok(events(response, sent)),
@@ -234,42 +292,6 @@ impl StreamableHttpClient for EgressClient {
             }
             status => Err(StreamableHttpError::HttpStatus(HttpStatusError::new(status, None))),
         }
-    }
-}
-
-/// Values of the headers of a request, which a server may repeat in an error, and which neither people
-/// nor models read. Results stay as they are: a value may be a word of them.
-#[derive(Debug, Clone)]
-struct HeaderValues(Vec<String>);
-
-impl HeaderValues {
-    fn of(token: Option<&str>, headers: &HashMap<HeaderName, HeaderValue>) -> Self {
-        let values = headers.values().filter(|value| value.is_sensitive());
-        let values = values.filter_map(|value| Some(value.to_str().ok()?.to_owned()));
-        let mut all: Vec<String> = Vec::new();
-        for value in values.chain(token.map(str::to_owned)) {
-            // With and without a scheme such as `Bearer`.
-            let last = value.rsplit(' ').next().unwrap_or_default().to_owned();
-            for text in [value, last].into_iter().filter(|text| text.len() >= HIDDEN_BYTES_MIN) {
-                let json = Value::from(text.as_str()).to_string();
-                all.push(json.trim_matches('"').to_owned());
-                all.push(text);
-            }
-        }
-        all.sort_unstable_by_key(|text| std::cmp::Reverse(text.len()));
-        Self(all)
-    }
-
-    /// Replaces the values in a body with an error status, and in an error of the protocol.
-    fn hide_in_error(&self, status: u16, text: &str) -> String {
-        let is_error = || {
-            let message = serde_json::from_str::<Value>(text).unwrap_or_default();
-            message.get("error").is_some_and(|error| !error.is_null())
-        };
-        if (200..=299).contains(&status) && !is_error() {
-            return text.to_owned();
-        }
-        self.0.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "***"))
     }
 }
 
@@ -352,7 +374,7 @@ fn is_session_lost(status: u16, text: &[u8]) -> bool {
 async fn read(mut response: EgressResponse) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     while let Some(piece) = response.body.next().await {
-        text.extend_from_slice(&piece.map_err(StreamableHttpError::Client)?);
+        text.extend_from_slice(&piece.map_err(|error| StreamableHttpError::Client(error.into()))?);
     }
     Ok(text)
 }
@@ -403,7 +425,8 @@ fn unknown(status: u16, text: &[u8], asked: RequestId) -> ServerJsonRpcMessage {
 
 /// The error for a request of which it is not known what the server did.
 fn broken(reason: String) -> Failure {
-    StreamableHttpError::Client(EgressError::Broken { host: "the server".to_owned(), reason })
+    let error = EgressError::Broken { host: "the server".to_owned(), reason };
+    StreamableHttpError::Client(error.into())
 }
 
 /// Describes a status with the words of the server, and what to do about it.
@@ -433,22 +456,4 @@ fn described(status: u16, text: &[u8]) -> String {
     };
     let separator = if said.is_empty() { "" } else { ": " };
     format!("HTTP status {status}{separator}{said}{advice}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_of_headers_are_hidden_in_errors_and_results_stay_as_they_are() {
-        let mut value = HeaderValue::from_static("Bearer tok-123456");
-        value.set_sensitive(true);
-        let headers = HashMap::from([(HeaderName::from_static("authorization"), value)]);
-        let sent = HeaderValues::of(None, &headers);
-        let error = r#"{"id":1,"error":{"message":"no access for tok-123456"}}"#;
-        let result = r#"{"id":1,"result":{"content":[{"text":"tok-123456","error":null}]}}"#;
-        assert_eq!(sent.hide_in_error(200, error), error.replace("tok-123456", "***"));
-        assert_eq!(sent.hide_in_error(403, "bad Bearer tok-123456"), "bad ***");
-        assert_eq!(sent.hide_in_error(200, result), result);
-    }
 }

@@ -1,14 +1,16 @@
 //! The servers of a file, each running at most once.
 
 use crate::McpError;
-use crate::connection::Connection;
-use crate::file::{McpFile, ServerConfig, Timeouts};
+use crate::connection::{Connection, Web};
+use crate::file::{McpFile, Reached, ServerConfig, Timeouts};
 use crate::limits::Limits;
 use crate::lock::{AllowedTool, LockFile};
+use crate::oauth::{Login, LoginPlace, LoginRequest, LoginScreen, LoginState, OauthError};
 use crate::offer::Offer;
 use crate::open_call::Parked;
 use crate::tool::McpTool;
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,7 +30,7 @@ struct Inner {
     lock: LockFile,
     limits: Limits,
     clock: Arc<dyn Clock>,
-    egress: BTreeMap<String, Arc<dyn Egress>>,
+    web: BTreeMap<String, Web>,
     slots: BTreeMap<String, Mutex<Slot>>,
     crashes: Crashes,
 }
@@ -75,7 +77,8 @@ pub(crate) struct Live {
 
 impl McpServers {
     /// Takes the servers of a file, with the tools that the lock file beside it allows. Starts
-    /// nothing. Servers at addresses need an HTTP client each, by name of the server.
+    /// nothing. Servers at addresses need an HTTP client each, by name of the server. Logins are kept
+    /// in the folder `logins`; without one, there are none.
     ///
     /// # Errors
     /// [`McpError::File`] for the lock file.
@@ -84,15 +87,24 @@ impl McpServers {
         clock: Arc<dyn Clock>,
         egress: BTreeMap<String, Arc<dyn Egress>>,
         limits: Limits,
+        logins: Option<&Path>,
     ) -> Result<Self, McpError> {
         let lock = LockFile::beside(&file)?;
+        let web = egress.into_iter().map(|(name, egress)| {
+            let place = logins.map(|folder| LoginPlace { folder, egress: &egress, clock: &clock });
+            let login = place
+                .zip(file.servers.get(&name))
+                .and_then(|(place, config)| login_of(&place, config).map(Arc::new));
+            (name, Web { egress, login })
+        });
+        let web = web.collect();
         let slots = file.servers.keys().map(|name| (name.clone(), Mutex::default())).collect();
         Ok(Self(Arc::new(Inner {
             file,
             lock,
             limits,
             clock,
-            egress,
+            web,
             slots,
             crashes: Crashes::default(),
         })))
@@ -162,6 +174,69 @@ impl McpServers {
     pub async fn facts(&self, server: &str) -> Result<(String, Option<u32>), McpError> {
         let live = self.live(server).await?;
         Ok((live.connection.protocol(), live.connection.process_id()))
+    }
+
+    /// Logs a person in at a server, in place of an earlier login.
+    ///
+    /// # Errors
+    /// [`McpError::LoginFailed`], [`McpError::Egress`], and [`McpError::UnknownServer`].
+    ///
+    /// # Cancel safety
+    /// The earlier login remains.
+    pub async fn log_in(
+        &self,
+        server: &str,
+        request: &LoginRequest,
+        screen: &dyn LoginScreen,
+    ) -> Result<(), McpError> {
+        let login = self.login(server)?;
+        login.log_in(request, screen).await.map_err(|error| error.of(server))
+    }
+
+    /// Ends the login at a server, and asks its authorization server to revoke the tokens. Returns
+    /// `false` if there was none.
+    ///
+    /// # Errors
+    /// As [`McpServers::log_in`].
+    pub async fn log_out(&self, server: &str) -> Result<bool, McpError> {
+        self.login(server)?.log_out().await.map_err(|error| error.of(server))
+    }
+
+    /// Returns the login at a server, if there is one.
+    ///
+    /// # Errors
+    /// [`McpError::LoginNeeded`] if its file cannot be read.
+    pub fn login_state(&self, server: &str) -> Result<Option<LoginState>, McpError> {
+        let login = self.0.web.get(server).and_then(|web| web.login.as_ref());
+        login.map_or(Ok(None), |login| login.state()).map_err(|error| error.of(server))
+    }
+
+    fn login(&self, server: &str) -> Result<&Arc<Login>, McpError> {
+        let problem = match &self.config(server)?.reached {
+            Reached::Process { .. } => {
+                "it is a program, which gets what it needs from `env` of its entry in the MCP file"
+            }
+            Reached::Http { headers, .. } if has_token(headers) => {
+                "its entry in the MCP file has the header `Authorization`; remove that to log in"
+            }
+            Reached::Http { oauth: None, .. } => "its entry in the MCP file has `\"oauth\": false`",
+            Reached::Http { .. } => {
+                "this program has no folder for logins, or no HTTP client for it"
+            }
+        };
+        let login = self.0.web.get(server).and_then(|web| web.login.as_ref());
+        login.ok_or_else(|| OauthError::failed(problem).of(server))
+    }
+
+    fn config(&self, server: &str) -> Result<&ServerConfig, McpError> {
+        self.0.file.servers.get(server).ok_or_else(|| self.unknown(server))
+    }
+
+    fn unknown(&self, server: &str) -> McpError {
+        McpError::UnknownServer {
+            found: crate::text::short(server, 80),
+            known: self.0.file.servers.keys().cloned().collect::<Vec<_>>().join(", "),
+        }
     }
 
     /// Ends all servers: each may exit by itself before it is killed. Later calls start them again.
@@ -254,13 +329,10 @@ impl McpServers {
 
     /// Returns the running server. Callers at the same time share one start.
     async fn live(&self, server: &str) -> Result<Arc<Live>, McpError> {
-        let Inner { file, limits, clock, egress, slots, .. } = self.0.as_ref();
-        let unknown = || McpError::UnknownServer {
-            found: crate::text::short(server, 80),
-            known: file.servers.keys().cloned().collect::<Vec<_>>().join(", "),
-        };
-        let config: &ServerConfig = file.servers.get(server).ok_or_else(unknown)?;
-        let mut slot = slots.get(server).ok_or_else(unknown)?.lock().await;
+        let Inner { limits, clock, web, slots, .. } = self.0.as_ref();
+        let config = self.config(server)?;
+        let slot = slots.get(server).ok_or_else(|| self.unknown(server))?;
+        let mut slot = slot.lock().await;
         if let Some(live) = slot.live.as_ref().filter(|live| !live.connection.is_closed()) {
             return Ok(Arc::clone(live));
         }
@@ -275,7 +347,7 @@ impl McpServers {
             });
         }
         slot.starts.push_back(now);
-        let connection = Connection::open(server, config, egress.get(server), *limits).await?;
+        let connection = Connection::open(server, config, web.get(server), *limits).await?;
         let live = Arc::new(Live {
             started: now,
             ended_in_call: AtomicBool::new(false),
@@ -286,4 +358,18 @@ impl McpServers {
         slot.live = Some(Arc::clone(&live));
         Ok(live)
     }
+}
+
+/// The login at a server, unless the operator gives it a token.
+fn login_of(place: &LoginPlace<'_>, config: &ServerConfig) -> Option<Login> {
+    match &config.reached {
+        Reached::Http { url, headers, oauth: Some(settings) } if !has_token(headers) => {
+            Login::new(place, url, headers, settings)
+        }
+        _ => None,
+    }
+}
+
+fn has_token(headers: &BTreeMap<String, String>) -> bool {
+    headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
 }

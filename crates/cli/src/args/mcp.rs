@@ -1,7 +1,7 @@
 //! Arguments of `weft mcp`.
 
 use super::parse;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 
 const ALLOW_EXAMPLES: &str = "\
@@ -18,6 +18,13 @@ pub(crate) enum Mcp {
         /// Print each server as a line of JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Log in at a server with OAuth, in a browser or by a code
+    Login(McpLogin),
+    /// End the login at a server, and revoke its tokens
+    Logout {
+        /// Server
+        server: String,
     },
     /// List the tools that servers offer, with what is decided about them
     Tools {
@@ -71,6 +78,21 @@ pub(crate) enum Mcp {
         #[arg(value_name = "JSON", default_value = "{}", value_parser = parse::object)]
         args: Map<String, Value>,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpLogin {
+    /// Server
+    pub(crate) server: String,
+    /// Type a code on any device, instead of a browser on this machine
+    #[arg(long)]
+    pub(crate) device: bool,
+    /// Scopes to ask for, separated by spaces, instead of those that the server names
+    #[arg(long, value_name = "SCOPES")]
+    pub(crate) scope: Option<String>,
+    /// Print the address only
+    #[arg(long)]
+    pub(crate) no_open: bool,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]

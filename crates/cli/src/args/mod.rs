@@ -21,7 +21,7 @@ pub(crate) use instances::{Begin, CreateInstance, Instances, SendActivity};
 pub(crate) use keys::{AddKey, Keys};
 pub(crate) use mcp::Mcp;
 #[cfg(feature = "mcp")]
-pub(crate) use mcp::{EffectName, OutputName};
+pub(crate) use mcp::{EffectName, McpLogin, OutputName};
 pub(crate) use run::{Busy, Chat, Keeping, LimitFlags, Run, ServerFlags};
 pub(crate) use runs::{After, RunList, Runs, Watch};
 pub(crate) use serve::Serve;

@@ -9,12 +9,12 @@ use crate::args::Dev;
 use crate::context::{CommandContext, default_model};
 use crate::exit::Exit;
 use crate::signals::Signals;
-use crate::terminal::{Style, Terminal};
+use crate::terminal::Style;
 use changes::Changes;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use weftwork::Config;
 use weftwork::local::weights;
 
@@ -55,7 +55,9 @@ pub(crate) async fn dev(args: &Dev, context: &CommandContext) -> Result<Exit, Cl
                 server = added
                     .map_err(|error| CliError::BadInput { reason: format!("--token: {error}") })?;
             }
-            open_page(args, &page(&server, address), terminal);
+            if !args.no_open && !args.restarted {
+                crate::browser::open(&page(&server, address), terminal);
+            }
             Ok(server)
         },
         valid_change(&mut changes, context),
@@ -129,19 +131,6 @@ async fn valid_change(changes: &mut Changes, context: &CommandContext) -> PathBu
                 changed.display()
             )),
         }
-    }
-}
-
-/// Opens the page in the browser of a person at a terminal.
-fn open_page(args: &Dev, url: &str, terminal: &Terminal) {
-    if args.no_open || args.restarted || !terminal.read || !terminal.typed {
-        return;
-    }
-    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-    let mut command = Command::new(opener);
-    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    if let Err(error) = command.spawn() {
-        terminal.note(format_args!("cannot open {url} with {opener}: {error}"));
     }
 }
 

@@ -11,6 +11,8 @@ mod allow;
 mod call;
 #[cfg(feature = "mcp")]
 mod list;
+#[cfg(feature = "mcp")]
+mod login;
 
 #[cfg(feature = "mcp")]
 pub(crate) use list::check;
@@ -33,6 +35,8 @@ pub(crate) async fn mcp(command: Mcp, context: &CommandContext) -> Result<Exit, 
     let (servers, terminal) = (&mcp.servers, &context.terminal);
     match command {
         Mcp::Servers { json } => list::servers(servers, json, terminal).await,
+        Mcp::Login(args) => login::log_in(servers, &args, terminal).await,
+        Mcp::Logout { server } => login::log_out(servers, &server, terminal).await,
         Mcp::Tools { server, json } => list::tools(servers, server, json, terminal).await,
         Mcp::Allow { tools, effect, idempotent, output, shown, secret } => {
             let terms = Terms { secret, ..allow::terms(effect, idempotent, output, shown) };

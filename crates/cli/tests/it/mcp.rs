@@ -61,6 +61,17 @@ fn a_tool_is_allowed_called_changed_and_denied() {
 }
 
 #[test]
+fn a_login_is_for_servers_at_addresses() {
+    let home = home();
+    for command in ["login", "logout"] {
+        let refused = mcp(&home, &["mcp", command, "clock"]);
+        assert_eq!(refused.status, Some(1));
+        assert!(refused.errors.contains("W0916"), "{refused:?}");
+        assert!(refused.errors.contains("it is a program"), "{refused:?}");
+    }
+}
+
+#[test]
 fn the_file_is_named_by_the_operator_alone() {
     let home = home();
     let none = home.weft(&["mcp", "servers"]);

@@ -50,6 +50,37 @@ fn servers_is_another_name_and_disabled_entries_are_left_out() {
 }
 
 #[test]
+fn settings_of_logins_are_read_in_the_forms_of_other_clients() {
+    let settings = |oauth: &str| {
+        let server = only(&format!(
+            r#"{{"mcpServers": {{"a": {{"url": "https://a.example/mcp"{oauth}}}}}}}"#
+        ));
+        assert!(!format!("{server:?}").contains("CANARY"), "{server:?}");
+        let Reached::Http { oauth, .. } = server.reached else { panic!("an address") };
+        oauth
+    };
+    let own =
+        |id: &str| Some(OauthSettings { client_id: Some(id.to_owned()), ..Default::default() });
+    assert_eq!(settings(""), Some(OauthSettings::default()));
+    assert_eq!(settings(r#", "oauth": true"#), Some(OauthSettings::default()));
+    assert_eq!(settings(r#", "oauth": {"enabled": true}"#), Some(OauthSettings::default()));
+    assert_eq!(settings(r#", "oauth": false"#), None);
+    assert_eq!(settings(r#", "oauth": {"clientId": "x"}"#), own("x"));
+    assert_eq!(settings(r#", "oauth": {"client_id": "x"}"#), own("x"));
+    let all = r#", "oauth": {"clientId": "x", "clientSecret": "${TOKEN}", "scopes": ["a", "b"],
+        "callbackPort": 8123, "issuer": "https://i.example"}"#;
+    let found = settings(all).expect("settings");
+    assert_eq!(found.client_secret.as_deref(), Some("CANARY"));
+    assert_eq!(found.scope.as_deref(), Some("a b"));
+    assert_eq!(found.callback_port, Some(8123));
+    assert_eq!(found.issuer.as_deref(), Some("https://i.example"));
+    assert_eq!(
+        settings(r#", "oauth": {"scope": "a b"}"#).and_then(|found| found.scope).as_deref(),
+        Some("a b")
+    );
+}
+
+#[test]
 fn invalid_entries_are_refused_with_their_place() {
     for (text, code, message) in [
         ("[]", "W0901", "expected a map"),
@@ -58,6 +89,11 @@ fn invalid_entries_are_refused_with_their_place() {
         (r#"{"mcpServers": {"a": {}}}"#, "W0901", "server `a`: expected either"),
         (r#"{"mcpServers": {"a": {"command": "x", "url": "y"}}}"#, "W0901", "expected either"),
         (r#"{"mcpServers": {"a": {"command": " "}}}"#, "W0901", "`command` is empty"),
+        (
+            r#"{"mcpServers": {"a": {"url": "y", "oauth": {"clientSecret": "s"}}}}"#,
+            "W0901",
+            "`clientSecret` without a `clientId`",
+        ),
         (r#"{"mcpServers": {"a": {"type": "sse", "url": "x"}}}"#, "W0901", "type `sse`"),
         (r#"{"mcpServers": {"a": {"type": "ws", "url": "x"}}}"#, "W0901", "type `ws`"),
         (r#"{"mcpServers": {"a": {"command": "x", "args": [[]]}}}"#, "W0901", "expected a text"),

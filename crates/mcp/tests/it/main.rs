@@ -4,6 +4,10 @@
 mod asking;
 mod hostile;
 mod http;
+mod oauth;
+mod oauth_answers;
+mod oauth_scene;
+mod oauth_server;
 mod pool;
 mod progress;
 mod published;

@@ -135,7 +135,9 @@ impl Rig {
         let path = self.path("mcp.json");
         std::fs::write(&path, json!({"mcpServers": self.entries}).to_string()).expect("written");
         let file = McpFile::read(&path, &|name| std::env::var(name).ok()).expect("a valid file");
-        McpServers::new(file, clock, self.egress.clone(), self.limits).expect("a valid lock file")
+        let logins = self.path("logins");
+        McpServers::new(file, clock, self.egress.clone(), self.limits, Some(&logins))
+            .expect("a valid lock file")
     }
 
     /// Allows tools as they are offered now, and reads the files again.

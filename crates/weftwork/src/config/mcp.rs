@@ -36,7 +36,8 @@ impl McpTools {
             }
         }
         let clock = Arc::new(weftwork_graph::SystemClock::new());
-        let servers = McpServers::new(file, clock, clients, Limits::default())?;
+        let logins = config.data.as_ref().map(|folder| folder.join("mcp-logins"));
+        let servers = McpServers::new(file, clock, clients, Limits::default(), logins.as_deref())?;
         Ok(Self { file: Setting { value: path, origin: setting.origin }, servers })
     }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use weftwork::mcp::{McpError, McpServers, OfferedTool, Reached};
 use weftwork::types::tool::Effect;
 
-/// The state of a server: its protocol and number of tools, or its error.
+/// The state of a server: its protocol, number of tools and login, or its error.
 pub(crate) async fn check(servers: &McpServers, server: &str) -> Result<String, McpError> {
     let offer = servers.offer(server).await?;
     let (protocol, _) = servers.facts(server).await?;
@@ -18,8 +18,11 @@ pub(crate) async fn check(servers: &McpServers, server: &str) -> Result<String, 
         refused => format!(", {refused} refused"),
     };
     let incomplete = if offer.incomplete.is_some() { ", a page of the list failed" } else { "" };
+    let login =
+        servers.login_state(server)?.map(|login| format!(", {}", super::login::words(&login)));
+    let login = login.unwrap_or_default();
     let tools = offer.tools.len();
-    Ok(format!("protocol {protocol}, {tools} tools{refused}{incomplete}, {allowed} allowed"))
+    Ok(format!("protocol {protocol}, {tools} tools{refused}{incomplete}, {allowed} allowed{login}"))
 }
 
 pub(super) async fn servers(

@@ -1,0 +1,53 @@
+//! Errors of logins.
+
+use crate::McpError;
+use crate::text::short;
+use weftwork_types::port::EgressError;
+
+/// Maximum length of the words of a server in an error, in characters.
+const WORDS_CHARS: usize = 300;
+
+/// A login cannot be used or made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum OauthError {
+    /// A request was not answered.
+    #[error(transparent)]
+    Egress(#[from] EgressError),
+    /// A person has to log in.
+    #[error("{problem}")]
+    Needed {
+        /// The reason.
+        problem: String,
+    },
+    /// The login was refused, or an answer in it is not acceptable.
+    #[error("{problem}")]
+    Failed {
+        /// The problem, with what to do.
+        problem: String,
+    },
+}
+
+impl OauthError {
+    pub(crate) fn needed(problem: impl Into<String>) -> Self {
+        Self::Needed { problem: problem.into() }
+    }
+
+    pub(crate) fn failed(problem: impl Into<String>) -> Self {
+        Self::Failed { problem: problem.into() }
+    }
+
+    /// Returns the error as one of a server.
+    pub(crate) fn of(self, server: &str) -> McpError {
+        let server = server.to_owned();
+        match self {
+            Self::Egress(source) => McpError::Egress { server, source },
+            Self::Needed { problem } => McpError::LoginNeeded { server, problem },
+            Self::Failed { problem } => McpError::LoginFailed { server, problem },
+        }
+    }
+}
+
+/// Words of a server in an error.
+pub(crate) fn words(text: &str) -> String {
+    short(text, WORDS_CHARS)
+}
