@@ -27,7 +27,8 @@ def main():
         logins += 1
         status, said = user.log_in()
         print(said, file=sys.stderr)
-        return status == 0
+        # With a new token, the server may ask for another login: for scopes, or elsewhere.
+        return status == 0 or (NEEDS_LOGIN in said and logins <= 2)
 
     def done(*args):
         while True:

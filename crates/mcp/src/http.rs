@@ -178,18 +178,16 @@ impl EgressClient {
         text: &[u8],
     ) -> Option<Failure> {
         let login = self.web.login.as_ref()?;
+        let said = status_words(status, text);
         let problem = match status {
+            401 if challenge.resource_metadata.is_some() => said,
             401 => described(status, text),
             403 if challenge.is_insufficient_scope() => {
                 let scope = challenge.scope.as_deref().unwrap_or_default();
                 if let Err(error) = login.need_scope(scope).await {
                     return Some(StreamableHttpError::Client(error));
                 }
-                format!(
-                    "{}; it asks for the scopes `{}`",
-                    described(status, text),
-                    short(scope, WORDS_CHARS)
-                )
+                format!("{said}; it asks for the scopes `{}`", short(scope, WORDS_CHARS))
             }
             _ => return None,
         };
@@ -431,6 +429,18 @@ fn broken(reason: String) -> Failure {
 
 /// Describes a status with the words of the server, and what to do about it.
 fn described(status: u16, text: &[u8]) -> String {
+    let advice = match status {
+        401 | 403 => {
+            "; give the server a token: `\"headers\": {\"Authorization\": \"Bearer ${TOKEN}\"}` in the \
+             MCP file"
+        }
+        _ => "",
+    };
+    format!("{}{advice}", status_words(status, text))
+}
+
+/// Describes a status with the words of the server.
+fn status_words(status: u16, text: &[u8]) -> String {
     let text = String::from_utf8_lossy(&text[..text.len().min(WORDS_BYTES)]);
     let said = match serde_json::from_str::<Value>(&text) {
         Ok(json) => {
@@ -447,13 +457,6 @@ fn described(status: u16, text: &[u8]) -> String {
         Err(_) => text.to_string(),
     };
     let said = short(&said.split_whitespace().collect::<Vec<_>>().join(" "), WORDS_CHARS);
-    let advice = match status {
-        401 | 403 => {
-            "; give the server a token: `\"headers\": {\"Authorization\": \"Bearer ${TOKEN}\"}` in the \
-             MCP file"
-        }
-        _ => "",
-    };
     let separator = if said.is_empty() { "" } else { ": " };
-    format!("HTTP status {status}{separator}{said}{advice}")
+    format!("HTTP status {status}{separator}{said}")
 }

@@ -36,6 +36,20 @@ impl OauthError {
         Self::Failed { problem: problem.into() }
     }
 
+    /// Returns the error of a renewal as one of the request that waits for it, which was not sent: its
+    /// outcome is known.
+    pub(crate) fn before_request(self) -> Self {
+        let Self::Egress(error) = self else { return self };
+        let host = match &error {
+            EgressError::Timeout { host, .. }
+            | EgressError::Broken { host, .. }
+            | EgressError::TooLong { host, .. } => host.clone(),
+            _ => return Self::Egress(error),
+        };
+        let reason = format!("the login was not renewed: {error}");
+        Self::Egress(EgressError::Connect { host, reason })
+    }
+
     /// Returns the error as one of a server.
     pub(crate) fn of(self, server: &str) -> McpError {
         let server = server.to_owned();

@@ -10,7 +10,7 @@ use super::token::{TokenEndpoint, Tokens};
 use super::{LoginKind, LoginRequest, LoginScreen, LoginState, browser, device};
 use crate::file::OauthSettings;
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -115,7 +115,10 @@ impl Login {
         let login = Arc::clone(self);
         let old = old.to_owned();
         let task = tokio::spawn(async move { login.renew_in_turn(&old).await });
-        task.await.unwrap_or_else(|_| Err(OauthError::failed("the renewal of the login ended")))
+        let renewed = task
+            .await
+            .unwrap_or_else(|_| Err(OauthError::failed("the renewal of the login ended")));
+        renewed.map_err(OauthError::before_request)
     }
 
     async fn renew_in_turn(&self, old: &str) -> Result<Option<String>, OauthError> {
@@ -282,15 +285,23 @@ impl Login {
         Ok(())
     }
 
-    /// Sends a first request without a token, whose refusal may say where to log in.
+    /// Sends requests without a token, whose refusal may say where to log in. Some servers refuse
+    /// the second one only.
     async fn probe(&self) -> Result<Probe, OauthError> {
-        let body = json!({
-            "jsonrpc": "2.0", "id": 1, "method": "initialize",
-            "params": {
-                "protocolVersion": "2025-11-25", "capabilities": {},
-                "clientInfo": {"name": "weftwork", "version": env!("CARGO_PKG_VERSION")},
-            },
+        let hello = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": {"name": "weftwork", "version": env!("CARGO_PKG_VERSION")},
         });
+        let first = self.probe_with("initialize", hello).await?;
+        if first.is_refused {
+            return Ok(first);
+        }
+        let second = self.probe_with("tools/list", json!({})).await?;
+        Ok(if second.is_refused { second } else { first })
+    }
+
+    async fn probe_with(&self, method: &str, params: Value) -> Result<Probe, OauthError> {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let own = [
             ("accept", "application/json, text/event-stream"),
             ("content-type", "application/json"),

@@ -2,13 +2,15 @@
 
 use crate::oauth_scene::{Person, Scene, pay, with};
 use crate::oauth_server::Behaviour;
-use crate::rig::{Rig, reads};
+use crate::rig::{Rig, reads, run_under};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_mcp::{LoginKind, LoginRequest, LoginStep, McpServers};
+use weftwork_mcp::{LoginKind, LoginRequest, LoginStep, McpServers, Terms};
 use weftwork_testkit::ManualClock;
+use weftwork_tools::Policy;
 use weftwork_types::port::Clock;
+use weftwork_types::tool::Effect;
 
 #[tokio::test]
 async fn a_person_logs_in_with_a_browser_and_the_token_is_sent() {
@@ -197,7 +199,7 @@ async fn a_revoked_login_says_what_to_do_and_a_failed_renewal_ends_no_login() {
     scene.server.expire();
     scene.server.change(|behaviour| behaviour.first = vec![(503, json!({"error": "busy"}))]);
     let said = pay(&servers).await;
-    assert!(said.contains("W0805") && said.contains("busy"), "{said}");
+    assert!(said.contains("W0803") && said.contains("busy"), "{said}");
     assert!(pay(&servers).await.contains("paid"));
 
     scene.server.revoke();
@@ -215,6 +217,21 @@ async fn a_revoked_login_says_what_to_do_and_a_failed_renewal_ends_no_login() {
     // Another process logs in; the running one uses that.
     scene.log_in(&scene.rig.servers()).await.expect("a login");
     assert!(pay(&servers).await.contains("paid"));
+}
+
+#[tokio::test]
+async fn a_call_with_an_effect_that_waits_for_a_failed_renewal_was_not_made() {
+    let scene = Scene::new(Behaviour::default()).await;
+    scene.ready().await;
+    let terms = Terms { effect: Effect::ExternalSideEffect, ..reads() };
+    let servers = scene.rig.allowing(&["web/pay"], &terms).await;
+    servers.offer("web").await.expect("accepted");
+    scene.server.expire();
+    scene.server.change(|behaviour| behaviour.first = vec![(502, json!({}))]);
+    let policy = Policy::new().allow("web/pay").expect("a pattern");
+    let said = run_under(policy, &servers, &[("web__pay", json!({}))]).await;
+    assert_eq!(said[0].failure().0, "W0803", "its outcome is known");
+    assert_eq!(scene.server.called(), 0);
 }
 
 #[tokio::test]

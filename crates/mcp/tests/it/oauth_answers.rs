@@ -316,7 +316,11 @@ async fn scopes_are_those_of_the_person_the_file_the_refusal_or_the_metadata() {
         ("Bearer resource_metadata=\"ORIGIN/meta\"", json!({}), None, Some("read")),
         (refusal, json!({}), Some(""), None),
     ] {
-        let scene = Scene::with(with(|behaviour| behaviour.challenge = challenge), oauth).await;
+        let behaviour = with(|behaviour| {
+            behaviour.challenge = challenge;
+            behaviour.opens_first = own.is_none();
+        });
+        let scene = Scene::with(behaviour, oauth).await;
         let person = Person::new(&scene.server);
         let request = LoginRequest { scope: own.map(str::to_owned), ..LoginRequest::default() };
         scene.rig.servers().log_in("web", &request, &person).await.expect("a login");

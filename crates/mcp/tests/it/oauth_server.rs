@@ -30,6 +30,8 @@ pub(crate) struct Behaviour {
     pub(crate) first: Vec<(u16, Value)>,
     /// `true` if the server accepts no token.
     pub(crate) refuses_tokens: bool,
+    /// `true` if the first request of the protocol needs no token.
+    pub(crate) opens_first: bool,
     /// Scope without which `tools/call` is refused.
     pub(crate) needs_scope: Option<&'static str>,
     /// `true` if a refresh token that was used before ends the login.
@@ -51,6 +53,7 @@ impl Default for Behaviour {
             token: json!({}),
             first: Vec::new(),
             refuses_tokens: false,
+            opens_first: false,
             needs_scope: None,
             detects_reuse: true,
         }
@@ -273,7 +276,8 @@ impl State {
         let issued = lock(&self.issued);
         let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
         let is_known = token.is_some() && token == issued.access.as_deref();
-        if !is_known || behaviour.refuses_tokens {
+        let is_open = behaviour.opens_first && body["method"] == "initialize";
+        if (!is_known || behaviour.refuses_tokens) && !is_open {
             let challenge = behaviour.challenge.replace("ORIGIN", origin);
             let said = format!("who are you? ({})", token.unwrap_or("nobody"));
             return Reply::full(401, &[("www-authenticate", &challenge)], said);
