@@ -13,8 +13,8 @@ use weftwork_types::usage::Tokens;
 /// A reader for one answer. `message_stop` ends it; the reason comes with `message_delta`.
 #[derive(Debug, Default)]
 pub(in crate::protocol) struct Answer {
-    /// Indices of the blocks that are tool calls, in order.
-    calls: Vec<u64>,
+    /// The blocks that are tool calls, in order.
+    calls: Vec<Call>,
     /// Indices of the other blocks. The input of a tool that the provider runs is no call.
     others: Vec<u64>,
     /// Signature of the block that is being read; some servers send it in pieces.
@@ -23,6 +23,14 @@ pub(in crate::protocol) struct Answer {
     is_unsigned: bool,
     usage: Usage,
     turn: Turn,
+}
+
+/// A block that is a tool call.
+#[derive(Debug)]
+struct Call {
+    index: u64,
+    /// `true` once its fragments had its index, `false` once they had one of no block.
+    has_own_index: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -147,7 +155,7 @@ impl Reader for Answer {
             }
             "content_block_delta" => {
                 let index = document.index.unwrap_or_default();
-                self.delta(index, &document.delta.unwrap_or_default(), progress);
+                self.delta(index, &document.delta.unwrap_or_default(), progress)?;
             }
             "message_delta" => {
                 self.usage = self.usage.updated(&document.usage);
@@ -212,7 +220,7 @@ impl Answer {
             }
             "redacted_thinking" => progress.sign(Format::AnthropicRedacted, &block.data),
             "tool_use" => {
-                self.calls.push(index);
+                self.calls.push(Call { index, has_own_index: None });
                 let input = match &block.input {
                     Value::Object(input) if input.is_empty() => String::new(),
                     input => fragment(input),
@@ -229,7 +237,7 @@ impl Answer {
         }
     }
 
-    fn delta(&mut self, index: u64, delta: &Delta, progress: &mut Progress) {
+    fn delta(&mut self, index: u64, delta: &Delta, progress: &mut Progress) -> Result<(), Flaw> {
         let args = fragment(&delta.partial_json);
         if !delta.text.is_empty() || !args.is_empty() {
             self.sign(progress);
@@ -239,17 +247,23 @@ impl Answer {
         self.is_unsigned |= !delta.thinking.is_empty();
         self.signature.push_str(&delta.signature);
         // Some servers give all blocks the same index, and others count them differently.
-        let call = self.calls.iter().rposition(|call| *call == index);
+        let own = self.calls.iter().rposition(|call| call.index == index);
         let last = || self.calls.len().checked_sub(1);
-        let call = call.or_else(|| last().filter(|_| !self.others.contains(&index)));
-        if let Some(index) = call.filter(|_| !args.is_empty()) {
-            progress.events.push_back(ChatEvent::ToolCallDelta {
-                index,
-                id: None,
-                name: None,
-                args,
-            });
+        let call = own.or_else(|| last().filter(|_| !self.others.contains(&index)));
+        let Some(position) = call.filter(|_| !args.is_empty()) else { return Ok(()) };
+        let known = self.calls[position].has_own_index.replace(own.is_some());
+        if known.is_some_and(|known| known != own.is_some()) {
+            // They may be those of another call, whose beginning was lost.
+            let problem = "fragments of a call came without its beginning".to_owned();
+            return Err(Flaw::Truncated(problem));
         }
+        progress.events.push_back(ChatEvent::ToolCallDelta {
+            index: position,
+            id: None,
+            name: None,
+            args,
+        });
+        Ok(())
     }
 
     fn stop(&mut self, reason: &str, progress: &mut Progress) -> Result<(), Flaw> {
