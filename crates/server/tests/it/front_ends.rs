@@ -1,4 +1,4 @@
-//! What front ends of LangGraph's server send and read: members of their own in the input, the mode
+//! Requests of front ends of LangGraph's server, and what they read: members of their own in the input, the mode
 //! `events`, the last chunk of a message, and files in chats.
 
 use crate::chat::desk;
