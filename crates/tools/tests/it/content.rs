@@ -21,7 +21,9 @@ impl Draw {
             name: "draw".to_owned(),
             description: "Draws.".to_owned(),
             parameters: json!({"type": "object"}),
-            output: Some(json!({"type": "object", "properties": {"n": {"type": "integer"}}})),
+            output: Some(
+                json!({"type": "object", "properties": {"n": {"type": "integer"}, "card": {}}}),
+            ),
             effect: Effect::ReadOnly,
             on_unknown: UnknownOutcome::Idempotent,
             shown: Some(vec![shown.to_owned()]),
