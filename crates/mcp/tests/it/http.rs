@@ -44,7 +44,7 @@ fn reply(request: &Received, calls: &AtomicUsize, first: &(u16, (&str, &str), St
 
 /// The result of the tool of such a server.
 struct Called {
-    /// What the model reads.
+    /// The text that the model reads.
     said: String,
     /// Number of calls that the server received.
     calls: usize,

@@ -143,6 +143,62 @@ impl Server {
     fn call(&mut self, id: &Value, params: &Value) {
         let name = params["name"].as_str().expect("a name");
         self.record(name);
+        match self.kind.as_str() {
+            "modern" if ["guests", "sign-in", "page", "model"].contains(&name) => {
+                Self::call_modern(id, params, name);
+            }
+            "nearly-json" | "no-json" | "pretty-json" | "log-before-json" | "content-length" => {
+                self.frame(id);
+            }
+            _ => self.call_plain(id, params, name),
+        }
+    }
+
+    /// Answers in a framing of its own.
+    fn frame(&self, id: &Value) {
+        let answer = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"a\"}}]}}}}"
+        );
+        let framed = match self.kind.as_str() {
+            "nearly-json" => format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\
+                 \"text\":\"half \\ud83d\"}}],\"_meta\":{{\"rate\":NaN}}}}}}\n"
+            ),
+            "no-json" => {
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[\n")
+            }
+            "pretty-json" => {
+                let answer: Value = serde_json::from_str(&answer).expect("JSON");
+                format!("{answer:#}\n")
+            }
+            "content-length" => format!("Content-Length: {}\r\n\r\n{answer}", answer.len()),
+            _ => format!("[12:00] INFO {{tool}} done {answer}\n"),
+        };
+        print(framed.as_bytes());
+    }
+
+    /// Asks in the form of the newest protocol.
+    fn call_modern(id: &Value, params: &Value, name: &str) {
+        let asked = match name {
+            "guests" => json!({"method": "elicitation/create", "params": guests()}),
+            "sign-in" => json!({
+                "method": "elicitation/create",
+                "params": {"mode": "form", "message": "Sign in.", "requestedSchema": {
+                    "type": "object", "properties": {"api_key": {"type": "string"}},
+                }},
+            }),
+            "page" => json!({
+                "method": "elicitation/create",
+                "params": {"mode": "url", "message": "Pay there.", "url": "https://127.0.0.1/pay"},
+            }),
+            _ => json!({
+                "method": "sampling/createMessage", "params": {"maxTokens": 1, "messages": []},
+            }),
+        };
+        Self::require(id, params, asked);
+    }
+
+    fn call_plain(&mut self, id: &Value, params: &Value, name: &str) {
         match (self.kind.as_str(), name) {
             ("oversized", _) => text(id, &"x".repeat(9 << 20)),
             ("endless", _) => loop {
@@ -152,34 +208,6 @@ impl Server {
             ("endless-line", _) => loop {
                 print("x".repeat(10_000).as_bytes());
             },
-            ("nearly-json", _) => print(
-                format!(
-                    "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\
-                     \"text\":\"half \\ud83d\"}}],\"_meta\":{{\"rate\":NaN}}}}}}\n"
-                )
-                .as_bytes(),
-            ),
-            ("no-json", _) => print(
-                format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[\n").as_bytes(),
-            ),
-            ("pretty-json", _) => {
-                let answer = json!({"jsonrpc": "2.0", "id": id, "result": {"content": [
-                    {"type": "text", "text": "a"},
-                ]}});
-                print(format!("{answer:#}\n").as_bytes());
-            }
-            ("log-before-json" | "content-length", _) => {
-                let answer = format!(
-                    "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"a\"}}]}}}}"
-                );
-                match self.kind.as_str() {
-                    "content-length" => {
-                        let length = answer.len();
-                        print(format!("Content-Length: {length}\r\n\r\n{answer}").as_bytes());
-                    }
-                    _ => print(format!("[12:00] INFO {{tool}} done {answer}\n").as_bytes()),
-                }
-            }
             ("wrong-call-ids", _) => text(&json!("no-such-call"), "for nobody"),
             ("sampling", _) => self.ask(
                 id,
@@ -198,38 +226,6 @@ impl Server {
                     "requestedSchema": {"type": "object", "properties": {
                         "password": {"type": "string"},
                     }},
-                }),
-            ),
-            ("modern", "guests") => Self::require(
-                id,
-                params,
-                json!({
-                    "method": "elicitation/create", "params": guests(),
-                }),
-            ),
-            ("modern", "sign-in") => Self::require(
-                id,
-                params,
-                json!({
-                    "method": "elicitation/create",
-                    "params": {"mode": "form", "message": "Sign in.", "requestedSchema": {
-                        "type": "object", "properties": {"api_key": {"type": "string"}},
-                    }},
-                }),
-            ),
-            ("modern", "page") => Self::require(
-                id,
-                params,
-                json!({
-                    "method": "elicitation/create",
-                    "params": {"mode": "url", "message": "Pay there.", "url": "https://127.0.0.1/pay"},
-                }),
-            ),
-            ("modern", "model") => Self::require(
-                id,
-                params,
-                json!({
-                    "method": "sampling/createMessage", "params": {"maxTokens": 1, "messages": []},
                 }),
             ),
             (_, "guests") => self.ask(id, "elicitation/create", guests()),
