@@ -42,7 +42,8 @@ pub(crate) fn readable(message: &[u8]) -> Option<String> {
     if !messages.is_empty() {
         return Some(messages.into_iter().map(lines).collect::<Vec<_>>().join("\n"));
     }
-    let (error, id) = (error?, id(&message)?);
+    let error = error?;
+    let id = id(&message)?;
     let problem = format!("the server's answer is not JSON: {error}");
     let error = serde_json::json!({"code": PARSE_ERROR, "message": problem});
     let answer = serde_json::json!({"jsonrpc": "2.0", "id": id, "error": error});

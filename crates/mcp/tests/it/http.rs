@@ -69,7 +69,8 @@ async fn call(status: u16, kind: (&'static str, &'static str), text: &str) -> Ca
     let rig = Rig::new().at("web", &server.url("/mcp"), egress);
     let servers = rig.allowing(&["web/pay"], &reads()).await;
     let steps = vec![Step::call("web__pay", json!({})), Step::text("Done.")];
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(SystemClock::new()));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(SystemClock::new());
     let talk = Talk::open(store, clock, &servers, servers.policy(), steps).await;
     let said = results(&talk.say().await);
     Called {
