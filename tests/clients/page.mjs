@@ -39,10 +39,10 @@ export async function until(condition, seconds = 20) {
 
 /** A reload while a run of `slow` streams: `open` mounts the page, and `submit` begins the run. */
 export async function reload(open, submit) {
-  const steps = 10;
+  const steps = 30;
   const first = open();
   await until(() => first.now);
-  submit(first.now, { steps, delay: 0.1 });
+  submit(first.now, { steps, delay: 0.2 });
   await until(() => first.now.values?.log?.length >= 3);
   const seen = first.now.values.log.length;
   assert.ok(seen < steps, `${seen} steps before the reload`);
