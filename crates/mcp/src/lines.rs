@@ -50,37 +50,29 @@ pub(crate) fn readable(message: &[u8]) -> Option<String> {
     Some(answer.to_string())
 }
 
-/// Returns the messages of a line that has other text, too: those at its beginning, and after other text
-/// only answers, because a log may repeat a request.
+/// Returns the messages at the beginning of a line that has more than one, or other text after them. A
+/// message after other text is not read: a log may repeat messages of others, whose ids mean nothing
+/// here.
 fn messages_within(line: &str) -> Vec<Value> {
     let mut found = Vec::new();
     let mut rest = line.trim_start();
-    let mut is_beginning = true;
-    for _ in 0..MESSAGES_MAX {
-        let Some(start) = rest.find('{') else { break };
-        is_beginning &= rest[..start].trim().is_empty();
-        rest = &rest[start..];
+    while rest.starts_with('{') && found.len() < MESSAGES_MAX {
         let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
-        match values.next() {
-            Some(Ok(mut value)) if is_message(&value, is_beginning) => {
-                let length = values.byte_offset();
-                repair::message(&mut value);
-                found.push(value);
-                rest = &rest[length..];
-            }
-            _ => {
-                is_beginning = false;
-                rest = &rest[1..];
-            }
+        let Some(Ok(mut value)) = values.next() else { break };
+        if !is_message(&value) {
+            break;
         }
+        rest = rest[values.byte_offset()..].trim_start();
+        repair::message(&mut value);
+        found.push(value);
     }
     found
 }
 
-fn is_message(value: &Value, with_requests: bool) -> bool {
+fn is_message(value: &Value) -> bool {
     let has = |name: &str| value.get(name).is_some();
-    let is_answer = has("result") || has("error");
-    is_answer && has("id") && !has("method") || with_requests && has("jsonrpc") && has("method")
+    let is_answer = (has("result") || has("error")) && has("id");
+    is_answer && !has("method") || has("jsonrpc") && has("method")
 }
 
 fn lines(value: Value) -> String {
@@ -255,16 +247,16 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_read_beside_other_text_on_its_line() {
+    fn a_message_is_read_before_other_text_on_its_line_and_not_after_it() {
         let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
         let request = r#"{"jsonrpc":"2.0","method":"ping","id":2}"#;
         for (line, expected) in [
-            (format!("[INFO] {{ready}} {answer}"), Some(answer.to_owned())),
+            (format!("[INFO] {{ready}} {answer}"), None),
             (format!("{answer} # done"), Some(answer.to_owned())),
             (format!("{request}{answer}"), Some(format!("{request}\n{answer}"))),
-            // A log repeats the requests of the client.
+            // A log repeats messages, also of others.
             (format!("received {request}"), None),
-            (format!("sent {request} {answer}"), Some(answer.to_owned())),
+            (format!("sent {request} {answer}"), None),
             ("{".repeat(50_000), None),
         ] {
             let read = readable(line.as_bytes());

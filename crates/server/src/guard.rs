@@ -13,7 +13,7 @@ use crate::operations::{Access, Operations};
 use crate::service::Service;
 use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::{self, HeaderMap, HeaderValue};
+use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
@@ -47,7 +47,7 @@ pub(crate) const HEADERS_BYTES_MAX: usize = 32 << 10;
 pub(crate) struct Allowed {
     pub(crate) hosts: Vec<String>,
     /// Headers that scripts may send besides [`SENT`].
-    pub(crate) headers: Vec<String>,
+    pub(crate) headers: Vec<HeaderName>,
     pub(crate) tokens: Tokens,
     pub(crate) operations: Operations,
     /// Tickets that were made and not used.
@@ -61,13 +61,6 @@ impl Allowed {
         let loopback = host.eq_ignore_ascii_case("localhost")
             || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
         loopback || self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
-    }
-
-    /// Returns the headers that scripts may send, if their preflight names none. `None` if a name
-    /// cannot be one of a header.
-    fn sent_headers(&self) -> Option<HeaderValue> {
-        let names = std::iter::once(SENT).chain(self.headers.iter().map(String::as_str));
-        HeaderValue::from_str(&names.collect::<Vec<_>>().join(", ")).ok()
     }
 
     fn allows_origin(&self, origin: &str) -> bool {
@@ -95,7 +88,7 @@ pub(crate) async fn check(
 ) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let begun = service.now();
-    let method_is_options = method == Method::OPTIONS;
+    let is_preflight = method == Method::OPTIONS;
     let from_page = is_same_origin(request.headers());
     let origin = request.headers().get(header::ORIGIN).cloned();
     let wanted = request.headers().get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
@@ -117,12 +110,11 @@ pub(crate) async fn check(
         }
     };
     if let Some(origin) = origin.filter(|_| shares) {
-        let sent = wanted.or_else(|| allowed.sent_headers());
-        share(response.headers_mut(), origin, sent);
+        share(response.headers_mut(), origin, wanted, &allowed.headers);
     }
     let headers = response.headers_mut();
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
-    if method_is_options {
+    if is_preflight {
         headers.append(header::VARY, HeaderValue::from_static("Access-Control-Request-Headers"));
     }
     headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
@@ -270,7 +262,14 @@ fn refuse(status: StatusCode, detail: &str) -> Response {
 
 /// Lets scripts of an allowed origin read a response, and send the headers that they ask for: front
 /// ends add some for tracing and for their proxies.
-fn share(headers: &mut HeaderMap, origin: HeaderValue, wanted: Option<HeaderValue>) {
+/// Tells the browser what scripts of an origin may read and send: the headers that they ask for, or
+/// else those of known clients and `more`.
+fn share(
+    headers: &mut HeaderMap,
+    origin: HeaderValue,
+    wanted: Option<HeaderValue>,
+    more: &[HeaderName],
+) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     for (name, value) in [
         (header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED),
@@ -278,8 +277,14 @@ fn share(headers: &mut HeaderMap, origin: HeaderValue, wanted: Option<HeaderValu
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    let sent = wanted.unwrap_or(HeaderValue::from_static(SENT));
-    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, sent);
+    let usual = || more.iter().cloned().map(HeaderValue::from);
+    let sent = match wanted {
+        Some(wanted) => vec![wanted],
+        None => std::iter::once(HeaderValue::from_static(SENT)).chain(usual()).collect(),
+    };
+    for names in sent {
+        headers.append(header::ACCESS_CONTROL_ALLOW_HEADERS, names);
+    }
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ mod wording;
 
 pub use auth::keys::{AccessKey, KeyFile, KeyFileError, KeyProblem, TokenHash};
 pub use auth::{TokenError, new_token};
+pub use axum::http::HeaderName;
 pub use chat::Protocol as ChatProtocol;
 pub use log::LogEntry;
 
@@ -92,8 +93,8 @@ impl Server {
     /// Allows scripts of allowed origins to send this header when their preflight names none, besides
     /// those of the clients that are known. A preflight that names headers is allowed to send them.
     #[must_use]
-    pub fn allow_header(mut self, name: impl Into<String>) -> Self {
-        self.allowed.headers.push(name.into());
+    pub fn allow_header(mut self, name: HeaderName) -> Self {
+        self.allowed.headers.push(name);
         self
     }
 

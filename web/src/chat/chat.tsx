@@ -1,6 +1,6 @@
 import { useEffect, useState } from "react";
 import { RunPanel } from "../run/panel";
-import { titleOf, useThread } from "../threads/data";
+import { titleOf, useProblem, useThread } from "../threads/data";
 import { useConnection } from "./connection";
 import { Conversation } from "./conversation";
 import { Head } from "./head";
@@ -35,7 +35,7 @@ export function Chat({ thread: id, onChange }: { thread: string; onChange: () =>
     <section className="chat" aria-label={title} data-run={showsDetails || undefined}>
       <Head thread={thread} agent={agent} connection={connected.connection} onChange={changed} showsDetails={showsDetails} onDetails={toggle} />
       {agent === undefined ? (
-        <p className="empty">No agent has run on this thread.</p>
+        <WithoutAgent thread={id} />
       ) : (
         <div className="sides">
           <Conversation key={connected.epoch} chat={{ agent, thread: id }} thread={thread} connected={connected} onChange={changed} />
@@ -43,5 +43,17 @@ export function Chat({ thread: id, onChange }: { thread: string; onChange: () =>
         </div>
       )}
     </section>
+  );
+}
+
+/** A thread without an agent: none has run on it, or its row cannot be read. */
+function WithoutAgent({ thread }: { thread: string }) {
+  const { data: problem } = useProblem(thread);
+  if (problem === undefined) return <p className="empty">Loading…</p>;
+  if (problem === null) return <p className="empty">No agent has run on this thread.</p>;
+  return (
+    <p className="empty problem" role="alert">
+      {problem}
+    </p>
   );
 }

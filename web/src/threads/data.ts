@@ -132,6 +132,16 @@ export function useThread(id: string) {
   );
 }
 
+/** Reads why a thread cannot be read; `null` if it can. */
+export function useProblem(id: string) {
+  const body = { ids: [id], limit: 1, select: ["error"] };
+  const read = async (signal: AbortSignal) => {
+    const [thread] = await json<{ error?: { message: string } | null }[]>("POST /threads/search", { body, signal });
+    return thread?.error?.message ?? null;
+  };
+  return usePolled(JSON.stringify(["problem", id]), read, 10_000);
+}
+
 /** An agent, and the model that answers in place of its own. */
 export interface Agent extends Pick<Assistant, "assistant_id" | "graph_id"> {
   model?: string;

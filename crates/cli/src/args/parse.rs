@@ -8,6 +8,7 @@ use weftwork::graph::run_loop::{Modes, Source};
 use weftwork::store::ThreadStatus;
 use weftwork::types::json;
 use weftwork::types::run::{RunStatus, Stops};
+use weftwork_server::HeaderName;
 
 /// Parses metadata: a JSON object, or one member as `KEY=VALUE`.
 pub(super) fn metadata(text: &str) -> Result<Map<String, Value>, String> {
@@ -90,12 +91,9 @@ pub(super) fn modes(text: &str) -> Result<Modes, String> {
 }
 
 /// Parses the name of a header.
-pub(super) fn header_name(text: &str) -> Result<String, String> {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if text.is_empty() || !text.bytes().all(is_part) {
-        return Err("expected the name of a header, such as x-trace-id".to_owned());
-    }
-    Ok(text.to_ascii_lowercase())
+pub(super) fn header_name(text: &str) -> Result<HeaderName, String> {
+    let bad = |_| "expected the name of a header, such as x-trace-id".to_owned();
+    HeaderName::from_bytes(text.as_bytes()).map_err(bad)
 }
 
 /// Parses a duration: a whole number and a unit.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
+use weftwork_server::HeaderName;
 
 const HELP: &str = "\
 Clients of LangGraph connect to the printed URL: langgraph-sdk for Python and JavaScript, RemoteGraph
@@ -45,7 +46,7 @@ pub(crate) struct Serve {
     pub(crate) allow_host: Vec<String>,
     /// Header that scripts of other origins may send, besides those of known clients; may be repeated
     #[arg(long, value_name = "HEADER", value_parser = parse::header_name)]
-    pub(crate) allow_header: Vec<String>,
+    pub(crate) allow_header: Vec<HeaderName>,
     /// Model that chats may select in place of the usual one; may be repeated
     #[arg(long, value_name = "MODEL")]
     pub(crate) offer_model: Vec<String>,

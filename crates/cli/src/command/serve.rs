@@ -45,7 +45,7 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
             server = server.allow_host(host);
         }
         for header in &args.allow_header {
-            server = server.allow_header(header);
+            server = server.allow_header(header.clone());
         }
         let own = app.model().id();
         // A model that cannot be opened is reported at the start.

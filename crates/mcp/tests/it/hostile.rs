@@ -208,7 +208,7 @@ async fn a_cursor_that_is_empty_or_does_not_advance_ends_a_list() {
 
 #[tokio::test]
 async fn a_message_is_read_in_any_framing() {
-    for kind in ["pretty-json", "log-before-json", "content-length"] {
+    for kind in ["pretty-json", "json-before-text", "content-length", "answers-in-log"] {
         let (_, said) = call(kind, |rig| rig).await;
         assert_eq!(said.ok(), &json!("a"), "{kind}");
     }

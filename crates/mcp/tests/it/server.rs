@@ -147,7 +147,8 @@ impl Server {
             "modern" if ["guests", "sign-in", "page", "model"].contains(&name) => {
                 Self::call_modern(id, params, name);
             }
-            "nearly-json" | "no-json" | "pretty-json" | "log-before-json" | "content-length" => {
+            "nearly-json" | "no-json" | "pretty-json" | "json-before-text" | "content-length"
+            | "answers-in-log" => {
                 self.frame(id);
             }
             _ => self.call_plain(id, params, name),
@@ -172,7 +173,12 @@ impl Server {
                 format!("{answer:#}\n")
             }
             "content-length" => format!("Content-Length: {}\r\n\r\n{answer}", answer.len()),
-            _ => format!("[12:00] INFO {{tool}} done {answer}\n"),
+            // A proxy logs the answers of another server, whose ids may be the same.
+            "answers-in-log" => {
+                let other = answer.replace("\"a\"", "\"of another server\"");
+                format!("[12:00] DEBUG received {other}\n{answer}\n")
+            }
+            _ => format!("{answer} # done\n"),
         };
         print(framed.as_bytes());
     }

@@ -136,7 +136,7 @@ fn check_wording(body: &str) {
     assert_eq!(found, None, "{body}");
 }
 
-/// Members of bodies, and values of which at most one fits each.
+/// Members of bodies. Of the values of the test at most one fits each.
 const MEMBERS: [&str; 48] = [
     "assistant_id",
     "input",
@@ -193,7 +193,8 @@ async fn errors_of_wrong_members_name_no_types_of_the_program() {
     let client = Client::over(reference::runtime().await);
     let wrong = [json!(7.5), json!(-1), json!("x"), json!([[7]]), json!({"x": [1]}), json!(true)];
     let nested = ["resume", "goto", "update", "configurable", "recursion_limit", "tags", "node"];
-    let (mut refused, mut commands) = (0, 0);
+    let mut refused = 0;
+    let mut commands = 0;
     for (method, path, has_body) in operations(&client).await {
         if !has_body {
             continue;

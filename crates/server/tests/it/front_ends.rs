@@ -226,7 +226,8 @@ async fn a_question_ends_the_graph_and_a_failed_tool_is_an_error() {
     let client = desk_client().await;
     let thread = client.thread().await;
     let stream = |input: Value| {
-        let (client, path) = (client.clone(), format!("{thread}/runs/stream"));
+        let client = client.clone();
+        let path = format!("{thread}/runs/stream");
         async move {
             let mut body = json!({"assistant_id": "desk", "stream_mode": "events"});
             body.as_object_mut()

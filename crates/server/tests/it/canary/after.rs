@@ -14,9 +14,9 @@ use weftwork::prelude::*;
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
 
-/// The graphs, and the codes of their errors.
+/// The graphs, and the names under which clients see their errors.
 const GRAPHS: [(&str, &str); 12] = [
-    ("returns", "W0109"),
+    ("returns", "ValueError"),
     ("names", "W0109"),
     ("panics", "W0110"),
     ("routes", "W0104"),
@@ -25,7 +25,7 @@ const GRAPHS: [(&str, &str); 12] = [
     ("mistypes_in_langgraph", "W0103"),
     ("strays", "W0105"),
     ("reduces", "W0108"),
-    ("waits", "W0117"),
+    ("waits", "NodeTimeoutError"),
     ("commands", "W0123"),
     ("asks", "W0129"),
 ];
@@ -174,11 +174,11 @@ const REFUSED: &str = "mistypes_in_langgraph";
 
 /// Runs each graph over all channels to its error, and reads what is stored then.
 pub(super) async fn errors(client: &mut RecordingClient) {
-    for (graph, _) in GRAPHS {
+    for (graph, error) in GRAPHS {
         let modes = ["values", "messages", "messages-tuple", "updates", "tasks", "debug", "events"];
         let writes = WRITING.contains(&graph);
         let modes = if writes { &modes[..3] } else { &modes[..] };
-        let thread = run_to_error(client, graph, "open", modes).await;
+        let thread = run_to_error(client, graph, error, modes).await;
         let path = if graph == REFUSED { format!("{thread}/state") } else { thread.clone() };
         let answer = client.request("GET", &path, &Value::Null).await;
         assert_eq!(answer.status.is_success(), graph != REFUSED, "{graph}: {}", answer.body);
@@ -198,7 +198,7 @@ pub(super) async fn codes(client: &mut RecordingClient) {
     let codes: Vec<&str> = codes::of_runs().collect();
     let modes = ["values", "updates", "messages-tuple", "tasks", "debug", "events"];
     for codes in codes.chunks(CODES_MAX) {
-        let thread = run_to_error(client, "fails", "open, then W0109", &modes).await;
+        let thread = run_to_error(client, "fails", "W0138", &modes).await;
         let reports = run_to_approval(client, "keeper", "open").await;
         let approve = json!({"assistant_id": "keeper", "command": APPROVE.clone()});
         client.post(&format!("{reports}/runs/wait"), &approve).await;
@@ -232,18 +232,19 @@ async fn run_to_approval(client: &mut RecordingClient, graph: &str, said: &str) 
     thread
 }
 
-/// Runs a graph to its error; returns the thread.
+/// Runs a graph to its error, which clients see under this name; returns the thread.
 async fn run_to_error(
     client: &mut RecordingClient,
     graph: &str,
-    said: &str,
+    error: &str,
     modes: &[&str],
 ) -> String {
-    let thread = run_to_approval(client, graph, said).await;
+    let thread = run_to_approval(client, graph, &format!("open, then {error}")).await;
     let then = json!({"assistant_id": graph, "command": APPROVE.clone(), "stream_mode": modes,
         "stream_subgraphs": true});
     let ended = client.post(&format!("{thread}/runs/stream"), &then).await;
-    assert!(ended.contains("event: error"), "{graph}, {said}: {ended}");
+    let end = ended.split("event: error").nth(1).unwrap_or_default();
+    assert!(end.contains(&format!(r#""error":"{error}""#)), "{graph}, {error}: {end} of {ended}");
     thread
 }
 

@@ -437,6 +437,21 @@ async fn refusals_beside_secrets(client: &mut RecordingClient) {
     }
 }
 
+/// Checks that the errors which repeat what was sent were caused by their own means, and prints those.
+#[expect(clippy::print_stdout, reason = "a report of the test")]
+fn check_caused(sent: &Sent) {
+    let is_sent = |code: &&str| sent.0.iter().any(|(_, response)| response.contains(*code));
+    let caused: Vec<&str> = codes::of_runs().filter(is_sent).collect();
+    println!("{} errors caused: {caused:?}", caused.len());
+    let repeating = [
+        "W0303", "W0304", "W0305", "W0306", "W0308", "W0401", "W0402", "W0403", "W0404", "W0406",
+        "W0407", "W0408",
+    ];
+    for code in repeating {
+        assert!(caused.contains(&code), "{code} of {caused:?}");
+    }
+}
+
 /// Prints the errors that the test has driven through the channels. Checks that these are all that
 /// a run or a tool can cause, and that no other one has come.
 #[expect(clippy::print_stdout, reason = "a report of the test")]
@@ -477,6 +492,7 @@ async fn what_is_secret_is_in_no_byte_that_the_server_sends_or_logs() {
     events(&mut client, address).await;
     refusals(&mut client).await;
     after::errors(&mut client).await;
+    check_caused(&client.sent);
     after::codes(&mut client).await;
 
     for (request, response) in &client.sent.0 {
