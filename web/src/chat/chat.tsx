@@ -1,4 +1,5 @@
 import { useEffect, useState } from "react";
+import type { Thread } from "../api/types";
 import { RunPanel } from "../run/panel";
 import { titleOf, useProblem, useThread } from "../threads/data";
 import { useConnection } from "./connection";
@@ -34,9 +35,8 @@ export function Chat({ thread: id, onChange }: { thread: string; onChange: () =>
   return (
     <section className="chat" aria-label={title} data-run={showsDetails || undefined}>
       <Head thread={thread} agent={agent} connection={connected.connection} onChange={changed} showsDetails={showsDetails} onDetails={toggle} />
-      {agent === undefined ? (
-        <WithoutAgent thread={id} />
-      ) : (
+      <Problem thread={thread} />
+      {agent !== undefined && (
         <div className="sides">
           <Conversation key={connected.epoch} chat={{ agent, thread: id }} thread={thread} connected={connected} onChange={changed} />
           {showsDetails && <RunPanel thread={thread} agent={agent} facts={connected.facts} />}
@@ -46,14 +46,16 @@ export function Chat({ thread: id, onChange }: { thread: string; onChange: () =>
   );
 }
 
-/** A thread without an agent: none has run on it, or its row cannot be read. */
-function WithoutAgent({ thread }: { thread: string }) {
+/** Why a thread cannot be read; nothing if it can. */
+function Problem({ thread }: { thread: Thread }) {
   const { data: problem } = useProblem(thread);
-  if (problem === undefined) return <p className="empty">Loading…</p>;
-  if (problem === null) return <p className="empty">No agent has run on this thread.</p>;
-  return (
-    <p className="empty problem" role="alert">
-      {problem}
-    </p>
-  );
+  if (problem) {
+    return (
+      <p className="problem refused" role="alert">
+        This thread cannot be read: {problem}
+      </p>
+    );
+  }
+  const hasAgent = thread.metadata.graph_id ?? thread.metadata.assistant_id;
+  return hasAgent || problem === undefined ? null : <p className="empty">No agent has run on this thread.</p>;
 }

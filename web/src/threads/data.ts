@@ -132,14 +132,20 @@ export function useThread(id: string) {
   );
 }
 
-/** Reads why a thread cannot be read; `null` if it can. */
-export function useProblem(id: string) {
+/** Time after which it is read again if a thread without changes can be read. */
+const PROBLEM_MS = 600_000;
+
+/** Reads why a thread cannot be read; `null` if it can. It is read once for each change of a thread at rest. */
+export function useProblem({ thread_id: id, updated_at, status }: Thread) {
   const body = { ids: [id], limit: 1, select: ["error"] };
   const read = async (signal: AbortSignal) => {
+    // The error of such a thread is that of its last run.
+    if (status === "error") return null;
     const [thread] = await json<{ error?: { message: string } | null }[]>("POST /threads/search", { body, signal });
     return thread?.error?.message ?? null;
   };
-  return usePolled(JSON.stringify(["problem", id]), read, 10_000);
+  const key = ["problem", id, status, status === "busy" ? "" : updated_at];
+  return usePolled(JSON.stringify(key), read, PROBLEM_MS);
 }
 
 /** An agent, and the model that answers in place of its own. */
