@@ -1,8 +1,9 @@
 """Calls tools of MCP servers with the reference client.
 
-Reads a list of servers as JSON, `{"command", "args", "env", "cwd", "calls": [[tool, args]]}`, and writes
-for each the names of its tools and the outcome of each call: `ok`, `error` or `refused`, with its text.
-No list of calls stands for one call of each tool without arguments. Several servers run at once.
+Reads a list of servers as JSON, `{"command", "args", "env", "cwd", "calls": [[tool, args]], "required":
+{tool: args}}`, and writes for each the names of its tools and the outcome of each call: `ok`, `error` or
+`refused`, with its text. No list of calls stands for one call of each tool, with the arguments that it
+requires. Several servers run at once.
 """
 
 import asyncio
@@ -46,7 +47,7 @@ async def reach(server):
             names = await tools(session)
             calls = server["calls"]
             if calls is None:
-                calls = [[name, {}] for name in names]
+                calls = [[name, server["required"].get(name, {})] for name in names]
             return {"tools": names, "calls": [await call(session, *one) for one in calls]}
 
 

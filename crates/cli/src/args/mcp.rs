@@ -72,7 +72,7 @@ pub(crate) enum Mcp {
     },
     /// Call an allowed tool
     Call {
-        /// Tool, as SERVER/TOOL
+        /// Tool, as SERVER/TOOL; `-` reads calls from the standard input, one a line as JSON
         tool: String,
         /// Arguments as a JSON object
         #[arg(value_name = "JSON", default_value = "{}", value_parser = parse::object)]

@@ -44,6 +44,7 @@ pub(crate) async fn mcp(command: Mcp, context: &CommandContext) -> Result<Exit, 
         }
         Mcp::Deny { tools } => allow::deny(servers, &tools, terminal),
         Mcp::Diff { tools } => allow::diff(servers, &tools, terminal).await,
+        Mcp::Call { tool, .. } if tool == "-" => call::call_each(servers, terminal).await,
         Mcp::Call { tool, args } => call::call(servers, &tool, args, terminal).await,
     }
 }

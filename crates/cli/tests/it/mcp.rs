@@ -1,6 +1,8 @@
 //! Tests of `weft mcp` with the server of the guide, which needs Python.
 
 use crate::home::{Came, Home};
+use serde_json::{Value, json};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 const FILE: &str =
@@ -58,6 +60,33 @@ fn a_tool_is_allowed_called_changed_and_denied() {
     good(&mcp(&home, &["mcp", "diff"]));
     good(&mcp(&home, &["mcp", "deny", "clock/get-time"]));
     assert_eq!(mcp(&home, &["mcp", "deny", "clock/get-time"]).status, Some(2));
+}
+
+#[test]
+fn calls_of_the_standard_input_share_a_session_and_fail_alone() {
+    let home = home();
+    let allow = ["mcp", "allow", "clock/get-time", "--effect", "read-only", "--shown", "."];
+    good(&mcp(&home, &allow));
+    let calls = concat!(
+        r#"{"tool": "clock/get-time", "args": {"zone": "UTC"}}"#,
+        "\n\nnonsense\n",
+        r#"{"tool": "clock/other"}"#,
+        "\n",
+        r#"{"tool": "clock/get-time", "args": {}}"#,
+        "\n",
+        r#"{"tool": "clock/get-time", "args": {"zone": "UTC"}}"#,
+    );
+    std::fs::write(home.path("calls"), calls).expect("written");
+    let mut command = home.command(&["--mcp", "mcp.json", "mcp", "call", "-"]);
+    command.stdin(File::open(home.path("calls")).expect("opened"));
+    let made = Came::from(command.output().expect("weft starts"));
+    assert_eq!(made.status, Some(1), "{made:?}");
+    let lines: Vec<Value> =
+        made.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let codes: Vec<&Value> = lines.iter().map(|line| &line["error"]["code"]).collect();
+    assert_eq!(json!(codes), json!([null, "W0708", "W0911", "W0402", null]), "{lines:?}");
+    assert!(lines[0]["value"].to_string().contains("+00:00"), "{lines:?}");
+    assert_eq!(lines[4]["tool"], "clock/get-time");
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use super::Protocol;
 
 /// Normalises a base URL: removes a trailing slash and the path of the endpoint. A URL without a
-/// path gets the version at which servers of the protocol listen, such as `/v1`.
+/// path gets the version at which servers of the protocol listen, such as `/v1`; for Anthropic and
+/// Gemini, whose clients add it themselves, so does one whose path does not end with a version, such as
+/// `https://api.example.com/anthropic`.
 ///
 /// # Errors
 /// The reason why the text is not a usable base URL.
@@ -26,8 +28,26 @@ pub(crate) fn base_url(text: &str, protocol: Protocol) -> Result<String, &'stati
     match rest {
         None => Err("a base URL begins with `https://` or `http://`"),
         Some(rest) if rest.is_empty() || rest.starts_with('/') => Err("the base URL names no host"),
-        Some(rest) if rest.contains('/') => Ok(text.to_owned()),
-        Some(_) => Ok(format!("{text}{version}")),
+        Some(rest) => match rest.rsplit_once('/') {
+            Some((_, last)) if !protocol.client_adds_version() || is_version(last) => {
+                Ok(text.to_owned())
+            }
+            _ => Ok(format!("{text}{version}")),
+        },
+    }
+}
+
+/// Returns `true` for a segment such as `v1` or `v1beta`.
+fn is_version(segment: &str) -> bool {
+    segment
+        .strip_prefix('v')
+        .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+}
+
+impl Protocol {
+    /// Returns `true` if base URLs in the configuration of the protocol's own clients have no version.
+    fn client_adds_version(self) -> bool {
+        matches!(self, Self::Anthropic | Self::Gemini)
     }
 }
 
@@ -50,7 +70,11 @@ mod tests {
         for (protocol, text, url) in [
             (Protocol::OpenaiResponses, "http://h/v1/responses", "http://h/v1"),
             (Protocol::Anthropic, "https://h/v1/messages", "https://h/v1"),
+            (Protocol::Anthropic, "https://h/api/anthropic/", "https://h/api/anthropic/v1"),
+            (Protocol::Anthropic, "https://h/anthropic/v1", "https://h/anthropic/v1"),
             (Protocol::Gemini, "https://h", "https://h/v1beta"),
+            (Protocol::Gemini, "https://h/google-ai-studio", "https://h/google-ai-studio/v1beta"),
+            (Protocol::Gemini, "https://h/v1alpha", "https://h/v1alpha"),
             (Protocol::Gemini, "https://h/v1beta/models/", "https://h/v1beta"),
         ] {
             assert_eq!(base_url(text, protocol).as_deref(), Ok(url), "{text:?}");

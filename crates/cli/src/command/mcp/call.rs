@@ -1,9 +1,11 @@
-//! A call of a tool by hand.
+//! Calls of tools by hand.
 
 use crate::CliError;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::io::BufRead;
 use std::sync::Arc;
 use weftwork::graph::SystemClock;
 use weftwork::mcp::{McpError, McpServers};
@@ -26,29 +28,9 @@ pub(super) async fn call(
     args: Map<String, Value>,
     terminal: &Terminal,
 ) -> Result<Exit, CliError> {
-    let Some(allowed) = servers.lock().get(tool) else {
-        return Err(McpError::NotAllowed { tool: crate::terminal::plain(tool) }.into());
-    };
-    let bad = |reason: String| CliError::BadInput { reason };
-    let policy = Policy::new().allow(tool).map_err(|error| bad(error.to_string()))?;
-    let tools = ToolBox::new().with_all(servers.tools());
-    let runner = ToolRunner::new(tools, policy).map_err(|error| bad(error.to_string()))?;
-    // Only a model needs a shorter result.
-    let runner = runner.result_bytes_max(RESULT_BYTES_MAX);
-    let call = ToolCall {
-        id: ToolCallId::new("call")?,
-        name: allowed.wire_name.clone(),
-        args: Value::Object(args),
-        shown: None,
-    };
-    let ready = match runner.prepare(&call, &context()?) {
-        Prepared::Ready(ready) => ready,
-        // The policy asks for no approval, and a server's tool is not `ask_human`.
-        _ => return Err(bad("the call needs a person".to_owned())),
-    };
-    let executed = runner.execute(ready).await;
-    match executed.map_err(|error| bad(error.to_string()))? {
-        Executed::Done(ToolOutcome::Ok { value, .. }) => {
+    let runner = runner_of(servers, &[tool])?;
+    match outcome(servers, &runner, tool, args).await? {
+        Outcome::Value(value) => {
             match value {
                 Value::String(text) => terminal.line(crate::terminal::plain(&text))?,
                 value => match content_text(&value, "not shown") {
@@ -58,29 +40,145 @@ pub(super) async fn call(
             }
             Ok(Exit::Done)
         }
-        Executed::Done(ToolOutcome::Failed(failure)) => {
-            // The operator reads what the model would.
-            let failure = failure.into_model_form();
-            let message = crate::terminal::plain(&failure.safe_message);
-            let code = failure.code.unwrap_or_default();
+        Outcome::Failed { code, message } => {
             terminal.note(format_args!("error[{code}]: {message}"));
             Ok(Exit::Failed)
         }
-        Executed::Asks(_) => {
-            terminal.note("the tool asks a person; only agents can put its question and go on");
-            Ok(Exit::Failed)
-        }
-        Executed::OutcomeUnknown(unknown) => {
-            let asked = unknown.question();
-            let reason = crate::terminal::plain(&asked.reason);
-            terminal.note(format_args!(
-                "the outcome is unknown: {reason}; look at what `{}` should have changed before you \
-                 call it again",
-                asked.tool
-            ));
+        Outcome::Unfinished { message } => {
+            terminal.note(message);
             Ok(Exit::Failed)
         }
     }
+}
+
+/// The form of a line of the standard input.
+const EXPECTED: &str = r#"{"tool": "SERVER/TOOL", "args": {}}"#;
+
+/// A line of the standard input of `weft mcp call -`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    tool: String,
+    #[serde(default)]
+    args: Map<String, Value>,
+}
+
+/// Makes the calls that the standard input has, one a line as JSON, one after the other in one session
+/// a server. Prints a line of JSON for each; one that fails does not end the others.
+pub(super) async fn call_each(servers: &McpServers, terminal: &Terminal) -> Result<Exit, CliError> {
+    let allowed: Vec<&str> = servers.lock().tools().map(|(tool, _)| tool).collect();
+    let runner = runner_of(servers, &allowed)?;
+    let mut exit = Exit::Done;
+    for line in std::io::stdin().lock().lines() {
+        let line = line.map_err(|error| CliError::Input(error.to_string()))?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let (tool, outcome) = match serde_json::from_str::<Line>(&line) {
+            Ok(Line { tool, args }) => {
+                let outcome = outcome(servers, &runner, &tool, args).await;
+                (Some(tool), outcome)
+            }
+            Err(error) => (None, Err(bad_input(format_args!("expected {EXPECTED}: {error}")))),
+        };
+        let mut made = match outcome {
+            Ok(Outcome::Value(value)) => json!({"value": value}),
+            Ok(Outcome::Failed { code, message }) => {
+                json!({"error": {"code": code, "message": message}})
+            }
+            Ok(Outcome::Unfinished { message }) => json!({"error": {"message": message}}),
+            Err(error) => json!({"error": error.fault()}),
+        };
+        made["tool"] = json!(tool);
+        if made.get("error").is_some() {
+            exit = Exit::Failed;
+        }
+        terminal.line(made)?;
+    }
+    Ok(exit)
+}
+
+/// The end of a call.
+enum Outcome {
+    Value(Value),
+    /// A failure, as the model would read it.
+    Failed {
+        code: String,
+        message: String,
+    },
+    /// A call that asks a person, or whose outcome is unknown.
+    Unfinished {
+        message: String,
+    },
+}
+
+/// A runner for the allowed ones among the tools of the servers.
+fn runner_of(servers: &McpServers, tools: &[&str]) -> Result<ToolRunner, CliError> {
+    let mut policy = Policy::new();
+    for tool in tools {
+        if servers.lock().get(tool).is_some() {
+            policy = policy.allow(*tool).map_err(bad_input)?;
+        }
+    }
+    let tools = ToolBox::new().with_all(servers.tools());
+    // Only a model needs a shorter result.
+    Ok(ToolRunner::new(tools, policy).map_err(bad_input)?.result_bytes_max(RESULT_BYTES_MAX))
+}
+
+fn bad_input(error: impl std::fmt::Display) -> CliError {
+    CliError::BadInput { reason: error.to_string() }
+}
+
+/// Makes a call.
+///
+/// # Errors
+/// If the tool is not allowed, or the call needs a person before it is made.
+async fn outcome(
+    servers: &McpServers,
+    runner: &ToolRunner,
+    tool: &str,
+    args: Map<String, Value>,
+) -> Result<Outcome, CliError> {
+    let Some(allowed) = servers.lock().get(tool) else {
+        return Err(McpError::NotAllowed { tool: crate::terminal::plain(tool) }.into());
+    };
+    let call = ToolCall {
+        id: ToolCallId::new("call")?,
+        name: allowed.wire_name.clone(),
+        args: Value::Object(args),
+        shown: None,
+    };
+    let ready = match runner.prepare(&call, &context()?) {
+        Prepared::Ready(ready) => ready,
+        // The policy asks for no approval, and a server's tool is not `ask_human`.
+        _ => return Err(bad_input("the call needs a person")),
+    };
+    Ok(match runner.execute(ready).await.map_err(bad_input)? {
+        Executed::Done(ToolOutcome::Ok { value, .. }) => Outcome::Value(value),
+        Executed::Done(ToolOutcome::Failed(failure)) => {
+            // The operator reads what the model would.
+            let failure = failure.into_model_form();
+            Outcome::Failed {
+                code: failure.code.unwrap_or_default().to_string(),
+                message: crate::terminal::plain(&failure.safe_message),
+            }
+        }
+        Executed::Asks(_) => Outcome::Unfinished {
+            message: "the tool asks a person; only agents can put its question and go on"
+                .to_owned(),
+        },
+        Executed::OutcomeUnknown(unknown) => {
+            let asked = unknown.question();
+            let reason = crate::terminal::plain(&asked.reason);
+            Outcome::Unfinished {
+                message: format!(
+                    "the outcome is unknown: {reason}; look at what `{}` should have changed before \
+                     you call it again",
+                    asked.tool
+                ),
+            }
+        }
+    })
 }
 
 /// The context of a call outside of runs.
