@@ -75,7 +75,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let agents =
         AgentRuntime::over(Runtime::in_memory().open().await?).model("writer", model).build()?;
 
-    let (ada, bob) = (InstanceId::new("ada")?, InstanceId::new("bob")?);
+    let ada = InstanceId::new("ada")?;
+    let bob = InstanceId::new("bob")?;
     for id in [&ada, &bob] {
         let options = InstanceOptions::new().id(id.clone());
         agents.create_graph_agent(&graph, json!({}), options).await?;

@@ -21,8 +21,7 @@ struct Order {
 #[tool(example(request = "Where is order A1003?", args = {"order_id": "A1003"}))]
 fn lookup_order(order_id: String) -> Result<Order, ToolError> {
     let found = |item: &str, status: &str| {
-        let (item, status) = (item.to_owned(), status.to_owned());
-        Ok(Order { order_id: order_id.clone(), item, status })
+        Ok(Order { order_id: order_id.clone(), item: item.to_owned(), status: status.to_owned() })
     };
     match order_id.as_str() {
         "A1001" => found("desk lamp", "delivered"),

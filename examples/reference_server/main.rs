@@ -31,7 +31,8 @@ const GRACE: Duration = Duration::from_secs(10);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let (mut listen, mut place) = ("127.0.0.1:0".to_owned(), "memory".to_owned());
+    let mut listen = "127.0.0.1:0".to_owned();
+    let mut place = "memory".to_owned();
     let mut names = "clients".to_owned();
     let mut other = None;
     let mut args = std::env::args().skip(1);
@@ -60,7 +61,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("no authentication: for tests only");
     println!("listening on http://{address}");
-    let (draining, mut terminate) = (runtime.clone(), signal(SignalKind::terminate())?);
+    let draining = runtime.clone();
+    let mut terminate = signal(SignalKind::terminate())?;
     let stop = async move {
         tokio::select! {
             _ = terminate.recv() => {}

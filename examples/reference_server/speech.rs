@@ -30,8 +30,8 @@ pub(crate) struct Speech {
 impl Speech {
     /// Creates a model with this name and these answers.
     pub(crate) fn new(name: &str, answer: Answer) -> Self {
-        let (provider, model) = ("scripted".to_owned(), name.to_owned());
-        let info = ModelInfo { provider, model, label: None };
+        let info =
+            ModelInfo { provider: "scripted".to_owned(), model: name.to_owned(), label: None };
         Self { info, answer, pause: PAUSE, clock: Arc::new(SystemClock::new()) }
     }
 
@@ -47,7 +47,8 @@ impl ChatModel for Speech {
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
-        let (clock, pause) = (Arc::clone(&self.clock), self.pause);
+        let clock = Arc::clone(&self.clock);
+        let pause = self.pause;
         let events = Some((self.answer)(&request));
         Box::pin(stream::unfold(events, move |events| {
             let pause = clock.sleep(pause);

@@ -71,8 +71,13 @@ fn whole_calls(message: &Message) -> Message {
 /// The result with the model's value alone.
 fn whole(result: &ToolResult) -> ToolResult {
     let ToolResult { tool_call_id, name, value, is_error, shown: _ } = result;
-    let (tool_call_id, name, value) = (tool_call_id.clone(), name.clone(), value.clone());
-    ToolResult { tool_call_id, name, value, shown: None, is_error: *is_error }
+    ToolResult {
+        tool_call_id: tool_call_id.clone(),
+        name: name.clone(),
+        value: value.clone(),
+        shown: None,
+        is_error: *is_error,
+    }
 }
 
 fn left_open(tool_call_id: ToolCallId, name: &str) -> ToolResult {

@@ -217,8 +217,10 @@ mod tests {
         let object = OutputSpec::of::<Day>();
         let list = OutputSpec::of::<Vec<Day>>();
         let day = json!({"city": "Bern", "hours": 3});
-        let (one, many) = (day.to_string(), json!([day]).to_string());
-        let (stop, length) = (FinishReason::Stop, FinishReason::Length);
+        let one = day.to_string();
+        let many = json!([day]).to_string();
+        let stop = FinishReason::Stop;
+        let length = FinishReason::Length;
         let code = |spec: &OutputSpec, text: &str, finish| match spec.read(text, finish) {
             Ok(_) => "ok",
             Err(error) => error.code().0,

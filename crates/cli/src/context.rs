@@ -170,7 +170,9 @@ impl CommandContext {
             builder = builder.store(store);
         }
         let flag = self.config.model.as_ref().filter(|s| matches!(s.origin, Origin::Flag(_)));
-        if let (None, Some(model)) = (flag, recorded) {
+        if let Some(model) = recorded
+            && flag.is_none()
+        {
             builder = builder.model(model);
         }
         if let Some(cassette) = std::env::var_os(RECORD_VARIABLE) {
@@ -205,7 +207,8 @@ impl CommandContext {
         agent: &str,
         store: Arc<dyn Store>,
     ) -> Result<Runtime, CliError> {
-        let (id, graph) = (self.agent(agent)?.id(), self.graph_of(agent)?);
+        let id = self.agent(agent)?.id();
+        let graph = self.graph_of(agent)?;
         Ok(Runtime::builder(store).graph(id, graph).open().await?)
     }
 

@@ -143,7 +143,9 @@ impl Lines {
         };
         if !text.trim().is_empty() {
             let is_new = self.editor.add_history_entry(text.as_str())?;
-            if let (true, Some(file)) = (is_new, &self.history) {
+            if let Some(file) = &self.history
+                && is_new
+            {
                 // The message counts even if it cannot be kept, as on a full disk.
                 self.editor.append_history(file).unwrap_or_default();
             }
@@ -157,7 +159,8 @@ fn editor(
     words: &'static [&'static str],
 ) -> rustyline::Result<Editor<Input, FileHistory>> {
     let mut editor = Editor::with_config(config.clone())?;
-    let (kind, is_empty) = (Cell::new(Kind::Message), Cell::new(true));
+    let kind = Cell::new(Kind::Message);
+    let is_empty = Cell::new(true);
     let continued = RefCell::default();
     editor.set_helper(Some(Input { kind, is_empty, continued, words }));
     editor.bind_sequence(KeyEvent::alt('\r'), Cmd::Newline);
@@ -244,7 +247,8 @@ impl Hinter for Input {
 
 impl Validator for Input {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let (kind, text) = (self.kind.get(), context.input());
+        let kind = self.kind.get();
+        let text = context.input();
         let is_complete = is_complete(kind, text);
         if kind == Kind::Message && !is_complete {
             let line = text.rsplit('\n').next().unwrap_or_default();

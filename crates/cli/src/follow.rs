@@ -136,11 +136,10 @@ impl<'a> Last<'a> {
         label: Option<&'a str>,
         outcome: &'a RunOutcome,
     ) -> Self {
-        let (thread, run) = (run.thread.as_str(), run.run.as_str());
         Self {
             r#type: "outcome",
-            thread,
-            run,
+            thread: run.thread.as_str(),
+            run: run.run.as_str(),
             model,
             label,
             outcome,

@@ -36,7 +36,8 @@ impl fmt::Display for Spent {
         let plural = |count: u64, limit: Option<u64>| {
             if limit.unwrap_or(count) == 1 { "" } else { "s" }
         };
-        let (calls, tools) = (used.model_calls, used.tool_calls);
+        let calls = used.model_calls;
+        let tools = used.tool_calls;
         let tokens = used.tokens.total();
         write!(
             f,

@@ -28,7 +28,8 @@ const EXAMPLES: [(&str, &str); 9] = [
 
 /// Creates the team with a supervisor.
 pub(crate) fn supervisor(config: &Config) -> AgentDef {
-    let (desk, rules) = (demo_agent::graph(config), rules(config));
+    let desk = demo_agent::graph(config);
+    let rules = rules(config);
     AgentDef::new("builtin:supervisor", move |model| {
         let team = Supervisor::new("supervisor", Arc::clone(&model))
             .version(env!("CARGO_PKG_VERSION"))

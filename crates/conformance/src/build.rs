@@ -102,9 +102,11 @@ impl Maker {
                 graph.subgraph(name, self.graph(sub, Around::Nothing)?, keep(spec.persist))
             }
             None => {
-                let (code, reducers) = (self.code(name, spec, turns)?, Arc::clone(reducers));
+                let code = self.code(name, spec, turns)?;
+                let reducers = Arc::clone(reducers);
                 graph.node(name, move |Input(input): Input, ctx: Ctx| {
-                    let (code, reducers) = (Arc::clone(&code), Arc::clone(&reducers));
+                    let code = Arc::clone(&code);
+                    let reducers = Arc::clone(&reducers);
                     async move { code.run(input, ctx).await?.into_command(&reducers) }
                 })
             }
@@ -115,10 +117,11 @@ impl Maker {
         graph = policies(graph, name, &spec.policies);
         if let Some(ops) = &spec.on_error {
             let handler = NodeSpec { ops: ops.clone(), ..NodeSpec::default() };
-            let (code, reducers) =
-                (self.code(&format!("{name}!"), &handler, Turns::default())?, Arc::clone(reducers));
+            let code = self.code(&format!("{name}!"), &handler, Turns::default())?;
+            let reducers = Arc::clone(reducers);
             graph = graph.on_error(name, move |Input(input): Input, ctx: Ctx| {
-                let (code, reducers) = (Arc::clone(&code), Arc::clone(&reducers));
+                let code = Arc::clone(&code);
+                let reducers = Arc::clone(&reducers);
                 async move { code.run(input, ctx).await?.into_command(&reducers) }
             });
         }
@@ -133,8 +136,13 @@ impl Maker {
             Some(sub) => Some((self.graph(sub, Around::Code)?, keep(spec.persist))),
             None => None,
         };
-        let (name, ops) = (name.to_owned(), spec.ops.clone());
-        Ok(Arc::new(Code { name, ops, sub, turns, shared: Arc::clone(&self.shared) }))
+        Ok(Arc::new(Code {
+            name: name.to_owned(),
+            ops: spec.ops.clone(),
+            sub,
+            turns,
+            shared: Arc::clone(&self.shared),
+        }))
     }
 }
 
@@ -218,7 +226,8 @@ fn branches(mut graph: Building, branches: &[BranchSpec]) -> Result<Building, Ra
     let mut names = BTreeSet::new();
     for branch in branches {
         if !names.insert((&branch.from, &branch.name)) {
-            let (name, from) = (&branch.name, &branch.from);
+            let name = &branch.name;
+            let from = &branch.from;
             let message = format!("Branch with name `{name}` already exists for node `{from}`");
             return Err(Raised::new("ValueError", message));
         }

@@ -65,7 +65,8 @@ impl Expr {
         match at.json {
             Json::Array(_) => Ok(Self::List(at.each(Self::read)?)),
             Json::Object(members) => {
-                if let (Some(name), 1) = (members.keys().next(), members.len())
+                if members.len() == 1
+                    && let Some(name) = members.keys().next()
                     && let Some(operation) = Self::operation(name, at.member(name)?)?
                 {
                     return Ok(operation);

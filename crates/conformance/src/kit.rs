@@ -49,8 +49,10 @@ impl Scenario {
             let found = json.get_mut(name).map(Json::take);
             found.ok_or_else(|| bad(format!("it has no `{name}`")))
         };
-        let (name, group) = (take("name")?, take("group")?);
-        let (spec, expect) = (take("spec")?, take("expect")?);
+        let name = take("name")?;
+        let group = take("group")?;
+        let spec = take("spec")?;
+        let expect = take("expect")?;
         let by_task = take("order").is_ok_and(|order| order == "task");
         let text = |value: Json| value.as_str().unwrap_or_default().to_owned();
         let finish_order = if by_task { FinishOrder::Any } else { FinishOrder::Compared };

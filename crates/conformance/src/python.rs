@@ -117,7 +117,9 @@ pub(crate) fn truth(value: &Json) -> bool {
 
 /// `a == b`: numbers by value, true is 1, members of objects in any order.
 pub(crate) fn equal(a: &Json, b: &Json) -> bool {
-    if let (Some(a), Some(b)) = (Num::of(a), Num::of(b)) {
+    if let Some(a) = Num::of(a)
+        && let Some(b) = Num::of(b)
+    {
         return a.compare(b) == Some(Ordering::Equal);
     }
     match (a, b) {
@@ -134,7 +136,9 @@ pub(crate) fn equal(a: &Json, b: &Json) -> bool {
 
 /// `a < b`.
 pub(crate) fn less(a: &Json, b: &Json) -> Result<bool, Raised> {
-    if let (Some(a), Some(b)) = (Num::of(a), Num::of(b)) {
+    if let Some(a) = Num::of(a)
+        && let Some(b) = Num::of(b)
+    {
         return Ok(a.compare(b) == Some(Ordering::Less));
     }
     match (a, b) {
@@ -153,18 +157,23 @@ pub(crate) fn less(a: &Json, b: &Json) -> Result<bool, Raised> {
 
 /// `a >= b`, which is not `not a < b` where a float is no number.
 pub(crate) fn at_least(a: &Json, b: &Json) -> Result<bool, Raised> {
-    if let (Some(a), Some(b)) = (Num::of(a), Num::of(b)) {
+    if let Some(a) = Num::of(a)
+        && let Some(b) = Num::of(b)
+    {
         return Ok(matches!(a.compare(b), Some(Ordering::Greater | Ordering::Equal)));
     }
     less(a, b).map(|less| !less).map_err(|_| {
-        let (a, b) = (type_name(a), type_name(b));
+        let a = type_name(a);
+        let b = type_name(b);
         Raised::type_error(format!("'>=' not supported between instances of '{a}' and '{b}'"))
     })
 }
 
 /// `a + b`: a sum, or one after the other.
 pub(crate) fn add(a: &Json, b: &Json) -> Result<Json, Raised> {
-    if let (Some(a), Some(b)) = (Num::of(a), Num::of(b)) {
+    if let Some(a) = Num::of(a)
+        && let Some(b) = Num::of(b)
+    {
         return Ok(a.add(b));
     }
     match (a, b) {

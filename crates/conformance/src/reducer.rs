@@ -12,7 +12,8 @@ use weftwork_graph::{Value, Write};
 
 /// The channel of a key.
 pub(crate) fn channel(key: &str, reducer: Reducer) -> ChannelDef {
-    let (key, append) = (key.to_owned(), Append::<Json>::new);
+    let key = key.to_owned();
+    let append = Append::<Json>::new;
     match reducer {
         Reducer::Last => ChannelDef::new(key, LastValue::<Json>::new()),
         Reducer::Any => ChannelDef::new(key, Ephemeral::<Json>::any()),

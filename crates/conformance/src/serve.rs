@@ -28,7 +28,8 @@ pub fn answer(text: &str, setting: impl Into<Setting>) -> Json {
         setting.count(|tally| *tally.not_applicable.entry(reason).or_default() += 1);
         return json!({ "not_applicable": reason });
     }
-    let (limit, on) = (setting.limit(), setting.clone());
+    let limit = setting.limit();
+    let on = setting.clone();
     counted(&setting, guarded(move || on_own_runtime(&spec, &on), limit + GRACE))
 }
 

@@ -76,8 +76,14 @@ impl From<Profile> for Setting {
             let saver = InMemoryCheckpointer::new();
             Arc::new(move || -> Arc<dyn Checkpointer> { saver.clone() })
         });
-        let (mode, durability) = (Mode::Straight, Durability::Sync);
-        Self { profile, mode, durability, stores, homes: None, tally: Arc::default() }
+        Self {
+            profile,
+            mode: Mode::Straight,
+            durability: Durability::Sync,
+            stores,
+            homes: None,
+            tally: Arc::default(),
+        }
     }
 }
 
@@ -94,7 +100,8 @@ impl Setting {
     pub fn over(self, store: Arc<dyn CheckpointStore>) -> Self {
         let organisations = Organisations::new();
         self.with_stores(Arc::new(move || {
-            let (store, who) = (Arc::clone(&store), organisations.next());
+            let store = Arc::clone(&store);
+            let who = organisations.next();
             Arc::new(move || StoreCheckpointer::new(Arc::clone(&store), who.clone()))
         }))
     }

@@ -8,7 +8,8 @@ pub(crate) fn sending(host: &str, error: &reqwest::Error) -> EgressError {
     if let Some(refusal) = refusal(error) {
         return refusal;
     }
-    let (host, reason) = (host.to_owned(), reason(error));
+    let host = host.to_owned();
+    let reason = reason(error);
     if error.is_connect() {
         EgressError::Connect { host, reason }
     } else {

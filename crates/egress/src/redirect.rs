@@ -42,7 +42,7 @@ impl Hop {
     ) -> Result<Step, EgressError> {
         let status = response.status();
         let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
-        let (true, Some(location)) = (is_redirect(status), location) else {
+        let Some(location) = location.filter(|_| is_redirect(status)) else {
             return Ok(Step::Arrived);
         };
         let url = self.target.url.join(location);
@@ -58,7 +58,8 @@ impl Hop {
         if !self.target.same_origin(&target) {
             headers.retain(|(name, _)| HARMLESS.iter().any(|ok| name.eq_ignore_ascii_case(ok)));
         }
-        let (mut method, mut body) = (self.method, self.body);
+        let mut method = self.method;
+        let mut body = self.body;
         if becomes_get(status, method) {
             method = Method::Get;
             body = Bytes::new();

@@ -45,7 +45,7 @@ impl Target {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(bad_url(url.as_str(), "it contains a user name or password"));
         }
-        let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
+        let Some((host, port)) = url.host().zip(url.port_or_known_default()) else {
             return Err(bad_url(url.as_str(), "it has no host"));
         };
         let host = without_last_dot(host.to_owned());
@@ -104,8 +104,11 @@ pub(crate) fn check_address(host: &str, address: IpAddr, trust: Trust) -> Result
     if trust.permits(class) {
         return Ok(());
     }
-    let (host, address) = (host.to_owned(), address.to_string());
-    Err(EgressError::Refused { host, address, class: class.name() })
+    Err(EgressError::Refused {
+        host: host.to_owned(),
+        address: address.to_string(),
+        class: class.name(),
+    })
 }
 
 pub(crate) fn bad_url(text: &str, reason: &'static str) -> EgressError {

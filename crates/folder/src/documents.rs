@@ -48,7 +48,8 @@ impl WebSearch for Documents {
             let Some(terms) = Terms::of(query) else { return Ok(Vec::new()) };
             let words: Vec<String> =
                 query.to_lowercase().split_whitespace().map(str::to_owned).collect();
-            let (root, base) = (Arc::clone(&self.root), self.base.clone());
+            let root = Arc::clone(&self.root);
+            let base = self.base.clone();
             walk::run(Arc::clone(&context.clock), move |walk| {
                 let mut hits: Vec<(f64, WebHit)> = Vec::new();
                 walk.visit(root.beneath("")?, "", &mut |path, text| {

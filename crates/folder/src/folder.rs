@@ -45,12 +45,14 @@ impl Repository for Folder {
     ) -> BoxFuture<'a, Result<CodeSearch, ToolError>> {
         Box::pin(async move {
             let pattern = pattern(&query.pattern)?;
-            let (root, limit) = (Arc::clone(&self.0), query.limit());
+            let root = Arc::clone(&self.0);
+            let limit = query.limit();
             let path = query.path.clone().unwrap_or_default();
             let clock = Arc::clone(&context.clock);
             walk::run(clock, move |walk| {
                 let opened = root.beneath(&path)?;
-                let (mut matches, mut full) = (Vec::new(), false);
+                let mut matches = Vec::new();
+                let mut full = false;
                 walk.visit(opened, &path, &mut |path, text| {
                     full = !add_matches(&pattern, path, text, limit, &mut matches);
                     !full
@@ -70,7 +72,8 @@ impl Repository for Folder {
         first: u32,
         lines: u32,
     ) -> BoxFuture<'a, Result<FileText, ToolError>> {
-        let (root, path) = (Arc::clone(&self.0), path.to_owned());
+        let root = Arc::clone(&self.0);
+        let path = path.to_owned();
         Box::pin(async move {
             let read = move || read(&root, path, first, lines);
             let ended = tokio::task::spawn_blocking(read).await;

@@ -265,7 +265,8 @@ impl Llama {
         out.par_chunks_mut(width / kv_heads).enumerate().for_each_init(
             Vec::new,
             |weights, (i, out)| {
-                let (token, kv_head) = (i / kv_heads, i % kv_heads);
+                let token = i / kv_heads;
+                let kv_head = i % kv_heads;
                 let queries = &qkv[token * row_width + kv_head * out.len()..][..out.len()];
                 self.attend_group(queries, kv_head, &places[token], memory, (weights, out));
             },

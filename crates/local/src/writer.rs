@@ -213,7 +213,9 @@ impl Writer<'_> {
     }
 
     fn choose_word(&mut self, logits: &[f32]) -> Option<u32> {
-        let (tokenizer, bytes, lexicon) = (&self.engine.tokenizer, &self.bytes, &self.lexicon);
+        let tokenizer = &self.engine.tokenizer;
+        let bytes = &self.bytes;
+        let lexicon = &self.lexicon;
         self.dice.choose(logits, |token| {
             let is_end = token == tokenizer.end();
             let adds = if is_end { b" " } else { tokenizer.bytes(token) };

@@ -19,7 +19,8 @@ pub(crate) fn keys(
     let names = channels.iter().map(|channel| camel_case(&channel.name));
     let docs = channels.iter().map(|channel| format!("The field `{}`.", channel.name.unraw()));
     let keys = channels.iter().enumerate().map(|(index, channel)| {
-        let (key, ty) = (camel_case(&channel.name), &channel.ty);
+        let key = camel_case(&channel.name);
+        let ty = &channel.ty;
         let name = channel.name.to_string();
         let has_value = (!channel.may_be_gone()).then(|| {
             quote! {

@@ -56,17 +56,18 @@ fn derive(input: &DeriveInput, default_path: Path) -> Result<TokenStream> {
     if let Some(second) = channels.iter().filter(|channel| channel.of_errors).nth(1) {
         return Err(Error::new(second.name.span(), "a state has one field for errors"));
     }
-    let (name, vis) = (&input.ident, &input.vis);
-    let (view, update) = (format_ident!("{name}View"), format_ident!("{name}Update"));
+    let name = &input.ident;
+    let vis = &input.vis;
+    let view = format_ident!("{name}View");
+    let update = format_ident!("{name}Update");
     let defs = channels.iter().map(|c| definition(c, &krate));
     let readers = channels.iter().enumerate().map(|(i, c)| reader(i, c, &krate));
     let writers = channels.iter().enumerate().map(|(i, c)| writer(i, c, &krate));
     let whole = channels.iter().map(whole);
     let keys = keys(name, vis, &channels, &krate);
-    let (view_doc, update_doc) = (
-        format!("The state [`{name}`] as nodes read it: one method per channel that borrows."),
-        format!("An update of the state [`{name}`]: one method per channel."),
-    );
+    let view_doc =
+        format!("The state [`{name}`] as nodes read it: one method per channel that borrows.");
+    let update_doc = format!("An update of the state [`{name}`]: one method per channel.");
     let text = name.to_string();
     Ok(quote! {
         #[automatically_derived]
@@ -165,7 +166,8 @@ fn channel(field: &Field) -> Result<Channel> {
     let name =
         field.ident.clone().ok_or_else(|| Error::new(field.span(), "a channel has a name"))?;
     let mut kind = Kind::LastValue { default: false };
-    let (mut said, mut of_errors) = (false, false);
+    let mut said = false;
+    let mut of_errors = false;
     for attribute in field.attrs.iter().filter(|a| a.path().is_ident("channel")) {
         attribute.parse_nested_meta(|meta| {
             let first = !std::mem::replace(&mut said, true);
@@ -322,7 +324,9 @@ fn description(channel: &Channel) -> TokenStream {
 }
 
 fn reader(index: usize, channel: &Channel, krate: &Path) -> TokenStream {
-    let (name, ty, docs) = (&channel.name, &channel.ty, docs(channel, "The value of"));
+    let name = &channel.name;
+    let ty = &channel.ty;
+    let docs = docs(channel, "The value of");
     if channel.may_be_gone() {
         return quote! {
             #docs
@@ -342,7 +346,9 @@ fn reader(index: usize, channel: &Channel, krate: &Path) -> TokenStream {
 }
 
 fn writer(index: usize, channel: &Channel, krate: &Path) -> TokenStream {
-    let (name, ty, docs) = (&channel.name, &channel.ty, docs(channel, "Writes"));
+    let name = &channel.name;
+    let ty = &channel.ty;
+    let docs = docs(channel, "Writes");
     let private = quote!(#krate::__private);
     let (arg, value) = match &channel.kind {
         Kind::LastValue { .. } | Kind::Reduce { .. } | Kind::Passing(_) => {

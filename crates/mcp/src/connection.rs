@@ -57,7 +57,8 @@ struct SentRequest {
 
 impl Drop for SentRequest {
     fn drop(&mut self) {
-        let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
+        let Some(id) = self.id.take() else { return };
+        let Ok(runtime) = Handle::try_current() else { return };
         let peer = self.peer.clone();
         let cancelled = CancelledNotificationParam::new(Some(id), None);
         runtime.spawn(async move {

@@ -94,10 +94,8 @@ pub(crate) fn fill(schema: &Value, args: &mut Value) {
     let required = schema.get("required").and_then(Value::as_array);
     let is_required =
         |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
-    let (Some(Value::Object(declared)), Value::Object(args)) = (schema.get("properties"), args)
-    else {
-        return;
-    };
+    let Some(Value::Object(declared)) = schema.get("properties") else { return };
+    let Value::Object(args) = args else { return };
     for (name, schema) in declared {
         match (args.get_mut(name), schema.get("default")) {
             (Some(value), _) => fill(schema, value),

@@ -125,7 +125,9 @@ pub(crate) fn required(
     server: &str,
     found: InputRequiredResult,
 ) -> Result<(Vec<ToolQuestion>, Waiting), &'static str> {
-    let (mut questions, mut keys, mut refused) = (Vec::new(), Vec::new(), Vec::new());
+    let mut questions = Vec::new();
+    let mut keys = Vec::new();
+    let mut refused = Vec::new();
     for (key, request) in found.input_requests.unwrap_or_default() {
         match request {
             InputRequest::Elicitation(request) => match question(server, &request.params) {

@@ -111,7 +111,10 @@ impl Handler {
     fn pass_on(&self, request: ElicitRequestParams) -> Option<oneshot::Receiver<ElicitResult>> {
         let calls = lock(&self.calls);
         let mut open = calls.open.values();
-        let (Some(call), None) = (open.next(), open.next()) else { return None };
+        let call = open.next()?;
+        if open.next().is_some() {
+            return None;
+        }
         let (answer, answered) = oneshot::channel();
         call.send(Notice::Asked(Asked { request, answer })).ok()?;
         Some(answered)

@@ -220,7 +220,8 @@ impl StreamableHttpClient for EgressClient {
         let request = Request { method: Method::Post, own, body };
         let Sent { response, values: sent } = self.send(head, request).await?;
         let session = response.header(SESSION).map(str::to_owned);
-        let (status, kind) = (response.status, kind(&response).to_owned());
+        let status = response.status;
+        let kind = kind(&response).to_owned();
         match status {
             202 | 204 if !is_request => return Ok(StreamableHttpPostResponse::Accepted),
             200..=299 if kind == EVENTS => {

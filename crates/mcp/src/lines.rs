@@ -236,7 +236,8 @@ mod tests {
                 server.write_all(sent.as_bytes()).await.expect("writes");
                 drop(server);
             };
-            let (mut read, mut lines) = (String::new(), Lines::new(client, LateAnswer::default()));
+            let mut read = String::new();
+            let mut lines = Lines::new(client, LateAnswer::default());
             tokio::join!(send, async { lines.read_to_string(&mut read).await.expect("reads") });
             let lines: Vec<_> = read.split('\n').collect();
             assert_eq!(lines[..3], ["{\"id\":1,\"n\":null}", "", " no message \r"], "{size}");

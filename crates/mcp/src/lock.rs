@@ -105,7 +105,8 @@ impl LockFile {
         }
         let lock = Self { path: path.clone(), tools: stored.tools };
         for (name, tool) in &lock.tools {
-            let (found, expected) = (&tool.wire_name, wire_name(name));
+            let found = &tool.wire_name;
+            let expected = wire_name(name);
             if *found != expected {
                 return Err(bad(format!(
                     "tool `{name}`: wire name `{found}`, expected `{expected}`; allow the tool again"

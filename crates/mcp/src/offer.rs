@@ -200,11 +200,13 @@ impl Tool for Declared {
 }
 
 fn measure(schema: &Value, limits: &Limits) -> Result<(), String> {
-    let (bytes, max) = (schema.to_string().len(), limits.schema_bytes);
+    let bytes = schema.to_string().len();
+    let max = limits.schema_bytes;
     if bytes > max {
         return Err(format!("a schema of it has {bytes} bytes, expected at most {max}"));
     }
-    let (depth, max) = (depth(schema), limits.schema_depth);
+    let depth = depth(schema);
+    let max = limits.schema_depth;
     if depth > max {
         return Err(format!("a schema of it is {depth} levels deep, expected at most {max}"));
     }

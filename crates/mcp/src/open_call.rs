@@ -91,7 +91,8 @@ impl Parked {
             waiting.calls.insert(key.clone(), (number, call));
             number
         };
-        let (late, parked) = (clock.sleep(PATIENCE), Arc::downgrade(&self.0));
+        let late = clock.sleep(PATIENCE);
+        let parked = Arc::downgrade(&self.0);
         tokio::spawn(async move {
             late.await;
             if let Some(parked) = parked.upgrade().map(Parked)

@@ -71,7 +71,7 @@ impl Process {
             .spawn()
             .map_err(|error| bad(format!("`{}`: {error}", short(command, 200))))?;
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        let Some((input, output)) = child.stdin.take().zip(child.stdout.take()) else {
             return Err(bad("its input and output cannot be opened".to_owned()));
         };
         let tail = Tail::default();
@@ -151,7 +151,8 @@ impl Drop for Process {
         }
         // The process is collected only after this, so that its id, which is that of the group,
         // cannot belong to other processes yet.
-        if let (Some(group), Some(_)) = (self.group, self.child.id())
+        if let Some(group) = self.group
+            && self.child.id().is_some()
             && let Err(error) = kill_process_group(group, Signal::KILL)
         {
             tracing::debug!(%error, "the group of an MCP server was already gone");

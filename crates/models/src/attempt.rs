@@ -243,7 +243,8 @@ impl<'a, 'call> Attempt<'a, 'call> {
                 self.emit(AiEvent::ReasoningDelta { delta: delta.clone() });
             }
             ChatEvent::ToolCallDelta { index, args, .. } if !args.is_empty() => {
-                let (index, delta) = (*index, args.clone());
+                let index = *index;
+                let delta = args.clone();
                 self.collector.push(event);
                 let call = self.collector.call(index, (self.call.key, request));
                 if let Some(call) = call.filter(|call| !secrets.are_in(&call.tool_name)) {

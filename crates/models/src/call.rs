@@ -313,7 +313,8 @@ fn unsupported(model: &dyn ChatModel, request: &ChatRequest) -> Option<String> {
     if let Some(capability) = lacking {
         return Some(capability.refusal());
     }
-    let (asked, limit) = (u64::from(request.max_tokens?), model.token_limits().output?);
+    let asked = u64::from(request.max_tokens?);
+    let limit = model.token_limits().output?;
     (asked > limit).then(|| format!("`max_tokens` is {asked}, and its limit is {limit}; lower it"))
 }
 
@@ -354,9 +355,9 @@ fn show(message: &Message, model: &str, ctx: &CallContext) {
         ctx.emit.emit_of(&message.id, AiEvent::TextDelta { delta });
     }
     for (index, call) in message.tool_calls().enumerate().filter(|(_, call)| call.shown.is_none()) {
-        let (tool_call_id, tool_name) = (call.id.clone(), call.name.clone());
-        let (call, delta) =
-            (ToolCallPart { tool_call_id, tool_name, index }, call.args.to_string());
+        let delta = call.args.to_string();
+        let call =
+            ToolCallPart { tool_call_id: call.id.clone(), tool_name: call.name.clone(), index };
         ctx.emit.emit_of(&message.id, AiEvent::ToolCallDelta { call, delta });
     }
 }

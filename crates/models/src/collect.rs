@@ -146,7 +146,8 @@ impl Collector {
             });
         };
         let mut ids = self.ids.unwrap_or_else(|| CallIds::new(key, request));
-        let (mut parts, mut calls) = (Vec::with_capacity(self.parts.len()), self.calls);
+        let mut parts = Vec::with_capacity(self.parts.len());
+        let mut calls = self.calls;
         for piece in self.parts {
             parts.push(match piece {
                 Piece::Text(text) => Part::Text { text },

@@ -48,7 +48,9 @@ pub(crate) fn temperature(value: Option<f32>) -> Value {
 
 fn full_tool(spec: &ToolSpec) -> Value {
     let mut value = tool(spec);
-    if let (Value::Object(map), false) = (&mut value, spec.examples.is_empty()) {
+    if !spec.examples.is_empty()
+        && let Value::Object(map) = &mut value
+    {
         map.insert("examples".to_owned(), json!(spec.examples));
     }
     value

@@ -336,8 +336,11 @@ impl FormReader {
         match form.stage {
             Stage::Tell => events,
             Stage::Choose => {
-                let (provider, answer) = (provider.to_owned(), form.answer);
-                let reader = Self { provider, answer, text: String::new() };
+                let reader = Self {
+                    provider: provider.to_owned(),
+                    answer: form.answer,
+                    text: String::new(),
+                };
                 streams::unfold((reader, events), Self::next).flatten().boxed()
             }
         }
@@ -367,13 +370,19 @@ impl FormReader {
         let text = std::mem::take(&mut self.text);
         let json: Option<Value> = serde_json::from_str(text.trim()).ok();
         let member = |name: &str| json.as_ref().and_then(|json| json.get(name));
-        if let (Some(Value::String(name)), Some(args)) = (member("tool"), member("args")) {
+        if let Some(Value::String(name)) = member("tool")
+            && let Some(args) = member("args")
+        {
             let words = args.get("text").and_then(Value::as_str);
             if let Some(words) = words.filter(|_| self.answer == Some(name)) {
                 return Ok((ChatEvent::TextDelta(words.to_owned()), reason));
             }
-            let (name, args) = (Some(name.clone()), args.to_string());
-            let call = ChatEvent::ToolCallDelta { index: 0, id: None, name, args };
+            let call = ChatEvent::ToolCallDelta {
+                index: 0,
+                id: None,
+                name: Some(name.clone()),
+                args: args.to_string(),
+            };
             return Ok((call, FinishReason::ToolCalls));
         }
         let provider = self.provider.clone();

@@ -127,7 +127,8 @@ fn difference(path: &str, recorded: &Value, asked: &Value) -> String {
             let key = a.keys().chain(b.keys()).find(|key| a.get(*key) != b.get(*key));
             let Some(key) = key else { return format!("{path} differs") };
             let inner = |map: &serde_json::Map<String, Value>| map.get(key).cloned();
-            let (a, b) = (inner(a).unwrap_or_default(), inner(b).unwrap_or_default());
+            let a = inner(a).unwrap_or_default();
+            let b = inner(b).unwrap_or_default();
             difference(&format!("{path}.{key}"), &a, &b)
         }
         (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
@@ -209,7 +210,8 @@ impl<M: ChatModel + ?Sized> ChatModel for Recorder<M> {
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
-        let (tape, mut events) = (Arc::clone(&self.cassette), Vec::new());
+        let tape = Arc::clone(&self.cassette);
+        let mut events = Vec::new();
         let asked = fingerprint::request(&request);
         self.model
             .stream(request)

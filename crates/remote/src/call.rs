@@ -214,7 +214,8 @@ impl Call<'_> {
     }
 
     async fn end(&self, run: &Run, read: Read) -> Result<End, RemoteError> {
-        let (remote, id) = (self.server.name().to_owned(), run.run_id.clone());
+        let remote = self.server.name().to_owned();
+        let id = run.run_id.clone();
         match run.status {
             RunStatus::Success => {}
             RunStatus::Interrupted => {
@@ -283,11 +284,13 @@ impl Drop for CancelOnDrop<'_> {
         }
         // Without a runtime the process ends, and its run is continued by another one.
         let Ok(handle) = Handle::try_current() else { return };
-        let (server, assistant) = ((*server).clone(), (*assistant).to_owned());
-        let (ctx, thread, key) = ((*ctx).clone(), thread.clone(), key.clone());
+        let server = (*server).clone();
+        let assistant = (*assistant).to_owned();
+        let ctx = (*ctx).clone();
+        let thread = thread.clone();
+        let key = key.clone();
         handle.spawn(async move {
-            let (server, assistant, ctx) = (&server, &*assistant, &ctx);
-            let call = Call { server, assistant, ctx, thread, key };
+            let call = Call { server: &server, assistant: &assistant, ctx: &ctx, thread, key };
             if let Err(error) = call.cancel().await {
                 tracing::warn!(%error, "a remote run was not cancelled");
             }

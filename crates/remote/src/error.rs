@@ -168,15 +168,21 @@ mod tests {
 
     #[test]
     fn refusals_that_pass_are_retriable_and_failures_have_their_kind() {
-        let refused = |status| {
-            let (what, detail) = ("the start of a run", "no".to_owned());
-            RemoteError::Refused { remote: remote(), what, status, detail }
+        let refused = |status| RemoteError::Refused {
+            remote: remote(),
+            what: "the start of a run",
+            status,
+            detail: "no".to_owned(),
         };
         assert!(refused(503).fault().retriable && !refused(422).fault().retriable);
         let expected = "remote `helper` refused the start of a run with status 422: no";
         assert_eq!(refused(422).to_string(), expected);
-        let (kind, message) = ("ValueError".to_owned(), "boom!".to_owned());
-        let failed = RemoteError::Failed { remote: remote(), run: "r".to_owned(), kind, message };
+        let failed = RemoteError::Failed {
+            remote: remote(),
+            run: "r".to_owned(),
+            kind: "ValueError".to_owned(),
+            message: "boom!".to_owned(),
+        };
         let fault = failed.fault();
         assert_eq!((&*fault.code, fault.kind.as_deref()), ("W0656", Some("ValueError")));
     }

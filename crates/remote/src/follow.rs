@@ -85,8 +85,15 @@ pub(crate) fn read<T: DeserializeOwned>(
 impl<'a> Follower<'a> {
     /// A reader of a run, whose id is known unless its first stream reports it.
     pub(crate) fn new(at: RunAt<'a>, ctx: &'a Ctx, run: Option<String>) -> Self {
-        let (run, read) = (run.unwrap_or_default(), Read::default());
-        Self { at, ctx, run, last_event: None, bytes: 0, emitted_bytes: 0, read }
+        Self {
+            at,
+            ctx,
+            run: run.unwrap_or_default(),
+            last_event: None,
+            bytes: 0,
+            emitted_bytes: 0,
+            read: Read::default(),
+        }
     }
 
     /// Reads the stream until the run has ended: the given one first, and another one after each
@@ -98,7 +105,9 @@ impl<'a> Follower<'a> {
         mut self,
         first: Option<EgressResponse>,
     ) -> Result<(Run, Read), RemoteError> {
-        let (mut next, mut quiet, mut refused) = (first, 0, 0);
+        let mut next = first;
+        let mut quiet = 0;
+        let mut refused = 0;
         loop {
             let before = self.bytes;
             let connection = match next.take() {
@@ -161,7 +170,8 @@ impl<'a> Follower<'a> {
         if let Some(place) = response.header("content-location").filter(|_| self.run.is_empty()) {
             self.run = place.rsplit('/').next().unwrap_or_default().to_owned();
         }
-        let (mut body, mut parser) = (response.body, SseParser::new(FRAME_BYTES_MAX));
+        let mut body = response.body;
+        let mut parser = SseParser::new(FRAME_BYTES_MAX);
         let mut events = Vec::new();
         while let Some(piece) = body.next().await {
             let piece = match piece {
@@ -266,7 +276,8 @@ impl<'a> Follower<'a> {
         self.emitted_bytes = self.emitted_bytes.saturating_add(bytes);
         if self.emitted_bytes > EMITTED_BYTES_MAX {
             if is_first {
-                let (remote, run) = (self.at.server.name(), &self.run);
+                let remote = self.at.server.name();
+                let run = &self.run;
                 tracing::warn!(
                     remote,
                     run,

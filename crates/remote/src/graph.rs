@@ -134,7 +134,8 @@ impl RemoteGraph {
             let reason = format!("expected an object of channels, found `{values}`");
             return Err(self.server.malformed("the values of a graph", reason).into_node_error());
         };
-        let (plan, mut update) = (ctx.graph().plan(), DynUpdate::new());
+        let plan = ctx.graph().plan();
+        let mut update = DynUpdate::new();
         for (name, value) in values {
             if plan.channel_idx(&name).is_none() {
                 continue;

@@ -33,7 +33,8 @@ pub struct RemoteServer {
 
 impl std::fmt::Debug for RemoteServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (name, url) = (&self.name, self.url.as_str());
+        let name = &self.name;
+        let url = self.url.as_str();
         f.debug_struct("RemoteServer")
             .field("name", name)
             .field("url", &url)
@@ -56,9 +57,10 @@ impl RemoteServer {
     /// # Errors
     /// [`RemoteError::BadAddress`] if the address is not a plain `http` or `https` URL.
     pub fn new(name: &str, url: &str, egress: Arc<dyn Egress>) -> Result<Self, RemoteError> {
-        let bad = |found: &str, reason| {
-            let (remote, found) = (name.to_owned(), found.to_owned());
-            RemoteError::BadAddress { remote, found, reason }
+        let bad = |found: &str, reason| RemoteError::BadAddress {
+            remote: name.to_owned(),
+            found: found.to_owned(),
+            reason,
         };
         let Ok(mut parsed) = Url::parse(url.trim()) else {
             // It may contain a password that could not be found.
@@ -147,8 +149,11 @@ impl RemoteServer {
 
     /// Returns the error of something that is not of the protocol.
     pub(crate) fn malformed(&self, what: &'static str, reason: impl AsRef<str>) -> RemoteError {
-        let (remote, reason) = (self.name.to_string(), self.short(reason.as_ref()));
-        RemoteError::Malformed { remote, what, reason }
+        RemoteError::Malformed {
+            remote: self.name.to_string(),
+            what,
+            reason: self.short(reason.as_ref()),
+        }
     }
 
     /// Returns the error of something that exceeds its limit.
@@ -238,13 +243,16 @@ impl RemoteServer {
             sent.body = Bytes::from(body.to_string());
         }
         let response = self.egress.send(sent).await.map_err(|error| self.broken(what, error))?;
-        let (remote, status) = (self.name.to_string(), response.status);
+        let remote = self.name.to_string();
+        let status = response.status;
         match status {
             200..=299 => Ok(response),
             300..=399 => Err(RemoteError::Redirected { remote, what, status }),
             _ => {
                 let mut detail = self.detail(response).await;
-                if let (401 | 403, Some(variable)) = (status, &self.missing) {
+                if let Some(variable) = &self.missing
+                    && matches!(status, 401 | 403)
+                {
                     detail.push_str(&format!(
                         "; the environment variable `{variable}` with the key of this remote is not set: set it, and continue the run"
                     ));

@@ -186,9 +186,15 @@ impl MessageStream {
         if extent == Extent::LastRun && protocol == Protocol::UiMessageStream {
             message = message.with_held(held);
         }
-        let (encoder, runs) = (Encoder::new(protocol, message), runs.into());
-        let (current, doubt, state) = (None, None, State::Earlier);
-        Some(Self { service, encoder, runs, current, doubt, extent, state })
+        Some(Self {
+            service,
+            encoder: Encoder::new(protocol, message),
+            runs: runs.into(),
+            current: None,
+            doubt: None,
+            extent,
+            state: State::Earlier,
+        })
     }
 
     /// Returns the next frames; an error cuts the connection, so that clients see that the response

@@ -86,7 +86,8 @@ pub(crate) async fn check(
     request: Request,
     next: Next,
 ) -> Response {
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
     let begun = service.now();
     let is_preflight = method == Method::OPTIONS;
     let from_page = is_same_origin(request.headers());
@@ -121,8 +122,13 @@ pub(crate) async fn check(
     let status = response.status().as_u16();
     service.count(&method, status);
     if let Some(log) = service.log() {
-        let (method, took) = (method.to_string(), service.now().since(begun));
-        log.add(LogEntry::Answered { method, path, status, took, from_page });
+        log.add(LogEntry::Answered {
+            method: method.to_string(),
+            path,
+            status,
+            took: service.now().since(begun),
+            from_page,
+        });
     }
     response
 }

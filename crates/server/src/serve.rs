@@ -63,8 +63,9 @@ pub(crate) async fn serve(
         if let Err(error) = socket.set_nodelay(true) {
             tracing::debug!(%error, "a connection has delays");
         }
-        let (versions, router, watcher) =
-            (Arc::clone(&versions), router.clone(), graceful.watcher());
+        let versions = Arc::clone(&versions);
+        let router = router.clone();
+        let watcher = graceful.watcher();
         tokio::spawn(async move {
             if let Err(error) = versions.serve(socket, router, watcher).await {
                 tracing::debug!(error, "a connection ended early");
@@ -112,7 +113,8 @@ impl Versions {
         let begins = tokio::time::timeout(HEADERS_TIME_MAX, is_http2(&socket)).await;
         let is_http2 = begins.map_err(|_| "it sent nothing".to_owned())?;
         let is_http2 = is_http2.map_err(|error| error.to_string())?;
-        let (service, io) = (TowerToHyperService::new(router), TokioIo::new(socket));
+        let service = TowerToHyperService::new(router);
+        let io = TokioIo::new(socket);
         let version = if is_http2 { &self.http2 } else { &self.http1 };
         let connection = version.serve_connection_with_upgrades(io, service);
         watcher.watch(connection).await.map_err(|error| error.to_string())

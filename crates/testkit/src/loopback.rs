@@ -125,10 +125,12 @@ impl LoopbackServer {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let received = Arc::new(Mutex::new(Vec::new()));
-        let (log, handler): (_, Arc<Handler>) = (Arc::clone(&received), Arc::new(handler));
+        let log = Arc::clone(&received);
+        let handler: Arc<Handler> = Arc::new(handler);
         let task = tokio::spawn(async move {
             while let Ok((connection, _)) = listener.accept().await {
-                let (log, handler) = (Arc::clone(&log), Arc::clone(&handler));
+                let log = Arc::clone(&log);
+                let handler = Arc::clone(&handler);
                 // A client may disconnect early; the server continues.
                 tokio::spawn(async move { serve(connection, &log, &*handler).await.ok() });
             }
@@ -194,7 +196,8 @@ async fn read(connection: &mut TcpStream) -> io::Result<Option<Received>> {
     let head = String::from_utf8_lossy(&bytes[..head_end]).into_owned();
     let mut lines = head.split("\r\n");
     let mut words = lines.next().unwrap_or_default().split(' ').map(str::to_owned);
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let method = words.next().unwrap_or_default();
+    let path = words.next().unwrap_or_default();
     let headers: Vec<(String, String)> = lines
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))

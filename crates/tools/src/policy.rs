@@ -260,7 +260,8 @@ impl Policy {
             match rule.when.as_ref().map_or(Ok(true), |when| when.holds(&call)) {
                 Ok(false) => {}
                 Ok(true) => {
-                    let (decision, requires) = (rule.decision.clone(), rule.requires.clone());
+                    let decision = rule.decision.clone();
+                    let requires = rule.requires.clone();
                     let expires_after = rule.expires_after;
                     return Verdict { decision, requires, expires_after };
                 }

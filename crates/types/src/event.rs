@@ -339,8 +339,11 @@ impl AiEvent {
     /// Creates the event for an open question, in its shown form.
     #[must_use]
     pub fn asked(interrupt: &Interrupt) -> Self {
-        let (interrupt_id, ask) = (interrupt.id, interrupt.ask.clone().into_shown());
-        Self::HumanInputRequired { interrupt_id, ask, graph: interrupt.graph.clone() }
+        Self::HumanInputRequired {
+            interrupt_id: interrupt.id,
+            ask: interrupt.ask.clone().into_shown(),
+            graph: interrupt.graph.clone(),
+        }
     }
 }
 

@@ -112,7 +112,8 @@ impl AgentRuntimeError {
         }
         let mut error = Self::new(kind, format!("{what}: {}", cause.message));
         let details = cause.details.clone();
-        let (retriable, inner) = (cause.retriable, cause.cause);
+        let retriable = cause.retriable;
+        let inner = cause.cause;
         let cause = Cause {
             code: Some(cause.code),
             kind: cause.kind,

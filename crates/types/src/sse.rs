@@ -40,8 +40,13 @@ impl SseParser {
     /// Creates a parser that refuses events of more than `bytes_max` bytes.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
-        let (line, event) = (Vec::new(), SseEvent::default());
-        Self { bytes_max, line, event, after_return: false, started: false }
+        Self {
+            bytes_max,
+            line: Vec::new(),
+            event: SseEvent::default(),
+            after_return: false,
+            started: false,
+        }
     }
 
     /// Parses a chunk and appends every event that ended in it to `out`. Events without data are
@@ -125,7 +130,8 @@ mod tests {
     const EVENT_BYTES_MAX: usize = 1 << 20;
 
     fn events(pieces: &[&[u8]]) -> Vec<SseEvent> {
-        let (mut parser, mut out) = (SseParser::new(EVENT_BYTES_MAX), Vec::new());
+        let mut parser = SseParser::new(EVENT_BYTES_MAX);
+        let mut out = Vec::new();
         for piece in pieces {
             parser.push(piece, &mut out).expect("short enough");
         }
@@ -139,8 +145,8 @@ mod tests {
     #[test]
     fn events_have_their_names_and_ids() {
         let text = "event: values|sub:1\ndata: {}\nid: 7-0\n\nretry: 5\ndata: x\n\n";
-        let (name, id) = ("values|sub:1".to_owned(), Some("7-0".to_owned()));
-        let first = SseEvent { name, id, data: "{}".to_owned() };
+        let name = "values|sub:1".to_owned();
+        let first = SseEvent { name, id: Some("7-0".to_owned()), data: "{}".to_owned() };
         let second = SseEvent { data: "x".to_owned(), ..SseEvent::default() };
         assert_eq!(events(&[text.as_bytes()]), [first, second]);
     }
@@ -167,7 +173,8 @@ mod tests {
 
     #[test]
     fn an_event_without_end_does_not_fill_the_memory() {
-        let (mut parser, mut out) = (SseParser::new(EVENT_BYTES_MAX), Vec::new());
+        let mut parser = SseParser::new(EVENT_BYTES_MAX);
+        let mut out = Vec::new();
         let piece = vec![b'x'; EVENT_BYTES_MAX];
         assert_eq!(parser.push(&piece, &mut out), Ok(()));
         assert_eq!(parser.push(b"x", &mut out), Err(EventTooLong { bytes_max: EVENT_BYTES_MAX }));

@@ -60,8 +60,8 @@ impl Weights {
         if let Some(file) = &self.named {
             return LocalModel::open(Settings { file: file.clone(), expected: None, snapshots });
         }
-        let (file, expected) = (self.file(known)?, Some(known.expected()));
-        LocalModel::open(Settings { file, expected, snapshots })
+        let file = self.file(known)?;
+        LocalModel::open(Settings { file, expected: Some(known.expected()), snapshots })
     }
 }
 

@@ -50,7 +50,8 @@ async fn stream_message(parts: Deps<Parts>, ctx: Ctx) -> NodeResult<StepsUpdate>
 /// Writes a call that no model made, and its result.
 async fn call_tool(ctx: Ctx) -> NodeResult<StepsUpdate> {
     progress(&ctx, "start");
-    let (id, name) = (call_id("tc-1")?, "search".to_owned());
+    let id = call_id("tc-1")?;
+    let name = "search".to_owned();
     let args = json!({"query": "v3"});
     let call = ToolCall { id: id.clone(), name: name.clone(), args, shown: None };
     let asks = Message {

@@ -172,7 +172,8 @@ impl Engine for GraphFlow {
             self.graph.execute_session(&mut session).await?;
             return Ok(session.context);
         };
-        let (id, context) = (session.id.clone(), session.context.clone());
+        let id = session.id.clone();
+        let context = session.context.clone();
         storage.save(session).await?;
         let runner = FlowRunner::new(
             Arc::clone(&self.graph),

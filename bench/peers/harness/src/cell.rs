@@ -115,7 +115,8 @@ impl Cell {
     pub fn from_args() -> Result<Self, Failure> {
         let mut args = std::env::args().skip(1);
         let mut next = || args.next().unwrap_or_default();
-        let (case, saver) = (next().parse()?, next());
+        let case = next().parse()?;
+        let saver = next();
         let (saver, waits) = match saver.strip_suffix("-full") {
             Some(saver) => (saver.parse()?, Waits::Always),
             None => (saver.parse()?, Waits::Seldom),

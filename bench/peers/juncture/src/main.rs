@@ -192,7 +192,8 @@ where
         let Some(saver) = self.saver.as_ref().filter(|_| !self.invoke) else {
             return Ok(self.graph.invoke_async(input, &config).await?.value);
         };
-        let (nodes, table) = (self.graph.nodes().clone(), self.graph.trigger_table().clone());
+        let nodes = self.graph.nodes().clone();
+        let table = self.graph.trigger_table().clone();
         let mut steps = PregelLoop::with_error_handlers(
             input,
             nodes,

@@ -31,8 +31,7 @@ enum Turn {
 
 /// Returns the content of the state at the end.
 pub(crate) fn found(state: &State<Bench>) -> Found {
-    let (items, messages) = (state.items().len(), state.messages().len());
-    Found { n: *state.n(), items, messages, keys: 0 }
+    Found { n: *state.n(), items: state.items().len(), messages: state.messages().len(), keys: 0 }
 }
 
 pub(crate) fn chain() -> Result<CompiledGraph, Failure> {

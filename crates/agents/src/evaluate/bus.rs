@@ -326,9 +326,12 @@ mod tests {
     use std::time::Duration;
 
     fn event(number: usize) -> PromptEvent {
-        let (namespace, key, name) = ("n".to_owned(), "k".to_owned(), number.to_string());
         PromptEvent::PromptExecuted(Arc::new(PromptExecuted {
-            prompt: PromptId { namespace, key, name },
+            prompt: PromptId {
+                namespace: "n".to_owned(),
+                key: "k".to_owned(),
+                name: number.to_string(),
+            },
             adapter: "a".to_owned(),
             session: ThreadId::new("s").expect("an id"),
             outcome: ExecutedOutcome::Dropped,

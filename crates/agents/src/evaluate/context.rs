@@ -72,8 +72,14 @@ impl PromptContext {
         of: &ToolCall,
         dispatched: Arc<Dispatched>,
     ) -> Self {
-        let (evaluations, nested) = (Mutex::default(), Mutex::default());
-        Self { in_run, call, tool_call_id: of.id.clone(), dispatched, evaluations, nested }
+        Self {
+            in_run,
+            call,
+            tool_call_id: of.id.clone(),
+            dispatched,
+            evaluations: Mutex::default(),
+            nested: Mutex::default(),
+        }
     }
 
     pub(super) fn run(&self) -> &Arc<PromptRun> {

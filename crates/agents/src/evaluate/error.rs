@@ -137,7 +137,8 @@ impl ErrorContext {
         let text = format!(
             "the graph took {limit} supersteps, its recursion limit, and has not ended; raise `recursion_limit`, or look for a loop"
         );
-        let (kind, phase) = (EvaluationErrorKind::RecursionLimit, EvaluationPhase::Request);
+        let kind = EvaluationErrorKind::RecursionLimit;
+        let phase = EvaluationPhase::Request;
         self.error(kind, phase, Fault::new(RECURSION_LIMIT, text))
     }
 

@@ -198,11 +198,10 @@ where
         nested: Option<Nested>,
     ) -> Result<Evaluated<T>, EvaluationError> {
         let Self { evaluator, prompt, start, session, deadline, budget, overrides } = self;
-        let (id, erased) = (prompt.id().clone(), prompt.erased());
         let request = EvaluationRequest {
             evaluator,
-            id,
-            prompt: erased,
+            id: prompt.id().clone(),
+            prompt: prompt.erased(),
             deadline,
             budget,
             overrides,

@@ -293,7 +293,8 @@ impl Evaluator {
     /// The evaluator of these resources, for evaluations within its runs; `None` if it is closed.
     pub(crate) fn within(resources: Arc<EvaluatorResources>, principal: Principal) -> Option<Self> {
         let (runtime, config) = resources.runtime.get()?;
-        let (runtime, config) = (runtime.upgrade()?, config.upgrade()?);
+        let runtime = runtime.upgrade()?;
+        let config = config.upgrade()?;
         Some(Self { resources, runtime, config, principal })
     }
 

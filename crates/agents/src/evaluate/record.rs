@@ -37,8 +37,16 @@ pub(crate) struct Record {
 
 impl Record {
     pub(crate) fn new(id: String, prompt: PromptId, hash: Hash, session: ThreadId) -> Self {
-        let (params, overrides) = (Value::Null, Overrides::new());
-        Self { v: VERSION, id, prompt, params, overrides, hash, session, limits: None }
+        Self {
+            v: VERSION,
+            id,
+            prompt,
+            params: Value::Null,
+            overrides: Overrides::new(),
+            hash,
+            session,
+            limits: None,
+        }
     }
 
     /// The settings of a run of the evaluation.

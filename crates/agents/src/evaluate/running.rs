@@ -36,8 +36,13 @@ impl RunningEvaluation {
         thread: &ThreadId,
         active: Arc<ActiveEvaluation>,
     ) -> Self {
-        let (evaluator, thread) = (evaluator.clone(), thread.clone());
-        Self(Some(Cleanup { evaluator, thread, active, run: None, deletes: false }))
+        Self(Some(Cleanup {
+            evaluator: evaluator.clone(),
+            thread: thread.clone(),
+            active,
+            run: None,
+            deletes: false,
+        }))
     }
 
     /// Sets the run, until it has ended.
@@ -98,7 +103,8 @@ impl Cleanup {
 
 /// Cancels a run. Before its thread is deleted, its end is awaited.
 async fn cancel(evaluator: &Evaluator, run: &RunRef, deletes: bool) {
-    let (runtime, who) = (&evaluator.runtime, &evaluator.principal);
+    let runtime = &evaluator.runtime;
+    let who = &evaluator.principal;
     if let Err(error) = runtime.cancel(who, run).await {
         tracing::warn!(run = %run.run, %error, "a dropped evaluation was not cancelled");
     }

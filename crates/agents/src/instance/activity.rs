@@ -153,7 +153,8 @@ impl AgentRuntime {
         to: impl AsRef<InstanceId>,
         activity: Activity,
     ) -> Result<Sent, AgentRuntimeError> {
-        let (id, activities) = (to.as_ref(), self.runtime());
+        let id = to.as_ref();
+        let activities = self.runtime();
         let row = activities.enqueue(self.request(id, activity).await?).await;
         let row = row.map_err(|error| of_runtime(id.as_str(), error))?;
         Ok(Sent { agents: self.clone(), at: row.new.at })
@@ -171,7 +172,8 @@ impl AgentRuntime {
         to: impl AsRef<InstanceId>,
         activity: Activity,
     ) -> Result<Sent, AgentRuntimeError> {
-        let (id, activities) = (to.as_ref(), self.runtime());
+        let id = to.as_ref();
+        let activities = self.runtime();
         let row = activities.enqueue_only(self.request(id, activity).await?).await;
         let row = row.map_err(|error| of_runtime(id.as_str(), error))?;
         Ok(Sent { agents: self.clone(), at: row.new.at })

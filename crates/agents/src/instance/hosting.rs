@@ -241,7 +241,8 @@ impl Logic {
     /// # Cancel safety
     /// As [`ToolRunner::execute`].
     pub async fn call_tool(&self, name: &str, args: Json) -> Result<ToolResult, CallError> {
-        let (ctx, runner) = (&self.hosting.ctx, self.tools());
+        let ctx = &self.hosting.ctx;
+        let runner = self.tools();
         let call = own_call(ctx, runner, name, args);
         result(ctx, runner, &call, &PromptScope::none()).await
     }

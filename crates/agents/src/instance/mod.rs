@@ -79,7 +79,8 @@ impl AgentRuntime {
         let services = Arc::new(services);
         // The runtime has the services, and no reference to itself: activities have them as long as
         // the runtime exists.
-        let (weak, own) = (runtime.downgrade(), Arc::clone(&services));
+        let weak = runtime.downgrade();
+        let own = Arc::clone(&services);
         runtime.provide(move |who, run, made| match (weak.upgrade(), hosting::activity_of(run)) {
             (Some(runtime), Some(activity)) => {
                 let services = Arc::clone(&own);

@@ -138,7 +138,8 @@ impl AgentRuntime {
         let mut letters = Vec::new();
         let clock = self.runtime().clock();
         while let Some((_, next)) = self.store().next_run(&self.who, thread, clock.now()).await? {
-            let (at, now) = (&next.new.at, clock.now());
+            let at = &next.new.at;
+            let now = clock.now();
             let worker = self.runtime().worker();
             match cancel_orphan(self.store().as_ref(), &self.who, at, (worker, now)).await {
                 Ok(()) => letters.push(letter(&next)),

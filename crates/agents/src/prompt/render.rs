@@ -224,7 +224,8 @@ impl<P: DeserializeOwned> Definition<P> {
             "tools": tools.iter().map(placed).collect::<Vec<_>>(),
             "output": self.output.as_ref().map(|output| output.schema()),
         }));
-        let (id, inputs) = (self.id.clone(), inputs.clone());
+        let id = self.id.clone();
+        let inputs = inputs.clone();
         let mut declared = BTreeSet::new();
         self.sections.iter().for_each(|section| section.declare_tools(&mut declared));
         Ok(Rendered { id, inputs, text, media, sections, tools, policy, declared, hash })
@@ -247,8 +248,11 @@ impl<P: DeserializeOwned> Definition<P> {
     }
 
     fn refuse(&self, section: &str, reason: &str) -> PromptError {
-        let (prompt, section, reason) = (self.id.clone(), section.to_owned(), reason.to_owned());
-        PromptError::Override { prompt, section, reason }
+        PromptError::Override {
+            prompt: self.id.clone(),
+            section: section.to_owned(),
+            reason: reason.to_owned(),
+        }
     }
 
     fn unfit(&self, reason: String) -> PromptError {

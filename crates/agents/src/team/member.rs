@@ -97,8 +97,11 @@ pub(crate) fn check_names<'a>(
             _ if !known.insert(member) => "another member has this name",
             _ => continue,
         };
-        let (team, member) = (team.to_owned(), member.to_owned());
-        return Err(AgentError::MemberName { team, member, problem });
+        return Err(AgentError::MemberName {
+            team: team.to_owned(),
+            member: member.to_owned(),
+            problem,
+        });
     }
     Ok(())
 }

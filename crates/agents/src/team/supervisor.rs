@@ -266,7 +266,8 @@ impl Supervisor {
                 graph.node(name, run_tool).on_left_open(name, close_call).edge(name, SUPERVISOR);
         }
         for member in members {
-            let (name, inner) = (member.name().to_owned(), member.graph().clone());
+            let name = member.name().to_owned();
+            let inner = member.graph().clone();
             graph = graph
                 .on_left_open(name.as_str(), close_work(member.clone()))
                 .node(name.as_str(), works(member))

@@ -204,10 +204,12 @@ impl Swarm {
         let mut named = first.into_iter().chain(default).chain(from).chain(to).chain(examples);
         match named.find(|(_, name)| !known.contains(name)) {
             None => Ok(()),
-            Some((what, found)) => {
-                let (team, known) = (self.name.clone(), known.to_vec());
-                Err(AgentError::UnknownMember { team, what, found, known })
-            }
+            Some((what, found)) => Err(AgentError::UnknownMember {
+                team: self.name.clone(),
+                what,
+                found,
+                known: known.to_vec(),
+            }),
         }
     }
 }

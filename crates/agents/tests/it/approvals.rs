@@ -38,7 +38,8 @@ struct CashDesk {
 
 impl CashDesk {
     async fn new() -> Self {
-        let (clock, paid) = (ManualClock::new(), Arc::<Mutex<Vec<Value>>>::default());
+        let clock = ManualClock::new();
+        let paid = Arc::<Mutex<Vec<Value>>>::default();
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let to = Arc::clone(&paid);
         let pay = move |payment: Payment, _: ToolContext| {

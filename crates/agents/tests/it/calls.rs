@@ -319,7 +319,8 @@ async fn pay_and_die(tools: Tools, kill: weftwork_graph::Deps<Kill>) -> NodeResu
 
 #[tokio::test]
 async fn a_call_is_not_repeated_after_its_process_died() {
-    let (made, kill) = (Arc::default(), Kill::default());
+    let made = Arc::default();
+    let kill = Kill::default();
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let graph = Graph::<Log>::new("calls").with(runner(&made)).with(kill.clone());
     let graph = graph.node("work", pay_and_die).edge(START, "work").build().expect("sound");
@@ -355,7 +356,8 @@ fn fan_out(_: State<Log>) -> Vec<Next> {
 
 async fn pay_each(Arg(amount): Arg<u32>, tools: Tools) -> NodeResult<LogUpdate> {
     let args = json!({"amount": amount % 2});
-    let (a, b) = (tools.call("pay", args.clone()), tools.call("pay", args));
+    let a = tools.call("pay", args.clone());
+    let b = tools.call("pay", args);
     // The later call runs first: an id belongs to the place of the call in the code.
     let later = b.await?;
     let first = a.await?;

@@ -68,7 +68,8 @@ fn book_table(
         let ask = question::<String>(format!("{guests} guests: which name?"));
         return Ok(Questions::new([ask]).state(json!(guests)).into());
     }
-    let (guests, name) = (replies.state::<u32>()?, replies.content::<String>(0)?);
+    let guests = replies.state::<u32>()?;
+    let name = replies.content::<String>(0)?;
     Ok(ToolOutput::Value(format!("{day}, {guests}, {}", name.unwrap_or_default())))
 }
 

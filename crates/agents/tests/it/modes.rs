@@ -24,7 +24,8 @@ async fn watched(steps: Vec<Step>, modes: Modes) -> (Vec<StreamEvent>, Vec<Messa
     let clock = Arc::new(ManualClock::moved_by_sleeps());
     let host = Host::new().with_checkpointer(InMemoryCheckpointer::new()).with_clock(clock);
     let run = graph.run(&host, Start::from(said("Where is A1?"))).thread("t").modes(modes);
-    let (mut stream, mut events) = (run.stream(), Vec::new());
+    let mut stream = run.stream();
+    let mut events = Vec::new();
     while let Some(item) = stream.next().await {
         assert!(item.ns.is_empty());
         events.push(item.event);
@@ -68,7 +69,8 @@ async fn words_of_a_broken_attempt_are_void() {
     let steps = vec![Step::cut("It was "), Step::text("It is.")];
     let (events, messages) = watched(steps, Modes::MESSAGES).await;
     let id = &messages[1].id;
-    let (mut text, mut resets) = (String::new(), 0);
+    let mut text = String::new();
+    let mut resets = 0;
     for (_, _, part) in parts(events) {
         match part {
             MessagePart::Chunk { id: of, text: chunk } if of == *id => text.push_str(&chunk),

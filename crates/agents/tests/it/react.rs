@@ -37,7 +37,8 @@ async fn a_tool_is_called_and_its_result_is_read() {
 async fn an_effect_waits_for_approval_across_processes_and_happens_once() {
     let desk = Desk::new(vec![refund()]).await;
     let (events, outcome) = desk.say("Refund A1.").await;
-    let (id, binding) = (open(&outcome)[0], approval(&events));
+    let id = open(&outcome)[0];
+    let binding = approval(&events);
     assert_eq!(desk.refunded(), 0);
     assert!(tool_events(&events).is_empty(), "nothing was called yet");
 

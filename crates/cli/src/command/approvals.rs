@@ -65,7 +65,8 @@ async fn found(
     thread: Option<ThreadId>,
     args: &ApprovalList,
 ) -> Result<(Vec<WaitingApproval>, ApprovalPage), CliError> {
-    let (who, limit) = (Principal::local(), args.limit.get());
+    let who = Principal::local();
+    let limit = args.limit.get();
     if let Some(thread) = &thread {
         store.thread(&who, thread).await?;
     }

@@ -13,7 +13,8 @@ use weftwork::types::port::Clock;
 use weftwork::types::{Principal, RunId, ThreadId};
 
 pub(crate) async fn run(command: Artifacts, context: &CommandContext) -> Result<Exit, CliError> {
-    let (who, now) = (Principal::local(), SystemClock::new().now());
+    let who = Principal::local();
+    let now = SystemClock::new().now();
     match command {
         Artifacts::List { thread, run, json } => {
             let thread = ThreadId::new(thread)?;

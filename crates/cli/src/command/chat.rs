@@ -99,8 +99,11 @@ impl Input {
             return Ok(Self::Lines(Lines::of_process()?));
         }
         let history = history_file(&context.config);
-        let (colours, words) = (terminal.colours(), &words::NAMES[..]);
-        Ok(Self::Editor(LineEditor::start(Settings { history, colours, words })?))
+        Ok(Self::Editor(LineEditor::start(Settings {
+            history,
+            colours: terminal.colours(),
+            words: &words::NAMES[..],
+        })?))
     }
 
     fn is_editor(&self) -> bool {

@@ -39,7 +39,8 @@ pub(crate) fn conformance(args: &Conformance, place: Option<&str>) -> Result<Exi
         (RunsName::Hosted, None) => setting.hosted(),
         (RunsName::Hosted, Some(store)) => setting.hosted_over(store),
     };
-    let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
+    let mut input = std::io::stdin().lock();
+    let mut output = std::io::stdout().lock();
     if args.batch {
         batch(input, output, setting.clone())?;
         writeln!(std::io::stderr(), "{}", setting.tally())?;

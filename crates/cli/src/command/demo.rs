@@ -56,7 +56,8 @@ async fn choose(context: &CommandContext) -> Result<String, CliError> {
     if let Some(setting) = &context.config.model {
         return Ok(setting.value.clone());
     }
-    let (known, weights) = (weights::find(weights::DEFAULT)?, context.config.weights());
+    let known = weights::find(weights::DEFAULT)?;
+    let weights = context.config.weights();
     let there = weights.named().is_some() || weights.file(known).is_ok_and(|file| file.is_file());
     let got = match cpu::check() {
         Ok(()) if there => Ok(()),

@@ -47,7 +47,8 @@ impl Finding {
 }
 
 pub(crate) async fn doctor(args: &Doctor, context: &CommandContext) -> Result<Exit, CliError> {
-    let (store, model) = (store(context).await, model(context));
+    let store = store(context).await;
+    let model = model(context);
     let servers = servers(context).await;
     let rules = rules(context);
     let exit = match (store.state, model.state) {

@@ -169,7 +169,8 @@ async fn show(
 
 async fn send(args: SendActivity, app: &App, context: &CommandContext) -> Result<Exit, CliError> {
     let id = InstanceId::new(&args.id)?;
-    let (agents, terminal) = (app.instances(), &context.terminal);
+    let agents = app.instances();
+    let terminal = &context.terminal;
     let mut activity = Activity::new(args.payload.unwrap_or_default()).priority(args.priority);
     if let Some(text) = &args.message {
         activity = activity.input(input_of(app, text, args.key.as_deref()));
@@ -236,7 +237,8 @@ async fn report_questions(
     app: &App,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
-    let (at, store) = (sent.activity(), app.runtime().store());
+    let at = sent.activity();
+    let store = app.runtime().store();
     let run = store.run(&Principal::local(), at).await?;
     let Some(outcome) = &run.outcome else { return Ok(Exit::Done) };
     let asks = matches!(outcome, RunOutcome::Interrupted { .. });
@@ -322,7 +324,8 @@ async fn terminate(
             .line(format_args!("activity {}: kept, payload {}", letter.activity, letter.payload))?;
     }
     for letter in report.dead_lettered {
-        let (run, payload) = (letter.activity, letter.payload);
+        let run = letter.activity;
+        let payload = letter.payload;
         terminal.line(format_args!("activity {run}: dead letter, payload {payload}"))?;
     }
     terminal.note(format_args!("instance {id} is terminated"));

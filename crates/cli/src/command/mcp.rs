@@ -32,7 +32,8 @@ pub(crate) async fn mcp(command: Mcp, context: &CommandContext) -> Result<Exit, 
             reason: "no file of MCP servers is set; use --mcp FILE or WEFT_MCP".to_owned(),
         });
     };
-    let (servers, terminal) = (&mcp.servers, &context.terminal);
+    let servers = &mcp.servers;
+    let terminal = &context.terminal;
     match command {
         Mcp::Servers { json } => list::servers(servers, json, terminal).await,
         Mcp::Login(args) => login::log_in(servers, &args, terminal).await,

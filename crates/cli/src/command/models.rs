@@ -88,8 +88,11 @@ fn show(id: &str, json: bool, context: &CommandContext) -> Result<Exit, CliError
         Some(row) => (id.to_owned(), row.facts(model), row.price(model)),
         None => {
             let model = context.config.open_model(id)?;
-            let (lacks, limits) = (model.lacks().to_vec(), model.token_limits());
-            (model.info().id(), ModelFacts { lacks, limits }, model.price())
+            (
+                model.info().id(),
+                ModelFacts { lacks: model.lacks().to_vec(), limits: model.token_limits() },
+                model.price(),
+            )
         }
     };
     let named = |is_lacking: bool| {
@@ -115,7 +118,9 @@ fn show(id: &str, json: bool, context: &CommandContext) -> Result<Exit, CliError
     }
     let line = |name: &str, value: String| context.terminal.line(format_args!("{name:<9} {value}"));
     line("model", shown.id)?;
-    if let (Some(protocol), Some(url)) = (shown.protocol, shown.url) {
+    if let Some(protocol) = shown.protocol
+        && let Some(url) = shown.url
+    {
         line("protocol", format!("{protocol} at {url}"))?;
     }
     if let Some(source) = shown.source {
@@ -145,7 +150,8 @@ pub(crate) async fn state(known: &Known, context: &CommandContext) -> Result<Str
         let there = if file.is_file() { "configured" } else { "missing" };
         return Ok(format!("{there}: {}", file.display()));
     }
-    let (folder, file) = (weights.folder()?, weights.file(known)?);
+    let folder = weights.folder()?;
+    let file = weights.file(known)?;
     if !file.is_file() {
         return Ok("missing; weft models pull".to_owned());
     }

@@ -128,7 +128,8 @@ fn unknown_outcome(value: &Value) -> Option<Unknown> {
     }
     let text = |name: &str| value[name].as_str().map(str::to_owned);
     let once = value["kind"] == "once_outcome_unknown";
-    let (reason, key) = (text("reason")?, text("idempotency_key")?);
+    let reason = text("reason")?;
+    let key = text("idempotency_key")?;
     once.then(|| Unknown { reason, given: value["input"].clone(), key })
 }
 
@@ -353,7 +354,8 @@ mod tests {
 
     #[test]
     fn a_decision_is_bound_to_what_was_shown() {
-        let (thread, call) = (ThreadId::new("t").expect("id"), ToolCallId::new("c").expect("id"));
+        let thread = ThreadId::new("t").expect("id");
+        let call = ToolCallId::new("c").expect("id");
         let args = json!({"a": 1});
         let binding = ApprovalRequest::bind(&thread, &call, "pay", &args);
         let asked = asked(Ask::Approval(ApprovalRequest {

@@ -158,7 +158,8 @@ async fn host_until<T>(
         closed.await.unwrap_or_default();
     });
     let mut server = tokio::spawn(server);
-    let (mut search, mut stop) = (Search::new(&app, terminal), pin!(stop));
+    let mut search = Search::new(&app, terminal);
+    let mut stop = pin!(stop);
     let ended = loop {
         tokio::select! {
             biased;

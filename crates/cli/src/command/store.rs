@@ -74,7 +74,8 @@ async fn verify(json: bool, context: &CommandContext) -> Result<Exit, CliError> 
             false => terminal.line(format_args!("{place}: {what}"))?,
         }
     }
-    let (place, count) = (&context.config.store.value, threads.len());
+    let place = &context.config.store.value;
+    let count = threads.len();
     if found.is_empty() {
         terminal.note(format_args!("{place}: {count} threads, no damage found"));
         return Ok(Exit::Done);
@@ -110,7 +111,8 @@ async fn compact(context: &CommandContext) -> Result<Exit, CliError> {
     let terminal = &context.terminal;
     if let Some(store) = sqlite(context)? {
         let gained = store.compact()?;
-        let (before, after) = (gained.bytes_before, gained.bytes_after);
+        let before = gained.bytes_before;
+        let after = gained.bytes_after;
         let blobs = gained.blobs;
         terminal.note(format_args!("{before} bytes before, {after} after; {blobs} blobs removed"));
         return Ok(Exit::Done);
@@ -212,7 +214,8 @@ async fn import(file: &Path, context: &CommandContext) -> Result<Exit, CliError>
     }
     let upkeep::Import { put, there, items, items_there } = done?;
     let place = &context.config.store.value;
-    let (put, there) = (counted(put, items), with_items(there, items_there));
+    let put = counted(put, items);
+    let there = with_items(there, items_there);
     let gone = if items_there > 0 { " or expired" } else { "" };
     context
         .terminal

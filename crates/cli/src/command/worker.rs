@@ -128,7 +128,8 @@ impl Active<'_> {
         status: Option<RunStatus>,
     ) -> Result<(), CliError> {
         let at = SystemClock::new().now();
-        let (thread, run) = (run.thread.as_str(), run.run.as_str());
+        let thread = run.thread.as_str();
+        let run = run.run.as_str();
         if self.json {
             let line = Line { r#type: kind, at, thread, run, graph, status };
             let line = json(&line)?;

@@ -37,11 +37,10 @@ impl Act {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| failed(format!("a process cannot be started: {error}")))?;
-        let (Some(typing), Some(out), Some(mut errors)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
-        else {
-            return Err(failed("a process without pipes"));
-        };
+        let no_pipe = || failed("a process without pipes");
+        let typing = child.stdin.take().ok_or_else(no_pipe)?;
+        let out = child.stdout.take().ok_or_else(no_pipe)?;
+        let mut errors = child.stderr.take().ok_or_else(no_pipe)?;
         let (send, said) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {

@@ -163,7 +163,8 @@ impl Story<'_> {
     }
 
     async fn record(&self) -> Result<Record, CliError> {
-        let (who, thread) = (Principal::local(), ThreadId::new(&self.thread)?);
+        let who = Principal::local();
+        let thread = ThreadId::new(&self.thread)?;
         let store = self.context.store()?;
         let orders = OrderDatabase::new(Some(self.folder.join(FILE)));
         Ok(Record {

@@ -54,7 +54,8 @@ impl RemoteCalls {
 
     fn request(&mut self, message: &Value) {
         for call in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
-            let (Some(id), Some(name)) = (id(call, "id"), text(call, "name")) else { continue };
+            let Some(id) = id(call, "id") else { continue };
+            let Some(name) = text(call, "name") else { continue };
             if !self.answered.contains(id) {
                 if self.requested.len() == CALLS_MAX {
                     self.requested.clear();
@@ -123,7 +124,8 @@ mod tests {
         let frame = json!({"model": {"messages": [requested("c", "add")]}});
         assert_eq!(calls.read(&frame, 9), [], "it may wait for an approval");
         let frame = json!({"tools": [{"messages": result("c", &json!("2"))}, null]});
-        let (name, args) = ("add".to_owned(), Some("{\"a\":1}".to_owned()));
+        let name = "add".to_owned();
+        let args = Some("{\"a\":1}".to_owned());
         let made = RemoteCall { name, args, result: "2".to_owned(), is_error: false };
         assert_eq!(calls.read(&frame, 9), [made]);
         // The outer graph repeats the messages of the subgraph.

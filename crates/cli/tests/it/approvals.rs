@@ -34,7 +34,8 @@ fn decisions_and_refused_answers_are_on_record() {
     let open = listed(&home, &[]);
     let [open] = open.as_slice() else { panic!("one call waits: {open:?}") };
     assert_eq!((&open["type"], &open["thread"]), (&"waiting".into(), &"edit".into()));
-    let (question, binding) = (open["question"].as_str(), &open["request"]["binding"]);
+    let question = open["question"].as_str();
+    let binding = &open["request"]["binding"];
     let by_id = |decision: &str, binding: &str| {
         let decision = decision.replace("BINDING", binding);
         format!("{}={decision}", question.expect("an id"))
@@ -62,7 +63,8 @@ fn decisions_and_refused_answers_are_on_record() {
 
     asks(&home, "late", 5);
     let late = listed(&home, &["--thread", "late"]);
-    let (id, binding) = (&late[0]["question"], &late[0]["request"]["binding"]);
+    let id = &late[0]["question"];
+    let binding = &late[0]["request"]["binding"];
     // The thread resumes once the time is over.
     for _ in 0..600 {
         if home.weft(&["threads", "resume", "late"]).status == Some(0) {

@@ -185,7 +185,8 @@ async fn a_server_that_refuses_is_gone_or_breaks_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_gone_is_named() {
     let server = LoopbackServer::start(|_, _| Reply::nothing()).await.expect("a server");
-    let (url, port) = (server.url("/v1"), server.address().port().to_string());
+    let url = server.url("/v1");
+    let port = server.address().port().to_string();
     drop(server);
     let home = Home::new().provider(&url);
     let told = tokio::task::block_in_place(|| transcript(&home, &[SAY]));

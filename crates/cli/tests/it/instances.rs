@@ -157,7 +157,8 @@ fn a_worker_executes_activities_that_were_left_and_a_watcher_prints_them() {
     assert_eq!(weft(&["create", "desk", "--id", "front"]).status, Some(0));
     let first = leave();
     let mut worker = Worker::start(&home, &[]);
-    let (begun, ended) = (worker.line(), worker.line());
+    let begun = worker.line();
+    let ended = worker.line();
     assert_eq!((&begun["type"], &begun["run"]), (&"run_begun".into(), &first.as_str().into()));
     assert_eq!((&begun["thread"], &ended["run"]), (&"front".into(), &begun["run"]));
     assert_eq!(ended["status"], "completed");

@@ -304,7 +304,8 @@ impl Desk {
     /// Takes a random step, and lets something happen to its run.
     fn step(&mut self, random: &mut Random) {
         let mut open = self.open();
-        let (refunds, model_calls) = (self.all_refunds(), self.model_calls.load(Ordering::SeqCst));
+        let refunds = self.all_refunds();
+        let model_calls = self.model_calls.load(Ordering::SeqCst);
         let body = match random.below(6) {
             0 => Self::said("And something else.", "enqueue"),
             1 => json!({"input": null}),

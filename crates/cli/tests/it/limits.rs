@@ -56,7 +56,8 @@ fn a_run_whose_model_trickles_ends_at_its_deadline() {
     let wait = Duration::from_secs(60);
     let asked = times.recv_timeout(wait).expect("a request");
     let closed = times.recv_timeout(wait).expect("the connection is closed");
-    let (took, open) = (exited.duration_since(asked), closed.duration_since(asked));
+    let took = exited.duration_since(asked);
+    let open = closed.duration_since(asked);
     // Without the deadline it would go on for as long as the model sends; a busy machine needs a while.
     assert!(took < wait / 2 && open < wait / 2, "{took:?} {open:?}");
     let lines: Vec<Value> =

@@ -28,7 +28,8 @@ struct Request {
 impl Request {
     fn read(connection: &TcpStream) -> Self {
         let mut reader = BufReader::new(connection);
-        let (mut first, mut length) = (None, 0);
+        let mut first = None;
+        let mut length = 0;
         loop {
             let mut line = String::new();
             reader.read_line(&mut line).expect("a request");

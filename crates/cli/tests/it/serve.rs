@@ -96,7 +96,8 @@ impl Served {
     }
 
     pub(crate) fn end(mut self) -> Came {
-        let (mut out, mut errors) = (String::new(), String::new());
+        let mut out = String::new();
+        let mut errors = String::new();
         self.out.read_to_string(&mut out).expect("read");
         self.errors.read_to_string(&mut errors).expect("read");
         Came { status: self.child.wait().expect("it ends").code(), out, errors }

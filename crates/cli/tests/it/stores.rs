@@ -113,7 +113,8 @@ fn a_command_that_ends_leaves_one_file() {
 /// Returns the export of a store's threads.
 fn exported(home: &Home, store: &Path) -> String {
     let file = home.path("export.jsonl");
-    let (store, to) = (format!("sqlite:{}", store.display()), file.display().to_string());
+    let store = format!("sqlite:{}", store.display());
+    let to = file.display().to_string();
     let came = home.weft(&["--store", &store, "store", "export", &to]);
     assert_eq!(came.status, Some(0), "{came:?}");
     let export = std::fs::read_to_string(&file).expect("an export");
@@ -146,7 +147,8 @@ fn a_copy_has_every_thread_or_says_that_its_log_is_missing() {
     let home = filled();
     let mut refused = 0;
     for round in 0..rounds(9) {
-        let (way, state) = (round % 3, round / 3 % 3);
+        let way = round % 3;
+        let state = round / 3 % 3;
         let process = (state > 0).then(|| asking(&home, &format!("in-use-{round}")));
         let end = |mut child: std::process::Child| {
             child.kill().expect("it runs");
@@ -316,15 +318,18 @@ fn a_parked_thread_goes_from_sqlite_to_postgres_and_is_answered_there() {
 
 #[test]
 fn items_go_from_sqlite_to_postgres_and_damaged_ones_are_found_there() {
-    let (home, url) = (filled(), database::fresh());
+    let home = filled();
+    let url = database::fresh();
     let there = |args: &[&str]| home.weft(&[&["--store", &url], args].concat());
-    let (file, who) = (home.path(".local/share/weftwork/weft.db"), Principal::local());
+    let file = home.path(".local/share/weftwork/weft.db");
+    let who = Principal::local();
     let tokio = tokio::runtime::Runtime::new().expect("a runtime");
     tokio.block_on(async {
         let store = SqliteStore::open(file, &Options::default()).expect("opens");
         let names = Namespace::new(["users", "ann"]).expect("labels");
         for key in ["likes", "said"] {
-            let (at, value) = (ItemRef::new(names.clone(), key).expect("a name"), json!({"n": 1}));
+            let at = ItemRef::new(names.clone(), key).expect("a name");
+            let value = json!({"n": 1});
             let options = PutOptions::default();
             store.put_item(&who, &at, value, options, Timestamp(1)).await.expect("puts");
         }

@@ -74,7 +74,8 @@ impl Talk {
 
     fn end(mut self) -> Came {
         drop(self.typing);
-        let (mut out, mut errors) = (String::new(), String::new());
+        let mut out = String::new();
+        let mut errors = String::new();
         self.out.read_to_string(&mut out).expect("read");
         let stderr = self.child.stderr.as_mut().expect("a pipe");
         stderr.read_to_string(&mut errors).expect("read");

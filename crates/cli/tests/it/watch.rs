@@ -226,10 +226,10 @@ fn a_run_prints_the_frames_that_a_later_follower_gets() {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let run = newest(&home);
     let later = weft(&home, &[&["runs", "watch", &run][..], &modes].concat());
-    let (ran, later) = (lines(&ran.out), lines(&later.out));
-    let (Some((end, ran)), Some((last, later))) = (ran.split_last(), later.split_last()) else {
-        panic!("both have an outcome");
-    };
+    let ran = lines(&ran.out);
+    let later = lines(&later.out);
+    let (end, ran) = ran.split_last().expect("an outcome");
+    let (last, later) = later.split_last().expect("an outcome");
     assert!(ran.len() > 8, "{ran:?}");
     assert_eq!(ran, later);
     assert_eq!((&end["outcome"], &end["run"]), (&last["outcome"], &last["run"]));
@@ -268,7 +268,8 @@ fn the_history_is_filtered_by_run_and_by_metadata() {
     let history = |more: &[&str]| {
         lines(&weft(&home, &[&["threads", "history", "t", "--json"], more].concat()).out)
     };
-    let (all, second) = (history(&[]), history(&["--run", &run]));
+    let all = history(&[]);
+    let second = history(&["--run", &run]);
     assert!(!second.is_empty(), "{all:?}");
     assert_eq!(all.len(), 2 * second.len());
     assert_eq!(second, all[..second.len()]);
@@ -286,7 +287,8 @@ fn what_only_the_model_reads_is_in_no_line() {
     let frames = weft(&home, &[&run[..], &["--thread", "t"], &modes].concat());
     let id = newest(&home);
     let watch = ["runs", "watch", &id];
-    let (state, history) = (["threads", "state", "t"], ["threads", "history", "t", "--json"]);
+    let state = ["threads", "state", "t"];
+    let history = ["threads", "history", "t", "--json"];
     for came in [
         live,
         frames,

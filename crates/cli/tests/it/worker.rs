@@ -39,7 +39,8 @@ impl Worker {
     }
 
     pub(crate) fn end(mut self) -> Came {
-        let (mut out, mut errors) = (String::new(), String::new());
+        let mut out = String::new();
+        let mut errors = String::new();
         self.out.read_to_string(&mut out).expect("read");
         let stderr = self.child.stderr.as_mut().expect("a pipe");
         stderr.read_to_string(&mut errors).expect("read");
@@ -118,7 +119,8 @@ fn a_worker_executes_at_most_so_many_runs_at_a_time() {
         killed.wait().expect("it ends");
     }
     let mut worker = Worker::start(&home, &["--concurrency", "2", "--grace", "1s"]);
-    let (first, second) = (worker.line(), worker.line());
+    let first = worker.line();
+    let second = worker.line();
     for begun in [&first, &second] {
         assert_eq!(begun["type"], "run_begun");
     }
@@ -136,7 +138,8 @@ fn a_worker_executes_at_most_so_many_runs_at_a_time() {
     let run = first["run"].as_str().expect("an id");
     assert_eq!(weft(&home, &["runs", "cancel", run]).status, Some(0));
     // The third one begins when there is room, which may be before the end is reported.
-    let (mut ended, mut third) = (worker.line(), worker.line());
+    let mut ended = worker.line();
+    let mut third = worker.line();
     if third["type"] == "run_ended" {
         std::mem::swap(&mut ended, &mut third);
     }

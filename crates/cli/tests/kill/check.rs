@@ -232,7 +232,8 @@ fn check_call(call: &Call, kills: &[Kill], violations: &mut Vec<Violation>) {
     if !call.settled {
         violations.push(Violation::NeverSettled { key: key() });
     }
-    let (made, possibly_paid) = (call.made, call.possibly_paid);
+    let made = call.made;
+    let possibly_paid = call.possibly_paid;
     let landed = || kills.iter().filter(|kill| kill.landed);
     let kills_within = if call.reads {
         // Nothing says of a call without a result whether the process had come to it.

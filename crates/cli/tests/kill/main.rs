@@ -67,8 +67,16 @@ impl Killer {
         let measure = Measure::take(&mut warm, &mut watch);
         assert_eq!(check(&warm.facts(&provider)).violations, [], "without a kill");
         let random = Random::new(seed, stream);
-        let (stories, tally) = (0, Tally::default());
-        Self { seed, random, provider, watch, measure, stories, tally, _folder: folder }
+        Self {
+            seed,
+            random,
+            provider,
+            watch,
+            measure,
+            stories: 0,
+            tally: Tally::default(),
+            _folder: folder,
+        }
     }
 
     /// Plays one story, killing its processes again and again.
@@ -129,7 +137,8 @@ fn killed_anywhere_the_story_ends_once_and_no_recorded_call_is_repeated() {
     let kills = kills_wanted();
     let mut killer = Killer::new(1);
     let began = killer.watch.elapsed();
-    let (mut repeats, mut violations) = (0, Vec::new());
+    let mut repeats = 0;
+    let mut violations = Vec::new();
     while killer.tally.landed < kills {
         let findings = killer.story(Journal::On);
         repeats += findings.repeats();
@@ -162,7 +171,8 @@ fn without_the_journal_the_check_finds_repeated_calls() {
     while killer.tally.landed < PATIENCE {
         let findings = killer.story(Journal::Off);
         if findings.repeats() > 0 {
-            let (landed, story) = (killer.tally.landed, killer.stories);
+            let landed = killer.tally.landed;
+            let story = killer.stories;
             println!("found after {landed} kills, in story {story}: {:?}", findings.violations);
             return;
         }

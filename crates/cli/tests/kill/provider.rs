@@ -61,8 +61,10 @@ impl Provider {
         let lines = text.lines().map(|line| {
             let mut words = line.split(' ').map(str::to_owned);
             let mut word = || words.next().expect("a word");
-            let (number, story, prompt) = (word(), word(), word());
-            Logged { story, number: number.parse().expect("a number"), prompt }
+            let number = word().parse().expect("a number");
+            let story = word();
+            let prompt = word();
+            Logged { story, number, prompt }
         });
         lines.collect()
     }
@@ -87,7 +89,8 @@ fn told(stdout: ChildStdout) -> impl Iterator<Item = String> + Send {
 /// Entry point of the provider's process; a test that passes at once in other processes.
 #[test]
 fn provider_process() {
-    let (Ok(log), Ok(seed)) = (std::env::var(LOG), std::env::var(SEED)) else { return };
+    let Ok(log) = std::env::var(LOG) else { return };
+    let Ok(seed) = std::env::var(SEED) else { return };
     let log = OpenOptions::new().create(true).append(true).open(log).expect("a log");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     say(&listener.local_addr().expect("an address").to_string());
@@ -162,7 +165,8 @@ impl Server {
 /// The path and the body of a request.
 fn read(connection: &TcpStream) -> std::io::Result<Option<(String, Vec<u8>)>> {
     let mut reader = BufReader::new(connection);
-    let (mut path, mut length) = (None, 0);
+    let mut path = None;
+    let mut length = 0;
     loop {
         let mut line = String::new();
         if reader.read_line(&mut line)? == 0 {

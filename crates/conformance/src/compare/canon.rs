@@ -133,13 +133,16 @@ impl<'a> Canon<'a> {
         match value {
             Json::Array(items) => items.iter().map(|item| self.value(item)).collect(),
             Json::Object(members) => {
-                if let (Some(asked), Some(id), 2) =
-                    (members.get("$interrupt"), members.get("id"), members.len())
+                if members.len() == 2
+                    && let Some(asked) = members.get("$interrupt")
+                    && let Some(id) = members.get("id")
                 {
                     let asked = self.value(asked);
                     return json!({ "$interrupt": asked, "id": self.label(Kind::Interrupt, Some(id)) });
                 }
-                if let (Some(error), 1) = (members.get("$error"), members.len()) {
+                if members.len() == 1
+                    && let Some(error) = members.get("$error")
+                {
                     return json!({ "$error": self.error(error) });
                 }
                 let members = members.iter().map(|(name, value)| match value {

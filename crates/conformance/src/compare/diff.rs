@@ -20,7 +20,8 @@ pub struct Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = if self.place.is_empty() { "/" } else { &self.place };
-        let (expected, got) = (shown(self.expected.as_ref()), shown(self.got.as_ref()));
+        let expected = shown(self.expected.as_ref());
+        let got = shown(self.got.as_ref());
         write!(f, "{place} expected {expected} got {got}")
     }
 }

@@ -126,7 +126,8 @@ impl Ground {
 
     /// The way to run the graph in a new process.
     fn front(&self, ids: Ids) -> Front {
-        let (saver, watch) = ((self.store)(), Arc::clone(&self.watch));
+        let saver = (self.store)();
+        let watch = Arc::clone(&self.watch);
         let items = Arc::clone(&self.items);
         let host = Host::new().with_items(items).with_clock(ids.clock());
         let host = host.with_checkpointer(Arc::new(Watched { saver, watch }));
@@ -141,8 +142,10 @@ async fn through(spec: &Spec, setting: &Setting, crash: Option<Crash<'_>>) -> Re
     }
     let ground = Ground::new(spec, setting)?;
     let mut play = Play::new(ground.front(Ids::OfNow), spec, setting.durability);
-    let (mut entries, mut writes) = (Vec::new(), Vec::new());
-    let (mut fault, mut crashed) = (None, false);
+    let mut entries = Vec::new();
+    let mut writes = Vec::new();
+    let mut fault = None;
+    let mut crashed = false;
     for (index, entry) in spec.script.iter().enumerate() {
         let mut shown = Map::new();
         let crash = crash.filter(|crash| crash.entry == index);
@@ -158,8 +161,13 @@ async fn through(spec: &Spec, setting: &Setting, crash: Option<Crash<'_>>) -> Re
                 match taken {
                     Ok(Taken::Up(acted) | Taken::Uncut(acted)) => acted,
                     Ok(Taken::PassedOver(reason)) => {
-                        let (trace, passed_over) = (Json::Null, Some(reason));
-                        return Ok(Played { trace, writes, fault, crashed, passed_over });
+                        return Ok(Played {
+                            trace: Json::Null,
+                            writes,
+                            fault,
+                            crashed,
+                            passed_over: Some(reason),
+                        });
                     }
                     Err(raised) => Err(raised),
                 }
@@ -189,22 +197,31 @@ impl One<'_> {
         play: &mut Play<'_>,
         shown: &mut Map<String, Json>,
     ) -> play::Played<Taken> {
-        let (ground, entry) = (self.ground, self.entry);
+        let ground = self.ground;
+        let entry = self.entry;
         let before = Before::of(play, entry).await?;
         let survived = ground.watch.survive(play.act(entry, shown)).await;
         if let Some(acted) = survived {
             return Ok(Taken::Uncut(acted));
         }
         shown.clear();
-        let (kept, answered) = (ground.watch.kept(), ground.watch.answered());
+        let kept = ground.watch.kept();
+        let answered = ground.watch.answered();
         ground.watch.revive();
         play.front = ground.front(self.crash.at.ids());
         if ground.world.has_changed_items() && self.spec.has_changing_nodes() {
             return Ok(Taken::PassedOver(CHANGED_ITEMS));
         }
         let over = self.crash.all.is_some_and(|all| *all == kept);
-        let (spec, profile, kept) = (self.spec, self.setting.profile, kept.len());
-        let recovery = Recovery { spec, profile, entry, before, kept, answered, over };
+        let recovery = Recovery {
+            spec: self.spec,
+            profile: self.setting.profile,
+            entry,
+            before,
+            kept: kept.len(),
+            answered,
+            over,
+        };
         recovery.take_up(play, shown).await
     }
 }

@@ -26,8 +26,10 @@ pub(super) fn difference(undisturbed: &Json, mut got: Json, crash: &Crash<'_>) -
     let mut expected = undisturbed.clone();
     let entries = |trace: &mut Json| trace["trace"].as_array().map_or(0, Vec::len);
     for index in crash.entry..entries(&mut expected) {
-        let (expected, got) = (&mut expected["trace"][index], &mut got["trace"][index]);
-        let (all, seen) = (taken(expected, "counts"), taken(got, "counts"));
+        let expected = &mut expected["trace"][index];
+        let got = &mut got["trace"][index];
+        let all = taken(expected, "counts");
+        let seen = taken(got, "counts");
         let fewer = fewer(&all, &seen);
         if fewer.is_some() {
             return fewer;

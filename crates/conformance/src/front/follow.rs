@@ -67,7 +67,8 @@ pub(super) async fn reconnecting(
     (who, run): (&Principal, &RunRef),
     modes: Modes,
 ) -> Vec<Arc<Frame>> {
-    let (mut all, mut after) = (Vec::new(), FramePosition::START);
+    let mut all = Vec::new();
+    let mut after = FramePosition::START;
     loop {
         let next = frames(runtime, (who, run), modes, after, 1).await.unwrap_or_default();
         let Some(frame) = next.into_iter().next() else { return all };

@@ -47,8 +47,13 @@ impl Hosted {
         let builder = Runtime::builder(Arc::clone(&home.store)).graph(GRAPH, graph).items(items);
         let builder = if rebuilding { builder.rebuilding() } else { builder };
         let runtime = builder.open().await?;
-        let (who, threads) = (home.who.clone(), AtomicU64::new(0));
-        Ok(Self { runtime, who, checkpoints, threads, followers })
+        Ok(Self {
+            runtime,
+            who: home.who.clone(),
+            checkpoints,
+            threads: AtomicU64::new(0),
+            followers,
+        })
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {
@@ -137,7 +142,8 @@ impl Hosted {
         let mut stream = run.stream(if projected { Modes::NONE } else { modes }).await?;
         let mut followed = None;
         if projected {
-            let (runtime, who) = (self.runtime.clone(), self.who.clone());
+            let runtime = self.runtime.clone();
+            let who = self.who.clone();
             let run = stream.run().clone();
             let again =
                 tokio::spawn(async move { reconnecting(&runtime, (&who, &run), modes).await });

@@ -39,7 +39,7 @@ fn one(value: &Json) -> Result<Json, Raised> {
 
 fn object(members: &Map<String, Json>) -> Result<Json, Raised> {
     let role = members.get("role").or_else(|| members.get("type"));
-    let (Some(role), Some(content)) = (role, members.get("content")) else {
+    let Some((role, content)) = role.zip(members.get("content")) else {
         let message = "Message dict must contain 'role' and 'content' keys";
         return Err(Raised::new("ValueError", message));
     };

@@ -286,7 +286,8 @@ impl<'a> Execution<'a> {
             Op::Return(value) => self.out.returned = Some(Returned::Value(self.eval(value)?)),
             Op::List(parts) => self.out.returned = Some(Returned::List(self.parts(parts)?)),
             Op::Final(value, saved) => {
-                let (value, saved) = (self.eval(value)?, self.eval(saved)?);
+                let value = self.eval(value)?;
+                let saved = self.eval(saved)?;
                 self.out.returned = Some(Returned::Final { value, saved });
             }
             _ => {}

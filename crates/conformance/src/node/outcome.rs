@@ -238,11 +238,11 @@ fn value_command(update: Update<'_>, value: Json) -> NodeResult<Command<Dynamic>
     }
 }
 
-fn list_command(update: Update<'_>, parts: Vec<Part>) -> NodeResult<Command<Dynamic>> {
+fn list_command(mut update: Update<'_>, parts: Vec<Part>) -> NodeResult<Command<Dynamic>> {
     if !parts.iter().any(|part| matches!(part, Part::Goto(_))) {
         return Err(no_update("a list of objects"));
     }
-    let (mut update, mut goto) = (update, Vec::new());
+    let mut goto = Vec::new();
     for part in parts {
         match part {
             Part::Write(key, value) => update = update.put(&key, value),

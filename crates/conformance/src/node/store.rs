@@ -43,8 +43,12 @@ impl Execution<'_> {
                     Json::Null => Filter::default(),
                     filter => Filter::parse(filter).map_err(refused)?,
                 };
-                let (limit, offset) = (size(*limit), size(*offset));
-                let query = ItemQuery { filter, limit, offset, ..ItemQuery::default() };
+                let query = ItemQuery {
+                    filter,
+                    limit: size(*limit),
+                    offset: size(*offset),
+                    ..ItemQuery::default()
+                };
                 let found = items.search(&who, &within, &query).await.map_err(refused)?;
                 self.bind(var, found.into_iter().map(shown).collect());
                 Ok(())

@@ -133,7 +133,9 @@ fn check(setting: Setting, share: usize) {
     }
     let tally = setting.tally();
     say(&tally.to_string());
-    let (count, seed, list) = (failed.len(), *SEED, failed.join("\n"));
+    let count = failed.len();
+    let seed = *SEED;
+    let list = failed.join("\n");
     assert!(failed.is_empty(), "{count} differences with WEFT_CRASH_SEED={seed}:\n{list}");
     assert_eq!(tally.failed, 0);
     // Over stores with threads of their own, tasks that end together may share a write or not.
@@ -218,7 +220,8 @@ fn with_pending() -> Vec<Scenario> {
 fn the_mode_fails_when_results_of_open_supersteps_are_not_kept() {
     let mut quiet = Vec::new();
     for scenario in with_pending() {
-        let (text, setting) = (scenario.spec.to_string(), forgetful(Manner::DropsResults));
+        let text = scenario.spec.to_string();
+        let setting = forgetful(Manner::DropsResults);
         let found = wrong(&answer(&text, setting.clone()));
         let again = found.iter().any(|found| found.contains("ran again after it was kept"));
         assert!(again, "{}: {found:?}", scenario.name);

@@ -157,7 +157,8 @@ fn mutated_specs_are_read_or_refused_with_a_place() {
     let parts = ["scenarios", "fuzz"].map(|part| Scenario::read_folder(&kit.join(part)).unwrap());
     let specs: Vec<Json> = parts.into_iter().flatten().map(|scenario| scenario.spec).collect();
     let mut random = Random(seed);
-    let (mut read, mut reached) = (0_u64, BTreeMap::<String, u64>::new());
+    let mut read = 0_u64;
+    let mut reached = BTreeMap::<String, u64>::new();
     for _ in 0..rounds {
         let mut spec = random.pick(&specs).clone();
         let donor = random.pick(&specs);

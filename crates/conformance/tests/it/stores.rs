@@ -69,10 +69,10 @@ pub(crate) fn hosted_over(made: &MadeOf) -> Setting {
 pub(crate) fn odd(manner: Manner, loads: &Arc<AtomicUsize>) -> Setting {
     let loads = Arc::clone(loads);
     Setting::from(Profile::LangGraph).with_stores(Arc::new(move || {
-        let (saver, loads) = (InMemoryCheckpointer::new(), Arc::clone(&loads));
+        let saver = InMemoryCheckpointer::new();
+        let loads = Arc::clone(&loads);
         Arc::new(move || -> Arc<dyn Checkpointer> {
-            let (saver, loads) = (Arc::clone(&saver), Arc::clone(&loads));
-            Arc::new(Odd { saver, manner, loads })
+            Arc::new(Odd { saver: Arc::clone(&saver), manner, loads: Arc::clone(&loads) })
         })
     }))
 }
@@ -141,7 +141,8 @@ fn check_behind(setting: Setting) {
 
 #[test]
 fn rebuilt_behind_writes_that_take_time() {
-    let (straight, rebuilt) = (Arc::default(), Arc::default());
+    let straight = Arc::default();
+    let rebuilt = Arc::default();
     check(&odd(Manner::TakesTime, &straight), 0);
     check_behind(odd(Manner::TakesTime, &rebuilt));
     let [straight, rebuilt] = [straight, rebuilt].map(|loads| loads.load(Ordering::Relaxed));

@@ -11,7 +11,8 @@ async fn server(reply: Reply) -> LoopbackServer {
 
 async fn pieces(response: EgressResponse) -> (Vec<u8>, Option<EgressError>) {
     let mut body = response.body;
-    let (mut bytes, mut error) = (Vec::new(), None);
+    let mut bytes = Vec::new();
+    let mut error = None;
     while let Some(piece) = body.next().await {
         assert!(error.is_none(), "nothing comes after an error");
         match piece {

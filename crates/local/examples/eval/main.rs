@@ -132,7 +132,8 @@ async fn run(
 /// Requests that no tool is for: each is answered in one sentence, without a call.
 async fn no_tool(model: &LocalModel, tools: &[ToolSpec]) -> Result<Value, Box<dyn Error>> {
     let cases = lines("no_tool.jsonl")?;
-    let (mut one_sentence, mut answers) = (0, Vec::new());
+    let mut one_sentence = 0;
+    let mut answers = Vec::new();
     for request in cases.iter().filter_map(Value::as_str) {
         let made = Talk::new(model, tools, request)?.turn().await?;
         let problem = match made.name.as_str() {

@@ -26,12 +26,15 @@ pub(crate) async fn several(
     let tools = crate::tools("left_out")?;
     let mut report = serde_json::Map::new();
     for name in ["tuned", "apart"] {
-        let (mut right, mut told, mut misses) = (0, 0, Vec::new());
+        let mut right = 0;
+        let mut told = 0;
+        let mut misses = Vec::new();
         let cases = crate::lines(&format!("several/{name}.jsonl"))?;
         for case in &cases {
             let case = Case::deserialize(case)?;
             let mut talk = Talk::new(model, &tools, &case.request)?;
-            let (mut calls, mut text) = (Vec::new(), String::new());
+            let mut calls = Vec::new();
+            let mut text = String::new();
             for _ in 0..TURNS_MAX {
                 let made = talk.turn().await?;
                 invented.check(&tools, &made, &case.request);

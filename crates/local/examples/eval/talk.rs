@@ -61,7 +61,8 @@ impl<'a> Talk<'a> {
     pub(crate) fn result(&mut self, made: &Made, value: Value) -> Result<(), Box<dyn Error>> {
         let id = ToolCallId::new(&made.id)?;
         let number = self.request.messages.len();
-        let (name, args) = (made.name.clone(), serde_json::from_str(&made.args)?);
+        let name = made.name.clone();
+        let args = serde_json::from_str(&made.args)?;
         let call = ToolCall { id: id.clone(), name: name.clone(), args, shown: None };
         self.request.messages.push(Message::new(
             MessageId::new(format!("a{number}"))?,

@@ -211,7 +211,8 @@ impl Copier {
     pub(super) fn numbers(&self, text: &str) -> Vec<(Value, Range<usize>)> {
         let mut out = Vec::new();
         for found in self.number.find_iter(text) {
-            let (before, after) = (&text[..found.start()], &text[found.end()..]);
+            let before = &text[..found.start()];
+            let after = &text[found.end()..];
             let glued_before =
                 before.ends_with(|c: char| c.is_alphanumeric() || "-_./#".contains(c));
             let glued_after = after.starts_with(|c: char| c.is_alphanumeric() || "_/@".contains(c))

@@ -221,10 +221,8 @@ fn summaries(engine: &Engine, answers: &[Summary]) -> Result<Vec<u32>, Error> {
 
 /// Example arguments in the form that the grammar produces.
 fn in_schema_order(args: &Value, schema: &Value) -> Value {
-    let (Value::Object(args), Some(Value::Object(properties))) = (args, schema.get("properties"))
-    else {
-        return args.clone();
-    };
+    let Some(Value::Object(properties)) = schema.get("properties") else { return args.clone() };
+    let Value::Object(args) = args else { return args.clone() };
     let written = |value: &Value| match value {
         Value::Number(number) => plain(number),
         other => other.clone(),

@@ -55,7 +55,8 @@ impl LocalModel {
     /// Errors of [`Engine::open`], and [`Error::EngineStopped`] if the thread cannot be created.
     pub fn open(settings: Settings) -> Result<Self, Error> {
         let engine = Engine::open(&settings.file, settings.expected)?;
-        let (file, hash) = (engine.path().to_owned(), engine.hash());
+        let file = engine.path().to_owned();
+        let hash = engine.hash();
         let known = weights::known().iter().find(|known| known.expected().sha256 == hash);
         let info = ModelInfo {
             provider: "local".to_owned(),

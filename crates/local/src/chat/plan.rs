@@ -32,8 +32,8 @@ impl<'a> Desk<'a> {
     pub(super) fn new(tools: &'a [ToolSpec], copier: &'a Copier) -> Self {
         let own: Vec<Own> = tools.iter().map(Own::of).collect();
         let names: Vec<Own> = tools.iter().map(Own::name).collect();
-        let (apart, names) = (apart(&own), apart(&names));
-        Self { tools, copier, own, apart, names }
+        let apart_of_own = apart(&own);
+        Self { tools, copier, own, apart: apart_of_own, names: apart(&names) }
     }
 
     /// The tool whose name a text contains, if there is only one, and `true` if the text asks for
@@ -124,7 +124,9 @@ impl<'a> Desk<'a> {
         }
         places.sort_by_key(|at| at.start);
         let is_used = |at: &Range<usize>| used.iter().any(|u| overlap(u, at));
-        let (mut joined, mut has_used, mut has_free) = (false, false, false);
+        let mut joined = false;
+        let mut has_used = false;
+        let mut has_free = false;
         for (number, at) in places.iter().enumerate() {
             let gap = number.checked_sub(1).map(|before| places[before].end..at.start);
             if let Some(gap) = gap {

@@ -46,7 +46,8 @@ impl Chat {
         if let Some(lack) = lack {
             let space = if turn.results.is_empty() { "" } else { " " };
             audience.words(&format!("{space}{lack}"));
-            let (read, written) = (self.engine.encode(&turn.request), self.engine.encode(lack));
+            let read = self.engine.encode(&turn.request);
+            let written = self.engine.encode(lack);
             tokens.add(read.len(), written.len());
         }
         Ok(tokens.ending(reason))
@@ -70,7 +71,8 @@ impl Chat {
             .unwrap_or_else(|| turn.request.clone());
         let facts = facts::of(result);
         let question = prompt::question(&asked, &facts::line(&facts));
-        let (args, several) = (call.map(|call| &call.args), turn.results.len() > 1);
+        let args = call.map(|call| &call.args);
+        let several = turn.results.len() > 1;
         let ground = Ground::new(facts, tool, args, &turn.request, several);
         let kind = kind(tool);
         let kit = self.kits.get(&self.engine, &request.tools)?;

@@ -34,7 +34,8 @@ impl<'a> Turn<'a> {
         let (before, since) = messages.split_at(at + 1);
         let text = messages[at].joined_text();
         let mut earlier: Vec<String> = before[..at].iter().rev().filter_map(words).collect();
-        let (mut made, mut asked) = (Vec::new(), Vec::new());
+        let mut made = Vec::new();
+        let mut asked = Vec::new();
         let results: Vec<&ToolResult> = since.iter().flat_map(Message::tool_results).collect();
         for call in since.iter().flat_map(Message::tool_calls) {
             if call.name != ASK {

@@ -123,7 +123,8 @@ fn part(target: &Path) -> PathBuf {
 
 /// Hashes a file on a thread that may block.
 async fn verify(known: &Known, path: &Path) -> Result<(), Error> {
-    let (path, expected) = (path.to_owned(), known.expected());
+    let path = path.to_owned();
+    let expected = known.expected();
     let check = move || open_checked(&path, Some(expected)).map(|_| ());
     tokio::task::spawn_blocking(check)
         .await
@@ -251,7 +252,9 @@ async fn run_pip(
         let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing");
         return Err(format!("ended with {}: {}", output.status, last.trim()));
     }
-    let (known, directory, scratch) = (*known, directory.to_owned(), scratch.to_owned());
+    let known = *known;
+    let directory = directory.to_owned();
+    let scratch = scratch.to_owned();
     let take_out = move || {
         let entries = std::fs::read_dir(&scratch).map_err(|error| error.to_string())?;
         let wheel = entries

@@ -125,8 +125,8 @@ async fn a_named_tool_is_the_one_that_is_called() {
 fn with_result(mut request: ChatRequest, call: (&str, Value), value: Value) -> ChatRequest {
     let number = request.messages.len();
     let id = ToolCallId::new(format!("call_{number}")).expect("id");
-    let (name, args) = (call.0.to_owned(), call.1);
-    let made = ToolCall { id: id.clone(), name: name.clone(), args, shown: None };
+    let name = call.0.to_owned();
+    let made = ToolCall { id: id.clone(), name: name.clone(), args: call.1, shown: None };
     let message = |kind: &str| MessageId::new(format!("{kind}{number}")).expect("id");
     request.messages.push(Message::new(message("a"), Role::Assistant, vec![Part::ToolCall(made)]));
     let result = ToolResult { tool_call_id: id, name, value, shown: None, is_error: false };

@@ -67,7 +67,8 @@ impl Egress for Server {
             Reply::Other(bytes) => (200, bytes, false, false),
             Reply::Status(status) => (status, &b""[..], false, false),
             Reply::Nobody => {
-                let (host, reason) = ("example.org".to_owned(), "no such host".to_owned());
+                let host = "example.org".to_owned();
+                let reason = "no such host".to_owned();
                 return Box::pin(async { Err(EgressError::Connect { host, reason }) });
             }
         };

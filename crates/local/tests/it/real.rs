@@ -51,7 +51,8 @@ fn likelihoods_are_near_the_reference() {
     let known = weights::find(weights::DEFAULT).expect("known");
     let engine = Engine::open(&file, Some(known.expected())).expect("the model");
     let mark = |name| engine.mark(name).expect("a mark");
-    let (start, end) = (mark("<|im_start|>"), mark("<|im_end|>"));
+    let start = mark("<|im_start|>");
+    let end = mark("<|im_end|>");
     let turn =
         |text: &str| [vec![start], engine.encode(text), vec![end], engine.encode("\n")].concat();
     let system = "system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face";

@@ -174,7 +174,8 @@ fn shown(input: ParseStream<'_>) -> Result<Vec<String>> {
 fn example(input: ParseStream<'_>) -> Result<Example> {
     let inner;
     parenthesized!(inner in input);
-    let (mut request, mut args) = (None, None);
+    let mut request = None;
+    let mut args = None;
     while !inner.is_empty() {
         let key: Ident = inner.parse()?;
         inner.parse::<Token![=]>()?;

@@ -133,7 +133,6 @@ fn build(
             #description,
             |args: __ToolArgs, context: #root::ToolContext| async move {
                 // A function without arguments or context leaves one of the two unused.
-                let (args, context) = (args, context);
                 let _ = (&args, &context);
                 let returned = #name::run(#(#values),*);
                 #into_result(#value)

@@ -41,11 +41,10 @@ pub(crate) async fn log_in(
     };
     // Some servers write `verification_url`.
     let page = answer.text("verification_uri").or_else(|| answer.text("verification_url"));
-    let (Some(device_code), Some(code), Some(page)) =
-        (answer.text("device_code"), answer.text("user_code"), page)
-    else {
-        return Err(bad(answer.problem()));
-    };
+    let missing = || bad(answer.problem());
+    let device_code = answer.text("device_code").ok_or_else(missing)?;
+    let code = answer.text("user_code").ok_or_else(missing)?;
+    let page = page.ok_or_else(missing)?;
     let page = Url::parse(page).map_err(|error| bad(format!("`{}`: {error}", words(page))))?;
     check_transport(&page)?;
     let complete = answer.text("verification_uri_complete").and_then(|text| Url::parse(text).ok());

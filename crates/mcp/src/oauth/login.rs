@@ -269,9 +269,8 @@ impl Login {
     }
 
     async fn revoke(&self, saved: &Saved) -> Result<(), OauthError> {
-        let (Some(url), Some(tokens)) = (&saved.revocation_endpoint, &saved.tokens) else {
-            return Ok(());
-        };
+        let Some(url) = &saved.revocation_endpoint else { return Ok(()) };
+        let Some(tokens) = &saved.tokens else { return Ok(()) };
         let requests = self.requests();
         let client = saved.client.clone().with_settings(&self.settings);
         let all =

@@ -30,7 +30,8 @@ impl Scene {
     async fn new(kind: &'static str, tool: &str, terms: &Terms) -> (Self, RunOutcome) {
         let rig = Rig::with(kind);
         rig.allowing(&[&format!("{kind}/{tool}")], terms).await;
-        let (clock, store) = (ManualClock::new(), Arc::new(MemoryStore::new()));
+        let clock = ManualClock::new();
+        let store = Arc::new(MemoryStore::new());
         let servers = rig.servers_at(Arc::new(clock.clone()));
         let call = Step::call(&format!("{kind}__{}", tool.replace('-', "_")), json!({}));
         let talk = open(kind, &store, &clock, &servers, vec![call, Step::text("Done.")]).await;

@@ -62,7 +62,8 @@ async fn calls_at_once_share_the_start_of_a_process() {
 async fn a_server_that_dies_in_a_call_is_started_again_and_not_for_ever() {
     let rig = Rig::with("plain").limits(|limits| limits.starts = 3);
     let servers = rig.allowing(&["plain/exit", "plain/pid"], &reads()).await;
-    let (pid, exit) = (("plain__pid", json!({})), ("plain__exit", json!({})));
+    let pid = ("plain__pid", json!({}));
+    let exit = ("plain__exit", json!({}));
     let calls = [pid.clone(), exit.clone(), pid.clone(), exit.clone(), pid.clone(), exit.clone()];
     let calls: Vec<_> = calls.into_iter().chain([exit.clone(), pid, exit]).collect();
     let said = run(&servers, &calls).await;
@@ -94,7 +95,8 @@ async fn secret_arguments_are_those_that_the_operator_names() {
         Step::call("plain__echo", json!({"text": "a", "CANARY-4711": "CANARY-4711"})),
         Step::text("Done."),
     ];
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(SystemClock::new()));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(SystemClock::new());
     let policy = Policy::new().allow("plain/*").expect("a pattern");
     let talk = Talk::open(store, clock, &servers, policy, steps).await;
     let outcome = talk.say().await;
@@ -127,7 +129,8 @@ async fn a_connection_lost_in_a_call_with_an_effect_leaves_its_outcome_unknown()
         let servers = rig.allowing(&["plain/exit"], &terms).await;
         let policy = Policy::new().allow("plain/*").expect("a pattern");
         let steps = vec![Step::call("plain__exit", json!({})), Step::text("Done.")];
-        let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(SystemClock::new()));
+        let store = Arc::new(MemoryStore::new());
+        let clock = Arc::new(SystemClock::new());
         let talk = Talk::open(store, clock, &servers, policy, steps).await;
         let mut outcome = talk.say().await;
         if !idempotent {

@@ -28,7 +28,8 @@ fn everything() -> Value {
 
 /// All servers. Each works in the folder `work` of the rig.
 fn all() -> Rig {
-    let (folder, rig) = (installed(), Rig::new());
+    let folder = installed();
+    let rig = Rig::new();
     let work = rig.path("work");
     std::fs::create_dir(&work).expect("created");
     repository(&work);
@@ -308,7 +309,8 @@ async fn a_server_that_asks_within_a_call_gets_the_answer() {
     let rig = Rig::new().entry("everything", everything());
     let servers = rig.allowing(&["everything/trigger-elicitation-request"], &reads()).await;
     let call = Step::call("everything__trigger_elicitation_request", json!({}));
-    let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(SystemClock::new()));
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(SystemClock::new());
     let steps = vec![call, Step::text("Done.")];
     let talk = Talk::open(store, clock, &servers, servers.policy(), steps).await;
     let outcome = talk.say().await;

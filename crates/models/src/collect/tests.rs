@@ -11,8 +11,12 @@ fn key() -> CallKey {
 }
 
 fn call(index: usize, id: Option<&str>, name: Option<&str>, args: &str) -> ChatEvent {
-    let (id, name) = (id.map(str::to_owned), name.map(str::to_owned));
-    ChatEvent::ToolCallDelta { index, id, name, args: args.to_owned() }
+    ChatEvent::ToolCallDelta {
+        index,
+        id: id.map(str::to_owned),
+        name: name.map(str::to_owned),
+        args: args.to_owned(),
+    }
 }
 
 fn collect(

@@ -21,7 +21,8 @@ fn check(rows: Vec<Row>) {
 
 #[test]
 fn what_providers_say_has_a_code_and_tells_what_to_do() {
-    let (provider, message) = (text("p"), text("words"));
+    let provider = text("p");
+    let message = text("words");
     check(vec![
         (
             ModelError::Unknown { found: text("x:y"), known: vec![text("a:b"), text("c:d")] },

@@ -41,8 +41,13 @@ fn request() -> ChatRequest {
 
 fn after_result() -> ChatRequest {
     let id = ToolCallId::new("c").expect("an id");
-    let (name, args) = ("get_weather".to_owned(), json!({"city": "Rome"}));
-    let call = Part::ToolCall(ToolCall { id: id.clone(), name: name.clone(), args, shown: None });
+    let name = "get_weather".to_owned();
+    let call = Part::ToolCall(ToolCall {
+        id: id.clone(),
+        name: name.clone(),
+        args: json!({"city": "Rome"}),
+        shown: None,
+    });
     let result = ToolResult {
         tool_call_id: id,
         name,

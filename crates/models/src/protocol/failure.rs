@@ -74,7 +74,8 @@ fn named(source: &Source, status: u16, refusal: Option<Refusal>) -> ModelError {
     let Some(Refusal { kind, status, message, retry_after }) = refusal else {
         return source.malformed(format!("status {status} is not an answer"));
     };
-    let (provider, message) = (source.provider.clone(), source.quote(&message));
+    let provider = source.provider.clone();
+    let message = source.quote(&message);
     match kind {
         RefusalKind::Auth => ModelError::KeyRefused {
             provider,

@@ -50,8 +50,8 @@ pub(super) fn decode<'a>(
     cut: Option<EgressError>,
 ) -> (Vec<ChatEvent>, Result<(), ModelError>) {
     let source = Source::of(&config(protocol));
-    let (mut decoder, mut out) =
-        (Decoder::new(source, 200, "tiny", protocol.reader()), VecDeque::new());
+    let mut decoder = Decoder::new(source, 200, "tiny", protocol.reader());
+    let mut out = VecDeque::new();
     let mut result = Ok(());
     for piece in pieces {
         result = decoder.push(piece, &mut out);

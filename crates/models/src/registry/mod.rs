@@ -65,8 +65,8 @@ impl ModelRegistry {
     pub fn new(table: &ProviderTable, egress: &Arc<dyn Egress>) -> Self {
         let mut registry = Self::default();
         for row in table.rows() {
-            let (row, egress) = (row.clone(), Arc::clone(egress));
-            registry.register(Arc::new(HttpProvider { row, egress }));
+            let provider = HttpProvider { row: row.clone(), egress: Arc::clone(egress) };
+            registry.register(Arc::new(provider));
         }
         registry
     }

@@ -96,8 +96,7 @@ impl ProviderRow {
         if self.key.is_some() || self.key_optional {
             return Ok(());
         }
-        let (provider, variable) = (self.name.clone(), self.key_env.clone());
-        Err(ModelError::KeyMissing { provider, variable })
+        Err(ModelError::KeyMissing { provider: self.name.clone(), variable: self.key_env.clone() })
     }
 
     /// Returns the price of a model: that of the configuration, else none on this machine, that of
@@ -195,7 +194,8 @@ impl ProviderTable {
 }
 
 fn changed(draft: &ProviderOverride, change: &ProviderOverride) -> ProviderOverride {
-    let (draft, change) = (draft.clone(), change.clone());
+    let draft = draft.clone();
+    let change = change.clone();
     ProviderOverride {
         // A URL from the configuration takes precedence over the variable of the built-in row.
         url_env: change.url_env.or(if change.url.is_some() { None } else { draft.url_env }),

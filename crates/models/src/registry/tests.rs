@@ -69,7 +69,8 @@ fn prices_hold_for_the_built_in_address_and_this_machine_is_free() {
         [ollama]
         prices = [{ name = "qwen3:8b", input = 0.5, output = 1.5, cached = 0.25 }]
     "#;
-    let (plain, changed) = (table(&no_env, ""), table(&no_env, toml));
+    let plain = table(&no_env, "");
+    let changed = table(&no_env, toml);
     let price = |table: &ProviderTable, id: &str| {
         let (provider, model) = id.split_once(':').expect("an id");
         table.row(provider).expect("a row").price(model)

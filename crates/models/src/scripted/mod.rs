@@ -107,7 +107,8 @@ impl ChatModel for ScriptedModel {
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
         let Step { wait, events, hangs } = self.step(&request);
-        let (clock, pause) = (self.clock.clone(), self.pause);
+        let clock = self.clock.clone();
+        let pause = self.pause;
         let paced = streams::iter(events).enumerate().then(move |(number, event)| {
             let wait = if number == 0 { wait + pause } else { pause };
             let sleep = clock.as_ref().filter(|_| !wait.is_zero()).map(|clock| clock.sleep(wait));

@@ -80,7 +80,8 @@ impl Talk {
     /// The model's next answer: its calls and its text, which begins with the mark.
     fn next(&mut self) -> (Vec<(String, Value)>, String) {
         let events = events(&self.model, &self.request);
-        let (mut calls, mut text) = (Vec::<(String, String)>::new(), String::new());
+        let mut calls = Vec::<(String, String)>::new();
+        let mut text = String::new();
         for event in events {
             match event.expect("no error") {
                 ChatEvent::TextDelta(word) => text.push_str(&word),

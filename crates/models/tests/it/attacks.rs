@@ -37,7 +37,8 @@ async fn ask(protocol: &str, url: &str, allow: Vec<AllowedHost>) -> CallError {
     let client = GuardedClient::with_lookup(config, Arc::new(Loopback)).expect("a client");
     let egress: Arc<dyn Egress> = Arc::new(client);
     let model = ModelRegistry::new(&table, &egress).resolve("lab:tiny").expect("a model");
-    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
     let caller = ModelCaller::new(RetryPolicy::once());
     caller.call(&*model, request("hi"), &desk.context(&clock)).await.expect_err("refused")
 }

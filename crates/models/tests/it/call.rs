@@ -34,7 +34,8 @@ async fn call(model: &ScriptedModel, ctx: &CallContext) -> Result<ChatResponse, 
 
 #[tokio::test]
 async fn a_call_is_recorded_before_it_returns() {
-    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
     let model = ScriptedModel::from_steps(vec![Step::text("one two").using(USED)]);
     let answer = call(&model, &desk.context(&clock)).await.expect("an answer");
     assert_eq!(answer.tokens, USED);
@@ -55,7 +56,8 @@ async fn a_call_is_recorded_before_it_returns() {
 
 #[tokio::test]
 async fn a_recorded_call_is_never_made_again() {
-    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
     let model = ScriptedModel::from_steps(vec![Step::text("one two").using(USED)]);
     let first = call(&model, &desk.context(&clock)).await.expect("an answer");
     desk.log.lock().expect("a lock").clear();
@@ -98,7 +100,8 @@ impl ChatModel for Lacking {
 
 #[tokio::test]
 async fn an_option_that_the_model_lacks_is_refused_and_a_recorded_answer_is_reused() {
-    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
     let request = || ChatRequest { temperature: Some(0.5), ..request("hi") };
     let script = || ScriptedModel::from_steps(vec![Step::text("one").using(USED)]);
     let lacking = Lacking(script(), [Capability::Temperature]);
@@ -131,7 +134,8 @@ async fn ids_of_answers_and_calls_are_functions_of_the_call() {
 
 #[tokio::test]
 async fn a_record_that_cannot_be_read_stops_the_call() {
-    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
     let model = ScriptedModel::from_steps(vec![Step::text("one"), Step::text("two")]);
     call(&model, &desk.context(&clock)).await.expect("an answer");
     for bad in [serde_json::json!({"v": 2}), serde_json::json!(null)] {
@@ -144,7 +148,8 @@ async fn a_record_that_cannot_be_read_stops_the_call() {
 
 #[tokio::test]
 async fn an_answer_that_cannot_be_recorded_is_an_error_and_still_billed() {
-    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
     desk.settle_refuses.store(1, Ordering::SeqCst);
     let model = ScriptedModel::from_steps(vec![Step::text("one").using(USED)]);
     let error = call(&model, &desk.context(&clock)).await.expect_err("not recorded");
@@ -154,7 +159,8 @@ async fn an_answer_that_cannot_be_recorded_is_an_error_and_still_billed() {
 
 #[tokio::test]
 async fn the_budget_is_asked_before_each_attempt() {
-    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
     *desk.calls_left.lock().expect("a lock") = 1;
     let model = ScriptedModel::from_steps(vec![Step::fails(busy()), Step::text("late")]);
     let error = call(&model, &desk.context(&clock)).await.expect_err("used up");
@@ -165,7 +171,8 @@ async fn the_budget_is_asked_before_each_attempt() {
 
 #[tokio::test]
 async fn the_deadline_ends_an_attempt_that_hangs() {
-    let (desk, clock) = (Desk::new(), ManualClock::new());
+    let desk = Desk::new();
+    let clock = ManualClock::new();
     let mut ctx = desk.context(&clock);
     ctx.deadline = Some(ctx.clock.now().plus(Duration::from_secs(30)));
     let model = ScriptedModel::from_steps(vec![Step::text("one ").hanging()]);
@@ -182,7 +189,8 @@ async fn the_deadline_ends_an_attempt_that_hangs() {
 
 #[tokio::test]
 async fn no_attempt_begins_at_or_after_the_deadline() {
-    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
     let mut ctx = desk.context(&clock);
     ctx.deadline = Some(ctx.clock.now());
     let model = ScriptedModel::from_steps(vec![Step::text("one")]);
@@ -198,7 +206,8 @@ async fn no_attempt_begins_at_or_after_the_deadline() {
 
 #[tokio::test]
 async fn a_call_that_is_dropped_leaves_its_usage_behind() {
-    let (desk, clock) = (Desk::new(), ManualClock::new());
+    let desk = Desk::new();
+    let clock = ManualClock::new();
     let ctx = desk.context(&clock);
     let model = Arc::new(ScriptedModel::from_steps(vec![Step::text("one two ").hanging()]));
     let waiting = futures_util::FutureExt::now_or_never(call(&model, &ctx));
@@ -212,7 +221,8 @@ async fn a_call_that_is_dropped_leaves_its_usage_behind() {
 
 #[tokio::test]
 async fn a_stream_without_an_end_is_tried_again_and_what_it_showed_is_void() {
-    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
     let model = ScriptedModel::from_steps(vec![Step::cut("one tw"), Step::text("one two")]);
     let answer = call(&model, &desk.context(&clock)).await.expect("an answer");
     assert_eq!(answer.message.joined_text(), "one two");
@@ -245,7 +255,8 @@ impl ChatModel for Trickle {
     }
 
     fn stream(&self, _request: Arc<ChatRequest>) -> ChatStream {
-        let (clock, polls) = (self.clock.clone(), Arc::clone(&self.polls));
+        let clock = self.clock.clone();
+        let polls = Arc::clone(&self.polls);
         let alive = SetOnDrop(Arc::clone(&self.dropped));
         let mut second = clock.sleep(Duration::from_secs(1));
         futures_util::stream::poll_fn(move |cx| {
@@ -264,7 +275,8 @@ impl ChatModel for Trickle {
 #[tokio::test]
 async fn a_model_is_not_polled_after_the_deadline() {
     for jump_ms in [1_000, 1_400] {
-        let (desk, clock) = (Desk::new(), ManualClock::new());
+        let desk = Desk::new();
+        let clock = ManualClock::new();
         let mut ctx = desk.context(&clock);
         let limit = Duration::from_secs(2);
         ctx.deadline = Some(ctx.clock.now().plus(limit));
@@ -313,20 +325,23 @@ impl ChatModel for Named {
 async fn a_priced_call_has_a_cost_and_an_unpriced_one_is_refused_under_a_limit() {
     let named = |id: &str| {
         let (provider, model) = id.split_once(':').expect("an id");
-        let (provider, model) = (provider.to_owned(), model.to_owned());
+        let provider = provider.to_owned();
+        let model = model.to_owned();
         let script = ScriptedModel::from_steps(vec![Step::text("one").using(USED)]);
         Named(ModelInfo { provider, model, label: None }, script)
     };
     let limits = Limits { cost_micro_usd: Some(1_000), ..Limits::default() };
     for (id, cost) in [("openai:gpt-4.1", 34), ("local:smollm2-135m", 0)] {
-        let (desk, clock) = (Desk::new(), ManualClock::new());
+        let desk = Desk::new();
+        let clock = ManualClock::new();
         let budget = LimitedBudget::new(limits, Usage::default());
         let ctx = CallContext { budget: Arc::new(budget.clone()), ..desk.context(&clock) };
         ModelCaller::default().call(&named(id), request("hi"), &ctx).await.expect("an answer");
         assert_eq!(desk.facts()[0].cost_micro_usd, Some(cost), "{id}");
         assert_eq!(budget.used().cost_micro_usd, cost, "{id}");
     }
-    let (desk, clock) = (Desk::new(), ManualClock::new());
+    let desk = Desk::new();
+    let clock = ManualClock::new();
     let budget = LimitedBudget::new(limits, Usage::default());
     let ctx = CallContext { budget: Arc::new(budget), ..desk.context(&clock) };
     let model = named("lab:tiny");

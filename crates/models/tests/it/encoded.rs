@@ -27,7 +27,8 @@ async fn answer(
         body.chunks(7).fold(head, Reply::piece).end()
     });
     let server = server.await;
-    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
     let model = model(&server, "");
     let answer = ModelCaller::default().call(&*model, request("hi"), &desk.context(&clock)).await;
     (answer, server.received().len())

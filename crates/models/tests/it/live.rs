@@ -235,7 +235,8 @@ struct Lab(Arc<dyn ChatModel>);
 
 impl Lab {
     async fn ask(&self, request: ChatRequest) -> Result<ChatResponse, CallError> {
-        let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+        let desk = Desk::new();
+        let clock = ManualClock::moved_by_sleeps();
         // These servers close connections that are kept open.
         ModelCaller::default().call(&*self.0, request, &desk.context(&clock)).await
     }

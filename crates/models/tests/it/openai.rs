@@ -18,7 +18,8 @@ use weftwork_types::usage::{Tokens, Usage, UsageStatus};
 const PATIENCE_MS: u64 = 2_000;
 
 async fn ask_once(server: &LoopbackServer) -> Result<weftwork_models::ChatResponse, CallError> {
-    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
     let caller = ModelCaller::new(RetryPolicy::once());
     caller.call(&*waiting(server, "", PATIENCE_MS), request("hi"), &desk.context(&clock)).await
 }
@@ -36,7 +37,8 @@ async fn refused(reply: Reply) -> ModelError {
 async fn an_answer_streams_with_its_usage() {
     let chunks = [said(json!({"reasoning_content": "hm"})), words("Hel"), words("lo 🧵")];
     let server = server(move |_, _| whole(&chunks, "stop")).await;
-    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
     let model = model(&server, "");
     let answer = ModelCaller::default().call(&*model, request("hi"), &desk.context(&clock)).await;
     let answer = answer.expect("an answer");
@@ -79,7 +81,8 @@ async fn usage_under_unknown_names_counts_against_a_budget_of_tokens() {
             stream(&chunks).piece(&account).piece("data: [DONE]\n\n").end()
         });
         let server = server.await;
-        let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+        let desk = Desk::new();
+        let clock = ManualClock::moved_by_sleeps();
         let model = model(&server, "");
         let caller = ModelCaller::default();
         let free = caller.call(&*model, request("hi"), &desk.context(&clock)).await;
@@ -189,7 +192,8 @@ async fn throttling_is_waited_for_and_every_attempt_is_counted() {
         _ => whole(&[words("Hello")], "stop"),
     });
     let server = server.await;
-    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
     let caller = ModelCaller::default();
     let answer = caller.call(&*model(&server, ""), request("hi"), &desk.context(&clock)).await;
     assert_eq!(answer.expect("an answer").message.joined_text(), "Hello");
@@ -226,7 +230,8 @@ async fn throttling_is_waited_for_and_every_attempt_is_counted() {
 #[tokio::test]
 async fn a_server_that_always_fails_is_asked_three_times() {
     let server = server(|_, _| Reply::full(503, &[], "down")).await;
-    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
     let caller = ModelCaller::default();
     let answer = caller.call(&*model(&server, ""), request("hi"), &desk.context(&clock)).await;
     let error = answer.expect_err("down");
@@ -242,7 +247,8 @@ async fn a_server_that_always_fails_is_asked_three_times() {
 #[tokio::test]
 async fn a_refused_key_is_not_tried_again() {
     let server = server(|_, _| Reply::full(401, &[], "no")).await;
-    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
     let caller = ModelCaller::default();
     let answer = caller.call(&*model(&server, ""), request("hi"), &desk.context(&clock)).await;
     let error = answer.expect_err("refused");
@@ -276,7 +282,8 @@ pub(crate) fn weather() -> ToolSpec {
 async fn a_server_that_knows_no_tools_is_held_to_a_schema() {
     let chunks = [words("{\"tool\":\"get_wea"), words("ther\",\"args\":{\"city\":\"Oslo\"}}")];
     let server = server(move |_, _| whole(&chunks, "stop")).await;
-    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
     let request = ChatRequest { tools: vec![weather()], ..request("Weather in Oslo?") };
     let model = model(&server, "\"tools_as_schema\"");
     let answer = ModelCaller::default().call(&*model, request, &desk.context(&clock)).await;

@@ -186,7 +186,8 @@ fn the_guide_has_the_providers() {
 fn in_the_guide(name: &str, table: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/models.md");
     let guide = std::fs::read_to_string(&path).expect("the guide");
-    let (begin, end) = (format!("<!-- {name}: begin -->\n"), format!("<!-- {name}: end -->\n"));
+    let begin = format!("<!-- {name}: begin -->\n");
+    let end = format!("<!-- {name}: end -->\n");
     let (head, rest) = guide.split_once(&begin).expect("the begin of the table");
     let (shown, tail) = rest.split_once(&end).expect("the end of the table");
     if std::env::var_os("WEFT_UPDATE_DOCS").is_some() {

@@ -80,7 +80,8 @@ impl ChatModel for LabModel {
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
-        let (lab, model) = (Arc::clone(&self.lab), self.info.model.clone());
+        let lab = Arc::clone(&self.lab);
+        let model = self.info.model.clone();
         let asked = request.messages.last().expect("a message").joined_text();
         let answer = async move {
             lab.calls.lock().expect("a lock").push((model.clone(), asked));
@@ -132,7 +133,8 @@ async fn a_failing_model_gives_way_to_its_fallbacks_and_every_attempt_is_counted
     let registry = registry(&lab, "[\"lab:bad\"]\nfallback = [\"lab:bad2\", \"lab:good\"]");
     let model = registry.resolve("lab:bad").expect("a model");
     let desk = Desk::new();
-    let (caller, context) = (ModelCaller::default(), desk.context(&clock));
+    let caller = ModelCaller::default();
+    let context = desk.context(&clock);
     let answer = caller.call(&*model, request("hi"), &context).await.expect("an answer");
     assert_eq!(
         (answer.model.as_str(), answer.message.joined_text()),
@@ -231,7 +233,8 @@ async fn tokens_are_limited_and_a_caller_that_gives_up_takes_no_turn() {
     let large = || ChatRequest { max_tokens: Some(900), ..request("hi") };
     let desk = Desk::new();
     let ask = |request: ChatRequest| {
-        let (model, context) = (Arc::clone(&model), desk.context(&clock));
+        let model = Arc::clone(&model);
+        let context = desk.context(&clock);
         async move { ModelCaller::default().call(&*model, request, &context).await }
     };
     let first = tokio::spawn(ask(large()));

@@ -19,7 +19,8 @@ async fn answer(wire: &'static [u8], request: ChatRequest, quirks: &str) -> Chat
         wire.chunks(97).fold(head, Reply::piece).end()
     });
     let server = server.await;
-    let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
     let model = model(&server, quirks);
     let answer = ModelCaller::default().call(&*model, request, &desk.context(&clock)).await;
     answer.expect("an answer")

@@ -123,7 +123,8 @@ fn talk(gate: Arc<Gate>) -> CompiledGraph {
         async move {
             let messages = state.get("messages").unwrap_or_default();
             let messages: Vec<Message> = serde_json::from_value(messages).expect("messages");
-            let (id, number) = (ctx.message_id(), messages.len().to_string());
+            let id = ctx.message_id();
+            let number = messages.len().to_string();
             ctx.token(&id, "messages: ");
             ctx.token(&id, &number);
             if messages.last().is_some_and(|last| last.joined_text() == "wait") {
@@ -166,7 +167,8 @@ impl There {
     }
 
     async fn rows(&self) -> Vec<RunRow> {
-        let (store, who) = (self.runtime.store(), Principal::local());
+        let store = self.runtime.store();
+        let who = Principal::local();
         let threads = store.threads(&who, 0, 100).await.expect("reads");
         let mut rows = Vec::new();
         for thread in threads {

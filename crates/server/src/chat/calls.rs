@@ -163,8 +163,12 @@ impl Calls {
         call.args = Some(named.args.clone());
         let args = cut(named.args.clone(), reference);
         let rest = rest(&args, &std::mem::take(&mut call.streamed));
-        let (id, name) = (call.shown.clone(), call.name.clone());
-        to.push(ChatPart::CallReady { id, name, args, rest });
+        to.push(ChatPart::CallReady {
+            id: call.shown.clone(),
+            name: call.name.clone(),
+            args,
+            rest,
+        });
     }
 
     /// Adds the result of a call. Further results have no effect.
@@ -370,8 +374,12 @@ impl Call {
         let args: Value = serde_json::from_str(&streamed).unwrap_or_else(|_| json!({}));
         self.args = Some(args.clone());
         let rest = if streamed.is_empty() { "{}".to_owned() } else { String::new() };
-        let (id, name) = (self.shown.clone(), self.name.clone());
-        to.push(ChatPart::CallReady { id, name, args, rest });
+        to.push(ChatPart::CallReady {
+            id: self.shown.clone(),
+            name: self.name.clone(),
+            args,
+            rest,
+        });
     }
 
     fn fail(&mut self, reason: &str, to: &mut Vec<ChatPart>) {

@@ -52,7 +52,8 @@ fn encode(protocol: Protocol, runs: &[(Vec<RunEvent>, RunOutcome)], whole: bool)
 
 #[test]
 fn generated_sequences_are_accepted_by_the_decoders_of_both_formats() {
-    let (mut reasons, mut random) = (BTreeMap::<String, usize>::new(), Random::new(SEED));
+    let mut reasons = BTreeMap::<String, usize>::new();
+    let mut random = Random::new(SEED);
     for number in 0..SEQUENCES {
         let seed = random.below(usize::MAX) as u64;
         let runs = World::new(Random::new(seed)).runs();
@@ -63,7 +64,7 @@ fn generated_sequences_are_accepted_by_the_decoders_of_both_formats() {
             let lines = std::panic::catch_unwind(|| {
                 Decoder::data_stream(&encode(Protocol::DataStream, &runs, whole))
             });
-            let (Ok(ui), Ok(lines)) = (ui, lines) else {
+            let Some((ui, lines)) = ui.ok().zip(lines.ok()) else {
                 panic!("sequence {number}, seed {seed}, whole {whole}: {runs:#?}");
             };
             assert_eq!((&ui.calls, &ui.results), (&lines.calls, &lines.results), "seed {seed}");

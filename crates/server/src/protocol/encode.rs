@@ -140,7 +140,9 @@ impl Encoder {
 
     fn lifecycle(&self, Change { ns, status, error }: Change) -> Content {
         let mut data = json!({"event": status.name(), "graph_name": self.tree.name(&ns)});
-        if let (Some(error), Status::Failed) = (error, status) {
+        if let Some(error) = error
+            && matches!(status, Status::Failed)
+        {
             data["error"] = json!(error);
         }
         Content::new(Channel::Lifecycle, &ns, data)

@@ -46,7 +46,8 @@ impl Filter {
         if names.len() > ENTRIES_MAX || namespaces.len() > ENTRIES_MAX {
             return Err(format!("`channels` and `namespaces` have at most {ENTRIES_MAX} entries"));
         }
-        let (mut channels, mut custom) = (Vec::new(), Vec::new());
+        let mut channels = Vec::new();
+        let mut custom = Vec::new();
         for name in names {
             match Channel::ALL.into_iter().find(|channel| channel.name() == name) {
                 Some(channel) => channels.push(channel),

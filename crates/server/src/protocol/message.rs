@@ -98,10 +98,10 @@ impl Messages {
         let (kind, delta) = match event {
             AiEvent::TextDelta { delta } => (Kind::Text, delta),
             AiEvent::ReasoningDelta { delta } => (Kind::Reasoning, delta),
-            AiEvent::ToolCallDelta { call, delta } => {
-                let (id, name) = (call.tool_call_id.to_string(), call.tool_name.clone());
-                (Kind::Call { id, name }, delta)
-            }
+            AiEvent::ToolCallDelta { call, delta } => (
+                Kind::Call { id: call.tool_call_id.to_string(), name: call.tool_name.clone() },
+                delta,
+            ),
             AiEvent::AttemptReset(reset) => {
                 let reason = "the attempt failed; its text is void";
                 let is_void = |open: &Open| open.at.as_ref().is_some_and(|at| reset.voids(at));
@@ -337,7 +337,8 @@ impl Open {
     fn complete(&mut self, message: &Message, void: usize, events: &mut Vec<MessageEvent>) {
         self.rest(message, void, events);
         self.finish_block(Some(message), void, events);
-        let (mut text, mut reasoning) = (self.text.clone(), self.reasoning.clone());
+        let mut text = self.text.clone();
+        let mut reasoning = self.reasoning.clone();
         for part in &message.parts {
             let is_sent = match part {
                 Part::Text { text: whole } => consume(&mut text, whole),

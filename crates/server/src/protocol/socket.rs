@@ -250,7 +250,8 @@ impl Connection {
         };
         let selections: Vec<_> = self.subscriptions.values().cloned().collect();
         let mut events = tape::events(self.service.clone(), &self.thread, from, &selections);
-        let (deliveries, stream) = (self.deliveries.clone(), self.streams);
+        let deliveries = self.deliveries.clone();
+        let stream = self.streams;
         let task = tokio::spawn(async move {
             while let Some(event) = events.next().await {
                 if deliveries.send((stream, event)).await.is_err() {

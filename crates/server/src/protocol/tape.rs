@@ -220,9 +220,9 @@ pub(crate) fn after(since: &Since, runs: &[RunId]) -> Option<Begin> {
             (index, place.map_or_else(|| number::of_run(index as u64), |at| at.number()))
         }
     };
-    let (run, at) = (runs.get(index)?.clone(), Position::START);
+    let run = runs.get(index)?.clone();
     // The run is read from its first event on, which its encoder needs.
-    let from = FollowFrom::After(ThreadPosition { run, at });
+    let from = FollowFrom::After(ThreadPosition { run, at: Position::START });
     Some(Begin { from, run: index as u64, after: number, received: String::new() })
 }
 

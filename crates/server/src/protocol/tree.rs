@@ -189,16 +189,14 @@ mod tests {
     use weftwork_types::{CheckpointId, TaskId};
 
     fn checkpoint(ns: &str, ended: Vec<TaskEnd>) -> AiEvent {
-        let (id, source) = (CheckpointId(1), CheckpointSource::Loop);
-        let (ns, due) = (ns.to_owned(), Vec::new());
         AiEvent::Checkpoint(Box::new(CheckpointStored {
-            ns,
-            id,
+            ns: ns.to_owned(),
+            id: CheckpointId(1),
             parent: None,
-            source,
+            source: CheckpointSource::Loop,
             step: 1,
             ended,
-            due,
+            due: Vec::new(),
         }))
     }
 
@@ -211,7 +209,8 @@ mod tests {
         let mut tree = Tree::new("parent".to_owned());
         let started = AiEvent::RunStarted { graph: "x:parent".to_owned(), continues: None };
         assert_eq!(says(tree.follow(&started, None)), [" running"]);
-        let (sub, inner) = (format!("sub:{:032x}", 7), format!("sub:{:032x}|in:{:032x}", 7, 8));
+        let sub = format!("sub:{:032x}", 7);
+        let inner = format!("sub:{:032x}|in:{:032x}", 7, 8);
         assert_eq!(tree.follow(&started, None), []);
         let opened = tree.follow(&checkpoint(&inner, Vec::new()), None);
         assert_eq!(says(opened), [format!("{sub} started"), format!("{inner} started")]);

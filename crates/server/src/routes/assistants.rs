@@ -61,7 +61,8 @@ async fn create(service: Service, body: Bytes) -> Result<Json<Value>> {
     if settings.graph_id.is_none() {
         return Err(ApiError::invalid("\"graph_id\" is a required property"));
     }
-    let (id, accepts) = (settings.assistant_id.clone(), settings.if_exists.accepts_existing());
+    let id = settings.assistant_id.clone();
+    let accepts = settings.if_exists.accepts_existing();
     let created = service.create_assistant(id.as_deref(), accepts, settings.changes()).await?;
     Ok(Json(created.shown()))
 }

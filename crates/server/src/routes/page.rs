@@ -33,7 +33,8 @@ impl Page {
     /// Returns the results of the page, with their total number and the offset of the next page as
     /// headers.
     pub(super) fn of<T>(&self, found: Vec<T>) -> Result<(HeaderMap, Vec<T>)> {
-        let (total, limit) = (found.len(), self.limit.unwrap_or(LIMIT));
+        let total = found.len();
+        let limit = self.limit.unwrap_or(LIMIT);
         if limit > LIMIT_MAX {
             return Err(ApiError::invalid(format!("`limit` is at most {LIMIT_MAX}")));
         }

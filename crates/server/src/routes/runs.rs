@@ -222,7 +222,8 @@ async fn delete(
 async fn join(service: Service, Path((thread, run)): Path<(String, String)>) -> Result<Response> {
     let run = at(&service, &thread, &run).await?;
     service.run_row(&run).await?;
-    let (headers, waiting) = (headers_of(&run, Some("join")), service.clone());
+    let headers = headers_of(&run, Some("join"));
+    let waiting = service.clone();
     let values = async move { waiting.end(&run).await };
     Ok(awaited::response(service, headers, Box::pin(values)))
 }

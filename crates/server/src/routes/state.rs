@@ -69,7 +69,8 @@ struct Place {
 
 async fn at_place(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
     let Place { checkpoint, subgraphs } = body::read(&body)?;
-    let (at, subgraphs) = (checkpoint.unwrap_or_default(), subgraphs.unwrap_or(false));
+    let at = checkpoint.unwrap_or_default();
+    let subgraphs = subgraphs.unwrap_or(false);
     service.state(&service.thread_id(&id).await?, &at, subgraphs).await.map(Json)
 }
 
@@ -136,8 +137,12 @@ async fn history_page(
     Path(id): Path<String>,
     Query(HistoryPage { limit, before }): Query<HistoryPage>,
 ) -> Result<Json<Value>> {
-    let (before, limit) = (before.map(Before::Id), Some(limit.unwrap_or(LIMITS.0)));
-    read_history(&service, &id, History { limit, before, ..History::default() }).await
+    let history = History {
+        limit: Some(limit.unwrap_or(LIMITS.0)),
+        before: before.map(Before::Id),
+        ..History::default()
+    };
+    read_history(&service, &id, history).await
 }
 
 async fn history(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {

@@ -70,7 +70,8 @@ impl Service {
     /// Returns the shown arguments and result of a call from the log of its run.
     async fn call(&self, at: &RunRef, call: &str) -> Result<Value> {
         let mut found = json!({"thread_id": at.thread, "run_id": at.run, "tool_call_id": call});
-        let (mut after, mut exists) = (0, false);
+        let mut after = 0;
+        let mut exists = false;
         loop {
             let page: Vec<StoredEvent> =
                 match self.store().events(self.who(), at, after, PAGE).await {

@@ -163,7 +163,8 @@ impl Service {
     async fn put(&self, assistant: &Assistant) -> Result<()> {
         let value = serde_json::to_value(&assistant.record)
             .map_err(|error| ApiError::invalid(error.to_string()))?;
-        let (who, at) = (self.own()?, place(assistant.id)?);
+        let who = self.own()?;
+        let at = place(assistant.id)?;
         Ok(self.items().put(&who, &at, value, PutOptions::default()).await?)
     }
 

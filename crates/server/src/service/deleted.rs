@@ -18,7 +18,8 @@ impl Service {
                 run.run
             )));
         }
-        let (who, at) = (self.own()?, place(run)?);
+        let who = self.own()?;
+        let at = place(run)?;
         Ok(self.items().put(&who, &at, json!({}), PutOptions::default()).await?)
     }
 
@@ -36,7 +37,8 @@ impl Service {
 
     /// Removes the marks of a thread that was deleted.
     pub(super) async fn forget_deleted(&self, thread: &ThreadId) -> Result<()> {
-        let (who, within) = (self.own()?, Prefix::from(&namespace(thread)?));
+        let who = self.own()?;
+        let within = Prefix::from(&namespace(thread)?);
         if !self.deleted_runs(thread).await?.is_empty() {
             self.items().clear(&who, &within).await?;
         }

@@ -22,7 +22,8 @@ impl Service {
         offset: usize,
         limit: usize,
     ) -> Result<(Vec<Value>, usize)> {
-        let (mut page, mut count) = (Vec::new(), 0);
+        let mut page = Vec::new();
+        let mut count = 0;
         for AskingThread { thread, open } in
             asking_threads(self.store().as_ref(), self.who()).await?
         {
@@ -98,8 +99,8 @@ impl Service {
         let rows = self.store().interrupts(self.who(), &thread).await?;
         let asked = rows.into_iter().find(|row| row.interrupt.id == id).ok_or_else(missing)?;
         if let Some(first) = asked.answer {
-            let (interrupt, first) = (id.to_string(), Box::new(first));
-            return Err(StoreError::Answered { interrupt, first }.into());
+            let first = Box::new(first);
+            return Err(StoreError::Answered { interrupt: id.to_string(), first }.into());
         }
         let answer = answer::of_result(&asked.interrupt, value)?;
         let graph = row.graph.as_deref().ok_or_else(missing)?;

@@ -94,11 +94,12 @@ impl Service {
     pub(crate) fn new(runtime: Runtime, settings: Settings) -> Self {
         let since = runtime.clock().now();
         let names = names(&runtime.graphs().map(|(id, _)| id).collect::<Vec<_>>());
-        let (store, clock) = (Arc::clone(runtime.store()), Arc::clone(runtime.clock()));
+        let store = Arc::clone(runtime.store());
+        let clock = Arc::clone(runtime.clock());
         let items = Arc::new(StoreItems::of(store, clock));
-        let (assistants, counts) = (Mutex::default(), Counts::default());
+        let assistants = Mutex::default();
+        let counts = Counts::default();
         let aliases = Mutex::default();
-        let (sockets, stopping) = (Arc::new(Semaphore::new(SOCKETS_MAX)), watch::Sender::default());
         let shared = Shared {
             runtime,
             items,
@@ -108,8 +109,8 @@ impl Service {
             aliases,
             counts,
             settings,
-            sockets,
-            stopping,
+            sockets: Arc::new(Semaphore::new(SOCKETS_MAX)),
+            stopping: watch::Sender::default(),
         };
         Self { shared: Arc::new(shared), client: Client::local(Principal::local()) }
     }

@@ -89,7 +89,9 @@ impl Service {
         let mut ignored = Ignored::default();
         let input = body.input(hosted.graph, &mut ignored)?;
         self.require_for(&input)?;
-        if let (Some(within), RunInput::Start { .. }) = (&options.within, &input) {
+        if let Some(within) = &options.within
+            && matches!(input, RunInput::Start { .. })
+        {
             return Err(ApiError::invalid(format!(
                 "`checkpoint` is that of subgraph `{}`, and `input` is for the outermost graph; change the state of the subgraph with `POST /threads/{{thread_id}}/state`, or leave `checkpoint_ns` out",
                 within.namespace
@@ -130,7 +132,9 @@ impl Service {
 
     /// Adds ignored members of input to the log.
     pub(super) fn log_ignored(&self, thread: &ThreadId, ignored: &Ignored) {
-        if let (Some(log), false) = (self.log(), ignored.names().is_empty()) {
+        if let Some(log) = self.log()
+            && !ignored.names().is_empty()
+        {
             let members = ignored.names().to_vec();
             log.add(LogEntry::InputIgnored { thread: thread.clone(), members });
         }
@@ -153,7 +157,9 @@ impl Service {
         let Some(log) = self.log().cloned() else { return Ok(()) };
         log.add(LogEntry::RunBegun { run: run.clone(), graph: graph.to_owned() });
         let outcome = self.runtime().watch(self.who(), run, Position::START).await?.outcome;
-        let (service, run, begun) = (self.clone(), run.clone(), self.now());
+        let service = self.clone();
+        let run = run.clone();
+        let begun = self.now();
         tokio::spawn(async move {
             outcome.await;
             // A run without an end goes on in another process.
@@ -297,7 +303,9 @@ impl Service {
                 let mut at = self.state(&run.thread, &CheckpointBody::default(), false).await?;
                 let mut values = at["values"].take();
                 let asked: Vec<_> = outcome.questions().iter().map(state::asked).collect();
-                if let (false, Some(members)) = (asked.is_empty(), values.as_object_mut()) {
+                if let Some(members) = values.as_object_mut()
+                    && !asked.is_empty()
+                {
                     members.insert("__interrupt__".to_owned(), asked.into());
                 }
                 Ok(values)

@@ -51,9 +51,10 @@ impl Service {
             // No run has changed the state yet.
             None => thread.head,
         };
-        let (Some(at), Some((opened, graph))) = (at, self.open(thread)?) else {
-            return Ok(Vec::new());
-        };
+        // A thread whose graph is not hosted is an error here, also if it has no checkpoint.
+        let opened = self.open(thread)?;
+        let Some(at) = at else { return Ok(Vec::new()) };
+        let Some((opened, graph)) = opened else { return Ok(Vec::new()) };
         let Some(channel) = messages_channel(&self.hosted(graph)?) else { return Ok(Vec::new()) };
         let mut values = opened.view().at(at).state().await?.values;
         let stored = values.get_mut(channel).map(serde_json::Value::take).unwrap_or_default();

@@ -49,7 +49,8 @@ pub(crate) struct Version {
 
 impl Version {
     pub(crate) fn first(created_at: Timestamp) -> Self {
-        let (config, metadata) = (Map::new(), Map::new());
+        let config = Map::new();
+        let metadata = Map::new();
         let context = json!({});
         Self { name: String::new(), description: None, config, context, metadata, created_at }
     }

@@ -29,7 +29,9 @@ pub(crate) fn thread(row: &ThreadRow, graph: Option<&str>, status: ThreadStatus)
 pub(crate) fn metadata(row: &ThreadRow, graph: Option<&str>) -> Map<String, Value> {
     let mut metadata = row.metadata.clone();
     metadata.shift_remove(FORKED_FROM);
-    if let (Some(graph), Some(_)) = (graph, row.status) {
+    if let Some(graph) = graph
+        && row.status.is_some()
+    {
         metadata.insert("graph_id".to_owned(), json!(graph));
         let assistant = ids::assistant_of(graph).to_string();
         metadata.entry("assistant_id").or_insert(assistant.into());
@@ -45,7 +47,7 @@ pub(crate) fn add_values(thread: &mut Value, mut at: Value) {
     let mut interrupts = Map::new();
     for mut task in tasks {
         let asked = task["interrupts"].as_array().is_some_and(|asked| !asked.is_empty());
-        if let (true, Some(id)) = (asked, task["id"].as_str().map(str::to_owned)) {
+        if asked && let Some(id) = task["id"].as_str().map(str::to_owned) {
             interrupts.insert(id, task["interrupts"].take());
         }
     }

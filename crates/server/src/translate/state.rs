@@ -26,7 +26,8 @@ pub(crate) fn state(thread: &ThreadId, graph: &str, snapshot: Snapshot) -> Value
     }
     let id = |place: &Value| place.get("checkpoint_id").cloned().unwrap_or(Value::Null);
     let (at, parent) = places(thread, &snapshot);
-    let (at_id, parent_id) = (id(&at), id(&parent));
+    let at_id = id(&at);
+    let parent_id = id(&parent);
     let committed = snapshot.run.as_ref().and_then(|run| run.committed_at);
     let interrupts: Vec<_> = snapshot.interrupts.iter().map(interrupt).collect();
     let metadata = metadata(thread, graph, &snapshot);

@@ -248,7 +248,9 @@ impl Translator {
                 let is_first = known.text(id.as_str()).is_empty();
                 let missing = known.add(id.as_str(), &text).filter(|missing| !missing.is_empty());
                 let chunk = missing.map(|missing| messages::chunk(&id, missing));
-                if let (Some(open), Some(chunk)) = (&mut self.records, &chunk) {
+                if let Some(open) = &mut self.records
+                    && let Some(chunk) = &chunk
+                {
                     records = open.chunk(run, place, id.as_str(), chunk.clone());
                 }
                 let mut whole = messages::chunk(&id, known.text(id.as_str()));
@@ -298,7 +300,10 @@ impl Translator {
             }
             events.push((with_namespace("messages/partial", place.ns), json!([whole])));
         }
-        if let (true, Some(chunk)) = (is_shown && self.requested.tuples, chunk) {
+        if let Some(chunk) = chunk
+            && is_shown
+            && self.requested.tuples
+        {
             events.push((with_namespace("messages", place.ns), json!([chunk, metadata()])));
         }
         events.extend(of_records(records));
@@ -333,7 +338,9 @@ fn event_of(run: &RunView, event: StreamEvent, at: &str) -> (&'static str, Value
     match event {
         StreamEvent::Values { values, interrupts } => {
             let mut values = messages::into_shown(values);
-            if let (Some(questions), Some(members)) = (interrupts, values.as_object_mut()) {
+            if let Some(questions) = interrupts
+                && let Some(members) = values.as_object_mut()
+            {
                 let questions = questions.iter().map(state::asked).collect();
                 members.insert("__interrupt__".to_owned(), questions);
             }

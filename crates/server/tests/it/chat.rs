@@ -306,7 +306,8 @@ async fn questions_of_all_threads_are_listed_and_answered() {
     );
     let rest = client.get("/interrupts?limit=2&offset=2").await;
     assert!(!rest.headers.contains_key("x-pagination-next"));
-    let (page, rest) = (page.json(), rest.json());
+    let page = page.json();
+    let rest = rest.json();
     let listed: Vec<_> = page.as_array().into_iter().chain(rest.as_array()).flatten().collect();
     assert_eq!(listed.len(), 3);
     let one = listed[0];
@@ -478,7 +479,8 @@ async fn nothing_of_another_organisation_is_found() {
     let send = async |org: &str, method: &str, path: &str, body: Value| {
         client.send_as(Some(org), (method, path), body.to_string()).await
     };
-    let (one, two) = ("one", "two");
+    let one = "one";
+    let two = "two";
     let ask = json!({"threadId": "t", "messages": [user("Refund order A1002, amount 40.")]});
     let (id, _) = approval(&chunks(&send(one, "POST", "/chat/desk", ask).await));
     let large = json!({"threadId": "l", "messages": [user("go")]});
@@ -594,7 +596,8 @@ async fn chats_select_one_of_the_models_that_are_offered() {
         client.post("/chat/desk", body).await
     };
     let used = async |thread: &str| {
-        let (who, thread) = (Principal::local(), ThreadId::new(thread).expect("valid"));
+        let who = Principal::local();
+        let thread = ThreadId::new(thread).expect("valid");
         let runs = client.runtime.store().runs(&who, &thread).await.expect("runs");
         runs.into_iter().next_back().expect("a run").new.options.run_model
     };

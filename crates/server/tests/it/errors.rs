@@ -391,7 +391,8 @@ async fn no_generated_request_fails_the_server() {
     println!("seed {SEED}");
     let client = Client::over(reference::runtime().await);
     let operations = operations(&client).await;
-    let (mut random, mut known) = (Random::new(SEED), Known::new());
+    let mut random = Random::new(SEED);
+    let mut known = Known::new();
     let mut by_status: BTreeMap<u16, usize> = BTreeMap::new();
     for number in 0..REQUESTS {
         let (method, path, _) = &operations[random.below(operations.len())];

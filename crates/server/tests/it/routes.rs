@@ -209,7 +209,8 @@ async fn a_busy_thread_refuses_queues_or_interrupts() {
 async fn a_run_is_cancelled_and_rolled_back() {
     let client = Client::new().await;
     let thread = client.thread().await;
-    let (runs, echo) = (format!("{thread}/runs"), json!({"assistant_id": "echo", "input": {}}));
+    let runs = format!("{thread}/runs");
+    let echo = json!({"assistant_id": "echo", "input": {}});
     client.post(&format!("{runs}/wait"), echo).await.json();
     let stuck = json!({"assistant_id": "stuck", "input": {"msg": "lost"}});
     let made = client.post(&runs, stuck).await.json();
@@ -228,7 +229,8 @@ async fn a_drain_cuts_streams_and_waits_and_both_name_where_to_go_on() {
     let stuck = json!({"assistant_id": "stuck", "input": {}});
     let mut ends = Vec::new();
     for how in ["stream", "wait"] {
-        let (client, path) = (client.clone(), format!("{}/runs/{how}", client.thread().await));
+        let path = format!("{}/runs/{how}", client.thread().await);
+        let client = client.clone();
         let stuck = stuck.clone();
         ends.push(tokio::spawn(async move { client.post(&path, stuck).await }));
     }

@@ -20,9 +20,11 @@ use weftwork_types::{Principal, RunId, ThreadId};
 fn crowd(running: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> CompiledGraph {
     let mut graph = Graph::dynamic("crowd", vec![ChannelDef::new("log", Append::<Value>::new())]);
     for name in ["a", "b", "c", "d"] {
-        let (running, most) = (Arc::clone(running), Arc::clone(most));
+        let running = Arc::clone(running);
+        let most = Arc::clone(most);
         let run = move |_: State<Dynamic>| {
-            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+            let running = Arc::clone(&running);
+            let most = Arc::clone(&most);
             async move {
                 most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 for _ in 0..10 {
@@ -45,7 +47,8 @@ async fn no_more_tasks_run_at_once_than_the_config_allows() {
         (json!({"max_concurrency": 2}), 2),
         (json!({"max_concurrency": 1}), 1),
     ] {
-        let (running, most) = (Arc::default(), Arc::default());
+        let running = Arc::default();
+        let most = Arc::default();
         let graph = crowd(&running, &most);
         let runtime = Runtime::in_memory().graph("crowd", graph).open().await.expect("opens");
         let client = Client::over(runtime);
@@ -176,7 +179,8 @@ async fn a_request_with_a_key_has_one_run_however_often_it_comes() {
     };
     for (place, key) in [(thread.as_str(), "on-a-thread"), ("", "alone")] {
         let runs = format!("{place}/runs");
-        let (wait, stream) = (format!("{runs}/wait"), format!("{runs}/stream"));
+        let wait = format!("{runs}/wait");
+        let stream = format!("{runs}/stream");
         let first = send(&wait, key, said("one")).await;
         assert_eq!(first.json()["out"], "echo:one");
         let at = first.headers["content-location"].to_str().expect("text").to_owned();

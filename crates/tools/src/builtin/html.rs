@@ -14,7 +14,8 @@ const INLINE: [&str; 14] = [
 #[must_use]
 pub fn text_of(html: &str) -> (Option<String>, String) {
     let lower = html.to_ascii_lowercase();
-    let (mut out, mut title) = (Out::default(), None);
+    let mut out = Out::default();
+    let mut title = None;
     let mut at = 0;
     while let Some(open) = html[at..].find('<').map(|found| at + found) {
         out.text(&html[at..open]);

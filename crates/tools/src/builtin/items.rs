@@ -90,7 +90,8 @@ fn put(shelf: Shelf) -> FnTool {
     FnTool::new("put_item", about, move |Put { key, value }: Put, context: ToolContext| {
         let shelf = shelf.clone();
         async move {
-            let (at, who) = (shelf.at(key.clone())?, &context.call.principal);
+            let at = shelf.at(key.clone())?;
+            let who = &context.call.principal;
             let value = Value::Object(value);
             shelf.items.put(who, &at, value, PutOptions::default()).await?;
             Ok::<_, ToolError>(Stored { key })

@@ -141,7 +141,10 @@ fn parse(text: &str) -> Result<Program, String> {
 /// Returns `true` if the parts of an expression may be nested too deeply for a recursive parser.
 /// Characters in literals are counted too.
 fn is_deep(text: &str) -> bool {
-    let (mut open, mut deepest, mut turns, mut operators) = (0_usize, 0, 0, 0);
+    let mut open = 0_usize;
+    let mut deepest = 0;
+    let mut turns = 0;
+    let mut operators = 0;
     for byte in text.bytes() {
         match byte {
             b'(' | b'[' | b'{' => {

@@ -151,7 +151,8 @@ fn conditions_see_the_call_and_deny_without_a_truth_value() {
 fn conditions_without_a_bound_are_refused_with_their_place() {
     let long = format!("args.a == '{}'", "x".repeat(2_000));
     let nested = format!("{}1{} == 1", "(".repeat(400), ")".repeat(400));
-    let (signs, sums) = (format!("{}true", "!".repeat(900)), format!("1{} == 1", "+1".repeat(400)));
+    let signs = format!("{}true", "!".repeat(900));
+    let sums = format!("1{} == 1", "+1".repeat(400));
     let deep = format!("1{} == 1", "+1".repeat(90));
     for (when, says) in [
         ("args.tags.all(t, t == 'x')", "found a loop"),
@@ -213,12 +214,13 @@ fn the_deepest_conditions_are_evaluated() {
     let nested = format!("{}args{} == 1", "(".repeat(12), ")".repeat(12));
     let lists = format!("{}1{} == []", "[".repeat(12), "]".repeat(12));
     let signs = format!("{}true", "!".repeat(12));
-    let (sums, members) =
-        (format!("1{} == 1", "+1".repeat(21)), format!("args{}", ".a".repeat(22)));
+    let sums = format!("1{} == 1", "+1".repeat(21));
+    let members = format!("args{}", ".a".repeat(22));
     let both = format!("{}1{}{} == 1", "(1+".repeat(12), ")".repeat(12), "+1".repeat(9));
     for when in [nested, lists, signs, sums, members, both] {
         let condition = Condition::new(&when).expect(&when);
-        let (spec, args) = (spec("pay", Effect::StateChange), json!({}));
+        let spec = spec("pay", Effect::StateChange);
+        let args = json!({});
         let principal = Principal::local();
         let call = PolicyCall { spec: &spec, args: &args, principal: &principal };
         assert!(condition.holds(&call) != Ok(true) || when.starts_with('!'), "{when}");
@@ -230,7 +232,8 @@ proptest::proptest! {
     fn any_text_is_a_condition_or_refused(text in "[ a-z0-9.()!&|<>=+'\\[\\]{}?:,-]{0,60}") {
         if let Ok(condition) = Condition::new(&text) {
             let args = json!({"a": 1});
-            let (spec, principal) = (spec("pay", Effect::StateChange), Principal::local());
+            let spec = spec("pay", Effect::StateChange);
+            let principal = Principal::local();
             let call = PolicyCall { spec: &spec, args: &args, principal: &principal };
             assert_eq!(condition.holds(&call), condition.holds(&call));
         }

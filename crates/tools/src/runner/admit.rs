@@ -100,7 +100,8 @@ impl ToolRunner {
         call: &RunCall,
         intent: &Intent,
     ) -> Result<Result<(), String>, RunToolError> {
-        let (requires, name) = (&call.head.requires, call.name());
+        let requires = &call.head.requires;
+        let name = call.name();
         let compared = self.policy.compared_args(name);
         if !requires.look_back() && compared.is_none() {
             return Ok(Ok(()));

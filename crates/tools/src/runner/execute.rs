@@ -443,8 +443,10 @@ impl RunCall {
         };
         if self.rounds.is_first() {
             // Of later rounds there is no start in this run that could count as a call.
-            let (kind, name) = ("tool".to_owned(), self.name().to_owned());
-            self.head.context.emit.emit(AiEvent::CallReused { kind, name });
+            self.head.context.emit.emit(AiEvent::CallReused {
+                kind: "tool".to_owned(),
+                name: self.name().to_owned(),
+            });
         }
         let outcome = self.shown_now(outcome);
         if matches!(outcome, ToolOutcome::Ok { .. }) {

@@ -340,7 +340,8 @@ impl PendingCall {
             );
             return refuse(self.head, code::APPROVAL_MISMATCH, message);
         }
-        let (head, entry) = (self.head, self.entry);
+        let head = self.head;
+        let entry = self.entry;
         match &decision.verdict {
             Verdict::Approve => ReadyCall { head, plan: Plan::Run(entry) },
             Verdict::Edit { args } => edited(head, entry, args, &self.policy),

@@ -53,7 +53,8 @@ fn decision(approved: bool, binding: Hash, comment: Option<&str>) -> ApprovalDec
 
 #[test]
 fn the_person_sees_the_exact_call_and_the_reason() {
-    let (rig, count) = (Rig::new(), Count::default());
+    let rig = Rig::new();
+    let count = Count::default();
     let pending = pending(&desk(&count), &rig, &refund(5.0));
     let request = pending.request();
     assert_eq!(
@@ -81,7 +82,8 @@ fn the_person_sees_the_exact_call_and_the_reason() {
 #[test]
 fn a_yes_runs_the_call_and_a_no_tells_the_model_why() {
     for (approved, comment) in [(true, None), (false, Some("too much")), (false, None)] {
-        let (rig, count) = (Rig::new(), Count::default());
+        let rig = Rig::new();
+        let count = Count::default();
         let runner = desk(&count);
         let pending = pending(&runner, &rig, &refund(5.0));
         let decision = decision(approved, pending.request().binding, comment);
@@ -125,7 +127,8 @@ fn a_yes_to_one_call_is_no_yes_to_another() {
 
 #[test]
 fn a_yes_does_not_help_arguments_that_break_the_schema() {
-    let (rig, count) = (Rig::new(), Count::default());
+    let rig = Rig::new();
+    let count = Count::default();
     let bad = call("c-1", "refund_order", json!({"order_id": "A-1", "amount": "all"}));
     let executed = rig.run(&desk(&count), &bad);
     assert_eq!(failure(executed).1, "W0402");
@@ -133,7 +136,8 @@ fn a_yes_does_not_help_arguments_that_break_the_schema() {
 
 #[test]
 fn the_answer_to_a_question_is_the_result_of_its_call() {
-    let (rig, count) = (Rig::new(), Count::default());
+    let rig = Rig::new();
+    let count = Count::default();
     let runner = desk(&count);
     let human = question(&runner, &rig, json!({"question": "Which order?"}));
     assert_eq!(human.question(), "Which order?");
@@ -169,7 +173,8 @@ fn questions_can_be_denied_but_need_no_approval() {
 
 #[test]
 fn a_node_that_runs_again_after_the_answer_pays_nothing_twice() {
-    let (rig, count) = (Rig::new(), Count::default());
+    let rig = Rig::new();
+    let count = Count::default();
     let runner = desk(&count);
     let mut outcomes = Vec::new();
     for _ in 0..3 {
@@ -231,7 +236,8 @@ fn each_decision_has_its_result() {
         (Verdict::Reject, true, None, "W0404"),
         (Verdict::Lapse, false, None, "W0404"),
     ] {
-        let (rig, ran) = (Rig::new(), Arc::default());
+        let rig = Rig::new();
+        let ran = Arc::default();
         let desk = recording(rules.clone(), &ran, false);
         let pending = pending(&desk, &rig, &call("c-1", "pay", args.clone()));
         let decision = ApprovalDecision::new(pending.request().binding, verdict.clone());
@@ -253,7 +259,8 @@ fn each_decision_has_its_result() {
 
 #[test]
 fn arguments_beside_secret_ones_are_not_edited() {
-    let (rig, ran) = (Rig::new(), Arc::default());
+    let rig = Rig::new();
+    let ran = Arc::default();
     let rules = json!([{"tool": "pay", "decision": "ask_human", "reason": "it pays"}]);
     let desk = recording(rules, &ran, true);
     let args = json!({"to": "ada", "pin": "4711-0815"});
@@ -269,7 +276,8 @@ fn arguments_beside_secret_ones_are_not_edited() {
 
 #[test]
 fn a_rule_limits_the_time_to_decide() {
-    let (rig, ran) = (Rig::new(), Arc::default());
+    let rig = Rig::new();
+    let ran = Arc::default();
     let rule = json!({"tool": "pay", "decision": "ask_human", "reason": "it pays",
         "expires_after_s": 60});
     let desk = recording(json!([rule]), &ran, false);
@@ -319,7 +327,8 @@ impl Tool for Remote {
 
 #[test]
 fn a_person_sees_the_arguments_that_are_filled_in() {
-    let (rig, count) = (Rig::new(), Count::default());
+    let rig = Rig::new();
+    let count = Count::default();
     let tools = ToolBox::new().with(Remote(Arc::new(refund_order))).provide(count.clone());
     let policy = Policy::new().ask_human("refund_order", "it moves money").expect("a name");
     let runner = runner(tools, policy);

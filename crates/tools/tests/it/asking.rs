@@ -40,9 +40,11 @@ impl Seen {
 fn asks(rounds: Vec<Questions>, effect: Effect, on_unknown: UnknownOutcome, seen: &Seen) -> FnTool {
     let seen = seen.clone();
     let book = move |_: Book, context: ToolContext| {
-        let (rounds, seen) = (rounds.clone(), seen.clone());
+        let rounds = rounds.clone();
+        let seen = seen.clone();
         async move {
-            let (key, replies) = (context.idempotency_key, context.replies);
+            let key = context.idempotency_key;
+            let replies = context.replies;
             seen.0.lock().expect("not poisoned").push((key, replies.clone()));
             let round = replies.as_ref().map_or(0, |replies| replies.round as usize);
             Ok::<_, ToolError>(match (rounds.get(round), replies) {
@@ -107,7 +109,8 @@ fn events(rig: &Rig) -> (usize, usize) {
 #[test]
 fn a_tool_asks_and_goes_on_with_its_state_and_the_replies() {
     for effect in [Effect::ReadOnly, Effect::StateChange, Effect::ExternalSideEffect] {
-        let (rig, seen) = (Rig::new(), Seen::default());
+        let rig = Rig::new();
+        let seen = Seen::default();
         let rounds = vec![how_many(), how_many().state(json!("second"))];
         let desk = || {
             let tool = asks(rounds.clone(), effect, UnknownOutcome::Ask, &seen);
@@ -149,7 +152,8 @@ fn a_tool_asks_and_goes_on_with_its_state_and_the_replies() {
 
 #[test]
 fn other_replies_make_another_round() {
-    let (rig, seen) = (Rig::new(), Seen::default());
+    let rig = Rig::new();
+    let seen = Seen::default();
     let desk = desk(vec![how_many()], &seen);
     for guests in [2, 2, 4] {
         let asked = asking(rig.run(&desk, &book()));
@@ -177,7 +181,8 @@ fn a_person_declines_cancels_or_says_something_else() {
             vec![accept(json!(2)), Reply::Decline],
         ),
     ] {
-        let (rig, seen) = (Rig::new(), Seen::default());
+        let rig = Rig::new();
+        let seen = Seen::default();
         let desk = desk(vec![two.clone()], &seen);
         let asked = asking(rig.run(&desk, &book()));
         done(rig.drive(desk.reply(asked, given.clone())).expect("no error"));
@@ -188,7 +193,8 @@ fn a_person_declines_cancels_or_says_something_else() {
 
 #[test]
 fn answers_have_the_schema_of_their_question() {
-    let (rig, seen) = (Rig::new(), Seen::default());
+    let rig = Rig::new();
+    let seen = Seen::default();
     let lapses = how_many().questions.remove(0).expires_at(Timestamp(9)).default(json!(4));
     let cancelled = ToolQuestion { default: None, ..lapses.clone() };
     let desk = desk(vec![Questions::new([lapses, cancelled])], &seen);
@@ -220,7 +226,8 @@ fn a_round_that_a_process_died_in_goes_by_what_the_tool_declares() {
         (Effect::ExternalSideEffect, UnknownOutcome::Idempotent, 3, "[{"),
         (Effect::StateChange, UnknownOutcome::Reconcile, 2, "found"),
     ] {
-        let (rig, seen) = (Rig::new(), Seen::default());
+        let rig = Rig::new();
+        let seen = Seen::default();
         let tool = asks(vec![how_many()], effect, policy, &seen);
         let desk = runner(ToolBox::new().with(tool), Policy::new().allow("book").expect("a name"));
         // A call that asks and waits is not one in which a process died.
@@ -280,20 +287,23 @@ fn questions_over_a_limit_fail_the_call() {
         (how_many().state(deep_state), "its state is nested too deeply"),
         (Questions::new([]).acted(), "; it may have taken effect"),
     ] {
-        let (rig, seen) = (Rig::new(), Seen::default());
+        let rig = Rig::new();
+        let seen = Seen::default();
         let (_, code, message) = failure(rig.run(&desk(vec![questions], &seen), &book()));
         assert_eq!(code, "W0417");
         assert!(message.contains(says), "{says}: {message}");
         assert_eq!((events(&rig), rig.journal.counts()), ((1, 1), (1, 1)));
     }
-    let (rig, seen) = (Rig::new(), Seen::default());
+    let rig = Rig::new();
+    let seen = Seen::default();
     let many = Questions::new(vec![one; QUESTIONS_MAX]).state(json!(long(STATE_BYTES_MAX - 2)));
     assert_eq!(asking(rig.run(&desk(vec![many], &seen), &book())).questions().len(), QUESTIONS_MAX);
 }
 
 #[test]
 fn a_tool_asks_in_a_limited_number_of_rounds() {
-    let (rig, seen) = (Rig::new(), Seen::default());
+    let rig = Rig::new();
+    let seen = Seen::default();
     let desk = desk(vec![how_many().acted(); ROUNDS_MAX + 1], &seen);
     let mut executed = rig.run(&desk, &book());
     for round in 0..ROUNDS_MAX {
@@ -311,7 +321,8 @@ fn a_tool_asks_in_a_limited_number_of_rounds() {
 
 #[test]
 fn a_call_that_asks_is_one_call_of_the_budget() {
-    let (rig, seen) = (Rig::new(), Seen::default());
+    let rig = Rig::new();
+    let seen = Seen::default();
     *rig.budget.lock().expect("not poisoned") = tool_calls(1);
     let desk = desk(vec![how_many(), how_many()], &seen);
     let asked = asking(rig.run(&desk, &book()));
@@ -324,7 +335,8 @@ fn a_call_that_asks_is_one_call_of_the_budget() {
 
 #[test]
 fn secret_arguments_are_in_no_question() {
-    let (rig, seen) = (Rig::new(), Seen::default());
+    let rig = Rig::new();
+    let seen = Seen::default();
     let told = Questions::new([question::<bool>("Is hunter2 your pin?")]);
     let made = call("c-1", "book", json!({"day": "monday", "pin": "hunter2"}));
     let asked = asking(rig.run(&desk(vec![told], &seen), &made));
@@ -355,7 +367,8 @@ fn a_function_asks() {
     for (reply, expected) in
         [(accept(json!("hi")), "plum with hi, \"plum\""), (Reply::Decline, "plum without words")]
     {
-        let (rig, baked) = (Rig::new(), Count::default());
+        let rig = Rig::new();
+        let baked = Count::default();
         let tools = ToolBox::new().with(order_cake).provide(baked.clone());
         let desk = runner(tools, Policy::new().allow("order_cake").expect("a name"));
         assert_eq!(desk.specs()[0].parameters["properties"].as_object().map(|p| p.len()), Some(1));

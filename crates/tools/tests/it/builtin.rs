@@ -210,7 +210,8 @@ async fn site() -> LoopbackServer {
 
 #[tokio::test]
 async fn pages_are_read_as_text_within_limits() {
-    let (rig, site) = (Rig::new(), site().await);
+    let rig = Rig::new();
+    let site = site().await;
     let runner = runner([client(&[site.address().to_string()])]);
     let context = rig.context();
     let fetch = |path: &str| json!({"url": site.url(path)});
@@ -240,7 +241,8 @@ async fn pages_are_read_as_text_within_limits() {
 
 #[tokio::test]
 async fn private_addresses_are_never_fetched() {
-    let (rig, site) = (Rig::new(), site().await);
+    let rig = Rig::new();
+    let site = site().await;
     let runner = runner([client(&[])]);
     let port = site.address().port();
     for url in [

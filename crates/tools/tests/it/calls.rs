@@ -262,7 +262,8 @@ fn check(row: &Row) {
 
 #[test]
 fn a_dropped_call_tells_that_it_was_cut_short() {
-    let (rig, count) = (Rig::new(), Count::default());
+    let rig = Rig::new();
+    let count = Count::default();
     let runner = desk(&count);
     let hang = call("c-1", "misbehave", json!({"how": "hang"}));
     let Prepared::Ready(ready) = runner.prepare(&hang, &rig.context()) else { panic!("ready") };
@@ -278,7 +279,8 @@ fn a_dropped_call_tells_that_it_was_cut_short() {
 
 #[test]
 fn preparing_tells_nothing_and_changes_nothing() {
-    let (rig, count) = (Rig::new(), Count::default());
+    let rig = Rig::new();
+    let count = Count::default();
     let runner = desk(&count);
     for row in rows_that_are_refused().into_iter().chain(rows_that_run()) {
         let prepared = runner.prepare(&call("c-1", row.name, row.args), &rig.context());
@@ -307,7 +309,8 @@ fn the_callers_deadline_cuts_a_tool_off_before_its_own_limit() {
 
 #[test]
 fn a_journal_that_refuses_fails_the_node_and_not_the_call() {
-    let (rig, count) = (Rig::new(), Count::default());
+    let rig = Rig::new();
+    let count = Count::default();
     let runner = desk(&count);
     let order = call("c-1", "lookup_order", json!({"order_id": "A-1"}));
     let execute = || match runner.prepare(&order, &rig.context()) {
@@ -330,7 +333,8 @@ fn a_journal_that_refuses_fails_the_node_and_not_the_call() {
 
 #[test]
 fn a_used_up_budget_stops_the_node_before_the_tool() {
-    let (rig, count) = (Rig::new(), Count::default());
+    let rig = Rig::new();
+    let count = Count::default();
     *rig.budget.lock().expect("not poisoned") = tool_calls(0);
     let policy = Policy::new().allow("save_note").expect("a name");
     let tools = ToolBox::new().with(save_note).with(lookup_order).provide(count.clone());
@@ -355,7 +359,8 @@ fn a_used_up_budget_stops_the_node_before_the_tool() {
 
 #[test]
 fn a_call_on_record_needs_no_budget_and_one_that_runs_no_tool_takes_none() {
-    let (rig, count) = (Rig::new(), Count::default());
+    let rig = Rig::new();
+    let count = Count::default();
     *rig.budget.lock().expect("not poisoned") = tool_calls(1);
     let policy = Policy::new().allow("save_note").expect("a name");
     let tools = ToolBox::new().with(save_note).with(lookup_order).provide(count.clone());
@@ -373,7 +378,8 @@ fn a_call_on_record_needs_no_budget_and_one_that_runs_no_tool_takes_none() {
 
 #[test]
 fn calls_side_by_side_keep_their_own_pairs() {
-    let (rig, count) = (Rig::new(), Count::default());
+    let rig = Rig::new();
+    let count = Count::default();
     let slow = FnTool::new("slow", "Waits.", |_: Empty, context: ToolContext| async move {
         context.call.clock.sleep(Duration::from_secs(1)).await;
         Ok::<_, ToolError>(context.tool_call_id.to_string())

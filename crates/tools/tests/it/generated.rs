@@ -248,7 +248,8 @@ fn what_a_schema_refuses_never_reaches_its_tool_and_what_it_allows_does() {
     for seed in 0..SCHEMAS {
         let random = &mut Random::new(seed);
         let shape = object(random, 0);
-        let (rig, reached) = (Rig::new(), Arc::default());
+        let rig = Rig::new();
+        let reached = Arc::default();
         let tools = ToolBox::new().with(recorder(shape.schema(), &reached));
         let runner = runner(tools, Policy::new());
         let fit = shape.fit(random);

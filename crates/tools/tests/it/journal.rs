@@ -36,7 +36,8 @@ impl World {
     }
 
     fn pay(&self, effect: Effect, policy: UnknownOutcome) -> ToolRunner {
-        let (made, asked) = (self.clone(), self.clone());
+        let made = self.clone();
+        let asked = self.clone();
         let pay = move |args: Amount, context: ToolContext| {
             let world = made.clone();
             async move {
@@ -85,7 +86,8 @@ fn unknown(executed: Executed) -> UnknownCall {
 
 #[test]
 fn a_person_is_asked_about_each_time_that_a_call_was_begun() {
-    let (rig, world) = (Rig::new(), World::new(false, Ok(None)));
+    let rig = Rig::new();
+    let world = World::new(false, Ok(None));
     let runner = world.pay(Effect::ExternalSideEffect, UnknownOutcome::Ask);
     die_inside(&rig, &runner);
     let first = unknown(rig.run(&runner, &pay(5)));
@@ -106,7 +108,8 @@ fn an_intent_says_what_the_journal_must_know() {
         (Effect::StateChange, Attempts::Shared),
         (Effect::ExternalSideEffect, Attempts::Shared),
     ] {
-        let (rig, world) = (Rig::new(), World::new(false, Ok(None)));
+        let rig = Rig::new();
+        let world = World::new(false, Ok(None));
         assert_eq!(value(rig.run(&world.pay(effect, UnknownOutcome::Ask), &pay(5))), json!(5));
         let intents = rig.journal.intents.lock().expect("not poisoned").clone();
         let intent = &intents[0];
@@ -123,7 +126,8 @@ fn an_intent_says_what_the_journal_must_know() {
 #[test]
 fn a_call_that_ended_is_reused_whether_it_worked_or_not() {
     for (amount, works) in [(5, true), (-5, false)] {
-        let (rig, world) = (Rig::new(), World::new(false, Ok(None)));
+        let rig = Rig::new();
+        let world = World::new(false, Ok(None));
         let runner = world.pay(Effect::ExternalSideEffect, UnknownOutcome::Ask);
         let first = done(rig.run(&runner, &pay(amount)));
         let again = done(rig.run(&runner, &pay(amount)));
@@ -141,7 +145,8 @@ fn a_call_that_ended_is_reused_whether_it_worked_or_not() {
 
 #[test]
 fn a_record_that_cannot_be_read_ends_the_node_and_calls_nothing() {
-    let (rig, world) = (Rig::new(), World::new(false, Ok(None)));
+    let rig = Rig::new();
+    let world = World::new(false, Ok(None));
     let runner = world.pay(Effect::ExternalSideEffect, UnknownOutcome::Idempotent);
     done(rig.run(&runner, &pay(5)));
     rig.journal.overwrite_all(&json!({"status": "perhaps"}));
@@ -164,7 +169,8 @@ fn a_call_that_a_process_died_in_goes_by_what_the_tool_declares() {
         (Ask, Ok(Some(5)), 1, 0, true),
     ] {
         let at = format!("{policy:?} {lookup:?}");
-        let (rig, world) = (Rig::new(), World::new(false, lookup));
+        let rig = Rig::new();
+        let world = World::new(false, lookup);
         let runner = world.pay(Effect::ExternalSideEffect, policy);
         die_inside(&rig, &runner);
         let before = rig.pairs().len();
@@ -191,7 +197,8 @@ fn a_person_decides_about_a_call_of_unknown_outcome() {
         (UnknownAnswer::CallAgain, Ok(json!(5)), 2),
         (UnknownAnswer::GiveUp, Err("W0413"), 1),
     ] {
-        let (rig, world) = (Rig::new(), World::new(false, Ok(None)));
+        let rig = Rig::new();
+        let world = World::new(false, Ok(None));
         let runner = world.pay(Effect::ExternalSideEffect, UnknownOutcome::Ask);
         die_inside(&rig, &runner);
         let before = rig.pairs().len();
@@ -230,7 +237,8 @@ fn an_effect_that_was_cut_off_may_have_happened() {
         (Effect::ExternalSideEffect, Ask, Ok(None), "asked"),
     ] {
         let at = format!("{effect:?} {policy:?} {lookup:?}");
-        let (rig, world) = (Rig::new(), World::new(true, lookup));
+        let rig = Rig::new();
+        let world = World::new(true, lookup);
         let runner = world.pay(effect, policy);
         let executed = rig.run(&runner, &pay(5));
         let found = match &executed {

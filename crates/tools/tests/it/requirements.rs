@@ -37,7 +37,8 @@ fn policy(rule: serde_json::Value) -> Policy {
 #[test]
 fn calls_wait_for_a_place() {
     for (max, calls) in [(1, 3), (2, 5), (9, 4)] {
-        let (rig, gauge) = (Rig::new(), Arc::new(Gauge::default()));
+        let rig = Rig::new();
+        let gauge = Arc::new(Gauge::default());
         let rule = json!({"tool": "slow", "decision": "allow", "at_once": max});
         let runner = runner(ToolBox::new().with(slow(&gauge)), policy(rule));
         let executions = (0..calls).map(|number| {
@@ -59,7 +60,8 @@ fn a_rule_that_looks_back_denies_without_records() {
     for requirement in [json!({"after": ["look"]}), json!({"calls_per_run": 5})] {
         let mut rule = json!({"tool": "slow", "decision": "allow"});
         rule.as_object_mut().expect("a rule").extend(requirement.as_object().expect("one").clone());
-        let (rig, gauge) = (Rig::new(), Arc::new(Gauge::default()));
+        let rig = Rig::new();
+        let gauge = Arc::new(Gauge::default());
         let runner = runner(ToolBox::new().with(slow(&gauge)), policy(rule));
         let refused = failure(rig.run(&runner, &call("c-1", "slow", json!({}))));
         assert_eq!(refused.0, ToolErrorKind::PolicyDenied);

@@ -124,8 +124,15 @@ impl TaskEnd {
     /// Creates the end of a task of a node, without a failure or questions.
     #[must_use]
     pub fn new(id: TaskId, node: impl Into<String>, status: TaskStatus) -> Self {
-        let (node, questions) = (node.into(), Vec::new());
-        Self { id, node, status, caller: None, fault: None, questions, answered: false }
+        Self {
+            id,
+            node: node.into(),
+            status,
+            caller: None,
+            fault: None,
+            questions: Vec::new(),
+            answered: false,
+        }
     }
 }
 

@@ -153,8 +153,8 @@ impl Derived<'_> {
         if end.caller.is_some() || !end.status.is_ok() {
             return Task::Whole(end);
         }
-        let (pulled, pushed) =
-            (|| end.id == self.pulled(node), || end.id == self.pushed(node, index));
+        let pulled = || end.id == self.pulled(node);
+        let pushed = || end.id == self.pushed(node, index);
         match pushed_first {
             true if pushed() => Task::Pushed([node]),
             _ if pulled() => Task::Pulled(node),
@@ -164,7 +164,8 @@ impl Derived<'_> {
     }
 
     fn due(self, index: usize, due: &TaskDue) -> Task<&str, &TaskDue> {
-        let (node, triggers) = (due.node.as_str(), due.triggers.as_slice());
+        let node = due.node.as_str();
+        let triggers = due.triggers.as_slice();
         match triggers {
             _ if due.finished => Task::Whole(due),
             [edge] if edge.strip_prefix(EDGE) == Some(node) && due.id == self.pulled(node) => {
@@ -256,8 +257,10 @@ mod tests {
     }
 
     fn checkpoint() -> CheckpointStored {
-        let (id, parent) = (CheckpointId(u128::MAX - 1), Some(CheckpointId(u128::MAX - 3)));
-        let (due, ended) = (Vec::new(), Vec::new());
+        let id = CheckpointId(u128::MAX - 1);
+        let parent = Some(CheckpointId(u128::MAX - 3));
+        let due = Vec::new();
+        let ended = Vec::new();
         let source = CheckpointSource::Loop;
         CheckpointStored { ns: String::new(), id, parent, source, step: 4, ended, due }
     }

@@ -128,8 +128,13 @@ pub struct NamespaceQuery {
 impl Default for NamespaceQuery {
     /// Selects the first 100 namespaces.
     fn default() -> Self {
-        let (prefix, suffix) = (Pattern::default(), Pattern::default());
-        Self { prefix, suffix, depth_max: None, limit: 100, offset: 0 }
+        Self {
+            prefix: Pattern::default(),
+            suffix: Pattern::default(),
+            depth_max: None,
+            limit: 100,
+            offset: 0,
+        }
     }
 }
 

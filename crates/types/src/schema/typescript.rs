@@ -130,7 +130,8 @@ fn object(members: &Map<String, Value>, depth: usize) -> String {
     for (name, of) in properties.into_iter().flatten() {
         comment(of, depth + 1, &mut text);
         let mark = if is_required(name) { "" } else { "?" };
-        let (indent, of) = ("  ".repeat(depth + 1), expression(of, depth + 1));
+        let indent = "  ".repeat(depth + 1);
+        let of = expression(of, depth + 1);
         append(&mut text, format_args!("{indent}{name}{mark}: {of};\n"));
     }
     text.push_str(&"  ".repeat(depth));

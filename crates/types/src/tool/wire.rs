@@ -87,7 +87,8 @@ mod tests {
     #[test]
     fn long_names_are_cut_and_stay_different() {
         let long = |end: &str| wire_name(&format!("server/{}{end}", "read-".repeat(20)));
-        let (a, b) = (long("a"), long("b"));
+        let a = long("a");
+        let b = long("b");
         assert_ne!(a, b);
         assert!(a.len() <= WIRE_NAME_CHARS_MAX && a.starts_with("server__read_read_"), "{a}");
     }

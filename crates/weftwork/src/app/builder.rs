@@ -188,22 +188,20 @@ impl AppBuilder {
             .build()
             .map_err(|source| AgentError::Tools { agent: "agent runtime".to_owned(), source })?;
         let who = Principal::local();
-        let (agents, durability, multitask) = (self.agents, self.durability, self.multitask);
-        let (run_model, budget, limit) = (None, None, None);
         Ok(App {
             runtime,
             instances,
             model,
             chosen,
             models,
-            run_model,
-            budget,
-            limit,
-            agents,
+            run_model: None,
+            budget: None,
+            limit: None,
+            agents: self.agents,
             who,
             clock,
-            durability,
-            multitask,
+            durability: self.durability,
+            multitask: self.multitask,
         })
     }
 }

@@ -180,8 +180,14 @@ impl<'a> Checkpoint<'a> {
 
     pub(super) fn row(self) -> NewCheckpoint {
         let Self { ns, id, of, tasks, body, blobs } = self;
-        let (tasks, body) = (tasks.0.into_owned(), body.0.into_owned());
-        NewCheckpoint { ns: ns.into_owned(), id, of, tasks, body, blobs: blobs.into_owned() }
+        NewCheckpoint {
+            ns: ns.into_owned(),
+            id,
+            of,
+            tasks: tasks.0.into_owned(),
+            body: body.0.into_owned(),
+            blobs: blobs.into_owned(),
+        }
     }
 }
 
@@ -204,8 +210,13 @@ impl<'a> Part<'a> {
             What::Outside => Pending::Outside,
             What::Tasks => Pending::Tasks,
         };
-        let (body, blobs) = (self.body.0.into_owned(), self.blobs.into_owned());
-        NewPending { ns: self.ns.into_owned(), of: self.of, what, body, blobs }
+        NewPending {
+            ns: self.ns.into_owned(),
+            of: self.of,
+            what,
+            body: self.body.0.into_owned(),
+            blobs: self.blobs.into_owned(),
+        }
     }
 }
 

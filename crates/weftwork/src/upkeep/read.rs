@@ -56,7 +56,8 @@ pub async fn import(
             Line::Thread(row) => lines.thread(row)?,
             Line::Item(first) => {
                 let items = lines.items(*first)?;
-                let (all, now) = (items.len() as u64, SystemClock::new().now());
+                let all = items.len() as u64;
+                let now = SystemClock::new().now();
                 let put = store.put_stored_items(who, items, now).await? as u64;
                 done.items += put;
                 done.items_there += all - put;
@@ -152,7 +153,8 @@ impl<R: BufRead> Lines<'_, R> {
 
     /// Reads a batch of items after its first item.
     fn items(&mut self, first: Kept) -> Result<Vec<StoredItem>, Error> {
-        let (mut sum, mut items) = (Sum::new(), vec![self.item(first)?]);
+        let mut sum = Sum::new();
+        let mut items = vec![self.item(first)?];
         self.count(&mut sum);
         loop {
             match self.next()? {
@@ -180,9 +182,14 @@ impl<R: BufRead> Lines<'_, R> {
     fn thread(&mut self, thread: weftwork_store::ThreadRow) -> Result<ThreadExport, Error> {
         let mut sum = Sum::new();
         self.count(&mut sum);
-        let (runs, interrupts, calls) = (Vec::new(), Vec::new(), Vec::new());
-        let (kept, usage) = (CheckpointBatch::default(), Vec::new());
-        let mut whole = ThreadExport { thread, runs, interrupts, calls, kept, usage };
+        let mut whole = ThreadExport {
+            thread,
+            runs: Vec::new(),
+            interrupts: Vec::new(),
+            calls: Vec::new(),
+            kept: CheckpointBatch::default(),
+            usage: Vec::new(),
+        };
         loop {
             let line = self.next()?;
             if let Line::End(end) = &line {
@@ -197,8 +204,11 @@ impl<R: BufRead> Lines<'_, R> {
             self.count(&mut sum);
             match line {
                 Line::Run(made) => {
-                    let (subject, row) = (made.subject, made.run);
-                    whole.runs.push(RunExport { subject, row, events: Vec::new() });
+                    whole.runs.push(RunExport {
+                        subject: made.subject,
+                        row: made.run,
+                        events: Vec::new(),
+                    });
                 }
                 Line::Event(event) => match whole.runs.last_mut() {
                     Some(run) => run.events.push(*event),

@@ -159,7 +159,8 @@ fn ada() -> (&'static str, Value) {
 
 async fn what_ran_is_what_was_approved(shop: &Shop) {
     let (talk, waiting) = shop.asks("edit", ada()).await;
-    let (id, binding) = (waiting.question, waiting.request.binding);
+    let id = waiting.question;
+    let binding = waiting.request.binding;
     let asked_at = waiting.asked_at.expect("it was asked");
     assert_eq!(waiting.expires_at, Some(asked_at.plus(DAY)));
     assert_eq!(waiting.request.args, ada().1);

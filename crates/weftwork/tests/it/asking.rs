@@ -41,7 +41,8 @@ fn agent(model: &Arc<ScriptedModel>, world: &World) -> CompiledGraph {
                 let ask = question::<u32>(format!("How many on {}?", args["day"]));
                 return Ok::<_, ToolError>(Questions::new([ask]).state(json!(args)).into());
             };
-            let (args, guests) = (replies.state::<Args>()?, replies.content::<u32>(0)?);
+            let args = replies.state::<Args>()?;
+            let guests = replies.content::<u32>(0)?;
             Ok(ToolOutput::Value(format!("{} for {guests:?}", args["day"])))
         }
     };

@@ -91,7 +91,8 @@ fn steps(case: Case) -> Vec<Step> {
             vec![Step::calls(vec![ask, sum]), answer()]
         }
         Case::Failure => {
-            let (provider, message) = ("scripted".to_owned(), "no".to_owned());
+            let provider = "scripted".to_owned();
+            let message = "no".to_owned();
             let kind = RefusalKind::InvalidRequest;
             let refused = ModelError::BadRequest { provider, status: 400, message, kind };
             vec![sum(), Step::fails(refused)]

@@ -220,7 +220,8 @@ impl Rig {
 
     /// Checks that each start has one result with its id, and returns the errors by id.
     fn results(&self) -> BTreeMap<String, bool> {
-        let (mut open, mut results) = (BTreeSet::new(), BTreeMap::new());
+        let mut open = BTreeSet::new();
+        let mut results = BTreeMap::new();
         for event in &self.events {
             match &event.event {
                 AiEvent::ToolCallStart { tool_call_id, .. } => {
@@ -319,7 +320,8 @@ async fn generated_calls(store: Arc<dyn Store>, seed: u64) -> usize {
         outcome = rig.answered(outcome).await;
     }
     hides(&outcome);
-    let (results, ids) = (rig.results(), calls_of(&outcome));
+    let results = rig.results();
+    let ids = calls_of(&outcome);
     assert_eq!((ids.len(), results.len()), (wanted.len(), wanted.len()), "seed {seed}");
     for (id, (name, args, is_error)) in ids.iter().zip(&wanted) {
         assert_eq!(results.get(id), Some(is_error), "seed {seed}: {name} {args}");

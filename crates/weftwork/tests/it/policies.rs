@@ -116,13 +116,15 @@ async fn large_results_are_stored(place: Place) {
         message["parts"].as_array()?.iter().find(|part| part["type"] == "tool_result")
     });
     let part = part.expect("a result");
-    let (cut, shown) = (&part["value"], &part["shown"]);
+    let cut = &part["value"];
+    let shown = &part["shown"];
     assert!(cut["beginning"].as_str().expect("a text").contains("BEGINNING"));
     assert!(!cut.to_string().contains(END) && cut.to_string().len() < 256 * 1024);
     assert_eq!((&cut["cut"]["of"], &shown["bytes"]), (&json!(400_030), &json!(400_030)));
     assert_eq!(shown["status"], "stored");
 
-    let (who, now) = (Principal::local(), SystemClock::new().now());
+    let who = Principal::local();
+    let now = SystemClock::new().now();
     let id = cut["cut"]["reference"].as_str().expect("a reference");
     let found = artifact(store.as_ref(), &who, id, now).await.expect("is there");
     assert!(found.value.as_str().expect("a text").ends_with(END));
@@ -141,7 +143,8 @@ async fn large_results_are_stored(place: Place) {
     }
 
     let lapsed = |at: Timestamp| {
-        let (store, who) = (Arc::clone(&store), who.clone());
+        let store = Arc::clone(&store);
+        let who = who.clone();
         async move { delete_lapsed(store.as_ref(), &who, at).await.expect("deletes") }
     };
     assert_eq!(lapsed(now.plus(Duration::from_secs(60))).await, 0);

@@ -111,7 +111,8 @@ fn hides(value: &(impl Debug + ?Sized)) {
 
 async fn streamed(thread: &Thread, input: Value) -> (Vec<StreamItem>, RunRef) {
     let mut stream = thread.start(input).stream(all()).await.expect("accepted");
-    let (mut items, run) = (Vec::new(), stream.run().clone());
+    let mut items = Vec::new();
+    let run = stream.run().clone();
     while let Some(item) = stream.next().await {
         items.push(item);
     }
@@ -221,7 +222,8 @@ async fn is_hidden_in_frames(shared: &Shared, runtimes: [&Runtime; 2], thread: &
     let held = shared.gate.acquire().await.expect("open");
     let input = json!({"messages": [said("u4")]});
     let handle = thread.start(input).begin().await.expect("accepted");
-    let (run, forms) = (handle.run.clone(), [StateForm::Shown, StateForm::Whole]);
+    let run = handle.run.clone();
+    let forms = [StateForm::Shown, StateForm::Whole];
     let mut live = Vec::new();
     for (runtime, form) in runtimes.into_iter().flat_map(|one| forms.map(|form| (one, form))) {
         let mut stream = frames(runtime, &run, FramePosition::START, form).await;
@@ -266,15 +268,16 @@ async fn is_hidden_in_state(thread: &Thread) {
 #[tokio::test]
 async fn hidden_members_are_hidden_in_a_program() {
     let shared = Shared::new();
-    let (graph, host) =
-        (agent(&shared), Host::new().with_checkpointer(InMemoryCheckpointer::new()));
+    let graph = agent(&shared);
+    let host = Host::new().with_checkpointer(InMemoryCheckpointer::new());
     let run =
         |id: &str| graph.run(&host, Start::from(json!({"messages": [said(id)]}))).modes(all());
     for (id, form) in [("u1", "shown"), ("u2", "whole")] {
         let run = run(id).thread("t");
         let run = if form == "whole" { run.whole_state() } else { run };
         let mut stream = run.stream();
-        let (mut values, mut others) = (Vec::new(), Vec::new());
+        let mut values = Vec::new();
+        let mut others = Vec::new();
         while let Some(item) = stream.next().await {
             let is_values = matches!(item.event, StreamEvent::Values { .. });
             if is_values { values.push(item) } else { others.push(item) }

@@ -29,7 +29,8 @@ fn graph() -> CompiledGraph {
 /// Adds a line to a thread of a session, as a process of its own would, and returns all lines.
 async fn add(store: &Arc<dyn Store>, session: &Session, line: &str) -> Value {
     let saver = session.checkpointer(Arc::clone(store) as _, Principal::local());
-    let (graph, host) = (graph(), Host::new().with_checkpointer(saver));
+    let graph = graph();
+    let host = Host::new().with_checkpointer(saver);
     let run = graph.run(&host, Start::from(json!({"lines": [line]}))).thread("t");
     match run.outcome().await.expect("runs") {
         RunOutcome::Completed { output } => output["lines"].clone(),

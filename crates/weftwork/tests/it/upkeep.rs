@@ -35,7 +35,8 @@ const GOLDEN_2: &str = include_str!("../golden/export-2.jsonl");
 
 #[tokio::test]
 async fn items_go_with_an_export() {
-    let (store, text) = (MemoryStore::new(), GOLDEN_2);
+    let store = MemoryStore::new();
+    let text = GOLDEN_2;
     let done = import(&store, text).await.expect("imports");
     assert_eq!(done, upkeep::Import { put: 2, there: 0, items: 2, items_there: 1 });
     let again = import(&store, text).await.expect("imports");
@@ -51,7 +52,8 @@ async fn items_go_with_an_export() {
     assert_eq!(import(&other, &written).await.expect("imports").items, 2);
     assert_eq!(export(&other).await.expect("exports"), written);
     // An export of named threads has no items.
-    let (mut out, named) = (Vec::new(), [ThreadId::new("parked").expect("an id")]);
+    let mut out = Vec::new();
+    let named = [ThreadId::new("parked").expect("an id")];
     let who = Principal::local();
     let one = upkeep::export(&store, &who, Some(&named), &mut out, |_| ()).await;
     assert_eq!(one.expect("exports"), upkeep::Export { threads: 1, items: 0 });
@@ -108,7 +110,8 @@ async fn an_export_of_format_1_is_read_and_written_again() {
 async fn a_row_moved_to_another_key_is_found() {
     let store = MemoryStore::new();
     import(&store, GOLDEN).await.expect("imports");
-    let (who, thread) = (Principal::local(), ThreadId::new("parked").expect("an id"));
+    let who = Principal::local();
+    let thread = ThreadId::new("parked").expect("an id");
     let kept = store.export_thread(&who, &thread).await.expect("reads").kept;
     let names = check_rows(&thread, &kept).names;
     assert_eq!(names.len(), 1);
@@ -132,7 +135,8 @@ async fn a_row_moved_to_another_key_is_found() {
 
 #[tokio::test]
 async fn an_unfinished_run_is_exported_only_when_its_worker_is_dead() {
-    let (store, who) = (MemoryStore::new(), Principal::local());
+    let store = MemoryStore::new();
+    let who = Principal::local();
     let thread = ThreadId::new("t").expect("an id");
     let at = RunRef { thread, run: RunId::new("r").expect("an id") };
     let new = NewRun {

@@ -107,16 +107,22 @@ impl EvaluationRequest {
         planned: &Planned,
         errors: &ErrorContext,
     ) -> Result<Ended, EvaluationError> {
-        let (usage, thread) = (errors.usage, planned.thread.clone());
+        let usage = errors.usage;
+        let thread = planned.thread.clone();
         match outcome {
             RunOutcome::Completed { output } => {
                 let text = last_answer(&output, &planned.record.message_id());
                 let spec = self.prompt.output();
                 let value = spec.map(|spec| spec.read(&text, FinishReason::Stop)).transpose();
                 let value = value.map_err(|error| errors.output(&error))?;
-                let (prompt, session) = (self.id.clone(), planned.record.session.clone());
-                let response =
-                    PromptResponse { prompt, text, output: None, usage, session, thread };
+                let response = PromptResponse {
+                    prompt: self.id.clone(),
+                    text,
+                    output: None,
+                    usage,
+                    session: planned.record.session.clone(),
+                    thread,
+                };
                 Ok(Ended::Done(response, value))
             }
             RunOutcome::Interrupted { questions, .. } => {

@@ -66,8 +66,12 @@ pub(super) enum Ended {
 
 impl Nested {
     pub(super) fn new(key: String, call: &CallContext) -> Self {
-        let (within, emit) = (call.thread.clone(), Arc::clone(&call.emit));
-        Self { key, within, emit, reported: Mutex::default() }
+        Self {
+            key,
+            within: call.thread.clone(),
+            emit: Arc::clone(&call.emit),
+            reported: Mutex::default(),
+        }
     }
 
     fn reported(&self) -> MutexGuard<'_, BTreeSet<InvocationId>> {

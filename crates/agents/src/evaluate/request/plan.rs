@@ -96,8 +96,14 @@ impl EvaluationRequest {
             false => evaluator.new_id(),
         };
         let begun_with = session.pending(&thread).1;
-        let (input, used) = (Input::Prompt, UsageCount::default());
-        Ok(Planned { record, run, thread, input, used, begun_with })
+        Ok(Planned {
+            record,
+            run,
+            thread,
+            input: Input::Prompt,
+            used: UsageCount::default(),
+            begun_with,
+        })
     }
 
     /// Plans an evaluation of a call that is repeated; `None` if it is the first one. An outcome

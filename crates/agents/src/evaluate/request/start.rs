@@ -78,14 +78,16 @@ impl EvaluationRequest {
         request: Option<ThreadRun>,
     ) -> Result<(RunHandle, RunningEvaluation), RuntimeError> {
         let evaluator = &self.evaluator;
-        let (resources, who) = (&evaluator.resources, &evaluator.principal);
+        let resources = &evaluator.resources;
+        let who = &evaluator.principal;
         let budget = match &self.budget {
             Some(Allowance::Shared(budget)) => Some(Arc::clone(budget)),
             _ => None,
         };
         let active = resources.begin(who, &planned.thread, (Arc::clone(&planned.run), budget));
         let mut running = RunningEvaluation::new(evaluator, &planned.thread, active);
-        let (runtime, by) = (evaluator.runtime.clone(), who.clone());
+        let runtime = evaluator.runtime.clone();
+        let by = who.clone();
         if let Input::Ended(run) = &planned.input {
             return Ok((runtime.watch(who, run, Position::START).await?, running));
         }
@@ -93,7 +95,8 @@ impl EvaluationRequest {
         if let Some(nested) = self.nested.as_ref().filter(|_| !evaluator.config.durable) {
             resources.add_nested(who, &nested.within, &planned.thread);
         }
-        let (options, thread) = (self.options(planned), planned.thread.clone());
+        let options = self.options(planned);
+        let thread = planned.thread.clone();
         let is_new = matches!(planned.input, Input::Prompt);
         let begun = tokio::spawn(async move {
             running.set_deletes(is_own && is_new);

@@ -18,7 +18,8 @@ impl EvaluationRequest {
         runs: impl Iterator<Item = &RunRow>,
         evaluation: &str,
     ) -> Result<UsageCount, RuntimeError> {
-        let (runtime, who) = (&self.evaluator.runtime, &self.evaluator.principal);
+        let runtime = &self.evaluator.runtime;
+        let who = &self.evaluator.principal;
         let mut count = UsageCount::default();
         for row in runs {
             let record = Record::of(&row.new.options).and_then(Result::ok);
@@ -40,7 +41,8 @@ impl EvaluationRequest {
     /// Counts the usage that an event reports, also for the call that makes the evaluation.
     pub(super) fn count(&self, count: &mut UsageCount, event: &AiEvent) {
         count.read(event);
-        if let (Some(nested), AiEvent::UsageReport { fact, .. }) = (&self.nested, event)
+        if let Some(nested) = &self.nested
+            && let AiEvent::UsageReport { fact, .. } = event
             && nested.reported().insert(fact.invocation_id.clone())
         {
             nested.emit.emit(event.clone());

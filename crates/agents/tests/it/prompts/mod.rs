@@ -81,8 +81,11 @@ pub(crate) struct Recording {
 
 impl Recording {
     pub(crate) fn new(steps: Vec<Step>, lacks: &'static [Capability]) -> Arc<Self> {
-        let (inner, requests) = (ScriptedModel::from_steps(steps), Default::default());
-        Arc::new(Self { inner, requests, lacks })
+        Arc::new(Self {
+            inner: ScriptedModel::from_steps(steps),
+            requests: Default::default(),
+            lacks,
+        })
     }
 
     pub(crate) fn requests(&self) -> Vec<Arc<ChatRequest>> {

@@ -23,7 +23,8 @@ async fn structured_output_is_repaired_twice_and_no_more() {
     let one = Prompt::<()>::builder("tests", "day", "Day").section(section()).output::<Day>();
     let many =
         Prompt::<()>::builder("tests", "days", "Days").section(section()).output::<Vec<Day>>();
-    let (one, many) = (one.build().expect("sound"), many.build().expect("sound"));
+    let one = one.build().expect("sound");
+    let many = many.build().expect("sound");
     let day = r#"{"city": "Bern", "hours": 3}"#;
     let bern = Day { city: "Bern".to_owned(), hours: 3 };
 

@@ -36,7 +36,8 @@ async fn consult(
     };
     // In another order than before.
     let other = replies.content::<String>(0)?.unwrap_or_default();
-    let (second, first) = (ask(&prompt, &other).await?, ask(&prompt, &topic).await?);
+    let second = ask(&prompt, &other).await?;
+    let first = ask(&prompt, &topic).await?;
     Ok(ToolOutput::Value(format!("{first} {second}")))
 }
 
@@ -93,8 +94,12 @@ impl ChatModel for Author {
 
 impl Author {
     fn new(tool: &'static str, hangs: bool) -> Arc<Self> {
-        let (info, calls) = (ScriptedModel::rules().info().clone(), Mutex::default());
-        Arc::new(Self { info, tool, calls, hangs: AtomicBool::new(hangs) })
+        Arc::new(Self {
+            info: ScriptedModel::rules().info().clone(),
+            tool,
+            calls: Mutex::default(),
+            hangs: AtomicBool::new(hangs),
+        })
     }
 
     fn calls(&self, of: &str) -> usize {
@@ -168,7 +173,8 @@ fn a_process_that_ends_within_a_nested_evaluation_pays_nothing_twice() {
     };
     let id = || weftwork_types::ThreadId::new("s").expect("an id");
     let first = tokio();
-    let (of_first, in_store) = (Arc::clone(&model), Arc::clone(&store));
+    let of_first = Arc::clone(&model);
+    let in_store = Arc::clone(&store);
     first.spawn(async move {
         let builder = short_leases(&in_store, Evaluator::builder(of_first as _));
         let evaluator = builder.open().await.expect("opens");

@@ -43,7 +43,8 @@ async fn events_of_calls_are_applied_in_their_order_and_failed_calls_leave_none(
 
 #[tokio::test]
 async fn without_a_checkpointer_evaluations_share_only_their_session() {
-    let (first, second) = (Step::calls(vec![note("one")]), Step::calls(vec![note("two")]));
+    let first = Step::calls(vec![note("one")]);
+    let second = Step::calls(vec![note("two")]);
     let model = scripted(vec![first, Step::text("1"), second, Step::text("2")]);
     let evaluator = Evaluator::builder(model).open().await.expect("opens");
     let session = evaluator.new_session();

@@ -50,7 +50,8 @@ async fn a_call_of_an_agent_that_asks_is_one_call_with_one_start_and_one_result(
     let texts = text_of(output);
     assert!(texts.contains(&"tool: \"alice is done.\"".to_owned()), "{texts:?}");
     assert!(texts.contains(&"tool: \"bob is done.\"".to_owned()), "{texts:?}");
-    let (mut starts, mut results) = (0, 0);
+    let mut starts = 0;
+    let mut results = 0;
     for run in &events {
         let handle = thread.watch(run, Default::default()).await.expect("reads");
         let log: Vec<_> = futures_util::StreamExt::collect(handle.events).await;

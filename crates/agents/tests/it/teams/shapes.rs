@@ -58,10 +58,13 @@ async fn fault(graph: &CompiledGraph, input: Value) -> String {
 #[tokio::test]
 async fn options_choose_the_messages_of_a_team() {
     use OutputMode::{FullHistory, LastMessage};
-    let (call, handed) =
-        ("assistant: transfer_to_orders", "tool: \"the conversation is handed to orders\"");
-    let (calls, found) = ("assistant: find_order", "tool: \"A1 is on its way\"");
-    let (first, member, last) = ("user: Where?", "assistant: A1 comes.", "assistant: It comes.");
+    let call = "assistant: transfer_to_orders";
+    let handed = "tool: \"the conversation is handed to orders\"";
+    let calls = "assistant: find_order";
+    let found = "tool: \"A1 is on its way\"";
+    let first = "user: Where?";
+    let member = "assistant: A1 comes.";
+    let last = "assistant: It comes.";
     for (mode, add, expected) in [
         (LastMessage, true, vec![first, call, handed, member, last]),
         (LastMessage, false, vec![first, member, last]),

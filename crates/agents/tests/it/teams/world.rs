@@ -101,7 +101,8 @@ impl World {
 
     pub(super) fn graph(&self) -> CompiledGraph {
         let lead = Arc::clone(&self.lead) as _;
-        let (name, about) = ("team", "pays and refunds");
+        let name = "team";
+        let about = "pays and refunds";
         let built = match self.form {
             Form::Supervisor | Form::Nested => {
                 let cashier = self.cashier().build().expect("sound");

@@ -112,7 +112,9 @@ impl<B: Backend> ChatSession<'_, B> {
     }
 
     fn meaning<'q>(&self, interrupt: &'q Interrupt, line: &str) -> Meaning<'q> {
-        if let (Ask::Approval(request), true) = (&interrupt.ask, self.input.is_editor()) {
+        if let Ask::Approval(request) = &interrupt.ask
+            && self.input.is_editor()
+        {
             let edits = question::can_edit(interrupt);
             match line.trim().to_lowercase().as_str() {
                 "n" | "no" => return Meaning::Reject(request),

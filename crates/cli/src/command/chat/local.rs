@@ -164,7 +164,8 @@ impl Backend for Local<'_> {
         if !self.known {
             return Ok(Vec::new());
         }
-        let (graph, store) = (self.context.graph_of(&self.agent)?, Arc::clone(self.app.store()));
+        let graph = self.context.graph_of(&self.agent)?;
+        let store = Arc::clone(self.app.store());
         let state = thread_state(&graph, store as _, &Principal::local(), &self.thread).await?;
         let state = state.unwrap_or_default();
         let messages = state.get("messages").and_then(Value::as_array);

@@ -76,7 +76,9 @@ impl Remote {
             Some(agent) => agent,
             None => usual_agent(&server).await?,
         };
-        if let (true, Some(token)) = (args.server.save_token, &token) {
+        if let Some(token) = &token
+            && args.server.save_token
+        {
             // An agent of the command line has made no request yet.
             usual_agent(&server).await?;
             tokens.save(server.address(), token)?;
@@ -332,7 +334,8 @@ impl Backend for Remote {
 
     fn how_to_continue(&self) -> Option<String> {
         let thread = shell::thread(self.thread.as_ref()?);
-        let (agent, address) = (plain(&self.agent), self.server.address());
+        let agent = plain(&self.agent);
+        let address = self.server.address();
         Some(format!("weft chat {agent} --url {address} --thread {thread}"))
     }
 

@@ -37,7 +37,8 @@ pub(super) async fn servers(
             Reached::Process { .. } => "process",
             Reached::Http { .. } => "http",
         };
-        let (reached, state) = (config.reached.to_string(), check(servers, name).await);
+        let reached = config.reached.to_string();
+        let state = check(servers, name).await;
         if state.is_err() {
             exit = Exit::Failed;
         }

@@ -42,7 +42,8 @@ impl Review {
     /// as a value.
     pub(super) fn read(value: &Value) -> Option<Self> {
         let count = |name: &str| value.get(name).and_then(Value::as_array).map(Vec::len);
-        let (calls, terms) = (count("action_requests")?, count("review_configs")?);
+        let calls = count("action_requests")?;
+        let terms = count("review_configs")?;
         if !(1..=CALLS_MAX).contains(&calls) || terms > CALLS_MAX {
             return None;
         }
@@ -127,7 +128,9 @@ impl Review {
             }
             _ => {}
         }
-        if let (Verdict::Reject, Some(comment)) = (verdict, comment) {
+        if let Some(comment) = comment
+            && matches!(verdict, Verdict::Reject)
+        {
             decision["message"] = json!(comment);
         }
         Ok(json!({"decisions": vec![decision; self.action_requests.len()]}))

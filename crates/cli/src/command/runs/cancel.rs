@@ -20,7 +20,9 @@ pub(super) async fn cancel(id: &RunId, context: &CommandContext) -> Result<Exit,
     if context.is_new() {
         return Err(invariants::missing("run", id).into());
     }
-    let (store, who, terminal) = (context.store_there()?, Principal::local(), &context.terminal);
+    let store = context.store_there()?;
+    let who = Principal::local();
+    let terminal = &context.terminal;
     let row = store.find_run(&who, id).await?;
     let at = row.new.at;
     if row.status.is_final() {
@@ -54,7 +56,8 @@ pub(super) async fn cancel(id: &RunId, context: &CommandContext) -> Result<Exit,
 /// runs of the thread are rolled back with it.
 pub(super) async fn roll_back(id: &RunId, context: &CommandContext) -> Result<Exit, CliError> {
     let (store, row) = super::find(id, context).await?;
-    let (at, terminal) = (row.new.at, &context.terminal);
+    let at = row.new.at;
+    let terminal = &context.terminal;
     let runtime = context.reader(&row.new.graph, store).await?;
     let mut signals = Signals::listen();
     let rollback = runtime.cancel_run(&Principal::local(), &at, CancelAction::Rollback).await?;
@@ -112,7 +115,8 @@ async fn tell_ended(
         ended => ended?,
     }
     let row = store.run(&Principal::local(), at).await?;
-    let (run, thread) = (&at.run, &at.thread);
+    let run = &at.run;
+    let thread = &at.thread;
     context.terminal.note(format_args!("run {run} of thread {thread}: {}", word(row.status)));
     Ok(Exit::Done)
 }

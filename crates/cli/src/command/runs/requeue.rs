@@ -16,7 +16,8 @@ pub(super) async fn requeue(
     json: bool,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
-    let (store, who) = (context.store_there()?, Principal::local());
+    let store = context.store_there()?;
+    let who = Principal::local();
     let at = store.find_run(&who, id).await?.new.at;
     let found = context.thread(store.as_ref(), &at.thread).await?;
     if leave {

@@ -101,7 +101,8 @@ async fn next(
     store: &dyn Store,
     terminal: &Terminal,
 ) -> Result<(), CliError> {
-    let (run, thread) = (&row.new.at.run, &row.new.at.thread);
+    let run = &row.new.at.run;
+    let thread = &row.new.at.thread;
     let weft = &terminal.weft;
     if let Some(RunOutcome::Interrupted { interrupts, .. }) = &row.outcome {
         let open = question::open(store, thread).await?;

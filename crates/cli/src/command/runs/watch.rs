@@ -39,7 +39,8 @@ pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit
 async fn print_all(args: &Watch, context: &CommandContext) -> Result<Exit, CliError> {
     let id = RunId::new(&args.run)?;
     let (store, row) = find(&id, context).await?;
-    let (terminal, thread) = (&context.terminal, &row.new.at.thread);
+    let terminal = &context.terminal;
+    let thread = &row.new.at.thread;
     let weft = &terminal.weft;
     let runtime = context.reader(&row.new.graph, store.clone()).await?;
     if !row.status.is_final() && with_orphans(store.as_ref()).await?.contains(thread) {
@@ -128,7 +129,8 @@ async fn ended(
     as_json: bool,
     terminal: &Terminal,
 ) -> Result<Exit, CliError> {
-    let (run, thread) = (&row.new.at, &row.new.at.thread);
+    let run = &row.new.at;
+    let thread = &row.new.at.thread;
     if as_json {
         let model = row.new.options.model.clone();
         terminal.line(json(&Last::new(run, model, None, outcome))?)?;

@@ -35,7 +35,9 @@ pub(super) fn given(args: &Serve) -> Result<Option<GivenToken>, CliError> {
         (args.no_auth, "--no-auth"),
     ];
     let flag = flag.into_iter().find(|(is_given, _)| *is_given).map(|(_, name)| name);
-    if let (Some(_), Some(flag)) = (&of_variable, flag) {
+    if let Some(flag) = flag
+        && of_variable.is_some()
+    {
         return Err(bad(format!(
             "{flag} is given, and the environment variable {VARIABLE} sets a token; leave one of them \
              out"

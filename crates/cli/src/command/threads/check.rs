@@ -52,7 +52,8 @@ pub(crate) async fn check(
         }
         table.write(&context.terminal)?;
     }
-    let (checked, refused) = (rows.len(), refused.len());
+    let checked = rows.len();
+    let refused = refused.len();
     context.terminal.note(format_args!("{checked} threads checked, {refused} refused"));
     Ok(if refused == 0 { Exit::Done } else { Exit::Failed })
 }

@@ -18,7 +18,8 @@ const ASIDE_MAX: usize = 1_000;
 
 pub(crate) async fn delete(args: &Delete, context: &CommandContext) -> Result<Exit, CliError> {
     let id = &ThreadId::new(&args.id)?;
-    let (store, terminal) = (context.store_of(id)?, &context.terminal);
+    let store = context.store_of(id)?;
+    let terminal = &context.terminal;
     let found = match context.thread(store.as_ref(), id).await {
         // The thread was deleted without the history of what was typed in it.
         Err(error) if args.history && args.yes && error.is_not_found() => {
@@ -92,7 +93,8 @@ async fn tell_aside(
     let metadata = Metadata::from_iter([(SET_ASIDE_FROM.to_owned(), json!(id))]);
     let query = ThreadQuery { metadata, limit: ASIDE_MAX, ..ThreadQuery::default() };
     for aside in store.search_threads(&Principal::local(), query).await?.threads {
-        let (weft, aside) = (&context.terminal.weft, shell::thread(&aside.row.id));
+        let weft = &context.terminal.weft;
+        let aside = shell::thread(&aside.row.id);
         context.terminal.note(format_args!(
             "an activity of it was set aside in a thread of its own, which stays: {weft} threads delete {aside}"
         ));

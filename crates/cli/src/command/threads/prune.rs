@@ -171,7 +171,8 @@ async fn thin(
     let who = Principal::local();
     let saver = StoreCheckpointer::new(Arc::clone(store) as _, who.clone());
     let host = Host::new().with_checkpointer(saver);
-    let (mut thinned, mut left) = (0, Vec::<&ThreadId>::new());
+    let mut thinned = 0;
+    let mut left = Vec::<&ThreadId>::new();
     for row in old {
         let Ok(graph) = context.graph_of(row.graph.as_deref().unwrap_or_default()) else {
             left.push(&row.id);

@@ -15,7 +15,8 @@ use weftwork::types::{Principal, ThreadId};
 
 /// Shows a thread in readable form.
 pub(crate) async fn show(id: &ThreadId, context: &CommandContext) -> Result<Exit, CliError> {
-    let (store, terminal) = (context.store_of(id)?, &context.terminal);
+    let store = context.store_of(id)?;
+    let terminal = &context.terminal;
     let found = context.thread(store.as_ref(), id).await?;
     let row = &found.row;
     let weft = &terminal.weft;

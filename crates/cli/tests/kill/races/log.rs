@@ -73,7 +73,10 @@ pub(super) fn read(file: &Path, thread: &str) -> Vec<Record> {
     let records = text.lines().filter_map(|line| {
         let mut words = line.split(' ');
         let mut word = || words.next().expect("a word");
-        let (of, what, node, process) = (word(), word(), word(), word());
+        let of = word();
+        let what = word();
+        let node = word();
+        let process = word();
         let (what, _) = What::ALL.into_iter().find(|(_, name)| *name == what).expect("a name");
         let process = process.parse().expect("a number");
         (of == thread).then(|| Record { what, node: node.to_owned(), process })
@@ -105,7 +108,8 @@ pub(super) fn faults(records: &[Record], accepted: &[Act]) -> Vec<String> {
     };
     let given = |wanted| accepted.iter().filter(|act| **act == wanted).count();
     for (what, node, act) in [(What::Begin, "work", Act::Start), (What::Paid, "pay", Act::Answer)] {
-        let (done, allowed) = (count(what, node), given(act));
+        let done = count(what, node);
+        let allowed = given(act);
         if done > allowed {
             found.push(format!("`{node}` ran {done} times for {allowed} accepted requests"));
         }
@@ -123,7 +127,8 @@ mod tests {
 
     #[test]
     fn what_must_not_be_is_found() {
-        let (begin, end) = (What::Begin, What::End);
+        let begin = What::Begin;
+        let end = What::End;
         let one = [record(begin, "work", 1), record(end, "work", 1)];
         assert_eq!(faults(&one, &[Act::Start]), [""; 0]);
         let twice = [&one[..], &one[..]].concat();

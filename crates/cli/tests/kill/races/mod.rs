@@ -134,8 +134,10 @@ fn report(name: &str, races: u64, tally: &Tally, seconds: f64) {
 }
 
 fn races(name: &str, place: impl FnOnce(&Path) -> Place) {
-    let (mut track, mut tally) = (Track::new(place, Claims::On), Tally::default());
-    let (races, clock) = (races_wanted(), SystemClock::new());
+    let mut track = Track::new(place, Claims::On);
+    let mut tally = Tally::default();
+    let races = races_wanted();
+    let clock = SystemClock::new();
     let mut found = Vec::new();
     for number in 0..races {
         found.extend(track.run(number, &mut tally));

@@ -30,8 +30,7 @@ struct Seen {
 
 impl Cutting {
     pub(super) fn new(inner: Arc<dyn Store>, world: Arc<Shared>) -> Arc<Self> {
-        let (seen, dead) = (Mutex::default(), watch::Sender::new(false));
-        Arc::new(Self { inner, world, seen, dead })
+        Arc::new(Self { inner, world, seen: Mutex::default(), dead: watch::Sender::new(false) })
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -139,7 +138,8 @@ impl WriteRuns for Cutting {
         claim: &'a Claim,
         commit: Commit,
     ) -> BoxFuture<'a, Result<Committed>> {
-        let (name, closes) = (name(&commit), closes(&commit));
+        let name = name(&commit);
+        let closes = closes(&commit);
         let write = async move { self.inner.commit(who, claim, commit).await };
         Box::pin(self.write(name, closes, write))
     }

@@ -142,7 +142,9 @@ impl<'a> Script<'a> {
     }
 
     fn play(mut self, setting: &Setting, crash: Option<Crash<'_>>) -> Result<Played, Json> {
-        let (mut entries, mut writes, mut crashed) = (Vec::new(), Vec::new(), false);
+        let mut entries = Vec::new();
+        let mut writes = Vec::new();
+        let mut crashed = false;
         for (index, entry) in self.spec.script.iter().enumerate() {
             let mut shown = Map::new();
             let at = crash.filter(|crash| crash.entry == index).map(|crash| crash.at);
@@ -158,8 +160,13 @@ impl<'a> Script<'a> {
                     shown.clear();
                     self.next_process()?;
                     if let Some(reason) = self.passed_over(setting.profile, entry, &before) {
-                        let (trace, passed_over) = (Json::Null, Some(reason));
-                        return Ok(Played { trace, writes, fault: None, crashed, passed_over });
+                        return Ok(Played {
+                            trace: Json::Null,
+                            writes,
+                            fault: None,
+                            crashed,
+                            passed_over: Some(reason),
+                        });
                     }
                     self.recover(entry, before.runs, &mut shown)
                 }
@@ -220,7 +227,8 @@ impl<'a> Script<'a> {
         entry: &Entry,
         before: &Before,
     ) -> Option<&'static str> {
-        let (spec, world) = (self.spec, &self.ground.world);
+        let spec = self.spec;
+        let world = &self.ground.world;
         if world.has_changed_items() && spec.has_changing_nodes() {
             return Some(CHANGED_ITEMS);
         }
@@ -233,7 +241,8 @@ impl<'a> Script<'a> {
         let at = StateQuery::thread(entry.thread.as_str());
         let state = self.process.tokio.block_on(self.play.front.state(&at, true));
         let state = state.ok()?;
-        let (runs, reference) = (matches!(entry.act, Act::Run(_)), profile == Profile::LangGraph);
+        let runs = matches!(entry.act, Act::Run(_));
+        let reference = profile == Profile::LangGraph;
         if runs && entry.inside.is_some() {
             return Some(WITHIN);
         }

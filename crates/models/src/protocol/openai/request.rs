@@ -45,7 +45,9 @@ fn body(model: &str, request: &ChatRequest, config: &ServerConfig) -> Result<Val
     if let Some(choice) = tool_choice(request) {
         set("tool_choice", choice);
     }
-    if let (Some(parallel), false) = (request.parallel_tool_calls, request.tools.is_empty()) {
+    if let Some(parallel) = request.parallel_tool_calls
+        && !request.tools.is_empty()
+    {
         set("parallel_tool_calls", parallel.into());
     }
     if let Some(schema) = &request.response_schema {

@@ -153,9 +153,8 @@ fn join_item(list: &mut Vec<Value>, item: &Value) {
         let is_whole = has_ended || is_said(item, "data");
         ["type", "index"].iter().all(|name| member(last, name) == member(item, name)) && !is_whole
     };
-    let (Some(Value::Object(last)), Some(more)) =
-        (list.last_mut().filter(|last| is_same(last)), item.as_object())
-    else {
+    let Some(more) = item.as_object() else { return list.push(item.clone()) };
+    let Some(Value::Object(last)) = list.last_mut().filter(|last| is_same(last)) else {
         return list.push(item.clone());
     };
     for (name, value) in more {

@@ -135,7 +135,9 @@ fn assistant(message: &Message, calls: &WireCalls, provider: &str) -> Vec<Value>
             return None;
         }
         let mut item = item(part, calls, provider)?;
-        if let (Part::Text { .. }, Some(phase)) = (part, phase.take()) {
+        // The phase belongs to the next item only, also if that is no text.
+        let phase = phase.take();
+        if let Some(phase) = phase.filter(|_| matches!(part, Part::Text { .. })) {
             item["phase"] = phase;
         }
         Some(item)

@@ -34,8 +34,11 @@ impl ChatMessage {
         if self.speech.admits(&who, Some(at)) {
             self.speak(&who, Some(at), kind, text);
         } else {
-            let (at, kind, text) = (at.clone(), kind.clone(), text.to_owned());
-            self.speech.hold(Held::Piece { at, kind, text });
+            self.speech.hold(Held::Piece {
+                at: at.clone(),
+                kind: kind.clone(),
+                text: text.to_owned(),
+            });
         }
     }
 
@@ -208,8 +211,7 @@ impl ChatMessage {
         // Pages show files by their address, and follow no other kinds of addresses.
         let is_safe = ["https:", "http:", "data:"].iter().any(|kind| url.starts_with(kind));
         if is_safe && url.len() <= PART_BYTES_MAX {
-            let (media_type, url) = (media_type.clone(), url.clone());
-            self.parts.push(ChatPart::File { media_type, url });
+            self.parts.push(ChatPart::File { media_type: media_type.clone(), url: url.clone() });
         } else {
             let data = json!({"mediaType": media_type, "bytes": url.len(), "omitted": true});
             self.fact("file", data, true);

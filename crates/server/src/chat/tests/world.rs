@@ -50,14 +50,13 @@ struct Speaker {
 
 impl World {
     pub(super) fn new(random: Random) -> Self {
-        let (speakers, running, requested) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             random,
             seq: 0,
             step: 0,
-            speakers,
-            running,
-            requested,
+            speakers: Vec::new(),
+            running: Vec::new(),
+            requested: Vec::new(),
             numbers: 0,
             events: Vec::new(),
         }
@@ -108,7 +107,9 @@ impl World {
             return;
         }
         let who = self.random.below(self.speakers.len());
-        let (words, id, kind) = (self.words(), self.call_id(), self.random.below(6));
+        let words = self.words();
+        let id = self.call_id();
+        let kind = self.random.below(6);
         // Members choose ids that others have at the time.
         let is_open = self.speakers[who].calls.iter().any(|known| known.id == id);
         let speaker = &mut self.speakers[who];
@@ -320,7 +321,8 @@ impl World {
     }
 
     fn ask(&mut self, call: &ToolCall) -> Ask {
-        let (tool_call_id, question) = (call.id.clone(), "Really?".to_owned());
+        let tool_call_id = call.id.clone();
+        let question = "Really?".to_owned();
         match self.random.below(3) {
             0 => Ask::Question { question, tool_call_id, tool: None },
             1 => Ask::Timer { until: Timestamp(9) },

@@ -29,7 +29,9 @@ pub(super) async fn get(service: &Service, thread: &ThreadId, params: GetParams)
     let state = state.ok_or_else(|| no_such_run("no run was started on this thread"))?;
     check_namespace(&namespace, state.config.as_ref().is_some_and(|config| config.id.is_some()))?;
     let mut values = blocks::into_shown(state.values);
-    if let (Some(keys), Some(members)) = (keys, values.as_object_mut()) {
+    if let Some(keys) = keys
+        && let Some(members) = values.as_object_mut()
+    {
         members.retain(|name, _| keys.contains(name));
     }
     if !values.is_object() {

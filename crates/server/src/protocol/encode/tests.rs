@@ -222,7 +222,8 @@ fn messages_at_the_same_time_are_told_apart() {
     let events = all(&mut encoder(), &output);
     let whose: Vec<_> =
         events.iter().map(|at| (at.node.as_deref(), at.data["message_id"].as_str())).collect();
-    let (first, second) = ((None, None), (Some("b"), Some("m2")));
+    let first = (None, None);
+    let second = (Some("b"), Some("m2"));
     assert_eq!(whose, [first, first, first, second, second, second, first, second]);
 }
 
@@ -252,8 +253,12 @@ fn a_retry_of_one_member_ends_no_message_of_another() {
     };
     let say = |at: &PieceAt| {
         let event = AiEvent::TextDelta { delta: "x".to_owned() };
-        let (piece, at) = (Some(at.clone()), Some(Timestamp(1)));
-        RunOutput::Event(Box::new(RunEvent { seq: None, piece, at, event }))
+        RunOutput::Event(Box::new(RunEvent {
+            seq: None,
+            piece: Some(at.clone()),
+            at: Some(Timestamp(1)),
+            event,
+        }))
     };
     for (void, expected) in [(at(2, 2), 1), (at(3, 3), 0)] {
         let reset = AiEvent::AttemptReset(AttemptReset::of_task(&void));
@@ -279,7 +284,8 @@ fn a_message_that_begins_again_after_a_takeover_has_another_id() {
 #[test]
 fn tools_and_failures_are_events_of_the_log() {
     let id = ToolCallId::new("c1").expect("valid");
-    let (tool_call_id, tool_name) = (id.clone(), "add".to_owned());
+    let tool_call_id = id.clone();
+    let tool_name = "add".to_owned();
     let result = |result, is_error| AiEvent::ToolCallResult {
         tool_call_id: id.clone(),
         result,

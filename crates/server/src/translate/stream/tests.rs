@@ -28,8 +28,13 @@ fn chunk(bytes: u64, text: &str) -> Frame {
 fn translator(mode: &str, received: Received) -> Translator {
     let thread = ThreadId::new("t").expect("valid");
     let at = RunRef { thread, run: RunId::new("r").expect("valid") };
-    let (graph, assistant, metadata) = ("chat".to_owned(), Value::Null, Map::new());
-    let run = RunView { at, graph, assistant, created_ms: 0, metadata };
+    let run = RunView {
+        at,
+        graph: "chat".to_owned(),
+        assistant: Value::Null,
+        created_ms: 0,
+        metadata: Map::new(),
+    };
     let mut requested = Requested::default();
     assert!(requested.add(mode));
     let stream = super::Stream { requested, subgraphs: false, from_start: false };
@@ -89,8 +94,8 @@ fn a_message_whose_text_is_void_is_sent_whole() {
             .map(|event| (event.1[0]["type"].clone(), event.1[0]["content"].clone()))
             .collect()
     };
-    let (part, whole) =
-        (|text: &str| (json!("AIMessageChunk"), json!(text)), (json!("ai"), json!("Hello")));
+    let part = |text: &str| (json!("AIMessageChunk"), json!(text));
+    let whole = (json!("ai"), json!("Hello"));
     // The attempt fails while the client reads.
     let frames = [chunk(2, "Go"), reset.clone()].into_iter().chain(again());
     let found = events_of("messages-tuple", Received::default(), frames.collect());

@@ -266,7 +266,8 @@ async fn classic(client: &mut RecordingClient) {
 /// Says the same in both formats of chats.
 async fn chats(client: &mut RecordingClient) {
     for protocol in ["ui-message-stream", "data-stream"] {
-        let (path, thread) = (format!("/chat/keeper?protocol={protocol}"), protocol);
+        let path = format!("/chat/keeper?protocol={protocol}");
+        let thread = protocol;
         let say = |messages: Value| json!({"threadId": thread, "messages": messages});
         let user =
             |text: &str| json!({"role": "user", "content": [{"type": "text", "text": text}]});

@@ -14,10 +14,12 @@ const MORE: [&str; 2] = ["state.get", "state.listCheckpoints"];
 async fn answers_have_the_recorded_shape() {
     let client = Client::over(reference::runtime().await);
     let text = include_str!("../../recorded/protocol/commands.jsonl");
-    let (mut thread, mut question) = (String::new(), Value::Null);
+    let mut thread = String::new();
+    let mut question = Value::Null;
     for line in text.lines() {
         let line: Value = serde_json::from_str(line).expect("JSON");
-        let (mut body, recorded) = (line["body"].clone(), &line["answer"]);
+        let mut body = line["body"].clone();
+        let recorded = &line["answer"];
         if line["path"] == "/threads" {
             thread = client.post("/threads", body).await.json()["thread_id"]
                 .as_str()
@@ -79,7 +81,8 @@ fn one(id: &Value) -> Value {
 #[tokio::test]
 async fn commands_that_do_not_fit_are_refused_with_a_code() {
     let client = Client::over(reference::runtime().await);
-    let ((asked, id), fresh) = (asked(&client).await, new_thread());
+    let (asked, id) = asked(&client).await;
+    let fresh = new_thread();
     let other = "0".repeat(32);
     for (thread, method, params, code, says) in [
         (&fresh, "run.start", json!({"input": {}}), "invalid_argument", "requires an assistant_id"),
@@ -145,7 +148,8 @@ async fn commands_that_do_not_fit_are_refused_with_a_code() {
 #[tokio::test]
 async fn commands_that_read_nothing_or_are_none_are_refused_with_a_code() {
     let client = Client::over(reference::runtime().await);
-    let ((asked, _), fresh) = (asked(&client).await, new_thread());
+    let (asked, _) = asked(&client).await;
+    let fresh = new_thread();
     let nobody = "00000000-0000-4000-8000-000000000000";
     for (thread, method, params, code, says) in [
         (&fresh, "state.get", json!({"namespace": []}), "no_such_run", "no run"),
@@ -202,7 +206,8 @@ async fn commands_that_read_nothing_or_are_none_are_refused_with_a_code() {
 
 #[tokio::test]
 async fn states_are_read_listed_and_branched_from() {
-    let (client, thread) = (Client::over(reference::runtime().await), new_thread());
+    let client = Client::over(reference::runtime().await);
+    let thread = new_thread();
     let start = json!({"assistant_id": "echo", "input": {"msg": "a"},
         "config": {"configurable": {"thread_id": thread}}});
     result(command(&client, &thread, "run.start", start).await);
@@ -234,7 +239,8 @@ async fn states_are_read_listed_and_branched_from() {
 
 #[tokio::test]
 async fn the_graphs_of_a_run_are_a_tree() {
-    let (client, thread) = (Client::over(reference::runtime().await), new_thread());
+    let client = Client::over(reference::runtime().await);
+    let thread = new_thread();
     let start = json!({"assistant_id": "parent", "input": {"msg": "a"}});
     let run = result(command(&client, &thread, "run.start", start).await)["run_id"].clone();
     Events::open(&client, &thread, json!({"channels": ["lifecycle"]})).await.run().await;
@@ -289,7 +295,8 @@ async fn threads_belong_to_the_organisation_of_their_token() {
     let send = async |org: Option<&str>, body: Value| {
         client.send_as(org, ("POST", &path), body.to_string()).await
     };
-    let (one, two) = (Some("one"), Some("two"));
+    let one = Some("one");
+    let two = Some("two");
     let start = json!({"id": 1, "method": "run.start",
         "params": {"assistant_id": "inter", "input": {"q": "ok"}}});
     assert_eq!(send(one, start).await.json()["type"], "success");

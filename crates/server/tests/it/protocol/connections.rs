@@ -36,8 +36,8 @@ async fn many_streams_and_commands_share_a_connection_of_http2() {
         http2::handshake::<_, _, Body>(TokioExecutor::new(), io).await.expect("HTTP/2");
     tokio::spawn(connection);
     let thread = new_thread();
-    let (events, commands) =
-        (format!("/threads/{thread}/stream/events"), format!("/threads/{thread}/commands"));
+    let events = format!("/threads/{thread}/stream/events");
+    let commands = format!("/threads/{thread}/commands");
     let mut streams = Vec::new();
     // More than the six connections that browsers make to a host.
     for _ in 0..20 {

@@ -70,7 +70,8 @@ impl Events {
     async fn try_next(&mut self) -> Option<Value> {
         loop {
             if let Some((block, rest)) = self.buffer.split_once("\n\n") {
-                let (block, rest) = (block.to_owned(), rest.to_owned());
+                let block = block.to_owned();
+                let rest = rest.to_owned();
                 self.buffer = rest;
                 if let Some(event) = read(&block) {
                     return Some(event);

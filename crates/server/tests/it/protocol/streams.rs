@@ -22,7 +22,8 @@ const USUAL: [&str; 5] = ["values", "lifecycle", "input", "messages", "tools"];
 
 #[tokio::test]
 async fn a_question_and_its_answer_have_the_recorded_events() {
-    let (client, thread) = (client().await, new_thread());
+    let client = client().await;
+    let thread = new_thread();
     // The stream is open before the thread exists, and over both runs.
     let mut events = Events::open(&client, &thread, json!({"channels": USUAL})).await;
     start(&client, &thread, "inter", json!({"q": "ok"})).await;
@@ -58,7 +59,8 @@ async fn assert_continues(client: &Client, thread: &str, filter: &Value, tape: &
 
 #[tokio::test]
 async fn a_stream_continues_after_each_of_its_events() {
-    let (client, thread) = (client().await, new_thread());
+    let client = client().await;
+    let thread = new_thread();
     let filter = json!({"channels": ["values", "updates", "messages", "tools", "lifecycle",
         "input", "checkpoints", "tasks", "custom"]});
     let question = json!({"messages": [{"type": "human", "content": "2+3?", "id": "q"}]});
@@ -88,7 +90,8 @@ fn is_delta(event: &Value) -> bool {
 #[tokio::test]
 async fn words_are_sent_once_before_and_after_a_reconnect() {
     let (runtime, words) = graphs::runtime().await;
-    let (client, thread) = (Client::over(runtime), new_thread());
+    let client = Client::over(runtime);
+    let thread = new_thread();
     let filter = json!({"channels": ["messages", "values", "lifecycle"]});
     let mut events = Events::open(&client, &thread, filter.clone()).await;
     start(&client, &thread, "talk", json!({"messages": [{"role": "user", "content": "?"}]})).await;
@@ -148,7 +151,8 @@ async fn each_channel_has_its_events() {
     let with = |channel: &str| json!({"channels": [channel, "lifecycle"]});
     let question = json!({"messages": [{"type": "human", "content": "2+3?", "id": "q"}]});
     let tools = data(&run("agent", question.clone(), with("tools")).await, "tools");
-    let (started, finished) = (&tools[0], &tools[1]);
+    let started = &tools[0];
+    let finished = &tools[1];
     assert_eq!((&started["event"], &started["tool_name"]), (&json!("tool-started"), &json!("add")));
     assert_eq!(finished["event"], "tool-finished");
     assert_eq!(
@@ -188,7 +192,8 @@ async fn each_channel_has_its_events() {
 
 #[tokio::test]
 async fn subgraphs_have_namespaces_and_a_status() {
-    let (client, thread) = (client().await, new_thread());
+    let client = client().await;
+    let thread = new_thread();
     start(&client, &thread, "parent", json!({"msg": "a"})).await;
     let all = json!({"channels": ["lifecycle", "values"]});
     let events = Events::open(&client, &thread, all).await.run().await;
@@ -196,7 +201,8 @@ async fn subgraphs_have_namespaces_and_a_status() {
         .iter()
         .filter(|event| event["method"] == "lifecycle")
         .map(|event| {
-            let (of, data) = (&event["params"]["namespace"], &event["params"]["data"]);
+            let of = &event["params"]["namespace"];
+            let data = &event["params"]["data"];
             (of.as_array().map_or(0, Vec::len), data["event"].clone(), data["graph_name"].clone())
         })
         .collect();
@@ -225,7 +231,8 @@ async fn subgraphs_have_namespaces_and_a_status() {
 #[tokio::test]
 async fn named_values_have_a_channel() {
     let (runtime, _) = graphs::runtime().await;
-    let (client, thread) = (Client::over(runtime), new_thread());
+    let client = Client::over(runtime);
+    let thread = new_thread();
     let named = json!({"channels": ["custom:progress", "input"]});
     let mut events = Events::open(&client, &thread, named).await;
     start(&client, &thread, "two", json!({"more": 1})).await;
@@ -262,7 +269,8 @@ async fn named_values_have_a_channel() {
 
 #[tokio::test]
 async fn a_client_that_names_no_event_gets_recent_and_later_runs() {
-    let (client, thread) = (client().await, new_thread());
+    let client = client().await;
+    let thread = new_thread();
     start(&client, &thread, "echo", json!({"msg": "a"})).await;
     let filter = json!({"channels": ["values", "lifecycle"]});
     let first = Events::open(&client, &thread, filter.clone()).await.run().await;
@@ -279,7 +287,8 @@ async fn a_client_that_names_no_event_gets_recent_and_later_runs() {
 
 #[tokio::test]
 async fn deleted_runs_and_threads_of_others_have_no_events() {
-    let (client, thread) = (client().await, new_thread());
+    let client = client().await;
+    let thread = new_thread();
     let params = json!({"assistant_id": "echo", "input": {"msg": "secret"}});
     let run = result(command(&client, &thread, "run.start", params).await)["run_id"].clone();
     let path = format!("/threads/{thread}/runs/{}", run.as_str().expect("an id"));

@@ -32,7 +32,8 @@ impl Differences {
             }
             (Value::Array(recorded), Value::Array(found)) => {
                 if recorded.len() != found.len() {
-                    let (recorded, found) = (recorded.len(), found.len());
+                    let recorded = recorded.len();
+                    let found = found.len();
                     self.shape(place, format!("{recorded} elements recorded, {found} found"));
                 }
                 for (at, (recorded, found)) in recorded.iter().zip(found).enumerate() {
@@ -40,7 +41,8 @@ impl Differences {
                 }
             }
             (Value::String(recorded_text), Value::String(found_text)) => {
-                let (a, b) = (masked(recorded_text), masked(found_text));
+                let a = masked(recorded_text);
+                let b = masked(found_text);
                 if a.text != b.text || !ids.same(&a.ids, &b.ids) {
                     self.value(place, recorded, found);
                 }

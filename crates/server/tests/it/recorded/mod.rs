@@ -76,7 +76,9 @@ async fn recorded_requests_have_the_recorded_answers() {
     let listed: Listed = read("differences.json");
     assert!(listed.requests.values().all(|listed| !listed.reason.is_empty()));
     let mut ids = Ids::default();
-    let (mut all, mut by_kind, mut unlisted) = (0, [0; 3], Vec::new());
+    let mut all = 0;
+    let mut by_kind = [0; 3];
+    let mut unlisted = Vec::new();
     let mut stale: Vec<&String> = listed.requests.keys().collect();
     for group in GROUPS {
         let lines: Vec<Line> = read(&format!("{group}.json"));

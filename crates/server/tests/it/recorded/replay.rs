@@ -156,10 +156,8 @@ fn compare_events(recorded: &[Event], answer: &Answer, ids: &mut Ids, to: &mut D
     let names = |names: &mut dyn Iterator<Item = &str>| -> Vec<String> {
         names.map(|name| masked(name).text).collect()
     };
-    let (a, b) = (
-        names(&mut recorded.iter().map(|event| event.event.as_str())),
-        names(&mut found.iter().map(|event| event.0.as_str())),
-    );
+    let a = names(&mut recorded.iter().map(|event| event.event.as_str()));
+    let b = names(&mut found.iter().map(|event| event.0.as_str()));
     if a != b {
         to.shape("events", format!("recorded {a:?}, found {b:?}"));
         return;

@@ -14,7 +14,9 @@ use weftwork_testkit::ManualClock;
 fn commits(log: &Path) -> usize {
     let bytes = std::fs::read(log).expect("reads");
     let number = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
-    let (header, frame_header, page) = (32, 24, number(8) as usize);
+    let header = 32;
+    let frame_header = 24;
+    let page = number(8) as usize;
     let salt = &bytes[16..24];
     let frames = (header..bytes.len() - page).step_by(frame_header + page);
     // Frames of another salt are left over.

@@ -202,7 +202,8 @@ async fn a_terminated_instance_takes_no_run_at_all(place: Place) {
     let refused = StoreError::BelongsToInstance { thread: "i-1".to_owned(), refused };
     assert_eq!(change, Err(RuntimeError::Store(refused)), "also of a living instance");
     does(&agents, &instance, json!("ask")).await.expect("ends at its question");
-    let (limit, kept) = (Duration::from_secs(20), QueuedActivities::Keep);
+    let limit = Duration::from_secs(20);
+    let kept = QueuedActivities::Keep;
     agents.terminate(id(), limit, kept).await.expect("exists");
     close(agents).await;
 

@@ -31,7 +31,8 @@ async fn create(agents: &AgentRuntime, state: Value) -> Result<(), AgentRuntimeE
 
 /// Number of runs of the thread of the instance; `None` if there is no thread.
 async fn runs(agents: &AgentRuntime) -> Option<usize> {
-    let (who, thread) = (agents.principal(), (&id()).into());
+    let who = agents.principal();
+    let thread = (&id()).into();
     match agents.store().thread(who, &thread).await {
         Err(StoreError::NotFound { .. }) => None,
         found => {

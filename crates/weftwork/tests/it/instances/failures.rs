@@ -131,7 +131,8 @@ async fn a_cancelled_activity_is_an_error_and_the_next_one_runs(place: Place) {
     let sent = agents.send(&instance, Activity::new(json!("wait"))).await.expect("accepted");
     until(&agents, |info| info.status == InstanceStatus::Processing).await;
     let next = agents.send(&instance, Activity::new(json!("work"))).await.expect("accepted");
-    let (who, interrupt) = (agents.principal(), CancelAction::Interrupt);
+    let who = agents.principal();
+    let interrupt = CancelAction::Interrupt;
     agents.runtime().cancel_run(who, sent.activity(), interrupt).await.expect("runs");
     let error = sent.ended().await.expect_err("is cancelled");
     assert_eq!((error.kind, error.code()), (Kind::Cancelled, "W0637"));

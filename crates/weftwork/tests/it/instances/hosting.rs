@@ -85,7 +85,8 @@ async fn activities_are_executed_after_the_agent_runtime_was_dropped(place: Plac
     let seen = Arc::new(Seen::default());
     let tools = ToolBox::new().with(where_am_i).provide(Arc::clone(&seen));
     let agents = open_with(&place, tools).await;
-    let (runtime, who) = (agents.runtime().clone(), agents.principal().clone());
+    let runtime = agents.runtime().clone();
+    let who = agents.principal().clone();
     let instance = agents.create_graph_agent(&graph(&seen), json!({}), options()).await;
     let instance = instance.expect("created");
     let waits = agents.leave(&instance, Activity::new(json!(null))).await.expect("accepted");

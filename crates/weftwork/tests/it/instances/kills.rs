@@ -142,7 +142,8 @@ async fn each_activity_is_executed_once_in_order_by_processes_that_are_killed() 
     }
     let mut in_order: Vec<u32> = (0..activities / instances).collect();
     in_order.sort_by_key(|number| Reverse(priority(*number)));
-    let (mut calls, mut possibly_paid) = (0, 0);
+    let mut calls = 0;
+    let mut possibly_paid = 0;
     for number in 0..instances {
         let id = instance(number);
         assert_eq!(agents.get_state(&id).await, Ok(json!(in_order)), "{id}");
@@ -152,7 +153,8 @@ async fn each_activity_is_executed_once_in_order_by_processes_that_are_killed() 
         possibly_paid += recorded.iter().map(|call| call.possibly_paid as usize).sum::<usize>();
     }
     let asked = std::fs::read_to_string(folder.path().join("asked")).expect("reads");
-    let (asked, distinct) = (asked.lines().count(), asked.lines().collect::<BTreeSet<_>>().len());
+    let distinct = asked.lines().collect::<BTreeSet<_>>().len();
+    let asked = asked.lines().count();
     println!(
         "{activities} activities, {kills} kills: {asked} calls, {possibly_paid} possibly paid"
     );

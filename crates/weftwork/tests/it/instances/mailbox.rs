@@ -34,7 +34,8 @@ async fn record(agents: &AgentRuntime, gate: &Arc<Semaphore>) {
 }
 
 async fn the_order_is_that_of_priority_then_arrival(place: Place) {
-    let (agents, gate) = (open(&place).await, Arc::new(Semaphore::new(0)));
+    let agents = open(&place).await;
+    let gate = Arc::new(Semaphore::new(0));
     record(&agents, &gate).await;
     agents.send(id(), Activity::new(json!("gate"))).await.expect("accepted");
     until(&agents, |info| info.status == InstanceStatus::Processing).await;
@@ -64,7 +65,8 @@ async fn the_order_is_that_of_priority_then_arrival(place: Place) {
 }
 
 async fn a_repeated_activity_is_accepted_once(place: Place) {
-    let (agents, gate) = (open(&place).await, Arc::new(Semaphore::new(0)));
+    let agents = open(&place).await;
+    let gate = Arc::new(Semaphore::new(0));
     record(&agents, &gate).await;
     let activity = || {
         let limit = Duration::from_secs(60);
@@ -117,11 +119,13 @@ async fn never_two_activities_at_once(place: Place) {
 
 #[tokio::test]
 async fn activities_begin_and_expire_at_their_times() {
-    let (place, gate) = (Place::memory(""), Arc::new(Semaphore::new(0)));
+    let place = Place::memory("");
+    let gate = Arc::new(Semaphore::new(0));
     let clock = Arc::new(ManualClock::new());
     let agents = open_on(&place, ToolBox::new(), Arc::clone(&clock) as _).await;
     record(&agents, &gate).await;
-    let (hour, now) = (Duration::from_secs(3_600), agents.runtime().clock().now());
+    let hour = Duration::from_secs(3_600);
+    let now = agents.runtime().clock().now();
     let later = Activity::new(json!("later")).not_before(now.plus(hour));
     let later = agents.send(id(), later).await.expect("accepted");
     let instance = agents.handle(&id());
@@ -148,7 +152,8 @@ async fn activities_begin_and_expire_at_their_times() {
 
 #[tokio::test]
 async fn activities_that_cannot_be_executed_are_refused() {
-    let (place, gate) = (Place::memory(""), Arc::new(Semaphore::new(0)));
+    let place = Place::memory("");
+    let gate = Arc::new(Semaphore::new(0));
     let agents = open_on(&place, ToolBox::new(), Arc::new(ManualClock::new())).await;
     record(&agents, &gate).await;
     let minute = Duration::from_secs(60);
@@ -199,7 +204,8 @@ async fn idle_instances_have_no_task() {
     let place = Place::sqlite("");
     let agents = open(&place).await;
     let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    let (began, mut resident) = (std::time::Instant::now(), 0);
+    let began = std::time::Instant::now();
+    let mut resident = 0;
     for number in 0..instances {
         let id = InstanceId::new(format!("i-{number}")).expect("an id");
         let options = InstanceOptions::new().id(id.clone());
@@ -211,7 +217,8 @@ async fn idle_instances_have_no_task() {
             resident = resident_bytes();
         }
     }
-    let (grown, seconds) = (resident_bytes().saturating_sub(resident), began.elapsed().as_secs());
+    let grown = resident_bytes().saturating_sub(resident);
+    let seconds = began.elapsed().as_secs();
     println!("{instances} idle instances in {seconds} s; the last nine tenths took {grown} bytes");
     let none_left = async {
         while tokio::runtime::Handle::current().metrics().num_alive_tasks() > before {

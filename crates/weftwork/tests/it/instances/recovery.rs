@@ -44,16 +44,21 @@ fn new(graph: &str, name: &str, at: i64) -> NewRun {
 async fn send(store: &dyn Store, mut activity: NewRun) {
     let who = Principal::local();
     let metadata = Map::from_iter([(INSTANCE.to_owned(), Value::Bool(true))]);
-    let (id, graph) = (activity.at.thread.clone(), Some(activity.graph.clone()));
-    let (created_at, if_exists) = (activity.created_at, IfExists::Refuse);
-    let thread = NewThread { id, graph, metadata, created_at, if_exists };
+    let thread = NewThread {
+        id: activity.at.thread.clone(),
+        graph: Some(activity.graph.clone()),
+        metadata,
+        created_at: activity.created_at,
+        if_exists: IfExists::Refuse,
+    };
     store.create_thread(&who, thread).await.expect("an instance");
     activity.options.mailbox = Some(Mailbox::of_capacity(1));
     store.create_run(&who, activity, BTreeMap::new()).await.expect("accepted");
 }
 
 async fn runs_that_wait_do_not_prevent_the_recovery_of_others(place: Place) {
-    let (store, who) = (place.open(), Principal::local());
+    let store = place.open();
+    let who = Principal::local();
     for number in 0..WAITING {
         // No process hosts the graph of these.
         send(&*store, new("app:unknown", &format!("a-{number}"), number)).await;

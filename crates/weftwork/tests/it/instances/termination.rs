@@ -72,7 +72,8 @@ async fn queued_activities_are_dead_lettered(place: Place) {
     assert_eq!(running.ended().await.expect_err("cut off").kind, Kind::Cancelled);
     let letters: Vec<_> =
         report.dead_lettered.iter().map(|letter| (&letter.activity, &letter.payload)).collect();
-    let (first, second) = (&high.activity().run, &low.activity().run);
+    let first = &high.activity().run;
+    let second = &low.activity().run;
     assert_eq!(letters, [(first, &json!(2)), (second, &json!(1))]);
     let events = tokio::time::timeout(Duration::from_secs(20), events.collect::<Vec<_>>()).await;
     let events = events.expect("it ends").into_iter().map(Result::unwrap);

@@ -164,7 +164,8 @@ impl Frames {
     }
 
     fn call(&mut self, frame: &Value) -> Result<Option<AiEvent>, String> {
-        let (id, name) = (id(frame)?, text(frame, "toolName")?.to_owned());
+        let id = id(frame)?;
+        let name = text(frame, "toolName")?.to_owned();
         if QUESTIONS.contains(&name.as_str()) {
             self.questions.push(id.to_string());
             return Ok(None);
@@ -303,7 +304,8 @@ mod tests {
     #[test]
     fn texts_that_follow_each_other_are_on_lines_of_their_own() {
         let delta = |delta: &str| json!({"type": "text-delta", "id": "1", "delta": delta});
-        let (start, end) = (json!({"type": "text-start", "id": "1"}), json!({"type": "text-end"}));
+        let start = json!({"type": "text-start", "id": "1"});
+        let end = json!({"type": "text-end"});
         let all =
             [start.clone(), delta("One."), end.clone(), start, delta("\n\n"), delta("Two."), end];
         let text = all.iter().map(|frame| format!("data: {frame}\n\n")).collect::<String>();

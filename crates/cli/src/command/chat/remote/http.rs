@@ -40,7 +40,7 @@ impl Server {
         if has_more || !url.username().is_empty() || url.password().is_some() {
             return Err(bad("the address has a user name, a query or a fragment"));
         }
-        let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
+        let Some((host, port)) = url.host_str().zip(url.port_or_known_default()) else {
             return Err(bad("the address has no host"));
         };
         // The client uses the proxy only for hosts that are not on its allow list. Without a proxy,
