@@ -56,7 +56,7 @@ pub struct ReactAgent {
 
 /// The data that the nodes share.
 #[derive(Debug)]
-struct Parts {
+struct ReactParts {
     instructions: Option<Message>,
     bound: BoundModel,
     runner: ToolRunner,
@@ -168,7 +168,8 @@ impl ReactAgent {
             .map_err(|source| AgentError::Tools { agent: self.name.clone(), source })?;
         let instructions = system(self.instructions);
         let model = Arc::clone(&self.bound.model);
-        let parts = Parts { instructions, bound: self.bound, runner, hand_offs: self.hand_offs };
+        let parts =
+            ReactParts { instructions, bound: self.bound, runner, hand_offs: self.hand_offs };
         Ok(Graph::<Chat>::new(self.name)
             .version(self.version)
             .with(parts)
@@ -207,7 +208,7 @@ pub(crate) fn system(instructions: String) -> Option<Message> {
 /// Calls the model with the conversation.
 async fn ask_model(
     state: State<Chat>,
-    parts: Deps<Parts>,
+    parts: Deps<ReactParts>,
     prompt: PromptScope,
     ctx: Ctx,
 ) -> NodeResult<ChatUpdate> {
@@ -246,7 +247,7 @@ fn calls_of_last(state: State<Chat>) -> Vec<Next> {
 /// Brings a tool call to its result, and asks a person where that takes one.
 async fn run_tool(
     Arg(call): Arg<ToolCall>,
-    parts: Deps<Parts>,
+    parts: Deps<ReactParts>,
     prompt: PromptScope,
     ctx: Ctx,
 ) -> NodeResult<ChatUpdate> {
@@ -258,7 +259,7 @@ async fn run_tool(
 /// Closes a tool call that is left open.
 async fn close_call(
     Arg(call): Arg<ToolCall>,
-    parts: Deps<Parts>,
+    parts: Deps<ReactParts>,
     prompt: PromptScope,
     ctx: Ctx,
 ) -> NodeResult<ChatUpdate> {

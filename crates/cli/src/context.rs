@@ -66,10 +66,18 @@ impl Found {
     }
 }
 
+/// The settings of the runs that a command starts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunSettings {
+    pub(crate) durability: Durability,
+    pub(crate) multitask: Multitask,
+}
+
 impl CommandContext {
     /// Creates the agents from the configuration.
     pub(crate) fn new(
-        (config, flags): (Config, Flags),
+        config: Config,
+        flags: Flags,
         makers: Rc<[Box<Make>]>,
         terminal: Terminal,
     ) -> Self {
@@ -83,8 +91,8 @@ impl CommandContext {
     pub(crate) fn moved(&self, store: StorePlace, lasting: bool) -> Self {
         let store = Setting { value: store, origin: Origin::Program };
         let config = Config { store, ..self.config.clone() };
-        let settings = (config, self.flags.clone());
-        Self { lasting, ..Self::new(settings, Rc::clone(&self.makers), self.terminal.clone()) }
+        let makers = Rc::clone(&self.makers);
+        Self { lasting, ..Self::new(config, self.flags.clone(), makers, self.terminal.clone()) }
     }
 
     /// Finds an agent by name or id.
@@ -157,11 +165,11 @@ impl CommandContext {
         agent: &AgentDef,
         store: Option<Arc<dyn Store>>,
         recorded: Option<&str>,
-        (durability, multitask): (Durability, Multitask),
+        settings: RunSettings,
     ) -> Result<App, CliError> {
         let mut builder = App::builder()
-            .durability(durability)
-            .multitask(multitask)
+            .durability(settings.durability)
+            .multitask(settings.multitask)
             .config(self.config.clone())
             .default_model(default_model())
             .agent_def(agent.clone());

@@ -79,7 +79,7 @@ impl LineEditor {
         let (requests, mut asked) = mpsc::channel::<Request>(1);
         let (send, edited) = mpsc::channel(1);
         let run = move || {
-            let mut lines = match Lines::open(settings) {
+            let mut lines = match EditorThread::open(settings) {
                 Ok(lines) => lines,
                 Err(error) => return drop(send.blocking_send(Err(error))),
             };
@@ -103,14 +103,14 @@ impl LineEditor {
     }
 }
 
-struct Lines {
-    editor: Editor<Input, FileHistory>,
+struct EditorThread {
+    editor: Editor<InputRules, FileHistory>,
     history: Option<PathBuf>,
     config: Config,
     words: &'static [&'static str],
 }
 
-impl Lines {
+impl EditorThread {
     fn open(settings: Settings) -> rustyline::Result<Self> {
         let colours = if settings.colours { ColorMode::Enabled } else { ColorMode::Disabled };
         let config = Config::builder()
@@ -157,17 +157,20 @@ impl Lines {
 fn editor(
     config: &Config,
     words: &'static [&'static str],
-) -> rustyline::Result<Editor<Input, FileHistory>> {
+) -> rustyline::Result<Editor<InputRules, FileHistory>> {
     let mut editor = Editor::with_config(config.clone())?;
     let kind = Cell::new(Kind::Message);
     let is_empty = Cell::new(true);
     let continued = RefCell::default();
-    editor.set_helper(Some(Input { kind, is_empty, continued, words }));
+    editor.set_helper(Some(InputRules { kind, is_empty, continued, words }));
     editor.bind_sequence(KeyEvent::alt('\r'), Cmd::Newline);
     Ok(editor)
 }
 
-fn read(editor: &mut Editor<Input, FileHistory>, request: &Request) -> rustyline::Result<Edited> {
+fn read(
+    editor: &mut Editor<InputRules, FileHistory>,
+    request: &Request,
+) -> rustyline::Result<Edited> {
     if let Some(input) = editor.helper() {
         input.kind.set(request.kind);
         input.is_empty.set(request.initial.is_empty());
@@ -223,7 +226,7 @@ fn joined(text: &str, mut continued: Vec<String>) -> String {
 }
 
 /// State and rules of the input.
-struct Input {
+struct InputRules {
     kind: Cell<Kind>,
     is_empty: Cell<bool>,
     /// Lines of a message that ended with a backslash when Enter was pressed.
@@ -231,11 +234,11 @@ struct Input {
     words: &'static [&'static str],
 }
 
-impl Helper for Input {}
+impl Helper for InputRules {}
 
-impl Highlighter for Input {}
+impl Highlighter for InputRules {}
 
-impl Hinter for Input {
+impl Hinter for InputRules {
     type Hint = String;
 
     /// Called after each change; shows nothing.
@@ -245,7 +248,7 @@ impl Hinter for Input {
     }
 }
 
-impl Validator for Input {
+impl Validator for InputRules {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let kind = self.kind.get();
         let text = context.input();
@@ -268,7 +271,7 @@ fn is_complete(kind: Kind, text: &str) -> bool {
     }
 }
 
-impl Completer for Input {
+impl Completer for InputRules {
     type Candidate = &'static str;
 
     fn complete(

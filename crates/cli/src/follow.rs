@@ -186,7 +186,7 @@ pub(crate) async fn follow(
         view.note(unread(&error));
         None
     });
-    shown.write(|| view.end(app, &run, (&outcome, spent)));
+    shown.write(|| view.end(app, &run, &outcome, spent));
     Ok(Ended { outcome, unwritten: shown.unwritten })
 }
 
@@ -284,7 +284,8 @@ impl View<'_> {
         &mut self,
         app: &App,
         run: &RunRef,
-        (outcome, spent): (&RunOutcome, Option<Spent>),
+        outcome: &RunOutcome,
+        spent: Option<Spent>,
     ) -> Result<(), CliError> {
         match self {
             Self::Text(answer) => {

@@ -134,8 +134,7 @@ impl Program {
             thread_budget: cli.thread_budget,
         };
         let config = Config::with_flags(&flags)?;
-        let settings = (config, flags);
-        let context = CommandContext::new(settings, self.agents.into(), terminal.clone());
+        let context = CommandContext::new(config, flags, self.agents.into(), terminal.clone());
         let done = command::run(command, &context).await;
         if let Some(mcp) = &context.config.mcp {
             mcp.shutdown().await;

@@ -64,7 +64,7 @@ pub(crate) fn start(
     let levels = levels.or_else(|| of_variable(terminal)).unwrap_or_else(|| usual.into());
     let ours = filter_fn(|event| event.target().starts_with(OURS));
     let filter = tracing_subscriber::filter::FilterExt::and(levels.0, ours);
-    let layer = layer().with_ansi(false).with_writer(Lines);
+    let layer = layer().with_ansi(false).with_writer(ErrorLines);
     let layer = match format {
         LogFormat::Text => layer.boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
@@ -86,9 +86,9 @@ fn of_variable(terminal: &Terminal) -> Option<LogLevels> {
 
 /// Standard error, to which each event is written as one line: error texts of others have line breaks
 /// and control characters in them.
-struct Lines;
+struct ErrorLines;
 
-impl Write for Lines {
+impl Write for ErrorLines {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let line = plain(text.trim_end_matches('\n')).replace('\n', "\\n");
@@ -102,7 +102,7 @@ impl Write for Lines {
     }
 }
 
-impl MakeWriter<'_> for Lines {
+impl MakeWriter<'_> for ErrorLines {
     type Writer = Self;
 
     fn make_writer(&self) -> Self {

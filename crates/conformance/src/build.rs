@@ -79,7 +79,7 @@ impl Maker {
                 branches: spec.branches.iter().filter(|branch| branch.from == *name).count(),
                 limited: node.policies.timeout.is_some(),
             };
-            graph = self.node(graph, (name, turns), node, &reducers)?;
+            graph = self.node(graph, name, turns, node, &reducers)?;
         }
         graph = keys.narrow(graph, spec);
         graph = edges(graph, spec);
@@ -93,7 +93,8 @@ impl Maker {
     fn node(
         &self,
         graph: Building,
-        (name, turns): (&str, Turns),
+        name: &str,
+        turns: Turns,
         spec: &NodeSpec,
         reducers: &Arc<BTreeMap<String, Reducer>>,
     ) -> Result<Building, Raised> {

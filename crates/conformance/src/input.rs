@@ -35,8 +35,8 @@ pub(crate) fn update_values(update: &Update) -> Played<Option<Vec<(String, Json)
     }
 }
 
-pub(crate) fn bulk_update((values, name): &(Json, Option<String>)) -> Played<StateUpdate> {
-    Ok(StateUpdate { values: members(values)?, as_node: as_node(name.as_deref()) })
+pub(crate) fn bulk_update(values: &Json, name: Option<&str>) -> Played<StateUpdate> {
+    Ok(StateUpdate { values: members(values)?, as_node: as_node(name) })
 }
 
 fn members(values: &Json) -> Played<Option<Vec<(String, Json)>>> {

@@ -104,8 +104,8 @@ async fn front(
 ) -> Result<Front, weftwork_graph::RuntimeError> {
     let rebuilding = setting.mode == Mode::RebuildEachStep;
     if let Some(home) = setting.home() {
-        let how = (spec.checkpointer, setting.mode);
-        return Ok(Front::Hosted(Hosted::open(graph, &home, items(), how).await?));
+        let hosted = Hosted::open(graph, &home, items(), spec.checkpointer, setting.mode);
+        return Ok(Front::Hosted(hosted.await?));
     }
     let mut host = Host::new().with_items(items());
     if spec.checkpointer {
@@ -222,7 +222,9 @@ impl<'a> Play<'a> {
         steps: &[Vec<(Json, Option<String>)>],
         shown: &mut Map<String, Json>,
     ) -> Played<()> {
-        let steps = steps.iter().map(|step| step.iter().map(bulk_update).collect());
+        let steps = steps.iter().map(|step| {
+            step.iter().map(|(values, name)| bulk_update(values, name.as_deref())).collect()
+        });
         let steps = steps.collect::<Played<_>>()?;
         let config = self.front.change(target, steps).await?;
         shown.insert("config".to_owned(), trace::config(Some(&config)));
@@ -247,15 +249,17 @@ impl<'a> Play<'a> {
             shown.insert("events".to_owned(), json!([]));
             return Err(Raised::new("ValueError", "the limit must be at least 1"));
         }
-        self.go(run, target, (input, None), shown).await
+        self.run_input(run, target, input, None, shown).await
     }
 
-    /// Runs, and shows each event; what ends the run early is an error of the entry.
-    pub(crate) async fn go(
+    /// Runs the graph with an input, and shows each event; what ends the run early is an error of the
+    /// entry.
+    pub(crate) async fn run_input(
         &self,
         run: &RunEntry,
         target: &Target,
-        (input, continued): (RunInput, Option<Continued>),
+        input: RunInput,
+        continued: Option<Continued>,
         shown: &mut Map<String, Json>,
     ) -> Played<()> {
         // An empty list of stops is none, and then those of the graph hold.

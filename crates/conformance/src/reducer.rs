@@ -92,7 +92,7 @@ fn are_lists(_: Option<&Value>, writes: &[Write]) -> Result<(), (usize, Raised)>
     refused.map_or(Ok(()), Err)
 }
 
-fn refused((index, raised): (usize, Raised)) -> Refused {
+fn refused(index: usize, raised: &Raised) -> Refused {
     Refused::Bad { index, reason: format!("{}: {}", raised.class, raised.message) }
 }
 
@@ -129,7 +129,8 @@ impl<C: Channel> Channel for Checked<C> {
     }
 
     fn apply(&self, current: Option<Value>, writes: &[Write]) -> Result<Option<Value>, Refused> {
-        (self.check)(current.as_ref(), writes).map_err(refused)?;
+        let checked = (self.check)(current.as_ref(), writes);
+        checked.map_err(|(index, raised)| refused(index, &raised))?;
         self.channel.apply(current, writes)
     }
 
@@ -155,7 +156,7 @@ impl Channel for Coercing {
         let coerced = writes.iter().enumerate().map(|(index, write)| match write {
             Write::Json(json) => match message::coerced(json) {
                 Ok(changes) => Ok(Write::json(changes)),
-                Err(raised) => Err(refused((index, raised))),
+                Err(raised) => Err(refused(index, &raised)),
             },
             other => Ok(other.clone()),
         });

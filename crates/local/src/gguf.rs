@@ -149,11 +149,7 @@ impl Gguf {
     }
 
     /// Reads a tensor of the given shape.
-    pub(crate) fn tensor(
-        &mut self,
-        name: &str,
-        (rows, cols): (usize, usize),
-    ) -> Result<Tensor, Error> {
+    pub(crate) fn tensor(&mut self, name: &str, rows: usize, cols: usize) -> Result<Tensor, Error> {
         let Some(info) = self.tensors.get(name).cloned() else {
             return Err(self.unsupported(format!("tensor `{name}`"), "missing", "present"));
         };

@@ -181,15 +181,15 @@ impl Llama {
         let shape = Shape::read(file, vocabulary)?;
         let width = shape.width;
         let embedding =
-            Matrix::from_tensor(&file.tensor("token_embd.weight", (shape.vocabulary, width))?);
+            Matrix::from_tensor(&file.tensor("token_embd.weight", shape.vocabulary, width)?);
         let head = match file.has_tensor("output.weight") {
             true => {
-                let tensor = file.tensor("output.weight", (shape.vocabulary, width))?;
+                let tensor = file.tensor("output.weight", shape.vocabulary, width)?;
                 Some(Matrix::from_tensor(&tensor))
             }
             false => None,
         };
-        let norm = numbers(&file.tensor("output_norm.weight", (1, width))?);
+        let norm = numbers(&file.tensor("output_norm.weight", 1, width)?);
         let layers: Result<_, _> =
             (0..shape.layers).map(|index| Layer::read(file, &shape, index)).collect();
         let pairs = shape.head_width / 2;
@@ -268,21 +268,22 @@ impl Llama {
                 let token = i / kv_heads;
                 let kv_head = i % kv_heads;
                 let queries = &qkv[token * row_width + kv_head * out.len()..][..out.len()];
-                self.attend_group(queries, kv_head, &places[token], memory, (weights, out));
+                let group = HeadGroup { queries, kv_head, place: &places[token] };
+                self.attend_group(group, memory, weights, out);
             },
         );
         out
     }
 
-    /// Attention of one token's heads that share a key head.
+    /// Attention of a group of heads. `weights` is only scratch space.
     fn attend_group(
         &self,
-        queries: &[f32],
-        kv_head: usize,
-        place: &Place,
+        group: HeadGroup<'_>,
         memory: &LayerMemory,
-        (weights, out): (&mut Vec<f32>, &mut [f32]),
+        weights: &mut Vec<f32>,
+        out: &mut [f32],
     ) {
+        let HeadGroup { queries, kv_head, place } = group;
         let head_width = self.shape.head_width;
         let kv_width = self.shape.kv_width();
         let at = |row: usize| row * kv_width + kv_head * head_width;
@@ -301,24 +302,31 @@ impl Llama {
     }
 }
 
+/// One token's heads that share a key head.
+struct HeadGroup<'a> {
+    queries: &'a [f32],
+    kv_head: usize,
+    place: &'a Place,
+}
+
 impl Layer {
     fn read(file: &mut Gguf, shape: &Shape, index: usize) -> Result<Self, Error> {
         let Shape { width, hidden, .. } = *shape;
         let kv = shape.kv_width();
-        let mut matrix = |name: &str, size| {
-            Ok(Matrix::from_tensor(&file.tensor(&format!("blk.{index}.{name}.weight"), size)?))
+        let mut matrix = |name: &str, rows, cols| {
+            let name = format!("blk.{index}.{name}.weight");
+            Ok(Matrix::from_tensor(&file.tensor(&name, rows, cols)?))
         };
         let qkv = vec![
-            matrix("attn_q", (width, width))?,
-            matrix("attn_k", (kv, width))?,
-            matrix("attn_v", (kv, width))?,
+            matrix("attn_q", width, width)?,
+            matrix("attn_k", kv, width)?,
+            matrix("attn_v", kv, width)?,
         ];
-        let gate_up =
-            vec![matrix("ffn_gate", (hidden, width))?, matrix("ffn_up", (hidden, width))?];
-        let output = matrix("attn_output", (width, width))?;
-        let down = matrix("ffn_down", (width, hidden))?;
+        let gate_up = vec![matrix("ffn_gate", hidden, width)?, matrix("ffn_up", hidden, width)?];
+        let output = matrix("attn_output", width, width)?;
+        let down = matrix("ffn_down", width, hidden)?;
         let mut vector = |name: &str| {
-            Ok(numbers(&file.tensor(&format!("blk.{index}.{name}.weight"), (1, width))?))
+            Ok(numbers(&file.tensor(&format!("blk.{index}.{name}.weight"), 1, width)?))
         };
         Ok(Self {
             attention_norm: vector("attn_norm")?,

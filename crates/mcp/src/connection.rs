@@ -108,8 +108,7 @@ impl Connection {
         let gauge = Arc::new(Gauge::default());
         let (mut process, service) = match &config.reached {
             Reached::Process { command, args, env, folder } => {
-                let (process, input, output) =
-                    Process::start(server, (command, args), env, folder)?;
+                let (process, input, output) = Process::start(server, command, args, env, folder)?;
                 let late = LateAnswer::default();
                 let measured = Measured::new(output, limits, Arc::clone(&gauge));
                 let output = Lines::new(measured, late.clone());

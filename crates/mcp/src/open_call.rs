@@ -72,10 +72,10 @@ impl Drop for OpenCall {
 
 /// The calls of a connection that wait for a person, by idempotency key.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Parked(Arc<Mutex<Waiting>>);
+pub(crate) struct Parked(Arc<Mutex<WaitingCall>>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingCall {
     /// Number of the next call that waits.
     next: u64,
     calls: BTreeMap<String, (u64, OpenCall)>,
@@ -108,7 +108,7 @@ impl Parked {
         self.lock().calls.remove(key).map(|(_, call)| call)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, WaitingCall> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

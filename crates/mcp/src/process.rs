@@ -51,7 +51,8 @@ impl Process {
     /// Starts a program without a shell, with this environment and no other.
     pub(crate) fn start(
         server: &str,
-        (command, args): (&str, &[String]),
+        command: &str,
+        args: &[String],
         env: &BTreeMap<String, String>,
         folder: &Path,
     ) -> Result<(Self, ChildStdin, ChildStdout), McpError> {

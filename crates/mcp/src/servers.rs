@@ -142,7 +142,7 @@ impl McpServers {
     /// [`Policy::then`](weftwork_tools::Policy::then).
     #[must_use]
     pub fn policy(&self) -> Policy {
-        let rule = |(name, allowed): (&str, &AllowedTool)| {
+        let rules = self.allowed().map(|(name, allowed)| {
             let decision = match allowed.effect {
                 Effect::ReadOnly => Decision::Allow,
                 Effect::StateChange | Effect::ExternalSideEffect => Decision::AskHuman {
@@ -150,8 +150,8 @@ impl McpServers {
                 },
             };
             Rule::new(ToolPattern::One(name.to_owned()), decision)
-        };
-        Policy { rules: self.allowed().map(rule).collect() }
+        });
+        Policy { rules: rules.collect() }
     }
 
     /// Lists the tools of a server anew, starting it if necessary.
@@ -296,10 +296,10 @@ impl McpServers {
         let live = self.live(server).await?;
         let known = {
             let listed = live.listed.lock().await;
-            let fresh = |(at, _): &&(Duration, _)| {
+            let fresh = listed.as_ref().filter(|(at, _)| {
                 self.0.clock.elapsed().saturating_sub(*at) < self.0.limits.list_age
-            };
-            listed.as_ref().filter(fresh).map(|(_, offer)| Arc::clone(offer))
+            });
+            fresh.map(|(_, offer)| Arc::clone(offer))
         };
         // A page that could not be read may be by now.
         let known = known.filter(|offer| offer.incomplete.is_none() || offer.find(tool).is_ok());

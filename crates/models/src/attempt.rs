@@ -55,11 +55,11 @@ impl CallInfo {
     /// Returns the usage fact of a call that needed no attempt.
     pub(crate) fn without_attempt(&self, info: &ModelInfo, ctx: &CallContext) -> UsageFact {
         let cost_micro_usd = self.cost(Tokens::default());
-        UsageFact { status: UsageStatus::Ok, cost_micro_usd, ..self.fact((info, 0), ctx) }
+        UsageFact { status: UsageStatus::Ok, cost_micro_usd, ..self.fact(info, 0, ctx) }
     }
 
     /// Returns the usage fact of an attempt at its beginning.
-    fn fact(&self, (info, attempt): (&ModelInfo, u32), ctx: &CallContext) -> UsageFact {
+    fn fact(&self, info: &ModelInfo, attempt: u32, ctx: &CallContext) -> UsageFact {
         UsageFact {
             invocation_id: InvocationId::from_uuid(Uuid::from_u128(ctx.clock.unique())),
             attempt,
@@ -112,7 +112,7 @@ impl Drop for Bill<'_> {
 
 /// Progress of the account of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum AccountState {
     /// The provider may send more.
     Open,
     /// The usage fact is complete.
@@ -133,7 +133,7 @@ pub(crate) struct Attempt<'a, 'call> {
     collector: Collector,
     /// The usage fact, with status `Cancelled` until the attempt ends.
     fact: UsageFact,
-    progress: Progress,
+    progress: AccountState,
     began: Duration,
     shown: bool,
 }
@@ -141,11 +141,12 @@ pub(crate) struct Attempt<'a, 'call> {
 impl<'a, 'call> Attempt<'a, 'call> {
     pub(crate) fn begin(
         info: &ModelInfo,
-        (call, number): (&'call CallInfo, u32),
+        call: &'call CallInfo,
+        number: u32,
         reservation: Reservation,
         ctx: &'a CallContext,
     ) -> Self {
-        let fact = call.fact((info, number), ctx);
+        let fact = call.fact(info, number, ctx);
         Self {
             ctx,
             call,
@@ -153,7 +154,7 @@ impl<'a, 'call> Attempt<'a, 'call> {
             message: call.message.clone(),
             collector: Collector::default(),
             fact,
-            progress: Progress::Open,
+            progress: AccountState::Open,
             began: ctx.clock.elapsed(),
             shown: false,
         }
@@ -174,9 +175,10 @@ impl<'a, 'call> Attempt<'a, 'call> {
             error.shaped(&self.ctx.hidden)
         });
         let said = std::mem::take(&mut self.collector);
-        let ids = (self.call.key, self.message.clone());
-        let tokens = self.fact.tokens;
-        let mut outcome = outcome.and_then(|()| said.response(model.info(), ids, request, tokens));
+        let mut outcome = outcome.and_then(|()| {
+            let id = self.message.clone();
+            said.response(model.info(), self.call.key, id, request, self.fact.tokens)
+        });
         outcome.iter_mut().for_each(|response| secrets.hide(&mut response.message));
         let error = outcome.as_ref().err();
         if error.is_some() && self.shown {
@@ -246,7 +248,7 @@ impl<'a, 'call> Attempt<'a, 'call> {
                 let index = *index;
                 let delta = args.clone();
                 self.collector.push(event);
-                let call = self.collector.call(index, (self.call.key, request));
+                let call = self.collector.call(index, self.call.key, request);
                 if let Some(call) = call.filter(|call| !secrets.are_in(&call.tool_name)) {
                     self.shown = true;
                     self.emit(AiEvent::ToolCallDelta { call, delta });
@@ -293,10 +295,10 @@ impl<'a, 'call> Attempt<'a, 'call> {
 
     /// Completes the usage fact with what was received, unless it is complete.
     fn count(&mut self, error: Option<&ModelError>) {
-        if self.progress != Progress::Open {
+        if self.progress != AccountState::Open {
             return;
         }
-        self.progress = Progress::Counted;
+        self.progress = AccountState::Counted;
         let took = self.ctx.clock.elapsed().saturating_sub(self.began);
         let tokens = self.tokens(error);
         self.fact.tokens = tokens;
@@ -307,7 +309,7 @@ impl<'a, 'call> Attempt<'a, 'call> {
 
     /// Reports the usage fact, and returns its bill.
     fn bill(&mut self) -> Bill<'a> {
-        self.progress = Progress::Billed;
+        self.progress = AccountState::Billed;
         let fact = self.fact.clone();
         let message = Some(self.message.clone());
         self.ctx.emit.emit(AiEvent::UsageReport { fact, message });
@@ -317,7 +319,7 @@ impl<'a, 'call> Attempt<'a, 'call> {
 
 impl Drop for Attempt<'_, '_> {
     fn drop(&mut self) {
-        if self.progress == Progress::Billed {
+        if self.progress == AccountState::Billed {
             return;
         }
         self.count(None);

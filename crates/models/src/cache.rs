@@ -24,14 +24,14 @@ pub struct ResponseCache {
 
 #[derive(Debug, Default)]
 struct Kept {
-    answers: HashMap<Hash, Answer>,
+    answers: HashMap<Hash, CachedAnswer>,
     /// Keys and times of storing, oldest first. A key that was stored again is in it twice.
     order: VecDeque<(Hash, Duration)>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Answer {
+struct CachedAnswer {
     response: ChatResponse,
     stored: Duration,
     bytes: usize,
@@ -66,7 +66,7 @@ impl ResponseCache {
             return;
         }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = Answer { response: response.clone(), stored: now, bytes };
+        let answer = CachedAnswer { response: response.clone(), stored: now, bytes };
         kept.bytes += bytes;
         if let Some(replaced) = kept.answers.insert(key, answer) {
             kept.bytes -= replaced.bytes;

@@ -50,6 +50,15 @@ struct Tried {
     message: Option<MessageId>,
 }
 
+/// A call that the journal has no outcome of.
+#[derive(Clone, Copy)]
+struct OpenCall<'a> {
+    key: CallKey,
+    /// The request without its secrets.
+    request: &'a Arc<ChatRequest>,
+    secrets: &'a Secrets,
+}
+
 /// Maximum number of requests that continue an answer which its provider paused.
 const CONTINUATIONS_MAX: usize = 5;
 
@@ -172,7 +181,8 @@ impl ModelCaller {
                     return Err(ModelError::Unsupported { model: name, what });
                 }
                 let (request, secrets) = Secrets::take(request);
-                self.make(model, (&Arc::new(request), &secrets), (key, tried), ctx).await
+                let call = OpenCall { key, request: &Arc::new(request), secrets: &secrets };
+                self.make(model, call, tried, ctx).await
             }
         }
     }
@@ -182,10 +192,11 @@ impl ModelCaller {
     async fn make(
         &self,
         model: &dyn ChatModel,
-        (request, secrets): (&Arc<ChatRequest>, &Secrets),
-        (key, tried): (CallKey, &mut Tried),
+        open: OpenCall<'_>,
+        tried: &mut Tried,
         ctx: &CallContext,
     ) -> Result<ChatResponse, ModelError> {
+        let OpenCall { key, request, .. } = open;
         let message = tried.message.get_or_insert_with(|| message_id(key)).clone();
         let cache = model
             .cache()
@@ -203,7 +214,7 @@ impl ModelCaller {
         }
         let mut current = model;
         loop {
-            let made = self.attempts(current, (request, secrets), (key, tried), ctx).await;
+            let made = self.attempts(current, open, tried, ctx).await;
             let error = match made {
                 Ok((response, bill)) => {
                     if let Some((cache, cache_key)) = cache {
@@ -226,10 +237,11 @@ impl ModelCaller {
     async fn attempts<'a>(
         &self,
         model: &dyn ChatModel,
-        (request, secrets): (&Arc<ChatRequest>, &Secrets),
-        (key, tried): (CallKey, &mut Tried),
+        open: OpenCall<'_>,
+        tried: &mut Tried,
         ctx: &'a CallContext,
     ) -> Result<(ChatResponse, Bill<'a>), ModelError> {
+        let OpenCall { key, request, secrets } = open;
         let message = tried.message.get_or_insert_with(|| message_id(key)).clone();
         let call = CallInfo::new(key, message, model, request);
         let demand = call.demand(model.info(), request);
@@ -241,7 +253,7 @@ impl ModelCaller {
                 return Err(late());
             }
             let reservation = ctx.budget.reserve(&demand).await?;
-            let attempt = Attempt::begin(model.info(), (&call, number), reservation, ctx);
+            let attempt = Attempt::begin(model.info(), &call, number, reservation, ctx);
             let (bill, outcome) = attempt.run(model, request, secrets).await;
             tried.attempts = number;
             tried.used += Usage::from(bill.fact());

@@ -222,12 +222,12 @@ pub(crate) fn facts(id: &str) -> ModelFacts {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
-    model: Vec<Row>,
+    model: Vec<CapabilityRow>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+struct CapabilityRow {
     ids: Vec<String>,
     #[serde(default)]
     lacks: Vec<Capability>,

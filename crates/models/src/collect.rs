@@ -51,7 +51,8 @@ impl Collector {
     pub(crate) fn call(
         &mut self,
         index: usize,
-        (key, request): (CallKey, &ChatRequest),
+        key: CallKey,
+        request: &ChatRequest,
     ) -> Option<ToolCallPart> {
         let call = self.calls.get_mut(&index).filter(|call| !call.name.is_empty())?;
         let ids = self.ids.get_or_insert_with(|| CallIds::new(key, request));
@@ -132,7 +133,8 @@ impl Collector {
     pub(crate) fn response(
         self,
         info: &ModelInfo,
-        (key, id): (CallKey, MessageId),
+        key: CallKey,
+        id: MessageId,
         request: &ChatRequest,
         tokens: Tokens,
     ) -> Result<ChatResponse, ModelError> {

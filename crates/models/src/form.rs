@@ -341,21 +341,21 @@ impl FormReader {
                     answer: form.answer,
                     text: String::new(),
                 };
-                streams::unfold((reader, events), Self::next).flatten().boxed()
+                streams::unfold((reader, events), |(reader, events)| reader.next(events))
+                    .flatten()
+                    .boxed()
             }
         }
     }
 
-    async fn next(
-        (mut reader, mut events): (Self, ChatStream),
-    ) -> Option<(ChatStream, (Self, ChatStream))> {
+    async fn next(mut self, mut events: ChatStream) -> Option<(ChatStream, (Self, ChatStream))> {
         let event = events.next().await?;
         let out = match event {
             Ok(ChatEvent::TextDelta(text)) => {
-                reader.text.push_str(&text);
+                self.text.push_str(&text);
                 Vec::new()
             }
-            Ok(ChatEvent::Finish { reason, provider_call_id }) => match reader.choice(reason) {
+            Ok(ChatEvent::Finish { reason, provider_call_id }) => match self.choice(reason) {
                 Ok((event, reason)) => {
                     vec![Ok(event), Ok(ChatEvent::Finish { reason, provider_call_id })]
                 }
@@ -363,7 +363,7 @@ impl FormReader {
             },
             other => vec![other],
         };
-        Some((streams::iter(out).boxed(), (reader, events)))
+        Some((streams::iter(out).boxed(), (self, events)))
     }
 
     fn choice(&mut self, reason: FinishReason) -> Result<(ChatEvent, FinishReason), ModelError> {

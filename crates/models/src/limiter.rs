@@ -36,7 +36,7 @@ pub(crate) struct Limiter {
 
 /// Permission for one call, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct CallPermit {
     _slot: Option<OwnedSemaphorePermit>,
 }
 
@@ -51,7 +51,7 @@ impl Limiter {
     ///
     /// # Cancel safety
     /// A dropped future counts as no call, and gives its place to the next one.
-    pub(crate) async fn wait(&self, tokens: u64) -> Turn {
+    pub(crate) async fn wait(&self, tokens: u64) -> CallPermit {
         let slot = match &self.slots {
             Some(slots) => Arc::clone(slots).acquire_owned().await.ok(),
             None => None,
@@ -68,7 +68,7 @@ impl Limiter {
                 }
                 _ => {
                     recent.push_back((now, tokens));
-                    return Turn { _slot: slot };
+                    return CallPermit { _slot: slot };
                 }
             }
         }

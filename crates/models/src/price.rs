@@ -39,7 +39,7 @@ impl Price {
 
 /// Prices of the models of one provider, by the name of the model on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(try_from = "Vec<Row>")]
+#[serde(try_from = "Vec<PriceRow>")]
 pub struct ModelPrices(BTreeMap<String, Price>);
 
 impl ModelPrices {
@@ -57,10 +57,10 @@ impl FromIterator<(String, Price)> for ModelPrices {
     }
 }
 
-impl TryFrom<Vec<Row>> for ModelPrices {
+impl TryFrom<Vec<PriceRow>> for ModelPrices {
     type Error = String;
 
-    fn try_from(rows: Vec<Row>) -> Result<Self, String> {
+    fn try_from(rows: Vec<PriceRow>) -> Result<Self, String> {
         let mut prices = BTreeMap::new();
         for row in rows {
             let price = row.price()?;
@@ -130,7 +130,7 @@ struct ProviderRows {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+struct PriceRow {
     name: String,
     input: Value,
     output: Value,
@@ -138,7 +138,7 @@ struct Row {
     cache_written: Option<Value>,
 }
 
-impl Row {
+impl PriceRow {
     fn price(&self) -> Result<Price, String> {
         let cached = self.cached.as_ref().unwrap_or(&self.input);
         let cache_written = self.cache_written.as_ref().unwrap_or(&self.input);

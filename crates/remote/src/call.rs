@@ -81,7 +81,8 @@ impl Call<'_> {
     async fn send(
         &self,
         what: &'static str,
-        (method, segments): (Method, &[&str]),
+        method: Method,
+        segments: &[&str],
         body: Option<&Value>,
     ) -> Result<Value, RemoteError> {
         let request = Request { what, method, url: self.server.at(segments), body };
@@ -99,15 +100,14 @@ impl Call<'_> {
     /// Otherwise it continues on the server, and is joined by a later call with the same key.
     pub(crate) async fn to_end(&self, input: &Input) -> Result<Ended, RemoteError> {
         let body = json!({"thread_id": self.thread, "if_exists": "do_nothing"});
-        self.send("the creation of a thread", (Method::Post, &["threads"]), Some(&body)).await?;
+        self.send("the creation of a thread", Method::Post, &["threads"], Some(&body)).await?;
         let cancel = CancelOnDrop { call: self, armed: true };
         let Begun { run, stream } = self.begin(input).await?;
         let (run, read) = Follower::new(self.at(), self.ctx, run).follow(stream).await?;
         let end = self.end(&run, read).await?;
         cancel.disarm();
         let path = ["assistants", &run.assistant_id];
-        let assistant: Assistant = match self.send("an assistant", (Method::Get, &path), None).await
-        {
+        let assistant: Assistant = match self.send("an assistant", Method::Get, &path, None).await {
             Ok(found) => self::read(self.server, "an assistant", found)?,
             // It was deleted since, or the key may not read it. The run has ended all the same.
             Err(RemoteError::Refused { status: 401 | 403 | 404 | 405, .. }) => {
@@ -183,7 +183,7 @@ impl Call<'_> {
     async fn state(&self) -> Result<State, RemoteError> {
         let what = "the state of a thread";
         let path = ["threads", &self.thread, "state"];
-        let found = self.send(what, (Method::Get, &path), None).await?;
+        let found = self.send(what, Method::Get, &path, None).await?;
         read(self.server, what, found)
     }
 
@@ -304,7 +304,7 @@ impl Call<'_> {
             return Ok(());
         };
         let path = ["threads", &self.thread, "runs", &run.run_id, "cancel"];
-        match self.send("the cancellation of a run", (Method::Post, &path), None).await {
+        match self.send("the cancellation of a run", Method::Post, &path, None).await {
             // It ended meanwhile.
             Ok(_) | Err(RemoteError::Refused { status: 404 | 409, .. }) => Ok(()),
             Err(error) => Err(error),

@@ -247,7 +247,7 @@ impl<'a> Follower<'a> {
             }
             _ => self.note_questions(&data),
         }
-        self.emit((mode, within), data, event.data.len());
+        self.emit(mode, within, data, event.data.len());
         Ok(false)
     }
 
@@ -271,7 +271,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Emits a frame to the observers of the local run, unless too much was emitted.
-    fn emit(&mut self, (mode, within): (Modes, &str), data: Value, bytes: usize) {
+    fn emit(&mut self, mode: Modes, within: &str, data: Value, bytes: usize) {
         let is_first = self.emitted_bytes <= EMITTED_BYTES_MAX;
         self.emitted_bytes = self.emitted_bytes.saturating_add(bytes);
         if self.emitted_bytes > EMITTED_BYTES_MAX {

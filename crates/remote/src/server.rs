@@ -228,8 +228,10 @@ impl RemoteServer {
     ) -> Result<EgressResponse, RemoteError> {
         let Request { what, method, url, body } = request;
         let mut sent = EgressRequest::new(*method, url.as_str());
-        (sent.redirects, sent.body_max) = (Redirects::Return, body_max);
-        (sent.head_timeout, sent.idle_timeout) = (HEAD_TIMEOUT, IDLE_TIMEOUT);
+        sent.redirects = Redirects::Return;
+        sent.body_max = body_max;
+        sent.head_timeout = HEAD_TIMEOUT;
+        sent.idle_timeout = IDLE_TIMEOUT;
         let mut header = |name: &str, value: String| sent.headers.push((name.to_owned(), value));
         if let Some(key) = &self.key {
             header("x-api-key", key.to_string());

@@ -404,9 +404,10 @@ impl CommandBody {
 /// Reads answers: by the ids of their questions if all members are such ids.
 fn answers(resume: Value) -> Answers {
     let by_id = |members: &Map<String, Value>| {
-        let read =
-            |(id, value): (&String, &Value)| Some((id.parse::<InterruptId>().ok()?, value.clone()));
-        members.iter().map(read).collect::<Option<BTreeMap<_, _>>>()
+        let answers = members
+            .iter()
+            .map(|(id, value)| Some((id.parse::<InterruptId>().ok()?, value.clone())));
+        answers.collect::<Option<BTreeMap<_, _>>>()
     };
     match resume.as_object().filter(|members| !members.is_empty()).and_then(by_id) {
         Some(answers) => Answers::ById(answers),

@@ -1,6 +1,6 @@
 //! Responses of a chat: the runs of a message, in a format.
 
-use crate::chat::{self, ChatMessage, Doubt, Encoder, Protocol, ui_message};
+use crate::chat::{self, ChatEncoder, ChatMessage, Doubt, Protocol, ui_message};
 use crate::error::Result;
 use crate::service::{MessageRuns, Service, StoredTurn, USER_SUFFIX};
 use crate::translate::ids;
@@ -36,12 +36,13 @@ pub(crate) enum Extent {
 pub(crate) fn response(
     service: Service,
     message: MessageRuns,
-    (protocol, extent): (Protocol, Extent),
+    protocol: Protocol,
+    extent: Extent,
 ) -> Response {
     let last = message.runs.last().map(|(run, _)| run.clone());
     let open = service.open_stream();
     let revoked = Box::pin(service.revoked());
-    let stream = MessageStream::new(service, message, (protocol, extent));
+    let stream = MessageStream::new(service, message, protocol, extent);
     let frames = stream::unfold(stream, async |stream| {
         let mut stream = stream?;
         match stream.next().await? {
@@ -74,7 +75,8 @@ pub(crate) fn response(
 /// newest turns up to a limit.
 pub(crate) async fn messages(
     service: Service,
-    (agent, thread): (&str, &str),
+    agent: &str,
+    thread: &str,
     limit: Option<usize>,
 ) -> Result<Vec<Value>> {
     let (thread, mut turns) = service.turns(agent, thread).await?;
@@ -97,8 +99,8 @@ pub(crate) async fn messages(
             }
             found.push(said);
         }
-        let options = (Protocol::default(), Extent::Whole);
-        if let Some(mut stream) = MessageStream::new(service.clone(), runs, options) {
+        let stream = MessageStream::new(service.clone(), runs, Protocol::default(), Extent::Whole);
+        if let Some(mut stream) = stream {
             let mut whole = ui_message::UiMessage::default();
             while stream.advance().await?.is_some() {
                 whole.add(stream.encoder.message.take());
@@ -115,10 +117,8 @@ pub(crate) async fn cards(
     service: Service,
     message: MessageRuns,
 ) -> Result<BTreeMap<InterruptId, String>> {
-    let options = (Protocol::default(), Extent::Whole);
-    let Some(mut stream) = MessageStream::new(service, message, options) else {
-        return Ok(BTreeMap::new());
-    };
+    let stream = MessageStream::new(service, message, Protocol::default(), Extent::Whole);
+    let Some(mut stream) = stream else { return Ok(BTreeMap::new()) };
     while stream.advance().await?.is_some() {
         // Frames are not needed, only their ids.
         drop(stream.encoder.message.take());
@@ -143,18 +143,18 @@ fn checkpoint_of(base: Base) -> Option<String> {
 
 struct MessageStream {
     service: Service,
-    encoder: Encoder,
+    encoder: ChatEncoder,
     /// Runs that were not begun.
     runs: VecDeque<(RunRef, BTreeMap<InterruptId, Value>)>,
     current: Option<RunHandle>,
     /// Text of the current run that may be void.
     doubt: Option<Doubt>,
     extent: Extent,
-    state: State,
+    state: StreamState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum StreamState {
     /// Parts belong to earlier responses.
     Earlier,
     /// Parts belong to this response.
@@ -165,7 +165,7 @@ enum State {
 
 /// The next step of a stream.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum StreamStep {
     Advanced,
     Idle,
 }
@@ -175,7 +175,8 @@ impl MessageStream {
     fn new(
         service: Service,
         message: MessageRuns,
-        (protocol, extent): (Protocol, Extent),
+        protocol: Protocol,
+        extent: Extent,
     ) -> Option<Self> {
         let MessageRuns { runs, id, held } = message;
         let mut message = ChatMessage::new(&runs.first()?.0);
@@ -188,12 +189,12 @@ impl MessageStream {
         }
         Some(Self {
             service,
-            encoder: Encoder::new(protocol, message),
+            encoder: ChatEncoder::new(protocol, message),
             runs: runs.into(),
             current: None,
             doubt: None,
             extent,
-            state: State::Earlier,
+            state: StreamState::Earlier,
         })
     }
 
@@ -205,11 +206,11 @@ impl MessageStream {
                 Ok(step) => step?,
                 Err(error) => return Some(Err(std::io::Error::other(error.detail().to_owned()))),
             };
-            if self.state == State::Earlier {
+            if self.state == StreamState::Earlier {
                 continue;
             }
             let mut frames = self.encoder.frames();
-            if step == Step::Idle {
+            if step == StreamStep::Idle {
                 frames.push_str(self.encoder.keep_alive());
             }
             if !frames.is_empty() {
@@ -219,18 +220,18 @@ impl MessageStream {
     }
 
     /// Takes one step: the begin of a run, an event, or the end of a run. `None` after the last.
-    async fn advance(&mut self) -> Result<Option<Step>> {
-        if self.state == State::Over {
+    async fn advance(&mut self) -> Result<Option<StreamStep>> {
+        if self.state == StreamState::Over {
             return Ok(None);
         }
         let Some(handle) = &mut self.current else {
             self.begin().await?;
-            return Ok(Some(Step::Advanced));
+            return Ok(Some(StreamStep::Advanced));
         };
         let pause = self.service.pause(HEARTBEAT);
         let event = match select(pin!(handle.events.next()), pause).await {
             Either::Left((event, _)) => event,
-            Either::Right(_) => return Ok(Some(Step::Idle)),
+            Either::Right(_) => return Ok(Some(StreamStep::Idle)),
         };
         let Some(event) = event else { return Err(cut()) };
         let events = match &mut self.doubt {
@@ -250,18 +251,18 @@ impl MessageStream {
                 event => self.encoder.message.event(&event),
             }
         }
-        Ok(Some(Step::Advanced))
+        Ok(Some(StreamStep::Advanced))
     }
 
     async fn begin(&mut self) -> Result<()> {
         let Some((at, answers)) = self.runs.pop_front() else {
-            self.state = State::Over;
+            self.state = StreamState::Over;
             return Ok(());
         };
         let begins = self.extent == Extent::Whole || self.runs.is_empty();
-        if self.state == State::Earlier && begins {
+        if self.state == StreamState::Earlier && begins {
             self.encoder.message.begin_response(&at);
-            self.state = State::Response;
+            self.state = StreamState::Response;
         }
         self.encoder.message.run(&at, &answers);
         self.doubt = self.service.doubt(&at).await?;
@@ -280,7 +281,7 @@ impl MessageStream {
         }
         if self.runs.is_empty() {
             self.encoder.message.end(&outcome);
-            self.state = State::Over;
+            self.state = StreamState::Over;
         } else if let RunOutcome::Interrupted { questions, .. } = &outcome {
             self.encoder.message.pause(questions);
         }

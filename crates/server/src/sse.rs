@@ -21,7 +21,8 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 pub(crate) fn response(
     service: Service,
     run: RunRef,
-    (frames, translator): (Frames, Translator),
+    frames: Frames,
+    translator: Translator,
     on_leave: Option<CancelOnDrop>,
 ) -> Response {
     // A client that received nothing else continues with the first frame.

@@ -13,11 +13,11 @@ pub const START: Timestamp = Timestamp(1_767_225_600_000);
 /// A clock that stands still until it is advanced. Clones share the same time.
 #[derive(Debug, Clone)]
 pub struct ManualClock {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ClockState>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ClockState {
     elapsed: Duration,
     sleeps: Vec<Duration>,
     waiting: Vec<Waker>,
@@ -49,7 +49,7 @@ impl ManualClock {
 
     fn with(sleep: Sleep) -> Self {
         Self {
-            state: Arc::new(Mutex::new(State {
+            state: Arc::new(Mutex::new(ClockState {
                 elapsed: Duration::ZERO,
                 sleeps: Vec::new(),
                 waiting: Vec::new(),
@@ -75,7 +75,7 @@ impl ManualClock {
         self.lock().sleeps.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ClockState> {
         // The state is consistent between any two statements, so it is usable after a panic
         // elsewhere.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

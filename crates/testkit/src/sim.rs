@@ -82,10 +82,10 @@ pub enum Driven<T> {
 
 /// A virtual clock and the futures that wait for it. Clones share one world.
 #[derive(Debug, Clone)]
-pub struct World(Arc<Mutex<State>>);
+pub struct World(Arc<Mutex<WorldState>>);
 
 #[derive(Debug)]
-struct State {
+struct WorldState {
     draw: Draw,
     elapsed: Duration,
     /// Waits in the order in which they were created.
@@ -107,7 +107,7 @@ impl World {
     /// Creates a world at the start time of every [`ManualClock`](crate::ManualClock).
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(WorldState {
             draw: Draw::new(seed),
             elapsed: Duration::ZERO,
             waits: BTreeMap::new(),
@@ -192,14 +192,14 @@ impl World {
         Box::pin(poll_fn(move |cx| place.poll(cx)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WorldState> {
         // The state is consistent between any two statements, so it is usable after a panic
         // elsewhere.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl WorldState {
     /// Ends one of the waits that may end next, unless that is after `latest`.
     fn end_one(&mut self, latest: Duration) -> Option<Waker> {
         // A future that was not polled yet does not wait.

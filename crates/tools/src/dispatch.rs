@@ -99,7 +99,9 @@ impl Dispatched {
     /// Replaces the events, and refuses further ones.
     pub(crate) fn set(&self, events: Vec<SessionEvent>) {
         let mut buffer = self.lock();
-        (buffer.events, buffer.bytes, buffer.is_closed) = (events, 0, true);
+        buffer.events = events;
+        buffer.bytes = 0;
+        buffer.is_closed = true;
     }
 
     fn lock(&self) -> MutexGuard<'_, Buffer> {

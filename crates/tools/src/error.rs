@@ -54,14 +54,14 @@ const MESSAGE_CHARS_MAX: usize = 2_000;
 /// This type does not implement [`std::error::Error`], so that `?` can convert every error into it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolError {
-    kind: Kind,
+    kind: FailureKind,
     code: Option<ErrorCode>,
     safe_message: String,
     model_message: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FailureKind {
     Failed,
     Unavailable,
     InvalidArgs,
@@ -72,33 +72,33 @@ impl ToolError {
     /// The tool ran and failed.
     #[must_use]
     pub fn failed(safe_message: impl std::fmt::Display) -> Self {
-        Self::new(Kind::Failed, &safe_message)
+        Self::new(FailureKind::Failed, &safe_message)
     }
 
     /// A resource that the tool requires is unavailable.
     #[must_use]
     pub fn unavailable(safe_message: impl std::fmt::Display) -> Self {
-        Self::new(Kind::Unavailable, &safe_message)
+        Self::new(FailureKind::Unavailable, &safe_message)
     }
 
     /// The arguments match the schema but are not valid.
     #[must_use]
     pub fn invalid_args(safe_message: impl std::fmt::Display) -> Self {
-        Self::new(Kind::InvalidArgs, &safe_message)
+        Self::new(FailureKind::InvalidArgs, &safe_message)
     }
 
     /// The tool does not know if the call took effect, for example because the connection to a
     /// service broke. Its declaration for unknown outcomes decides what follows.
     #[must_use]
     pub fn outcome_unknown(safe_message: impl std::fmt::Display) -> Self {
-        Self::new(Kind::OutcomeUnknown, &safe_message)
+        Self::new(FailureKind::OutcomeUnknown, &safe_message)
     }
 
     pub(crate) fn is_outcome_unknown(&self) -> bool {
-        self.kind == Kind::OutcomeUnknown
+        self.kind == FailureKind::OutcomeUnknown
     }
 
-    fn new(kind: Kind, message: &dyn std::fmt::Display) -> Self {
+    fn new(kind: FailureKind, message: &dyn std::fmt::Display) -> Self {
         let safe_message = cut(&message.to_string(), MESSAGE_CHARS_MAX);
         Self { kind, code: None, safe_message, model_message: None }
     }
@@ -141,10 +141,10 @@ impl ToolError {
 
     pub(crate) fn into_failure(self) -> ToolFailure {
         let (kind, code) = match self.kind {
-            Kind::Failed => (ToolErrorKind::Execution, code::TOOL_FAILED),
-            Kind::OutcomeUnknown => (ToolErrorKind::Execution, code::OUTCOME_UNKNOWN),
-            Kind::Unavailable => (ToolErrorKind::Unavailable, code::TOOL_UNAVAILABLE),
-            Kind::InvalidArgs => (ToolErrorKind::Validation, code::INVALID_ARGS),
+            FailureKind::Failed => (ToolErrorKind::Execution, code::TOOL_FAILED),
+            FailureKind::OutcomeUnknown => (ToolErrorKind::Execution, code::OUTCOME_UNKNOWN),
+            FailureKind::Unavailable => (ToolErrorKind::Unavailable, code::TOOL_UNAVAILABLE),
+            FailureKind::InvalidArgs => (ToolErrorKind::Validation, code::INVALID_ARGS),
         };
         let failure = ToolFailure::new(kind, self.code.unwrap_or(code), self.safe_message);
         ToolFailure { model_message: self.model_message, ..failure }

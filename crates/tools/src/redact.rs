@@ -25,10 +25,10 @@ fn redact(value: &Value, shown: &[String]) -> Value {
                     None => parts.push((name, vec![rest.to_owned()])),
                 }
             }
-            let part = |(name, paths): (&str, Vec<String>)| {
+            let parts = parts.into_iter().filter_map(|(name, paths)| {
                 Some((name.to_owned(), redact(members.get(name)?, &paths)))
-            };
-            Value::Object(parts.into_iter().filter_map(part).collect())
+            });
+            Value::Object(parts.collect())
         }
         Value::Array(items) => items.iter().map(|item| redact(item, shown)).collect(),
         _ => Value::Null,

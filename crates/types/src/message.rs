@@ -207,7 +207,7 @@ impl Message {
     /// Returns `true` if this is exactly the shown form of another message.
     #[must_use]
     pub fn is_shown_of(&self, whole: &Self) -> bool {
-        let same = |(shown, whole): (&Part, &Part)| match (shown, whole) {
+        let same = |shown: &Part, whole: &Part| match (shown, whole) {
             (Part::ToolResult(shown), Part::ToolResult(whole)) => shown.is_shown_of(whole),
             (Part::ToolCall(shown), Part::ToolCall(whole)) => shown.is_shown_of(whole),
             (shown, whole) => shown == whole,
@@ -215,7 +215,7 @@ impl Message {
         self.id == whole.id
             && self.role == whole.role
             && self.parts.len() == whole.parts.len()
-            && self.parts.iter().zip(&whole.parts).all(same)
+            && self.parts.iter().zip(&whole.parts).all(|(shown, whole)| same(shown, whole))
     }
 
     /// Returns the tool results, in order.

@@ -116,7 +116,8 @@ impl Engine for Adk {
         Ok((self.input.clone(), config))
     }
 
-    async fn run(&self, (input, config): Self::Input) -> Result<State, Failure> {
+    async fn run(&self, start: Self::Input) -> Result<State, Failure> {
+        let (input, config) = start;
         Ok(self.graph.invoke(input, config).await?)
     }
 

@@ -188,7 +188,8 @@ where
         Ok((S::input(), config))
     }
 
-    async fn run(&self, (input, config): Self::Input) -> Result<S, Failure> {
+    async fn run(&self, start: Self::Input) -> Result<S, Failure> {
+        let (input, config) = start;
         let Some(saver) = self.saver.as_ref().filter(|_| !self.invoke) else {
             return Ok(self.graph.invoke_async(input, &config).await?.value);
         };

@@ -148,7 +148,8 @@ impl Engine for LangGraph {
         Ok((self.input.clone(), config(run)))
     }
 
-    async fn run(&self, (input, config): Self::Input) -> Result<JsonValue, Failure> {
+    async fn run(&self, start: Self::Input) -> Result<JsonValue, Failure> {
+        let (input, config) = start;
         Ok(self.graph.ainvoke(&input, &config).await?)
     }
 

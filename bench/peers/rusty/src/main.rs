@@ -114,7 +114,8 @@ impl Engine for Rusty {
         Ok((self.input.clone(), RunConfig::new(format!("t{run}"))))
     }
 
-    async fn run(&self, (input, config): Self::Input) -> Result<State, Failure> {
+    async fn run(&self, start: Self::Input) -> Result<State, Failure> {
+        let (input, config) = start;
         let (ExecutionOutcome::Done(state) | ExecutionOutcome::Interrupted { state, .. }) =
             self.executor.run(&self.graph, &self.spec, input, config).await?;
         Ok(state)

@@ -67,7 +67,8 @@ impl Engine for InProcess {
         Ok((start.map_err(|error| format!("the input: {error:?}"))?, format!("t{run}").into()))
     }
 
-    async fn run(&self, (start, thread): Self::Input) -> Result<Self::Output, Failure> {
+    async fn run(&self, input: Self::Input) -> Result<Self::Output, Failure> {
+        let (start, thread) = input;
         let run = self.graph.run(&self.host, start).thread(thread).step_limit(1_000);
         let finished = run.finish().await?;
         if !finished.is_completed() {

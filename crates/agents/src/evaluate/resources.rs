@@ -126,7 +126,8 @@ impl EvaluatorResources {
         &self,
         who: &Principal,
         thread: &ThreadId,
-        (run, budget): (Arc<PromptRun>, Option<Arc<dyn Budget>>),
+        run: Arc<PromptRun>,
+        budget: Option<Arc<dyn Budget>>,
     ) -> Arc<ActiveEvaluation> {
         let key = (who.org.clone(), thread.clone(), run.evaluation.clone());
         let active = Arc::new(ActiveEvaluation { key: key.clone(), run, budget });

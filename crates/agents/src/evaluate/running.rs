@@ -134,13 +134,13 @@ async fn delete(evaluator: &Evaluator, thread: ThreadId) {
 }
 
 /// Publishes the end of an evaluation exactly once, also if it is dropped.
-pub(super) struct Report {
+pub(super) struct EvaluationReport {
     event: Option<PromptExecuted>,
     bus: EventBus,
     pub(super) usage: Usage,
 }
 
-impl Report {
+impl EvaluationReport {
     pub(super) fn new(request: &EvaluationRequest, session: &ThreadId) -> Self {
         let event = PromptExecuted {
             prompt: request.id.clone(),
@@ -178,7 +178,7 @@ impl Report {
     }
 }
 
-impl Drop for Report {
+impl Drop for EvaluationReport {
     fn drop(&mut self) {
         if let Some(mut event) = self.event.take() {
             event.usage = self.usage;

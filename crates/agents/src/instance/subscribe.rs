@@ -98,7 +98,7 @@ impl AgentRuntime {
         let from = from.map_err(|error| of_runtime(id.as_str(), error))?;
         let streamed = StreamOptions { modes: Modes::VALUES, ..StreamOptions::default() };
         let output = self.runtime().stream_thread(&self.who, &thread, from, streamed);
-        let subscription = Subscription {
+        let subscription = InstanceSubscription {
             agents: self.clone(),
             id,
             of_handler: is_handler(&options.graph),
@@ -119,7 +119,7 @@ impl AgentRuntime {
     }
 }
 
-struct Subscription {
+struct InstanceSubscription {
     agents: AgentRuntime,
     id: InstanceId,
     of_handler: bool,
@@ -135,7 +135,7 @@ struct Subscription {
     next: VecDeque<InstanceEvent>,
 }
 
-impl Subscription {
+impl InstanceSubscription {
     /// Returns the next event; `None` at the end.
     async fn event(&mut self) -> Result<Option<InstanceEvent>, AgentRuntimeError> {
         let mut quiet = 0;

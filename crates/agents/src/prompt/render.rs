@@ -297,7 +297,7 @@ impl<P: DeserializeOwned> Walk<'_, P> {
             let path = format!("{}{}", at.path, section.key);
             if self.is_enabled(section, &path)? {
                 number += 1;
-                texts.push(self.section(section, path, (number, at))?);
+                texts.push(self.section(section, path, number, at)?);
             }
         }
         Ok(texts)
@@ -314,7 +314,8 @@ impl<P: DeserializeOwned> Walk<'_, P> {
         &mut self,
         section: &Section<P>,
         path: String,
-        (number, at): (usize, &Place),
+        number: usize,
+        at: &Place,
     ) -> Result<String, PromptError> {
         let visibility = self.visibility(section, &path);
         let place = self.sections.len();

@@ -116,7 +116,7 @@ pub struct PlanAndExecute {
 
 /// The data that the nodes share.
 #[derive(Debug)]
-struct Parts {
+struct PlanParts {
     name: String,
     instructions: String,
     planner: BoundModel,
@@ -188,7 +188,7 @@ impl PlanAndExecute {
         let executor = Member::new(self.executor, "an executor")?;
         let inner = executor.graph().clone();
         let bound = |output| BoundModel { output: Some(output), ..self.bound.clone() };
-        let parts = Parts {
+        let parts = PlanParts {
             name: self.name.clone(),
             planner: bound(OutputSpec::of::<Plan>()),
             replanner: bound(OutputSpec::of::<Decision>()),
@@ -222,7 +222,7 @@ impl PlanAndExecute {
 /// Asks the planner for a plan.
 async fn plan(
     state: State<PlanState>,
-    parts: Deps<Parts>,
+    parts: Deps<PlanParts>,
     ctx: Ctx,
 ) -> NodeResult<PlanStateUpdate> {
     let messages = parts.conversation(&state, PLANNER, Vec::new(), &ctx.calls().hidden);
@@ -233,7 +233,7 @@ async fn plan(
 /// Executes the next step.
 async fn execute(
     state: State<PlanState>,
-    parts: Deps<Parts>,
+    parts: Deps<PlanParts>,
     ctx: Ctx,
 ) -> NodeResult<PlanStateUpdate> {
     let mut done = state.done().clone();
@@ -252,7 +252,7 @@ async fn execute(
 /// Closes a step that is left open: calls that the executor has made become part of the conversation.
 async fn close_step(
     state: State<PlanState>,
-    parts: Deps<Parts>,
+    parts: Deps<PlanParts>,
     ctx: Ctx,
 ) -> NodeResult<PlanStateUpdate> {
     let Some(step) = state.plan().iter().next() else { return Ok(PlanStateUpdate::new()) };
@@ -272,7 +272,7 @@ fn of_step(state: &State<PlanState>, step: &str, ctx: &Ctx) -> Vec<Message> {
 /// Asks the replanner for the answer, or for the steps that are left.
 async fn replan(
     state: State<PlanState>,
-    parts: Deps<Parts>,
+    parts: Deps<PlanParts>,
     ctx: Ctx,
 ) -> NodeResult<PlanStateUpdate> {
     let mut steps = as_messages(state.done(), &ctx);
@@ -297,7 +297,7 @@ async fn replan(
     Ok(PlanStateUpdate::new().plan(List::new()).messages([answer]))
 }
 
-impl Parts {
+impl PlanParts {
     /// Returns the conversation as planner and replanner read it.
     fn conversation(
         &self,

@@ -106,7 +106,7 @@ pub struct Supervisor {
 
 /// The data that the nodes share.
 #[derive(Debug)]
-struct Parts {
+struct SupervisorParts {
     instructions: Option<Message>,
     bound: BoundModel,
     runner: ToolRunner,
@@ -238,7 +238,7 @@ impl Supervisor {
         let has_tools = specs.len() > members.len() + usize::from(has_human);
         let own = [(TOOL, has_tools), (HUMAN, has_human)];
         let own: Vec<_> = own.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();
-        let parts = Parts {
+        let parts = SupervisorParts {
             instructions: system(self.instructions),
             bound: self.bound,
             runner,
@@ -281,7 +281,7 @@ impl Supervisor {
 /// Calls the supervisor's model, and starts a task for each of its calls.
 async fn supervise(
     state: State<TeamState>,
-    parts: Deps<Parts>,
+    parts: Deps<SupervisorParts>,
     ctx: Ctx,
 ) -> NodeResult<Command<TeamState>> {
     let rounds = invalid_rounds(state.messages().iter());
@@ -300,7 +300,7 @@ async fn supervise(
     Ok(sends.into_iter().fold(command, Command::send))
 }
 
-impl Parts {
+impl SupervisorParts {
     fn send(&self, call: &ToolCall) -> SendTo {
         let node = match call.name.as_str() {
             name if self.hand_offs.member(name).is_some() => HAND_OFF,
@@ -355,7 +355,7 @@ fn as_result(report: &Report, answer: &Message) -> [Message; 2] {
 /// Makes a hand-off; the member of a successful one runs next.
 async fn hand_off(
     Arg(call): Arg<ToolCall>,
-    parts: Deps<Parts>,
+    parts: Deps<SupervisorParts>,
     ctx: Ctx,
 ) -> NodeResult<Command<TeamState>> {
     let outcome = outcome(&ctx, &parts.runner, &call, &PromptScope::none()).await?;
@@ -387,7 +387,7 @@ async fn hand_off(
 /// Brings a call of the supervisor's own tools to its result.
 async fn run_tool(
     Arg(call): Arg<ToolCall>,
-    parts: Deps<Parts>,
+    parts: Deps<SupervisorParts>,
     ctx: Ctx,
 ) -> NodeResult<TeamStateUpdate> {
     let outcome = outcome(&ctx, &parts.runner, &call, &PromptScope::none()).await?;
@@ -397,7 +397,7 @@ async fn run_tool(
 /// Closes a call of the supervisor that is left open.
 async fn close_call(
     Arg(call): Arg<ToolCall>,
-    parts: Deps<Parts>,
+    parts: Deps<SupervisorParts>,
     ctx: Ctx,
 ) -> NodeResult<TeamStateUpdate> {
     let outcome = left_open(&ctx, &parts.runner, &call, &PromptScope::none()).await?;
@@ -408,7 +408,11 @@ async fn close_call(
 /// calls that a member has made become part of the conversation.
 fn close_work(
     member: Member,
-) -> impl Fn(State<TeamState>, Deps<Parts>, Ctx) -> BoxFuture<'static, NodeResult<TeamStateUpdate>>
+) -> impl Fn(
+    State<TeamState>,
+    Deps<SupervisorParts>,
+    Ctx,
+) -> BoxFuture<'static, NodeResult<TeamStateUpdate>>
 + Send
 + Sync
 + 'static {
@@ -426,7 +430,11 @@ fn close_work(
 /// The node of a member.
 fn works(
     member: Member,
-) -> impl Fn(State<TeamState>, Deps<Parts>, Ctx) -> BoxFuture<'static, NodeResult<TeamStateUpdate>>
+) -> impl Fn(
+    State<TeamState>,
+    Deps<SupervisorParts>,
+    Ctx,
+) -> BoxFuture<'static, NodeResult<TeamStateUpdate>>
 + Send
 + Sync
 + 'static {

@@ -53,13 +53,13 @@ async fn start_instead(desk: &Desk, input: Value) -> Vec<Message> {
 
 async fn approve(desk: &Desk) -> RunOutcome {
     let questions = desk.open_questions().await;
-    let approval = |(id, ask): &(InterruptId, Ask)| match ask {
+    let approval = questions.iter().find_map(|(id, ask)| match ask {
         Ask::Approval(request) => {
             Some((*id, json!({"approved": true, "binding": request.binding})))
         }
         _ => None,
-    };
-    let (id, answer) = questions.iter().find_map(approval).expect("an approval");
+    });
+    let (id, answer) = approval.expect("an approval");
     desk.answer(id, answer).await.1
 }
 

@@ -201,7 +201,7 @@ impl<B: Backend> ChatSession<'_, B> {
 
     /// Reads a message or a command.
     async fn message(&mut self) -> Result<Step<B::Answer>, CliError> {
-        let line = match self.read((PROMPT, ""), Kind::Message).await? {
+        let line = match self.read(PROMPT, "", Kind::Message).await? {
             UserInput::Line(line) => line,
             UserInput::End => return Ok(Step::Leave(Exit::Done)),
             UserInput::Quit(signal) => return Ok(Step::Leave(signal.exit())),
@@ -397,13 +397,18 @@ impl<B: Backend> ChatSession<'_, B> {
 
     /// Reads input with a prompt and a text to edit. The first Ctrl-C at an empty prompt prints
     /// a hint, the second leaves, also if the first one stopped an answer.
-    async fn read(&mut self, prompt: (&str, &str), kind: Kind) -> Result<UserInput, CliError> {
+    async fn read(
+        &mut self,
+        prompt: &str,
+        initial: &str,
+        kind: Kind,
+    ) -> Result<UserInput, CliError> {
         if self.is_terminated {
             return Ok(UserInput::Quit(Signal::Terminate));
         }
         let typed = match &mut self.input {
-            Input::Editor(_) => self.edit_line(prompt, kind).await,
-            Input::Lines(_) => self.read_line(prompt.0).await,
+            Input::Editor(_) => self.edit_line(prompt, initial, kind).await,
+            Input::Lines(_) => self.read_line(prompt).await,
         };
         self.is_leaving = false;
         self.is_terminated = matches!(typed, Ok(UserInput::Quit(Signal::Terminate)));
@@ -412,7 +417,8 @@ impl<B: Backend> ChatSession<'_, B> {
 
     async fn edit_line(
         &mut self,
-        (prompt, initial): (&str, &str),
+        prompt: &str,
+        initial: &str,
         kind: Kind,
     ) -> Result<UserInput, CliError> {
         let styled = format!("{} ", self.terminal.paint(Style::Ask, prompt));

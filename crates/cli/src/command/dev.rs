@@ -3,7 +3,7 @@
 mod changes;
 mod log;
 
-use super::serve::{Ended, Hosting, Prepared, host, page};
+use super::serve::{Hosting, Prepared, ServiceEnd, host, page};
 use crate::CliError;
 use crate::args::Dev;
 use crate::context::{CommandContext, default_model};
@@ -64,8 +64,8 @@ pub(crate) async fn dev(args: &Dev, context: &CommandContext) -> Result<Exit, Cl
     )
     .await;
     let changed = match ended {
-        Ok(Ended::Signalled) => return Ok(Exit::Done),
-        Ok(Ended::Stopped(changed)) => changed,
+        Ok(ServiceEnd::Signalled) => return Ok(Exit::Done),
+        Ok(ServiceEnd::Stopped(changed)) => changed,
         // The program that was built is wrong, and the next one may be right.
         Err(error) if args.restarted => {
             terminal.note(format_args!("{}: {error}", terminal.paint_error(Style::Bad, "error")));

@@ -15,7 +15,7 @@ use weftwork::types::Principal;
 /// The state of a checked item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum State {
+enum FindingState {
     Good,
     /// An optional part is missing.
     Note,
@@ -26,7 +26,7 @@ enum State {
 #[derive(Debug, Serialize)]
 struct Finding {
     what: &'static str,
-    state: State,
+    state: FindingState,
     found: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<String>,
@@ -34,15 +34,15 @@ struct Finding {
 
 impl Finding {
     fn good(what: &'static str, found: impl Into<String>) -> Self {
-        Self { what, state: State::Good, found: found.into(), fix: None }
+        Self { what, state: FindingState::Good, found: found.into(), fix: None }
     }
 
     fn note(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { what, state: State::Note, found: found.into(), fix: Some(fix.into()) }
+        Self { what, state: FindingState::Note, found: found.into(), fix: Some(fix.into()) }
     }
 
     fn bad(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { what, state: State::Bad, found: found.into(), fix: Some(fix.into()) }
+        Self { what, state: FindingState::Bad, found: found.into(), fix: Some(fix.into()) }
     }
 }
 
@@ -52,10 +52,10 @@ pub(crate) async fn doctor(args: &Doctor, context: &CommandContext) -> Result<Ex
     let servers = servers(context).await;
     let rules = rules(context);
     let exit = match (store.state, model.state) {
-        (State::Bad, _) => Exit::Store,
-        (_, State::Bad) => Exit::NotConfigured,
-        _ if rules.iter().any(|finding| finding.state == State::Bad) => Exit::Usage,
-        _ if servers.iter().any(|server| server.state == State::Bad) => Exit::Failed,
+        (FindingState::Bad, _) => Exit::Store,
+        (_, FindingState::Bad) => Exit::NotConfigured,
+        _ if rules.iter().any(|finding| finding.state == FindingState::Bad) => Exit::Usage,
+        _ if servers.iter().any(|server| server.state == FindingState::Bad) => Exit::Failed,
         _ => Exit::Done,
     };
     let mut findings = vec![
@@ -83,9 +83,9 @@ pub(crate) async fn doctor(args: &Doctor, context: &CommandContext) -> Result<Ex
 fn show(finding: &Finding, context: &CommandContext) -> Result<(), CliError> {
     let terminal = &context.terminal;
     let mark = match finding.state {
-        State::Good => terminal.paint(Style::Good, "ok"),
-        State::Note => terminal.paint(Style::Ask, "--"),
-        State::Bad => terminal.paint(Style::Bad, "!!"),
+        FindingState::Good => terminal.paint(Style::Good, "ok"),
+        FindingState::Note => terminal.paint(Style::Ask, "--"),
+        FindingState::Bad => terminal.paint(Style::Bad, "!!"),
     };
     terminal.line(format_args!("{mark} {:<9} {}", finding.what, plain(&finding.found)))?;
     match &finding.fix {

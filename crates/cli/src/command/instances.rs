@@ -54,7 +54,11 @@ pub(crate) async fn instances(
         Instances::Watch { id } => watch(&InstanceId::new(id)?, &agents, context).await,
         Instances::Terminate { id, deadline, dead_letter } => {
             let id = InstanceId::new(id)?;
-            terminate(&id, (deadline, dead_letter), &agents, context).await
+            let queued = match dead_letter {
+                true => QueuedActivities::DeadLetter,
+                false => QueuedActivities::Keep,
+            };
+            terminate(&id, deadline, queued, &agents, context).await
         }
         Instances::Send(_) => Ok(Exit::Done),
     };
@@ -303,14 +307,11 @@ async fn watch(
 
 async fn terminate(
     id: &InstanceId,
-    (deadline, dead_letter): (Duration, bool),
+    deadline: Duration,
+    queued: QueuedActivities,
     agents: &AgentRuntime,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
-    let queued = match dead_letter {
-        true => QueuedActivities::DeadLetter,
-        false => QueuedActivities::Keep,
-    };
     let report = agents.terminate(id, deadline, queued).await?;
     let terminal = &context.terminal;
     if let Some(run) = report.ended {

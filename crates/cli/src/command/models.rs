@@ -58,7 +58,7 @@ async fn list(context: &CommandContext) -> Result<Exit, CliError> {
 
 /// Known properties of a model.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct ModelSummary {
     id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     protocol: Option<&'static str>,
@@ -100,7 +100,7 @@ fn show(id: &str, json: bool, context: &CommandContext) -> Result<Exit, CliError
         all.filter(|one| facts.lacks.contains(one) == is_lacking).map(Capability::name).collect()
     };
     let settings = context.config.models.get(&id);
-    let shown = Shown {
+    let shown = ModelSummary {
         protocol: row.map(|row| row.protocol.name()),
         url: row.map(|row| row.url.clone()),
         source: row.and_then(|row| row.source.clone()),

@@ -3,7 +3,7 @@
 use super::question;
 use crate::CliError;
 use crate::args::Run;
-use crate::context::CommandContext;
+use crate::context::{CommandContext, RunSettings};
 use crate::error::report;
 use crate::exit::Exit;
 use crate::follow::{Ended, View, follow, model_of, tell_end};
@@ -30,8 +30,9 @@ pub(crate) async fn run(args: &Run, context: &CommandContext) -> Result<Exit, Cl
     let named = args.thread.as_deref().map(ThreadId::new).transpose()?;
     let text = read(args.input.as_deref().or(args.input_json.as_deref()).unwrap_or_default())?;
     let json = args.input_json.is_some().then(|| object(&text)).transpose()?;
-    let how = (args.keeping.durability(), args.busy.multitask());
-    let app = context.open(agent, None, None, how).await?;
+    let settings =
+        RunSettings { durability: args.keeping.durability(), multitask: args.busy.multitask() };
+    let app = context.open(agent, None, None, settings).await?;
     let key = args.options.idempotency_key.as_deref();
     let thread = named.unwrap_or_else(|| thread_of(&app, key));
     context.terminal.note(format_args!("thread {thread}"));
@@ -39,8 +40,8 @@ pub(crate) async fn run(args: &Run, context: &CommandContext) -> Result<Exit, Cl
     let before = asked(&app, &thread).await?;
     let options = args.options.apply(RunOptions {
         model: Some(app.model_setting().value.clone()),
-        durability: how.0,
-        multitask: how.1,
+        durability: settings.durability,
+        multitask: settings.multitask,
         ..RunOptions::default()
     });
     let run = app.runtime().thread(agent.id(), thread.as_str())?.start(RunInput::Start { input });
@@ -50,7 +51,7 @@ pub(crate) async fn run(args: &Run, context: &CommandContext) -> Result<Exit, Cl
         None => run,
     };
     let handle = run.begin().await?;
-    let exit = to_end(handle, &app, context, (args.frames.options(), args.json)).await?;
+    let exit = to_end(handle, &app, context, args.frames.options(), args.json).await?;
     if !before.is_empty() {
         // A read error here must not change the exit status of the run.
         let open = asked(&app, &thread).await.unwrap_or_else(|_| before.clone());
@@ -106,7 +107,8 @@ pub(crate) async fn to_end(
     handle: RunHandle,
     app: &App,
     context: &CommandContext,
-    (frames, json): (Option<StreamOptions>, bool),
+    frames: Option<StreamOptions>,
+    json: bool,
 ) -> Result<Exit, CliError> {
     let terminal = &context.terminal;
     let run = handle.run.clone();

@@ -84,7 +84,7 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
         Ok(server)
     };
     match host(hosting, context, prepare, std::future::pending()).await? {
-        Ended::Signalled | Ended::Stopped(()) => Ok(Exit::Done),
+        ServiceEnd::Signalled | ServiceEnd::Stopped(()) => Ok(Exit::Done),
     }
 }
 
@@ -108,7 +108,7 @@ pub(super) struct Prepared<'a> {
 }
 
 /// The reason why a service ended.
-pub(super) enum Ended<T> {
+pub(super) enum ServiceEnd<T> {
     Signalled,
     /// `stop` completed.
     Stopped(T),
@@ -120,7 +120,7 @@ pub(super) async fn host<T>(
     context: &CommandContext,
     prepare: impl FnOnce(Prepared<'_>) -> Result<Server, CliError>,
     stop: impl Future<Output = T>,
-) -> Result<Ended<T>, CliError> {
+) -> Result<ServiceEnd<T>, CliError> {
     Box::pin(host_until(hosting, context, prepare, stop)).await.map_err(CliError::of_unfinished)
 }
 
@@ -129,7 +129,7 @@ async fn host_until<T>(
     context: &CommandContext,
     prepare: impl FnOnce(Prepared<'_>) -> Result<Server, CliError>,
     stop: impl Future<Output = T>,
-) -> Result<Ended<T>, CliError> {
+) -> Result<ServiceEnd<T>, CliError> {
     let mut signals = Signals::listen();
     let listener = TcpListener::bind(hosting.listen).await;
     let listener = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
@@ -163,8 +163,8 @@ async fn host_until<T>(
     let ended = loop {
         tokio::select! {
             biased;
-            _ = signals.next() => break Ended::Signalled,
-            stopped = &mut stop => break Ended::Stopped(stopped),
+            _ = signals.next() => break ServiceEnd::Signalled,
+            stopped = &mut stop => break ServiceEnd::Stopped(stopped),
             ended = &mut server => {
                 let reason = match ended {
                     Ok(Err(error)) => error.to_string(),
@@ -176,7 +176,7 @@ async fn host_until<T>(
             () = search.due() => drop(search.look().await?),
         }
     };
-    let again = if matches!(ended, Ended::Signalled) { " again" } else { "" };
+    let again = if matches!(ended, ServiceEnd::Signalled) { " again" } else { "" };
     terminal.note(format_args!(
         "draining: active runs finish their superstep; signal{again} to exit at once"
     ));
@@ -186,7 +186,7 @@ async fn host_until<T>(
     drop(tokio::time::timeout(CONNECTIONS, server).await);
     terminal.note("stopped");
     match signals.next().now_or_never() {
-        Some(_) => Ok(Ended::Signalled),
+        Some(_) => Ok(ServiceEnd::Signalled),
         None => Ok(ended),
     }
 }

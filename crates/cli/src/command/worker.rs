@@ -74,7 +74,7 @@ pub(crate) async fn worker(args: &Worker, context: &CommandContext) -> Result<Ex
 }
 
 /// The end of a run: its status, or `None` if it was released.
-type End = BoxFuture<'static, (RunRef, Option<RunStatus>)>;
+type RunEnd = BoxFuture<'static, (RunRef, Option<RunStatus>)>;
 
 /// The runs that this worker executes.
 struct Active<'a> {
@@ -88,7 +88,7 @@ struct Active<'a> {
 
 /// A line of JSON about a run.
 #[derive(Debug, Serialize)]
-struct Line<'a> {
+struct RunLine<'a> {
     r#type: &'static str,
     at: Timestamp,
     thread: &'a str,
@@ -101,7 +101,7 @@ struct Line<'a> {
 
 impl Active<'_> {
     /// Prints that a run begins, and returns the future of its end; `None` if it is known.
-    async fn begun(&mut self, handle: RunHandle) -> Result<Option<End>, CliError> {
+    async fn begun(&mut self, handle: RunHandle) -> Result<Option<RunEnd>, CliError> {
         if !self.runs.insert(handle.run.run.clone()) {
             return Ok(None);
         }
@@ -131,7 +131,7 @@ impl Active<'_> {
         let thread = run.thread.as_str();
         let run = run.run.as_str();
         if self.json {
-            let line = Line { r#type: kind, at, thread, run, graph, status };
+            let line = RunLine { r#type: kind, at, thread, run, graph, status };
             let line = json(&line)?;
             self.write(line);
             return Ok(());

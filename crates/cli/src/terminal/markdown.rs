@@ -147,7 +147,9 @@ impl Markdown {
         if self.bold || self.code || self.heading {
             out.push_str(PLAIN_AGAIN);
         }
-        (self.bold, self.code, self.heading) = (false, false, false);
+        self.bold = false;
+        self.code = false;
+        self.heading = false;
     }
 }
 

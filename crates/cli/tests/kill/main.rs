@@ -63,7 +63,7 @@ impl Killer {
         let folder = tempfile::tempdir().expect("a folder");
         let (provider, told) = Provider::start(&folder.path().join("requests.log"), seed);
         let mut watch = Watch::new(told);
-        let mut warm = Story::new("warm", &provider, (Journal::On, "sync"));
+        let mut warm = Story::new("warm", &provider, Journal::On, "sync");
         let measure = Measure::take(&mut warm, &mut watch);
         assert_eq!(check(&warm.facts(&provider)).violations, [], "without a kill");
         let random = Random::new(seed, stream);
@@ -84,7 +84,7 @@ impl Killer {
         self.stories += 1;
         let name = format!("story-{}", self.stories);
         let durability = DURABILITIES[self.random.below(DURABILITIES.len() as u64) as usize];
-        let mut story = Story::new(&name, &self.provider, (journal, durability));
+        let mut story = Story::new(&name, &self.provider, journal, durability);
         let mut kills_left = 1 + self.random.below(KILLS_PER_STORY);
         while let Some(act) = story.next() {
             let plan = (kills_left > 0).then(|| self.plan(act));

@@ -77,7 +77,8 @@ impl Story {
     pub(crate) fn new(
         name: &str,
         provider: &Provider,
-        (journal, durability): (Journal, &'static str),
+        journal: Journal,
+        durability: &'static str,
     ) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let address = &provider.address;
@@ -167,9 +168,10 @@ impl Story {
     /// Everything that was seen of a story that is over.
     pub(crate) fn facts(&self, provider: &Provider) -> Facts {
         let snapshot = self.snapshot();
+        let runs = snapshot.runs.iter().zip(&snapshot.events);
         let requests = provider.requests().into_iter().filter(|one| one.story == self.name);
         Facts {
-            runs: snapshot.runs.iter().zip(&snapshot.events).map(run_of).collect(),
+            runs: runs.map(|(row, events)| run_of(row, events)).collect(),
             refunds: refunds(&self.folder.path().join("desk.db")),
             decisions: snapshot.decisions,
             roles: self.roles(),
@@ -238,7 +240,7 @@ impl Snapshot {
     }
 }
 
-fn run_of((row, events): (&RunRow, &Vec<(u64, AiEvent)>)) -> Run {
+fn run_of(row: &RunRow, events: &[(u64, AiEvent)]) -> Run {
     let done = events.iter().enumerate();
     let done = done.filter(|(_, (_, event))| matches!(event, AiEvent::Done { .. }));
     Run {

@@ -84,7 +84,8 @@ impl Watch {
     pub(crate) fn revive(&self) {
         self.world.lost();
         let mut seen = self.seen();
-        (seen.dead, seen.dies) = (false, None);
+        seen.dead = false;
+        seen.dies = None;
     }
 
     /// Signatures of the writes that took effect, sorted, since their order carries no meaning:

@@ -51,7 +51,7 @@ impl fmt::Display for Crash<'_> {
 }
 
 /// The result of playing a script once.
-struct Played {
+struct PlayedScript {
     trace: Json,
     /// Signatures of the writes of each entry.
     writes: Vec<Vec<String>>,
@@ -92,7 +92,7 @@ pub(crate) async fn play(spec: &Spec, setting: &Setting) -> Json {
 /// Returns the problem found after a crash, if there is one.
 fn judge(
     undisturbed: &Json,
-    played: Played,
+    played: PlayedScript,
     crash: &Crash<'_>,
     setting: &Setting,
 ) -> Option<String> {
@@ -136,7 +136,11 @@ impl Ground {
 }
 
 /// Plays the script once, with a crash or undisturbed; the inner error is a trace as well.
-async fn through(spec: &Spec, setting: &Setting, crash: Option<Crash<'_>>) -> Result<Played, Json> {
+async fn through(
+    spec: &Spec,
+    setting: &Setting,
+    crash: Option<Crash<'_>>,
+) -> Result<PlayedScript, Json> {
     if setting.is_hosted() {
         return hosted::through(spec, setting, crash);
     }
@@ -161,7 +165,7 @@ async fn through(spec: &Spec, setting: &Setting, crash: Option<Crash<'_>>) -> Re
                 match taken {
                     Ok(Taken::Up(acted) | Taken::Uncut(acted)) => acted,
                     Ok(Taken::PassedOver(reason)) => {
-                        return Ok(Played {
+                        return Ok(PlayedScript {
                             trace: Json::Null,
                             writes,
                             fault,
@@ -178,7 +182,7 @@ async fn through(spec: &Spec, setting: &Setting, crash: Option<Crash<'_>>) -> Re
         entries.push(Json::Object(shown));
     }
     let trace = play.whole(entries).await;
-    Ok(Played { trace, writes, fault, crashed, passed_over: None })
+    Ok(PlayedScript { trace, writes, fault, crashed, passed_over: None })
 }
 
 /// An entry with its crash.

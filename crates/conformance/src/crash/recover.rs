@@ -192,7 +192,7 @@ impl Recovery<'_> {
         let run = RunEntry { limit: Some(limit), ..run.clone() };
         let newest =
             Target { thread: self.before.target.thread.clone(), config: Config::default() };
-        Ok(Taken::Up(play.go(&run, &newest, (start, continued), shown).await))
+        Ok(Taken::Up(play.run_input(&run, &newest, start, continued, shown).await))
     }
 
     /// Supersteps that did not count: where limits are exact, the one that makes the checkpoint of

@@ -52,8 +52,9 @@ impl Followers {
         let builder = builder.graph(GRAPH, self.graph.clone()).items(Arc::clone(&self.items));
         let runtime = builder.open().await.map_err(|error| super::raised(&error))?;
         for (run, modes, live) in runs {
-            let who = (&self.home.who, &run);
-            let later = frames(&runtime, who, modes, FramePosition::START, usize::MAX).await;
+            let who = self.home.who.clone();
+            let run = FollowedRun { runtime: runtime.clone(), who, run, modes };
+            let later = run.frames(FramePosition::START, usize::MAX).await;
             let later = later.map_err(|error| super::raised(&error))?;
             same("one who came later", &live, &lasting(later))?;
         }
@@ -61,34 +62,41 @@ impl Followers {
     }
 }
 
-/// The frames of a follower that reconnects after each of them.
-pub(super) async fn reconnecting(
-    runtime: &Runtime,
-    (who, run): (&Principal, &RunRef),
-    modes: Modes,
-) -> Vec<Arc<Frame>> {
-    let mut all = Vec::new();
-    let mut after = FramePosition::START;
-    loop {
-        let next = frames(runtime, (who, run), modes, after, 1).await.unwrap_or_default();
-        let Some(frame) = next.into_iter().next() else { return all };
-        after = frame.position;
-        all.push(frame);
-    }
+/// A run as followers of some modes read it.
+#[derive(Clone)]
+pub(super) struct FollowedRun {
+    pub(super) runtime: Runtime,
+    pub(super) who: Principal,
+    pub(super) run: RunRef,
+    pub(super) modes: Modes,
 }
 
-pub(super) async fn frames(
-    runtime: &Runtime,
-    (who, run): (&Principal, &RunRef),
-    modes: Modes,
-    after: FramePosition,
-    limit: usize,
-) -> Result<Vec<Arc<Frame>>, RuntimeError> {
-    let subgraphs = Subgraphs::Include;
-    let options = StreamOptions { modes, subgraphs, after, ..StreamOptions::default() };
-    let stream = runtime.stream(who, run, options).await?;
-    let frames: Vec<_> = stream.take(limit).collect().await;
-    frames.into_iter().collect()
+impl FollowedRun {
+    /// Returns the frames of a follower that reconnects after each of them.
+    pub(super) async fn frames_one_by_one(&self) -> Vec<Arc<Frame>> {
+        let mut all = Vec::new();
+        let mut after = FramePosition::START;
+        loop {
+            let next = self.frames(after, 1).await.unwrap_or_default();
+            let Some(frame) = next.into_iter().next() else { return all };
+            after = frame.position;
+            all.push(frame);
+        }
+    }
+
+    /// Returns the frames after a position, as many as the limit.
+    pub(super) async fn frames(
+        &self,
+        after: FramePosition,
+        limit: usize,
+    ) -> Result<Vec<Arc<Frame>>, RuntimeError> {
+        let subgraphs = Subgraphs::Include;
+        let options =
+            StreamOptions { modes: self.modes, subgraphs, after, ..StreamOptions::default() };
+        let stream = self.runtime.stream(&self.who, &self.run, options).await?;
+        let frames: Vec<_> = stream.take(limit).collect().await;
+        frames.into_iter().collect()
+    }
 }
 
 /// Frames without partial text, which is not repeated once its message is final.

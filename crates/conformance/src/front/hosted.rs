@@ -1,6 +1,6 @@
 //! Hosted runs of a spec, through the threads of a runtime.
 
-use super::follow::{Followed, Followers, frames, lasting, reconnecting};
+use super::follow::{Followed, FollowedRun, Followers, lasting};
 use super::{Request, drained, out_of_steps, raised};
 use crate::Mode;
 use crate::class;
@@ -39,7 +39,8 @@ impl Hosted {
         graph: CompiledGraph,
         home: &Home,
         items: Arc<dyn ItemStore>,
-        (checkpoints, mode): (bool, Mode),
+        checkpoints: bool,
+        mode: Mode,
     ) -> Result<Self, RuntimeError> {
         let followed = mode == Mode::Followed;
         let followers = followed.then(|| Followers::new(graph.clone(), home, items.clone()));
@@ -142,13 +143,15 @@ impl Hosted {
         let mut stream = run.stream(if projected { Modes::NONE } else { modes }).await?;
         let mut followed = None;
         if projected {
-            let runtime = self.runtime.clone();
-            let who = self.who.clone();
-            let run = stream.run().clone();
-            let again =
-                tokio::spawn(async move { reconnecting(&runtime, (&who, &run), modes).await });
-            let run = (&self.who, stream.run());
-            let live = frames(&self.runtime, run, modes, FramePosition::START, usize::MAX).await?;
+            let run = FollowedRun {
+                runtime: self.runtime.clone(),
+                who: self.who.clone(),
+                run: stream.run().clone(),
+                modes,
+            };
+            let reconnecting = run.clone();
+            let again = tokio::spawn(async move { reconnecting.frames_one_by_one().await });
+            let live = run.frames(FramePosition::START, usize::MAX).await?;
             // Whether a follower is in time for partial text depends on the store.
             let whole = lasting(live.clone());
             events.extend(whole.iter().filter_map(|frame| trace::event(frame.item()?)));

@@ -295,10 +295,12 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    fn parts(&self, parts: &[Part]) -> NodeResult<Vec<outcome::Part>> {
+    fn parts(&self, parts: &[Part]) -> NodeResult<Vec<outcome::ReturnedPart>> {
         let part = |part: &Part| match part {
-            Part::Goto(to) => Ok(outcome::Part::Goto(Goto::named(to))),
-            Part::Write(key, value) => Ok(outcome::Part::Write(key.clone(), self.eval(value)?)),
+            Part::Goto(to) => Ok(outcome::ReturnedPart::Goto(Goto::named(to))),
+            Part::Write(key, value) => {
+                Ok(outcome::ReturnedPart::Write(key.clone(), self.eval(value)?))
+            }
         };
         parts.iter().map(part).collect()
     }

@@ -69,13 +69,13 @@ enum Write {
 #[derive(Debug)]
 pub(crate) enum Returned {
     Value(Json),
-    List(Vec<Part>),
+    List(Vec<ReturnedPart>),
     Parent { goto: Vec<Goto>, update: Json },
     Final { value: Json, saved: Json },
 }
 
 #[derive(Debug)]
-pub(crate) enum Part {
+pub(crate) enum ReturnedPart {
     Write(String, Json),
     Goto(Goto),
 }
@@ -106,7 +106,7 @@ impl Out {
 
     /// The command of a node of a graph.
     pub(crate) fn into_command(self, reducers: &Reducers) -> NodeResult<Command<Dynamic>> {
-        let update = Update { reducers, update: DynUpdate::new() };
+        let update = ReducedUpdate { reducers, update: DynUpdate::new() };
         match self.returned {
             None => {
                 let update =
@@ -139,8 +139,8 @@ impl Out {
             }
             Some(Returned::List(parts)) => {
                 let parts = parts.into_iter().map(|part| match part {
-                    Part::Write(key, value) => json!({ key: value }),
-                    Part::Goto(goto) => json!({ "$command": { "goto": goto.as_json() } }),
+                    ReturnedPart::Write(key, value) => json!({ key: value }),
+                    ReturnedPart::Goto(goto) => json!({ "$command": { "goto": goto.as_json() } }),
                 });
                 Finish::value(parts.collect())
             }
@@ -185,12 +185,12 @@ fn command_json(goto: &[Goto], update: Option<Json>) -> Json {
 }
 
 /// Writes to a graph.
-struct Update<'a> {
+struct ReducedUpdate<'a> {
     reducers: &'a Reducers,
     update: DynUpdate,
 }
 
-impl Update<'_> {
+impl ReducedUpdate<'_> {
     fn put(mut self, key: &str, value: Json) -> Self {
         // Values that the run gives are no channels in the reference, where such writes are lost.
         if !self.reducers.get(key).is_some_and(|reducer| reducer.is_managed()) {
@@ -218,7 +218,7 @@ fn with_goto(command: Command<Dynamic>, goto: Vec<Goto>) -> Command<Dynamic> {
     })
 }
 
-fn value_command(update: Update<'_>, value: Json) -> NodeResult<Command<Dynamic>> {
+fn value_command(update: ReducedUpdate<'_>, value: Json) -> NodeResult<Command<Dynamic>> {
     if let Some((node, arg)) = expr::as_send(&value) {
         let send = SendTo::to(node, message::records(arg.clone()));
         return Ok(Command::update(update.update).send(send));
@@ -238,15 +238,18 @@ fn value_command(update: Update<'_>, value: Json) -> NodeResult<Command<Dynamic>
     }
 }
 
-fn list_command(mut update: Update<'_>, parts: Vec<Part>) -> NodeResult<Command<Dynamic>> {
-    if !parts.iter().any(|part| matches!(part, Part::Goto(_))) {
+fn list_command(
+    mut update: ReducedUpdate<'_>,
+    parts: Vec<ReturnedPart>,
+) -> NodeResult<Command<Dynamic>> {
+    if !parts.iter().any(|part| matches!(part, ReturnedPart::Goto(_))) {
         return Err(no_update("a list of objects"));
     }
     let mut goto = Vec::new();
     for part in parts {
         match part {
-            Part::Write(key, value) => update = update.put(&key, value),
-            Part::Goto(to) => goto.push(to),
+            ReturnedPart::Write(key, value) => update = update.put(&key, value),
+            ReturnedPart::Goto(to) => goto.push(to),
         }
     }
     Ok(with_goto(Command::update(update.update), goto))

@@ -97,7 +97,8 @@ async fn a_body_over_the_limit_of_its_request_ends_with_an_error() {
     let reply = || Reply::pieces(200, &[]).piece("one").piece("two").hang();
     let server = server(reply()).await;
     let mut request = get(server.url("/"));
-    (request.body_max, request.idle_timeout) = (Some(5), LONG);
+    request.body_max = Some(5);
+    request.idle_timeout = LONG;
     let (bytes, error) = pieces(client().send(request).await.expect("an answer")).await;
     assert!(b"one".starts_with(&bytes), "nothing of the piece that crosses the limit");
     let error = error.expect("too long");

@@ -34,7 +34,7 @@ pub(crate) struct Answers {
 
 impl Answers {
     /// Adds the answer to a request, given the result of the call that was made for it.
-    pub(crate) fn add(&mut self, request: &str, (args, result): (&Value, &Value), text: &str) {
+    pub(crate) fn add(&mut self, request: &str, args: &Value, result: &Value, text: &str) {
         self.answers += 1;
         match problem(args, result, text) {
             None => self.follow += 1,
@@ -89,16 +89,17 @@ fn problem(args: &Value, result: &Value, text: &str) -> Option<String> {
     }
     let values = values(result);
     let given = self::values(args);
-    let is_named = |(_, value): &&(String, String)| names(&text, &words, value);
-    let fresh = |(name, value): &&(String, String)| {
+    let is_named = |value: &str| names(&text, &words, value);
+    let mut fresh = values.clone();
+    fresh.retain(|(name, value)| {
         !given.iter().any(|(_, given)| given == value) && name != "refund_id" && name != "source"
-    };
-    if !values.iter().filter(fresh).any(|value| is_named(&value)) {
+    });
+    if !fresh.iter().any(|(_, value)| is_named(value)) {
         return Some("it names no value of the result".to_owned());
     }
     // The state of something is what the request is about: it must be there whenever there is one.
-    let outcome = values.iter().filter(fresh).find(|(name, _)| name == "status");
-    if let Some((_, status)) = outcome.filter(|outcome| !is_named(outcome)) {
+    let outcome = fresh.iter().find(|(name, _)| name == "status");
+    if let Some((_, status)) = outcome.filter(|(_, status)| !is_named(status)) {
         return Some(format!("it leaves out `{status}`"));
     }
     let allowed: Vec<&str> = values.iter().chain(&given).map(|(_, value)| value.as_str()).collect();

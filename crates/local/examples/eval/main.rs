@@ -124,7 +124,7 @@ async fn run(
         let result = answers::result(number, &made.name, &args);
         talk.result(&made, result.clone())?;
         let answer = talk.turn().await?;
-        score.answers.add(&request, (&args, &result), &answer.text);
+        score.answers.add(&request, &args, &result, &answer.text);
     }
     Ok(score)
 }

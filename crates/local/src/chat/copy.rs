@@ -5,7 +5,7 @@
 //! among the values in the person's words; without such a value the argument is missing and cannot
 //! be generated.
 
-use super::shape::Shape;
+use super::shape::ValueShape;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -146,16 +146,16 @@ impl Copier {
     ) -> Vec<Offer> {
         let elsewhere = |value: Value| Offer { value, at: None, anchored: false };
         if let Some(answer) = said.answers.get(name) {
-            let shape = Shape::of(tool, name);
+            let shape = ValueShape::of(tool, name);
             let values = self.values(property, kind(tool, name), answer, || shape.answered(answer));
             return values.into_iter().map(|(value, _)| elsewhere(value)).collect();
         }
         let mut offers = self.standing(tool, name, property, &said.request);
         offers.retain(|offer| !said.used.iter().any(|used| offer.meets(used)));
-        if offers.is_empty() && kind(tool, name) == Kind::Text {
+        if offers.is_empty() && kind(tool, name) == ArgumentKind::Text {
             // Values recognised by their form, otherwise the value that a call used for the same
             // argument.
-            let telling = Shape::of(tool, name).is_telling();
+            let telling = ValueShape::of(tool, name).is_telling();
             let mut texts = said.earlier.iter().filter(|_| telling);
             let known = || said.known.get(name).filter(|value| fits(property, value)).cloned();
             offers = texts
@@ -177,7 +177,7 @@ impl Copier {
         property: &Map<String, Value>,
         text: &str,
     ) -> Vec<Offer> {
-        let shape = Shape::of(tool, name);
+        let shape = ValueShape::of(tool, name);
         self.values(property, kind(tool, name), text, || shape.places(text))
             .into_iter()
             .map(|(value, at)| {
@@ -190,14 +190,16 @@ impl Copier {
     fn values(
         &self,
         property: &Map<String, Value>,
-        kind: Kind,
+        kind: ArgumentKind,
         text: &str,
         places: impl Fn() -> Vec<Range<usize>>,
     ) -> Vec<(Value, Range<usize>)> {
         let mut values = match kind {
-            Kind::Number => self.numbers(text),
-            Kind::Integer => self.numbers(text).into_iter().filter(|(n, _)| n.is_i64()).collect(),
-            Kind::Text => match property.get("enum").and_then(Value::as_array) {
+            ArgumentKind::Number => self.numbers(text),
+            ArgumentKind::Integer => {
+                self.numbers(text).into_iter().filter(|(n, _)| n.is_i64()).collect()
+            }
+            ArgumentKind::Text => match property.get("enum").and_then(Value::as_array) {
                 Some(list) => listed(list, text),
                 None => places().into_iter().map(|at| (json!(text[at.clone()]), at)).collect(),
             },
@@ -329,22 +331,22 @@ fn settle(fields: &mut [Field]) {
 
 /// The type of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ArgumentKind {
     Text,
     Number,
     Integer,
 }
 
-fn kind(tool: &ToolSpec, name: &str) -> Kind {
+fn kind(tool: &ToolSpec, name: &str) -> ArgumentKind {
     let property = &tool.parameters["properties"][name]["type"];
     let is = |kind: &str| {
         property == kind || property.as_array().is_some_and(|list| list.iter().any(|k| k == kind))
     };
     let number = tool.examples.iter().any(|e| e.args.get(name).is_some_and(Value::is_number));
     match number {
-        true if is("integer") && !is("number") => Kind::Integer,
-        true => Kind::Number,
-        false => Kind::Text,
+        true if is("integer") && !is("number") => ArgumentKind::Integer,
+        true => ArgumentKind::Number,
+        false => ArgumentKind::Text,
     }
 }
 

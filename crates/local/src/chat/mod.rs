@@ -102,15 +102,15 @@ impl Chat {
         }
         let Some(turn) = Turn::of(request) else { return self.converse(request, audience) };
         match self.next(request, &turn, audience)? {
-            Next::Call { index, args, tokens } => {
+            NextStep::Call { index, args, tokens } => {
                 audience.tool(&request.tools[index].wire_name());
                 audience.args(&args.to_string());
                 Ok(tokens.ending(FinishReason::ToolCalls))
             }
-            Next::Lack(text) => self.tell(request, &turn, Some(&text), audience),
-            Next::Words if turn.results.is_empty() => self.reply(request, &turn, audience),
-            Next::Words => self.tell(request, &turn, None, audience),
-            Next::Nobody => Ok(Outcome { input: 0, output: 0, reason: None }),
+            NextStep::Lack(text) => self.tell(request, &turn, Some(&text), audience),
+            NextStep::Words if turn.results.is_empty() => self.reply(request, &turn, audience),
+            NextStep::Words => self.tell(request, &turn, None, audience),
+            NextStep::Nobody => Ok(Outcome { input: 0, output: 0, reason: None }),
         }
     }
 
@@ -120,11 +120,11 @@ impl Chat {
         request: &ChatRequest,
         turn: &Turn<'_>,
         audience: &mut dyn Audience,
-    ) -> Result<Next, Error> {
+    ) -> Result<NextStep, Error> {
         let tools = &request.tools;
         let (must, chosen) = match &request.tool_choice {
-            _ if tools.is_empty() => return Ok(Next::Words),
-            ToolChoice::None => return Ok(Next::Words),
+            _ if tools.is_empty() => return Ok(NextStep::Words),
+            ToolChoice::None => return Ok(NextStep::Words),
             ToolChoice::Named(name) => {
                 let named = tools.iter().position(|tool| tool.wire_name() == *name);
                 (true, named.map(|index| (index, None)))
@@ -136,7 +136,7 @@ impl Chat {
             }
             ToolChoice::Auto => (false, self.open(request, turn)?),
         };
-        let Some((index, rest)) = chosen else { return Ok(Next::Words) };
+        let Some((index, rest)) = chosen else { return Ok(NextStep::Words) };
         let desk = Desk::new(tools, &self.copier);
         let said = match &rest {
             Some(rest) => desk.said_in(index, rest, turn),
@@ -149,8 +149,10 @@ impl Chat {
         }
         let next = self.fill(request, index, form, turn, audience)?;
         Ok(match next {
-            Next::Call { index, ref args, .. } if !must && turn.has_made(&tools[index], args) => {
-                Next::Words
+            NextStep::Call { index, ref args, .. }
+                if !must && turn.has_made(&tools[index], args) =>
+            {
+                NextStep::Words
             }
             next => next,
         })
@@ -231,7 +233,7 @@ impl Chat {
         mut form: Form,
         turn: &Turn<'_>,
         audience: &mut dyn Audience,
-    ) -> Result<Next, Error> {
+    ) -> Result<NextStep, Error> {
         let tool = &request.tools[index];
         let mut tokens = Spent::default();
         loop {
@@ -249,13 +251,13 @@ impl Chat {
             let answer = self.engine.generate(&mut session, &plan, &mut Waiting(audience))?;
             tokens.add(prompt.len(), answer.tokens);
             if answer.end == End::Cancelled {
-                return Ok(Next::Nobody);
+                return Ok(NextStep::Nobody);
             }
             let args: Value = serde_json::from_str(&answer.text).map_err(|error| {
                 Error::Grammar { subject, reason: format!("it allowed `{}`: {error}", answer.text) }
             })?;
             if !form.part(&args) {
-                return Ok(Next::Call { index, args, tokens });
+                return Ok(NextStep::Call { index, args, tokens });
             }
         }
     }
@@ -268,7 +270,7 @@ impl Chat {
         missing: &str,
         form: &Form,
         turn: &Turn<'_>,
-    ) -> Next {
+    ) -> NextStep {
         let question = turn::question(tool, missing);
         let named = matches!(request.tool_choice, ToolChoice::Named(_));
         match request.tools.iter().position(turn::asks) {
@@ -278,9 +280,9 @@ impl Chat {
                     self.engine.encode(&turn.request).len(),
                     self.engine.encode(&question).len(),
                 );
-                Next::Call { index, args: json!({ "question": question }), tokens }
+                NextStep::Call { index, args: json!({ "question": question }), tokens }
             }
-            _ => Next::Lack(turn::lack(tool, form.missing())),
+            _ => NextStep::Lack(turn::lack(tool, form.missing())),
         }
     }
 
@@ -299,7 +301,7 @@ impl Chat {
 }
 
 /// The next step of a request.
-enum Next {
+enum NextStep {
     /// A call with its arguments.
     Call { index: usize, args: Value, tokens: Spent },
     /// A sentence about the missing values of a call.

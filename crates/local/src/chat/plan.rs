@@ -140,7 +140,9 @@ impl<'a> Desk<'a> {
                     .collect();
                 let fills = |word: &&str| words::is_frame(word) || self.own[index].has(word);
                 if !words.iter().all(fills) {
-                    (joined, has_used, has_free) = (false, false, false);
+                    joined = false;
+                    has_used = false;
+                    has_free = false;
                 }
                 joined |= words.iter().any(|word| words::is_joint(word));
             }

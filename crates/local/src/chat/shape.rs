@@ -13,7 +13,7 @@ type Way<'a> = &'a dyn Fn(&Range<usize>) -> bool;
 /// The form of values: order numbers have digits, addresses an `@`, names a capital letter,
 /// sentences several words.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct ValueShape {
     digit: bool,
     /// `true` if the values start with a letter.
     letter: bool,
@@ -27,7 +27,7 @@ pub(super) struct Shape {
     own: Own,
 }
 
-impl Shape {
+impl ValueShape {
     pub(super) fn of(tool: &ToolSpec, name: &str) -> Self {
         let examples = || tool.examples.iter().filter_map(|e| Some((e, e.args.get(name)?)));
         let all = |test: fn(&str) -> bool| examples().all(|(_, v)| v.as_str().is_some_and(test));

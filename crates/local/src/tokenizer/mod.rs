@@ -178,10 +178,9 @@ fn ranked(
     merges: &[(String, String)],
     names: &HashMap<String, u32>,
 ) -> Option<HashMap<(u32, u32), Merge>> {
-    let entry = |(pair, rank): (&(String, String), u32)| {
-        let (a, b) = pair;
+    let entries = merges.iter().zip(0..).map(|((a, b), rank)| {
         let token = *names.get(&format!("{a}{b}"))?;
         Some(((*names.get(a)?, *names.get(b)?), Merge { rank, token }))
-    };
-    merges.iter().zip(0..).map(entry).collect()
+    });
+    entries.collect()
 }

@@ -28,7 +28,7 @@ fn collect(
     events.into_iter().for_each(|event| collector.push(event));
     collector.push(ChatEvent::Finish { reason, provider_call_id: Some("x".to_owned()) });
     assert!(collector.is_whole());
-    collector.response(&info(), (key(), message_id(key())), request, Tokens::default())
+    collector.response(&info(), key(), message_id(key()), request, Tokens::default())
 }
 
 fn calls(events: Vec<ChatEvent>) -> Vec<ToolCall> {
@@ -153,7 +153,8 @@ fn without_a_finish_there_is_no_answer() {
     collector.push(ChatEvent::TextDelta("half".to_owned()));
     let error = collector.response(
         &info(),
-        (key(), message_id(key())),
+        key(),
+        message_id(key()),
         &ChatRequest::default(),
         Tokens::default(),
     );

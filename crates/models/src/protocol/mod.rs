@@ -90,14 +90,15 @@ impl Protocol {
     /// The part of the request that the protocol cannot express.
     fn write(
         self,
-        (model, reasons): (&str, bool),
+        model: &str,
+        reasons: bool,
         request: &ChatRequest,
         config: &ServerConfig,
     ) -> Result<Outgoing, String> {
         check_choice(request)?;
         match self {
             Self::Openai => openai::write(model, request, config),
-            Self::OpenaiResponses => responses::write((model, reasons), request, config),
+            Self::OpenaiResponses => responses::write(model, reasons, request, config),
             Self::Anthropic => anthropic::write(model, request, config),
             Self::Gemini => gemini::write(model, request, config),
         }
@@ -106,10 +107,10 @@ impl Protocol {
     /// A reader for one answer.
     fn reader(self) -> Box<dyn Reader> {
         match self {
-            Self::Openai => Box::<openai::Answer>::default(),
-            Self::OpenaiResponses => Box::<responses::Answer>::default(),
-            Self::Anthropic => Box::<anthropic::Answer>::default(),
-            Self::Gemini => Box::<gemini::Answer>::default(),
+            Self::Openai => Box::<openai::OpenaiReader>::default(),
+            Self::OpenaiResponses => Box::<responses::ResponsesReader>::default(),
+            Self::Anthropic => Box::<anthropic::AnthropicReader>::default(),
+            Self::Gemini => Box::<gemini::GeminiReader>::default(),
         }
     }
 

@@ -104,7 +104,7 @@ impl ChatModel for HttpModel {
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
-        let attempt = Attempt {
+        let attempt = HttpAttempt {
             model: self.info.model.clone(),
             reasons: !self.facts.lacks.contains(&Capability::Reasoning),
             config: Arc::clone(&self.config),
@@ -127,7 +127,7 @@ impl ChatModel for HttpModel {
 }
 
 /// A single attempt.
-struct Attempt {
+struct HttpAttempt {
     model: String,
     /// `true` unless the model is known to give no reasoning.
     reasons: bool,
@@ -135,7 +135,7 @@ struct Attempt {
     egress: Arc<dyn Egress>,
 }
 
-impl Attempt {
+impl HttpAttempt {
     async fn send(&self, request: &ChatRequest) -> Result<ChatStream, ModelError> {
         let response = self.egress.send(self.http(request)?).await;
         let response = response.map_err(|error| self.transport(error))?;
@@ -152,7 +152,7 @@ impl Attempt {
 
     fn http(&self, request: &ChatRequest) -> Result<EgressRequest, ModelError> {
         let config = &self.config;
-        let outgoing = config.protocol.write((&self.model, self.reasons), request, config);
+        let outgoing = config.protocol.write(&self.model, self.reasons, request, config);
         let outgoing = outgoing.map_err(|what| ModelError::Unsupported {
             model: format!("{}:{}", config.provider, self.model),
             what,

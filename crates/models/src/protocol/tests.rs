@@ -243,7 +243,7 @@ fn a_choice_of_tools_that_cannot_be_followed_is_refused() {
         for tool_choice in [ToolChoice::Required, ToolChoice::Named("add".to_owned())] {
             let messages = vec![message.clone()];
             let request = ChatRequest { messages, tool_choice, ..Default::default() };
-            let refused = protocol.write(("m", true), &request, &config(protocol));
+            let refused = protocol.write("m", true, &request, &config(protocol));
             assert!(refused.is_err_and(|what| what.contains("tool choice")), "{protocol:?}");
         }
     }

@@ -19,7 +19,7 @@ const READ_CHARS_MAX: usize = 20_000;
 
 /// Returns the step that answers a request.
 pub(super) fn answer(request: &ChatRequest) -> Step {
-    let turn = Turn::of(request);
+    let turn = CurrentTurn::of(request);
     let calls = match request.tool_choice {
         ToolChoice::None => Vec::new(),
         _ => turn.calls(request),
@@ -36,7 +36,7 @@ pub(super) fn answer(request: &ChatRequest) -> Step {
 }
 
 /// The conversation since the user's last message.
-struct Turn<'a> {
+struct CurrentTurn<'a> {
     /// The text of the user's message.
     request: String,
     results: Vec<&'a ToolResult>,
@@ -45,7 +45,7 @@ struct Turn<'a> {
     known: BTreeMap<String, Value>,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> CurrentTurn<'a> {
     fn of(request: &'a ChatRequest) -> Self {
         let messages = &request.messages;
         let start = messages.iter().rposition(|message| message.role == Role::User);

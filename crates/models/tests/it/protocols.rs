@@ -206,7 +206,8 @@ async fn ask(
     protocol: &str,
     server: &LoopbackServer,
     request: ChatRequest,
-    (desk, ms): (&std::sync::Arc<Desk>, u64),
+    desk: &std::sync::Arc<Desk>,
+    ms: u64,
 ) -> Result<ChatResponse, CallError> {
     let model = configured(server, &format!("protocol = \"{protocol}\""), ms);
     let clock = ManualClock::moved_by_sleeps();
@@ -215,7 +216,7 @@ async fn ask(
 
 async fn answered(protocol: &str, said: &[Said], request: ChatRequest) -> (ChatResponse, Value) {
     let server = playing(answer(protocol, said, true)).await;
-    let found = ask(protocol, &server, request, (&Desk::new(), ENOUGH_MS)).await;
+    let found = ask(protocol, &server, request, &Desk::new(), ENOUGH_MS).await;
     let body = body(&server.received()[0]);
     (found.expect("an answer"), body)
 }
@@ -227,7 +228,7 @@ fn body(received: &Received) -> Value {
 async fn failed(protocol: &str, reply: Reply, ms: u64) -> ModelError {
     let server = playing(reply).await;
     let desk = Desk::new();
-    let error = ask(protocol, &server, request("hi"), (&desk, ms)).await.expect_err("a failure");
+    let error = ask(protocol, &server, request("hi"), &desk, ms).await.expect_err("a failure");
     assert_eq!(desk.facts().len(), 1, "each attempt has one usage fact");
     let fact = &desk.facts()[0];
     assert_eq!(fact.status, UsageStatus::Error);
@@ -299,7 +300,7 @@ async fn tool_choices(protocol: &str) -> Cell {
 async fn parallel_off(protocol: &str) -> Cell {
     let request = ChatRequest { parallel_tool_calls: Some(false), ..with_tools(ToolChoice::Auto) };
     let server = playing(answer(protocol, &[Said::Text("ok")], true)).await;
-    match ask(protocol, &server, request, (&Desk::new(), ENOUGH_MS)).await {
+    match ask(protocol, &server, request, &Desk::new(), ENOUGH_MS).await {
         Ok(_) => {
             let body = body(&server.received()[0]).to_string();
             assert!(body.contains("parallel_tool"), "{protocol}: {body}");
@@ -322,7 +323,7 @@ async fn usage(protocol: &str) -> Cell {
 
 async fn no_usage(protocol: &str) -> Cell {
     let server = playing(answer(protocol, &[Said::Text("a few words")], false)).await;
-    let found = ask(protocol, &server, request("hi"), (&Desk::new(), ENOUGH_MS)).await;
+    let found = ask(protocol, &server, request("hi"), &Desk::new(), ENOUGH_MS).await;
     let tokens = found.expect("an answer").tokens;
     assert!(tokens.estimated && tokens.input > 0 && tokens.output == 3, "{protocol}: {tokens:?}");
     Ok(())
@@ -356,7 +357,7 @@ async fn images(protocol: &str) -> Cell {
 async fn video(protocol: &str) -> Cell {
     let request = with_media("video/mp4", "https://x.example/v.mp4");
     let server = playing(answer(protocol, &[Said::Text("ok")], true)).await;
-    let Err(error) = ask(protocol, &server, request, (&Desk::new(), ENOUGH_MS)).await else {
+    let Err(error) = ask(protocol, &server, request, &Desk::new(), ENOUGH_MS).await else {
         return Ok(());
     };
     assert_eq!((error.code().0, error.attempts), ("W0310", 0), "{error}");
@@ -424,7 +425,7 @@ async fn cut(protocol: &str) -> Cell {
     for at in (1..complete.len() - 200).step_by(37) {
         let head = Reply::pieces(200, &[("content-type", "text/event-stream")]);
         let server = playing(head.piece(&complete[..at])).await;
-        let found = ask(protocol, &server, request("hi"), (&Desk::new(), ENOUGH_MS)).await;
+        let found = ask(protocol, &server, request("hi"), &Desk::new(), ENOUGH_MS).await;
         // What was complete before the cut is an answer; nothing else is.
         if let Ok(answer) = found {
             assert_eq!(answer.message.tool_calls().count(), 1, "{protocol} cut at {at}");
@@ -442,7 +443,7 @@ async fn cancel(protocol: &str) -> Cell {
     let server = playing(reply).await;
     let desk = Desk::new();
     {
-        let call = ask(protocol, &server, request("hi"), (&desk, ENOUGH_MS));
+        let call = ask(protocol, &server, request("hi"), &desk, ENOUGH_MS);
         let shown = async {
             while desk.shown().is_empty() {
                 tokio::time::sleep(Duration::from_millis(2)).await;

@@ -14,10 +14,10 @@ pub(super) struct WatchedKeys {
     file: KeyFile,
     /// Part of the secret of sessions: the file alone must not be enough to make one.
     secret: String,
-    state: Mutex<State>,
+    state: Mutex<KeyFileState>,
 }
 
-struct State {
+struct KeyFileState {
     read_at: Timestamp,
     /// Text of the file when it was last read.
     text: String,
@@ -32,7 +32,7 @@ impl WatchedKeys {
         let text = file.text()?;
         let secret = new_token();
         let entries = entries(file.keys_of(&text)?, &secret);
-        let state = State { read_at: Timestamp(0), text, entries, problem: None };
+        let state = KeyFileState { read_at: Timestamp(0), text, entries, problem: None };
         Ok(Self { file, secret, state: Mutex::new(state) })
     }
 
@@ -51,7 +51,7 @@ impl WatchedKeys {
     }
 
     /// Reads the file again, and returns its problem if it is a new one.
-    fn refresh(&self, state: &mut State) -> Option<KeyFileError> {
+    fn refresh(&self, state: &mut KeyFileState) -> Option<KeyFileError> {
         let found = match self.file.text() {
             Ok(text) if text == state.text => {
                 // The text may be broken still, but its problem with the system is over.

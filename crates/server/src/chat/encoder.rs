@@ -37,12 +37,12 @@ impl Protocol {
 
 /// A message in a format.
 #[derive(Debug)]
-pub(crate) struct Encoder {
+pub(crate) struct ChatEncoder {
     protocol: Protocol,
     pub(crate) message: ChatMessage,
 }
 
-impl Encoder {
+impl ChatEncoder {
     pub(crate) fn new(protocol: Protocol, message: ChatMessage) -> Self {
         Self { protocol, message }
     }

@@ -27,7 +27,7 @@ pub(crate) mod ui_stream;
 mod usage;
 
 pub(crate) use doubt::Doubt;
-pub(crate) use encoder::Encoder;
+pub(crate) use encoder::ChatEncoder;
 pub use encoder::Protocol;
 pub(crate) use message::ChatMessage;
 pub(crate) use state_messages::of_state;

@@ -4,7 +4,7 @@ mod decoder;
 mod world;
 
 use super::part::ChatPart;
-use super::{ChatMessage, Encoder, Protocol};
+use super::{ChatEncoder, ChatMessage, Protocol};
 use decoder::Decoder;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ fn at(number: u64) -> RunRef {
 
 /// Encodes the runs of a message: all, or the last one as its client gets it.
 fn encode(protocol: Protocol, runs: &[(Vec<RunEvent>, RunOutcome)], whole: bool) -> String {
-    let mut encoder = Encoder::new(protocol, ChatMessage::new(&at(1)));
+    let mut encoder = ChatEncoder::new(protocol, ChatMessage::new(&at(1)));
     let mut frames = String::new();
     let mut answers = BTreeMap::new();
     for (number, (events, outcome)) in (1_u64..).zip(runs) {

@@ -39,17 +39,17 @@ pub(crate) fn shown(message: &Message) -> Value {
 }
 
 fn of_assistant(message: &Message) -> Value {
-    let indexed = |(index, part): (usize, &Part)| {
+    // Reasoning without text only carries a signature.
+    let is_shown = |part: &&Part| !matches!(part, Part::Reasoning { text, .. } if text.is_empty());
+    let content = message.parts.iter().filter(is_shown).enumerate().map(|(index, part)| {
         let mut block = block(part);
         // A call is complete, so nothing is merged into it.
         if !matches!(part, Part::ToolCall(_)) {
             block["index"] = json!(index);
         }
         block
-    };
-    // Reasoning without text only carries a signature.
-    let is_shown = |part: &&Part| !matches!(part, Part::Reasoning { text, .. } if text.is_empty());
-    let content: Vec<_> = message.parts.iter().filter(is_shown).enumerate().map(indexed).collect();
+    });
+    let content: Vec<_> = content.collect();
     let mut shown = json!({
         "type": "ai",
         "content": content,

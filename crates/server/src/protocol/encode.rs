@@ -1,9 +1,9 @@
 //! Events of one run, from its log and its frames. No I/O.
 
 use super::blocks;
-use super::event::{Channel, Event};
+use super::event::{Channel, Event, NumberedEvent};
 use super::message::{MessageEvent, Messages};
-use super::number::Place;
+use super::number::EventPlace;
 use super::tree::{Change, Status, Tree};
 use crate::translate::partial::PartialMessages;
 use crate::translate::{ids, state};
@@ -33,7 +33,7 @@ pub(crate) struct Encoder {
     /// Reason of a run that failed.
     failure: Option<String>,
     /// Place of the last event, and number of the last event that has one.
-    last: Option<Place>,
+    last: Option<EventPlace>,
     number: u64,
     /// Text that the client has of unfinished messages after the last event.
     received: String,
@@ -88,18 +88,18 @@ impl Encoder {
     }
 
     /// Returns the events of the next output. Each has its number, if it has one.
-    pub(crate) fn output(&mut self, output: &RunOutput) -> Vec<(Event, Option<u64>)> {
+    pub(crate) fn output(&mut self, output: &RunOutput) -> Vec<NumberedEvent> {
         match output {
             RunOutput::Event(event) => {
                 let Some(at) = event.position() else { return Vec::new() };
                 let contents = self.event(event);
                 let time = event.at.unwrap_or_default();
-                let place = |(content, index): (Content, u64)| {
+                let placed = contents.into_iter().zip(0..).map(|(content, index)| {
                     // The index of an event of partial text does not depend on earlier ones.
                     let index = if at.bytes > 0 { order_of_text(&content.data) } else { index };
-                    (content, Place { run: self.index, at, frame: (0, 0), index })
-                };
-                let placed: Vec<_> = contents.into_iter().zip(0..).map(place).collect();
+                    (content, EventPlace { run: self.index, at, frame: (0, 0), index })
+                });
+                let placed = placed.collect();
                 self.place(time, placed)
             }
             RunOutput::Frame(frame) => self.frame(frame),
@@ -158,7 +158,7 @@ impl Encoder {
         Content::new(Channel::Input, ns, data)
     }
 
-    fn frame(&mut self, frame: &Frame) -> Vec<(Event, Option<u64>)> {
+    fn frame(&mut self, frame: &Frame) -> Vec<NumberedEvent> {
         let FrameContent::Item(StreamItem { ns, event }) = &frame.content else {
             let FrameContent::Dropped { ns, reason } = &frame.content else { return Vec::new() };
             let data = json!({"name": "dropped", "payload": {"reason": reason}});
@@ -175,7 +175,7 @@ impl Encoder {
                 let events = messages.returned(message, &ns, node).into_iter();
                 let placed = events.map(|event| {
                     let (content, order) = of_message(event);
-                    (content, Place::of_message(self.index, frame.position, order))
+                    (content, EventPlace::of_message(self.index, frame.position, order))
                 });
                 let placed = placed.collect();
                 return self.place(frame.at, placed);
@@ -204,8 +204,8 @@ impl Encoder {
         self.at_frame(frame, content)
     }
 
-    fn at_frame(&mut self, frame: &Frame, content: Content) -> Vec<(Event, Option<u64>)> {
-        let mut place = Place::of_frame(self.index, frame.position, 0);
+    fn at_frame(&mut self, frame: &Frame, content: Content) -> Vec<NumberedEvent> {
+        let mut place = EventPlace::of_frame(self.index, frame.position, 0);
         if let Some(last) =
             self.last.filter(|last| (last.at, last.frame) == (place.at, place.frame))
         {
@@ -214,11 +214,7 @@ impl Encoder {
         self.place(frame.at, vec![(content, place)])
     }
 
-    fn place(
-        &mut self,
-        at: Timestamp,
-        contents: Vec<(Content, Place)>,
-    ) -> Vec<(Event, Option<u64>)> {
+    fn place(&mut self, at: Timestamp, contents: Vec<(Content, EventPlace)>) -> Vec<NumberedEvent> {
         let mut events = Vec::new();
         // Only the last event of an output has its text: a client may leave before.
         let Some(last) = contents.len().checked_sub(1) else { return events };
@@ -236,7 +232,7 @@ impl Encoder {
             let received = if index == last { &self.received } else { &before }.clone();
             let event =
                 Event { seq: self.number, id, channel, namespace, at, node, data, received };
-            events.push((event, number));
+            events.push(NumberedEvent { event, number });
         }
         events
     }
@@ -244,7 +240,7 @@ impl Encoder {
 
 /// Returns the name of an event that follows from its place.
 fn name(
-    Place { at: Position { seq, bytes }, frame: (incident, mode), index, .. }: Place,
+    EventPlace { at: Position { seq, bytes }, frame: (incident, mode), index, .. }: EventPlace,
 ) -> String {
     match (bytes, mode) {
         (0, 0) => format!("{seq}.{index}"),
@@ -280,7 +276,8 @@ fn checkpoint(stored: &CheckpointStored) -> Option<Content> {
     if let Some(parent) = stored.parent {
         data["parent_id"] = json!(ids::hyphenated(parent.0));
     }
-    (data["step"], data["source"]) = (json!(stored.step), json!(source));
+    data["step"] = json!(stored.step);
+    data["source"] = json!(source);
     Some(Content::new(Channel::Checkpoints, &stored.ns, data))
 }
 
@@ -373,7 +370,7 @@ fn custom(value: &Value) -> Value {
 
 /// Reads the place of an event from the part of its id after the run. An event that is named by a
 /// message has none.
-pub(crate) fn read_name(name: &str, run: u64) -> Option<Place> {
+pub(crate) fn read_name(name: &str, run: u64) -> Option<EventPlace> {
     let numbers = |text: &str| -> Option<Vec<u64>> {
         let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
         let parse = |part: &str| part.parse().ok().filter(|_| is_number(part));
@@ -382,13 +379,13 @@ pub(crate) fn read_name(name: &str, run: u64) -> Option<Place> {
     let has_bytes = name.contains('+');
     match (numbers(name)?.as_slice(), has_bytes) {
         (&[seq, index], false) => {
-            Some(Place { run, at: Position::after(seq), frame: (0, 0), index })
+            Some(EventPlace { run, at: Position::after(seq), frame: (0, 0), index })
         }
         (&[seq, incident, mode, index], false) if mode > 0 => {
-            Some(Place { run, at: Position::after(seq), frame: (incident, mode), index })
+            Some(EventPlace { run, at: Position::after(seq), frame: (incident, mode), index })
         }
         (&[seq, bytes, index], true) => {
-            Some(Place { run, at: Position { seq, bytes }, frame: (0, 0), index })
+            Some(EventPlace { run, at: Position { seq, bytes }, frame: (0, 0), index })
         }
         _ => None,
     }

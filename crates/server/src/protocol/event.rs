@@ -72,6 +72,13 @@ pub(crate) struct Event {
     pub(crate) received: String,
 }
 
+/// An event, and its number if it has one of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NumberedEvent {
+    pub(crate) event: Event,
+    pub(crate) number: Option<u64>,
+}
+
 impl Event {
     /// Returns the id under which a stream sends the event. A client that names it in
     /// `last-event-id` gets the rest of the texts that it has, also after the end of the run.

@@ -74,13 +74,12 @@ impl Filter {
 
     fn is_within(&self, namespace: &[String]) -> bool {
         let within = |prefix: &Vec<String>| {
-            let fits = |(part, wanted): (&String, &String)| {
-                // A part without the id of a task stands for all tasks of its node.
-                let node = part.split(':').next().unwrap_or_default();
-                part == wanted || !wanted.contains(':') && node == wanted
-            };
             prefix.len() <= namespace.len()
-                && namespace.iter().zip(prefix).all(fits)
+                && namespace.iter().zip(prefix).all(|(part, wanted)| {
+                    // A part without the id of a task stands for all tasks of its node.
+                    let node = part.split(':').next().unwrap_or_default();
+                    part == wanted || !wanted.contains(':') && node == wanted
+                })
                 && self.depth.is_none_or(|depth| namespace.len() - prefix.len() <= depth)
         };
         self.namespaces.is_empty() || self.namespaces.iter().any(within)

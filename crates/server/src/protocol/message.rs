@@ -41,7 +41,7 @@ enum Kind {
 
 /// A block that is not finished.
 #[derive(Debug)]
-struct Block {
+struct OpenBlock {
     index: usize,
     kind: Kind,
     content: String,
@@ -57,7 +57,7 @@ struct Open {
     at: Option<PieceAt>,
     /// `true` if another message of its graph was open when it began.
     overlaps: bool,
-    block: Option<Block>,
+    block: Option<OpenBlock>,
     /// Number of blocks so far.
     blocks: usize,
     /// Text and reasoning of the finished blocks.
@@ -105,13 +105,13 @@ impl Messages {
             AiEvent::AttemptReset(reset) => {
                 let reason = "the attempt failed; its text is void";
                 let is_void = |open: &Open| open.at.as_ref().is_some_and(|at| reset.voids(at));
-                let events = self.abandon(is_void, ("attempt_reset", reason));
+                let events = self.abandon(is_void, "attempt_reset", reason);
                 *self.resets.entry(reset.node.clone()).or_default() += 1;
                 return events;
             }
             AiEvent::TakenOver { .. } => {
                 let reason = "another process goes on with the run; the text is void";
-                let events = self.abandon(|_| true, ("attempt_reset", reason));
+                let events = self.abandon(|_| true, "attempt_reset", reason);
                 self.ends += 1;
                 return events;
             }
@@ -123,7 +123,7 @@ impl Messages {
         let index = match self.open.iter().position(|open| open.id == id.as_str()) {
             Some(index) => index,
             None => {
-                self.begin((id.as_str(), &at.ns, &at.node), "ai", &mut events);
+                self.begin(id.as_str(), &at.ns, &at.node, "ai", &mut events);
                 self.open.len() - 1
             }
         };
@@ -141,7 +141,9 @@ impl Messages {
 
     fn begin(
         &mut self,
-        (id, ns, node): (&str, &str, &str),
+        id: &str,
+        ns: &str,
+        node: &str,
         role: &str,
         events: &mut Vec<MessageEvent>,
     ) {
@@ -161,7 +163,7 @@ impl Messages {
         };
         let void = self.void_of(node);
         let data = json!({"event": "message-start", "role": role, "id": id});
-        events.push(open.event("start", (void, 0), data));
+        events.push(open.event("start", void, 0, data));
         self.open.push(open);
     }
 
@@ -184,7 +186,7 @@ impl Messages {
         let whole = message.joined_text();
         let missing = self.texts.end(id, &whole);
         if self.open.iter().all(|open| open.id != id) {
-            self.begin((id, ns, node), role, &mut events);
+            self.begin(id, ns, node, role, &mut events);
             if let Missing::Rest { received } = missing
                 && let Some(open) = self.open.last_mut()
             {
@@ -198,14 +200,14 @@ impl Messages {
             let mut open = self.open.remove(index);
             open.complete(message, void, &mut events);
             let data = json!({"event": "message-finish"});
-            events.push(open.event("finish", (void, MESSAGE_FINISH), data));
+            events.push(open.event("finish", void, MESSAGE_FINISH, data));
         }
         events
     }
 
     /// Ends the messages that the end of the run leaves unfinished.
     pub(crate) fn end(&mut self) -> Vec<MessageEvent> {
-        let events = self.abandon(|_| true, ("aborted", "the run ended before the message"));
+        let events = self.abandon(|_| true, "aborted", "the run ended before the message");
         self.ends += 1;
         events
     }
@@ -218,7 +220,8 @@ impl Messages {
     fn abandon(
         &mut self,
         ends: impl Fn(&Open) -> bool,
-        (code, reason): (&str, &str),
+        code: &str,
+        reason: &str,
     ) -> Vec<MessageEvent> {
         let (void, rest): (Vec<_>, _) = std::mem::take(&mut self.open).into_iter().partition(ends);
         self.open = rest;
@@ -227,7 +230,7 @@ impl Messages {
         }
         let event = |open: Open| {
             let data = json!({"event": "error", "message": reason, "code": code});
-            open.event("error", (self.void_of(&open.node), MESSAGE_FINISH), data)
+            open.event("error", self.void_of(&open.node), MESSAGE_FINISH, data)
         };
         void.into_iter().map(event).collect()
     }
@@ -235,7 +238,7 @@ impl Messages {
 
 impl Open {
     /// Returns an event that is named by the message.
-    fn event(&self, what: &str, (void, order): (usize, u64), data: Value) -> MessageEvent {
+    fn event(&self, what: &str, void: usize, order: u64, data: Value) -> MessageEvent {
         let again = if void == 0 { String::new() } else { format!("~{void}") };
         let key = Some(format!("{}{again}/{what}", self.id));
         MessageEvent { key, ..self.unnamed(order, data) }
@@ -281,7 +284,7 @@ impl Open {
                 json!({"type": "tool_call_chunk", "id": id, "name": name, "args": ""})
             }
         };
-        self.block = Some(Block { index: self.blocks, kind, content: String::new() });
+        self.block = Some(OpenBlock { index: self.blocks, kind, content: String::new() });
         self.started(content, void, events);
     }
 
@@ -289,13 +292,13 @@ impl Open {
         let index = self.blocks;
         self.blocks += 1;
         let data = json!({"event": "content-block-start", "index": index, "content": content});
-        events.push(self.event(&format!("{index}/start"), (void, start_order(index)), data));
+        events.push(self.event(&format!("{index}/start"), void, start_order(index), data));
     }
 
     fn finished(&self, index: usize, content: Value, void: usize, events: &mut Vec<MessageEvent>) {
         let data = json!({"event": "content-block-finish", "index": index, "content": content});
         let order = start_order(index) + 1;
-        events.push(self.event(&format!("{index}/finish"), (void, order), data));
+        events.push(self.event(&format!("{index}/finish"), void, order, data));
     }
 
     /// Finishes the block that grows, with the call of the final message if it is one.
@@ -305,7 +308,7 @@ impl Open {
         void: usize,
         events: &mut Vec<MessageEvent>,
     ) {
-        let Some(Block { index, kind, content }) = self.block.take() else { return };
+        let Some(OpenBlock { index, kind, content }) = self.block.take() else { return };
         let part = match kind {
             Kind::Text => {
                 self.text.push_str(&content);
@@ -401,7 +404,7 @@ impl Open {
         let change = json!({"type": "text-delta", "text": rest});
         let data = json!({"event": "content-block-delta", "index": index, "delta": change});
         let key = format!("{index}/rest-{from}");
-        events.push(self.event(&key, (void, start_order(index)), data));
+        events.push(self.event(&key, void, start_order(index), data));
     }
 }
 

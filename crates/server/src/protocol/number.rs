@@ -25,7 +25,7 @@ pub(crate) const MESSAGE_FINISH: u64 = (1 << MESSAGE_BITS) - 1;
 
 /// The place of an event of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct EventPlace {
     /// Index of the run.
     pub(crate) run: u64,
     /// Position of the event of the log.
@@ -36,7 +36,7 @@ pub(crate) struct Place {
     pub(crate) index: u64,
 }
 
-impl Place {
+impl EventPlace {
     /// Returns the place of an event that a frame causes.
     pub(crate) fn of_frame(run: u64, position: FramePosition, index: u64) -> Self {
         let (incident, mode, _) = position.place();
@@ -96,20 +96,25 @@ mod tests {
         for run in [0, 1, (1 << RUN_BITS) - 1] {
             for seq in [1, 2, (1 << LOG_BITS) - 1] {
                 let event = Position::after(seq);
-                let of_log = |index| Place { run, at: event, frame: (0, 0), index };
+                let of_log = |index| EventPlace { run, at: event, frame: (0, 0), index };
                 all.extend([0, 1, 2].map(of_log));
                 let frame = |part| FramePosition { event, part };
                 for part in [1, 2] {
                     for order in [0, 1, 2, MESSAGE_FINISH] {
-                        all.push(Place::of_message(run, frame(part), order));
+                        all.push(EventPlace::of_message(run, frame(part), order));
                     }
                 }
                 for part in [1 + (1 << 16), 1 + (5 << 16), 1 + (1 << 20), 1 + (2047 << 20)] {
-                    all.extend([0, 1].map(|index| Place::of_frame(run, frame(part), index)));
+                    all.extend([0, 1].map(|index| EventPlace::of_frame(run, frame(part), index)));
                 }
                 for bytes in [1, 2, 7, (1 << 21) - 1] {
                     let at = Position { seq, bytes };
-                    all.extend([0, 1, 2, 3].map(|index| Place { run, at, frame: (0, 0), index }));
+                    all.extend([0, 1, 2, 3].map(|index| EventPlace {
+                        run,
+                        at,
+                        frame: (0, 0),
+                        index,
+                    }));
                 }
             }
         }
@@ -126,18 +131,18 @@ mod tests {
     #[test]
     fn places_beyond_a_limit_have_no_number() {
         let event = Position::after(1);
-        let usual = Place { run: 0, at: event, frame: (0, 0), index: 0 };
+        let usual = EventPlace { run: 0, at: event, frame: (0, 0), index: 0 };
         assert!(usual.number().is_some());
         let frame = |part| FramePosition { event, part };
         for place in [
-            Place { index: 512, ..usual },
-            Place { run: 1 << 12, ..usual },
-            Place { at: Position::after(1 << 17), ..usual },
-            Place { at: Position { seq: 1, bytes: 1 << 21 }, ..usual },
-            Place { at: Position { seq: 1, bytes: 1 }, index: 4, ..usual },
-            Place::of_frame(0, frame(1 + (2048 << 20)), 0),
-            Place::of_message(0, frame(1), MESSAGE_FINISH + 1),
-            Place::of_message(0, frame(17), 0),
+            EventPlace { index: 512, ..usual },
+            EventPlace { run: 1 << 12, ..usual },
+            EventPlace { at: Position::after(1 << 17), ..usual },
+            EventPlace { at: Position { seq: 1, bytes: 1 << 21 }, ..usual },
+            EventPlace { at: Position { seq: 1, bytes: 1 }, index: 4, ..usual },
+            EventPlace::of_frame(0, frame(1 + (2048 << 20)), 0),
+            EventPlace::of_message(0, frame(1), MESSAGE_FINISH + 1),
+            EventPlace::of_message(0, frame(17), 0),
         ] {
             assert_eq!(place.number(), None, "{place:?}");
         }

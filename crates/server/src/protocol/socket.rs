@@ -7,8 +7,9 @@
 //! task, never a run.
 
 use super::command::{self, Command};
+use super::event::NumberedEvent;
 use super::filter::{Filter, FilterBody};
-use super::tape::{self, Numbered, Selection, Since};
+use super::tape::{self, Selection, Since};
 use super::{number, reply};
 use crate::error::{ApiError, Result};
 use crate::guard::{VALUES_MAX, too_many_values};
@@ -41,7 +42,10 @@ const SEND_TIME_MAX: Duration = Duration::from_secs(30);
 const WAITING_MAX: usize = 64;
 
 /// An event, with the number of its stream.
-type Delivery = (u64, Result<Numbered>);
+struct Delivery {
+    stream: u64,
+    event: Result<NumberedEvent>,
+}
 
 struct Connection {
     socket: WebSocket,
@@ -254,7 +258,7 @@ impl Connection {
         let stream = self.streams;
         let task = tokio::spawn(async move {
             while let Some(event) = events.next().await {
-                if deliveries.send((stream, event)).await.is_err() {
+                if deliveries.send(Delivery { stream, event }).await.is_err() {
                     return;
                 }
             }
@@ -263,17 +267,17 @@ impl Connection {
         Ok(())
     }
 
-    async fn deliver(&mut self, (stream, event): Delivery) -> Result<(), End> {
+    async fn deliver(&mut self, Delivery { stream, event }: Delivery) -> Result<(), End> {
         // Events of an earlier stream are part of this one.
         if stream != self.streams {
             return Ok(());
         }
         match event {
-            Ok(event) => {
-                if self.subscriptions.values().any(|selection| selection.has(&event)) {
-                    self.send_json(&event.0.to_json()).await?;
+            Ok(numbered) => {
+                if self.subscriptions.values().any(|selection| selection.has(&numbered)) {
+                    self.send_json(&numbered.event.to_json()).await?;
                 }
-                self.last = event.1.or(self.last);
+                self.last = numbered.number.or(self.last);
                 Ok(())
             }
             Err(error) => self.cut(&error).await,
@@ -288,10 +292,10 @@ impl Connection {
 
     fn unsubscribe(&mut self, command: &Command) -> Result<Value> {
         #[derive(Deserialize)]
-        struct Params {
+        struct UnsubscribeParams {
             subscription_id: String,
         }
-        let Params { subscription_id } = params(command)?;
+        let UnsubscribeParams { subscription_id } = params(command)?;
         Ok(match self.subscriptions.remove(&subscription_id) {
             Some(_) => reply::success(&command.id, json!({}), None),
             None => no_such_subscription(&command.id, &subscription_id),
@@ -302,14 +306,14 @@ impl Connection {
     /// event that the client received on an earlier connection.
     async fn reconnect(&mut self, command: Command) -> Result<(), End> {
         #[derive(Deserialize)]
-        struct Params {
+        struct ReconnectParams {
             run_id: String,
             #[serde(default)]
             last_event_id: Option<Value>,
             #[serde(default)]
             subscriptions: Option<Vec<String>>,
         }
-        let Params { run_id, last_event_id, subscriptions } = match params(&command) {
+        let ReconnectParams { run_id, last_event_id, subscriptions } = match params(&command) {
             Ok(params) => params,
             Err(error) => return self.send_json(&failed(command.id, &error)).await,
         };

@@ -1,7 +1,7 @@
 //! The events of a thread over all its runs.
 
 use super::encode::Encoder;
-use super::event::Event;
+use super::event::NumberedEvent;
 use super::filter::Filter;
 use super::number;
 use crate::error::{ApiError, Result};
@@ -69,14 +69,11 @@ pub(crate) struct Selection {
 
 impl Selection {
     /// Returns `true` if the client receives an event.
-    pub(crate) fn has(&self, (event, number): &Numbered) -> bool {
+    pub(crate) fn has(&self, NumberedEvent { event, number }: &NumberedEvent) -> bool {
         let is_known = |number: &u64| self.begin.after.is_some_and(|after| *number <= after);
         !number.as_ref().is_some_and(is_known) && self.filter.selects(event)
     }
 }
-
-/// An event, and its number if it has one of its own.
-pub(crate) type Numbered = (Event, Option<u64>);
 
 /// Follows the events of a thread.
 struct Tape {
@@ -89,7 +86,7 @@ struct Tape {
     received: PartialMessages,
     current: Option<Current>,
     /// Events that wait for the client.
-    next: VecDeque<Numbered>,
+    next: VecDeque<NumberedEvent>,
 }
 
 /// The run that is followed, with its encoder; `None` for a run that clients deleted.
@@ -105,7 +102,7 @@ pub(crate) fn events(
     thread: &ThreadId,
     from: FollowFrom,
     selections: &[Selection],
-) -> BoxStream<'static, Result<Numbered>> {
+) -> BoxStream<'static, Result<NumberedEvent>> {
     let modes = selections.iter().fold(Modes::NONE, |all, of| all | of.filter.modes());
     let cuts = selections.iter().filter_map(|of| number::text_of(of.begin.after?));
     let mut cuts: Vec<_> = cuts.collect();
@@ -129,7 +126,7 @@ pub(crate) fn events(
 }
 
 impl Tape {
-    async fn event(&mut self) -> Result<Option<Numbered>> {
+    async fn event(&mut self) -> Result<Option<NumberedEvent>> {
         loop {
             if let Some(event) = self.next.pop_front() {
                 return Ok(Some(event));

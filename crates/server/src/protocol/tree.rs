@@ -118,10 +118,9 @@ impl Tree {
             RunStatus::Interrupted | RunStatus::Cancelled => Status::Interrupted,
             _ => Status::Failed,
         };
-        let open = |(ns, known): (&String, &Status)| {
-            (*known == Status::Started && !ns.is_empty()).then(|| ns.clone())
-        };
-        let open: Vec<_> = self.graphs.iter().rev().filter_map(open).collect();
+        let graphs = self.graphs.iter().rev();
+        let open = graphs.filter(|(ns, known)| **known == Status::Started && !ns.is_empty());
+        let open: Vec<_> = open.map(|(ns, _)| ns.clone()).collect();
         for ns in open {
             self.set(ns, status, None, changes);
         }
@@ -155,8 +154,11 @@ impl Tree {
 
     /// Returns the graphs as a list.
     pub(crate) fn entries(&self) -> Vec<Value> {
-        let entry = |(ns, status): (&String, &Status)| json!({"namespace": ids::segments(ns), "status": status.name()});
-        self.graphs.iter().map(entry).collect()
+        let entries = self
+            .graphs
+            .iter()
+            .map(|(ns, status)| json!({"namespace": ids::segments(ns), "status": status.name()}));
+        entries.collect()
     }
 
     fn subtree(&self, ns: &str) -> Value {

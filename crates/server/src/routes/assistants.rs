@@ -29,7 +29,7 @@ pub(super) fn routes() -> Router<Service> {
 
 /// The settings of an assistant, all of them optional in changes.
 #[derive(Debug, Deserialize)]
-struct Settings {
+struct AssistantBody {
     #[serde(default)]
     assistant_id: Option<String>,
     #[serde(default)]
@@ -48,7 +48,7 @@ struct Settings {
     if_exists: body::IfExistsBody,
 }
 
-impl Settings {
+impl AssistantBody {
     fn changes(self) -> Changes {
         let Self { graph_id: graph, name, description, config, context, metadata, .. } = self;
         let metadata = metadata.unwrap_or_default();
@@ -57,7 +57,7 @@ impl Settings {
 }
 
 async fn create(service: Service, body: Bytes) -> Result<Json<Value>> {
-    let settings: Settings = body::read(&body)?;
+    let settings: AssistantBody = body::read(&body)?;
     if settings.graph_id.is_none() {
         return Err(ApiError::invalid("\"graph_id\" is a required property"));
     }
@@ -68,7 +68,7 @@ async fn create(service: Service, body: Bytes) -> Result<Json<Value>> {
 }
 
 async fn change(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
-    let settings: Settings = body::read(&body)?;
+    let settings: AssistantBody = body::read(&body)?;
     Ok(Json(service.change_assistant(&id, settings.changes()).await?.shown()))
 }
 
@@ -88,7 +88,7 @@ async fn delete(
 }
 
 #[derive(Debug, Deserialize)]
-struct Search {
+struct AssistantSearch {
     #[serde(default)]
     metadata: Option<Map<String, Value>>,
     #[serde(default)]
@@ -96,7 +96,7 @@ struct Search {
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
-    sort_by: Option<SortBy>,
+    sort_by: Option<AssistantOrder>,
     #[serde(default)]
     sort_order: Option<page::SortOrder>,
     #[serde(default)]
@@ -107,7 +107,7 @@ struct Search {
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum SortBy {
+enum AssistantOrder {
     AssistantId,
     GraphId,
     Name,
@@ -115,7 +115,7 @@ enum SortBy {
     UpdatedAt,
 }
 
-async fn found(service: &Service, search: &Search) -> Result<Vec<Value>> {
+async fn found(service: &Service, search: &AssistantSearch) -> Result<Vec<Value>> {
     let wanted = Value::Object(search.metadata.clone().unwrap_or_default());
     let all = service.assistants().await?;
     let mut found: Vec<_> = all.iter().map(crate::translate::assistant::Assistant::shown).collect();
@@ -130,11 +130,11 @@ async fn found(service: &Service, search: &Search) -> Result<Vec<Value>> {
             })
     });
     let by = match search.sort_by {
-        Some(SortBy::AssistantId) => "assistant_id",
-        Some(SortBy::GraphId) => "graph_id",
-        Some(SortBy::Name) => "name",
-        Some(SortBy::UpdatedAt) => "updated_at",
-        Some(SortBy::CreatedAt) | None => "created_at",
+        Some(AssistantOrder::AssistantId) => "assistant_id",
+        Some(AssistantOrder::GraphId) => "graph_id",
+        Some(AssistantOrder::Name) => "name",
+        Some(AssistantOrder::UpdatedAt) => "updated_at",
+        Some(AssistantOrder::CreatedAt) | None => "created_at",
     };
     // Those of graphs have the same times, and are listed by their names in both orders.
     found
@@ -148,13 +148,13 @@ async fn found(service: &Service, search: &Search) -> Result<Vec<Value>> {
 }
 
 async fn search(service: Service, body: Bytes) -> Result<Response> {
-    let search: Search = body::read(&body)?;
+    let search: AssistantSearch = body::read(&body)?;
     let found = found(&service, &search).await?;
     Ok(page::of(found, &search.page, search.select)?.into_response())
 }
 
 async fn count(service: Service, body: Bytes) -> Result<Json<Value>> {
-    let search: Search = body::read(&body)?;
+    let search: AssistantSearch = body::read(&body)?;
     Ok(Json(json!(found(&service, &search).await?.len())))
 }
 
@@ -163,7 +163,7 @@ async fn one(service: Service, Path(id): Path<String>) -> Result<Json<Value>> {
 }
 
 #[derive(Debug, Deserialize)]
-struct Versions {
+struct VersionsRequest {
     #[serde(default)]
     metadata: Option<Map<String, Value>>,
     #[serde(flatten)]
@@ -171,7 +171,7 @@ struct Versions {
 }
 
 async fn versions(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
-    let Versions { metadata, page } = body::read(&body)?;
+    let VersionsRequest { metadata, page } = body::read(&body)?;
     let wanted = Value::Object(metadata.unwrap_or_default());
     let mut versions = service.assistant(&id).await?.versions();
     versions.retain(|version| body::contains(&version["metadata"], &wanted));

@@ -26,12 +26,12 @@ pub(super) fn routes() -> Router<Service> {
 }
 
 #[derive(Debug, Deserialize)]
-struct Format {
+struct ChatFormat {
     #[serde(default)]
     protocol: Option<String>,
 }
 
-impl Format {
+impl ChatFormat {
     /// Returns the format of the response: the parameter, the header `accept`, or the usual one.
     fn chosen(&self, service: &Service, headers: &HeaderMap) -> Result<Protocol> {
         if let Some(name) = self.protocol.as_deref().filter(|name| !name.is_empty()) {
@@ -65,7 +65,7 @@ async fn models(service: Service) -> Json<Value> {
 async fn say(
     service: Service,
     Path(agent): Path<String>,
-    Query(format): Query<Format>,
+    Query(format): Query<ChatFormat>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response> {
@@ -73,20 +73,20 @@ async fn say(
     let body: Value = body::read(&body)?;
     let request = ChatRequest::read(&body)?;
     let message = service.chat(&agent, &request).await?;
-    Ok(chat_stream::response(service, message, (protocol, Extent::LastRun)))
+    Ok(chat_stream::response(service, message, protocol, Extent::LastRun))
 }
 
 async fn resume(
     service: Service,
     Path((agent, thread)): Path<(String, String)>,
-    Query(format): Query<Format>,
+    Query(format): Query<ChatFormat>,
     headers: HeaderMap,
 ) -> Result<Response> {
     let protocol = format.chosen(&service, &headers)?;
     let Some(message) = service.current_message(&agent, &thread).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    Ok(chat_stream::response(service, message, (protocol, Extent::Whole)))
+    Ok(chat_stream::response(service, message, protocol, Extent::Whole))
 }
 
 async fn cancel(
@@ -112,6 +112,6 @@ async fn messages(
     Path((agent, thread)): Path<(String, String)>,
     Query(Newest { limit }): Query<Newest>,
 ) -> Result<Json<Value>> {
-    let found = chat_stream::messages(service, (&agent, &thread), limit).await?;
+    let found = chat_stream::messages(service, &agent, &thread, limit).await?;
     Ok(Json(found.into()))
 }

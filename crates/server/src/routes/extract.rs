@@ -11,11 +11,11 @@ const PATHS_MAX: usize = 10;
 
 /// The paths of a request by the names under which their values are returned.
 #[derive(Debug)]
-pub(super) struct Extract(Vec<(String, Vec<Step>)>);
+pub(super) struct Extract(Vec<(String, Vec<PathStep>)>);
 
 /// A step of a path.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum PathStep {
     Member(String),
     /// Index in a list, from the end if it is negative.
     Index(i64),
@@ -33,36 +33,36 @@ impl Extract {
                 paths.len()
             )));
         }
-        let read = |(name, path): (String, Value)| {
+        let paths = paths.into_iter().map(|(name, path)| {
             let steps = path.as_str().and_then(steps_of).ok_or_else(|| {
                 ApiError::invalid(format!(
                     "`extract.{name}` is {path}; expected a path such as `values.messages[-1]`"
                 ))
             })?;
             Ok((name, steps))
-        };
-        paths.into_iter().map(read).collect::<Result<_>>().map(Self)
+        });
+        paths.collect::<Result<_>>().map(Self)
     }
 
     /// Returns `true` if a path leads into one of these members.
     pub(super) fn needs(&self, members: &[&str]) -> bool {
-        let of =
-            |step: &Step| matches!(step, Step::Member(name) if members.contains(&name.as_str()));
+        let of = |step: &PathStep| matches!(step, PathStep::Member(name) if members.contains(&name.as_str()));
         self.0.iter().any(|(_, steps)| steps.first().is_some_and(of))
     }
 
     /// Returns the values of a result at the paths; `null` where there is none.
     pub(super) fn of(&self, result: &Value) -> Value {
-        let value = |steps: &[Step]| steps.iter().try_fold(result, at).cloned().unwrap_or_default();
+        let value =
+            |steps: &[PathStep]| steps.iter().try_fold(result, at).cloned().unwrap_or_default();
         let found = self.0.iter().map(|(name, steps)| (name.clone(), value(steps)));
         json!(found.collect::<Map<_, _>>())
     }
 }
 
-fn at<'a>(value: &'a Value, step: &Step) -> Option<&'a Value> {
+fn at<'a>(value: &'a Value, step: &PathStep) -> Option<&'a Value> {
     match step {
-        Step::Member(name) => value.get(name),
-        Step::Index(index) => {
+        PathStep::Member(name) => value.get(name),
+        PathStep::Index(index) => {
             let list = value.as_array()?;
             let from_end = || list.len().checked_sub(usize::try_from(index.unsigned_abs()).ok()?);
             let index = usize::try_from(*index).ok().or_else(from_end)?;
@@ -72,17 +72,17 @@ fn at<'a>(value: &'a Value, step: &Step) -> Option<&'a Value> {
 }
 
 /// Returns the steps of a path; `None` for a text that is none.
-fn steps_of(path: &str) -> Option<Vec<Step>> {
+fn steps_of(path: &str) -> Option<Vec<PathStep>> {
     let mut steps = Vec::new();
     for part in path.split('.') {
         let (name, mut indexes) = part.split_at(part.find('[').unwrap_or(part.len()));
         if name.is_empty() {
             return None;
         }
-        steps.push(Step::Member(name.to_owned()));
+        steps.push(PathStep::Member(name.to_owned()));
         while let Some((index, rest)) = indexes.strip_prefix('[').and_then(|of| of.split_once(']'))
         {
-            steps.push(Step::Index(index.parse().ok()?));
+            steps.push(PathStep::Index(index.parse().ok()?));
             indexes = rest;
         }
         if !indexes.is_empty() {

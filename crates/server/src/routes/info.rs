@@ -67,12 +67,15 @@ async fn info(_: Service) -> Json<Value> {
 }
 
 #[derive(Debug, Deserialize)]
-struct Format {
+struct MetricsFormat {
     #[serde(default)]
     format: Option<String>,
 }
 
-async fn metrics(service: Service, Query(Format { format }): Query<Format>) -> Response {
+async fn metrics(
+    service: Service,
+    Query(MetricsFormat { format }): Query<MetricsFormat>,
+) -> Response {
     let metrics = service.metrics();
     match format.as_deref() {
         Some("json") => Json(metrics.json()).into_response(),

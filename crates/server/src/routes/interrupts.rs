@@ -25,7 +25,7 @@ pub(super) fn routes() -> Router<Service> {
 }
 
 #[derive(Debug, Deserialize)]
-struct Page {
+struct InterruptPage {
     #[serde(default)]
     limit: Option<usize>,
     #[serde(default)]
@@ -38,7 +38,7 @@ struct Page {
 
 async fn list(
     service: Service,
-    Query(Page { limit, offset, answered, thread_id }): Query<Page>,
+    Query(InterruptPage { limit, offset, answered, thread_id }): Query<InterruptPage>,
 ) -> Result<(HeaderMap, Json<Value>)> {
     let limit = limit.unwrap_or(LIMIT);
     if limit > LIMIT_MAX {

@@ -66,7 +66,7 @@ async fn events(
         // The stream is open as long as its events are read.
         let _open = &open;
         let event = match event {
-            Ok(event) => selection.has(&event).then(|| shown(&event.0)),
+            Ok(numbered) => selection.has(&numbered).then(|| shown(&numbered.event)),
             Err(error) => Some(failed(&error)),
         };
         std::future::ready(event.map(Ok::<_, Infallible>))

@@ -4,7 +4,7 @@ use crate::awaited;
 use crate::body::{self, OnCompletion, OnDisconnect, RunBody, flag};
 use crate::error::{ApiError, Result};
 use crate::input::Ignored;
-use crate::service::{Bulk, Place, Query, Service, Started};
+use crate::service::{Bulk, FollowStart, Query, Service, Started};
 use crate::sse::{self, CancelOnDrop};
 use crate::translate::stream::Requested;
 use crate::translate::{ids, rows};
@@ -96,7 +96,8 @@ async fn created(service: &Service, thread: &OfThread, body: &RunBody) -> Result
     let run = handle.run;
     let mut row = service.run_row(&run).await?;
     if body.idempotency_key.is_none() {
-        (row.status, row.ended_at) = (RunStatus::Pending, None);
+        row.status = RunStatus::Pending;
+        row.ended_at = None;
     }
     if is_temporary(thread, body) {
         service.delete_later(run.clone(), handle.outcome);
@@ -153,7 +154,8 @@ async fn stream(
     let modes = body.modes()?;
     let Started { handle, ignored } = service.start(name(&thread), &body).await?;
     let run = handle.run;
-    let frames = service.frames(&run, modes, body.stream_subgraphs, Place::Start).await?;
+    let (frames, translator) =
+        service.frames(&run, modes, body.stream_subgraphs, FollowStart::Start).await?;
     let guard = on_leave(&service, &run, body.on_disconnect == OnDisconnect::Cancel);
     if is_temporary(&thread, &body) {
         service.delete_later(run.clone(), handle.outcome);
@@ -164,7 +166,7 @@ async fn stream(
         None => headers_at(&format!("/runs/{}", run.run), Some(&place)),
     };
     ignored.add_header(&mut headers);
-    Ok((headers, sse::response(service, run, frames, guard)).into_response())
+    Ok((headers, sse::response(service, run, frames, translator, guard)).into_response())
 }
 
 fn name(thread: &OfThread) -> Option<&str> {
@@ -276,18 +278,18 @@ async fn follow_run(
     let subgraphs = values("stream_subgraphs").next_back();
     let subgraphs = subgraphs.is_none() || flag(subgraphs)?;
     let place = match request.get("last-event-id").map(|id| id.to_str().unwrap_or_default()) {
-        None => Place::Unknown,
-        Some("-1" | "0") => Place::Start,
+        None => FollowStart::Unknown,
+        Some("-1" | "0") => FollowStart::Start,
         Some(id) => match id.parse() {
-            Ok(received) => Place::After(received),
-            Err(problem) if id.parse::<u64>().is_ok() => Place::Foreign(problem),
+            Ok(received) => FollowStart::After(received),
+            Err(problem) if id.parse::<u64>().is_ok() => FollowStart::Foreign(problem),
             Err(problem) => return Err(last_event_id(&problem)),
         },
     };
-    let frames = service.frames(&run, modes, subgraphs, place).await?;
+    let (frames, translator) = service.frames(&run, modes, subgraphs, place).await?;
     let guard = on_leave(&service, &run, cancels);
     let headers = headers_of(&run, Some(&stream_place(modes, subgraphs)));
-    Ok((headers, sse::response(service, run, frames, guard)).into_response())
+    Ok((headers, sse::response(service, run, frames, translator, guard)).into_response())
 }
 
 /// The place of a stream beneath its run. Clients that lose their connection request it as it is.

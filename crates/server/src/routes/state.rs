@@ -60,7 +60,7 @@ async fn at(
 }
 
 #[derive(Debug, Deserialize)]
-struct Place {
+struct StateRequest {
     #[serde(default)]
     checkpoint: Option<CheckpointBody>,
     #[serde(default)]
@@ -68,7 +68,7 @@ struct Place {
 }
 
 async fn at_place(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
-    let Place { checkpoint, subgraphs } = body::read(&body)?;
+    let StateRequest { checkpoint, subgraphs } = body::read(&body)?;
     let at = checkpoint.unwrap_or_default();
     let subgraphs = subgraphs.unwrap_or(false);
     service.state(&service.thread_id(&id).await?, &at, subgraphs).await.map(Json)
@@ -190,6 +190,6 @@ async fn read_history(service: &Service, id: &str, history: History) -> Result<J
     let at = checkpoint.unwrap_or_default();
     let select = select.map(OneOrMany::into_vec);
     let found =
-        service.history(&service.thread_id(id).await?, &at, (&filter, select.as_deref())).await?;
+        service.history(&service.thread_id(id).await?, &at, &filter, select.as_deref()).await?;
     Ok(Json(found.into()))
 }

@@ -99,7 +99,7 @@ async fn delete(service: Service, body: Bytes) -> Result<StatusCode> {
 }
 
 #[derive(Debug, Deserialize)]
-struct Search {
+struct ItemSearch {
     #[serde(default)]
     namespace_prefix: Option<Vec<String>>,
     #[serde(default)]
@@ -122,7 +122,7 @@ fn limited(limit: Option<usize>, usual: usize) -> Result<usize> {
 }
 
 async fn search(service: Service, body: Bytes) -> Result<Json<Value>> {
-    let search: Search = body::read(&body)?;
+    let search: ItemSearch = body::read(&body)?;
     let filter = match &search.filter {
         None | Some(Value::Null) => Filter::default(),
         Some(filter) => Filter::parse(filter)?,

@@ -90,13 +90,13 @@ async fn one(service: Service, Path(id): Path<String>) -> Result<Json<Value>> {
 }
 
 #[derive(Debug, Deserialize)]
-struct Change {
+struct ThreadChange {
     #[serde(default)]
     metadata: Map<String, Value>,
 }
 
 async fn change(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
-    let Change { metadata } = body::read(&body)?;
+    let ThreadChange { metadata } = body::read(&body)?;
     service.set_metadata(&service.thread_id(&id).await?, metadata).await.map(Json)
 }
 
@@ -131,7 +131,7 @@ async fn copy(service: Service, Path(id): Path<String>, body: Bytes) -> Result<J
 const WAITS_UNTIL: &str = "waits_until";
 
 #[derive(Debug, Deserialize)]
-struct Search {
+struct ThreadSearch {
     #[serde(default)]
     ids: Option<Vec<String>>,
     #[serde(default)]
@@ -176,7 +176,7 @@ enum SortBy {
     StateUpdatedAt,
 }
 
-impl Search {
+impl ThreadSearch {
     fn wanted(&self) -> Result<Wanted> {
         let query = self.query.as_deref().unwrap_or_default();
         Wanted::read(self.values.clone().unwrap_or_default(), query, self.timed)
@@ -213,7 +213,7 @@ impl Search {
 }
 
 async fn search(service: Service, body: Bytes) -> Result<Response> {
-    let search: Search = body::read(&body)?;
+    let search: ThreadSearch = body::read(&body)?;
     let extract = search.extract.clone().map(Extract::read).transpose()?;
     let found = service.search(search.query(&service).await?, &search.wanted()?).await?;
     let (headers, found) = search.page.of(found)?;
@@ -250,7 +250,7 @@ async fn search(service: Service, body: Bytes) -> Result<Response> {
 }
 
 async fn count(service: Service, body: Bytes) -> Result<Json<Value>> {
-    let search: Search = body::read(&body)?;
+    let search: ThreadSearch = body::read(&body)?;
     Ok(Json(json!(service.search(search.query(&service).await?, &search.wanted()?).await?.len())))
 }
 

@@ -16,11 +16,11 @@ use weftwork_types::{OrgId, ThreadId, Timestamp};
 const SKEW: Duration = Duration::from_secs(600);
 
 /// The threads of each organisation by their UUIDs. Threads whose ids are UUIDs are not among them.
-pub(super) type Aliases = BTreeMap<OrgId, Index>;
+pub(super) type Aliases = BTreeMap<OrgId, AliasIndex>;
 
 /// The threads of an organisation up to a time.
 #[derive(Debug, Default)]
-pub(super) struct Index {
+pub(super) struct AliasIndex {
     threads: BTreeMap<Uuid, ThreadId>,
     /// Creation time of the newest thread that was read.
     newest: Option<Timestamp>,

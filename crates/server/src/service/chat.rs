@@ -92,7 +92,7 @@ impl Service {
             Turn::Says(parts) => (start(&hosted, parts)?, false),
             Turn::Answers { answers, is_typed } => (RunInput::answers(answers), is_typed),
         };
-        let run = self.begin_run(&hosted, &thread, (input, options)).await?;
+        let run = self.begin_run(&hosted, &thread, input, options).await?;
         let (id, held) = match is_typed {
             true => (Some(run.run.to_string()), BTreeSet::new()),
             false => (request.message.clone(), request.held.clone()),
@@ -139,7 +139,8 @@ impl Service {
         &self,
         hosted: &Hosted<'_>,
         thread: &ThreadId,
-        (input, options): (RunInput, RunOptions),
+        input: RunInput,
+        options: RunOptions,
     ) -> Result<RunRef> {
         self.require_for(&input)?;
         let caller = self.caller()?;

@@ -111,7 +111,7 @@ impl Service {
         let options = asking.new.options.clone().for_continuation();
         let options = RunOptions { multitask: Multitask::Reject, ..options };
         let input = RunInput::answers(BTreeMap::from([(id, answer)]));
-        self.begin_run(&hosted, &thread, (input, options)).await
+        self.begin_run(&hosted, &thread, input, options).await
     }
 
     /// Replaces decisions in the shape of LangChain by those of approvals, if the thread waits for

@@ -39,7 +39,7 @@ pub(crate) struct Started {
 
 /// The place at which a client begins to follow a run.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum FollowStart {
     /// Before the first frame, and before the metadata of the stream.
     Start,
     /// After the events that the client received.
@@ -324,18 +324,20 @@ impl Service {
         run: &RunRef,
         requested: Requested,
         subgraphs: bool,
-        place: Place,
+        place: FollowStart,
     ) -> Result<(Frames, Translator)> {
         let row = self.run_row(run).await?;
         let ended = row.status.is_final();
-        let is_over = ended && matches!(place, Place::Unknown | Place::Foreign(_));
-        let from_start = !is_over && !matches!(place, Place::After(_));
+        let is_over = ended && matches!(place, FollowStart::Unknown | FollowStart::Foreign(_));
+        let from_start = !is_over && !matches!(place, FollowStart::After(_));
         let received = match place {
-            Place::After(received) => received,
-            Place::Foreign(problem) if !ended => {
+            FollowStart::After(received) => received,
+            FollowStart::Foreign(problem) if !ended => {
                 return Err(ApiError::invalid(problem.to_string()));
             }
-            Place::Start | Place::Unknown | Place::Foreign(_) => Received::default(),
+            FollowStart::Start | FollowStart::Unknown | FollowStart::Foreign(_) => {
+                Received::default()
+            }
         };
         let frames = if is_over {
             futures_util::stream::empty().boxed()

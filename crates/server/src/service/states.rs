@@ -57,7 +57,8 @@ impl Service {
         &self,
         thread: &ThreadId,
         at: &CheckpointBody,
-        (filter, select): (&HistoryFilter, Option<&[String]>),
+        filter: &HistoryFilter,
+        select: Option<&[String]>,
     ) -> Result<Vec<Value>> {
         let row = self.row(thread).await?;
         let Some((opened, graph)) = self.open(&row)? else { return Ok(Vec::new()) };

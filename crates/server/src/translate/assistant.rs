@@ -118,7 +118,8 @@ impl Record {
         if self.numbered(version).is_none() {
             return Err(ApiError::not_found());
         }
-        (self.current, self.updated_at) = (version, now);
+        self.current = version;
+        self.updated_at = now;
         Ok(())
     }
 

@@ -24,7 +24,7 @@ const CUSTOM: &str = "custom";
 
 /// The node that an event comes from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct EventNode<'a> {
     /// Namespace of its graph, as clients see it.
     pub(crate) ns: &'a str,
     pub(crate) node: &'a str,
@@ -93,7 +93,7 @@ impl Subject {
     }
 }
 
-impl Place<'_> {
+impl EventNode<'_> {
     /// Returns the metadata of a message.
     pub(crate) fn metadata_of_message(&self, run: &RunView) -> Map<String, Value> {
         let ns = if self.ns.is_empty() { self.node } else { self.ns };
@@ -124,8 +124,8 @@ fn of_run(run: &RunView) -> Map<String, Value> {
 }
 
 impl Task {
-    fn place(&self) -> Place<'_> {
-        Place { ns: &self.ns, node: &self.name, step: Some(self.step) }
+    fn place(&self) -> EventNode<'_> {
+        EventNode { ns: &self.ns, node: &self.name, step: Some(self.step) }
     }
 
     /// Returns the namespace of a graph that the task runs.
@@ -210,7 +210,7 @@ impl Records {
             }
             AiEvent::Custom { ns, node, value, .. } => {
                 let ns = ids::segments(ns).join("|");
-                let place = Place { ns: &ns, node, step: None };
+                let place = EventNode { ns: &ns, node, step: None };
                 let (name, data) = named(value);
                 let subject = self.subject(run, &place, name);
                 vec![subject.record("on_custom_event", messages::into_shown(data))]
@@ -276,7 +276,7 @@ impl Records {
     pub(crate) fn chunk(
         &mut self,
         run: &RunView,
-        place: &Place<'_>,
+        place: &EventNode<'_>,
         id: &str,
         chunk: Value,
     ) -> Vec<Value> {
@@ -293,7 +293,7 @@ impl Records {
     pub(crate) fn end(
         &mut self,
         run: &RunView,
-        place: &Place<'_>,
+        place: &EventNode<'_>,
         end: &MessageEnd<'_>,
         missing: &Missing<'_>,
     ) -> Vec<Value> {
@@ -327,7 +327,7 @@ impl Records {
     fn model(
         &self,
         run: &RunView,
-        place: &Place<'_>,
+        place: &EventNode<'_>,
         message: &str,
         usage: Option<&UsageFact>,
     ) -> Subject {
@@ -359,7 +359,7 @@ impl Records {
     }
 
     /// Returns the subject of a record of a node, without an id of its own.
-    fn subject(&self, run: &RunView, place: &Place<'_>, name: &str) -> Subject {
+    fn subject(&self, run: &RunView, place: &EventNode<'_>, name: &str) -> Subject {
         let mut tasks = self.tasks.iter();
         let found = tasks.rfind(|(_, task)| task.ns == place.ns && task.name == place.node);
         let metadata = match found {

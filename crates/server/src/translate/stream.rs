@@ -1,7 +1,7 @@
 //! Frames of runs as server-sent events.
 
 use super::partial::{Missing, PartialMessages};
-use super::records::{MessageEnd, Place, Records};
+use super::records::{EventNode, MessageEnd, Records};
 use super::rows::RunView;
 use super::{ids, messages, state, time};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use weftwork_types::run::RunInput;
 use weftwork_types::usage::{UsageFact, UsageStatus};
 
 /// An event: its name and its data.
-pub(crate) type Event = (String, Value);
+pub(crate) type NamedEvent = (String, Value);
 
 /// The stream modes of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -143,13 +143,13 @@ impl Translator {
     }
 
     /// Returns the event that precedes the frames; `None` if the client received it.
-    pub(crate) fn metadata(&self) -> Option<Event> {
+    pub(crate) fn metadata(&self) -> Option<NamedEvent> {
         self.from_start
             .then(|| ("metadata".to_owned(), json!({"run_id": self.run.at.run, "attempt": 1})))
     }
 
     /// Returns the events of the next output of the run; none if the client received them.
-    pub(crate) fn events(&mut self, output: RunOutput) -> Vec<Event> {
+    pub(crate) fn events(&mut self, output: RunOutput) -> Vec<NamedEvent> {
         match output {
             RunOutput::Event(event) => self.of_log(&event),
             RunOutput::Frame(frame) => self.of_frame(Arc::unwrap_or_clone(frame)),
@@ -171,7 +171,7 @@ impl Translator {
     }
 
     /// Reads an event of the log, which precedes its frames.
-    fn of_log(&mut self, event: &RunEvent) -> Vec<Event> {
+    fn of_log(&mut self, event: &RunEvent) -> Vec<NamedEvent> {
         if let AiEvent::UsageReport { fact, message: Some(message) } = &event.event
             && fact.status == UsageStatus::Ok
         {
@@ -184,7 +184,7 @@ impl Translator {
         if is_new { of_records(found) } else { Vec::new() }
     }
 
-    fn of_frame(&mut self, frame: Frame) -> Vec<Event> {
+    fn of_frame(&mut self, frame: Frame) -> Vec<NamedEvent> {
         let is_new = self.reach(frame.position);
         let StreamItem { ns, event } = match frame.content {
             FrameContent::Item(item) => item,
@@ -202,7 +202,7 @@ impl Translator {
                 self.pass(part);
                 return Vec::new();
             }
-            let place = Place { ns: &ns, node: &node, step: Some(step) };
+            let place = EventNode { ns: &ns, node: &node, step: Some(step) };
             return self.message(part, &place, is_shown);
         }
         let records = self.records.as_mut().map(|records| records.of_frame(&self.run, &ns, &event));
@@ -239,7 +239,12 @@ impl Translator {
         }
     }
 
-    fn message(&mut self, part: MessagePart, place: &Place<'_>, is_shown: bool) -> Vec<Event> {
+    fn message(
+        &mut self,
+        part: MessagePart,
+        place: &EventNode<'_>,
+        is_shown: bool,
+    ) -> Vec<NamedEvent> {
         let run = &self.run;
         let known = &mut self.received.messages;
         let mut records = Vec::new();
@@ -316,7 +321,7 @@ fn with_namespace(name: &str, ns: &str) -> String {
     if ns.is_empty() { name.to_owned() } else { format!("{name}|{ns}") }
 }
 
-fn of_records(records: Vec<Value>) -> Vec<Event> {
+fn of_records(records: Vec<Value>) -> Vec<NamedEvent> {
     records.into_iter().map(|record| ("events".to_owned(), record)).collect()
 }
 
@@ -379,7 +384,8 @@ fn event_of(run: &RunView, event: StreamEvent, at: &str) -> (&'static str, Value
             };
             let mut payload = event_of(run, *event, at).1;
             if let Some((at, before)) = places {
-                (payload["checkpoint"], payload["parent_checkpoint"]) = (at, before);
+                payload["checkpoint"] = at;
+                payload["parent_checkpoint"] = before;
             }
             ("debug", json!({"step": step, "timestamp": at, "type": kind, "payload": payload}))
         }

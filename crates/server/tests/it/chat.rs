@@ -430,7 +430,7 @@ async fn large_results_are_cut_and_read_by_their_reference() {
             assert_eq!(whole["form"], "whole");
             assert_eq!(whole["value"].as_str().map(str::len), Some(bytes), "{graph}");
         }
-        let answer = without_admin(&client).send_as(Some("one"), ("GET", &path), "").await;
+        let answer = without_admin(&client).send_as(Some("one"), "GET", &path, "").await;
         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{}", answer.body);
         assert!(answer.body.contains("the right `admin`"), "{}", answer.body);
     }
@@ -477,7 +477,7 @@ async fn nothing_of_another_organisation_is_found() {
     let runtime = runtime().await;
     let client = Client::of(with_tokens(Server::new(runtime.clone())), runtime);
     let send = async |org: &str, method: &str, path: &str, body: Value| {
-        client.send_as(Some(org), (method, path), body.to_string()).await
+        client.send_as(Some(org), method, path, body.to_string()).await
     };
     let one = "one";
     let two = "two";
@@ -500,12 +500,12 @@ async fn nothing_of_another_organisation_is_found() {
     );
     assert_eq!(send(two, "GET", "/interrupts", json!({})).await.json(), json!([]));
     for (token, org) in [("", None), ("x", Some("three"))] {
-        let refused = client.send_as(org, ("GET", "/interrupts"), "{}").await;
+        let refused = client.send_as(org, "GET", "/interrupts", "{}").await;
         assert_eq!(refused.status, StatusCode::UNAUTHORIZED, "{token}");
     }
     // A token in a query, which logs would have, is none.
     let query = format!("/chat/desk/t/stream?token={0}&api_key={0}", token(one));
-    let refused = client.send_as(None, ("GET", &query), "{}").await;
+    let refused = client.send_as(None, "GET", &query, "{}").await;
     assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
     assert_eq!(send(one, "GET", &artifact, json!({})).await.status, StatusCode::OK);
     // An answer of another organisation's thread of the same name starts nothing.
@@ -587,9 +587,9 @@ async fn chats_select_one_of_the_models_that_are_offered() {
     let server = Server::new(runtime.clone()).models(["lab:usual", "lab:other"].map(str::to_owned));
     let locked = Client::of(with_tokens(server.clone()), runtime.clone());
     let client = Client::of(server, runtime);
-    let refused = locked.send_as(None, ("GET", "/models"), "").await;
+    let refused = locked.send_as(None, "GET", "/models", "").await;
     assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
-    let models = locked.send_as(Some("one"), ("GET", "/models"), "").await.json();
+    let models = locked.send_as(Some("one"), "GET", "/models", "").await.json();
     assert_eq!(models, json!([{"id": "lab:usual"}, {"id": "lab:other"}]));
     let say = async |thread: &str, model: Value, message: Value| {
         let body = json!({"threadId": thread, "model": model, "messages": [message]});

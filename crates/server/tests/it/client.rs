@@ -81,7 +81,8 @@ impl Client {
     pub(crate) async fn send_as(
         &self,
         org: Option<&str>,
-        (method, path): (&str, &str),
+        method: &str,
+        path: &str,
         body: impl Into<Body>,
     ) -> Answer {
         let mut request = Request::builder().method(method).uri(path).header("host", "localhost");

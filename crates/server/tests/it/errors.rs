@@ -298,8 +298,8 @@ impl Foreign {
     /// A path with the ids of the things; `None` if it names none.
     fn path(&self, path: &str) -> Option<String> {
         self.ids.iter().any(|(name, _)| path.contains(name)).then(|| {
-            let known = |path: &str, (name, id): &(&str, String)| path.replace(name, id);
-            let path = self.ids.iter().fold(path.to_owned(), |path, one| known(&path, one));
+            let ids = self.ids.iter();
+            let path = ids.fold(path.to_owned(), |path, (name, id)| path.replace(name, id));
             with_ids(&path, "x")
         })
     }

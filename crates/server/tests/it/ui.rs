@@ -18,7 +18,8 @@ const GZIP: (&str, &str) = ("accept-encoding", "br, gzip;q=0.8");
 /// Sends a request, and returns the status, the headers and the bytes of the response.
 async fn send(
     client: &Client,
-    (method, path): (&str, &str),
+    method: &str,
+    path: &str,
     headers: &[(&str, &str)],
     body: Value,
 ) -> (StatusCode, HeaderMap, Vec<u8>) {
@@ -48,7 +49,7 @@ async fn files_of_the_page_are_served_to_anyone_compressed_with_tags_and_a_polic
     let script = table.split('"').find(|text| text.ends_with(".js")).expect("a script");
     for (path, caching) in [("/ui/".to_owned(), "no-cache"), (format!("/ui/{script}"), "immutable")]
     {
-        let (status, headers, body) = send(&client, ("GET", &path), &[GZIP], json!({})).await;
+        let (status, headers, body) = send(&client, "GET", &path, &[GZIP], json!({})).await;
         assert_eq!(status, StatusCode::OK, "{path}");
         assert_eq!(headers[header::CONTENT_ENCODING], "gzip");
         assert_eq!(body[..2], [0x1f, 0x8b], "{path} is compressed");
@@ -58,14 +59,14 @@ async fn files_of_the_page_are_served_to_anyone_compressed_with_tags_and_a_polic
         assert!(!policy.contains("unsafe"), "{policy}");
         let tag = headers[header::ETAG].to_str().expect("text");
         let known = [GZIP, ("if-none-match", tag)];
-        let (status, _, body) = send(&client, ("GET", &path), &known, json!({})).await;
+        let (status, _, body) = send(&client, "GET", &path, &known, json!({})).await;
         assert_eq!((status, body.len()), (StatusCode::NOT_MODIFIED, 0));
-        let (status, ..) = send(&client, ("GET", &path), &[], json!({})).await;
+        let (status, ..) = send(&client, "GET", &path, &[], json!({})).await;
         assert_eq!(status, StatusCode::NOT_ACCEPTABLE);
     }
-    let (status, ..) = send(&client, ("GET", "/ui/other.js"), &[GZIP], json!({})).await;
+    let (status, ..) = send(&client, "GET", "/ui/other.js", &[GZIP], json!({})).await;
     assert_eq!(status, StatusCode::NOT_FOUND);
-    let (status, headers, _) = send(&client, ("GET", "/ui"), &[], json!({})).await;
+    let (status, headers, _) = send(&client, "GET", "/ui", &[], json!({})).await;
     assert_eq!(
         (status, headers[header::LOCATION].as_bytes()),
         (StatusCode::PERMANENT_REDIRECT, &b"/ui/"[..])
@@ -75,7 +76,7 @@ async fn files_of_the_page_are_served_to_anyone_compressed_with_tags_and_a_polic
 #[tokio::test]
 async fn a_token_or_a_ticket_once_begins_a_session_of_the_page_alone() {
     let (client, ticket) = locked().await;
-    let session = ("POST", "/ui/session");
+    let session = "/ui/session";
     for (headers, body, expected) in [
         (&[ORIGIN][..], json!({"token": "fedcba9876543210"}), StatusCode::UNAUTHORIZED),
         (&[], json!({"token": TOKEN}), StatusCode::FORBIDDEN),
@@ -84,15 +85,14 @@ async fn a_token_or_a_ticket_once_begins_a_session_of_the_page_alone() {
         (&[ORIGIN], json!({"ticket": ticket}), StatusCode::NO_CONTENT),
         (&[ORIGIN], json!({"ticket": ticket}), StatusCode::UNAUTHORIZED),
     ] {
-        let (status, found, _) = send(&client, session, headers, body.clone()).await;
+        let (status, found, _) = send(&client, "POST", session, headers, body.clone()).await;
         assert_eq!(status, expected, "{headers:?} {body}");
         assert_eq!(found.contains_key(header::SET_COOKIE), status == StatusCode::NO_CONTENT);
     }
-    let (_, headers, _) = send(&client, session, &[ORIGIN], json!({"token": TOKEN})).await;
+    let (_, headers, _) = send(&client, "POST", session, &[ORIGIN], json!({"token": TOKEN})).await;
     let cookie = headers[header::SET_COOKIE].to_str().expect("text");
     assert!(cookie.contains("; HttpOnly; SameSite=Strict") && !cookie.contains(TOKEN), "{cookie}");
     let pair = ("cookie", cookie.split(';').next().expect("a pair"));
-    let search = ("POST", "/threads/search");
     for (headers, expected) in [
         (&[pair, ORIGIN][..], StatusCode::OK),
         (&[pair, ("sec-fetch-site", "same-origin")], StatusCode::OK),
@@ -103,7 +103,7 @@ async fn a_token_or_a_ticket_once_begins_a_session_of_the_page_alone() {
         (&[("cookie", "weft_session_8123=99999999999999.00"), ORIGIN], StatusCode::UNAUTHORIZED),
         (&[ORIGIN], StatusCode::UNAUTHORIZED),
     ] {
-        let (status, ..) = send(&client, search, headers, json!({})).await;
+        let (status, ..) = send(&client, "POST", "/threads/search", headers, json!({})).await;
         assert_eq!(status, expected, "{headers:?}");
     }
 }

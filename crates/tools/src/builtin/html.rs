@@ -83,7 +83,8 @@ impl Out {
             if !self.text.is_empty() && (self.line || self.space) {
                 self.text.push(if self.line { '\n' } else { ' ' });
             }
-            (self.line, self.space) = (false, false);
+            self.line = false;
+            self.space = false;
             self.text.push(c);
         }
     }

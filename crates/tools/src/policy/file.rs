@@ -59,9 +59,9 @@ impl TryFrom<PolicyFile> for Policy {
         if let Some(found) = file.version.filter(|version| *version != VERSION) {
             return Err(ToolBoxError::PolicyVersion { found, known: VERSION });
         }
-        let rule = |(at, rule): (usize, RuleFile)| rule.into_rule(&format!("rules[{at}]"));
-        let rules = file.rules.into_iter().enumerate().map(rule).collect::<Result<_, _>>()?;
-        Ok(Self { rules })
+        let rules = file.rules.into_iter().enumerate();
+        let rules = rules.map(|(at, rule)| rule.into_rule(&format!("rules[{at}]")));
+        Ok(Self { rules: rules.collect::<Result<_, _>>()? })
     }
 }
 

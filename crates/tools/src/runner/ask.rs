@@ -243,10 +243,9 @@ fn problem(asked: &Questions) -> Option<String> {
     if !can_be_read_back(&asked.state) {
         return Some("its state is nested too deeply".to_owned());
     }
-    let problem = |(at, question): (usize, &ToolQuestion)| {
+    asked.questions.iter().enumerate().find_map(|(at, question)| {
         problem_of(question).map(|problem| format!("question {}: {problem}", at + 1))
-    };
-    asked.questions.iter().enumerate().find_map(problem)
+    })
 }
 
 fn problem_of(question: &ToolQuestion) -> Option<String> {

@@ -194,7 +194,8 @@ proptest! {
             prop_assert_eq!(table.len(), seen.len() + 1);
             prop_assert!(seen.iter().all(|(wire, name)| table.get(wire) == Some(name)));
             prop_assert!(table.keys().all(|wire| wire.len() <= 64));
-            (seen, tools) = (table, next);
+            seen = table;
+            tools = next;
         }
     }
 }

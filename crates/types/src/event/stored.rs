@@ -80,14 +80,14 @@ impl Serialize for StoredForm<'_> {
 
 impl<'de> Deserialize<'de> for FromStored {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Form).map(Self)
+        from.deserialize_any(FormVisitor).map(Self)
     }
 }
 
 /// Reads both forms.
-struct Form;
+struct FormVisitor;
 
-impl<'de> Visitor<'de> for Form {
+impl<'de> Visitor<'de> for FormVisitor {
     type Value = AiEvent;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -297,9 +297,11 @@ mod tests {
         stored.ns = "outer:1|inner".to_owned();
         // The ids follow from another namespace.
         assert!(!row(&stored).contains(r#""a",["b"]"#));
-        (stored.parent, stored.source) = (Some(CheckpointId(7)), CheckpointSource::Fork);
+        stored.parent = Some(CheckpointId(7));
+        stored.source = CheckpointSource::Fork;
         row(&stored);
-        (stored.parent, stored.due) = (None, Vec::new());
+        stored.parent = None;
+        stored.due = Vec::new();
         row(&stored);
     }
 

@@ -135,11 +135,11 @@ impl Operator {
 }
 
 fn fields(at: &str, conditions: &Map<String, Value>) -> Result<Vec<(String, Test)>> {
-    let test = |(name, json): (&String, &Value)| {
+    let tests = conditions.iter().map(|(name, json)| {
         let at = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
         Test::parse(&at, json).map(|test| (name.clone(), test))
-    };
-    conditions.iter().map(test).collect()
+    });
+    tests.collect()
 }
 
 /// Returns `true` if two values are equal. Numbers are compared by value.
@@ -150,8 +150,7 @@ fn same(a: &Value, b: &Value) -> bool {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
         }
         (Value::Object(a), Value::Object(b)) => {
-            let found = |(name, a): (&String, &Value)| b.get(name).is_some_and(|b| same(a, b));
-            a.len() == b.len() && a.iter().all(found)
+            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| same(a, b)))
         }
         _ => a == b,
     }

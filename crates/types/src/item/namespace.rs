@@ -222,18 +222,19 @@ impl Pattern {
     /// Returns `true` if the namespace starts with a match of this pattern.
     #[must_use]
     pub fn begins(&self, namespace: &Namespace) -> bool {
-        namespace.0.len() >= self.0.len() && self.0.iter().zip(namespace.0.iter()).all(fits)
+        let mut from_start = self.0.iter().zip(namespace.0.iter());
+        namespace.0.len() >= self.0.len() && from_start.all(|(pattern, label)| fits(pattern, label))
     }
 
     /// Returns `true` if the namespace ends with a match of this pattern.
     #[must_use]
     pub fn ends(&self, namespace: &Namespace) -> bool {
-        let from_end = self.0.iter().rev().zip(namespace.0.iter().rev());
-        namespace.0.len() >= self.0.len() && from_end.into_iter().all(fits)
+        let mut from_end = self.0.iter().rev().zip(namespace.0.iter().rev());
+        namespace.0.len() >= self.0.len() && from_end.all(|(pattern, label)| fits(pattern, label))
     }
 }
 
-fn fits((pattern, label): (&Option<String>, &String)) -> bool {
+fn fits(pattern: &Option<String>, label: &str) -> bool {
     pattern.as_ref().is_none_or(|wanted| wanted == label)
 }
 

@@ -135,12 +135,12 @@ pub fn rest(message: &Message, known: &str, usage: Option<&Tokens>) -> Value {
     let text = message.joined_text();
     let text = text.strip_prefix(known).unwrap_or_default();
     let calls: Vec<_> = message.tool_calls().map(call).collect();
-    let part = |(index, call): (usize, &Value)| {
+    let parts = calls.iter().enumerate().map(|(index, call)| {
         let args = call["args"].to_string();
         json!({"name": call["name"], "args": args, "id": call["id"], "index": index, "type": "tool_call_chunk"})
-    };
+    });
     let mut chunk = chunk(&message.id, text);
-    chunk["tool_call_chunks"] = calls.iter().enumerate().map(part).collect();
+    chunk["tool_call_chunks"] = parts.collect();
     chunk["tool_calls"] = calls.into();
     end(&mut chunk, usage);
     chunk

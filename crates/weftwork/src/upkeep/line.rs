@@ -221,8 +221,8 @@ impl<'a> Part<'a> {
 }
 
 impl<'a> Hashed<'a> {
-    pub(super) fn of((hash, body): &'a (Hash, Vec<u8>)) -> Self {
-        Self { hash: *hash, body: Bytes(body.as_slice().into()) }
+    pub(super) fn of(hash: Hash, body: &'a [u8]) -> Self {
+        Self { hash, body: Bytes(body.into()) }
     }
 
     pub(super) fn row(self) -> (Hash, Vec<u8>) {

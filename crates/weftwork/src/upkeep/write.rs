@@ -76,11 +76,8 @@ async fn free(store: &dyn Store, who: &Principal, whole: &ThreadExport) -> Resul
     };
     let orphans = store.orphans(SystemClock::new().now(), usize::MAX).await?;
     let at = &open.row.new.at;
-    let is_it = |(other, run): &(Principal, _)| -> bool {
-        let run: &weftwork_store::RunRow = run;
-        other.org == who.org && run.new.at == *at
-    };
-    if orphans.iter().any(is_it) { Ok(()) } else { Err(invariants::busy(at).into()) }
+    let is_orphan = orphans.iter().any(|(other, run)| other.org == who.org && run.new.at == *at);
+    if is_orphan { Ok(()) } else { Err(invariants::busy(at).into()) }
 }
 
 fn thread(out: &mut impl Write, whole: ThreadExport) -> Result<(), Error> {
@@ -94,8 +91,12 @@ fn thread(out: &mut impl Write, whole: ThreadExport) -> Result<(), Error> {
     }
     interrupts.into_iter().try_for_each(|row| put(&Line::Interrupt(Box::new(row))))?;
     calls.into_iter().try_for_each(|call| put(&Line::Call(Box::new(call))))?;
-    kept.layouts.iter().try_for_each(|row| put(&Line::Names(Hashed::of(row))))?;
-    kept.blobs.iter().try_for_each(|row| put(&Line::Blob(Hashed::of(row))))?;
+    for (hash, body) in &kept.layouts {
+        put(&Line::Names(Hashed::of(*hash, body)))?;
+    }
+    for (hash, body) in &kept.blobs {
+        put(&Line::Blob(Hashed::of(*hash, body)))?;
+    }
     kept.checkpoints.iter().try_for_each(|new| put(&Line::Checkpoint(Checkpoint::of(new))))?;
     kept.pending.iter().try_for_each(|part| put(&Line::Pending(Part::of(part))))?;
     usage.into_iter().try_for_each(|row| put(&Line::Usage(Box::new(row))))?;

@@ -99,7 +99,7 @@ impl Shop {
         Talk { id: ThreadId::new(id).expect("an id"), runtime }
     }
 
-    async fn asks(&self, id: &str, (tool, args): (&str, Value)) -> (Talk, WaitingApproval) {
+    async fn asks(&self, id: &str, tool: &str, args: Value) -> (Talk, WaitingApproval) {
         let talk = self.open(id, vec![Step::call(tool, args), Step::text("Done.")]).await;
         let part = json!({"type": "text", "text": "Do it."});
         let said = json!({"messages": [{"id": "u1", "role": "user", "parts": [part]}]});
@@ -153,17 +153,18 @@ fn told(records: &[ApprovalRecord]) -> Vec<(Option<&str>, String)> {
     records.iter().map(|record| (record.by.as_deref(), told(record))).collect()
 }
 
-fn ada() -> (&'static str, Value) {
-    ("pay", json!({"to": "ada", "cents": 50}))
+/// Arguments of a call of `pay`.
+fn ada() -> Value {
+    json!({"to": "ada", "cents": 50})
 }
 
 async fn what_ran_is_what_was_approved(shop: &Shop) {
-    let (talk, waiting) = shop.asks("edit", ada()).await;
+    let (talk, waiting) = shop.asks("edit", "pay", ada()).await;
     let id = waiting.question;
     let binding = waiting.request.binding;
     let asked_at = waiting.asked_at.expect("it was asked");
     assert_eq!(waiting.expires_at, Some(asked_at.plus(DAY)));
-    assert_eq!(waiting.request.args, ada().1);
+    assert_eq!(waiting.request.args, ada());
     shop.clock.advance(Duration::from_secs(60));
 
     let other = json!({"approved": true, "binding": "0".repeat(64)});
@@ -205,7 +206,7 @@ async fn each_decision_is_on_record(shop: &Shop) {
         ("no", json!({"approved": false, "comment": "not today"}), r#"rejected Some("not today")"#),
         ("cash", json!({"approved": false, "respond": "in cash"}), "responded in cash"),
     ] {
-        let (talk, waiting) = shop.asks(id, ada()).await;
+        let (talk, waiting) = shop.asks(id, "pay", ada()).await;
         let mut answer = decision;
         answer["binding"] = json!(waiting.request.binding);
         talk.answer(waiting.question, &answer).await.expect("accepted");
@@ -217,7 +218,7 @@ async fn each_decision_is_on_record(shop: &Shop) {
 }
 
 async fn an_expired_decision_is_refused(shop: &Shop) {
-    let (talk, waiting) = shop.asks("late", ada()).await;
+    let (talk, waiting) = shop.asks("late", "pay", ada()).await;
     let yes = json!({"approved": true, "binding": waiting.request.binding});
     shop.clock.advance(DAY);
     assert_eq!(talk.answer(waiting.question, &yes).await, Err("W0127".to_owned()));
@@ -238,8 +239,7 @@ async fn an_expired_decision_is_refused(shop: &Shop) {
 
 /// A task that runs again, in another process, takes the same decision again.
 async fn a_decision_is_recorded_once(shop: &Shop) {
-    let call = ("book", json!({"day": "monday"}));
-    let (talk, waiting) = shop.asks("twice", call).await;
+    let (talk, waiting) = shop.asks("twice", "book", json!({"day": "monday"})).await;
     let yes = json!({"approved": true, "binding": waiting.request.binding});
     let outcome = talk.answer(waiting.question, &yes).await.expect("accepted");
     let RunOutcome::Interrupted { questions, .. } = outcome else { panic!("the tool asks") };
@@ -251,8 +251,8 @@ async fn a_decision_is_recorded_once(shop: &Shop) {
 }
 
 async fn secrets_are_in_no_record(shop: &Shop) {
-    let call = ("log_in", json!({"user": "A-1", "pin": PIN}));
-    let (talk, waiting) = shop.asks("secret", call).await;
+    let args = json!({"user": "A-1", "pin": PIN});
+    let (talk, waiting) = shop.asks("secret", "log_in", args).await;
     let binding = waiting.request.binding;
     assert_eq!(waiting.request.args, json!({"user": "A-1", "pin": "[secret]"}));
     let args = json!({"user": "A-1", "pin": PIN});
@@ -268,7 +268,7 @@ async fn secrets_are_in_no_record(shop: &Shop) {
 }
 
 async fn records_are_read_in_pages_and_by_their_organisation(shop: &Shop) {
-    let (talk, waiting) = shop.asks("open", ada()).await;
+    let (talk, waiting) = shop.asks("open", "pay", ada()).await;
     let threads = talk.runtime.threads();
     assert_eq!(threads.waiting_approvals(None, 9).await.ok(), Some(vec![waiting]));
     assert_eq!(threads.waiting_approvals(None, 0).await.ok(), Some(Vec::new()));

@@ -130,7 +130,8 @@ fn line(event: &PromptEvent) -> String {
 async fn trace(
     mode: Mode,
     case: Case,
-    (store, clock): (Arc<dyn Store>, &Arc<ManualClock>),
+    store: Arc<dyn Store>,
+    clock: &Arc<ManualClock>,
 ) -> Vec<String> {
     let model = Arc::new(ScriptedModel::from_steps(steps(case)));
     let bus = EventBus::new();
@@ -248,7 +249,7 @@ async fn both_modes_report_the_same(place: Place) {
     let clock = Arc::new(ManualClock::new());
     for case in CASES {
         for mode in [Mode::React, Mode::Custom] {
-            let trace = trace(mode, case, (Arc::clone(&store), &clock)).await;
+            let trace = trace(mode, case, Arc::clone(&store), &clock).await;
             assert_eq!(trace, expected(case), "{mode:?} {case:?}");
         }
     }

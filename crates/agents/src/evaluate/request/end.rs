@@ -5,7 +5,7 @@ use super::{Ended, EvaluationRequest};
 use crate::evaluate::MESSAGES;
 use crate::evaluate::error::{ErrorContext, EvaluationError};
 use crate::evaluate::outcome::{Interrupted, PromptResponse};
-use crate::evaluate::running::{Report, RunningEvaluation};
+use crate::evaluate::running::{EvaluationReport, RunningEvaluation};
 use crate::session::{Session, SessionError, read_events};
 use futures_util::StreamExt;
 use serde_json::Value;
@@ -18,15 +18,23 @@ use weftwork_types::run::RunOutcome;
 use weftwork_types::session::{SESSION_CHANNEL, SessionEvent};
 use weftwork_types::usage::UsageCount;
 
+/// A session, with the number of its events that the thread of a request has.
+#[derive(Clone, Copy)]
+pub(super) struct SentSession<'a> {
+    pub(super) session: &'a Session,
+    pub(super) sent: usize,
+}
+
 impl EvaluationRequest {
     /// Waits for the end of the run, and brings the session up to date. Errors after the end are
     /// logged, and do not replace an outcome that was paid for.
     pub(super) async fn finish(
         &self,
         planned: &Planned,
-        (handle, mut running): (RunHandle, RunningEvaluation),
-        (session, sent): (&Session, usize),
-        report: &mut Report,
+        handle: RunHandle,
+        mut running: RunningEvaluation,
+        session: SentSession<'_>,
+        report: &mut EvaluationReport,
     ) -> Result<Ended, EvaluationError> {
         let outcome = self.follow(handle, planned.used.clone(), report).await;
         running.set_run(None);
@@ -39,7 +47,7 @@ impl EvaluationRequest {
             }
         }
         report.usage += planned.run.nested();
-        if let Err(error) = self.read_session(planned, &outcome, (session, sent)).await {
+        if let Err(error) = self.read_session(planned, &outcome, session).await {
             tracing::warn!(%thread, %error, "the session of an evaluation cannot be read");
         }
         let waits = matches!(outcome, RunOutcome::Interrupted { .. });
@@ -47,7 +55,7 @@ impl EvaluationRequest {
         running.set_deletes(deletes);
         running.end().await;
         if deletes {
-            session.forget_thread(thread);
+            session.session.forget_thread(thread);
         }
         let mut errors = self.errors(Some(thread));
         errors.usage = report.usage;
@@ -59,7 +67,7 @@ impl EvaluationRequest {
         &self,
         handle: RunHandle,
         mut count: UsageCount,
-        report: &mut Report,
+        report: &mut EvaluationReport,
     ) -> RunOutcome {
         let RunHandle { mut events, outcome, .. } = handle;
         while let Some(event) = events.next().await {
@@ -78,7 +86,7 @@ impl EvaluationRequest {
         &self,
         planned: &Planned,
         outcome: &RunOutcome,
-        (session, sent): (&Session, usize),
+        SentSession { session, sent }: SentSession<'_>,
     ) -> Result<(), RuntimeError> {
         let output = match outcome {
             RunOutcome::Completed { output } => output.get(SESSION_CHANNEL),

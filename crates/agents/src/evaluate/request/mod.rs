@@ -10,9 +10,10 @@ use super::bus::{PromptEvent, PromptRendered};
 use super::error::{ErrorContext, EvaluationError};
 use super::evaluation::Allowance;
 use super::outcome::{Interrupted, PromptResponse};
-use super::running::Report;
+use super::running::EvaluationReport;
 use crate::prompt::{AnyPrompt, Overrides, PromptError, PromptId};
 use crate::session::Session;
+use end::SentSession;
 use plan::Planned;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -91,7 +92,7 @@ pub(super) type Params = Result<Value, PromptError>;
 impl EvaluationRequest {
     /// Runs to the outcome, which is published whatever happens.
     pub(super) async fn run(self, start: Starting<'_>) -> Result<Ended, EvaluationError> {
-        let mut report = Report::new(&self, start.session_id());
+        let mut report = EvaluationReport::new(&self, start.session_id());
         let ended = self.evaluate(start, &mut report).await;
         report.end(&ended);
         ended
@@ -104,7 +105,7 @@ impl EvaluationRequest {
     async fn evaluate(
         &self,
         start: Starting<'_>,
-        report: &mut Report,
+        report: &mut EvaluationReport,
     ) -> Result<Ended, EvaluationError> {
         let mut planned = self.plan(&start).await?;
         let own;
@@ -128,7 +129,10 @@ impl EvaluationRequest {
                     planned = self.plan(&start).await?;
                 }
                 Err(error) => return Err(errors.runtime(&error)),
-                Ok(begun) => return self.finish(&planned, begun, (session, sent), report).await,
+                Ok((handle, running)) => {
+                    let session = SentSession { session, sent };
+                    return self.finish(&planned, handle, running, session, report).await;
+                }
             }
         }
     }

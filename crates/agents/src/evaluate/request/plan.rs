@@ -86,7 +86,8 @@ impl EvaluationRequest {
             None => evaluator.new_id().to_string(),
         };
         let mut record = Record::new(id, self.id.clone(), rendered.hash(), session.id().clone());
-        (record.params, record.overrides) = (params.clone(), self.overrides.clone());
+        record.params = params.clone();
+        record.overrides = self.overrides.clone();
         record.limits = self.limits();
         let run = evaluator.resources.prompt_run(&record, &*self.prompt, rendered);
         let run = Arc::new(run.map_err(|error| refused(&error))?);

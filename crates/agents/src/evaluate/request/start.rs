@@ -17,8 +17,8 @@ use weftwork_types::run::{RunCommand, RunInput, RunOptions};
 use weftwork_types::session::SESSION_CHANNEL;
 
 impl EvaluationRequest {
-    /// The request of a run, if it is a new one, and the number of events that the session had when
-    /// it was made.
+    /// Returns the request of a run, if it is a new one, and the number of events of the session that
+    /// the thread has with it.
     pub(super) fn request(
         &self,
         planned: &Planned,
@@ -84,7 +84,7 @@ impl EvaluationRequest {
             Some(Allowance::Shared(budget)) => Some(Arc::clone(budget)),
             _ => None,
         };
-        let active = resources.begin(who, &planned.thread, (Arc::clone(&planned.run), budget));
+        let active = resources.begin(who, &planned.thread, Arc::clone(&planned.run), budget);
         let mut running = RunningEvaluation::new(evaluator, &planned.thread, active);
         let runtime = evaluator.runtime.clone();
         let by = who.clone();

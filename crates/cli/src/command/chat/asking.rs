@@ -69,7 +69,7 @@ impl<B: Backend> ChatSession<'_, B> {
             false => Kind::Line,
         };
         loop {
-            let line = match self.read((&prompt, ""), kind).await? {
+            let line = match self.read(&prompt, "", kind).await? {
                 UserInput::Line(line) => line,
                 UserInput::End => return Ok(Reply::Step(Step::Leave(Exit::Waiting))),
                 UserInput::Quit(signal) => return Ok(Reply::Step(Step::Leave(signal.exit()))),
@@ -145,7 +145,7 @@ impl<B: Backend> ChatSession<'_, B> {
 
     /// Asks for the reason of a rejection. `None` if the person does not reject after all.
     async fn reject(&mut self, request: &ApprovalRequest) -> Result<Option<Value>, CliError> {
-        match self.read(("reason for the model, or nothing:", ""), Kind::Reason).await? {
+        match self.read("reason for the model, or nothing:", "", Kind::Reason).await? {
             UserInput::Line(reason) => {
                 let reason = Some(reason.trim()).filter(|reason| !reason.is_empty());
                 Ok(Some(question::decision(request, Verdict::Reject, reason)))
@@ -158,7 +158,7 @@ impl<B: Backend> ChatSession<'_, B> {
     async fn edit(&mut self, request: &ApprovalRequest) -> Result<Option<Value>, CliError> {
         let mut text = self.draft(request);
         loop {
-            match self.read(("arguments:", &text), Kind::Json).await? {
+            match self.read("arguments:", &text, Kind::Json).await? {
                 UserInput::Line(line) => text = line,
                 UserInput::End | UserInput::Quit(_) => return Ok(None),
             }

@@ -6,7 +6,7 @@ use crate::args::{Chat, LimitFlags};
 use crate::command::question;
 use crate::command::run::tell_turn;
 use crate::command::threads;
-use crate::context::{CommandContext, USUAL_AGENT};
+use crate::context::{CommandContext, RunSettings, USUAL_AGENT};
 use crate::follow::{AppRun, model_of, tell_end, unread};
 use crate::shell;
 use crate::spent::Spent;
@@ -31,7 +31,7 @@ use weftwork::types::{InterruptId, Principal, ThreadId};
 /// An open store with the agent of the chat.
 pub(super) struct Local<'a> {
     context: &'a CommandContext,
-    settings: (Durability, Multitask),
+    settings: RunSettings,
     limits: LimitFlags,
     app: App,
     agent: String,
@@ -55,7 +55,8 @@ impl<'a> Local<'a> {
         let of_thread = found.as_ref().map(|found| found.graph());
         let agent = context.agent(args.agent.as_deref().or(of_thread).unwrap_or(USUAL_AGENT))?;
         let recorded = found.as_ref().and_then(|found| found.model());
-        let settings = (args.keeping.durability(), args.busy.multitask());
+        let settings =
+            RunSettings { durability: args.keeping.durability(), multitask: args.busy.multitask() };
         let app = args.limits.limit(context.open(agent, store, recorded, settings).await?);
         let thread = named.unwrap_or_else(|| app.new_thread());
         let agent = agent.id().to_owned();
@@ -196,7 +197,8 @@ impl Backend for Local<'_> {
 
     async fn open(&mut self, thread: Option<ThreadId>, _: Option<&str>) -> Result<(), CliError> {
         let Some(thread) = thread else {
-            (self.thread, self.known) = (self.app.new_thread(), false);
+            self.thread = self.app.new_thread();
+            self.known = false;
             return Ok(());
         };
         let found = self.context.thread(self.store(), &thread).await?;
@@ -208,7 +210,8 @@ impl Backend for Local<'_> {
             self.app = self.limits.limit(app);
             self.agent = agent.id().to_owned();
         }
-        (self.thread, self.known) = (thread, true);
+        self.thread = thread;
+        self.known = true;
         Ok(())
     }
 

@@ -283,7 +283,7 @@ impl Backend for Remote {
                 // A state of a newer server.
                 other => other.unwrap_or("unknown"),
             };
-            listed((&thread["thread_id"], agent, &thread["updated_at"]), state)
+            listed(&thread["thread_id"], agent, &thread["updated_at"], state)
         });
         Ok(listed.collect())
     }
@@ -302,7 +302,7 @@ impl Backend for Remote {
                     .unwrap_or_else(|| args.to_string()),
             };
             let text = with_member(one["graph"].as_str(), &text);
-            listed((&one["thread_id"], &one["agent"], &one["created_at"]), &text)
+            listed(&one["thread_id"], &one["agent"], &one["created_at"], &text)
         });
         Ok(listed.collect())
     }
@@ -313,7 +313,8 @@ impl Backend for Remote {
         agent: Option<&str>,
     ) -> Result<(), CliError> {
         let Some(thread) = thread else {
-            (self.thread, self.asked) = (None, Some(Vec::new()));
+            self.thread = None;
+            self.asked = Some(Vec::new());
             return Ok(());
         };
         let agent = match agent {
@@ -324,7 +325,9 @@ impl Backend for Remote {
         // Fails if the thread does not exist.
         let url = self.server.at(&["chat", &agent, thread.as_str()]);
         self.server.json(Method::Get, &url, None).await?;
-        (self.agent, self.thread, self.asked) = (agent, Some(thread), None);
+        self.agent = agent;
+        self.thread = Some(thread);
+        self.asked = None;
         Ok(())
     }
 
@@ -345,7 +348,7 @@ impl Backend for Remote {
 }
 
 /// Creates a line of a list from texts of the server.
-fn listed((thread, agent, at): (&Value, &Value, &Value), state: &str) -> Listed {
+fn listed(thread: &Value, agent: &Value, at: &Value, state: &str) -> Listed {
     let text = |value: &Value| short(value.as_str().unwrap_or_default(), 128);
     let at = text(at).chars().take(19).collect::<String>().replace('T', " ");
     Listed { thread: text(thread), agent: text(agent), state: short(state, 80), at }

@@ -18,12 +18,12 @@ const DESCRIPTION_CHARS_MAX: usize = 300;
 /// Calls that wait for decisions, at least one. All texts are those of the other server.
 #[derive(Debug, PartialEq, Deserialize)]
 pub(super) struct Review {
-    action_requests: Vec<Call>,
+    action_requests: Vec<ReviewedCall>,
     review_configs: Vec<Terms>,
 }
 
 #[derive(Debug, PartialEq, Deserialize)]
-struct Call {
+struct ReviewedCall {
     name: String,
     args: Map<String, Value>,
     #[serde(default)]
@@ -48,7 +48,7 @@ impl Review {
             return None;
         }
         let review = Self::deserialize(value).ok()?;
-        let is_named = |call: &Call| {
+        let is_named = |call: &ReviewedCall| {
             !call.name.trim().is_empty() && call.name.chars().count() <= NAME_CHARS_MAX
         };
         review.action_requests.iter().all(is_named).then_some(review)

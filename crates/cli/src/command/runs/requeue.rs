@@ -32,5 +32,5 @@ pub(super) async fn requeue(
         .await?;
     let handle = app.requeue(&at).await?;
     context.terminal.note(format_args!("thread {}", at.thread));
-    to_end(handle, &app, context, (None, json)).await
+    to_end(handle, &app, context, None, json).await
 }

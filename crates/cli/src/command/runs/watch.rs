@@ -24,7 +24,7 @@ use weftwork::types::{Principal, RunId};
 
 /// An event with its position in text form.
 #[derive(Debug, Serialize)]
-struct Line<'a> {
+struct EventLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     position: Option<String>,
     #[serde(flatten)]
@@ -162,7 +162,7 @@ async fn is_after_end(store: &dyn Store, run: &RunRef, at: Position) -> Result<b
 fn print(event: &RunEvent, as_json: bool, terminal: &Terminal) -> Result<(), CliError> {
     let position = event.position().map(position::show);
     if as_json {
-        return terminal.line(json(&Line { position, event })?);
+        return terminal.line(json(&EventLine { position, event })?);
     }
     let position = position.as_deref().unwrap_or("-");
     terminal.line(format_args!("{position:<8} {}", summary(event)))

@@ -16,7 +16,7 @@ const THREADS_MAX: usize = 200;
 
 /// An answered model call.
 #[derive(Debug, Serialize)]
-struct Call {
+struct AnsweredCall {
     run: RunId,
     /// Number of the call within its run, from 1.
     call: usize,
@@ -80,7 +80,7 @@ pub(crate) async fn hashes(
     Ok(Exit::Done)
 }
 
-async fn calls(id: &ThreadId, store: &dyn Store) -> Result<Vec<Call>, CliError> {
+async fn calls(id: &ThreadId, store: &dyn Store) -> Result<Vec<AnsweredCall>, CliError> {
     let who = Principal::local();
     let runs = store.runs(&who, id).await?;
     let known = runs_of_agents(&runs, store, &who).await?;
@@ -100,7 +100,7 @@ async fn calls(id: &ThreadId, store: &dyn Store) -> Result<Vec<Call>, CliError> 
                 (Some(_), Some((_, hash))) if *hash == prompt_hash => Comparison::Same,
                 (Some(_), Some(_)) => Comparison::Differs,
             };
-            calls.push(Call {
+            calls.push(AnsweredCall {
                 run: run.new.at.run.clone(),
                 call: index + 1,
                 model,

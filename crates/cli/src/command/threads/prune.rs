@@ -43,7 +43,10 @@ pub(crate) async fn prune(args: &Prune, context: &CommandContext) -> Result<Exit
     } else {
         let exit = match args.keep {
             Some(keep) => thin(&store, &old, keep.get(), context).await?,
-            None => forget(store.as_ref(), which, (old.len(), &taken), args, context).await?,
+            None => {
+                let selected = Selected { which, old: old.len(), unfinished: &taken };
+                forget(store.as_ref(), selected, args, context).await?
+            }
         };
         if exit != Exit::Done {
             return Ok(exit);
@@ -129,13 +132,22 @@ fn confirmed(what: String, args: &Prune, context: &CommandContext) -> Result<boo
     Ok(yes)
 }
 
+/// The threads to delete.
+struct Selected<'a> {
+    which: Untouched,
+    /// Number of the threads whose runs have ended.
+    old: usize,
+    /// Threads with an unfinished run.
+    unfinished: &'a [ThreadRow],
+}
+
 async fn forget(
     store: &dyn Store,
-    which: Untouched,
-    (old, unfinished): (usize, &[ThreadRow]),
+    selected: Selected<'_>,
     args: &Prune,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
+    let Selected { which, old, unfinished } = selected;
     let count = old + unfinished.len();
     let what = format!("deleting {count} threads with their runs, journal and questions");
     if !confirmed(what, args, context)? {

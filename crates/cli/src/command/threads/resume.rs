@@ -2,7 +2,7 @@ use super::super::question;
 use super::super::run::to_end;
 use crate::CliError;
 use crate::args::Resume;
-use crate::context::CommandContext;
+use crate::context::{CommandContext, RunSettings};
 use crate::exit::Exit;
 use crate::shell;
 use serde_json::Value;
@@ -45,8 +45,9 @@ pub(crate) async fn resume(args: &Resume, context: &CommandContext) -> Result<Ex
         question::tell_open(&open, &id, &context.terminal);
         return Ok(Exit::Waiting);
     }
-    let how = (args.keeping.durability(), Multitask::Reject);
-    let app = args.limits.limit(context.open(agent, Some(store), found.model(), how).await?);
+    let settings =
+        RunSettings { durability: args.keeping.durability(), multitask: Multitask::Reject };
+    let app = args.limits.limit(context.open(agent, Some(store), found.model(), settings).await?);
     if !finished && args.limits.is_set() {
         context.terminal.note("the unfinished run keeps the deadline and the budget it has");
     }
@@ -61,7 +62,7 @@ pub(crate) async fn resume(args: &Resume, context: &CommandContext) -> Result<Ex
     } else {
         app.start(agent.id(), id.clone(), RunInput::answers(answers)).await?
     };
-    let exit = to_end(handle, &app, context, (None, args.json)).await?;
+    let exit = to_end(handle, &app, context, None, args.json).await?;
     if exit == Exit::Waiting && !finished && args.has_answer() {
         // The run already has this answer. The open question was asked after it.
         context.terminal.note("your answer was not used: the open question is a new one");

@@ -17,12 +17,12 @@ use weftwork_types::{BoxFuture, InterruptId, Principal, Timestamp, WorkerId};
 pub(super) struct Cutting {
     pub(super) inner: Arc<dyn Store>,
     world: Arc<Shared>,
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenWrites>,
     dead: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenWrites {
     dies: Option<At>,
     /// Names of the writes of the entry.
     writes: Vec<String>,
@@ -33,14 +33,14 @@ impl Cutting {
         Arc::new(Self { inner, world, seen: Mutex::default(), dead: watch::Sender::new(false) })
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, SeenWrites> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An entry begins. The process dies at this write, if it comes that far.
     pub(super) fn begin(&self, dies: Option<At>) {
         self.world.closed();
-        *self.seen() = Seen { dies, writes: Vec::new() };
+        *self.seen() = SeenWrites { dies, writes: Vec::new() };
     }
 
     pub(super) fn writes(&self) -> Vec<String> {

@@ -13,7 +13,7 @@ mod cut;
 mod pass;
 
 use super::recover::{DROPPED_INPUT, INNER_STOP, WITHIN, runs_subgraph};
-use super::{CHANGED_ITEMS, Crash, Played};
+use super::{CHANGED_ITEMS, Crash, PlayedScript};
 use crate::Setting;
 use crate::front::{Front, Hosted, ended, raised, runs};
 use crate::node::Shared;
@@ -34,7 +34,7 @@ use weftwork_store::items::MemoryItems;
 use weftwork_types::WorkerId;
 
 /// Data that outlives processes.
-struct Ground {
+struct LastingParts {
     graph: CompiledGraph,
     home: Home,
     items: Arc<MemoryItems>,
@@ -48,7 +48,7 @@ struct Process {
     worker: WorkerId,
 }
 
-impl Ground {
+impl LastingParts {
     /// Starts a process, once the lease of an earlier one has ended.
     fn process(&self, dead: Option<&WorkerId>) -> Result<(Process, Front), Json> {
         let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -60,7 +60,7 @@ impl Ground {
                 self.home.store.retire(dead).await?;
             }
             let items = Arc::clone(&self.items) as _;
-            Hosted::open(self.graph.clone(), &home, items, (true, crate::Mode::Straight)).await
+            Hosted::open(self.graph.clone(), &home, items, true, crate::Mode::Straight).await
         });
         let hosted = hosted.map_err(|error| failed(&error))?;
         let worker = hosted.runtime().worker().clone();
@@ -105,7 +105,7 @@ pub(super) fn through(
     spec: &Spec,
     setting: &Setting,
     crash: Option<Crash<'_>>,
-) -> Result<Played, Json> {
+) -> Result<PlayedScript, Json> {
     std::thread::scope(|scope| {
         let played = scope.spawn(|| Script::new(spec, setting)?.play(setting, crash)).join();
         let panicked = || json!({ "harness_error": "playing the spec panicked" });
@@ -115,7 +115,7 @@ pub(super) fn through(
 
 /// Position of a thread before an entry.
 #[derive(Debug, Default)]
-struct Before {
+struct ThreadBefore {
     runs: usize,
     newest: Option<Config>,
     /// `true` if the entry starts from an older checkpoint.
@@ -125,7 +125,7 @@ struct Before {
 /// A script between its entries.
 struct Script<'a> {
     spec: &'a Spec,
-    ground: Ground,
+    ground: LastingParts,
     process: Process,
     play: Play<'a>,
 }
@@ -135,13 +135,13 @@ impl<'a> Script<'a> {
         let world = Arc::new(Shared::default());
         let graph = made(spec, setting, &world)?;
         let home = setting.home().ok_or_else(|| json!({ "harness_error": "no store" }))?;
-        let ground = Ground { graph, home, items: items(), world };
+        let ground = LastingParts { graph, home, items: items(), world };
         let (process, front) = ground.process(None)?;
         let play = Play::new(front, spec, setting.durability);
         Ok(Self { spec, ground, process, play })
     }
 
-    fn play(mut self, setting: &Setting, crash: Option<Crash<'_>>) -> Result<Played, Json> {
+    fn play(mut self, setting: &Setting, crash: Option<Crash<'_>>) -> Result<PlayedScript, Json> {
         let mut entries = Vec::new();
         let mut writes = Vec::new();
         let mut crashed = false;
@@ -150,7 +150,7 @@ impl<'a> Script<'a> {
             let at = crash.filter(|crash| crash.entry == index).map(|crash| crash.at);
             let before = match at {
                 Some(_) => self.before(entry)?,
-                None => Before::default(),
+                None => ThreadBefore::default(),
             };
             self.process.store.begin(at);
             let acted = match self.act(entry, &mut shown)? {
@@ -160,7 +160,7 @@ impl<'a> Script<'a> {
                     shown.clear();
                     self.next_process()?;
                     if let Some(reason) = self.passed_over(setting.profile, entry, &before) {
-                        return Ok(Played {
+                        return Ok(PlayedScript {
                             trace: Json::Null,
                             writes,
                             fault: None,
@@ -177,20 +177,20 @@ impl<'a> Script<'a> {
             entries.push(Json::Object(shown));
         }
         let trace = self.process.tokio.block_on(self.play.whole(entries));
-        Ok(Played { trace, writes, fault: None, crashed, passed_over: None })
+        Ok(PlayedScript { trace, writes, fault: None, crashed, passed_over: None })
     }
 
     /// Returns the position of the thread of an entry.
-    fn before(&self, entry: &Entry) -> Result<Before, Json> {
+    fn before(&self, entry: &Entry) -> Result<ThreadBefore, Json> {
         let Self { ground, process, play, .. } = self;
         process.tokio.block_on(async {
             // An entry without a thread to start from fails by itself.
-            let Ok(target) = play.target(entry).await else { return Ok(Before::default()) };
+            let Ok(target) = play.target(entry).await else { return Ok(ThreadBefore::default()) };
             let runs = runs(&ground.home.store, &ground.home.who, &target.thread).await;
             let runs = runs.map_err(|error| failed(&error))?.len();
             let state = play.front.state(&StateQuery::thread(target.thread.as_str()), false).await;
             let newest = state.map_err(|error| failed(&error))?.config;
-            Ok(Before { runs, newest, travels: target.config.id.is_some() })
+            Ok(ThreadBefore { runs, newest, travels: target.config.id.is_some() })
         })
     }
 
@@ -225,7 +225,7 @@ impl<'a> Script<'a> {
         &self,
         profile: Profile,
         entry: &Entry,
-        before: &Before,
+        before: &ThreadBefore,
     ) -> Option<&'static str> {
         let spec = self.spec;
         let world = &self.ground.world;

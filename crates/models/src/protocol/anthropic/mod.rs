@@ -7,4 +7,4 @@ mod stream;
 mod turn;
 
 pub(super) use request::write;
-pub(super) use stream::Answer;
+pub(super) use stream::AnthropicReader;

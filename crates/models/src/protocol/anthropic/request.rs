@@ -89,8 +89,8 @@ fn messages(model: &str, request: &ChatRequest, config: &ServerConfig) -> Result
     if last.is_some_and(|last| last.parts.iter().any(|part| issuer.turn(part).is_some())) {
         turns.pop_if(|(role, _)| *role == Role::User);
     }
-    let named = |(role, blocks): (Role, Vec<Value>)| json!({"role": role, "content": blocks});
-    Ok(turns.into_iter().map(named).collect())
+    let turns = turns.into_iter();
+    Ok(turns.map(|(role, blocks)| json!({"role": role, "content": blocks})).collect())
 }
 
 /// A block of text; `None` for an empty one, which the protocol refuses.

@@ -12,9 +12,9 @@ use weftwork_types::usage::Tokens;
 
 /// A reader for one answer. `message_stop` ends it; the reason comes with `message_delta`.
 #[derive(Debug, Default)]
-pub(in crate::protocol) struct Answer {
+pub(in crate::protocol) struct AnthropicReader {
     /// The blocks that are tool calls, in order.
-    calls: Vec<Call>,
+    calls: Vec<ToolUse>,
     /// Indices of the other blocks. The input of a tool that the provider runs is no call.
     others: Vec<u64>,
     /// Signature of the block that is being read; some servers send it in pieces.
@@ -27,7 +27,7 @@ pub(in crate::protocol) struct Answer {
 
 /// A block that is a tool call.
 #[derive(Debug)]
-struct Call {
+struct ToolUse {
     index: u64,
     /// `true` once its fragments had its index, `false` once they had one of no block.
     has_own_index: Option<bool>,
@@ -35,14 +35,14 @@ struct Call {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Document {
+struct AnthropicDocument {
     #[serde(rename = "type", deserialize_with = "text_or_default")]
     kind: String,
     #[serde(deserialize_with = "index")]
     index: Option<u64>,
     message: Option<Message>,
     content_block: Option<Block>,
-    delta: Option<Delta>,
+    delta: Option<BlockDelta>,
     usage: Value,
     error: Value,
 }
@@ -81,7 +81,7 @@ struct Block {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Delta {
+struct BlockDelta {
     #[serde(deserialize_with = "text_or_default")]
     text: String,
     #[serde(deserialize_with = "text_or_default")]
@@ -128,7 +128,7 @@ impl Usage {
     }
 }
 
-impl Reader for Answer {
+impl Reader for AnthropicReader {
     fn read(&mut self, document: Value, progress: &mut Progress) -> Result<(), Flaw> {
         let kind = document.get("type").and_then(Value::as_str);
         let has_content = document.get("content").is_some_and(|content| !content.is_null());
@@ -137,7 +137,7 @@ impl Reader for Answer {
             return self.message(message, progress);
         }
         self.turn.read(&document);
-        let document: Document = structure(document)?;
+        let document: AnthropicDocument = structure(document)?;
         if let Some(error) = error_member(document.error) {
             return Err(Flaw::Refused(error));
         }
@@ -179,7 +179,7 @@ impl Reader for Answer {
     }
 }
 
-impl Answer {
+impl AnthropicReader {
     /// Ends the thinking that is being read with its signature. Some servers do not sign.
     fn sign(&mut self, progress: &mut Progress) {
         let signature = std::mem::take(&mut self.signature);
@@ -220,7 +220,7 @@ impl Answer {
             }
             "redacted_thinking" => progress.sign(Format::AnthropicRedacted, &block.data),
             "tool_use" => {
-                self.calls.push(Call { index, has_own_index: None });
+                self.calls.push(ToolUse { index, has_own_index: None });
                 let input = match &block.input {
                     Value::Object(input) if input.is_empty() => String::new(),
                     input => fragment(input),
@@ -237,7 +237,12 @@ impl Answer {
         }
     }
 
-    fn delta(&mut self, index: u64, delta: &Delta, progress: &mut Progress) -> Result<(), Flaw> {
+    fn delta(
+        &mut self,
+        index: u64,
+        delta: &BlockDelta,
+        progress: &mut Progress,
+    ) -> Result<(), Flaw> {
         let args = fragment(&delta.partial_json);
         if !delta.text.is_empty() || !args.is_empty() {
             self.sign(progress);

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 /// Blocks of an answer so far, in order.
 #[derive(Debug, Default)]
-pub(super) struct Turn(Vec<Block>);
+pub(super) struct Turn(Vec<TurnBlock>);
 
 #[derive(Debug)]
-struct Block {
+struct TurnBlock {
     index: Value,
     content: Value,
     /// Fragments of the input of a call.
@@ -29,7 +29,7 @@ impl Turn {
 
     /// Adds a block.
     pub(super) fn start(&mut self, index: Value, content: Value) {
-        self.0.push(Block { index, content, input: String::new() });
+        self.0.push(TurnBlock { index, content, input: String::new() });
     }
 
     fn add(&mut self, index: &Value, delta: &Value) {

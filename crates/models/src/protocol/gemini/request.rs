@@ -103,11 +103,11 @@ fn contents(model: &str, request: &ChatRequest, provider: &str) -> Result<Value,
         }
         Role::User | Role::System => user(message),
     })?;
-    let named = |(role, parts): (Role, Vec<Value>)| {
+    let named = turns.into_iter().map(|(role, parts)| {
         let role = if role == Role::Assistant { "model" } else { "user" };
         json!({"role": role, "parts": parts})
-    };
-    Ok(turns.into_iter().map(named).collect())
+    });
+    Ok(named.collect())
 }
 
 fn user(message: &Message) -> Result<Vec<Value>, String> {

@@ -13,13 +13,13 @@ use weftwork_types::usage::Tokens;
 
 /// A reader for one answer. The body ends after the document with the reason.
 #[derive(Debug, Default)]
-pub(in crate::protocol) struct Answer {
+pub(in crate::protocol) struct GeminiReader {
     calls: usize,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Document {
+struct GeminiDocument {
     #[serde(deserialize_with = "if_readable")]
     response_id: Option<String>,
     #[serde(deserialize_with = "list")]
@@ -36,7 +36,7 @@ struct Candidate {
     #[serde(deserialize_with = "index")]
     index: Option<u64>,
     #[serde(deserialize_with = "if_readable")]
-    content: Content,
+    content: CandidateContent,
     #[serde(alias = "finish_reason", deserialize_with = "text_or_default")]
     finish_reason: String,
     #[serde(deserialize_with = "if_readable")]
@@ -45,7 +45,7 @@ struct Candidate {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Content {
+struct CandidateContent {
     #[serde(deserialize_with = "list")]
     parts: Vec<Part>,
 }
@@ -61,12 +61,12 @@ struct Part {
     #[serde(alias = "thought_signature", deserialize_with = "text_or_default")]
     thought_signature: String,
     #[serde(alias = "function_call", deserialize_with = "if_readable")]
-    function_call: Option<Call>,
+    function_call: Option<FunctionCall>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Call {
+struct FunctionCall {
     #[serde(alias = "partialArgs")]
     partial_args: Value,
     #[serde(alias = "willContinue")]
@@ -99,9 +99,9 @@ fn tokens(usage: &Value) -> Option<Tokens> {
     Some(Tokens::reported(input, output).cached(cached).reasoning(thoughts))
 }
 
-impl Reader for Answer {
+impl Reader for GeminiReader {
     fn read(&mut self, document: Value, progress: &mut Progress) -> Result<(), Flaw> {
-        let document: Document = structure(document)?;
+        let document: GeminiDocument = structure(document)?;
         if let Some(error) = error_member(document.error) {
             return Err(Flaw::Refused(error));
         }
@@ -127,7 +127,7 @@ impl Reader for Answer {
     }
 }
 
-impl Answer {
+impl GeminiReader {
     fn part(&mut self, part: Part, progress: &mut Progress) -> Result<(), Flaw> {
         if part.thought {
             progress.reasoning(&part.text);

@@ -6,4 +6,4 @@ mod returned;
 mod stream;
 
 pub(super) use request::{is_strict, write};
-pub(super) use stream::Answer;
+pub(super) use stream::OpenaiReader;

@@ -14,7 +14,7 @@ const ACCOUNTS: [&str; 3] = ["/x_groq/usage", "/timings", ""];
 
 /// A reader for one answer. `[DONE]` ends it, or the end of the body after a `finish_reason`.
 #[derive(Debug, Default)]
-pub(in crate::protocol) struct Answer {
+pub(in crate::protocol) struct OpenaiReader {
     calls: Vec<Call>,
     /// `true` once a call was received in the newer form.
     has_list: bool,
@@ -56,7 +56,7 @@ impl Call {
     }
 }
 
-impl Reader for Answer {
+impl Reader for OpenaiReader {
     fn read(&mut self, document: Value, progress: &mut Progress) -> Result<(), Flaw> {
         let chunk: Chunk = structure(document.clone())?;
         if let Some(error) = error_member(chunk.error) {
@@ -102,7 +102,7 @@ impl Reader for Answer {
     }
 }
 
-impl Answer {
+impl OpenaiReader {
     fn choice(&mut self, choice: Choice, progress: &mut Progress) -> Result<(), Flaw> {
         if let Some(error) = error_member(choice.error) {
             return Err(Flaw::Refused(error));

@@ -6,4 +6,4 @@ mod request;
 mod stream;
 
 pub(super) use request::write;
-pub(super) use stream::Answer;
+pub(super) use stream::ResponsesReader;

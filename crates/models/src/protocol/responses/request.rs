@@ -16,16 +16,18 @@ const ID_BYTES_MAX: usize = 64;
 
 /// Writes a request.
 pub(in crate::protocol) fn write(
-    (model, reasons): (&str, bool),
+    model: &str,
+    reasons: bool,
     request: &ChatRequest,
     config: &ServerConfig,
 ) -> Result<Outgoing, String> {
-    let body = body((model, reasons), request, &config.provider)?;
+    let body = body(model, reasons, request, &config.provider)?;
     Ok(Outgoing { path: "/responses".to_owned(), headers: Vec::new(), body })
 }
 
 fn body(
-    (model, reasons): (&str, bool),
+    model: &str,
+    reasons: bool,
     request: &ChatRequest,
     provider: &str,
 ) -> Result<Value, String> {

@@ -12,8 +12,8 @@ use weftwork_types::usage::Tokens;
 /// A reader for one answer, which ends with a `response.completed`, `response.incomplete` or
 /// `response.failed`.
 #[derive(Debug, Default)]
-pub(in crate::protocol) struct Answer {
-    calls: Vec<Call>,
+pub(in crate::protocol) struct ResponsesReader {
+    calls: Vec<CallItem>,
     /// Places of the messages, and of their parts, of which text was received.
     told: Vec<(Place, Option<u64>)>,
     /// `true` once reasoning or its signature was received.
@@ -26,7 +26,7 @@ pub(in crate::protocol) struct Answer {
 
 /// A tool call and its place among the items.
 #[derive(Debug)]
-struct Call {
+struct CallItem {
     place: Place,
     /// `true` once its name was received.
     is_named: bool,
@@ -54,7 +54,7 @@ impl Place {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Document {
+struct ResponsesDocument {
     #[serde(rename = "type", deserialize_with = "text_or_default")]
     kind: String,
     #[serde(deserialize_with = "index")]
@@ -148,7 +148,7 @@ fn tokens(usage: &Value) -> Option<Tokens> {
     Some(account.tokens()?.cached(cached).reasoning(reasoning.unwrap_or_default()))
 }
 
-impl Reader for Answer {
+impl Reader for ResponsesReader {
     fn read(&mut self, document: Value, progress: &mut Progress) -> Result<(), Flaw> {
         let kind = document.get("type").and_then(Value::as_str);
         let has_error = error_member(document.get("error").cloned().unwrap_or_default()).is_some();
@@ -159,7 +159,7 @@ impl Reader for Answer {
         if is_object || kind.is_none() && document.get("output").is_some_and(Value::is_array) {
             return self.whole(structure(document)?, progress);
         }
-        let document: Document = structure(document)?;
+        let document: ResponsesDocument = structure(document)?;
         match document.kind.as_str() {
             "response.output_text.delta" | "response.refusal.delta" => {
                 let place = Place::of(document.output_index, &document.item_id);
@@ -239,7 +239,7 @@ impl Reader for Answer {
     }
 }
 
-impl Answer {
+impl ResponsesReader {
     fn added(&mut self, place: Place, item: &Item, progress: &mut Progress) {
         self.in_summary = false;
         if item.kind == "message" {
@@ -248,7 +248,7 @@ impl Answer {
         if item.kind == "function_call" {
             let name = Some(item.name.clone()).filter(|name| !name.is_empty());
             let first_args = fragment(&item.arguments);
-            self.calls.push(Call {
+            self.calls.push(CallItem {
                 place,
                 is_named: name.is_some(),
                 has_args: false,
@@ -389,7 +389,8 @@ impl Answer {
         if let Some(error) = error_member(response.error) {
             return Err(Flaw::Refused(error));
         }
-        let is_cut = |call: &Call| !call.has_args && !call.is_done && call.first_args.is_empty();
+        let is_cut =
+            |call: &CallItem| !call.has_args && !call.is_done && call.first_args.is_empty();
         if self.calls.iter().any(is_cut) {
             return Err(Flaw::Truncated("the arguments of a call did not come".to_owned()));
         }

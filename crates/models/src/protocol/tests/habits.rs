@@ -32,7 +32,7 @@ fn collected(events: Vec<ChatEvent>) -> Result<ChatResponse, ModelError> {
     let info = ModelInfo { provider: "p".to_owned(), model: "m".to_owned(), label: None };
     let key = CallKey(canonical::hash(&json!("key")));
     let tokens = collector.tokens().unwrap_or_default();
-    collector.response(&info, (key, message_id(key)), &ChatRequest::default(), tokens)
+    collector.response(&info, key, message_id(key), &ChatRequest::default(), tokens)
 }
 
 pub(super) fn answer<'a>(

@@ -131,7 +131,7 @@ fn accounts(document: &Value, at: &str, found: &mut std::collections::BTreeSet<S
     let members: Vec<(String, &Value)> = match document {
         Value::Object(members) => members.iter().map(|(name, of)| (name.clone(), of)).collect(),
         Value::Array(items) => {
-            (0..).zip(items).map(|(n, of): (u32, _)| (n.to_string(), of)).collect()
+            items.iter().enumerate().map(|(n, of)| (n.to_string(), of)).collect()
         }
         _ => return,
     };

@@ -97,7 +97,7 @@ fn body(protocol: Protocol, request: &ChatRequest) -> Value {
         Protocol::Gemini => "gemini",
     };
     let config = ServerConfig { provider: provider.to_owned(), ..config(protocol) };
-    protocol.write(("m", true), request, &config).expect("a body").body
+    protocol.write("m", true, request, &config).expect("a body").body
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn openai_responses() {
     });
     assert_eq!(body(Protocol::OpenaiResponses, &request), expected);
     let config = config(Protocol::OpenaiResponses);
-    let outgoing = Protocol::OpenaiResponses.write(("m", false), &request, &config);
+    let outgoing = Protocol::OpenaiResponses.write("m", false, &request, &config);
     assert_eq!(outgoing.expect("a body").body.get("include"), None);
 }
 
@@ -295,7 +295,7 @@ fn media_are_sent_or_refused_by_name() {
         for ((kind, url), accepted) in all.into_iter().zip(accepted) {
             let messages = vec![message("u", Role::User, vec![media(kind, url)])];
             let request = ChatRequest { messages, ..ChatRequest::default() };
-            let written = protocol.write(("m", true), &request, &config(protocol));
+            let written = protocol.write("m", true, &request, &config(protocol));
             match written {
                 Ok(_) => assert!(accepted, "{protocol:?} {kind} {url}"),
                 Err(what) => assert!(!accepted && what.contains(kind), "{protocol:?}: {what}"),
@@ -305,7 +305,7 @@ fn media_are_sent_or_refused_by_name() {
         for url in ["http://x.example/y", "blob:1", "file:///etc/passwd", "data:image/png,AA"] {
             let messages = vec![message("u", Role::User, vec![media("image/png", url)])];
             let request = ChatRequest { messages, ..ChatRequest::default() };
-            assert!(protocol.write(("m", true), &request, &config(protocol)).is_err(), "{url}");
+            assert!(protocol.write("m", true, &request, &config(protocol)).is_err(), "{url}");
         }
     }
 }
@@ -314,7 +314,7 @@ fn media_are_sent_or_refused_by_name() {
 fn a_model_is_no_path() {
     let request = ChatRequest::default();
     for name in ["../x", "a/b", "", "m?key=1", "m:generateContent"] {
-        let written = Protocol::Gemini.write((name, true), &request, &config(Protocol::Gemini));
+        let written = Protocol::Gemini.write(name, true, &request, &config(Protocol::Gemini));
         assert!(written.is_err(), "{name}");
     }
 }
@@ -403,7 +403,7 @@ fn media_of_results() {
         "id": "b", "name": "orders__lookup", "response": {"output": "sent"},
     }});
     for (model, is_inside) in [("gemini-3-pro", true), ("gemini-2.5-flash", false), ("m", false)] {
-        let written = Protocol::Gemini.write((model, true), &request, &config(Protocol::Gemini));
+        let written = Protocol::Gemini.write(model, true, &request, &config(Protocol::Gemini));
         let contents = written.expect("a body").body["contents"].take();
         let mut response = json!({
             "id": "a", "name": "orders__lookup", "response": {"output": output.join("\n")},

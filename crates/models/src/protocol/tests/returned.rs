@@ -16,7 +16,7 @@ fn next(protocol: Protocol, documents: &[Value], model: &str, base_url: &str) ->
     let asked = Message::text(MessageId::new("u").expect("an id"), Role::User, "And now?");
     let request = ChatRequest { messages: vec![answered, asked], ..ChatRequest::default() };
     let config = ServerConfig { base_url: base_url.to_owned(), ..config(protocol) };
-    protocol.write((model, true), &request, &config).expect("a request").body
+    protocol.write(model, true, &request, &config).expect("a request").body
 }
 
 const URL: &str = "https://p.example/v1";

@@ -34,7 +34,7 @@ fn encoder() -> Encoder {
     let mut encoder = new_encoder();
     let begun =
         encoder.output(&log(1, AiEvent::RunStarted { graph: "agent".to_owned(), continues: None }));
-    assert_eq!(begun[0].0.data["event"], "running");
+    assert_eq!(begun[0].event.data["event"], "running");
     encoder
 }
 
@@ -42,7 +42,7 @@ fn log(seq: u64, event: AiEvent) -> RunOutput {
     RunOutput::Event(Box::new(RunEvent::durable(seq, Timestamp(1), event)))
 }
 
-fn piece(seq: u64, bytes: u64, (message, node): (&str, &str), event: AiEvent) -> RunOutput {
+fn piece(seq: u64, bytes: u64, message: &str, node: &str, event: AiEvent) -> RunOutput {
     let end = Position { seq, bytes };
     let message = Some(MessageId::new(message).expect("valid"));
     let at = PieceAt { message, ..PieceAt::new(end, node, TaskId(1)) };
@@ -55,7 +55,7 @@ fn piece(seq: u64, bytes: u64, (message, node): (&str, &str), event: AiEvent) ->
 }
 
 fn text(seq: u64, bytes: u64, message: &str, delta: &str) -> RunOutput {
-    piece(seq, bytes, (message, "agent"), AiEvent::TextDelta { delta: delta.to_owned() })
+    piece(seq, bytes, message, "agent", AiEvent::TextDelta { delta: delta.to_owned() })
 }
 
 fn frame(seq: u64, part: u64, event: StreamEvent) -> RunOutput {
@@ -79,7 +79,7 @@ fn answer(id: &str, parts: Value) -> Value {
 }
 
 fn all(encoder: &mut Encoder, output: &[RunOutput]) -> Vec<Event> {
-    output.iter().flat_map(|output| encoder.output(output)).map(|event| event.0).collect()
+    output.iter().flat_map(|output| encoder.output(output)).map(|numbered| numbered.event).collect()
 }
 
 fn done(seq: u64, outcome: RunStatus) -> RunOutput {
@@ -165,11 +165,11 @@ fn blocks_do_not_overlap_and_are_completed_by_the_final_message() {
         {"type": "tool_call", "id": "c2", "name": "add", "args": {}},
     ]);
     let output = [
-        piece(1, 5, ("m", "agent"), reasoning),
+        piece(1, 5, "m", "agent", reasoning),
         text(1, 8, "m", "Let"),
         text(1, 11, "m", " me"),
-        piece(1, 15, ("m", "agent"), call("{\"a\"")),
-        piece(1, 18, ("m", "agent"), call(":2}")),
+        piece(1, 15, "m", "agent", call("{\"a\"")),
+        piece(1, 18, "m", "agent", call(":2}")),
         returned(2, answer("m", parts)),
     ];
     let events = all(&mut encoder(), &output);
@@ -216,7 +216,7 @@ fn a_final_message_that_goes_on_adds_the_rest_of_its_text() {
 #[test]
 fn messages_at_the_same_time_are_told_apart() {
     let of = |bytes, message, node| {
-        piece(1, bytes, (message, node), AiEvent::TextDelta { delta: "x".to_owned() })
+        piece(1, bytes, message, node, AiEvent::TextDelta { delta: "x".to_owned() })
     };
     let output = [of(1, "m1", "a"), of(2, "m2", "b"), of(3, "m1", "a"), of(4, "m2", "b")];
     let events = all(&mut encoder(), &output);
@@ -343,7 +343,7 @@ fn names_of_events_are_read_back() {
     let mut encoder = new_encoder();
     let mut places = 0;
     for output in &events {
-        for (event, number) in encoder.output(output) {
+        for NumberedEvent { event, number } in encoder.output(output) {
             let name = event.id.split_once(':').expect("a run").1;
             if let Some(place) = read_name(name, 0) {
                 assert_eq!(place.number(), number, "{name}");

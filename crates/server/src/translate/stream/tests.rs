@@ -41,11 +41,11 @@ fn translator(mode: &str, received: Received) -> Translator {
     Translator::new(run, stream, received, &RunInput::Continue)
 }
 
-fn read(translator: &mut Translator, frame: Frame) -> Vec<Event> {
+fn read(translator: &mut Translator, frame: Frame) -> Vec<NamedEvent> {
     translator.events(RunOutput::Frame(Arc::new(frame)))
 }
 
-fn events_of(mode: &str, received: Received, frames: Vec<Frame>) -> Vec<Event> {
+fn events_of(mode: &str, received: Received, frames: Vec<Frame>) -> Vec<NamedEvent> {
     let mut translator = translator(mode, received);
     frames.into_iter().flat_map(|frame| read(&mut translator, frame)).collect()
 }
@@ -57,7 +57,7 @@ fn after(frames: &[Frame]) -> Received {
     translator.id().parse().expect("its own form")
 }
 
-fn events(mode: &str, received: Received) -> Vec<Event> {
+fn events(mode: &str, received: Received) -> Vec<NamedEvent> {
     events_of(mode, received, vec![chunk(2, "Go"), chunk(5, "od "), chunk(8, "day")])
 }
 
@@ -88,7 +88,7 @@ fn a_message_whose_text_is_void_is_sent_whole() {
     let returned = || frame(at(7), MessagePart::Returned(MessageWrite::Put(said.clone())));
     let reset = frame(at(5), MessagePart::Reset { id: id() });
     let again = || [chunk_at(6, 3, "Hel"), chunk_at(6, 5, "lo"), returned()];
-    let kinds = |events: &[Event]| -> Vec<(Value, Value)> {
+    let kinds = |events: &[NamedEvent]| -> Vec<(Value, Value)> {
         events
             .iter()
             .map(|event| (event.1[0]["type"].clone(), event.1[0]["content"].clone()))

@@ -73,9 +73,9 @@ impl Desk {
     }
 
     async fn send(&self, org: &str, request: &str, body: &str) -> Answer {
-        let request = request.split_once(' ').expect("a method and a path");
+        let (method, path) = request.split_once(' ').expect("a method and a path");
         let org = Some(org).filter(|org| !org.is_empty());
-        self.client.send_as(org, request, body.to_owned()).await
+        self.client.send_as(org, method, path, body.to_owned()).await
     }
 
     /// Asks for a refund on a new thread; returns the thread, the run, and the approval that waits.

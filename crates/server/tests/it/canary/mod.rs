@@ -349,8 +349,8 @@ async fn events(client: &mut RecordingClient, address: std::net::SocketAddr) {
 
 /// The id of the question that the socket has asked last.
 fn asked(sent: &Sent) -> Value {
-    let asks = |(_, text): &&(String, String)| text.contains("\"method\":\"input.requested\"");
-    let (_, text) = sent.0.iter().rev().find(asks).expect("a question");
+    let asks = |text: &str| text.contains("\"method\":\"input.requested\"");
+    let (_, text) = sent.0.iter().rev().find(|(_, text)| asks(text)).expect("a question");
     let event: Value = serde_json::from_str(text).expect("JSON");
     event["params"]["data"]["interrupt_id"].clone()
 }

@@ -293,7 +293,7 @@ async fn threads_belong_to_the_organisation_of_their_token() {
     let client = Client::of(with_tokens(Server::new(runtime.clone())), runtime);
     let path = format!("/threads/{}/commands", new_thread());
     let send = async |org: Option<&str>, body: Value| {
-        client.send_as(org, ("POST", &path), body.to_string()).await
+        client.send_as(org, "POST", &path, body.to_string()).await
     };
     let one = Some("one");
     let two = Some("two");

@@ -86,7 +86,7 @@ impl Server {
         url: &Url,
         body: Option<&Value>,
     ) -> Result<EgressResponse, CliError> {
-        self.request(method, url, (body, None)).await
+        self.request(method, url, body, None).await
     }
 
     /// Sends a request, and returns the JSON of the answer.
@@ -96,7 +96,7 @@ impl Server {
         url: &Url,
         body: Option<&Value>,
     ) -> Result<Value, CliError> {
-        let mut response = self.request(method, url, (body, Some(BODY_BYTES_MAX))).await?;
+        let mut response = self.request(method, url, body, Some(BODY_BYTES_MAX)).await?;
         let mut body = Vec::new();
         while let Some(piece) = response.body.next().await {
             body.extend_from_slice(&piece?);
@@ -110,7 +110,8 @@ impl Server {
         &self,
         method: Method,
         url: &Url,
-        (body, body_max): (Option<&Value>, Option<u64>),
+        body: Option<&Value>,
+        body_max: Option<u64>,
     ) -> Result<EgressResponse, CliError> {
         let mut request = EgressRequest::new(method, url.as_str());
         request.body_max = body_max;
