@@ -219,7 +219,7 @@ impl Tokens {
 }
 
 /// Compares texts in a time that does not depend on the place of the first difference.
-fn same(a: &[u8], b: &[u8]) -> bool {
+fn equals_in_constant_time(a: &[u8], b: &[u8]) -> bool {
     let differences = a.iter().zip(b).fold(0, |found, (a, b)| found | (a ^ b));
     a.len() == b.len() && std::hint::black_box(differences) == 0
 }

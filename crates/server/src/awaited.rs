@@ -29,7 +29,7 @@ pub(crate) fn response(
         let service = service.clone();
         async move {
             match select(values?, service.pause(HEARTBEAT)).await {
-                Either::Left((values, _)) => Some((body(values), None)),
+                Either::Left((values, _)) => Some((body_of_values(values), None)),
                 Either::Right(_) if !service.is_authorized() => {
                     let revoked = "the token was revoked or changed";
                     Some((Err(std::io::Error::other(revoked)), None))
@@ -41,7 +41,7 @@ pub(crate) fn response(
     (headers, Body::from_stream(parts)).into_response()
 }
 
-fn body(values: Result<Value>) -> std::io::Result<Bytes> {
+fn body_of_values(values: Result<Value>) -> std::io::Result<Bytes> {
     let refuse = |error: ApiError| std::io::Error::other(error.detail().to_owned());
     values.map(|values| values.to_string().into()).map_err(refuse)
 }

@@ -35,7 +35,8 @@ pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T> {
 /// # Errors
 /// Status 422 for a value that does not fit.
 pub(crate) fn from_value<T: DeserializeOwned>(value: Value) -> Result<T> {
-    serde_json::from_value(value).map_err(|error| ApiError::invalid(wording::of(&error)))
+    serde_json::from_value(value)
+        .map_err(|error| ApiError::invalid(wording::describe_error(&error)))
 }
 
 /// Reads a JSON text.
@@ -50,14 +51,14 @@ pub(crate) fn read_json(text: &[u8]) -> Result<Value> {
 }
 
 /// Removes the members of a result that were not selected.
-pub(crate) fn choose(result: &mut Value, select: &[String]) {
+pub(crate) fn select_members(result: &mut Value, select: &[String]) {
     if let Some(members) = result.as_object_mut() {
         members.retain(|name, _| select.contains(name));
     }
 }
 
 /// Reads a flag of a query.
-pub(crate) fn flag(text: Option<&str>) -> Result<bool> {
+pub(crate) fn parse_flag(text: Option<&str>) -> Result<bool> {
     match text.map(str::to_ascii_lowercase).as_deref() {
         None | Some("" | "0" | "false") => Ok(false),
         Some("1" | "true") => Ok(true),
@@ -228,7 +229,7 @@ impl RunBody {
 
     /// Returns the stream modes; `values` if there are none.
     pub(crate) fn modes(&self) -> Result<Requested> {
-        modes(self.stream_modes().iter().map(String::as_str))
+        parse_modes(self.stream_modes().iter().map(String::as_str))
     }
 
     fn stream_modes(&self) -> Vec<String> {
@@ -247,14 +248,14 @@ impl RunBody {
         let plan = graph.plan();
         let is_input = |name: &str| plan.channel_idx(name).is_some_and(|at| plan.is_input(at));
         let had_members = self.input.as_object().is_some_and(|members| !members.is_empty());
-        let input = input::writes(graph, self.input.clone(), &is_input, ignored)?;
+        let input = input::read_writes(graph, self.input.clone(), &is_input, ignored)?;
         if had_members && input.as_object().is_some_and(Map::is_empty) {
             let known: Vec<_> = plan.channel_names().filter(|name| is_input(name)).collect();
             return Err(ApiError::invalid(format!(
                 "`input` has no member that graph `{}` takes: it has {}, expected {}",
                 graph.name(),
-                input::quoted(ignored.names()),
-                input::quoted(&known)
+                input::quote_names(ignored.names()),
+                input::quote_names(&known)
             )));
         }
         Ok(RunInput::Start { input })
@@ -283,7 +284,10 @@ impl RunBody {
         let settings = assistant.current();
         let usual: ConfigBody =
             serde_json::from_value(settings.config.clone().into()).map_err(|error| {
-                ApiError::invalid(format!("config of the assistant: {}", wording::of(&error)))
+                ApiError::invalid(format!(
+                    "config of the assistant: {}",
+                    wording::describe_error(&error)
+                ))
             })?;
         let place = self.checkpoint.clone().unwrap_or_default();
         let at = place.checkpoint_id.clone().or_else(|| self.checkpoint_id.clone());
@@ -302,19 +306,19 @@ impl RunBody {
         };
         self.modes()?;
         let own = config.configurable.unwrap_or_default();
-        let context = merged(&settings.context, self.context.as_ref(), &own);
+        let context = merge_context(&settings.context, self.context.as_ref(), &own);
         let mut configurable = usual.configurable.unwrap_or_default();
         configurable.extend(own);
         Ok(RunOptions {
             not_before: self.not_before(now)?,
             step_limit: config.recursion_limit.or(usual.recursion_limit),
             concurrency: config.max_concurrency.or(usual.max_concurrency).map(NonZeroU32::get),
-            at: at.as_deref().map(ids::checkpoint).transpose()?,
+            at: at.as_deref().map(ids::parse_checkpoint).transpose()?,
             within,
             durability,
             multitask: self.multitask_strategy.unwrap_or(Multitask::Enqueue),
-            interrupt_before: self.interrupt_before.clone().map(stops),
-            interrupt_after: self.interrupt_after.clone().map(stops),
+            interrupt_before: self.interrupt_before.clone().map(read_stops),
+            interrupt_after: self.interrupt_after.clone().map(read_stops),
             context,
             configurable,
             metadata: self.metadata.clone().unwrap_or_default(),
@@ -329,7 +333,7 @@ impl RunBody {
 
 /// Returns the context of a run: that of its assistant, with the members of its own. Named settings
 /// are the context of a request that has none.
-fn merged(usual: &Value, own: Option<&Value>, configurable: &Map<String, Value>) -> Value {
+fn merge_context(usual: &Value, own: Option<&Value>, configurable: &Map<String, Value>) -> Value {
     let mut members = match own {
         Some(Value::Object(own)) => own.clone(),
         None | Some(Value::Null) => configurable.clone(),
@@ -352,7 +356,7 @@ impl CheckpointBody {
     /// Returns the id of the checkpoint; `None` for the newest one.
     pub(crate) fn checkpoint(&self) -> Result<Option<CheckpointId>> {
         let id = self.checkpoint_id.as_deref().filter(|id| !id.is_empty());
-        id.map(ids::checkpoint).transpose()
+        id.map(ids::parse_checkpoint).transpose()
     }
 
     /// Returns the namespace of the graph; empty for the outermost one.
@@ -363,7 +367,7 @@ impl CheckpointBody {
     /// Returns the checkpoints of the graph and of those around it.
     pub(crate) fn checkpoints(&self) -> Result<BTreeMap<String, CheckpointId>> {
         let map = self.checkpoint_map.iter().flatten();
-        map.map(|(ns, id)| Ok((ids::read_namespace(ns), ids::checkpoint(id)?))).collect()
+        map.map(|(ns, id)| Ok((ids::read_namespace(ns), ids::parse_checkpoint(id)?))).collect()
     }
 }
 
@@ -378,7 +382,7 @@ impl CommandBody {
                     let (name, value): (String, Value) = serde_json::from_value(pair)
                         .map_err(|_| ApiError::invalid("`command.update` has an element that is no pair of a name and a value"))?;
                     if is_known(&name) {
-                        let value = input::write(graph, &name, value)?;
+                        let value = input::read_value(graph, &name, value)?;
                         update.push((name, value));
                     } else {
                         ignored.add(name);
@@ -386,7 +390,7 @@ impl CommandBody {
                 }
                 update
             }
-            Some(update) => match input::writes(graph, update, &is_known, ignored)? {
+            Some(update) => match input::read_writes(graph, update, &is_known, ignored)? {
                 Value::Object(members) => members.into_iter().collect(),
                 _ => return Err(ApiError::invalid("`command.update` is an object or a list")),
             },
@@ -396,13 +400,13 @@ impl CommandBody {
             GotoBody::Node(node) => Target::Node(node),
             GotoBody::Send { node, input } => Target::Send { node, arg: input },
         });
-        let answers = self.resume.clone().map(answers);
+        let answers = self.resume.clone().map(read_answers);
         Ok(RunCommand { answers, update, goto: goto.collect() })
     }
 }
 
 /// Reads answers: by the ids of their questions if all members are such ids.
-fn answers(resume: Value) -> Answers {
+fn read_answers(resume: Value) -> Answers {
     let by_id = |members: &Map<String, Value>| {
         let answers = members
             .iter()
@@ -415,7 +419,7 @@ fn answers(resume: Value) -> Answers {
     }
 }
 
-fn stops(nodes: OneOrMany<String>) -> Stops {
+fn read_stops(nodes: OneOrMany<String>) -> Stops {
     match nodes {
         OneOrMany::One(all) if all == "*" => Stops::All,
         nodes => Stops::Nodes(nodes.into_vec()),
@@ -423,7 +427,7 @@ fn stops(nodes: OneOrMany<String>) -> Stops {
 }
 
 /// Reads the names of stream modes; `values` if there are none.
-pub(crate) fn modes<'a>(names: impl Iterator<Item = &'a str>) -> Result<Requested> {
+pub(crate) fn parse_modes<'a>(names: impl Iterator<Item = &'a str>) -> Result<Requested> {
     let mut requested = Requested::default();
     let mut none = true;
     for name in names {

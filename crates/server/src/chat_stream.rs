@@ -137,7 +137,7 @@ fn newest(mut messages: Vec<Message>, turns: usize) -> Vec<Message> {
 fn checkpoint_of(base: Base) -> Option<String> {
     match base {
         Base::Nothing => None,
-        Base::At(checkpoint) => Some(ids::hyphenated(checkpoint.0)),
+        Base::At(checkpoint) => Some(ids::to_hyphenated(checkpoint.0)),
     }
 }
 
@@ -233,7 +233,7 @@ impl MessageStream {
             Either::Left((event, _)) => event,
             Either::Right(_) => return Ok(Some(StreamStep::Idle)),
         };
-        let Some(event) = event else { return Err(cut()) };
+        let Some(event) = event else { return Err(continued_elsewhere()) };
         let events = match &mut self.doubt {
             None => vec![event],
             Some(doubt) => {
@@ -247,7 +247,7 @@ impl MessageStream {
         for event in events {
             match event {
                 RunEvent { seq: Some(_), event: AiEvent::Done { .. }, .. } => self.end().await?,
-                event if goes_on_elsewhere(&event) => return Err(cut()),
+                event if goes_on_elsewhere(&event) => return Err(continued_elsewhere()),
                 event => self.encoder.message.event(&event),
             }
         }
@@ -294,7 +294,7 @@ fn goes_on_elsewhere(event: &RunEvent) -> bool {
     matches!(event.event, AiEvent::Released { .. } | AiEvent::Done { .. })
 }
 
-fn cut() -> crate::error::ApiError {
+fn continued_elsewhere() -> crate::error::ApiError {
     crate::error::ApiError::new(
         axum::http::StatusCode::SERVICE_UNAVAILABLE,
         "the run goes on in another process; follow it again",

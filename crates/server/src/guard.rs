@@ -81,7 +81,7 @@ fn host(authority: &str) -> &str {
 
 /// Refuses requests of other hosts and origins and without a token, and answers for those that are
 /// allowed.
-pub(crate) async fn check(
+pub(crate) async fn check_request(
     State((allowed, service)): State<(Arc<Allowed>, Service)>,
     request: Request,
     next: Next,
@@ -97,15 +97,15 @@ pub(crate) async fn check(
         .as_ref()
         .is_none_or(|origin| origin.to_str().is_ok_and(|origin| allowed.allows_origin(origin)));
     let mut response = if request.headers().get_all(header::HOST).iter().count() > 1 {
-        refuse(StatusCode::BAD_REQUEST, "the request has more than one header `host`")
+        refuse_request(StatusCode::BAD_REQUEST, "the request has more than one header `host`")
     } else if !allowed.allows(&host_of(&request)) {
-        refuse(StatusCode::FORBIDDEN, "the host of the request is not allowed")
+        refuse_request(StatusCode::FORBIDDEN, "the host of the request is not allowed")
     } else if !shares {
-        refuse(StatusCode::FORBIDDEN, "the origin of the request is not allowed")
+        refuse_request(StatusCode::FORBIDDEN, "the origin of the request is not allowed")
     } else if method == Method::OPTIONS && origin.is_some() {
         StatusCode::NO_CONTENT.into_response()
     } else {
-        match admit(&allowed, &service, request).await {
+        match admit_request(&allowed, &service, request).await {
             Ok(request) => next.run(request).await,
             Err(error) => error.into_response(),
         }
@@ -134,7 +134,7 @@ pub(crate) async fn check(
 }
 
 /// Finds out who makes a request, and reads its body.
-async fn admit(
+async fn admit_request(
     allowed: &Allowed,
     service: &Service,
     request: Request,
@@ -157,7 +157,7 @@ async fn admit(
         // Requests of HTTP/2 name their host there.
         head.headers.entry(header::HOST).or_insert(authority);
     }
-    authorize(allowed, service, &mut head)?;
+    authorize_request(allowed, service, &mut head)?;
     if let Some(kind) = foreign_form(&head.headers) {
         let detail = format!("the body has the type `{kind}`; expected application/json");
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
@@ -185,7 +185,11 @@ async fn admit(
 }
 
 /// Finds out who makes a request, and refuses an operation for which the client has no right.
-fn authorize(allowed: &Allowed, service: &Service, head: &mut Parts) -> Result<(), ApiError> {
+fn authorize_request(
+    allowed: &Allowed,
+    service: &Service,
+    head: &mut Parts,
+) -> Result<(), ApiError> {
     let route = head.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
     let access = route.and_then(|route| allowed.operations.access(&head.method, route));
     if access == Some(Access::Open) {
@@ -262,7 +266,7 @@ fn host_of(request: &Request) -> String {
     }
 }
 
-fn refuse(status: StatusCode, detail: &str) -> Response {
+fn refuse_request(status: StatusCode, detail: &str) -> Response {
     ApiError::new(status, detail).into_response()
 }
 

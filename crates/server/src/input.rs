@@ -71,7 +71,7 @@ fn write_encoded(listed: &mut String, letter: char) {
 
 /// Returns a change of the state of a graph, with messages in the shape of states and without members
 /// that the graph does not have.
-pub(crate) fn changes(
+pub(crate) fn read_changes(
     graph: &CompiledGraph,
     values: Value,
     ignored: &mut Ignored,
@@ -79,16 +79,16 @@ pub(crate) fn changes(
     let is_known = |name: &str| graph.plan().channel_idx(name).is_some();
     match values {
         Value::Array(all) => {
-            let all = all.into_iter().map(|one| writes(graph, one, &is_known, ignored));
+            let all = all.into_iter().map(|one| read_writes(graph, one, &is_known, ignored));
             all.collect::<Result<Vec<_>>>().map(Value::Array)
         }
-        one => writes(graph, one, &is_known, ignored),
+        one => read_writes(graph, one, &is_known, ignored),
     }
 }
 
 /// Returns writes for a graph, with messages in the shape of states and without members that it does
 /// not take. A graph of one node takes a value as it is.
-pub(crate) fn writes(
+pub(crate) fn read_writes(
     graph: &CompiledGraph,
     input: Value,
     is_taken: &dyn Fn(&str) -> bool,
@@ -99,7 +99,7 @@ pub(crate) fn writes(
     let mut taken = Map::new();
     for (name, value) in members {
         if takes_all || is_taken(&name) {
-            let value = write(graph, &name, value)?;
+            let value = read_value(graph, &name, value)?;
             taken.insert(name, value);
         } else {
             ignored.add(name);
@@ -109,7 +109,7 @@ pub(crate) fn writes(
 }
 
 /// Returns the value of a channel, with messages in the shape of states.
-pub(crate) fn write(graph: &CompiledGraph, channel: &str, value: Value) -> Result<Value> {
+pub(crate) fn read_value(graph: &CompiledGraph, channel: &str, value: Value) -> Result<Value> {
     if !graph.holds_messages(channel) || value.is_null() {
         return Ok(value);
     }
@@ -119,7 +119,7 @@ pub(crate) fn write(graph: &CompiledGraph, channel: &str, value: Value) -> Resul
 }
 
 /// Returns names in backticks.
-pub(crate) fn quoted<T: AsRef<str>>(names: &[T]) -> String {
+pub(crate) fn quote_names<T: AsRef<str>>(names: &[T]) -> String {
     let names: Vec<_> = names.iter().map(|name| format!("`{}`", name.as_ref())).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }

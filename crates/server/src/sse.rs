@@ -27,19 +27,19 @@ pub(crate) fn response(
 ) -> Response {
     // A client that received nothing else continues with the first frame.
     let id = FramePosition::START.to_string();
-    let metadata = translator.metadata().map(|(name, data)| event(&name, &data).id(&id));
+    let metadata = translator.metadata().map(|(name, data)| sse_event(&name, &data).id(&id));
     let open = service.open_stream();
     let revoked = Box::pin(service.revoked());
     let events = stream::iter(metadata).chain(frames_of(frames, translator, on_leave));
     let end = stream::once(async move {
         match Box::pin(service.ending(&run)).await {
-            Ok(Some(outcome)) => Some(match rows::failure(&outcome) {
-                Some(failure) => event("error", &json!(failure)),
-                None => event("end", &Value::Null),
+            Ok(Some(outcome)) => Some(match rows::failure_of(&outcome) {
+                Some(failure) => sse_event("error", &json!(failure)),
+                None => sse_event("end", &Value::Null),
             }),
             // This process stops, and another one goes on with the run: clients connect again.
             Ok(None) => None,
-            Err(error) => Some(event("error", &unreadable(&error))),
+            Err(error) => Some(sse_event("error", &unreadable_run(&error))),
         }
     });
     let events = events.chain(end.filter_map(std::future::ready)).take_until(revoked);
@@ -78,9 +78,9 @@ fn frames_of(
             Some(Ok(frame)) => {
                 let events = translator.events(frame);
                 let id = if events.is_empty() { String::new() } else { translator.id() };
-                events.into_iter().map(|(name, data)| event(&name, &data).id(&id)).collect()
+                events.into_iter().map(|(name, data)| sse_event(&name, &data).id(&id)).collect()
             }
-            Some(Err(error)) => vec![event("error", &unreadable(&error.into()))],
+            Some(Err(error)) => vec![sse_event("error", &unreadable_run(&error.into()))],
             None => {
                 if let Some(guard) = on_leave.take() {
                     guard.disarm();
@@ -92,13 +92,13 @@ fn frames_of(
     })
 }
 
-fn event(name: &str, data: &Value) -> Event {
+fn sse_event(name: &str, data: &Value) -> Event {
     // A line break in a name, which graphs choose, would begin another field.
     let name: String = name.chars().filter(|letter| !letter.is_control()).collect();
     Event::default().event(name).data(data.to_string())
 }
 
-fn unreadable(error: &ApiError) -> Value {
+fn unreadable_run(error: &ApiError) -> Value {
     json!({"error": "StreamError", "message": error.detail()})
 }
 

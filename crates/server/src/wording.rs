@@ -15,7 +15,7 @@ const INTEGERS: [&str; 10] =
     ["i8", "i16", "i32", "i64", "isize", "u8", "u16", "u32", "u64", "usize"];
 
 /// Returns the text of an error.
-pub(crate) fn of(error: &serde_json::Error) -> String {
+pub(crate) fn describe_error(error: &serde_json::Error) -> String {
     let text = error.to_string();
     if text.contains("did not match any variant") {
         return "a value has none of the expected forms".to_owned();
@@ -79,7 +79,7 @@ mod tests {
     }
 
     fn error<T: DeserializeOwned + std::fmt::Debug>(value: Value) -> String {
-        super::of(&serde_json::from_value::<T>(value).expect_err("does not fit"))
+        super::describe_error(&serde_json::from_value::<T>(value).expect_err("does not fit"))
     }
 
     #[test]

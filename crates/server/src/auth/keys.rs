@@ -76,7 +76,7 @@ pub enum KeyFileError {
         mode: u32,
     },
     /// Lines are no keys.
-    #[error("the file of keys {} has lines that are no keys: {}", file.display(), listed(problems))]
+    #[error("the file of keys {} has lines that are no keys: {}", file.display(), join_problems(problems))]
     Invalid {
         /// Path.
         file: PathBuf,
@@ -85,7 +85,7 @@ pub enum KeyFileError {
     },
 }
 
-fn listed(problems: &[KeyProblem]) -> String {
+fn join_problems(problems: &[KeyProblem]) -> String {
     let lines = problems.iter().map(|problem| format!("line {}: {}", problem.line, problem.reason));
     lines.collect::<Vec<_>>().join("; ")
 }
@@ -111,7 +111,7 @@ impl TokenHash {
 /// Compares in a time that does not depend on the place of the first difference.
 impl PartialEq for TokenHash {
     fn eq(&self, other: &Self) -> bool {
-        super::same(&self.0, &other.0)
+        super::equals_in_constant_time(&self.0, &other.0)
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use weftwork_types::Timestamp;
 
-/// Beginning of the name of the cookie; see [`name`].
+/// Beginning of the name of the cookie; see [`cookie_name`].
 const NAME: &str = "weft_session";
 /// Time for which a session is valid.
 const SESSION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -37,7 +37,7 @@ pub(crate) struct Session<'a> {
 impl<'a> Session<'a> {
     /// Reads the session of a request.
     pub(crate) fn of(headers: &'a HeaderMap) -> Option<Self> {
-        let name = name(headers);
+        let name = cookie_name(headers);
         let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
         let mut pairs = cookies.flat_map(|value| value.split(';')).map(str::trim);
         let value = pairs.find_map(|pair| pair.strip_prefix(&*name)?.strip_prefix('='))?;
@@ -47,7 +47,10 @@ impl<'a> Session<'a> {
 
     /// Returns `true` if the session was made with a secret and has not ended.
     pub(crate) fn is_of(&self, secret: &[u8], now: Timestamp) -> bool {
-        let is_signed = super::same(sign(secret, self.end).as_bytes(), self.signature.as_bytes());
+        let is_signed = super::equals_in_constant_time(
+            sign_end(secret, self.end).as_bytes(),
+            self.signature.as_bytes(),
+        );
         is_signed && now < Timestamp(self.end)
     }
 
@@ -55,30 +58,30 @@ impl<'a> Session<'a> {
     /// with HTTPS is sent over HTTPS only.
     pub(crate) fn begin(headers: &HeaderMap, secret: &[u8], now: Timestamp) -> String {
         let end = now.plus(SESSION).0;
-        let value = format!("{end}.{}", sign(secret, end));
+        let value = format!("{end}.{}", sign_end(secret, end));
         let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
         let secure = if origin.is_some_and(|origin| origin.starts_with("https://")) {
             "; Secure"
         } else {
             ""
         };
-        cookie(headers, &value, SESSION.as_secs()) + secure
+        cookie_header(headers, &value, SESSION.as_secs()) + secure
     }
 
     /// Returns the header that ends the session of a request.
     pub(crate) fn end(headers: &HeaderMap) -> String {
-        cookie(headers, "", 0)
+        cookie_header(headers, "", 0)
     }
 }
 
-fn cookie(headers: &HeaderMap, value: &str, age_s: u64) -> String {
-    let name = name(headers);
+fn cookie_header(headers: &HeaderMap, value: &str, age_s: u64) -> String {
+    let name = cookie_name(headers);
     format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={age_s}")
 }
 
 /// Returns the name of the cookie of the server to which a request goes. The servers of a host share
 /// its cookies, so that the name has the port.
-fn name(headers: &HeaderMap) -> String {
+fn cookie_name(headers: &HeaderMap) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let port = host.and_then(|host| host.rsplit_once(':')).map(|(_, port)| port);
     match port.filter(|port| port.bytes().all(|byte| byte.is_ascii_digit())) {
@@ -88,7 +91,7 @@ fn name(headers: &HeaderMap) -> String {
 }
 
 /// Returns the signature of the end of a session.
-fn sign(secret: &[u8], end: i64) -> String {
+fn sign_end(secret: &[u8], end: i64) -> String {
     #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("any length");
     mac.update(format!("weft session {end}").as_bytes());

@@ -31,7 +31,7 @@ impl WatchedKeys {
     pub(super) fn open(file: KeyFile) -> Result<Self, KeyFileError> {
         let text = file.text()?;
         let secret = new_token();
-        let entries = entries(file.keys_of(&text)?, &secret);
+        let entries = entries_of(file.keys_of(&text)?, &secret);
         let state = KeyFileState { read_at: Timestamp(0), text, entries, problem: None };
         Ok(Self { file, secret, state: Mutex::new(state) })
     }
@@ -68,7 +68,7 @@ impl WatchedKeys {
         match found {
             Ok(keys) => {
                 tracing::info!(file = %self.file.path().display(), keys = keys.len(), "keys were read");
-                state.entries = entries(keys, &self.secret);
+                state.entries = entries_of(keys, &self.secret);
                 state.problem = None;
                 None
             }
@@ -81,7 +81,7 @@ impl WatchedKeys {
     }
 }
 
-fn entries(keys: Vec<AccessKey>, secret: &str) -> Arc<[Entry]> {
+fn entries_of(keys: Vec<AccessKey>, secret: &str) -> Arc<[Entry]> {
     let entry = |key: AccessKey| {
         let AccessKey { hash, principal, billing_account, virtual_key } = key;
         let client = Client { principal, billing_account, virtual_key, key: None };

@@ -1,7 +1,7 @@
 //! Answers of clients to questions: results of the calls that stand for them, typed text, and
 //! decisions in the words of several front ends.
 
-use super::question::decisions;
+use super::question::allowed_decisions;
 use crate::error::{ApiError, Result};
 use serde_json::{Value, json};
 use weftwork_types::approval::{ApprovalDecision, ApprovalRequest, Verdict};
@@ -20,11 +20,11 @@ const COMMENTS: [&str; 5] = ["message", "comment", "reason", "feedback", "text"]
 /// Status 422 for a value that is no answer, 409 for a decision about another call.
 pub(crate) fn of_result(question: &Interrupt, value: &Value) -> Result<Value> {
     match &question.ask {
-        Ask::Approval(request) => decision(question, request, value),
-        Ask::Question { tool: None, .. } => text(value),
+        Ask::Approval(request) => read_decision(question, request, value),
+        Ask::Question { tool: None, .. } => answer_text(value),
         Ask::Question { .. } if value.get("action").is_some() => Ok(value.clone()),
-        Ask::Question { .. } => Ok(json!({"action": "accept", "content": unwrapped(value)})),
-        Ask::Value { .. } => Ok(unwrapped(value)),
+        Ask::Question { .. } => Ok(json!({"action": "accept", "content": unwrap_answer(value)})),
+        Ask::Value { .. } => Ok(unwrap_answer(value)),
         Ask::Timer { .. } => Err(ApiError::invalid("a timer asks nothing")),
     }
 }
@@ -38,7 +38,7 @@ pub(crate) fn of_text(question: &Interrupt, typed: &str) -> Result<Value> {
     let typed = typed.trim();
     match &question.ask {
         Ask::Approval(request) => {
-            let verdict = match verb(typed) {
+            let verdict = match verb_of_word(typed) {
                 Some(Verb::Approve) => Verdict::Approve,
                 Some(Verb::Reject) => Verdict::Reject,
                 _ => Verdict::Respond { text: typed.to_owned() },
@@ -71,7 +71,7 @@ fn typed_value(schema: Option<&Value>, typed: &str) -> Value {
 }
 
 /// Returns the text of an answer to a question of the model.
-fn text(value: &Value) -> Result<Value> {
+fn answer_text(value: &Value) -> Result<Value> {
     let member = ANSWERS.iter().find_map(|name| value.get(name).filter(|text| text.is_string()));
     match (value, member) {
         (Value::String(_), _) => Ok(value.clone()),
@@ -79,13 +79,13 @@ fn text(value: &Value) -> Result<Value> {
         (Value::Number(_) | Value::Bool(_), _) => Ok(json!(value.to_string())),
         _ => Err(ApiError::invalid(format!(
             "the answer to the question is `{}`; expected a text, or an object with `answer`",
-            short(value)
+            shorten(value)
         ))),
     }
 }
 
 /// Returns the member `answer` of an object that has nothing else.
-fn unwrapped(value: &Value) -> Value {
+fn unwrap_answer(value: &Value) -> Value {
     let only = value.as_object().filter(|members| members.len() == 1);
     only.and_then(|members| members.get("answer")).unwrap_or(value).clone()
 }
@@ -94,7 +94,7 @@ fn unwrapped(value: &Value) -> Value {
 ///
 /// # Errors
 /// Status 422 for a value that is none, 409 for a decision about another call or other arguments.
-pub(crate) fn decision(
+pub(crate) fn read_decision(
     question: &Interrupt,
     request: &ApprovalRequest,
     value: &Value,
@@ -110,9 +110,9 @@ pub(crate) fn decision(
     let verdict = verdict.ok_or_else(|| {
         ApiError::invalid(format!(
             "`{}` is no decision about `{}`; expected `{{\"type\": …}}` with one of {}",
-            short(value),
+            shorten(value),
             request.tool,
-            decisions(question).join(", ")
+            allowed_decisions(question).join(", ")
         ))
     })?;
     let comment = matches!(verdict, Verdict::Reject | Verdict::Approve | Verdict::Edit { .. })
@@ -160,7 +160,7 @@ enum Verb {
 }
 
 /// Returns the verb of a word: those of LangChain, and those of other front ends.
-fn verb(word: &str) -> Option<Verb> {
+fn verb_of_word(word: &str) -> Option<Verb> {
     Some(match word.to_ascii_lowercase().as_str() {
         "approve" | "accept" | "approved" | "yes" | "y" => Verb::Approve,
         "edit" => Verb::Edit,
@@ -171,7 +171,7 @@ fn verb(word: &str) -> Option<Verb> {
 }
 
 fn verdict_of_word(word: &str) -> Option<Verdict> {
-    match verb(word)? {
+    match verb_of_word(word)? {
         Verb::Approve => Some(Verdict::Approve),
         Verb::Reject => Some(Verdict::Reject),
         Verb::Edit | Verb::Respond => None,
@@ -180,7 +180,7 @@ fn verdict_of_word(word: &str) -> Option<Verdict> {
 
 fn verdict_of_object(request: &ApprovalRequest, value: &Value) -> Result<Option<Verdict>> {
     let word = ["type", "decision", "verdict"].iter().find_map(|name| value.get(name)?.as_str());
-    let verb = match (word.and_then(verb), value.get("approved").and_then(Value::as_bool)) {
+    let verb = match (word.and_then(verb_of_word), value.get("approved").and_then(Value::as_bool)) {
         (Some(verb), _) => verb,
         (None, Some(true)) if value.get("args").is_some() => Verb::Edit,
         (None, Some(true)) => Verb::Approve,
@@ -193,7 +193,7 @@ fn verdict_of_object(request: &ApprovalRequest, value: &Value) -> Result<Option<
         Verb::Approve if args.is_some_and(|args| *args != request.args) => Err(other_call(request)),
         Verb::Approve => Ok(Some(Verdict::Approve)),
         Verb::Reject => Ok(Some(Verdict::Reject)),
-        Verb::Edit => edited(request, value).map(Some),
+        Verb::Edit => read_edit(request, value).map(Some),
         Verb::Respond => {
             let names = ["respond", "message", "text", "response", "args"];
             Ok(member_text(value, &names).map(|text| Verdict::Respond { text }))
@@ -202,13 +202,13 @@ fn verdict_of_object(request: &ApprovalRequest, value: &Value) -> Result<Option<
 }
 
 /// Reads edited arguments. The tool stays the same.
-fn edited(request: &ApprovalRequest, value: &Value) -> Result<Verdict> {
+fn read_edit(request: &ApprovalRequest, value: &Value) -> Result<Verdict> {
     let action = value.get("edited_action").or_else(|| value.get("action"));
     let name = action.and_then(|action| action.get("name")).and_then(Value::as_str);
     if name.is_some_and(|name| name != request.tool && name != wire_name(&request.tool)) {
         return Err(ApiError::invalid(format!(
             "the edited call is of `{}`; expected `{}`, whose arguments alone can be edited",
-            short(&json!(name)),
+            shorten(&json!(name)),
             request.tool
         )));
     }
@@ -225,6 +225,6 @@ fn member_text(value: &Value, names: &[&str]) -> Option<String> {
 }
 
 /// Returns the beginning of a value, for messages.
-fn short(value: &Value) -> String {
+fn shorten(value: &Value) -> String {
     value.to_string().chars().take(80).collect()
 }

@@ -5,7 +5,7 @@
 //! subgraphs have a mark of the subgraph: the members of a team speak in another order when their
 //! messages are read again, and an answer to a call has to reach the same call then.
 
-use super::cut::cut;
+use super::cut::cut_value;
 use super::part::ChatPart;
 use super::speech::Speaker;
 use serde_json::{Value, json};
@@ -138,7 +138,7 @@ impl Calls {
             return;
         }
         call.streamed.push_str(delta);
-        let pieces = super::cut::pieces(delta);
+        let pieces = super::cut::split_text(delta);
         to.extend(
             pieces.map(|piece| ChatPart::CallDelta {
                 id: call.shown.clone(),
@@ -161,8 +161,8 @@ impl Calls {
             return;
         }
         call.args = Some(named.args.clone());
-        let args = cut(named.args.clone(), reference);
-        let rest = rest(&args, &std::mem::take(&mut call.streamed));
+        let args = cut_value(named.args.clone(), reference);
+        let rest = rest_of_args(&args, &std::mem::take(&mut call.streamed));
         to.push(ChatPart::CallReady {
             id: call.shown.clone(),
             name: call.name.clone(),
@@ -392,7 +392,7 @@ impl Call {
 
 /// Returns the part of the JSON text of arguments that pieces did not have; nothing if the pieces
 /// are another text of them.
-fn rest(args: &Value, streamed: &str) -> String {
+fn rest_of_args(args: &Value, streamed: &str) -> String {
     let whole = args.to_string();
     match whole.strip_prefix(streamed) {
         Some(rest) => rest.to_owned(),

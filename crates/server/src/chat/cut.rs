@@ -9,7 +9,7 @@ const MARK_BYTES: usize = 1 << 10;
 
 /// Returns a value, or its beginning if it is too large. `reference` names the place where the whole
 /// value is read.
-pub(super) fn cut(value: Value, reference: &str) -> Value {
+pub(super) fn cut_value(value: Value, reference: &str) -> Value {
     let text = match &value {
         // Most values are small, and need no text to know that.
         Value::Null | Value::Bool(_) | Value::Number(_) => return value,
@@ -36,7 +36,7 @@ pub(super) fn cut(value: Value, reference: &str) -> Value {
 }
 
 /// Splits a text into pieces that each fit into a part.
-pub(super) fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn split_text(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         if text.is_empty() {
             return None;
@@ -55,12 +55,12 @@ mod tests {
     #[test]
     fn a_large_value_is_cut_with_a_mark_and_a_reference() {
         let small = json!({"text": "a".repeat(60_000)});
-        assert_eq!(cut(small.clone(), "t/r/c"), small);
+        assert_eq!(cut_value(small.clone(), "t/r/c"), small);
         for large in
             [json!("a".repeat(70_000)), json!("\u{1}".repeat(70_000)), json!(vec!["ü"; 30_000])]
         {
             let of = large.to_string().len();
-            let found = cut(large, "t/r/c");
+            let found = cut_value(large, "t/r/c");
             assert!(found.to_string().len() <= PART_BYTES_MAX, "{}", found.to_string().len());
             assert_eq!(
                 (&found["cut"]["of"], &found["cut"]["reference"]),
@@ -73,8 +73,8 @@ mod tests {
     #[test]
     fn pieces_of_a_text_are_the_text() {
         let text = "üa\u{1}".repeat(20_000);
-        assert!(pieces(&text).count() > 4);
-        assert_eq!(pieces(&text).collect::<String>(), text);
-        assert_eq!(pieces("").count(), 0);
+        assert!(split_text(&text).count() > 4);
+        assert_eq!(split_text(&text).collect::<String>(), text);
+        assert_eq!(split_text("").count(), 0);
     }
 }

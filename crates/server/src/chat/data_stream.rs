@@ -14,15 +14,15 @@ pub(crate) const HEADERS: [(&str, &str); 2] =
 pub(crate) const KEEP_ALIVE: &str = "\n";
 
 /// Adds the line of a part; some parts have none.
-pub(super) fn write(part: ChatPart, to: &mut String) {
-    let Some((code, value)) = line(part) else { return };
+pub(super) fn write_part(part: ChatPart, to: &mut String) {
+    let Some((code, value)) = line_of_part(part) else { return };
     to.push_str(code);
     to.push(':');
     to.push_str(&value.to_string());
     to.push('\n');
 }
 
-fn line(part: ChatPart) -> Option<(&'static str, Value)> {
+fn line_of_part(part: ChatPart) -> Option<(&'static str, Value)> {
     Some(match part {
         ChatPart::Start { .. }
         | ChatPart::TextStart { .. }

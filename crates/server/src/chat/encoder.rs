@@ -57,8 +57,8 @@ impl ChatEncoder {
         let mut frames = String::new();
         for part in self.message.take() {
             match self.protocol {
-                Protocol::UiMessageStream => ui_stream::write(part, &mut frames),
-                Protocol::DataStream => data_stream::write(part, &mut frames),
+                Protocol::UiMessageStream => ui_stream::write_part(part, &mut frames),
+                Protocol::DataStream => data_stream::write_part(part, &mut frames),
             }
         }
         frames

@@ -3,7 +3,7 @@
 mod text;
 
 use super::calls::{CallEnd, Calls, Maker, Named, Origin};
-use super::cut::cut;
+use super::cut::cut_value;
 use super::part::{ChatPart, FinishReason, TextKind};
 use super::question::{Asked, REQUEST_APPROVAL};
 use super::speech::{Speaker, Speech};
@@ -140,7 +140,7 @@ impl ChatMessage {
             self.calls.answered(&call, task);
             if is_own {
                 let reference = self.reference(&call);
-                let end = CallEnd { value: cut(answer.clone(), &reference), is_error: false };
+                let end = CallEnd { value: cut_value(answer.clone(), &reference), is_error: false };
                 self.calls.result(&call, Some(task), end, &mut self.parts);
             }
         }
@@ -331,7 +331,7 @@ impl ChatMessage {
         self.close_block();
         self.last_text = None;
         self.open_step();
-        let value = cut(end.value, &self.reference(id));
+        let value = cut_value(end.value, &self.reference(id));
         self.calls.result(id, task, CallEnd { value, ..end }, &mut self.parts);
     }
 
@@ -372,7 +372,7 @@ impl ChatMessage {
         if lasting {
             self.close_block();
         }
-        let data = cut(data, self.run.run.as_str());
+        let data = cut_value(data, self.run.run.as_str());
         self.parts.push(ChatPart::Data { name, data, lasting });
     }
 

@@ -53,24 +53,27 @@ impl Asked {
         let (kind, call, waiting) = match &question.ask {
             Ask::Question { question, tool_call_id, tool: None } => {
                 let args = json!({"question": question});
-                ("question", call(tool_call_id.as_str(), ASK_HUMAN, args), None)
+                ("question", new_call(tool_call_id.as_str(), ASK_HUMAN, args), None)
             }
             Ask::Question { question: text, tool_call_id, tool: Some(tool) } => {
                 let args = with_terms(json!({"question": text, "tool": tool}), question);
-                let waiting = Some(self::call(tool_call_id.as_str(), tool, Value::Null));
-                ("tool_question", call(&id, ASK_HUMAN, args), waiting)
+                let waiting = Some(self::new_call(tool_call_id.as_str(), tool, Value::Null));
+                ("tool_question", new_call(&id, ASK_HUMAN, args), waiting)
             }
             Ask::Approval(request) => {
-                let args = with_terms(approval(request, question), question);
+                let args = with_terms(approval_to_json(request, question), question);
                 let ApprovalRequest { tool_call_id, tool, args: made_with, .. } = request;
-                let waiting =
-                    Some(self::call(tool_call_id.as_str(), &wire_name(tool), made_with.clone()));
-                ("approval", call(&id, REQUEST_APPROVAL, args), waiting)
+                let waiting = Some(self::new_call(
+                    tool_call_id.as_str(),
+                    &wire_name(tool),
+                    made_with.clone(),
+                ));
+                ("approval", new_call(&id, REQUEST_APPROVAL, args), waiting)
             }
             Ask::Value { value } => {
                 let text = text_of(value);
                 let args = with_terms(json!({"question": text, "value": value}), question);
-                ("value", call(&id, ASK_HUMAN, args), None)
+                ("value", new_call(&id, ASK_HUMAN, args), None)
             }
             Ask::Timer { .. } => return None,
         };
@@ -91,14 +94,14 @@ impl Asked {
 }
 
 /// Returns the decisions that the schema of an approval allows.
-pub(crate) fn decisions(question: &Interrupt) -> Vec<&'static str> {
+pub(crate) fn allowed_decisions(question: &Interrupt) -> Vec<&'static str> {
     let forms = question.answer_schema.as_ref().and_then(|schema| schema["oneOf"].as_array());
     let edits = |form: &Value| form.pointer("/properties/args").is_some();
     let can_edit = forms.is_some_and(|forms| forms.iter().any(edits));
     DECISIONS.into_iter().filter(|decision| *decision != "edit" || can_edit).collect()
 }
 
-fn approval(request: &ApprovalRequest, question: &Interrupt) -> Value {
+fn approval_to_json(request: &ApprovalRequest, question: &Interrupt) -> Value {
     json!({
         "action": request.tool,
         "args": request.args,
@@ -106,7 +109,7 @@ fn approval(request: &ApprovalRequest, question: &Interrupt) -> Value {
         "effect": request.effect,
         "reason": request.reason,
         "binding": request.binding,
-        "allowed": decisions(question),
+        "allowed": allowed_decisions(question),
     })
 }
 
@@ -126,7 +129,7 @@ fn with_terms(mut args: Value, question: &Interrupt) -> Value {
     args
 }
 
-fn call(id: &str, name: &str, args: Value) -> WireCall {
+fn new_call(id: &str, name: &str, args: Value) -> WireCall {
     WireCall { id: id.to_owned(), name: name.to_owned(), args }
 }
 

@@ -80,7 +80,7 @@ impl ChatRequest {
         let parts = of("assistant").and_then(|message| message["parts"].as_array());
         let calls = parts.into_iter().flatten().filter_map(|part| part["toolCallId"].as_str());
         request.held = calls.map(str::to_owned).collect();
-        request.said = of("user").map(said).transpose()?;
+        request.said = of("user").map(read_user_message).transpose()?;
         request.replaces = match (text("trigger"), text("messageId")) {
             (Some("regenerate-message"), _) => Replaces::Answer,
             // With results of calls, a client names the message that goes on with them.
@@ -94,11 +94,11 @@ impl ChatRequest {
 
     /// Returns the text of the last message, if it is the user's.
     pub(crate) fn text(&self) -> Option<String> {
-        self.said.as_deref().map(joined)
+        self.said.as_deref().map(join_texts)
     }
 
     fn results_of(&mut self, message: &Value) {
-        for part in parts(message) {
+        for part in parts_of(message) {
             let text = |name: &str| part.get(name).and_then(Value::as_str);
             let Some(kind) = text("type") else { continue };
             let id = text("toolCallId");
@@ -139,18 +139,18 @@ impl ChatRequest {
 }
 
 /// The parts of a message: of either shape.
-fn parts(message: &Value) -> impl Iterator<Item = &Value> {
+fn parts_of(message: &Value) -> impl Iterator<Item = &Value> {
     let parts = ["parts", "content"].iter().find_map(|name| message.get(name)?.as_array());
     parts.into_iter().flatten()
 }
 
 /// Returns the parts of a user's message: texts and files.
-fn said(message: &Value) -> Result<Vec<Part>> {
+fn read_user_message(message: &Value) -> Result<Vec<Part>> {
     let content = ["parts", "content"].iter().find_map(|name| message.get(name));
     let parts = langchain::blocks(content.cloned().unwrap_or_default())
         .map_err(|problem| ApiError::invalid(format!("the last message: {problem}")))?;
     let has_media = parts.iter().any(|part| matches!(part, Part::Media(_)));
-    let text = joined(&parts);
+    let text = join_texts(&parts);
     if text.trim().is_empty() && !has_media {
         return Err(ApiError::invalid("the last message has no text and no file"));
     }
@@ -173,7 +173,7 @@ fn is_empty_text(part: &Part) -> bool {
     matches!(part, Part::Text { text } if text.is_empty())
 }
 
-fn joined(parts: &[Part]) -> String {
+fn join_texts(parts: &[Part]) -> String {
     let text = |part: &Part| match part {
         Part::Text { text } => Some(text.clone()),
         _ => None,

@@ -45,21 +45,21 @@ impl Spoken {
 }
 
 /// Returns `true` if text of a source cannot follow any more once `later` is emitted.
-fn precedes(source: &PieceAt, later: &PieceAt) -> bool {
+fn is_complete_before(source: &PieceAt, later: &PieceAt) -> bool {
     source.ns == later.ns && source.step < later.step
 }
 
 impl Held {
     fn speaker(&self) -> Speaker {
         match self {
-            Self::Piece { at, .. } => speaker(at),
+            Self::Piece { at, .. } => speaker_of(at),
             Self::Final(message) => message.id.to_string(),
         }
     }
 }
 
 /// Returns the speaker of a piece.
-pub(super) fn speaker(at: &PieceAt) -> Speaker {
+pub(super) fn speaker_of(at: &PieceAt) -> Speaker {
     match &at.message {
         Some(id) => id.to_string(),
         None => format!("task {} {}", at.ns, at.task),
@@ -75,7 +75,7 @@ impl Speech {
             Some(current) if current == who => return true,
             Some(current) => {
                 let source = self.known.get(current).and_then(|spoken| spoken.source.as_ref());
-                at.is_some_and(|at| source.is_some_and(|source| precedes(source, at)))
+                at.is_some_and(|at| source.is_some_and(|source| is_complete_before(source, at)))
             }
         };
         let admitted = free && !waits;

@@ -18,28 +18,29 @@ pub(crate) fn of_state(thread: &ThreadId, messages: Vec<Message>) -> Vec<Value> 
         match message.role {
             Role::System => {}
             Role::User => {
-                found.extend(answer.take().map(finished));
+                found.extend(answer.take().map(finish_message));
                 found.push(ui_message::of_user(message.id.as_str(), &message.parts));
             }
             Role::Assistant | Role::Tool => {
-                let answer = answer.get_or_insert_with(|| begun(thread, message.id.to_string()));
+                let answer =
+                    answer.get_or_insert_with(|| begin_message(thread, message.id.to_string()));
                 answer.event(&RunEvent::placeless(AiEvent::MessageFinal { message }));
             }
         }
     }
-    found.extend(answer.map(finished));
+    found.extend(answer.map(finish_message));
     found
 }
 
 /// Begins a message that is of no run.
-fn begun(thread: &ThreadId, id: String) -> ChatMessage {
+fn begin_message(thread: &ThreadId, id: String) -> ChatMessage {
     let at = RunRef { thread: thread.clone(), run: RunId::from_uuid(uuid::Uuid::nil()) };
     let mut begun = ChatMessage::new(&at).with_id(id);
     begun.begin_response(&at);
     begun
 }
 
-fn finished(mut message: ChatMessage) -> Value {
+fn finish_message(mut message: ChatMessage) -> Value {
     message.finish();
     let mut whole = UiMessage::default();
     whole.add(message.take());

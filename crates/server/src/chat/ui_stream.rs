@@ -16,10 +16,10 @@ pub(crate) const KEEP_ALIVE: &str = ": keep-alive\n\n";
 const DONE: &str = "data: [DONE]\n\n";
 
 /// Adds the frames of a part.
-pub(super) fn write(part: ChatPart, to: &mut String) {
+pub(super) fn write_part(part: ChatPart, to: &mut String) {
     let is_end = matches!(part, ChatPart::Finish { .. });
     to.push_str("data: ");
-    to.push_str(&chunk(part).to_string());
+    to.push_str(&chunk_of_part(part).to_string());
     to.push_str("\n\n");
     if is_end {
         to.push_str(DONE);
@@ -27,7 +27,7 @@ pub(super) fn write(part: ChatPart, to: &mut String) {
 }
 
 /// Returns a part as a chunk of the protocol.
-fn chunk(part: ChatPart) -> Value {
+fn chunk_of_part(part: ChatPart) -> Value {
     match part {
         ChatPart::Start { message, metadata } => {
             json!({"type": "start", "messageId": message, "messageMetadata": metadata})
@@ -36,11 +36,11 @@ fn chunk(part: ChatPart) -> Value {
         ChatPart::StepFinish { reason, usage } => {
             json!({"type": "finish-step", "finishReason": reason, "usage": usage.shown()})
         }
-        ChatPart::TextStart { kind, id } => json!({"type": name(kind, "start"), "id": id}),
+        ChatPart::TextStart { kind, id } => json!({"type": event_name(kind, "start"), "id": id}),
         ChatPart::TextDelta { kind, id, delta } => {
-            json!({"type": name(kind, "delta"), "id": id, "delta": delta})
+            json!({"type": event_name(kind, "delta"), "id": id, "delta": delta})
         }
-        ChatPart::TextEnd { kind, id } => json!({"type": name(kind, "end"), "id": id}),
+        ChatPart::TextEnd { kind, id } => json!({"type": event_name(kind, "end"), "id": id}),
         ChatPart::CallStart { id, name } => {
             json!({"type": "tool-input-start", "toolCallId": id, "toolName": name})
         }
@@ -78,7 +78,7 @@ fn chunk(part: ChatPart) -> Value {
     }
 }
 
-fn name(kind: TextKind, edge: &str) -> String {
+fn event_name(kind: TextKind, edge: &str) -> String {
     let kind = match kind {
         TextKind::Text => "text",
         TextKind::Reasoning => "reasoning",

@@ -6,23 +6,23 @@ use weftwork_types::message::{Media, Message, Part, Role, ToolCall};
 
 /// Replaces all messages in a value by their form with content blocks.
 pub(crate) fn into_shown(mut value: Value) -> Value {
-    show(&mut value);
+    show_messages(&mut value);
     value
 }
 
-fn show(value: &mut Value) {
+fn show_messages(value: &mut Value) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(show),
+        Value::Array(items) => items.iter_mut().for_each(show_messages),
         Value::Object(members) => match crate::translate::messages::message_of(members) {
-            Some(message) => *value = shown(&message),
-            None => members.iter_mut().for_each(|(_, member)| show(member)),
+            Some(message) => *value = message_to_json(&message),
+            None => members.iter_mut().for_each(|(_, member)| show_messages(member)),
         },
         _ => {}
     }
 }
 
 /// Returns a message with content blocks. Members without a value are omitted.
-pub(crate) fn shown(message: &Message) -> Value {
+pub(crate) fn message_to_json(message: &Message) -> Value {
     match message.role {
         Role::Assistant => of_assistant(message),
         Role::Tool => of_tool(message),
@@ -31,7 +31,7 @@ pub(crate) fn shown(message: &Message) -> Value {
             let is_text = message.parts.iter().all(|part| matches!(part, Part::Text { .. }));
             let content = match is_text {
                 true => json!(message.joined_text()),
-                false => message.parts.iter().map(block).collect(),
+                false => message.parts.iter().map(block_of_part).collect(),
             };
             json!({"type": kind, "content": content, "id": message.id})
         }
@@ -42,7 +42,7 @@ fn of_assistant(message: &Message) -> Value {
     // Reasoning without text only carries a signature.
     let is_shown = |part: &&Part| !matches!(part, Part::Reasoning { text, .. } if text.is_empty());
     let content = message.parts.iter().filter(is_shown).enumerate().map(|(index, part)| {
-        let mut block = block(part);
+        let mut block = block_of_part(part);
         // A call is complete, so nothing is merged into it.
         if !matches!(part, Part::ToolCall(_)) {
             block["index"] = json!(index);
@@ -56,7 +56,7 @@ fn of_assistant(message: &Message) -> Value {
         "id": message.id,
         "response_metadata": {"output_version": "v1"},
     });
-    let calls = message.tool_calls().map(call);
+    let calls = message.tool_calls().map(block_of_call);
     let (valid, invalid): (Vec<_>, Vec<_>) = calls.partition(|call| call["type"] == "tool_call");
     for (name, calls) in [("tool_calls", valid), ("invalid_tool_calls", invalid)] {
         if !calls.is_empty() {
@@ -70,7 +70,7 @@ fn of_tool(message: &Message) -> Value {
     let mut shown = Map::from_iter([("type".to_owned(), json!("tool"))]);
     if let Some(result) = message.tool_results().next() {
         let value = result.shown.as_ref().unwrap_or(&result.value);
-        shown.insert("content".to_owned(), content(value));
+        shown.insert("content".to_owned(), content_of_result(value));
         shown.insert("id".to_owned(), json!(message.id));
         shown.insert("name".to_owned(), json!(result.name));
         shown.insert("tool_call_id".to_owned(), json!(result.tool_call_id));
@@ -83,10 +83,10 @@ fn of_tool(message: &Message) -> Value {
 /// Returns the output of a tool that did not fail: the message of its result, in which clients read
 /// the status and the content.
 pub(crate) fn tool_output(id: &ToolCallId, result: &Value) -> Value {
-    json!({"type": "tool", "content": content(result), "tool_call_id": id, "status": "success"})
+    json!({"type": "tool", "content": content_of_result(result), "tool_call_id": id, "status": "success"})
 }
 
-fn content(result: &Value) -> Value {
+fn content_of_result(result: &Value) -> Value {
     match result {
         Value::String(text) => json!(text),
         value => json!(value.to_string()),
@@ -94,11 +94,11 @@ fn content(result: &Value) -> Value {
 }
 
 /// Returns the final content block of a part.
-pub(crate) fn block(part: &Part) -> Value {
+pub(crate) fn block_of_part(part: &Part) -> Value {
     match part {
         Part::Text { text } => json!({"type": "text", "text": text}),
         Part::Reasoning { text, .. } => json!({"type": "reasoning", "reasoning": text}),
-        Part::ToolCall(made) => call(made),
+        Part::ToolCall(made) => block_of_call(made),
         Part::Media(media) => of_media(media),
         Part::ToolResult(result) => json!({
             "type": "server_tool_result",
@@ -111,7 +111,7 @@ pub(crate) fn block(part: &Part) -> Value {
 
 /// Returns a tool call. Arguments that are no object, because the model produced invalid JSON, are
 /// an invalid call.
-fn call(call: &ToolCall) -> Value {
+fn block_of_call(call: &ToolCall) -> Value {
     let args = call.shown.as_ref().unwrap_or(&call.args);
     if args.is_object() {
         return json!({"type": "tool_call", "id": call.id, "name": call.name, "args": args});

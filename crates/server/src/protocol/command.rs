@@ -46,7 +46,7 @@ impl Done {
 pub(crate) type Outcome<T = Done> = std::result::Result<T, CommandError>;
 
 /// The command has a value that does not fit.
-pub(crate) fn invalid(message: impl Into<String>) -> CommandError {
+pub(crate) fn invalid_argument(message: impl Into<String>) -> CommandError {
     CommandError::Refused("invalid_argument", message.into())
 }
 
@@ -96,10 +96,14 @@ impl Command {
     /// Reads the parameters.
     pub(crate) fn params<T: DeserializeOwned>(&self) -> Outcome<T> {
         if !self.params.is_object() {
-            return Err(invalid(format!("`params` of {} is not an object", self.method)));
+            return Err(invalid_argument(format!("`params` of {} is not an object", self.method)));
         }
         serde_json::from_value(self.params.clone()).map_err(|error| {
-            invalid(format!("`params` of {}: {}", self.method, wording::of(&error)))
+            invalid_argument(format!(
+                "`params` of {}: {}",
+                self.method,
+                wording::describe_error(&error)
+            ))
         })
     }
 }
@@ -113,9 +117,9 @@ pub(crate) async fn carry_out(
     thread: &ThreadId,
     command: Command,
 ) -> Result<Value> {
-    match dispatch(service, thread, &command).await {
+    match dispatch_command(service, thread, &command).await {
         Ok(Done { result, run }) => {
-            let applied = applied(service, thread, run.as_ref()).await?;
+            let applied = number_before_run(service, thread, run.as_ref()).await?;
             Ok(reply::success(&command.id, result, applied))
         }
         Err(CommandError::Refused(code, message)) => Ok(reply::error(command.id, code, &message)),
@@ -125,7 +129,11 @@ pub(crate) async fn carry_out(
 
 /// Returns the number before the first event of the run that a command started, or of the newest
 /// run: the events up to there are part of what the command found.
-async fn applied(service: &Service, thread: &ThreadId, run: Option<&RunId>) -> Result<Option<u64>> {
+async fn number_before_run(
+    service: &Service,
+    thread: &ThreadId,
+    run: Option<&RunId>,
+) -> Result<Option<u64>> {
     let runs = service.all_runs(thread).await?;
     let index = match run {
         Some(run) => runs.iter().position(|row| row.new.at.run == *run),
@@ -134,7 +142,7 @@ async fn applied(service: &Service, thread: &ThreadId, run: Option<&RunId>) -> R
     Ok(index.and_then(|index| number::of_run(index as u64)))
 }
 
-async fn dispatch(service: &Service, thread: &ThreadId, command: &Command) -> Outcome {
+async fn dispatch_command(service: &Service, thread: &ThreadId, command: &Command) -> Outcome {
     if let Some(right) = right_of(&command.method) {
         service.require(right)?;
     }
@@ -145,7 +153,7 @@ async fn dispatch(service: &Service, thread: &ThreadId, command: &Command) -> Ou
         "state.get" => state::get(service, thread, command.params()?).await,
         "state.listCheckpoints" => state::list(service, thread, command.params()?).await,
         "state.fork" => state::fork(service, thread, command.params()?).await,
-        "agent.getTree" => tree(service, thread, command).await,
+        "agent.getTree" => get_tree(service, thread, command).await,
         "subscription.subscribe" | "subscription.unsubscribe" | "subscription.reconnect" => {
             let message = format!(
                 "{} needs a WebSocket; a stream of events by HTTP is a subscription by itself",
@@ -177,9 +185,9 @@ struct TreeParams {
     run_id: Option<String>,
 }
 
-async fn tree(service: &Service, thread: &ThreadId, command: &Command) -> Outcome {
+async fn get_tree(service: &Service, thread: &ThreadId, command: &Command) -> Outcome {
     let TreeParams { run_id } = command.params()?;
-    let run = run_id.as_deref().map(crate::translate::ids::run).transpose()?;
+    let run = run_id.as_deref().map(crate::translate::ids::parse_run).transpose()?;
     let row = service.active_run(thread, run.as_ref()).await?;
     let row = row.ok_or_else(|| no_such_run("No active run is bound to this thread."))?;
     Ok(Done::read(json!({"tree": service.tree(&row).await?.to_json()})))
@@ -190,7 +198,7 @@ pub(crate) fn no_such_run(message: &str) -> CommandError {
 }
 
 /// Returns the JSON object with the members that have a value.
-pub(crate) fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
+pub(crate) fn object_of<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
     let members = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Object(members.collect::<Map<_, _>>())
 }

@@ -110,7 +110,7 @@ impl Encoder {
         let changes = self.tree.follow(&event.event, self.failure.as_deref());
         let mut contents: Vec<_> = changes.into_iter().map(|at| self.lifecycle(at)).collect();
         match &event.event {
-            AiEvent::Checkpoint(stored) => contents.extend(checkpoint(stored)),
+            AiEvent::Checkpoint(stored) => contents.extend(checkpoint_content(stored)),
             AiEvent::TasksEnded { ns, ended, .. } => {
                 for question in ended.iter().flat_map(|end| &end.questions) {
                     let known = self.asked.entry(*question).or_default();
@@ -127,7 +127,7 @@ impl Encoder {
                 let held = self.held.take();
                 contents.extend(held.map(|values| Content::new(Channel::Values, "", values)));
             }
-            event => contents.extend(tool(event)),
+            event => contents.extend(tool_content(event)),
         }
         let Some(messages) = &mut self.messages else { return contents };
         let mut events = messages.follow(&event.event, event.piece.as_ref());
@@ -189,13 +189,19 @@ impl Encoder {
                 Content::new(Channel::Values, &ns, values)
             }
             StreamEvent::Updates { node, updates, returned, .. } => {
-                let values = updated(updates, returned.as_ref());
+                let values = updates_to_json(updates, returned.as_ref());
                 Content::new(Channel::Updates, &ns, json!({"node": node, "values": values}))
             }
-            StreamEvent::TaskStarted(task) => Content::new(Channel::Tasks, &ns, started(task)),
-            StreamEvent::TaskEnded(task) => Content::new(Channel::Tasks, &ns, ended(task)),
-            StreamEvent::Custom(value) => Content::new(Channel::Custom, &ns, custom(value)),
-            StreamEvent::Remote { mode, data } => remote(*mode, &ns, data),
+            StreamEvent::TaskStarted(task) => {
+                Content::new(Channel::Tasks, &ns, started_task_to_json(task))
+            }
+            StreamEvent::TaskEnded(task) => {
+                Content::new(Channel::Tasks, &ns, ended_task_to_json(task))
+            }
+            StreamEvent::Custom(value) => {
+                Content::new(Channel::Custom, &ns, custom_value_to_json(value))
+            }
+            StreamEvent::Remote { mode, data } => remote_content(*mode, &ns, data),
             // Questions are events of the log, and so are checkpoints.
             StreamEvent::Interrupts(_) | StreamEvent::Checkpoint(_) | StreamEvent::Debug { .. } => {
                 return Vec::new();
@@ -226,9 +232,9 @@ impl Encoder {
             let number = place.number();
             self.number = number.unwrap_or(self.number);
             self.last = Some(place);
-            let name = key.unwrap_or_else(|| name(place));
+            let name = key.unwrap_or_else(|| name_of_place(place));
             let id = format!("{}:{name}", self.run);
-            let namespace = ids::segments(&ns);
+            let namespace = ids::split_namespace(&ns);
             let received = if index == last { &self.received } else { &before }.clone();
             let event =
                 Event { seq: self.number, id, channel, namespace, at, node, data, received };
@@ -239,7 +245,7 @@ impl Encoder {
 }
 
 /// Returns the name of an event that follows from its place.
-fn name(
+fn name_of_place(
     EventPlace { at: Position { seq, bytes }, frame: (incident, mode), index, .. }: EventPlace,
 ) -> String {
     match (bytes, mode) {
@@ -264,7 +270,7 @@ fn of_message(event: MessageEvent) -> (Content, u64) {
     (Content { channel: Channel::Messages, ns, node, key, data }, order)
 }
 
-fn checkpoint(stored: &CheckpointStored) -> Option<Content> {
+fn checkpoint_content(stored: &CheckpointStored) -> Option<Content> {
     let source = match stored.source {
         CheckpointSource::Empty => return None,
         CheckpointSource::Input => "input",
@@ -272,16 +278,16 @@ fn checkpoint(stored: &CheckpointStored) -> Option<Content> {
         CheckpointSource::Update => "update",
         CheckpointSource::Fork => "fork",
     };
-    let mut data = json!({"id": ids::hyphenated(stored.id.0)});
+    let mut data = json!({"id": ids::to_hyphenated(stored.id.0)});
     if let Some(parent) = stored.parent {
-        data["parent_id"] = json!(ids::hyphenated(parent.0));
+        data["parent_id"] = json!(ids::to_hyphenated(parent.0));
     }
     data["step"] = json!(stored.step);
     data["source"] = json!(source);
     Some(Content::new(Channel::Checkpoints, &stored.ns, data))
 }
 
-fn tool(event: &AiEvent) -> Option<Content> {
+fn tool_content(event: &AiEvent) -> Option<Content> {
     let data = match event {
         AiEvent::ToolCallStart { tool_call_id, tool_name, args, .. } => json!({
             "event": "tool-started",
@@ -303,8 +309,8 @@ fn tool(event: &AiEvent) -> Option<Content> {
     Some(Content::new(Channel::Tools, "", data))
 }
 
-fn updated(updates: &[Vec<(String, Written)>], returned: Option<&Value>) -> Value {
-    let mut all: Vec<_> = updates.iter().cloned().map(written).collect();
+fn updates_to_json(updates: &[Vec<(String, Written)>], returned: Option<&Value>) -> Value {
+    let mut all: Vec<_> = updates.iter().cloned().map(writes_to_json).collect();
     match (all.len(), returned) {
         (0, Some(returned)) => blocks::into_shown(returned.clone()),
         (0, None) => json!({}),
@@ -313,50 +319,50 @@ fn updated(updates: &[Vec<(String, Written)>], returned: Option<&Value>) -> Valu
     }
 }
 
-fn written(writes: Vec<(String, Written)>) -> Value {
+fn writes_to_json(writes: Vec<(String, Written)>) -> Value {
     let write = |(channel, write)| match write {
         Written::Put(value) | Written::Overwrite(value) => (channel, blocks::into_shown(value)),
     };
     writes.into_iter().map(write).collect::<Map<_, _>>().into()
 }
 
-fn started(task: &TaskStarted) -> Value {
+fn started_task_to_json(task: &TaskStarted) -> Value {
     json!({
-        "id": ids::hyphenated(task.id.0),
+        "id": ids::to_hyphenated(task.id.0),
         "name": task.name,
         "input": blocks::into_shown(task.input.clone()),
         "triggers": task.triggers,
     })
 }
 
-fn ended(task: &TaskEnded) -> Value {
+fn ended_task_to_json(task: &TaskEnded) -> Value {
     let interrupt = |question: &Interrupt| {
-        let shown = state::interrupt(question);
+        let shown = state::interrupt_to_json(question);
         json!({"id": shown["id"], "value": shown["value"]})
     };
     json!({
-        "id": ids::hyphenated(task.id.0),
+        "id": ids::to_hyphenated(task.id.0),
         "name": task.name,
         "error": task.error.as_ref().map(|fault| &fault.message),
-        "result": written(task.result.clone()),
+        "result": writes_to_json(task.result.clone()),
         "interrupts": task.interrupts.iter().map(interrupt).collect::<Vec<_>>(),
     })
 }
 
 /// Returns a frame of a remote run. A frame of updates has the update of one node.
-fn remote(mode: Modes, ns: &str, data: &Value) -> Content {
+fn remote_content(mode: Modes, ns: &str, data: &Value) -> Content {
     match (mode, data.as_object().and_then(|nodes| nodes.iter().next())) {
         (Modes::VALUES, _) => Content::new(Channel::Values, ns, data.clone()),
         (Modes::UPDATES, Some((node, values))) => {
             Content::new(Channel::Updates, ns, json!({"node": node, "values": values}))
         }
-        _ => Content::new(Channel::Custom, ns, custom(data)),
+        _ => Content::new(Channel::Custom, ns, custom_value_to_json(data)),
     }
 }
 
 /// Returns a custom value as `payload`. The members of an object with a text `name` are also members
 /// of the event, because clients in Python read them there.
-fn custom(value: &Value) -> Value {
+fn custom_value_to_json(value: &Value) -> Value {
     let value = blocks::into_shown(value.clone());
     match &value {
         Value::Object(members) if members.get("name").is_some_and(Value::is_string) => {

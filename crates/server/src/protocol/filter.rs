@@ -41,7 +41,7 @@ impl Filter {
         let FilterBody { channels: names, namespaces, depth, .. } = body;
         let namespaces = namespaces.unwrap_or_default();
         if names.is_empty() {
-            return Err(format!("`channels` is empty; expected some of {}", known()));
+            return Err(format!("`channels` is empty; expected some of {}", known_channels()));
         }
         if names.len() > ENTRIES_MAX || namespaces.len() > ENTRIES_MAX {
             return Err(format!("`channels` and `namespaces` have at most {ENTRIES_MAX} entries"));
@@ -56,7 +56,7 @@ impl Filter {
                     None => {
                         return Err(format!(
                             "channel `{name}` is not known; expected one of {}",
-                            known()
+                            known_channels()
                         ));
                     }
                 },
@@ -105,7 +105,7 @@ impl Filter {
     }
 }
 
-fn known() -> String {
+fn known_channels() -> String {
     Channel::ALL.map(Channel::name).join(", ") + ", custom:NAME"
 }
 

@@ -324,7 +324,7 @@ impl Open {
                     .flat_map(|last| &last.parts)
                     .find(|part| matches!(part, Part::ToolCall(call) if call.id.as_str() == id));
                 match (known, serde_json::from_str::<Value>(&content)) {
-                    (Some(part), _) => blocks::block(part),
+                    (Some(part), _) => blocks::block_of_part(part),
                     (None, Ok(args)) if args.is_object() => {
                         json!({"type": "tool_call", "id": id, "name": name, "args": args})
                     }
@@ -344,8 +344,8 @@ impl Open {
         let mut reasoning = self.reasoning.clone();
         for part in &message.parts {
             let is_sent = match part {
-                Part::Text { text: whole } => consume(&mut text, whole),
-                Part::Reasoning { text: whole, .. } => consume(&mut reasoning, whole),
+                Part::Text { text: whole } => consume_prefix(&mut text, whole),
+                Part::Reasoning { text: whole, .. } => consume_prefix(&mut reasoning, whole),
                 Part::ToolCall(call) => self.calls.iter().any(|known| *known == call.id.as_str()),
                 _ => false,
             };
@@ -371,7 +371,7 @@ impl Open {
     /// Adds a part as a block of its own, which starts with all its text. A client that has the beginning
     /// of the text gets the rest.
     fn add(&mut self, part: &Part, void: usize, events: &mut Vec<MessageEvent>) {
-        let whole = blocks::block(part);
+        let whole = blocks::block_of_part(part);
         match part {
             // It came before the text that the client has.
             Part::Reasoning { .. } if self.received > 0 => {
@@ -414,7 +414,7 @@ fn start_order(index: usize) -> u64 {
 }
 
 /// Removes a text from the beginning of those that were sent; `false` if it was not sent.
-fn consume(sent: &mut String, whole: &str) -> bool {
+fn consume_prefix(sent: &mut String, whole: &str) -> bool {
     match sent.strip_prefix(whole) {
         Some(rest) if !whole.is_empty() => {
             *sent = rest.to_owned();

@@ -123,7 +123,7 @@ impl Connection {
                     heard = Instant::now();
                     match message {
                         None => return None,
-                        Some(Err(error)) => return refused(&error),
+                        Some(Err(error)) => return end_of_error(&error),
                         Some(Ok(message)) => self.receive(message).await,
                     }
                 }
@@ -193,7 +193,7 @@ impl Connection {
             "subscription.reconnect" => return self.reconnect(command).await,
             _ => command::carry_out(&self.service, &self.thread, command).await,
         };
-        let answer = answer.unwrap_or_else(|error| failed(id, &error));
+        let answer = answer.unwrap_or_else(|error| failed_reply(id, &error));
         self.send_json(&answer).await
     }
 
@@ -208,7 +208,7 @@ impl Connection {
                 self.subscriptions.insert(name, selection);
                 self.follow().await
             }
-            Err(error) => self.send_json(&failed(command.id, &error)).await,
+            Err(error) => self.send_json(&failed_reply(command.id, &error)).await,
         }
     }
 
@@ -218,7 +218,7 @@ impl Connection {
                 "the connection has {SUBSCRIPTIONS_MAX} subscriptions, the maximum; end some"
             )));
         }
-        let body: FilterBody = params(command)?;
+        let body: FilterBody = read_params(command)?;
         let since = body.since.as_ref().map(Since::read).transpose()?;
         let filter = Filter::read(body).map_err(ApiError::invalid)?;
         let since = since.as_ref().or(self.resume.as_ref());
@@ -253,7 +253,7 @@ impl Connection {
             }
         };
         let selections: Vec<_> = self.subscriptions.values().cloned().collect();
-        let mut events = tape::events(self.service.clone(), &self.thread, from, &selections);
+        let mut events = tape::follow_events(self.service.clone(), &self.thread, from, &selections);
         let deliveries = self.deliveries.clone();
         let stream = self.streams;
         let task = tokio::spawn(async move {
@@ -286,7 +286,7 @@ impl Connection {
 
     /// Ends the connection; a client that connects again continues after its last event.
     async fn cut(&mut self, error: &ApiError) -> Result<(), End> {
-        self.send_json(&failed(Value::Null, error)).await?;
+        self.send_json(&failed_reply(Value::Null, error)).await?;
         Err(Some((close_code::ERROR, "the events of the thread cannot be read")))
     }
 
@@ -295,7 +295,7 @@ impl Connection {
         struct UnsubscribeParams {
             subscription_id: String,
         }
-        let UnsubscribeParams { subscription_id } = params(command)?;
+        let UnsubscribeParams { subscription_id } = read_params(command)?;
         Ok(match self.subscriptions.remove(&subscription_id) {
             Some(_) => reply::success(&command.id, json!({}), None),
             None => no_such_subscription(&command.id, &subscription_id),
@@ -313,9 +313,9 @@ impl Connection {
             #[serde(default)]
             subscriptions: Option<Vec<String>>,
         }
-        let ReconnectParams { run_id, last_event_id, subscriptions } = match params(&command) {
+        let ReconnectParams { run_id, last_event_id, subscriptions } = match read_params(&command) {
             Ok(params) => params,
-            Err(error) => return self.send_json(&failed(command.id, &error)).await,
+            Err(error) => return self.send_json(&failed_reply(command.id, &error)).await,
         };
         let names = subscriptions.unwrap_or_else(|| self.subscriptions.keys().cloned().collect());
         if let Some(missing) = names.iter().find(|name| !self.subscriptions.contains_key(*name)) {
@@ -328,7 +328,7 @@ impl Connection {
                 let message = format!("run {run_id} is not one of this thread");
                 return self.send_json(&reply::error(command.id, "no_such_run", &message)).await;
             }
-            Err(error) => return self.send_json(&failed(command.id, &error)).await,
+            Err(error) => return self.send_json(&failed_reply(command.id, &error)).await,
         };
         self.resume = since;
         self.send_json(&reply::success(&command.id, result, None)).await?;
@@ -348,7 +348,7 @@ impl Connection {
         run: &str,
         last: Option<&Value>,
     ) -> Result<Option<(Option<Since>, tape::Begin, Value)>> {
-        let run = crate::translate::ids::run(run)?;
+        let run = crate::translate::ids::parse_run(run)?;
         let Some(row) = self.service.active_run(&self.thread, Some(&run)).await? else {
             return Ok(None);
         };
@@ -359,9 +359,13 @@ impl Connection {
     }
 }
 
-fn params<T: serde::de::DeserializeOwned>(command: &Command) -> Result<T> {
+fn read_params<T: serde::de::DeserializeOwned>(command: &Command) -> Result<T> {
     serde_json::from_value(command.params.clone()).map_err(|error| {
-        ApiError::invalid(format!("`params` of {}: {}", command.method, wording::of(&error)))
+        ApiError::invalid(format!(
+            "`params` of {}: {}",
+            command.method,
+            wording::describe_error(&error)
+        ))
     })
 }
 
@@ -369,14 +373,14 @@ fn no_such_subscription(id: &Value, name: &str) -> Value {
     reply::error(id.clone(), "no_such_subscription", &format!("Unknown subscription: {name}"))
 }
 
-fn failed(id: Value, error: &ApiError) -> Value {
+fn failed_reply(id: Value, error: &ApiError) -> Value {
     let is_refusal = error.status().is_client_error();
     let code = if is_refusal { "invalid_argument" } else { "unknown_error" };
     reply::error(id, code, error.detail())
 }
 
 /// Returns the end of a connection whose client broke the protocol or is gone.
-fn refused(error: &axum::Error) -> End {
+fn end_of_error(error: &axum::Error) -> End {
     let text = error.to_string();
     tracing::debug!(error = text, "a WebSocket ended early");
     // The library has no kind for this error.

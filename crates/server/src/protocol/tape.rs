@@ -97,7 +97,7 @@ struct Current {
 
 /// Returns the events of a thread for some selections, in order: at least those that one of them
 /// has. They end when the server stops; an error is the last one.
-pub(crate) fn events(
+pub(crate) fn follow_events(
     service: Service,
     thread: &ThreadId,
     from: FollowFrom,
@@ -151,14 +151,14 @@ impl Tape {
         let Some(Current { run, encoder: Some(encoder) }) = &mut self.current else {
             return Ok(());
         };
-        if fails(&output)
+        if ends_in_failure(&output)
             && let Some(reason) = self.service.failure(run).await?
         {
             encoder.fail(reason);
         }
         let mut rest = output;
         for at in &self.cuts {
-            let (known, output) = split(rest, *at);
+            let (known, output) = split_text(rest, *at);
             rest = output;
             if let Some(known) = known {
                 self.next.extend(encoder.output(&known));
@@ -169,13 +169,13 @@ impl Tape {
     }
 }
 
-fn fails(output: &RunOutput) -> bool {
+fn ends_in_failure(output: &RunOutput) -> bool {
     let RunOutput::Event(event) = output else { return false };
     matches!(event.event, AiEvent::Done { outcome: RunStatus::Failed | RunStatus::LimitReached })
 }
 
 /// Splits a text at a position within it; returns the part before the position, if there is one.
-fn split(output: RunOutput, at: Position) -> (Option<RunOutput>, RunOutput) {
+fn split_text(output: RunOutput, at: Position) -> (Option<RunOutput>, RunOutput) {
     let RunOutput::Event(mut event) = output else { return (None, output) };
     let RunEvent { piece, event: body, .. } = &mut *event;
     let before = piece.as_ref().and_then(|piece| {
@@ -208,7 +208,7 @@ fn split(output: RunOutput, at: Position) -> (Option<RunOutput>, RunOutput) {
 
 /// Returns the begin of the events after the one that a client received, among runs with these ids.
 /// `None` if the event is of none of them.
-pub(crate) fn after(since: &Since, runs: &[RunId]) -> Option<Begin> {
+pub(crate) fn begin_after(since: &Since, runs: &[RunId]) -> Option<Begin> {
     let (index, number) = match since {
         Since::Number(number) => (usize::try_from(number::run_of(*number)).ok()?, Some(*number)),
         Since::Id(run, name) => {
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn events_are_found_by_number_and_by_id() {
         let runs = ["r0", "r1"].map(|run| RunId::new(run).expect("valid"));
-        let find = |since: Value| after(&Since::read(&since).expect("valid"), &runs);
+        let find = |since: Value| begin_after(&Since::read(&since).expect("valid"), &runs);
         let of = |begin: Option<Begin>| {
             begin.map(|begin| match begin.from {
                 FollowFrom::After(at) => (at.run.to_string(), begin.after),

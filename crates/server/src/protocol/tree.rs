@@ -154,10 +154,9 @@ impl Tree {
 
     /// Returns the graphs as a list.
     pub(crate) fn entries(&self) -> Vec<Value> {
-        let entries = self
-            .graphs
-            .iter()
-            .map(|(ns, status)| json!({"namespace": ids::segments(ns), "status": status.name()}));
+        let entries = self.graphs.iter().map(
+            |(ns, status)| json!({"namespace": ids::split_namespace(ns), "status": status.name()}),
+        );
         entries.collect()
     }
 
@@ -173,7 +172,7 @@ impl Tree {
             self.graphs.keys().filter(within).map(|child| self.subtree(child)).collect();
         let status = self.graphs.get(ns).copied().unwrap_or(Status::Running);
         let mut tree = json!({
-            "namespace": ids::segments(ns),
+            "namespace": ids::split_namespace(ns),
             "status": status.name(),
             "graph_name": self.name(ns),
         });

@@ -1,7 +1,7 @@
 //! `/assistants`.
 
 use super::page::{self, Page};
-use crate::body::{self, OneOrMany, flag};
+use crate::body::{self, OneOrMany, parse_flag};
 use crate::error::{ApiError, Result};
 use crate::service::{Changes, Query, Service};
 use axum::body::Bytes;
@@ -83,7 +83,7 @@ async fn delete(
     Path(id): Path<String>,
     Query(Deletion { delete_threads }): Query<Deletion>,
 ) -> Result<StatusCode> {
-    service.delete_assistant(&id, flag(delete_threads.as_deref())?).await?;
+    service.delete_assistant(&id, parse_flag(delete_threads.as_deref())?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -115,7 +115,7 @@ enum AssistantOrder {
     UpdatedAt,
 }
 
-async fn found(service: &Service, search: &AssistantSearch) -> Result<Vec<Value>> {
+async fn search_assistants(service: &Service, search: &AssistantSearch) -> Result<Vec<Value>> {
     let wanted = Value::Object(search.metadata.clone().unwrap_or_default());
     let all = service.assistants().await?;
     let mut found: Vec<_> = all.iter().map(crate::translate::assistant::Assistant::shown).collect();
@@ -149,13 +149,13 @@ async fn found(service: &Service, search: &AssistantSearch) -> Result<Vec<Value>
 
 async fn search(service: Service, body: Bytes) -> Result<Response> {
     let search: AssistantSearch = body::read(&body)?;
-    let found = found(&service, &search).await?;
-    Ok(page::of(found, &search.page, search.select)?.into_response())
+    let found = search_assistants(&service, &search).await?;
+    Ok(page::respond(found, &search.page, search.select)?.into_response())
 }
 
 async fn count(service: Service, body: Bytes) -> Result<Json<Value>> {
     let search: AssistantSearch = body::read(&body)?;
-    Ok(Json(json!(found(&service, &search).await?.len())))
+    Ok(Json(json!(search_assistants(&service, &search).await?.len())))
 }
 
 async fn one(service: Service, Path(id): Path<String>) -> Result<Json<Value>> {
@@ -175,7 +175,7 @@ async fn versions(service: Service, Path(id): Path<String>, body: Bytes) -> Resu
     let wanted = Value::Object(metadata.unwrap_or_default());
     let mut versions = service.assistant(&id).await?.versions();
     versions.retain(|version| body::contains(&version["metadata"], &wanted));
-    Ok(page::of(versions, &page, None)?.1)
+    Ok(page::respond(versions, &page, None)?.1)
 }
 
 #[derive(Debug, Deserialize)]
@@ -224,7 +224,7 @@ async fn all_subgraphs(
     Path(id): Path<String>,
     Query(Recurse { recurse }): Query<Recurse>,
 ) -> Result<Json<Value>> {
-    service.subgraphs(&id, None, flag(recurse.as_deref())?).await.map(Json)
+    service.subgraphs(&id, None, parse_flag(recurse.as_deref())?).await.map(Json)
 }
 
 async fn subgraphs(
@@ -232,5 +232,5 @@ async fn subgraphs(
     Path((id, namespace)): Path<(String, String)>,
     Query(Recurse { recurse }): Query<Recurse>,
 ) -> Result<Json<Value>> {
-    service.subgraphs(&id, Some(&namespace), flag(recurse.as_deref())?).await.map(Json)
+    service.subgraphs(&id, Some(&namespace), parse_flag(recurse.as_deref())?).await.map(Json)
 }

@@ -52,14 +52,15 @@ impl Extract {
 
     /// Returns the values of a result at the paths; `null` where there is none.
     pub(super) fn of(&self, result: &Value) -> Value {
-        let value =
-            |steps: &[PathStep]| steps.iter().try_fold(result, at).cloned().unwrap_or_default();
+        let value = |steps: &[PathStep]| {
+            steps.iter().try_fold(result, step_into).cloned().unwrap_or_default()
+        };
         let found = self.0.iter().map(|(name, steps)| (name.clone(), value(steps)));
         json!(found.collect::<Map<_, _>>())
     }
 }
 
-fn at<'a>(value: &'a Value, step: &PathStep) -> Option<&'a Value> {
+fn step_into<'a>(value: &'a Value, step: &PathStep) -> Option<&'a Value> {
     match step {
         PathStep::Member(name) => value.get(name),
         PathStep::Index(index) => {

@@ -1,6 +1,6 @@
 //! `/ok`, `/info`, `/metrics` and the description of the routes.
 
-use crate::body::flag;
+use crate::body::parse_flag;
 use crate::error::Result;
 use crate::openapi;
 use crate::service::{Query, Service};
@@ -39,7 +39,7 @@ async fn ok(
     State(service): State<Service>,
     Query(Ok { check_db }): Query<Ok>,
 ) -> Result<Json<Value>> {
-    if flag(check_db.as_deref())? {
+    if parse_flag(check_db.as_deref())? {
         service.check_store().await?;
     }
     Result::Ok(Json(json!({"ok": true, "services": {}})))

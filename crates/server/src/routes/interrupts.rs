@@ -44,7 +44,7 @@ async fn list(
     if limit > LIMIT_MAX {
         return Err(ApiError::invalid(format!("`limit` is at most {LIMIT_MAX}")));
     }
-    if body::flag(answered.as_deref())? {
+    if body::parse_flag(answered.as_deref())? {
         if offset > 0 {
             return Err(ApiError::invalid(format!(
                 "`offset` is {offset}, but `answered=true` lists the newest answers only; leave \

@@ -45,6 +45,6 @@ pub(crate) fn router(service: Service, allowed: Allowed) -> Router {
         })
         // The guard limits bodies.
         .layer(DefaultBodyLimit::disable())
-        .layer(from_fn_with_state(guard, guard::check))
+        .layer(from_fn_with_state(guard, guard::check_request))
         .with_state(service)
 }

@@ -52,14 +52,14 @@ impl Page {
 }
 
 /// Returns a page of results, with the selected members.
-pub(super) fn of(
+pub(super) fn respond(
     found: Vec<Value>,
     page: &Page,
     select: Option<OneOrMany<String>>,
 ) -> Result<(HeaderMap, Json<Value>)> {
     let (headers, mut found) = page.of(found)?;
     if let Some(select) = select.map(OneOrMany::into_vec) {
-        found.iter_mut().for_each(|result| body::choose(result, &select));
+        found.iter_mut().for_each(|result| body::select_members(result, &select));
     }
     Ok((headers, Json(found.into())))
 }

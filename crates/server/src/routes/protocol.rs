@@ -61,20 +61,20 @@ async fn events(
     let stopped = select(Box::pin(service.stopped()), Box::pin(service.revoked()));
     let selection = Selection { filter, begin };
     let from = selection.begin.from.clone();
-    let events = tape::events(service, &thread, from, std::slice::from_ref(&selection));
+    let events = tape::follow_events(service, &thread, from, std::slice::from_ref(&selection));
     let events = events.take_until(stopped).filter_map(move |event| {
         // The stream is open as long as its events are read.
         let _open = &open;
         let event = match event {
-            Ok(numbered) => selection.has(&numbered).then(|| shown(&numbered.event)),
-            Err(error) => Some(failed(&error)),
+            Ok(numbered) => selection.has(&numbered).then(|| to_sse(&numbered.event)),
+            Err(error) => Some(error_to_sse(&error)),
         };
         std::future::ready(event.map(Ok::<_, Infallible>))
     });
     Ok(sse::respond(events))
 }
 
-fn shown(event: &Event) -> stream::Event {
+fn to_sse(event: &Event) -> stream::Event {
     let data = event.to_json().to_string();
     stream::Event::default().event(event.channel.method()).data(data).id(event.stream_id())
 }
@@ -105,7 +105,7 @@ impl<'a> LastEvent<'a> {
     }
 }
 
-fn failed(error: &ApiError) -> stream::Event {
+fn error_to_sse(error: &ApiError) -> stream::Event {
     let data = reply::error(Value::Null, "unknown_error", error.detail());
     stream::Event::default().event("error").data(data.to_string())
 }

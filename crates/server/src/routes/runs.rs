@@ -1,7 +1,7 @@
 //! Runs on threads, and runs with a thread of their own.
 
 use crate::awaited;
-use crate::body::{self, OnCompletion, OnDisconnect, RunBody, flag};
+use crate::body::{self, OnCompletion, OnDisconnect, RunBody, parse_flag};
 use crate::error::{ApiError, Result};
 use crate::input::Ignored;
 use crate::service::{Bulk, FollowStart, Query, Service, Started};
@@ -77,7 +77,7 @@ async fn create(
     body: Bytes,
 ) -> Result<Response> {
     let body = run_body(&headers, &body)?;
-    let Created { run, shown, ignored } = created(&service, &thread, &body).await?;
+    let Created { run, shown, ignored } = create_run(&service, &thread, &body).await?;
     let mut headers = headers_of(&run, None);
     ignored.add_header(&mut headers);
     Ok((headers, Json(shown)).into_response())
@@ -91,8 +91,8 @@ struct Created {
 }
 
 /// Requests a run, and returns it as it was accepted; with a key, as it is.
-async fn created(service: &Service, thread: &OfThread, body: &RunBody) -> Result<Created> {
-    let Started { handle, ignored } = service.start(name(thread), body).await?;
+async fn create_run(service: &Service, thread: &OfThread, body: &RunBody) -> Result<Created> {
+    let Started { handle, ignored } = service.start(thread_name(thread), body).await?;
     let run = handle.run;
     let mut row = service.run_row(&run).await?;
     if body.idempotency_key.is_none() {
@@ -112,7 +112,7 @@ async fn batch(service: Service, body: Bytes) -> Result<Json<Value>> {
     }
     let mut runs = Vec::new();
     for body in &bodies {
-        runs.push(created(&service, &None, body).await?.shown);
+        runs.push(create_run(&service, &None, body).await?.shown);
     }
     Ok(Json(runs.into()))
 }
@@ -124,7 +124,7 @@ async fn wait(
     body: Bytes,
 ) -> Result<Response> {
     let body = run_body(&headers, &body)?;
-    let Started { handle, ignored } = service.start(name(&thread), &body).await?;
+    let Started { handle, ignored } = service.start(thread_name(&thread), &body).await?;
     let run = handle.run;
     let guard = on_leave(&service, &run, body.on_disconnect == OnDisconnect::Cancel);
     let outcome = handle.outcome.shared();
@@ -152,7 +152,7 @@ async fn stream(
 ) -> Result<Response> {
     let body = run_body(&headers, &body)?;
     let modes = body.modes()?;
-    let Started { handle, ignored } = service.start(name(&thread), &body).await?;
+    let Started { handle, ignored } = service.start(thread_name(&thread), &body).await?;
     let run = handle.run;
     let (frames, translator) =
         service.frames(&run, modes, body.stream_subgraphs, FollowStart::Start).await?;
@@ -169,7 +169,7 @@ async fn stream(
     Ok((headers, sse::response(service, run, frames, translator, guard)).into_response())
 }
 
-fn name(thread: &OfThread) -> Option<&str> {
+fn thread_name(thread: &OfThread) -> Option<&str> {
     thread.as_ref().map(|Path(thread)| thread.as_str())
 }
 
@@ -199,30 +199,30 @@ async fn list(
     Query(List { limit, offset, status }): Query<List>,
 ) -> Result<Json<Value>> {
     let runs = service.runs(&service.thread_id(&thread).await?).await?;
-    let runs = runs
-        .iter()
-        .filter(|run| status.as_deref().is_none_or(|status| status == rows::status(run.status)));
+    let runs = runs.iter().filter(|run| {
+        status.as_deref().is_none_or(|status| status == rows::status_word(run.status))
+    });
     Ok(Json(runs.skip(offset).take(limit.unwrap_or(LIMIT)).map(|run| service.shown(run)).collect()))
 }
 
-async fn at(service: &Service, thread: &str, run: &str) -> Result<RunRef> {
-    Ok(RunRef { thread: service.thread_id(thread).await?, run: ids::run(run)? })
+async fn run_at(service: &Service, thread: &str, run: &str) -> Result<RunRef> {
+    Ok(RunRef { thread: service.thread_id(thread).await?, run: ids::parse_run(run)? })
 }
 
 async fn one(service: Service, Path((thread, run)): Path<(String, String)>) -> Result<Json<Value>> {
-    Ok(Json(service.shown(&service.run_row(&at(&service, &thread, &run).await?).await?)))
+    Ok(Json(service.shown(&service.run_row(&run_at(&service, &thread, &run).await?).await?)))
 }
 
 async fn delete(
     service: Service,
     Path((thread, run)): Path<(String, String)>,
 ) -> Result<StatusCode> {
-    service.delete_run(&at(&service, &thread, &run).await?).await?;
+    service.delete_run(&run_at(&service, &thread, &run).await?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn join(service: Service, Path((thread, run)): Path<(String, String)>) -> Result<Response> {
-    let run = at(&service, &thread, &run).await?;
+    let run = run_at(&service, &thread, &run).await?;
     service.run_row(&run).await?;
     let headers = headers_of(&run, Some("join"));
     let waiting = service.clone();
@@ -239,7 +239,7 @@ async fn follow(
     Query(query): Query<Follow>,
     request: HeaderMap,
 ) -> Result<Response> {
-    let at = at(&service, &thread, &run).await?;
+    let at = run_at(&service, &thread, &run).await?;
     follow_run(service, at, query, &request).await
 }
 
@@ -249,7 +249,7 @@ async fn follow_stateless(
     Query(query): Query<Follow>,
     request: HeaderMap,
 ) -> Result<Response> {
-    let run = service.find_run(&ids::run(&run)?).await?;
+    let run = service.find_run(&ids::parse_run(&run)?).await?;
     follow_run(service, run, query, &request).await
 }
 
@@ -270,13 +270,13 @@ async fn follow_run(
         names.push(FOLLOWED.to_owned());
     }
     let names = names.iter().flat_map(|names| names.split(',')).map(str::trim);
-    let modes = body::modes(names.filter(|name| !name.is_empty()))?;
-    let cancels = flag(values("cancel_on_disconnect").next_back())?;
+    let modes = body::parse_modes(names.filter(|name| !name.is_empty()))?;
+    let cancels = parse_flag(values("cancel_on_disconnect").next_back())?;
     if cancels {
         service.require(Right::Run)?;
     }
     let subgraphs = values("stream_subgraphs").next_back();
-    let subgraphs = subgraphs.is_none() || flag(subgraphs)?;
+    let subgraphs = subgraphs.is_none() || parse_flag(subgraphs)?;
     let place = match request.get("last-event-id").map(|id| id.to_str().unwrap_or_default()) {
         None => FollowStart::Unknown,
         Some("-1" | "0") => FollowStart::Start,
@@ -316,8 +316,8 @@ async fn cancel(
     Path((thread, run)): Path<(String, String)>,
     Query(Cancel { wait, action }): Query<Cancel>,
 ) -> Result<Response> {
-    let run = at(&service, &thread, &run).await?;
-    let wait = flag(wait.as_deref())?;
+    let run = run_at(&service, &thread, &run).await?;
+    let wait = parse_flag(wait.as_deref())?;
     service.cancel(&run, action, wait).await?;
     let status = if wait { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok((status, headers_of(&run, Some("join")), Json(json!({}))).into_response())
@@ -354,7 +354,7 @@ async fn cancel_all(
         },
         (Some(thread), Some(runs), None) => Bulk::Runs {
             thread: service.thread_id(&thread).await?,
-            runs: runs.iter().map(|run| ids::run(run)).collect::<Result<_>>()?,
+            runs: runs.iter().map(|run| ids::parse_run(run)).collect::<Result<_>>()?,
         },
         _ => {
             let detail = "expected either `status`, or `thread_id` with `run_ids`";

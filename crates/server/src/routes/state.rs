@@ -39,7 +39,7 @@ async fn newest(
 ) -> Result<Json<Value>> {
     let at = CheckpointBody::default();
     service
-        .state(&service.thread_id(&id).await?, &at, body::flag(shape.subgraphs.as_deref())?)
+        .state(&service.thread_id(&id).await?, &at, body::parse_flag(shape.subgraphs.as_deref())?)
         .await
         .map(Json)
 }
@@ -50,7 +50,7 @@ async fn at(
     Query(shape): Query<Shape>,
 ) -> Result<Json<Value>> {
     let at = CheckpointBody { checkpoint_id: Some(checkpoint), ..CheckpointBody::default() };
-    let subgraphs = body::flag(shape.subgraphs.as_deref())?;
+    let subgraphs = body::parse_flag(shape.subgraphs.as_deref())?;
     let mut state = service.state(&service.thread_id(&id).await?, &at, subgraphs).await?;
     // The path names a checkpoint of the outermost graph, and so does the answer.
     if let Some(place) = state["checkpoint"].as_object_mut() {
@@ -161,14 +161,14 @@ async fn read_history(service: &Service, id: &str, history: History) -> Result<J
         return Err(ApiError::invalid(format!("`limit` is at most {LIMIT_MAX}")));
     }
     let mut filter = HistoryFilter {
-        before: before.as_deref().map(ids::checkpoint).transpose()?,
+        before: before.as_deref().map(ids::parse_checkpoint).transpose()?,
         limit,
         ..HistoryFilter::default()
     };
     for (name, value) in metadata.unwrap_or_default() {
         match (name.as_str(), &value) {
             ("step", Value::Number(step)) => filter.step = step.as_i64(),
-            ("run_id", Value::String(run)) => filter.run = Some(ids::run(run)?),
+            ("run_id", Value::String(run)) => filter.run = Some(ids::parse_run(run)?),
             ("source", Value::String(source)) => {
                 filter.source = Some(match source.as_str() {
                     "input" => Source::Input,

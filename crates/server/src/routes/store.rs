@@ -76,13 +76,13 @@ struct At {
     refresh_ttl: Option<String>,
 }
 
-fn refreshed(refresh: bool) -> Ttl {
+fn ttl_of(refresh: bool) -> Ttl {
     if refresh { Ttl::Refresh } else { Ttl::Keep }
 }
 
 async fn item(service: Service, Query(at): Query<At>) -> Result<Json<Value>> {
     let labels = at.namespace.split('.').map(str::to_owned).collect();
-    let ttl = refreshed(body::flag(at.refresh_ttl.as_deref())?);
+    let ttl = ttl_of(body::parse_flag(at.refresh_ttl.as_deref())?);
     service.item(labels, &at.key, ttl).await.map(Json)
 }
 
@@ -114,7 +114,7 @@ struct ItemSearch {
     refresh_ttl: Option<bool>,
 }
 
-fn limited(limit: Option<usize>, usual: usize) -> Result<usize> {
+fn check_limit(limit: Option<usize>, usual: usize) -> Result<usize> {
     match limit.unwrap_or(usual) {
         limit if limit <= LIMIT_MAX => Ok(limit),
         _ => Err(ApiError::invalid(format!("`limit` is at most {LIMIT_MAX}"))),
@@ -130,9 +130,9 @@ async fn search(service: Service, body: Bytes) -> Result<Json<Value>> {
     let query = ItemQuery {
         filter,
         text: search.query,
-        limit: limited(search.limit, 10)?,
+        limit: check_limit(search.limit, 10)?,
         offset: search.offset.unwrap_or(0),
-        ttl: refreshed(search.refresh_ttl.unwrap_or(false)),
+        ttl: ttl_of(search.refresh_ttl.unwrap_or(false)),
     };
     service.search_items(search.namespace_prefix.unwrap_or_default(), &query).await.map(Json)
 }
@@ -161,7 +161,7 @@ async fn namespaces(service: Service, body: Bytes) -> Result<Json<Value>> {
         prefix: pattern(wanted.prefix)?,
         suffix: pattern(wanted.suffix)?,
         depth_max: wanted.max_depth,
-        limit: limited(wanted.limit, 100)?,
+        limit: check_limit(wanted.limit, 100)?,
         offset: wanted.offset.unwrap_or(0),
     };
     service.namespaces(&query).await.map(Json)

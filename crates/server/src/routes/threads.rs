@@ -117,7 +117,7 @@ async fn copy(service: Service, Path(id): Path<String>, body: Bytes) -> Result<J
         true => Copy::default(),
         false => body::read(&body)?,
     };
-    let at = checkpoint_id.as_deref().map(ids::checkpoint).transpose()?;
+    let at = checkpoint_id.as_deref().map(ids::parse_checkpoint).transpose()?;
     let mut copy = service.copy_thread(&service.thread_id(&id).await?, at).await?;
     // A copy has not run; its values are read like those of any thread.
     if let Some(members) = copy.as_object_mut() {
@@ -235,11 +235,11 @@ async fn search(service: Service, body: Bytes) -> Result<Response> {
         };
         // A member of our own, which other clients do not expect.
         if select.as_ref().is_some_and(|names| names.iter().any(|name| name == WAITS_UNTIL)) {
-            shown[WAITS_UNTIL] = json!(service.waits_until(thread).await?.map(time::text));
+            shown[WAITS_UNTIL] = json!(service.waits_until(thread).await?.map(time::format_time));
         }
         let extracted = extract.as_ref().map(|extract| extract.of(&shown));
         if let Some(select) = &select {
-            body::choose(&mut shown, select);
+            body::select_members(&mut shown, select);
         }
         if let Some(extracted) = extracted {
             shown["extracted"] = extracted;

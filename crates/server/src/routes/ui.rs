@@ -37,16 +37,18 @@ const HASHED: &str = "assets/";
 pub(super) fn routes(guard: (Arc<Allowed>, Service)) -> Router<Service> {
     Router::new()
         .route("/ui", get(async || Redirect::permanent("/ui/")))
-        .route("/ui/", get(async |headers: HeaderMap| file("index.html", &headers)))
+        .route("/ui/", get(async |headers: HeaderMap| file_response("index.html", &headers)))
         .route(
             "/ui/{*path}",
-            get(async |Path(path): Path<String>, headers: HeaderMap| file(&path, &headers)),
+            get(async |Path(path): Path<String>, headers: HeaderMap| {
+                file_response(&path, &headers)
+            }),
         )
         .route("/ui/session", post(log_in).delete(log_out).with_state(guard))
 }
 
 /// Returns a file, or status 304 if the client has it.
-fn file(path: &str, headers: &HeaderMap) -> Result<Response> {
+fn file_response(path: &str, headers: &HeaderMap) -> Result<Response> {
     let asset = ASSETS.iter().find(|asset| asset.path == path).ok_or_else(ApiError::not_found)?;
     let caching =
         if path.starts_with(HASHED) { "public, max-age=31536000, immutable" } else { "no-cache" };
@@ -56,10 +58,10 @@ fn file(path: &str, headers: &HeaderMap) -> Result<Response> {
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::REFERRER_POLICY, "no-referrer"),
     ];
-    if accepts(headers, header::IF_NONE_MATCH, asset.tag) {
+    if accepts_value(headers, header::IF_NONE_MATCH, asset.tag) {
         return Ok((StatusCode::NOT_MODIFIED, fixed).into_response());
     }
-    if !accepts(headers, header::ACCEPT_ENCODING, "gzip") {
+    if !accepts_value(headers, header::ACCEPT_ENCODING, "gzip") {
         let detail = "the page is compressed; expected `accept-encoding: gzip`";
         return Err(ApiError::new(StatusCode::NOT_ACCEPTABLE, detail));
     }
@@ -68,7 +70,7 @@ fn file(path: &str, headers: &HeaderMap) -> Result<Response> {
 }
 
 /// Returns `true` if a list in a header has a value.
-fn accepts(headers: &HeaderMap, name: header::HeaderName, value: &str) -> bool {
+fn accepts_value(headers: &HeaderMap, name: header::HeaderName, value: &str) -> bool {
     let lists = headers.get_all(name).iter().filter_map(|list| list.to_str().ok());
     let mut values = lists
         .flat_map(|list| list.split(','))

@@ -1,7 +1,7 @@
 //! Questions that were answered, with the answers that counted.
 
 use super::Service;
-use super::inbox::{address, call};
+use super::inbox::{question_address, tool_call_of};
 use crate::error::Result;
 use crate::translate::time;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ impl Service {
                 // An answer changes its thread, so threads that follow have older answers only.
                 let last = newest.get(limit.saturating_sub(1)).map(|(at, _)| *at);
                 if limit == 0 || last.is_some_and(|last| last >= thread.row.updated_at) {
-                    return Ok(shown(newest));
+                    return Ok(without_times(newest));
                 }
                 match self.answered_on(&thread.row).await {
                     Err(StoreError::Corrupt { .. }) => continue,
@@ -35,7 +35,7 @@ impl Service {
             }
             match found.next {
                 Some(next) => query.from = SearchFrom::After(next),
-                None => return Ok(shown(newest)),
+                None => return Ok(without_times(newest)),
             }
         }
     }
@@ -49,7 +49,7 @@ impl Service {
         let mut found = self.answered_on(&self.row(thread).await?).await?;
         found.sort_by_key(|(at, _)| Reverse(*at));
         found.truncate(limit);
-        Ok(shown(found))
+        Ok(without_times(found))
     }
 
     /// Returns the questions that were answered on a thread. A copy has also those that were answered
@@ -64,16 +64,16 @@ impl Service {
             }
             let interrupt = row.interrupt.into_shown();
             let shown = json!({
-                "id": address(&thread.id, interrupt.id),
+                "id": question_address(&thread.id, interrupt.id),
                 "interrupt_id": interrupt.id,
                 "thread_id": thread.id,
                 "agent": graph,
                 "node": interrupt.node,
                 "graph": interrupt.graph,
-                "call": call(&interrupt),
+                "call": tool_call_of(&interrupt),
                 "answer": value,
                 "answered_by": answered_by,
-                "answered_at": time::text(answered_at),
+                "answered_at": time::format_time(answered_at),
             });
             found.push((answered_at, shown));
         }
@@ -81,6 +81,6 @@ impl Service {
     }
 }
 
-fn shown(found: Vec<(Timestamp, Value)>) -> Vec<Value> {
+fn without_times(found: Vec<(Timestamp, Value)>) -> Vec<Value> {
     found.into_iter().map(|(_, shown)| shown).collect()
 }

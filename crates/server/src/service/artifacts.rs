@@ -54,13 +54,13 @@ impl Service {
         match self.read_artifact(id).await {
             Err(error) if error.is_missing() => Err(ApiError::missing("Artifact not found")),
             Err(error) => Err(error),
-            Ok(found) => Ok(described(&found, "whole", &found.value)),
+            Ok(found) => Ok(artifact_to_json(&found, "whole", &found.value)),
         }
     }
 
     async fn stored_artifact(&self, id: &str) -> Result<Value> {
         let found = self.read_artifact(id).await?;
-        Ok(described(&found, "shown", found.shown()))
+        Ok(artifact_to_json(&found, "shown", found.shown()))
     }
 
     async fn read_artifact(&self, id: &str) -> Result<Artifact> {
@@ -84,7 +84,7 @@ impl Service {
             let Some(last) = page.last() else { break };
             after = last.seq;
             for stored in page {
-                exists |= add(&mut found, call, stored.event);
+                exists |= add_call_event(&mut found, call, stored.event);
             }
         }
         if exists { Ok(found) } else { Err(ApiError::not_found()) }
@@ -92,7 +92,7 @@ impl Service {
 }
 
 /// Returns a stored result with a form of its value.
-fn described(found: &Artifact, form: &str, value: &Value) -> Value {
+fn artifact_to_json(found: &Artifact, form: &str, value: &Value) -> Value {
     json!({
         "id": found.id,
         "thread_id": found.thread,
@@ -100,15 +100,15 @@ fn described(found: &Artifact, form: &str, value: &Value) -> Value {
         "tool": found.tool,
         "bytes": found.bytes,
         "sha256": found.sha256,
-        "stored_at": time::text(found.stored_at),
-        "expires_at": time::text(found.expires_at),
+        "stored_at": time::format_time(found.stored_at),
+        "expires_at": time::format_time(found.expires_at),
         "form": form,
         "value": value,
     })
 }
 
 /// Adds what an event has of a call; `false` if it has nothing.
-fn add(found: &mut Value, call: &str, event: AiEvent) -> bool {
+fn add_call_event(found: &mut Value, call: &str, event: AiEvent) -> bool {
     match event {
         AiEvent::ToolCallStart { tool_call_id, tool_name, args, .. }
             if tool_call_id.as_str() == call =>

@@ -38,16 +38,16 @@ impl Service {
         let mut all: Vec<_> = self.names().map(|name| self.of_graph(name)).collect();
         let query = ItemQuery { limit: ASSISTANTS_MAX, ..ItemQuery::default() };
         let who = self.own()?;
-        let within = Prefix::from(&namespace()?);
+        let within = Prefix::from(&assistants_namespace()?);
         for item in self.items().search(&who, &within, &query).await? {
-            all.push(read(&item.key, item.value)?);
+            all.push(read_assistant(&item.key, item.value)?);
         }
         Ok(all)
     }
 
     /// Returns the assistant with a UUID.
     pub(crate) async fn assistant(&self, id: &str) -> Result<Assistant> {
-        let id = ids::uuid("assistant", id)?;
+        let id = ids::parse_uuid("assistant", id)?;
         match self.find_assistant(id).await? {
             Some(found) => Ok(found),
             None => Err(ApiError::not_found()),
@@ -58,8 +58,9 @@ impl Service {
         if let Some(name) = self.names().find(|name| ids::assistant_of(name) == id) {
             return Ok(Some(self.of_graph(name)));
         }
-        let found = self.items().get(&self.own()?, &place(id)?, Default::default()).await?;
-        found.map(|item| read(&item.key, item.value)).transpose()
+        let found =
+            self.items().get(&self.own()?, &item_of_assistant(id)?, Default::default()).await?;
+        found.map(|item| read_assistant(&item.key, item.value)).transpose()
     }
 
     pub(super) fn of_graph(&self, name: &str) -> Assistant {
@@ -78,7 +79,7 @@ impl Service {
     ) -> Result<Assistant> {
         let graph = self.graph_of(changes.graph.as_deref().unwrap_or_default())?.to_owned();
         let id = match id {
-            Some(id) => ids::uuid("assistant", id)?,
+            Some(id) => ids::parse_uuid("assistant", id)?,
             None => Uuid::new_v4(),
         };
         let _one_at_a_time = self.lock_assistants().await;
@@ -129,7 +130,7 @@ impl Service {
     pub(crate) async fn delete_assistant(&self, id: &str, threads: bool) -> Result<()> {
         let _one_at_a_time = self.lock_assistants().await;
         let assistant = self.own_assistant(id).await?;
-        self.items().delete(&self.own()?, &place(assistant.id)?).await?;
+        self.items().delete(&self.own()?, &item_of_assistant(assistant.id)?).await?;
         if threads {
             let id = Value::from(assistant.id.to_string());
             let metadata = Map::from_iter([("assistant_id".to_owned(), id)]);
@@ -164,7 +165,7 @@ impl Service {
         let value = serde_json::to_value(&assistant.record)
             .map_err(|error| ApiError::invalid(error.to_string()))?;
         let who = self.own()?;
-        let at = place(assistant.id)?;
+        let at = item_of_assistant(assistant.id)?;
         Ok(self.items().put(&who, &at, value, PutOptions::default()).await?)
     }
 
@@ -175,15 +176,15 @@ impl Service {
     }
 }
 
-fn namespace() -> Result<Namespace> {
+fn assistants_namespace() -> Result<Namespace> {
     Ok(Namespace::new(["assistants"])?)
 }
 
-fn place(id: Uuid) -> Result<ItemRef> {
-    Ok(ItemRef::new(namespace()?, id.to_string())?)
+fn item_of_assistant(id: Uuid) -> Result<ItemRef> {
+    Ok(ItemRef::new(assistants_namespace()?, id.to_string())?)
 }
 
-fn read(key: &str, value: Value) -> Result<Assistant> {
+fn read_assistant(key: &str, value: Value) -> Result<Assistant> {
     let damaged = |error: String| {
         let detail = format!("assistant `{key}` cannot be read: {error}");
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, detail)

@@ -4,7 +4,7 @@
 use super::Service;
 use super::cards::Cards;
 use super::graphs::Hosted;
-use super::runs::metadata;
+use super::runs::merge_metadata;
 use crate::body::{self, RunBody};
 use crate::chat::Doubt;
 use crate::chat::answer;
@@ -72,7 +72,7 @@ impl Service {
         };
         let turn = match &row {
             Some(row) => self.turn(row, request).await?,
-            None => Turn::Says(said(request)?),
+            None => Turn::Says(required_message(request)?),
         };
         let body: RunBody = body::from_value(json!({"assistant_id": agent}))?;
         let mut options = body.options(&assistant, self.now())?;
@@ -87,9 +87,9 @@ impl Service {
             self.replace(row, request, &mut options).await?;
         }
         let of_thread = row.map(|row| row.metadata).unwrap_or_default();
-        options.metadata = metadata(&assistant, of_thread, Map::new());
+        options.metadata = merge_metadata(&assistant, of_thread, Map::new());
         let (input, is_typed) = match turn {
-            Turn::Says(parts) => (start(&hosted, parts)?, false),
+            Turn::Says(parts) => (input_of_message(&hosted, parts)?, false),
             Turn::Answers { answers, is_typed } => (RunInput::answers(answers), is_typed),
         };
         let run = self.begin_run(&hosted, &thread, input, options).await?;
@@ -163,7 +163,7 @@ impl Service {
         }
         if request.replaces != Replaces::Nothing {
             // The questions go with the answer that is replaced.
-            return Ok(Turn::Says(said(request)?));
+            return Ok(Turn::Says(required_message(request)?));
         }
         let asks = |row: &&InterruptRow| row.is_open() && row.interrupt.asks();
         let open: Vec<_> = rows.iter().filter(asks).map(|row| &row.interrupt).collect();
@@ -251,7 +251,7 @@ impl Service {
             return if row.head.is_none() { Ok(()) } else { Err(no_run_to_replace()) };
         };
         let last = message_of(&runs, &last.new.at).first().map(|row| row.new.at.run.clone());
-        options.roll_back = match (replaced(&all, &runs, request), request.replaces) {
+        options.roll_back = match (find_replaced(&all, &runs, request), request.replaces) {
             (Some(Replaced::From(run)), _) => Some(run),
             // The text was never said.
             (Some(Replaced::Nothing), _) => return Ok(()),
@@ -301,7 +301,7 @@ impl Service {
         let mut turns: Vec<(StoredTurn, Vec<&RunRow>)> = Vec::new();
         for row in &runs {
             match turns.last_mut() {
-                Some((_, of)) if continues(row) => of.push(row),
+                Some((_, of)) if continues_message(row) => of.push(row),
                 _ => {
                     let said = self.said_in(row).unwrap_or_default();
                     let base = row.base;
@@ -361,7 +361,7 @@ pub(super) fn messages_channel<'a>(hosted: &Hosted<'a>) -> Option<&'a str> {
     graph.plan().channel_names().find(|name| graph.holds_messages(name))
 }
 
-fn start(hosted: &Hosted<'_>, parts: Vec<Part>) -> Result<RunInput> {
+fn input_of_message(hosted: &Hosted<'_>, parts: Vec<Part>) -> Result<RunInput> {
     let channel = messages_channel(hosted).ok_or_else(|| {
         ApiError::invalid(format!(
             "graph `{}` has no channel of messages, which a chat needs; start a run of it instead",
@@ -374,7 +374,7 @@ fn start(hosted: &Hosted<'_>, parts: Vec<Part>) -> Result<RunInput> {
     Ok(RunInput::Start { input })
 }
 
-fn said(request: &ChatRequest) -> Result<Vec<Part>> {
+fn required_message(request: &ChatRequest) -> Result<Vec<Part>> {
     request.said.clone().ok_or_else(nothing_new)
 }
 
@@ -394,7 +394,7 @@ enum Replaced {
 
 /// Returns the runs that a text replaces, by the ids of messages in a request: that of the replaced
 /// message, or that of the message before it. `None` if the thread has neither.
-fn replaced(all: &[RunRow], live: &[RunRow], request: &ChatRequest) -> Option<Replaced> {
+fn find_replaced(all: &[RunRow], live: &[RunRow], request: &ChatRequest) -> Option<Replaced> {
     let find = |id: &str| {
         let of = |id: &str| all.iter().find(|row| row.new.at.run.as_str() == id);
         let mut row = of(id)?;
@@ -412,7 +412,7 @@ fn replaced(all: &[RunRow], live: &[RunRow], request: &ChatRequest) -> Option<Re
     }
     let before = find(request.follows.as_deref()?)?;
     let mut after = live.iter().skip(before + 1);
-    let next = after.find(|row| !continues(row));
+    let next = after.find(|row| !continues_message(row));
     Some(next.map_or(Replaced::Nothing, |row| Replaced::From(row.new.at.run.clone())))
 }
 
@@ -441,7 +441,7 @@ fn is_update(row: &RunRow) -> bool {
 }
 
 /// Returns `true` for a run that continues the message of the run before it.
-fn continues(row: &RunRow) -> bool {
+fn continues_message(row: &RunRow) -> bool {
     row.answers.is_some() || row.new.input == RunInput::Continue
 }
 
@@ -451,7 +451,7 @@ fn message_of<'a>(runs: &'a [RunRow], last: &RunRef) -> Vec<&'a RunRow> {
     let mut of: Vec<_> = Vec::new();
     for row in runs[..end].iter().rev() {
         of.push(row);
-        if !continues(row) {
+        if !continues_message(row) {
             break;
         }
     }

@@ -19,18 +19,18 @@ impl Service {
             )));
         }
         let who = self.own()?;
-        let at = place(run)?;
+        let at = mark_of_run(run)?;
         Ok(self.items().put(&who, &at, json!({}), PutOptions::default()).await?)
     }
 
     pub(super) async fn is_deleted(&self, run: &RunRef) -> Result<bool> {
-        Ok(self.items().get(&self.own()?, &place(run)?, Ttl::Keep).await?.is_some())
+        Ok(self.items().get(&self.own()?, &mark_of_run(run)?, Ttl::Keep).await?.is_some())
     }
 
     /// Returns the ids of the deleted runs of a thread.
     pub(super) async fn deleted_runs(&self, thread: &ThreadId) -> Result<BTreeSet<String>> {
         let query = ItemQuery { limit: usize::MAX, ..ItemQuery::default() };
-        let within = Prefix::from(&namespace(thread)?);
+        let within = Prefix::from(&marks_namespace(thread)?);
         let found = self.items().search(&self.own()?, &within, &query).await?;
         Ok(found.into_iter().map(|item| item.key).collect())
     }
@@ -38,7 +38,7 @@ impl Service {
     /// Removes the marks of a thread that was deleted.
     pub(super) async fn forget_deleted(&self, thread: &ThreadId) -> Result<()> {
         let who = self.own()?;
-        let within = Prefix::from(&namespace(thread)?);
+        let within = Prefix::from(&marks_namespace(thread)?);
         if !self.deleted_runs(thread).await?.is_empty() {
             self.items().clear(&who, &within).await?;
         }
@@ -49,7 +49,7 @@ impl Service {
 /// Longest label of a thread, in bytes; that of a longer key is a hash of it.
 const LABEL_BYTES_MAX: usize = 512;
 
-fn namespace(thread: &ThreadId) -> Result<Namespace> {
+fn marks_namespace(thread: &ThreadId) -> Result<Namespace> {
     // A label has no dot.
     let mut label = thread.to_key().replace('.', "=2E");
     if label.len() > LABEL_BYTES_MAX {
@@ -59,13 +59,13 @@ fn namespace(thread: &ThreadId) -> Result<Namespace> {
     Ok(Namespace::new(["deleted_runs".to_owned(), label])?)
 }
 
-fn place(run: &RunRef) -> Result<ItemRef> {
-    Ok(ItemRef::new(namespace(&run.thread)?, run.run.as_str())?)
+fn mark_of_run(run: &RunRef) -> Result<ItemRef> {
+    Ok(ItemRef::new(marks_namespace(&run.thread)?, run.run.as_str())?)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::namespace;
+    use super::marks_namespace;
     use weftwork_types::ThreadId;
 
     #[test]
@@ -75,7 +75,7 @@ mod tests {
         let all: Vec<_> = ids
             .iter()
             .chain(&long)
-            .map(|id| namespace(&ThreadId::new(id.clone()).expect("an id")).expect("fits"))
+            .map(|id| marks_namespace(&ThreadId::new(id.clone()).expect("an id")).expect("fits"))
             .collect();
         for (index, one) in all.iter().enumerate() {
             assert!(!all[..index].contains(one), "{one:?}");

@@ -72,7 +72,7 @@ impl Service {
     pub(crate) async fn schemas(&self, assistant: &str) -> Result<Value> {
         let assistant = self.chosen(assistant).await?;
         let name = assistant.record.graph();
-        Ok(schema::shown(name, self.hosted(name)?.graph))
+        Ok(schema::schemas_to_json(name, self.hosted(name)?.graph))
     }
 
     /// Returns the schemas of the subgraphs of an assistant by their namespaces: of one, or of all
@@ -98,7 +98,7 @@ impl Service {
 fn add_subgraphs(graph: &CompiledGraph, prefix: &str, recurse: bool, to: &mut Map<String, Value>) {
     for (node, subgraph) in graph.subgraphs() {
         let namespace = format!("{prefix}{node}");
-        to.insert(namespace.clone(), schema::shown(subgraph.name(), subgraph));
+        to.insert(namespace.clone(), schema::schemas_to_json(subgraph.name(), subgraph));
         if recurse {
             add_subgraphs(subgraph, &format!("{namespace}|"), recurse, to);
         }

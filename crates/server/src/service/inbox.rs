@@ -3,7 +3,7 @@
 use super::Service;
 use super::graphs::Hosted;
 use crate::chat::answer;
-use crate::chat::question::{Asked, decisions};
+use crate::chat::question::{Asked, allowed_decisions};
 use crate::error::{ApiError, Result};
 use crate::translate::{state, time};
 use serde_json::{Value, json};
@@ -60,27 +60,27 @@ impl Service {
             Ask::Approval(request) => (
                 json!({"name": request.tool, "args": request.args, "effect": request.effect,
                     "reason": request.reason}),
-                json!(decisions(&interrupt)),
+                json!(allowed_decisions(&interrupt)),
             ),
             _ => (Value::Null, json!(["respond"])),
         };
         let age_ms = self.now().0.saturating_sub(asked_at.0);
         Ok(json!({
-            "id": address(&thread.id, interrupt.id),
+            "id": question_address(&thread.id, interrupt.id),
             "interrupt_id": interrupt.id,
             "thread_id": thread.id,
             "run_id": row.run,
             "agent": graph,
             "node": interrupt.node,
             "graph": interrupt.graph,
-            "question": state::interrupt(&interrupt)["value"],
-            "call": call(&interrupt),
+            "question": state::interrupt_to_json(&interrupt)["value"],
+            "call": tool_call_of(&interrupt),
             "action": action,
             "allowed": allowed,
             "response_schema": interrupt.answer_schema,
-            "created_at": time::text(asked_at),
+            "created_at": time::format_time(asked_at),
             "age_ms": age_ms,
-            "expires_at": interrupt.expires_at.map(time::text),
+            "expires_at": interrupt.expires_at.map(time::format_time),
         }))
     }
 
@@ -134,7 +134,7 @@ impl Service {
             },
         };
         let asked: Vec<&Interrupt> = asked.iter().collect();
-        command.answers = Some(decided(&asked, answers)?);
+        command.answers = Some(replace_decisions(&asked, answers)?);
         Ok(RunInput::Command(command))
     }
 
@@ -156,7 +156,7 @@ impl Service {
 }
 
 /// Returns answers with the decisions that they have.
-fn decided(open: &[&Interrupt], answers: Answers) -> Result<Answers> {
+fn replace_decisions(open: &[&Interrupt], answers: Answers) -> Result<Answers> {
     let approvals: Vec<_> =
         open.iter().filter(|asked| matches!(asked.ask, Ask::Approval(_))).collect();
     match answers {
@@ -164,8 +164,8 @@ fn decided(open: &[&Interrupt], answers: Answers) -> Result<Answers> {
             let given = given.into_iter().map(|(id, value)| {
                 let asked = approvals.iter().find(|asked| asked.id == id);
                 let value = match (asked, listed_decisions(&value)) {
-                    (Some(asked), Some([one])) => decision(asked, one)?,
-                    (Some(asked), _) if value["type"].is_string() => decision(asked, &value)?,
+                    (Some(asked), Some([one])) => read_decision(asked, one)?,
+                    (Some(asked), _) if value["type"].is_string() => read_decision(asked, &value)?,
                     _ => value,
                 };
                 Ok((id, value))
@@ -184,14 +184,14 @@ fn decided(open: &[&Interrupt], answers: Answers) -> Result<Answers> {
                 )));
             }
             let pairs = approvals.iter().zip(list);
-            let by_id = pairs.map(|(asked, value)| Ok((asked.id, decision(asked, value)?)));
+            let by_id = pairs.map(|(asked, value)| Ok((asked.id, read_decision(asked, value)?)));
             Ok(Answers::ById(by_id.collect::<Result<_>>()?))
         }
         answers @ Answers::ByKey(_) => Ok(answers),
     }
 }
 
-fn decision(asked: &Interrupt, value: &Value) -> Result<Value> {
+fn read_decision(asked: &Interrupt, value: &Value) -> Result<Value> {
     answer::of_result(asked, value)
 }
 
@@ -202,12 +202,12 @@ fn listed_decisions(value: &Value) -> Option<&[Value]> {
 }
 
 /// Returns the id of a question in the interface: its thread, a dot, and its own id.
-pub(crate) fn address(thread: &ThreadId, id: InterruptId) -> String {
+pub(crate) fn question_address(thread: &ThreadId, id: InterruptId) -> String {
     format!("{thread}.{id}")
 }
 
 /// Returns the call that stands for a question in chats.
-pub(super) fn call(interrupt: &Interrupt) -> Option<Value> {
+pub(super) fn tool_call_of(interrupt: &Interrupt) -> Option<Value> {
     let call = Asked::of(interrupt)?.call;
     Some(json!({"id": call.id, "name": call.name, "args": call.args}))
 }

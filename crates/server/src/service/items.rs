@@ -11,7 +11,7 @@ use weftwork_store::{
 impl Service {
     pub(crate) async fn item(&self, namespace: Vec<String>, key: &str, ttl: Ttl) -> Result<Value> {
         let at = ItemRef::new(Namespace::new(namespace)?, key)?;
-        Ok(self.items().get(self.who(), &at, ttl).await?.map_or(Value::Null, shown))
+        Ok(self.items().get(self.who(), &at, ttl).await?.map_or(Value::Null, item_to_json))
     }
 
     pub(crate) async fn put_item(
@@ -39,7 +39,7 @@ impl Service {
         let found = self.items().search(self.who(), &within, query).await?;
         let with_score = |item: Item| {
             let score = item.score;
-            let mut item = shown(item);
+            let mut item = item_to_json(item);
             item["score"] = json!(score);
             item
         };
@@ -52,12 +52,12 @@ impl Service {
     }
 }
 
-fn shown(item: Item) -> Value {
+fn item_to_json(item: Item) -> Value {
     json!({
         "namespace": item.namespace,
         "key": item.key,
         "value": item.value,
-        "created_at": time::text(item.created_at),
-        "updated_at": time::text(item.updated_at),
+        "created_at": time::format_time(item.created_at),
+        "updated_at": time::format_time(item.updated_at),
     })
 }

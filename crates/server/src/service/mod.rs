@@ -93,7 +93,7 @@ pub(crate) struct Settings {
 impl Service {
     pub(crate) fn new(runtime: Runtime, settings: Settings) -> Self {
         let since = runtime.clock().now();
-        let names = names(&runtime.graphs().map(|(id, _)| id).collect::<Vec<_>>());
+        let names = short_names(&runtime.graphs().map(|(id, _)| id).collect::<Vec<_>>());
         let store = Arc::clone(runtime.store());
         let clock = Arc::clone(runtime.clock());
         let items = Arc::new(StoreItems::of(store, clock));
@@ -117,7 +117,7 @@ impl Service {
 
     /// Returns a run as clients see it.
     pub(crate) fn shown(&self, row: &RunRow) -> Value {
-        rows::run(row, self.name_of(&row.new.graph))
+        rows::run_to_json(row, self.name_of(&row.new.graph))
     }
 
     /// Counts an answered request.
@@ -282,7 +282,7 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
 }
 
 /// Returns the names of graphs by their ids: the part after the colon where it is unique.
-fn names(graphs: &[&str]) -> BTreeMap<String, String> {
+fn short_names(graphs: &[&str]) -> BTreeMap<String, String> {
     let plain = |id: &str| id.split_once(':').map_or(id, |(_, name)| name).to_owned();
     let unique = |name: &str| graphs.iter().filter(|id| plain(id) == name).count() == 1;
     let name = |id: &str| Some(plain(id)).filter(|name| unique(name));

@@ -36,7 +36,7 @@ impl Service {
             return Ok(Begin { from: FollowFrom::Start, run: 0, after: None, received });
         }
         let known: Vec<_> = runs.iter().map(|run| run.new.at.run.clone()).collect();
-        tape::after(since, &known)
+        tape::begin_after(since, &known)
             .ok_or_else(|| ApiError::invalid("`since` names no event of this thread"))
     }
 
@@ -98,7 +98,7 @@ impl Service {
     /// Returns the reason of a run that failed.
     pub(crate) async fn failure(&self, run: &RunRef) -> Result<Option<String>> {
         let outcome = self.ending(run).await?;
-        Ok(outcome.as_ref().and_then(rows::failure).map(|error| error.message().to_owned()))
+        Ok(outcome.as_ref().and_then(rows::failure_of).map(|error| error.message().to_owned()))
     }
 
     /// Returns the questions of a thread.

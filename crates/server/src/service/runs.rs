@@ -104,7 +104,7 @@ impl Service {
             Some(earlier) if has_all(&earlier.new.options.metadata, &options.metadata) => {
                 earlier.new.options.metadata.clone()
             }
-            _ => metadata(&assistant, thread_metadata, options.metadata),
+            _ => merge_metadata(&assistant, thread_metadata, options.metadata),
         };
         let request = RunRequest {
             principal: self.who().clone(),
@@ -290,7 +290,7 @@ impl Service {
     /// # Errors
     /// Status 503 if the run has not ended: this process stops, and another one goes on with it.
     pub(crate) async fn values(&self, run: &RunRef, outcome: RunOutcome) -> Result<Value> {
-        if let Some(failure) = rows::failure(&outcome) {
+        if let Some(failure) = rows::failure_of(&outcome) {
             if self.ending(run).await?.is_none() {
                 let detail = "the server stops; the run goes on, join it again";
                 return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, detail));
@@ -302,7 +302,8 @@ impl Service {
             outcome => {
                 let mut at = self.state(&run.thread, &CheckpointBody::default(), false).await?;
                 let mut values = at["values"].take();
-                let asked: Vec<_> = outcome.questions().iter().map(state::asked).collect();
+                let asked: Vec<_> =
+                    outcome.questions().iter().map(state::question_to_json).collect();
                 if let Some(members) = values.as_object_mut()
                     && !asked.is_empty()
                 {
@@ -387,7 +388,7 @@ fn has_all(all: &Map<String, Value>, some: &Map<String, Value>) -> bool {
 }
 
 /// Returns the metadata of a run: that of its assistant and of its thread, and its own.
-pub(super) fn metadata(
+pub(super) fn merge_metadata(
     assistant: &Assistant,
     mut thread: Map<String, Value>,
     own: Map<String, Value>,

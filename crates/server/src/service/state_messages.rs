@@ -30,7 +30,7 @@ impl Service {
         let Some((opened, _)) = self.open(&row)?.filter(|_| is_last) else { return Ok(Vec::new()) };
         let mut work = Vec::new();
         match opened.view().with_subgraphs().state().await {
-            Ok(state) => collect(state, &BTreeSet::new(), &mut work),
+            Ok(state) => collect_messages(state, &BTreeSet::new(), &mut work),
             // The questions are shown without it.
             Err(error) if error.is_unreadable() => {}
             Err(error) => return Err(error.into()),
@@ -65,7 +65,11 @@ impl Service {
 }
 
 /// Adds the messages of the subgraphs of a graph that the graph does not have.
-fn collect(mut graph: Snapshot, around: &BTreeSet<MessageId>, to: &mut Vec<(String, Message)>) {
+fn collect_messages(
+    mut graph: Snapshot,
+    around: &BTreeSet<MessageId>,
+    to: &mut Vec<(String, Message)>,
+) {
     let values = graph.values.get_mut(MESSAGES).map(serde_json::Value::take).unwrap_or_default();
     let values = values.as_array().cloned().unwrap_or_default();
     let own = values.into_iter().filter_map(|value| serde_json::from_value::<Message>(value).ok());
@@ -78,7 +82,7 @@ fn collect(mut graph: Snapshot, around: &BTreeSet<MessageId>, to: &mut Vec<(Stri
     }
     for task in graph.tasks {
         if let Some(SubState::Snapshot(within)) = task.state {
-            collect(*within, &known, to);
+            collect_messages(*within, &known, to);
         }
     }
 }

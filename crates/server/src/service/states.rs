@@ -35,21 +35,21 @@ impl Service {
         subgraphs: bool,
     ) -> Result<Value> {
         let row = self.row(thread).await?;
-        let Some((opened, graph)) = self.open(&row)? else { return Ok(state::empty()) };
-        let mut view = place(opened.view(), at)?;
+        let Some((opened, graph)) = self.open(&row)? else { return Ok(state::empty_state()) };
+        let mut view = view_at(opened.view(), at)?;
         if let Some(id) = at.checkpoint()? {
             view = view.at(id);
         }
         if subgraphs {
             view = view.with_subgraphs();
         }
-        Ok(state::state(&row.id, graph, view.state().await?))
+        Ok(state::state_to_json(&row.id, graph, view.state().await?))
     }
 
     /// Returns the newest state of a thread.
     pub(super) async fn newest_state(&self, row: &ThreadRow) -> Result<Value, RuntimeError> {
-        let Some((opened, graph)) = self.open(row)? else { return Ok(state::empty()) };
-        Ok(state::state(&row.id, graph, opened.view().state().await?))
+        let Some((opened, graph)) = self.open(row)? else { return Ok(state::empty_state()) };
+        Ok(state::state_to_json(&row.id, graph, opened.view().state().await?))
     }
 
     /// Returns the checkpoints of a thread, newest first, with the selected members or all.
@@ -62,7 +62,7 @@ impl Service {
     ) -> Result<Vec<Value>> {
         let row = self.row(thread).await?;
         let Some((opened, graph)) = self.open(&row)? else { return Ok(Vec::new()) };
-        let found: Vec<Snapshot> = place(opened.view(), at)?.history(filter).await?;
+        let found: Vec<Snapshot> = view_at(opened.view(), at)?.history(filter).await?;
         let has = |name| select.is_none_or(|names| names.iter().any(|one| one == name));
         let shown = |mut at: Snapshot| {
             // Large members are not translated in vain.
@@ -72,9 +72,9 @@ impl Service {
             if !has("tasks") {
                 at.tasks.clear();
             }
-            let mut shown = state::state(thread, graph, at);
+            let mut shown = state::state_to_json(thread, graph, at);
             if let Some(select) = select {
-                body::choose(&mut shown, select);
+                body::select_members(&mut shown, select);
             }
             shown
         };
@@ -102,7 +102,7 @@ impl Service {
             return Err(ApiError::bad(format!("Node {node} does not exist")));
         }
         let mut ignored = Ignored::default();
-        let writes = input::changes(&changed, values, &mut ignored)?;
+        let writes = input::read_changes(&changed, values, &mut ignored)?;
         let place = Config { ns: within.clone(), id: at.checkpoint()?, map: at.checkpoints()? };
         let update = opened.start(RunInput::Update { writes, as_node }).caller(self.caller()?);
         let ended = update.from(&place).await?;
@@ -113,8 +113,8 @@ impl Service {
             "" => self.row(thread).await?.head,
             within => opened.view().within(within).state().await?.config.and_then(|at| at.id),
         };
-        let head = newest.map(|id| ids::hyphenated(id.0));
-        let ns = ids::namespace(within.split('|'));
+        let head = newest.map(|id| ids::to_hyphenated(id.0));
+        let ns = ids::join_namespace(within.split('|'));
         let place = json!({"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": head});
         self.log_ignored(thread, &ignored);
         let changed = json!({"checkpoint": place, "configurable": place, "checkpoint_id": head});
@@ -122,7 +122,7 @@ impl Service {
     }
 }
 
-fn place(view: ThreadView, at: &CheckpointBody) -> Result<ThreadView> {
+fn view_at(view: ThreadView, at: &CheckpointBody) -> Result<ThreadView> {
     match at.checkpoint_ns.as_deref() {
         None | Some("") => Ok(view),
         Some(ns) => Ok(view.within(&ids::read_namespace(ns))),

@@ -151,7 +151,7 @@ impl Service {
             let runs = self.store().runs(self.who(), &row.id).await?;
             has_values &= runs.iter().any(|run| run.status.is_final());
             let last = runs.iter().rev().find(|run| run.status.is_final());
-            let failure = last.and_then(|run| run.outcome.as_ref()).and_then(rows::failure);
+            let failure = last.and_then(|run| run.outcome.as_ref()).and_then(rows::failure_of);
             if let Some(failure) = failure.filter(|_| found.status == ThreadStatus::Error) {
                 shown["error"] = serde_json::json!(failure);
             }
@@ -195,7 +195,7 @@ impl Service {
     /// Returns a found thread without its values.
     pub(crate) fn without_values(&self, found: &FoundThread) -> Value {
         let graph = found.row.graph.as_deref().map(|graph| self.name_of(graph));
-        rows::thread(&found.row, graph, found.status)
+        rows::thread_to_json(&found.row, graph, found.status)
     }
 
     /// Returns the threads that match, all of them, in order.
@@ -241,7 +241,7 @@ impl Service {
 
     /// Returns the metadata of a thread as clients see it.
     fn metadata_of(&self, row: &ThreadRow) -> Map<String, Value> {
-        rows::metadata(row, row.graph.as_deref().map(|graph| self.name_of(graph)))
+        rows::thread_metadata(row, row.graph.as_deref().map(|graph| self.name_of(graph)))
     }
 
     async fn has_values(&self, row: &ThreadRow, values: &Map<String, Value>) -> Result<bool> {

@@ -2,16 +2,16 @@
 //!
 //! Source: `HITLRequest` and `HITLResponse` of `langchain` 1.
 
-use crate::chat::question::decisions;
+use crate::chat::question::allowed_decisions;
 use serde_json::{Value, json};
 use weftwork_types::approval::ApprovalRequest;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::tool::wire_name;
 
 /// Returns the value of the interrupt of an approval. The answer has `decisions`, with one element.
-pub(crate) fn request(request: &ApprovalRequest, question: &Interrupt) -> Value {
+pub(crate) fn request_to_json(request: &ApprovalRequest, question: &Interrupt) -> Value {
     let name = wire_name(&request.tool);
-    let mut config = json!({"action_name": name, "allowed_decisions": decisions(question)});
+    let mut config = json!({"action_name": name, "allowed_decisions": allowed_decisions(question)});
     let forms = question.answer_schema.as_ref().and_then(|schema| schema["oneOf"].as_array());
     let schema = |form: &Value| form.pointer("/properties/args").cloned();
     if let Some(schema) = forms.and_then(|forms| forms.iter().find_map(schema)) {
@@ -29,7 +29,7 @@ pub(crate) fn request(request: &ApprovalRequest, question: &Interrupt) -> Value 
 pub(crate) fn response_schema(question: &Interrupt) -> Value {
     let mut schema = json!(question.answer_schema);
     if let Some(forms) = schema.get_mut("oneOf").and_then(Value::as_array_mut) {
-        let kind = json!({"enum": decisions(question)});
+        let kind = json!({"enum": allowed_decisions(question)});
         let decision =
             json!({"type": "object", "properties": {"type": kind}, "required": ["type"]});
         forms.push(json!({

@@ -148,8 +148,8 @@ impl Assistant {
             "context": context,
             "metadata": metadata,
             "name": name,
-            "created_at": time::text(self.record.created_at),
-            "updated_at": time::text(self.record.updated_at),
+            "created_at": time::format_time(self.record.created_at),
+            "updated_at": time::format_time(self.record.updated_at),
             "version": self.record.current,
             "description": description,
         })
@@ -165,7 +165,7 @@ impl Assistant {
                 "config": version.config,
                 "context": version.context,
                 "metadata": version.metadata,
-                "created_at": time::text(version.created_at),
+                "created_at": time::format_time(version.created_at),
                 "name": version.name,
                 "description": version.description,
             })

@@ -2,7 +2,7 @@
 //! threads are texts.
 
 use crate::error::{ApiError, Result};
-use uuid::Uuid;
+use parse_uuid::Uuid;
 use weftwork_types::{CheckpointId, RunId};
 
 /// Namespace of the ids of assistants that stand for hosted graphs.
@@ -14,36 +14,36 @@ pub(crate) fn assistant_of(graph: &str) -> Uuid {
 }
 
 /// Returns a UUID that is derived from a text.
-pub(crate) fn derived(text: &str) -> String {
+pub(crate) fn derive_uuid(text: &str) -> String {
     Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes()).to_string()
 }
 
 /// Returns 128 bits as a UUID with hyphens.
-pub(crate) fn hyphenated(bits: u128) -> String {
+pub(crate) fn to_hyphenated(bits: u128) -> String {
     Uuid::from_u128(bits).hyphenated().to_string()
 }
 
 /// Reads the id of a run.
-pub(crate) fn run(text: &str) -> Result<RunId> {
-    uuid("run", text).map(RunId::from_uuid)
+pub(crate) fn parse_run(text: &str) -> Result<RunId> {
+    parse_uuid("run", text).map(RunId::from_uuid)
 }
 
 /// Reads the id of a checkpoint.
-pub(crate) fn checkpoint(text: &str) -> Result<CheckpointId> {
-    uuid("checkpoint", text).map(|uuid| CheckpointId(uuid.as_u128()))
+pub(crate) fn parse_checkpoint(text: &str) -> Result<CheckpointId> {
+    parse_uuid("checkpoint", text).map(|uuid| CheckpointId(uuid.as_u128()))
 }
 
 /// Reads a UUID.
-pub(crate) fn uuid(kind: &str, text: &str) -> Result<Uuid> {
+pub(crate) fn parse_uuid(kind: &str, text: &str) -> Result<Uuid> {
     let refuse = |_| ApiError::invalid(format!("Invalid {kind} ID: must be a UUID"));
     Uuid::try_parse(text).map_err(refuse)
 }
 
 /// Returns a namespace with the ids of its tasks as UUIDs: `sub:3df8e188-67ce-…|…`.
-pub(crate) fn namespace<'a>(parts: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn join_namespace<'a>(parts: impl Iterator<Item = &'a str>) -> String {
     let part = |part: &str| match part.rsplit_once(':') {
         Some((node, task)) => match u128::from_str_radix(task, 16) {
-            Ok(bits) if task.len() == 32 => format!("{node}:{}", hyphenated(bits)),
+            Ok(bits) if task.len() == 32 => format!("{node}:{}", to_hyphenated(bits)),
             _ => part.to_owned(),
         },
         None => part.to_owned(),
@@ -52,14 +52,14 @@ pub(crate) fn namespace<'a>(parts: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// Returns the parts of a namespace of the log, with the ids of its tasks as UUIDs.
-pub(crate) fn segments(ns: &str) -> Vec<String> {
+pub(crate) fn split_namespace(ns: &str) -> Vec<String> {
     if ns.is_empty() {
         return Vec::new();
     }
-    ns.split('|').map(|part| namespace(std::iter::once(part))).collect()
+    ns.split('|').map(|part| join_namespace(std::iter::once(part))).collect()
 }
 
-/// Reads a namespace that [`namespace`] wrote.
+/// Reads a namespace that [`join_namespace`] wrote.
 pub(crate) fn read_namespace(text: &str) -> String {
     let part = |part: &str| match part.rsplit_once(':') {
         Some((node, task)) => match Uuid::try_parse(task) {
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn namespaces_read_back() {
         let ours = ["sub:3df8e18867ceafa4acbb25e02046c416", "in:0000000000000000000000000000000a"];
-        let text = namespace(ours.into_iter());
+        let text = join_namespace(ours.into_iter());
         assert_eq!(
             text,
             "sub:3df8e188-67ce-afa4-acbb-25e02046c416|in:00000000-0000-0000-0000-00000000000a"

@@ -49,5 +49,5 @@ pub(crate) fn configurable(
 
 /// Returns an id for the request of a run. Requests are not stored; this is derived from the run.
 pub(crate) fn request_of(run: &RunRef) -> String {
-    ids::derived(run.run.as_str())
+    ids::derive_uuid(run.run.as_str())
 }

@@ -130,7 +130,7 @@ impl Task {
 
     /// Returns the namespace of a graph that the task runs.
     fn within(&self, id: TaskId) -> String {
-        let own = format!("{}:{}", self.name, ids::hyphenated(id.0));
+        let own = format!("{}:{}", self.name, ids::to_hyphenated(id.0));
         if self.ns.is_empty() { own } else { format!("{}|{own}", self.ns) }
     }
 
@@ -141,7 +141,7 @@ impl Task {
     fn subject(&self, run: &RunView, id: TaskId) -> Subject {
         Subject {
             name: self.name.clone(),
-            id: ids::hyphenated(id.0),
+            id: ids::to_hyphenated(id.0),
             tags: vec![format!("graph:step:{}", self.step)],
             metadata: self.metadata(run, id),
             parents: vec![run.at.run.to_string()],
@@ -167,11 +167,11 @@ impl Records {
         match event {
             AiEvent::RunStarted { .. } => {
                 let data = json!({"input": self.input});
-                vec![graph(run).record("on_chain_start", data)]
+                vec![graph_subject(run).record("on_chain_start", data)]
             }
             AiEvent::Done { outcome: RunStatus::Completed | RunStatus::Interrupted } => {
                 let data = json!({"output": self.output, "input": self.input});
-                vec![graph(run).record("on_chain_end", data)]
+                vec![graph_subject(run).record("on_chain_end", data)]
             }
             AiEvent::ToolCallStart {
                 tool_call_id, tool_name, args, charged: true, task, ..
@@ -209,9 +209,9 @@ impl Records {
                 vec![self.tool(run, *task, &id, &tool).record(event, data)]
             }
             AiEvent::Custom { ns, node, value, .. } => {
-                let ns = ids::segments(ns).join("|");
+                let ns = ids::split_namespace(ns).join("|");
                 let place = EventNode { ns: &ns, node, step: None };
-                let (name, data) = named(value);
+                let (name, data) = name_and_data(value);
                 let subject = self.subject(run, &place, name);
                 vec![subject.record("on_custom_event", messages::into_shown(data))]
             }
@@ -255,7 +255,7 @@ impl Records {
             return Vec::new();
         }
         let subject = task.subject(run, ended.id);
-        let output = state::written(ended.result.clone());
+        let output = state::writes_to_json(ended.result.clone());
         vec![
             subject.record("on_chain_stream", json!({"chunk": output})),
             subject.record("on_chain_end", json!({"output": output, "input": task.input})),
@@ -334,8 +334,8 @@ impl Records {
         let mut subject = self.subject(run, place, MODEL);
         // Ids of messages of models are 128 bits.
         subject.id = match u128::from_str_radix(message, 16) {
-            Ok(bits) if message.len() == 32 => ids::hyphenated(bits),
-            _ => ids::derived(&format!("{}/{message}", run.at.run)),
+            Ok(bits) if message.len() == 32 => ids::to_hyphenated(bits),
+            _ => ids::derive_uuid(&format!("{}/{message}", run.at.run)),
         };
         subject.metadata.insert("ls_model_type".to_owned(), json!("chat"));
         if let Some(usage) = usage {
@@ -348,7 +348,7 @@ impl Records {
     fn tool(&self, run: &RunView, task: Option<TaskId>, id: &str, tool: &Tool) -> Subject {
         let found = task.and_then(|id| Some((id, self.tasks.get(&id)?)));
         let metadata = found.map_or_else(|| of_run(run), |(id, task)| task.metadata(run, id));
-        let task = found.map(|(id, _)| ids::hyphenated(id.0));
+        let task = found.map(|(id, _)| ids::to_hyphenated(id.0));
         Subject {
             name: tool.name.clone(),
             id: id.to_owned(),
@@ -366,7 +366,7 @@ impl Records {
             Some((id, task)) => task.metadata(run, *id),
             None => place.metadata_of_message(run),
         };
-        let id = found.map_or_else(|| run.at.run.to_string(), |(id, _)| ids::hyphenated(id.0));
+        let id = found.map_or_else(|| run.at.run.to_string(), |(id, _)| ids::to_hyphenated(id.0));
         let task = found.map(|_| id.clone());
         Subject {
             name: name.to_owned(),
@@ -378,7 +378,7 @@ impl Records {
     }
 }
 
-fn graph(run: &RunView) -> Subject {
+fn graph_subject(run: &RunView) -> Subject {
     Subject {
         name: run.graph.clone(),
         id: run.at.run.to_string(),
@@ -390,13 +390,13 @@ fn graph(run: &RunView) -> Subject {
 
 /// Returns the id of the records of a tool call: calls of several tasks may have the same id.
 fn tool_id(run: &RunView, task: Option<TaskId>, call: &str) -> String {
-    let task = task.map(|task| ids::hyphenated(task.0)).unwrap_or_default();
-    ids::derived(&format!("{}/{task}/{call}", run.at.run))
+    let task = task.map(|task| ids::to_hyphenated(task.0)).unwrap_or_default();
+    ids::derive_uuid(&format!("{}/{task}/{call}", run.at.run))
 }
 
 /// Returns the name and the data of a value that a node emits: those of an object with the members
 /// `name` and `data` and no others.
-fn named(value: &Value) -> (&str, Value) {
+fn name_and_data(value: &Value) -> (&str, Value) {
     let members = value.as_object().filter(|members| members.len() == 2);
     let name = members.and_then(|members| members.get("name")?.as_str());
     match (name, members.and_then(|members| members.get("data"))) {

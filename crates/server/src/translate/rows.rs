@@ -9,16 +9,16 @@ use weftwork_types::code::Fault;
 use weftwork_types::run::{Durability, Multitask, RunInput, RunOutcome, RunRef, RunStatus, Stops};
 
 /// Returns a thread without its values.
-pub(crate) fn thread(row: &ThreadRow, graph: Option<&str>, status: ThreadStatus) -> Value {
-    let updated = time::text(row.updated_at);
+pub(crate) fn thread_to_json(row: &ThreadRow, graph: Option<&str>, status: ThreadStatus) -> Value {
+    let updated = time::format_time(row.updated_at);
     let has_run = graph.is_some() && row.status.is_some();
     let config = if has_run { json!({"configurable": {}}) } else { json!({}) };
     json!({
         "thread_id": row.id,
-        "created_at": time::text(row.created_at),
+        "created_at": time::format_time(row.created_at),
         "updated_at": updated,
         "state_updated_at": updated,
-        "metadata": metadata(row, graph),
+        "metadata": thread_metadata(row, graph),
         "status": status.word(),
         "config": config,
         "values": null,
@@ -26,7 +26,7 @@ pub(crate) fn thread(row: &ThreadRow, graph: Option<&str>, status: ThreadStatus)
 }
 
 /// Returns the metadata of a thread, with the members that follow from its last run.
-pub(crate) fn metadata(row: &ThreadRow, graph: Option<&str>) -> Map<String, Value> {
+pub(crate) fn thread_metadata(row: &ThreadRow, graph: Option<&str>) -> Map<String, Value> {
     let mut metadata = row.metadata.clone();
     metadata.shift_remove(FORKED_FROM);
     if let Some(graph) = graph
@@ -104,7 +104,7 @@ impl RunView {
 }
 
 /// Returns the status of a run.
-pub(crate) fn status(status: RunStatus) -> &'static str {
+pub(crate) fn status_word(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Queued | RunStatus::Pending => "pending",
         RunStatus::Running => "running",
@@ -116,7 +116,7 @@ pub(crate) fn status(status: RunStatus) -> &'static str {
 }
 
 /// Returns a run.
-pub(crate) fn run(row: &RunRow, graph: &str) -> Value {
+pub(crate) fn run_to_json(row: &RunRow, graph: &str) -> Value {
     let options = &row.new.options;
     let view = RunView::of(row, graph);
     let (input, command) = match &row.new.input {
@@ -153,13 +153,13 @@ pub(crate) fn run(row: &RunRow, graph: &str) -> Value {
     };
     let multitask = Multitask::ALL.iter().find(|(kind, _)| *kind == options.multitask);
     let context = if options.context.is_null() { json!({}) } else { options.context.clone() };
-    let created = time::text(row.new.created_at);
+    let created = time::format_time(row.new.created_at);
     json!({
         "run_id": row.new.at.run,
         "thread_id": row.new.at.thread,
         "assistant_id": view.assistant,
         "metadata": view.metadata,
-        "status": status(row.status),
+        "status": status_word(row.status),
         "kwargs": {
             "input": input,
             "command": command,
@@ -167,8 +167,8 @@ pub(crate) fn run(row: &RunRow, graph: &str) -> Value {
             "context": context,
             // The modes belong to the request that streams a run, and are not stored with it.
             "stream_mode": ["values"],
-            "interrupt_before": options.interrupt_before.as_ref().map(stops),
-            "interrupt_after": options.interrupt_after.as_ref().map(stops),
+            "interrupt_before": options.interrupt_before.as_ref().map(stops_to_json),
+            "interrupt_after": options.interrupt_after.as_ref().map(stops_to_json),
             "webhook": null,
             "feedback_keys": null,
             "temporary": false,
@@ -179,12 +179,12 @@ pub(crate) fn run(row: &RunRow, graph: &str) -> Value {
         },
         "multitask_strategy": multitask.map(|(_, name)| name),
         "created_at": created,
-        "updated_at": row.ended_at.map_or(created, time::text),
+        "updated_at": row.ended_at.map_or(created, time::format_time),
         "langsmith_session_name": null,
     })
 }
 
-fn stops(stops: &Stops) -> Value {
+fn stops_to_json(stops: &Stops) -> Value {
     match stops {
         Stops::None => json!([]),
         Stops::All => json!("*"),
@@ -193,7 +193,7 @@ fn stops(stops: &Stops) -> Value {
 }
 
 /// Returns the failure of a run as a value, if it failed or reached its limit.
-pub(crate) fn failure(outcome: &RunOutcome) -> Option<state::Error> {
+pub(crate) fn failure_of(outcome: &RunOutcome) -> Option<state::Error> {
     match outcome {
         RunOutcome::Failed { fault } => Some(state::Error::of(fault)),
         RunOutcome::LimitReached { step_limit } => Some(state::Error::step_limit(*step_limit)),

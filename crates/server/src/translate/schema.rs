@@ -5,13 +5,13 @@ use weftwork_graph::CompiledGraph;
 
 /// Returns the schemas of a graph. A schema is null if the types of the graph have none; graphs have
 /// no types for settings and context.
-pub(crate) fn shown(name: &str, graph: &CompiledGraph) -> Value {
+pub(crate) fn schemas_to_json(name: &str, graph: &CompiledGraph) -> Value {
     let schemas = graph.schemas();
     let with_messages = |schema: Option<Value>| {
         let mut schema = schema?;
         for (channel, property) in schema["properties"].as_object_mut()? {
             if graph.holds_messages(channel) {
-                property["items"] = message();
+                property["items"] = message_schema();
             }
         }
         Some(schema)
@@ -27,7 +27,7 @@ pub(crate) fn shown(name: &str, graph: &CompiledGraph) -> Value {
 }
 
 /// Returns the schema of a message: one object for each type.
-fn message() -> Value {
+fn message_schema() -> Value {
     let text = json!({"type": "string"});
     let object = json!({"type": "object"});
     let call = json!({

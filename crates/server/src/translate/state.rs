@@ -11,7 +11,7 @@ use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::run::RunRef;
 
 /// Returns the state of a thread on which nothing ran.
-pub(crate) fn empty() -> Value {
+pub(crate) fn empty_state() -> Value {
     json!({
         "values": {}, "next": [], "tasks": [], "metadata": null, "created_at": null,
         "checkpoint": null, "parent_checkpoint": null, "interrupts": [],
@@ -20,24 +20,24 @@ pub(crate) fn empty() -> Value {
 }
 
 /// Returns a state.
-pub(crate) fn state(thread: &ThreadId, graph: &str, snapshot: Snapshot) -> Value {
+pub(crate) fn state_to_json(thread: &ThreadId, graph: &str, snapshot: Snapshot) -> Value {
     if snapshot.config.as_ref().is_none_or(|config| config.id.is_none()) {
-        return empty();
+        return empty_state();
     }
     let id = |place: &Value| place.get("checkpoint_id").cloned().unwrap_or(Value::Null);
-    let (at, parent) = places(thread, &snapshot);
+    let (at, parent) = checkpoint_and_parent(thread, &snapshot);
     let at_id = id(&at);
     let parent_id = id(&parent);
     let committed = snapshot.run.as_ref().and_then(|run| run.committed_at);
-    let interrupts: Vec<_> = snapshot.interrupts.iter().map(interrupt).collect();
-    let metadata = metadata(thread, graph, &snapshot);
+    let interrupts: Vec<_> = snapshot.interrupts.iter().map(interrupt_to_json).collect();
+    let metadata = metadata_to_json(thread, graph, &snapshot);
     let error = snapshot.error.as_ref().map(Error::of);
     let mut shown = json!({
         "values": messages::into_shown(snapshot.values),
         "next": snapshot.next,
-        "tasks": snapshot.tasks.into_iter().map(|t| task(thread, graph, t)).collect::<Vec<_>>(),
+        "tasks": snapshot.tasks.into_iter().map(|t| task_to_json(thread, graph, t)).collect::<Vec<_>>(),
         "metadata": metadata,
-        "created_at": committed.map(time::text),
+        "created_at": committed.map(time::format_time),
         "checkpoint": at,
         "parent_checkpoint": parent,
         "interrupts": interrupts,
@@ -52,23 +52,22 @@ pub(crate) fn state(thread: &ThreadId, graph: &str, snapshot: Snapshot) -> Value
 }
 
 /// Returns a place in a thread.
-pub(crate) fn checkpoint(thread: &ThreadId, config: &Config) -> Value {
+pub(crate) fn checkpoint_to_json(thread: &ThreadId, config: &Config) -> Value {
     let mut place = json!({
-        "checkpoint_id": config.id.map(|id| ids::hyphenated(id.0)),
+        "checkpoint_id": config.id.map(|id| ids::to_hyphenated(id.0)),
         "thread_id": thread,
         "checkpoint_ns": namespace_of(config),
     });
     if !config.map.is_empty() {
-        let map = config
-            .map
-            .iter()
-            .map(|(ns, id)| (ids::namespace(ns.split('|')), Value::from(ids::hyphenated(id.0))));
+        let map = config.map.iter().map(|(ns, id)| {
+            (ids::join_namespace(ns.split('|')), Value::from(ids::to_hyphenated(id.0)))
+        });
         place["checkpoint_map"] = map.collect::<Map<_, _>>().into();
     }
     place
 }
 
-fn metadata(thread: &ThreadId, graph: &str, snapshot: &Snapshot) -> Value {
+fn metadata_to_json(thread: &ThreadId, graph: &str, snapshot: &Snapshot) -> Value {
     let mut metadata = Map::new();
     if let Some(run) = &snapshot.run {
         metadata.extend(run.metadata.clone());
@@ -89,12 +88,12 @@ fn metadata(thread: &ThreadId, graph: &str, snapshot: &Snapshot) -> Value {
 }
 
 /// Returns a checkpoint as the event of a stream. `names` are the named settings of its run.
-pub(crate) fn event(names: &Map<String, Value>, snapshot: Snapshot) -> Value {
+pub(crate) fn event_to_json(names: &Map<String, Value>, snapshot: Snapshot) -> Value {
     let config = |config: &Option<Config>| match config {
         Some(config) => {
             let mut configurable = names.clone();
             configurable.insert("checkpoint_ns".to_owned(), namespace_of(config).into());
-            let id = config.id.map(|id| ids::hyphenated(id.0));
+            let id = config.id.map(|id| ids::to_hyphenated(id.0));
             configurable.insert("checkpoint_id".to_owned(), json!(id));
             json!({"configurable": configurable})
         }
@@ -102,12 +101,12 @@ pub(crate) fn event(names: &Map<String, Value>, snapshot: Snapshot) -> Value {
     };
     let task = |task: TaskSnapshot| {
         let mut shown = json!({
-            "id": ids::hyphenated(task.id.0),
+            "id": ids::to_hyphenated(task.id.0),
             "name": task.name,
-            "interrupts": task.interrupts.iter().map(interrupt).collect::<Vec<_>>(),
+            "interrupts": task.interrupts.iter().map(interrupt_to_json).collect::<Vec<_>>(),
             "state": match task.state {
                 Some(SubState::Config(at)) => config(&Some(at)),
-                Some(SubState::Snapshot(at)) => event(names, *at),
+                Some(SubState::Snapshot(at)) => event_to_json(names, *at),
                 None => Value::Null,
             },
         });
@@ -115,7 +114,7 @@ pub(crate) fn event(names: &Map<String, Value>, snapshot: Snapshot) -> Value {
             shown["error"] = json!(error_text(error));
         }
         if let Some(done) = task.result {
-            shown["result"] = result(done);
+            shown["result"] = result_to_json(done);
         }
         shown
     };
@@ -130,15 +129,15 @@ pub(crate) fn event(names: &Map<String, Value>, snapshot: Snapshot) -> Value {
 }
 
 /// Returns the places of a checkpoint and of the one before it.
-pub(crate) fn places(thread: &ThreadId, snapshot: &Snapshot) -> (Value, Value) {
+pub(crate) fn checkpoint_and_parent(thread: &ThreadId, snapshot: &Snapshot) -> (Value, Value) {
     let place = |config: &Option<Config>| {
-        config.as_ref().map_or(Value::Null, |config| checkpoint(thread, config))
+        config.as_ref().map_or(Value::Null, |config| checkpoint_to_json(thread, config))
     };
     (place(&snapshot.config), place(&snapshot.parent))
 }
 
 fn namespace_of(config: &Config) -> String {
-    ids::namespace(config.ns.split('|'))
+    ids::join_namespace(config.ns.split('|'))
 }
 
 /// Returns the members `source`, `step` and `parents` of a checkpoint.
@@ -150,10 +149,9 @@ fn origin_of(origin: &weftwork_graph::run_loop::Metadata) -> Map<String, Value> 
         Source::Fork => "fork",
         Source::Nothing => "none",
     };
-    let parents = origin
-        .parents
-        .iter()
-        .map(|(ns, id)| (ids::namespace(ns.split('|')), Value::from(ids::hyphenated(id.0))));
+    let parents = origin.parents.iter().map(|(ns, id)| {
+        (ids::join_namespace(ns.split('|')), Value::from(ids::to_hyphenated(id.0)))
+    });
     Map::from_iter([
         ("source".to_owned(), json!(source)),
         ("step".to_owned(), json!(origin.step)),
@@ -161,10 +159,12 @@ fn origin_of(origin: &weftwork_graph::run_loop::Metadata) -> Map<String, Value> 
     ])
 }
 
-fn task(thread: &ThreadId, graph: &str, task: TaskSnapshot) -> Value {
+fn task_to_json(thread: &ThreadId, graph: &str, task: TaskSnapshot) -> Value {
     let (checkpoint, state) = match task.state {
-        Some(SubState::Config(config)) => (checkpoint(thread, &config), Value::Null),
-        Some(SubState::Snapshot(snapshot)) => (Value::Null, state(thread, graph, *snapshot)),
+        Some(SubState::Config(config)) => (checkpoint_to_json(thread, &config), Value::Null),
+        Some(SubState::Snapshot(snapshot)) => {
+            (Value::Null, state_to_json(thread, graph, *snapshot))
+        }
         None => (Value::Null, Value::Null),
     };
     let path = match task.path {
@@ -172,26 +172,26 @@ fn task(thread: &ThreadId, graph: &str, task: TaskSnapshot) -> Value {
         _ => json!(["__pregel_pull", task.name]),
     };
     json!({
-        "id": ids::hyphenated(task.id.0),
+        "id": ids::to_hyphenated(task.id.0),
         "name": task.name,
         "path": path,
         "error": task.error.as_ref().map(error_text),
-        "interrupts": task.interrupts.iter().map(interrupt).collect::<Vec<_>>(),
+        "interrupts": task.interrupts.iter().map(interrupt_to_json).collect::<Vec<_>>(),
         "checkpoint": checkpoint,
         "state": state,
-        "result": task.result.map(result),
+        "result": task.result.map(result_to_json),
     })
 }
 
-fn result(result: TaskResult) -> Value {
+fn result_to_json(result: TaskResult) -> Value {
     match result {
-        TaskResult::Writes(writes) => written(writes),
+        TaskResult::Writes(writes) => writes_to_json(writes),
         TaskResult::Returned(value) => messages::into_shown(value),
     }
 }
 
 /// Returns the writes of a task as an object.
-pub(crate) fn written(writes: Vec<(String, Written)>) -> Value {
+pub(crate) fn writes_to_json(writes: Vec<(String, Written)>) -> Value {
     let value = |write| match write {
         Written::Put(value) | Written::Overwrite(value) => messages::into_shown(value),
     };
@@ -200,18 +200,18 @@ pub(crate) fn written(writes: Vec<(String, Written)>) -> Value {
 }
 
 /// Returns a question as part of a task.
-pub(crate) fn interrupt(question: &Interrupt) -> Value {
+pub(crate) fn interrupt_to_json(question: &Interrupt) -> Value {
     let value = match &question.ask {
         Ask::Value { value } => messages::into_shown(value.clone()),
-        Ask::Approval(request) => approval::request(request, question),
+        Ask::Approval(request) => approval::request_to_json(request, question),
         other => json!(other),
     };
     json!({"id": question.id, "value": value})
 }
 
 /// Returns a question as part of the values of a run.
-pub(crate) fn asked(question: &Interrupt) -> Value {
-    let mut asked = interrupt(question);
+pub(crate) fn question_to_json(question: &Interrupt) -> Value {
+    let mut asked = interrupt_to_json(question);
     asked["response_schema"] = match &question.ask {
         Ask::Approval(_) => approval::response_schema(question),
         _ => json!(question.answer_schema),

@@ -190,12 +190,12 @@ impl Translator {
             FrameContent::Item(item) => item,
             FrameContent::Dropped { ns, reason } => {
                 let is_shown = is_new && (ns.is_empty() || self.subgraphs);
-                let ns = ids::namespace(ns.split('|'));
+                let ns = ids::join_namespace(ns.split('|'));
                 let event = ("dropped".to_owned(), json!({"ns": ns, "reason": reason}));
                 return is_shown.then_some(event).into_iter().collect();
             }
         };
-        let ns = ids::namespace(ns.iter().map(String::as_str));
+        let ns = ids::join_namespace(ns.iter().map(String::as_str));
         let is_shown = ns.is_empty() || self.subgraphs;
         if let StreamEvent::Message { part, node, step } = event {
             if !is_new {
@@ -211,7 +211,7 @@ impl Translator {
         }
         let mut events = Vec::new();
         if is_shown && self.requested.modes.any_of(mode_of(&event)) {
-            let (name, data) = event_of(&self.run, event, &time::text(frame.at));
+            let (name, data) = event_of(&self.run, event, &time::format_time(frame.at));
             events.push((with_namespace(name, &ns), data));
         }
         events.extend(of_records(records.unwrap_or_default()));
@@ -346,13 +346,13 @@ fn event_of(run: &RunView, event: StreamEvent, at: &str) -> (&'static str, Value
             if let Some(questions) = interrupts
                 && let Some(members) = values.as_object_mut()
             {
-                let questions = questions.iter().map(state::asked).collect();
+                let questions = questions.iter().map(state::question_to_json).collect();
                 members.insert("__interrupt__".to_owned(), questions);
             }
             ("values", values)
         }
         StreamEvent::Updates { node, updates, returned, .. } => {
-            let mut updates: Vec<_> = updates.into_iter().map(state::written).collect();
+            let mut updates: Vec<_> = updates.into_iter().map(state::writes_to_json).collect();
             let update = match (returned, updates.len()) {
                 (Some(value), _) => messages::into_shown(value),
                 (None, 0) => Value::Null,
@@ -362,13 +362,13 @@ fn event_of(run: &RunView, event: StreamEvent, at: &str) -> (&'static str, Value
             ("updates", json!({node: update}))
         }
         StreamEvent::Interrupts(questions) => {
-            let questions: Vec<_> = questions.iter().map(state::asked).collect();
+            let questions: Vec<_> = questions.iter().map(state::question_to_json).collect();
             ("updates", json!({"__interrupt__": questions}))
         }
-        StreamEvent::TaskStarted(task) => ("tasks", started(run, task)),
-        StreamEvent::TaskEnded(task) => ("tasks", ended(task)),
+        StreamEvent::TaskStarted(task) => ("tasks", started_task_to_json(run, task)),
+        StreamEvent::TaskEnded(task) => ("tasks", ended_task_to_json(task)),
         StreamEvent::Checkpoint(snapshot) => {
-            ("checkpoints", state::event(&run.configurable(), *snapshot))
+            ("checkpoints", state::event_to_json(&run.configurable(), *snapshot))
         }
         StreamEvent::Custom(value) => ("custom", messages::into_shown(value)),
         StreamEvent::Remote { mode, data } => (mode.remote_name().unwrap_or("custom"), data),
@@ -379,7 +379,9 @@ fn event_of(run: &RunView, event: StreamEvent, at: &str) -> (&'static str, Value
                 _ => "checkpoint",
             };
             let places = match &*event {
-                StreamEvent::Checkpoint(at) => Some(state::places(&run.at.thread, at)),
+                StreamEvent::Checkpoint(at) => {
+                    Some(state::checkpoint_and_parent(&run.at.thread, at))
+                }
                 _ => None,
             };
             let mut payload = event_of(run, *event, at).1;
@@ -394,11 +396,11 @@ fn event_of(run: &RunView, event: StreamEvent, at: &str) -> (&'static str, Value
     }
 }
 
-fn started(run: &RunView, task: TaskStarted) -> Value {
+fn started_task_to_json(run: &RunView, task: TaskStarted) -> Value {
     let mut metadata = run.with_server();
     metadata.insert("run_id".to_owned(), json!(run.at.run));
     json!({
-        "id": ids::hyphenated(task.id.0),
+        "id": ids::to_hyphenated(task.id.0),
         "name": task.name,
         "input": messages::into_shown(task.input),
         "triggers": task.triggers,
@@ -406,13 +408,13 @@ fn started(run: &RunView, task: TaskStarted) -> Value {
     })
 }
 
-fn ended(task: TaskEnded) -> Value {
+fn ended_task_to_json(task: TaskEnded) -> Value {
     json!({
-        "id": ids::hyphenated(task.id.0),
+        "id": ids::to_hyphenated(task.id.0),
         "name": task.name,
         "error": task.error.as_ref().map(state::error_text),
-        "result": state::written(task.result),
-        "interrupts": task.interrupts.iter().map(state::interrupt).collect::<Vec<_>>(),
+        "result": state::writes_to_json(task.result),
+        "interrupts": task.interrupts.iter().map(state::interrupt_to_json).collect::<Vec<_>>(),
     })
 }
 

@@ -2,9 +2,9 @@
 
 use super::{Block, ChatMessage, LastText};
 use crate::chat::calls::{CallEnd, Named, Origin};
-use crate::chat::cut::{PART_BYTES_MAX, pieces};
+use crate::chat::cut::{PART_BYTES_MAX, split_text};
 use crate::chat::part::{ChatPart, TextKind};
-use crate::chat::speech::{Held, Speaker, speaker};
+use crate::chat::speech::{Held, Speaker, speaker_of};
 use serde_json::json;
 use weftwork_types::event::{AttemptReset, PieceAt, PieceKind};
 use weftwork_types::message::{Media, Message, Part, Role};
@@ -27,7 +27,7 @@ impl ChatMessage {
     }
 
     pub(super) fn piece(&mut self, at: &PieceAt, kind: &PieceKind, text: &str) {
-        let who = speaker(at);
+        let who = speaker_of(at);
         if self.speech.is_final(&who) || text.is_empty() {
             return;
         }
@@ -47,7 +47,7 @@ impl ChatMessage {
         while let Some(held) = self.speech.next_held() {
             match held {
                 Held::Piece { at, kind, text } => {
-                    self.speak(&speaker(&at), Some(&at), &kind, &text);
+                    self.speak(&speaker_of(&at), Some(&at), &kind, &text);
                 }
                 Held::Final(message) => self.complete(&message),
             }
@@ -92,7 +92,7 @@ impl ChatMessage {
         let last = || LastText { by: who.clone(), is_void: false };
         self.last_text = (kind == TextKind::Text).then(last);
         let Some(Block { id, .. }) = &self.block else { return };
-        let pieces = pieces(text).map(str::to_owned);
+        let pieces = split_text(text).map(str::to_owned);
         self.parts.extend(pieces.map(|delta| ChatPart::TextDelta { kind, id: id.clone(), delta }));
     }
 
@@ -171,7 +171,7 @@ impl ChatMessage {
         }
         let spoken = self.speech.of(&who, None).clone();
         let ns = ns.or(spoken.ns()).map(str::to_owned);
-        let reasoning: String = message.parts.iter().filter_map(reasoning).collect();
+        let reasoning: String = message.parts.iter().filter_map(reasoning_text).collect();
         let text = message.joined_text();
         match (reasoning.strip_prefix(&spoken.reasoning), text.strip_prefix(&spoken.text)) {
             (Some(reasoning), Some(text)) => self.speak_whole(&who, reasoning, text),
@@ -219,7 +219,7 @@ impl ChatMessage {
     }
 }
 
-fn reasoning(part: &Part) -> Option<&str> {
+fn reasoning_text(part: &Part) -> Option<&str> {
     match part {
         Part::Reasoning { text, .. } => Some(text),
         _ => None,

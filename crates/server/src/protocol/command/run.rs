@@ -1,6 +1,6 @@
 //! Commands that start runs.
 
-use super::{CommandError, Done, Outcome, invalid, no_such_run, object};
+use super::{CommandError, Done, Outcome, invalid_argument, no_such_run, object_of};
 use crate::body::{self, RunBody};
 use crate::service::Service;
 use serde::Deserialize;
@@ -32,7 +32,8 @@ pub(super) struct StartParams {
 pub(super) async fn start(service: &Service, thread: &ThreadId, params: StartParams) -> Outcome {
     let StartParams { assistant_id, input, config, metadata, .. } = params;
     let assistant = assistant_id.filter(|id| !id.is_empty());
-    let assistant = assistant.ok_or_else(|| invalid("run.start requires an assistant_id."))?;
+    let assistant =
+        assistant.ok_or_else(|| invalid_argument("run.start requires an assistant_id."))?;
     let checkpoint = checkpoint_of(config.as_ref());
     let waits = service.questions(thread).await?.iter().any(InterruptRow::is_open);
     let answers = waits && !input.is_null() && checkpoint.is_none();
@@ -40,7 +41,7 @@ pub(super) async fn start(service: &Service, thread: &ThreadId, params: StartPar
         true => (None, Some(json!({"resume": input}))),
         false => (Some(input), None),
     };
-    let body = object([
+    let body = object_of([
         ("assistant_id", Some(json!(assistant))),
         ("input", input),
         ("command", command),
@@ -49,7 +50,7 @@ pub(super) async fn start(service: &Service, thread: &ThreadId, params: StartPar
         ("checkpoint_id", checkpoint),
         ("multitask_strategy", params.multitask_strategy.or(params.multitask_of_client)),
     ]);
-    let run = request(service, thread, body).await?;
+    let run = request_run(service, thread, body).await?;
     Ok(Done { result: json!({"run_id": run}), run: Some(run) })
 }
 
@@ -60,7 +61,7 @@ fn checkpoint_of(config: Option<&Map<String, Value>>) -> Option<Value> {
 }
 
 /// Requests a run. The thread need not exist.
-pub(super) async fn request(
+pub(super) async fn request_run(
     service: &Service,
     thread: &ThreadId,
     mut body: Value,
@@ -100,16 +101,16 @@ impl RespondParams {
     fn answers(&mut self) -> Outcome<Vec<Response>> {
         match (self.responses.take(), self.interrupt_id.take()) {
             (Some(all), _) if all.is_empty() => {
-                Err(invalid("input.respond requires at least one response."))
+                Err(invalid_argument("input.respond requires at least one response."))
             }
-            (Some(all), _) if all.len() > RESPONSES_MAX => {
-                Err(invalid(format!("input.respond has at most {RESPONSES_MAX} responses")))
-            }
+            (Some(all), _) if all.len() > RESPONSES_MAX => Err(invalid_argument(format!(
+                "input.respond has at most {RESPONSES_MAX} responses"
+            ))),
             (Some(all), _) => Ok(all),
             (None, Some(interrupt_id)) => {
                 Ok(vec![Response { interrupt_id, response: self.response.take() }])
             }
-            (None, None) => Err(invalid("input.respond requires an interrupt_id.")),
+            (None, None) => Err(invalid_argument("input.respond requires an interrupt_id.")),
         }
     }
 }
@@ -128,18 +129,21 @@ pub(super) async fn respond(
     for Response { interrupt_id, response } in answers {
         check_open(&questions, &interrupt_id)?;
         if resume.insert(interrupt_id.clone(), response).is_some() {
-            return Err(invalid(format!("interrupt {interrupt_id} has two responses")));
+            return Err(invalid_argument(format!("interrupt {interrupt_id} has two responses")));
         }
     }
-    let command =
-        object([("resume", Some(resume.into())), ("update", params.update), ("goto", params.goto)]);
-    let body = object([
+    let command = object_of([
+        ("resume", Some(resume.into())),
+        ("update", params.update),
+        ("goto", params.goto),
+    ]);
+    let body = object_of([
         ("assistant_id", Some(assistant)),
         ("command", Some(command)),
         ("config", params.config),
         ("metadata", params.metadata),
     ]);
-    let run = request(service, thread, body).await?;
+    let run = request_run(service, thread, body).await?;
     Ok(Done { result: json!({}), run: Some(run) })
 }
 
@@ -189,10 +193,10 @@ pub(super) async fn inject(service: &Service, thread: &ThreadId, params: InjectP
         return Err(CommandError::Refused("no_such_namespace", message.to_owned()));
     }
     if !matches!(role.as_str(), Some("user" | "system")) {
-        return Err(invalid(format!("`role` is {role}; expected user or system")));
+        return Err(invalid_argument(format!("`role` is {role}; expected user or system")));
     }
     if !content.is_string() {
-        return Err(invalid("`content` of the message is not a text"));
+        return Err(invalid_argument("`content` of the message is not a text"));
     }
     let missing = "input.inject needs a thread on which a run was started";
     let assistant = assistant_of(service, thread, missing).await?;
@@ -200,11 +204,11 @@ pub(super) async fn inject(service: &Service, thread: &ThreadId, params: InjectP
         let message = "the graph of the thread has no channel `messages` for messages";
         return Err(CommandError::Refused("not_supported", message.to_owned()));
     }
-    let body = object([
+    let body = object_of([
         ("assistant_id", Some(assistant)),
         ("input", Some(json!({"messages": [{"role": role, "content": content}]}))),
         ("multitask_strategy", Some(json!("enqueue"))),
     ]);
-    let run = request(service, thread, body).await?;
+    let run = request_run(service, thread, body).await?;
     Ok(Done { result: json!({}), run: Some(run) })
 }

@@ -1,7 +1,7 @@
 //! Commands that read states and branch from them.
 
-use super::run::{assistant_of, request};
-use super::{CommandError, Done, Outcome, invalid, no_such_run, object};
+use super::run::{assistant_of, request_run};
+use super::{CommandError, Done, Outcome, invalid_argument, no_such_run, object_of};
 use crate::protocol::blocks;
 use crate::service::Service;
 use crate::translate::{ids, time};
@@ -38,8 +38,9 @@ pub(super) async fn get(service: &Service, thread: &ThreadId, params: GetParams)
         values = json!({});
     }
     let id = state.config.as_ref().and_then(|config| config.id);
-    let checkpoint = id.map(|id| json!({"id": ids::hyphenated(id.0), "ns": namespace.join("|")}));
-    Ok(Done::read(object([("values", Some(values)), ("checkpoint", checkpoint)])))
+    let checkpoint =
+        id.map(|id| json!({"id": ids::to_hyphenated(id.0), "ns": namespace.join("|")}));
+    Ok(Done::read(object_of([("values", Some(values)), ("checkpoint", checkpoint)])))
 }
 
 /// Refuses a namespace without checkpoints.
@@ -71,19 +72,19 @@ pub(super) async fn list(service: &Service, thread: &ThreadId, params: ListParam
     let ListParams { namespace, limit, before } = params;
     let limit = limit.unwrap_or(LIMITS.0);
     if limit > LIMITS.1 {
-        return Err(invalid(format!("`limit` is {limit}; expected at most {}", LIMITS.1)));
+        return Err(invalid_argument(format!("`limit` is {limit}; expected at most {}", LIMITS.1)));
     }
-    let before = before.as_deref().map(ids::checkpoint).transpose()?;
+    let before = before.as_deref().map(ids::parse_checkpoint).transpose()?;
     let filter = HistoryFilter { before, limit, ..HistoryFilter::default() };
     let found = service.checkpoints(thread, &namespace, &filter).await;
     let found = found.map_err(|error| of_namespace(&namespace, error.into()))?;
     let found = found.ok_or_else(|| no_such_run("no run was started on this thread"))?;
     check_namespace(&namespace, !found.is_empty())?;
-    let checkpoints: Vec<_> = found.iter().filter_map(summary).collect();
+    let checkpoints: Vec<_> = found.iter().filter_map(checkpoint_to_json).collect();
     Ok(Done::read(json!({"checkpoints": checkpoints})))
 }
 
-fn summary(at: &Snapshot) -> Option<Value> {
+fn checkpoint_to_json(at: &Snapshot) -> Option<Value> {
     let id = at.config.as_ref()?.id?;
     let origin = at.metadata.as_ref()?;
     let source = match origin.source {
@@ -98,12 +99,12 @@ fn summary(at: &Snapshot) -> Option<Value> {
         metadata.insert("run_id".to_owned(), json!(run.id));
     }
     if let Some(parent) = at.parent.as_ref().and_then(|parent| parent.id) {
-        metadata.insert("parent_id".to_owned(), json!(ids::hyphenated(parent.0)));
+        metadata.insert("parent_id".to_owned(), json!(ids::to_hyphenated(parent.0)));
     }
     let committed = at.run.as_ref().and_then(|run| run.committed_at).unwrap_or_default();
     Some(json!({
-        "id": ids::hyphenated(id.0),
-        "timestamp": time::text(committed),
+        "id": ids::to_hyphenated(id.0),
+        "timestamp": time::format_time(committed),
         "step": origin.step,
         "metadata": metadata,
     }))
@@ -121,18 +122,18 @@ pub(super) struct ForkParams {
 /// Starts a run from a checkpoint, on a branch of its own.
 pub(super) async fn fork(service: &Service, thread: &ThreadId, params: ForkParams) -> Outcome {
     let ForkParams { checkpoint_id, input, config } = params;
-    let id: CheckpointId = ids::checkpoint(&checkpoint_id)?;
+    let id: CheckpointId = ids::parse_checkpoint(&checkpoint_id)?;
     let assistant = assistant_of(service, thread, "no run was started on this thread").await?;
     if !service.has_checkpoint(thread, id).await? {
         let message = format!("checkpoint {checkpoint_id} is not one of this thread");
         return Err(CommandError::Refused("no_such_checkpoint", message));
     }
-    let body = object([
+    let body = object_of([
         ("assistant_id", Some(assistant)),
         ("input", Some(input)),
         ("config", config),
         ("checkpoint_id", Some(json!(checkpoint_id))),
     ]);
-    let run = request(service, thread, body).await?;
+    let run = request_run(service, thread, body).await?;
     Ok(Done { result: json!({"run_id": run, "thread_id": thread}), run: Some(run) })
 }

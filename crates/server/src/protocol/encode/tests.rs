@@ -329,12 +329,12 @@ fn tools_and_failures_are_events_of_the_log() {
 
 #[test]
 fn custom_values_are_payloads() {
-    assert_eq!(custom(&json!(7)), json!({"payload": 7}));
-    let named = custom(&json!({"name": "progress", "step": 1}));
+    assert_eq!(custom_value_to_json(&json!(7)), json!({"payload": 7}));
+    let named = custom_value_to_json(&json!({"name": "progress", "step": 1}));
     let whole = json!({"name": "progress", "step": 1});
     assert_eq!(named, json!({"name": "progress", "step": 1, "payload": whole}));
     let own = json!({"name": "progress", "payload": 3});
-    assert_eq!(custom(&own), own);
+    assert_eq!(custom_value_to_json(&own), own);
 }
 
 #[test]
