@@ -4,7 +4,7 @@ use crate::terminal::Terminal;
 use std::process::{Command, Stdio};
 
 /// Opens an address, without a shell. Nobody else but the person at a terminal gets a page.
-pub(crate) fn open(url: &str, terminal: &Terminal) {
+pub(crate) fn open_page(url: &str, terminal: &Terminal) {
     if !terminal.read || !terminal.typed {
         return;
     }

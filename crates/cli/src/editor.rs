@@ -119,8 +119,8 @@ impl EditorThread {
             .completion_type(CompletionType::List)
             .color_mode(colours)
             .build();
-        let mut editor = editor(&config, settings.words)?;
-        let history = settings.history.filter(|file| prepare(file));
+        let mut editor = new_editor(&config, settings.words)?;
+        let history = settings.history.filter(|file| prepare_history(file));
         if let Some(file) = &history {
             // A damaged history is no reason not to chat.
             editor.load_history(file).unwrap_or_default();
@@ -132,12 +132,12 @@ impl EditorThread {
         if request.kind == Kind::Decision {
             discard_typed();
             // The other editor may have keys that were typed ahead.
-            return read(&mut editor(&self.config, self.words)?, request);
+            return read_input(&mut new_editor(&self.config, self.words)?, request);
         }
-        let text = match read(&mut self.editor, request)? {
+        let text = match read_input(&mut self.editor, request)? {
             Edited::Text(text) if request.kind == Kind::Message => {
                 let continued = self.editor.helper().map(|input| input.continued.take());
-                joined(&text, continued.unwrap_or_default())
+                join_lines(&text, continued.unwrap_or_default())
             }
             edited => return Ok(edited),
         };
@@ -154,7 +154,7 @@ impl EditorThread {
     }
 }
 
-fn editor(
+fn new_editor(
     config: &Config,
     words: &'static [&'static str],
 ) -> rustyline::Result<Editor<InputRules, FileHistory>> {
@@ -167,7 +167,7 @@ fn editor(
     Ok(editor)
 }
 
-fn read(
+fn read_input(
     editor: &mut Editor<InputRules, FileHistory>,
     request: &Request,
 ) -> rustyline::Result<Edited> {
@@ -198,13 +198,13 @@ fn discard_typed() {
 }
 
 /// Creates the folder of a history. Returns `false` if it cannot be used.
-fn prepare(file: &Path) -> bool {
+fn prepare_history(file: &Path) -> bool {
     file.parent().is_some_and(|folder| std::fs::create_dir_all(folder).is_ok())
 }
 
 /// Removes the backslashes that continued lines, and not those of pasted lines. `continued` are the
 /// lines that ended with a backslash when Enter was pressed.
-fn joined(text: &str, mut continued: Vec<String>) -> String {
+fn join_lines(text: &str, mut continued: Vec<String>) -> String {
     let lines: Vec<&str> = text.split('\n').collect();
     let before = &lines[..lines.len().saturating_sub(1)];
     let candidates = before.iter().filter(|line| line.ends_with('\\')).count();
@@ -289,7 +289,7 @@ impl Completer for InputRules {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, is_complete, joined};
+    use super::{Kind, is_complete, join_lines};
 
     #[test]
     fn input_goes_on_until_it_is_complete() {
@@ -315,7 +315,7 @@ mod tests {
             ("a\\", &["a\\"], "a\\"),
         ] {
             let continued = continued.iter().map(|line| (*line).to_owned()).collect();
-            assert_eq!(joined(text, continued), expected, "{text:?}");
+            assert_eq!(join_lines(text, continued), expected, "{text:?}");
         }
     }
 }

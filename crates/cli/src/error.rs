@@ -1,7 +1,7 @@
 //! Errors of commands, and their display.
 
 use crate::exit::Exit;
-use crate::terminal::{Style, Terminal, plain};
+use crate::terminal::{Style, Terminal, to_plain};
 use std::process::ExitCode;
 use weftwork::types::ErrorCode;
 use weftwork::types::code::Fault;
@@ -150,13 +150,13 @@ impl CliError {
     pub(crate) fn report(&self, terminal: &Terminal) -> ExitCode {
         match self {
             Self::NobodyReads => Exit::Done.code(),
-            _ => report(&self.fault(), terminal).code(),
+            _ => report_fault(&self.fault(), terminal).code(),
         }
     }
 }
 
 /// Returns a line for each cause of a fault. A cause that the line before it quotes is left out.
-fn causes(fault: &Fault) -> Vec<String> {
+fn describe_causes(fault: &Fault) -> Vec<String> {
     let mut before = fault.message.as_str();
     let mut lines = Vec::new();
     for cause in fault.causes() {
@@ -170,13 +170,13 @@ fn causes(fault: &Fault) -> Vec<String> {
 }
 
 /// Prints a fault and returns its exit status.
-pub(crate) fn report(fault: &Fault, terminal: &Terminal) -> Exit {
+pub(crate) fn report_fault(fault: &Fault, terminal: &Terminal) -> Exit {
     // Faults of servers and of stores have texts of others, codes among them.
-    let code = plain(&fault.code);
+    let code = to_plain(&fault.code);
     let head = terminal.paint_error(Style::Bad, format_args!("error[{code}]"));
-    terminal.note(format_args!("{head}: {}", plain(&fault.message)));
-    for line in causes(fault) {
-        terminal.note(plain(&line));
+    terminal.note(format_args!("{head}: {}", to_plain(&fault.message)));
+    for line in describe_causes(fault) {
+        terminal.note(to_plain(&line));
     }
     let retry = if fault.retriable { "; a retry may succeed" } else { "" };
     terminal.note(format_args!("help: weft explain {code}{retry}"));
@@ -201,6 +201,6 @@ mod tests {
         });
         let fault: Fault = serde_json::from_value(fault).expect("a fault");
         let expected = ["caused by: no commit: the disk is full", "caused by: [W0805] reset"];
-        assert_eq!(causes(&fault), expected);
+        assert_eq!(describe_causes(&fault), expected);
     }
 }

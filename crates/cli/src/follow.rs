@@ -1,13 +1,13 @@
 //! Display of a run until its end.
 
 use crate::CliError;
-use crate::error::report;
+use crate::error::report_fault;
 use crate::exit::Exit;
-use crate::frames::frame;
+use crate::frames::frame_to_json;
 use crate::shell;
 use crate::signals::{Signal, Signals, exit_at_once};
 use crate::spent::Spent;
-use crate::terminal::{Answer, Terminal, plain};
+use crate::terminal::{Answer, Terminal, to_plain};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -163,7 +163,7 @@ pub(crate) struct Ended {
 
 /// Shows a run until its end. A signal cancels the run; a second one exits the process at once,
 /// without losing committed work.
-pub(crate) async fn follow(
+pub(crate) async fn follow_run(
     app: &App,
     handle: RunHandle,
     view: &mut View<'_>,
@@ -174,16 +174,16 @@ pub(crate) async fn follow(
         let frames = app.runtime().stream(&Principal::local(), &followed.run, *options).await?;
         let lines = frames.map(|found| -> Result<_, CliError> {
             let found = found?;
-            Ok(Element::Line(frame(&found).to_string()))
+            Ok(Element::Line(frame_to_json(&found).to_string()))
         });
         followed.elements = lines.boxed();
     }
-    let mut shown = show(&mut followed, view, signals).await?;
+    let mut shown = show_elements(&mut followed, view, signals).await?;
     let run = followed.run.clone();
     let outcome = followed.outcome().await;
     // The outcome is reported even if the usage cannot be read.
     let spent = Spent::of(app, &run).await.unwrap_or_else(|error| {
-        view.note(unread(&error));
+        view.note(usage_unread(&error));
         None
     });
     shown.write(|| view.end(app, &run, &outcome, spent));
@@ -208,8 +208,8 @@ impl Shown {
     }
 }
 
-/// Shows the elements of a run, as [`follow`] does.
-pub(crate) async fn show(
+/// Shows the elements of a run, as [`follow_run`] does.
+pub(crate) async fn show_elements(
     followed: &mut impl Followed,
     view: &mut View<'_>,
     signals: &mut Signals,
@@ -243,8 +243,8 @@ pub(crate) async fn show(
 }
 
 /// Returns the note about usage that cannot be read.
-pub(crate) fn unread(error: &CliError) -> String {
-    format!("the usage of the run cannot be read: {}", plain(&error.to_string()))
+pub(crate) fn usage_unread(error: &CliError) -> String {
+    format!("the usage of the run cannot be read: {}", to_plain(&error.to_string()))
 }
 
 impl View<'_> {
@@ -254,7 +254,9 @@ impl View<'_> {
             (Self::Text(answer), Element::Line(line)) => answer.aside(line),
             (Self::Text(answer), Element::TextEnd) => answer.end_line(),
             (Self::Json { .. }, Element::TextEnd) => Ok(()),
-            (Self::Json { terminal, .. }, Element::Event(event)) => terminal.line(json(event)?),
+            (Self::Json { terminal, .. }, Element::Event(event)) => {
+                terminal.line(to_json_line(event)?)
+            }
             (Self::Json { terminal, .. }, Element::Line(line)) => terminal.line(line),
         }
     }
@@ -266,7 +268,7 @@ impl View<'_> {
                 answer.aside(text)
             }
             Self::Json { terminal, .. } => {
-                terminal.note(plain(text));
+                terminal.note(to_plain(text));
                 Ok(())
             }
         }
@@ -299,7 +301,7 @@ impl View<'_> {
                 let label = model.and_then(|model| model.label.as_deref());
                 let used = spent.map(|spent| spent.used);
                 let last = Last::new(run, model.map(ModelInfo::id), label, outcome);
-                terminal.line(json(&last.used(used))?)
+                terminal.line(to_json_line(&last.used(used))?)
             }
         }
     }
@@ -313,7 +315,7 @@ pub(crate) fn model_of(app: &App) -> Option<&ModelInfo> {
 }
 
 /// Formats a value as a line of JSON.
-pub(crate) fn json(value: &impl Serialize) -> Result<String, CliError> {
+pub(crate) fn to_json_line(value: &impl Serialize) -> Result<String, CliError> {
     serde_json::to_string(value).map_err(|error| CliError::Output(error.into()))
 }
 
@@ -324,7 +326,7 @@ pub(crate) async fn tell_end(
     outcome: &RunOutcome,
     terminal: &Terminal,
 ) -> Exit {
-    let thread = shell::thread(&run.thread);
+    let thread = shell::quote_thread(&run.thread);
     let weft = &terminal.weft;
     match outcome {
         RunOutcome::Completed { .. } => Exit::Done,
@@ -350,7 +352,7 @@ pub(crate) async fn tell_end(
             Exit::Cancelled
         }
         RunOutcome::Failed { fault } => {
-            let exit = report(fault, terminal);
+            let exit = report_fault(fault, terminal);
             terminal.note(match left_nothing(store, run).await {
                 true => format!(
                     "the input was not applied to the thread; run again with other input, or retry with: {weft} runs requeue {}",

@@ -1,16 +1,16 @@
 //! Frames of stream modes as JSON.
 
-use crate::snapshot::{snapshot, written};
+use crate::snapshot::{snapshot_to_json, writes_to_json};
 use serde_json::{Value, json};
 use weftwork::graph::run_loop::{MessagePart, StreamEvent};
 use weftwork::runtime::{Frame, FrameContent};
 
 /// Returns a frame as JSON: its position, its time, the namespace of its graph, its mode, and what
 /// the mode shows.
-pub(crate) fn frame(frame: &Frame) -> Value {
+pub(crate) fn frame_to_json(frame: &Frame) -> Value {
     let (ns, mode, data) = match &frame.content {
         FrameContent::Item(item) => {
-            let (mode, data) = shown(&item.event);
+            let (mode, data) = event_to_json(&item.event);
             (item.ns.join("|"), mode, data)
         }
         FrameContent::Dropped { ns, reason } => (ns.clone(), "dropped", json!({"reason": reason})),
@@ -19,13 +19,13 @@ pub(crate) fn frame(frame: &Frame) -> Value {
     json!({"position": position, "at": frame.at, "mode": mode, "ns": ns, "data": data})
 }
 
-fn shown(event: &StreamEvent) -> (&'static str, Value) {
+fn event_to_json(event: &StreamEvent) -> (&'static str, Value) {
     match event {
         StreamEvent::Values { values, interrupts } => {
             ("values", json!({"values": values, "interrupts": interrupts}))
         }
         StreamEvent::Updates { node, updates, returned, cached } => {
-            let updates: Vec<_> = updates.iter().map(|writes| written(writes)).collect();
+            let updates: Vec<_> = updates.iter().map(|writes| writes_to_json(writes)).collect();
             let mut data = json!({"node": node, "updates": updates, "cached": cached});
             if let Some(returned) = returned {
                 data["returned"] = returned.clone();
@@ -42,11 +42,11 @@ fn shown(event: &StreamEvent) -> (&'static str, Value) {
         StreamEvent::TaskEnded(task) => (
             "tasks",
             json!({
-                "id": task.id, "node": task.name, "writes": written(&task.result),
+                "id": task.id, "node": task.name, "writes": writes_to_json(&task.result),
                 "error": task.error, "interrupts": task.interrupts,
             }),
         ),
-        StreamEvent::Checkpoint(found) => ("checkpoints", snapshot(found)),
+        StreamEvent::Checkpoint(found) => ("checkpoints", snapshot_to_json(found)),
         StreamEvent::Custom(value) => ("custom", value.clone()),
         StreamEvent::Remote { mode, data } => {
             (mode.remote_name().unwrap_or("custom"), data.clone())
@@ -62,7 +62,7 @@ fn shown(event: &StreamEvent) -> (&'static str, Value) {
             ("messages", data)
         }
         StreamEvent::Debug { step, event: inner } => {
-            let (kind, data) = shown(inner);
+            let (kind, data) = event_to_json(inner);
             ("debug", json!({"step": step, "type": kind, "payload": data}))
         }
     }

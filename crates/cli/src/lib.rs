@@ -79,7 +79,7 @@ impl Program {
     #[must_use]
     pub fn new() -> Self {
         let agents: [Box<Make>; 3] =
-            [Box::new(demo_agent::agent), Box::new(teams::supervisor), Box::new(teams::swarm)];
+            [Box::new(demo_agent::desk_agent), Box::new(teams::supervisor), Box::new(teams::swarm)];
         Self { agents: agents.into() }
     }
 
@@ -94,8 +94,8 @@ impl Program {
     #[must_use]
     pub fn run(self) -> ExitCode {
         let cli = Cli::parse();
-        let terminal = Terminal::of_process(shell::weft(&cli));
-        log::start(cli.log.clone(), cli.log_format, cli.command.usual_log(), &terminal);
+        let terminal = Terminal::of_process(shell::weft_command(&cli));
+        log::start_log(cli.log.clone(), cli.log_format, cli.command.usual_log(), &terminal);
         if let Err(error) = signals::handle_signals() {
             return error.report(&terminal);
         }

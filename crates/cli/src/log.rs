@@ -4,7 +4,7 @@
 //! of requests, has keys in it.
 
 use crate::args::LogFormat;
-use crate::terminal::{Terminal, plain};
+use crate::terminal::{Terminal, to_plain};
 use std::io::{self, Write};
 use std::str::FromStr;
 use tracing_subscriber::filter::{LevelFilter, Targets, filter_fn};
@@ -55,7 +55,7 @@ impl From<LevelFilter> for LogLevels {
 }
 
 /// Starts the log. A program that has a log of its own keeps it.
-pub(crate) fn start(
+pub(crate) fn start_log(
     levels: Option<LogLevels>,
     format: LogFormat,
     usual: LevelFilter,
@@ -91,7 +91,7 @@ struct ErrorLines;
 impl Write for ErrorLines {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
-        let line = plain(text.trim_end_matches('\n')).replace('\n', "\\n");
+        let line = to_plain(text.trim_end_matches('\n')).replace('\n', "\\n");
         // Nobody can be told that standard error is closed.
         writeln!(io::stderr().lock(), "{line}").unwrap_or_default();
         Ok(event.len())

@@ -6,13 +6,13 @@ use std::fmt::Write;
 use weftwork::types::ThreadId;
 
 /// Returns the id of a thread as one word of a shell.
-pub(crate) fn thread(id: &ThreadId) -> Cow<'_, str> {
-    word(id.as_str())
+pub(crate) fn quote_thread(id: &ThreadId) -> Cow<'_, str> {
+    quote_word(id.as_str())
 }
 
 /// Returns the beginning of a command that works on the same store, with the same agents, as this one:
 /// `weft` with the flags that all commands have. A password of the store is left out.
-pub(crate) fn weft(cli: &Cli) -> String {
+pub(crate) fn weft_command(cli: &Cli) -> String {
     let store = cli.store.as_deref().map(without_password);
     let config = cli.config.as_ref().map(|file| file.display().to_string());
     let flags = [
@@ -26,7 +26,7 @@ pub(crate) fn weft(cli: &Cli) -> String {
     let mut command = "weft".to_owned();
     for (flag, value) in flags {
         if let Some(value) = value {
-            write!(command, " {flag} {}", word(&value)).unwrap_or_default();
+            write!(command, " {flag} {}", quote_word(&value)).unwrap_or_default();
         }
     }
     command
@@ -50,7 +50,7 @@ fn without_password(store: &str) -> String {
 }
 
 /// Returns a text as one word of a shell: quoted if it has characters that a shell reads.
-fn word(text: &str) -> Cow<'_, str> {
+fn quote_word(text: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.:/@%+=,".contains(c);
     if text.chars().all(is_plain) && !text.starts_with('-') {
         return Cow::Borrowed(text);
@@ -80,7 +80,7 @@ mod tests {
             (&["weft", "chat", "--store", "postgres:host=h password=s"], "weft --store STORE"),
         ] {
             let cli = Cli::try_parse_from(given).expect("parses");
-            assert_eq!(super::weft(&cli), command);
+            assert_eq!(super::weft_command(&cli), command);
         }
     }
 
@@ -94,7 +94,7 @@ mod tests {
             ("Ada's", r"'Ada'\''s'"),
             ("-x", "'-x'"),
         ] {
-            assert_eq!(super::thread(&ThreadId::new(id).expect("an id")), word);
+            assert_eq!(super::quote_thread(&ThreadId::new(id).expect("an id")), word);
         }
     }
 }

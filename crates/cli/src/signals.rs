@@ -46,13 +46,13 @@ pub(crate) fn handle_signals() -> Result<(), CliError> {
     let runtime = runtime.map_err(failed)?;
     let sources = {
         let _inside = runtime.enter();
-        sources().map_err(failed)?
+        open_sources().map_err(failed)?
     };
     let handle = move || {
         let all = sources.into_iter().map(|(signal, mut source)| async move {
             while source.recv().await.is_some() {
                 match signal {
-                    Some(signal) => deliver(signal),
+                    Some(signal) => deliver_signal(signal),
                     None => std::process::exit(HUNG_UP),
                 }
             }
@@ -64,7 +64,7 @@ pub(crate) fn handle_signals() -> Result<(), CliError> {
 }
 
 /// Gives a signal to the command that listens, or ends the process.
-fn deliver(signal: Signal) {
+fn deliver_signal(signal: Signal) {
     let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
     while let Some(listener) = listeners.last() {
         if listener.send(signal).is_ok() {
@@ -120,7 +120,7 @@ impl Signals {
 /// The signals that are handled; `None` for SIGHUP, which ends a process by itself unless it is the
 /// first one of a container.
 #[cfg(unix)]
-fn sources() -> std::io::Result<Vec<(Option<Signal>, Source)>> {
+fn open_sources() -> std::io::Result<Vec<(Option<Signal>, Source)>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut sources = vec![
         (Some(Signal::Interrupt), signal(SignalKind::interrupt())?),
@@ -133,6 +133,6 @@ fn sources() -> std::io::Result<Vec<(Option<Signal>, Source)>> {
 }
 
 #[cfg(windows)]
-fn sources() -> std::io::Result<Vec<(Option<Signal>, Source)>> {
+fn open_sources() -> std::io::Result<Vec<(Option<Signal>, Source)>> {
     Ok(vec![(Some(Signal::Interrupt), tokio::signal::windows::ctrl_c()?)])
 }

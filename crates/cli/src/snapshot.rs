@@ -6,7 +6,7 @@ use weftwork::graph::run_loop::{
 };
 
 /// Returns the word for the origin of a checkpoint.
-pub(crate) fn source(source: Source) -> &'static str {
+pub(crate) fn source_word(source: Source) -> &'static str {
     match source {
         Source::Input => "input",
         Source::Loop => "loop",
@@ -18,17 +18,17 @@ pub(crate) fn source(source: Source) -> &'static str {
 
 /// Returns a snapshot as JSON: the checkpoint, its origin, its state, the due nodes, the tasks and
 /// the open questions.
-pub(crate) fn snapshot(found: &Snapshot) -> Value {
+pub(crate) fn snapshot_to_json(found: &Snapshot) -> Value {
     let mut out = json!({
-        "checkpoint": checkpoint(found.config.as_ref()),
-        "parent": checkpoint(found.parent.as_ref()),
+        "checkpoint": checkpoint_to_json(found.config.as_ref()),
+        "parent": checkpoint_to_json(found.parent.as_ref()),
         "values": found.values,
         "next": found.next,
-        "tasks": found.tasks.iter().map(task).collect::<Vec<_>>(),
+        "tasks": found.tasks.iter().map(task_to_json).collect::<Vec<_>>(),
         "interrupts": found.interrupts,
     });
     if let Some(metadata) = &found.metadata {
-        out["source"] = source(metadata.source).into();
+        out["source"] = source_word(metadata.source).into();
         out["step"] = metadata.step.into();
     }
     if let Some(config) = found.config.as_ref().filter(|config| !config.ns.is_empty()) {
@@ -37,11 +37,11 @@ pub(crate) fn snapshot(found: &Snapshot) -> Value {
     out
 }
 
-fn checkpoint(config: Option<&Config>) -> Value {
+fn checkpoint_to_json(config: Option<&Config>) -> Value {
     config.and_then(|config| config.id).map_or(Value::Null, |id| id.to_string().into())
 }
 
-fn task(task: &TaskSnapshot) -> Value {
+fn task_to_json(task: &TaskSnapshot) -> Value {
     let mut out = json!({ "id": task.id.to_string(), "node": task.name });
     if let Some(fault) = &task.error {
         out["error"] = json!(fault);
@@ -50,12 +50,12 @@ fn task(task: &TaskSnapshot) -> Value {
         out["interrupts"] = json!(task.interrupts);
     }
     match &task.result {
-        Some(TaskResult::Writes(writes)) => out["writes"] = written(writes),
+        Some(TaskResult::Writes(writes)) => out["writes"] = writes_to_json(writes),
         Some(TaskResult::Returned(value)) => out["returned"] = value.clone(),
         None => {}
     }
     match &task.state {
-        Some(SubState::Snapshot(state)) => out["state"] = snapshot(state),
+        Some(SubState::Snapshot(state)) => out["state"] = snapshot_to_json(state),
         Some(SubState::Config(config)) => out["namespace"] = config.ns.as_str().into(),
         None => {}
     }
@@ -63,7 +63,7 @@ fn task(task: &TaskSnapshot) -> Value {
 }
 
 /// Returns writes as JSON: a list of objects with the channel and the value.
-pub(crate) fn written(writes: &[(String, Written)]) -> Value {
+pub(crate) fn writes_to_json(writes: &[(String, Written)]) -> Value {
     let writes = writes.iter().map(|(channel, write)| {
         let (kind, value) = match write {
             Written::Put(value) => ("put", value),

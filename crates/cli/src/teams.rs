@@ -28,8 +28,8 @@ const EXAMPLES: [(&str, &str); 9] = [
 
 /// Creates the team with a supervisor.
 pub(crate) fn supervisor(config: &Config) -> AgentDef {
-    let desk = demo_agent::graph(config);
-    let rules = rules(config);
+    let desk = demo_agent::desk_graph(config);
+    let rules = team_rules(config);
     AgentDef::new("builtin:supervisor", move |model| {
         let team = Supervisor::new("supervisor", Arc::clone(&model))
             .version(env!("CARGO_PKG_VERSION"))
@@ -48,7 +48,7 @@ pub(crate) fn supervisor(config: &Config) -> AgentDef {
 
 /// Creates the swarm.
 pub(crate) fn swarm(config: &Config) -> AgentDef {
-    let rules = rules(config);
+    let rules = team_rules(config);
     AgentDef::new("builtin:swarm", move |model| {
         let swarm = Swarm::new("swarm")
             .version(env!("CARGO_PKG_VERSION"))
@@ -60,7 +60,7 @@ pub(crate) fn swarm(config: &Config) -> AgentDef {
     .about("a team: a calculator and a clock that hand the conversation to each other")
 }
 
-fn rules(config: &Config) -> Policy {
+fn team_rules(config: &Config) -> Policy {
     config.rules.as_ref().map(|rules| rules.policy()).unwrap_or_default()
 }
 

@@ -1,7 +1,7 @@
 //! Arguments of `weft instances`.
 
 use super::parse;
-use crate::terminal::instant;
+use crate::terminal::parse_instant;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use std::time::Duration;
@@ -127,8 +127,8 @@ pub(crate) enum Begin {
 }
 
 /// Parses a delay, a time in the form of RFC 3339, or milliseconds since 1970.
-fn begin(text: &str) -> Result<Begin, String> {
-    let at = text.parse().ok().map(Timestamp).or_else(|| instant(text)).map(Begin::At);
+fn parse_begin(text: &str) -> Result<Begin, String> {
+    let at = text.parse().ok().map(Timestamp).or_else(|| parse_instant(text)).map(Begin::At);
     let begin = at.or_else(|| parse::duration(text).ok().map(Begin::After));
     begin.ok_or_else(|| {
         "expected a delay such as 5m, a time such as 2026-11-25T09:00:00Z, or milliseconds since 1970"
@@ -142,10 +142,10 @@ mod tests {
 
     #[test]
     fn an_activity_begins_after_a_delay_or_at_a_time() {
-        assert_eq!(begin("5m"), Ok(Begin::After(Duration::from_secs(300))));
+        assert_eq!(parse_begin("5m"), Ok(Begin::After(Duration::from_secs(300))));
         let at = Ok(Begin::At(Timestamp(1_767_225_600_000)));
-        assert_eq!(begin("1767225600000"), at);
-        assert_eq!(begin("2026-01-01T00:00:00Z"), at);
-        assert!(begin("tomorrow").is_err_and(|why| why.contains("5m")));
+        assert_eq!(parse_begin("1767225600000"), at);
+        assert_eq!(parse_begin("2026-01-01T00:00:00Z"), at);
+        assert!(parse_begin("tomorrow").is_err_and(|why| why.contains("5m")));
     }
 }

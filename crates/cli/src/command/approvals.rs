@@ -4,7 +4,7 @@ use crate::CliError;
 use crate::args::{ApprovalList, Approvals};
 use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::terminal::{Table, moment};
+use crate::terminal::{Table, format_moment};
 use serde_json::{Value, json};
 use weftwork::graph::SystemClock;
 use weftwork::store::Store;
@@ -17,11 +17,11 @@ use weftwork::types::{Principal, ThreadId, Timestamp};
 
 pub(crate) async fn run(command: Approvals, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
-        Approvals::List(args) => list(args, context).await,
+        Approvals::List(args) => list_approvals(args, context).await,
     }
 }
 
-async fn list(args: ApprovalList, context: &CommandContext) -> Result<Exit, CliError> {
+async fn list_approvals(args: ApprovalList, context: &CommandContext) -> Result<Exit, CliError> {
     let thread = args.thread.as_ref().map(ThreadId::new).transpose()?;
     let terminal = &context.terminal;
     if thread.is_none() && context.is_new() {
@@ -35,22 +35,22 @@ async fn list(args: ApprovalList, context: &CommandContext) -> Result<Exit, CliE
         None => context.store_there()?,
     };
     let continues = args.after.is_some();
-    let (open, page) = found(store.as_ref(), thread, &args).await?;
+    let (open, page) = find_approvals(store.as_ref(), thread, &args).await?;
     if args.json {
         for one in &open {
-            terminal.line(line("waiting", json!(one)))?;
+            terminal.line(with_type("waiting", json!(one)))?;
         }
         for row in &page.rows {
-            terminal.line(line("record", json!(row)))?;
+            terminal.line(with_type("record", json!(row)))?;
         }
     } else if open.is_empty() && page.rows.is_empty() {
         terminal.note(if continues { "no further approvals" } else { "no approvals" });
     } else {
         if !open.is_empty() {
-            waits(&open).write(terminal)?;
+            waiting_table(&open).write(terminal)?;
         }
         if !page.rows.is_empty() {
-            records(page.rows).write(terminal)?;
+            records_table(page.rows).write(terminal)?;
         }
     }
     if let Some(next) = page.next {
@@ -60,7 +60,7 @@ async fn list(args: ApprovalList, context: &CommandContext) -> Result<Exit, CliE
     Ok(Exit::Done)
 }
 
-async fn found(
+async fn find_approvals(
     store: &dyn Store,
     thread: Option<ThreadId>,
     args: &ApprovalList,
@@ -79,19 +79,19 @@ async fn found(
 }
 
 /// Adds the type of a line of JSON.
-fn line(kind: &str, mut value: Value) -> Value {
+fn with_type(kind: &str, mut value: Value) -> Value {
     value["type"] = json!(kind);
     value
 }
 
-fn waits(open: &[WaitingApproval]) -> Table {
+fn waiting_table(open: &[WaitingApproval]) -> Table {
     let now = SystemClock::new().now();
     let mut table = Table::new(&["THREAD", "WAITS", "EXPIRES (UTC)", "TOOL", "ARGUMENTS"]);
     for one in open {
         table.row([
             one.thread.to_string(),
-            one.asked_at.map(|asked| age(asked, now)).unwrap_or_default(),
-            one.expires_at.map_or_else(|| "never".to_owned(), moment),
+            one.asked_at.map(|asked| format_age(asked, now)).unwrap_or_default(),
+            one.expires_at.map_or_else(|| "never".to_owned(), format_moment),
             one.request.tool.clone(),
             one.request.args.to_string(),
         ]);
@@ -99,13 +99,13 @@ fn waits(open: &[WaitingApproval]) -> Table {
     table
 }
 
-fn records(rows: Vec<ApprovalRow>) -> Table {
+fn records_table(rows: Vec<ApprovalRow>) -> Table {
     let mut table = Table::new(&["THREAD", "DECIDED (UTC)", "BY", "DECISION", "TOOL", "ARGUMENTS"]);
     for ApprovalRow { thread, record } in rows {
-        let (decision, edited) = words(&record.outcome);
+        let (decision, edited) = describe_outcome(&record.outcome);
         table.row([
             thread.to_string(),
-            moment(record.at),
+            format_moment(record.at),
             record.by.unwrap_or_else(|| "nobody".to_owned()),
             decision,
             record.request.tool,
@@ -116,7 +116,7 @@ fn records(rows: Vec<ApprovalRow>) -> Table {
 }
 
 /// Returns a result in words, with the arguments if they were edited.
-fn words(outcome: &ApprovalOutcome) -> (String, Option<&Value>) {
+fn describe_outcome(outcome: &ApprovalOutcome) -> (String, Option<&Value>) {
     let ApprovalDecision { verdict, comment, .. } = match outcome {
         ApprovalOutcome::Decided(decision) => decision,
         ApprovalOutcome::Refused(reason) => return (format!("refused: {}", reason.words()), None),
@@ -135,7 +135,7 @@ fn words(outcome: &ApprovalOutcome) -> (String, Option<&Value>) {
 }
 
 /// Returns the time since a moment in its largest unit, such as `3 h`.
-fn age(since: Timestamp, now: Timestamp) -> String {
+fn format_age(since: Timestamp, now: Timestamp) -> String {
     let seconds = now.since(since).as_secs();
     let (unit, length) = [("d", 86_400), ("h", 3_600), ("min", 60)]
         .into_iter()
@@ -146,7 +146,7 @@ fn age(since: Timestamp, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{age, words};
+    use super::{describe_outcome, format_age};
     use weftwork::types::Timestamp;
     use weftwork::types::approval::{ApprovalDecision, ApprovalOutcome, RefusedAnswer, Verdict};
     use weftwork::types::canonical::Hash;
@@ -155,10 +155,10 @@ mod tests {
     fn ages_have_their_largest_unit() {
         for (ms, expected) in [(0, "0 s"), (59_999, "59 s"), (60_000, "1 min"), (7_200_000, "2 h")]
         {
-            assert_eq!(age(Timestamp(5), Timestamp(5 + ms)), expected);
+            assert_eq!(format_age(Timestamp(5), Timestamp(5 + ms)), expected);
         }
-        assert_eq!(age(Timestamp(0), Timestamp(200_000_000)), "2 d");
-        assert_eq!(age(Timestamp(9), Timestamp(0)), "0 s", "another machine's clock");
+        assert_eq!(format_age(Timestamp(0), Timestamp(200_000_000)), "2 d");
+        assert_eq!(format_age(Timestamp(9), Timestamp(0)), "0 s", "another machine's clock");
     }
 
     #[test]
@@ -175,9 +175,9 @@ mod tests {
             let comment = comment.map(str::to_owned);
             let decision = ApprovalDecision { binding: Hash([0; 32]), verdict, comment };
             let outcome = ApprovalOutcome::Decided(decision);
-            assert_eq!(words(&outcome), (expected.to_owned(), edited));
+            assert_eq!(describe_outcome(&outcome), (expected.to_owned(), edited));
         }
         let refused = ApprovalOutcome::Refused(RefusedAnswer::Expired);
-        assert_eq!(words(&refused).0, "refused: the time for the decision was over");
+        assert_eq!(describe_outcome(&refused).0, "refused: the time for the decision was over");
     }
 }

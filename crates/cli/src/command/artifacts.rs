@@ -4,7 +4,7 @@ use crate::CliError;
 use crate::args::Artifacts;
 use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::terminal::{Table, moment};
+use crate::terminal::{Table, format_moment};
 use serde_json::json;
 use weftwork::graph::SystemClock;
 use weftwork::store::artifact::{Artifact, artifact, artifacts, delete_lapsed};
@@ -23,7 +23,7 @@ pub(crate) async fn run(command: Artifacts, context: &CommandContext) -> Result<
             store.thread(&who, &thread).await?;
             let mut found = artifacts(store.as_ref(), &who, &thread, now).await?;
             found.retain(|artifact| run.as_ref().is_none_or(|run| artifact.run == *run));
-            list(found, json, context)?;
+            list_artifacts(found, json, context)?;
         }
         Artifacts::Get { id } => {
             if context.is_new() {
@@ -42,7 +42,11 @@ pub(crate) async fn run(command: Artifacts, context: &CommandContext) -> Result<
     Ok(Exit::Done)
 }
 
-fn list(found: Vec<Artifact>, as_json: bool, context: &CommandContext) -> Result<(), CliError> {
+fn list_artifacts(
+    found: Vec<Artifact>,
+    as_json: bool,
+    context: &CommandContext,
+) -> Result<(), CliError> {
     if !as_json && found.is_empty() {
         context.terminal.note("no artifacts");
         return Ok(());
@@ -61,8 +65,8 @@ fn list(found: Vec<Artifact>, as_json: bool, context: &CommandContext) -> Result
             artifact.id,
             artifact.tool,
             artifact.bytes.to_string(),
-            moment(artifact.stored_at),
-            moment(artifact.expires_at),
+            format_moment(artifact.stored_at),
+            format_moment(artifact.expires_at),
         ]);
     }
     if as_json { Ok(()) } else { table.write(&context.terminal) }

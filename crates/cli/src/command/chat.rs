@@ -10,12 +10,12 @@ use crate::CliError;
 use crate::args::Chat;
 use crate::context::CommandContext;
 use crate::editor::{Edited, Kind, LineEditor, Request, Settings};
-use crate::error::report;
+use crate::error::report_fault;
 use crate::exit::Exit;
-use crate::follow::{View, show};
+use crate::follow::{View, show_elements};
 use crate::input::Lines;
 use crate::signals::{Signal, Signals, exit_at_once};
-use crate::terminal::{Answer, HiddenKeys, Style, Terminal, plain};
+use crate::terminal::{Answer, HiddenKeys, Style, Terminal, to_plain};
 use backend::{Backend, Listed, Step};
 use local::Local;
 use remote::Remote;
@@ -187,7 +187,7 @@ impl<B: Backend> ChatSession<'_, B> {
         let messages = messages.unwrap_or_default();
         let from = messages.iter().rposition(|(role, _)| *role == Role::User);
         for (role, text) in messages.get(from.unwrap_or(messages.len())..).unwrap_or_default() {
-            let text = plain(text);
+            let text = to_plain(text);
             match role {
                 Role::User => self
                     .terminal
@@ -210,7 +210,7 @@ impl<B: Backend> ChatSession<'_, B> {
             return Ok(Step::Nothing);
         }
         if self.input.is_editor()
-            && let Some(word) = words::read(&line)
+            && let Some(word) = words::read_word(&line)
         {
             return self.command(word).await;
         }
@@ -283,7 +283,7 @@ impl<B: Backend> ChatSession<'_, B> {
     /// Shows an answer until its end.
     async fn listen(&mut self, mut answer: B::Answer) -> Result<Step<B::Answer>, CliError> {
         let keys = self.input.is_editor().then(HiddenKeys::hide);
-        let shown = show(&mut answer, &mut self.view, &mut self.signals).await;
+        let shown = show_elements(&mut answer, &mut self.view, &mut self.signals).await;
         drop(keys);
         let mut unwritten = None;
         if let View::Text(answer) = &mut self.view {
@@ -294,7 +294,7 @@ impl<B: Backend> ChatSession<'_, B> {
             shown => (self.recover(shown)?, None),
         };
         if let Some(error) = &broke {
-            report(&error.fault(), self.terminal);
+            report_fault(&error.fault(), self.terminal);
         }
         let stopped = shown.as_ref().and_then(|shown| shown.stopped);
         self.is_leaving = stopped == Some(Signal::Interrupt);
@@ -335,7 +335,7 @@ impl<B: Backend> ChatSession<'_, B> {
                     return Ok(Step::Nothing);
                 }
                 Some(Err(error)) => {
-                    report(&error.fault(), self.terminal);
+                    report_fault(&error.fault(), self.terminal);
                     broke = Some(error);
                 }
                 None => break,
@@ -388,7 +388,7 @@ impl<B: Backend> ChatSession<'_, B> {
                 Err(error.into())
             }
             Err(error) if self.input.is_editor() => {
-                report(&error.fault(), self.terminal);
+                report_fault(&error.fault(), self.terminal);
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -475,7 +475,7 @@ impl<B: Backend> ChatSession<'_, B> {
                 line = lines.next() => {
                     let Some(line) = line? else { return Ok(UserInput::End) };
                     if !self.terminal.typed {
-                        self.terminal.line(plain(&line))?;
+                        self.terminal.line(to_plain(&line))?;
                     }
                     return Ok(UserInput::Line(line));
                 }

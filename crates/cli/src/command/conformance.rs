@@ -32,7 +32,7 @@ pub(crate) fn conformance(args: &Conformance, place: Option<&str>) -> Result<Exi
     };
     let mut setting = Setting::from(profile).with_mode(mode);
     let folder = tempfile::tempdir().map_err(|error| CliError::Input(error.to_string()))?;
-    let store = store(place, args.postgres.as_deref(), folder.path())?;
+    let store = open_store(place, args.postgres.as_deref(), folder.path())?;
     setting = match (args.runs, store) {
         (RunsName::Local, None) => setting,
         (RunsName::Local, Some(store)) => setting.over(store),
@@ -53,7 +53,7 @@ pub(crate) fn conformance(args: &Conformance, place: Option<&str>) -> Result<Exi
     Ok(Exit::Done)
 }
 
-fn store(
+fn open_store(
     place: Option<&str>,
     postgres: Option<&str>,
     folder: &Path,

@@ -7,7 +7,7 @@ use crate::context::{CommandContext, default_model};
 use crate::demo::Story;
 use crate::exit::Exit;
 use crate::input::one_line;
-use crate::terminal::{Style, plain};
+use crate::terminal::{Style, to_plain};
 use std::path::PathBuf;
 use weftwork::config::StorePlace;
 use weftwork::graph::SystemClock;
@@ -20,10 +20,10 @@ pub(crate) async fn demo(args: &Demo, context: &CommandContext) -> Result<Exit, 
     let name = format!("{:08x}", clock.unique() & 0xffff_ffff);
     let folder = match &args.dir {
         Some(folder) => std::fs::create_dir_all(folder).map(|()| folder.clone()),
-        None => fresh(std::env::temp_dir().join(format!("weft-demo-{name}"))),
+        None => new_folder(std::env::temp_dir().join(format!("weft-demo-{name}"))),
     };
     let folder = folder.map_err(CliError::Output)?;
-    let model = choose(context).await?;
+    let model = choose_model(context).await?;
     let here = context.moved(StorePlace::Sqlite(folder.join("weft.db")), args.dir.is_some());
     let mark = match model.split(':').next() {
         Some("scripted") => "[scripted model] ",
@@ -41,18 +41,18 @@ pub(crate) async fn demo(args: &Demo, context: &CommandContext) -> Result<Exit, 
     };
     let told = Box::pin(story.tell()).await;
     let talked = match &told {
-        Ok(()) if terminal.typed && terminal.read => Box::pin(invite(&story, &here)).await,
+        Ok(()) if terminal.typed && terminal.read => Box::pin(invite_to_chat(&story, &here)).await,
         _ => Ok(()),
     };
     if args.dir.is_none() {
-        remove(folder)?;
+        remove_folder(folder)?;
     }
     told.and(talked).map(|()| Exit::Done)
 }
 
 /// Chooses the configured model, else the embedded one, else, if its weights cannot be installed,
 /// the scripted model, which marks each line of output.
-async fn choose(context: &CommandContext) -> Result<String, CliError> {
+async fn choose_model(context: &CommandContext) -> Result<String, CliError> {
     if let Some(setting) = &context.config.model {
         return Ok(setting.value.clone());
     }
@@ -61,12 +61,12 @@ async fn choose(context: &CommandContext) -> Result<String, CliError> {
     let there = weights.named().is_some() || weights.file(known).is_ok_and(|file| file.is_file());
     let got = match cpu::check() {
         Ok(()) if there => Ok(()),
-        Ok(()) => models::pull(known, context).await.map(drop),
+        Ok(()) => models::pull_weights(known, context).await.map(drop),
         Err(error) => Err(error.into()),
     };
     let Err(error) = got else { return Ok(default_model().to_owned()) };
     let fault = error.fault();
-    context.terminal.note(format_args!("{}: {}", fault.code, plain(&fault.message)));
+    context.terminal.note(format_args!("{}: {}", fault.code, to_plain(&fault.message)));
     context
         .terminal
         .note("The embedded model is not available; the scripted model is used instead.");
@@ -74,7 +74,7 @@ async fn choose(context: &CommandContext) -> Result<String, CliError> {
 }
 
 /// Offers a chat on the thread of the demo.
-async fn invite(story: &Story<'_>, context: &CommandContext) -> Result<(), CliError> {
+async fn invite_to_chat(story: &Story<'_>, context: &CommandContext) -> Result<(), CliError> {
     let terminal = &context.terminal;
     let ask = terminal.paint(Style::Ask, "Chat with the desk now? [Y/n]");
     terminal.piece(format_args!("\n{ask} "))?;
@@ -95,7 +95,7 @@ async fn invite(story: &Story<'_>, context: &CommandContext) -> Result<(), CliEr
 }
 
 /// Creates a folder that must not exist, accessible by its owner only.
-fn fresh(folder: PathBuf) -> std::io::Result<PathBuf> {
+fn new_folder(folder: PathBuf) -> std::io::Result<PathBuf> {
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
@@ -103,6 +103,6 @@ fn fresh(folder: PathBuf) -> std::io::Result<PathBuf> {
     Ok(folder)
 }
 
-fn remove(folder: PathBuf) -> Result<(), CliError> {
+fn remove_folder(folder: PathBuf) -> Result<(), CliError> {
     std::fs::remove_dir_all(folder).map_err(CliError::Output)
 }

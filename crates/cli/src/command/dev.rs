@@ -3,7 +3,7 @@
 mod changes;
 mod log;
 
-use super::serve::{Hosting, Prepared, ServiceEnd, host, page};
+use super::serve::{Hosting, Prepared, ServiceEnd, host_server, page_address};
 use crate::CliError;
 use crate::args::Dev;
 use crate::context::{CommandContext, default_model};
@@ -32,7 +32,7 @@ pub(crate) async fn dev(args: &Dev, context: &CommandContext) -> Result<Exit, Cl
     }
     // The path is that of the program as it was started: a program that is built again replaces it.
     let program = std::env::current_exe().map_err(|error| CliError::Input(error.to_string()))?;
-    let mut changes = Changes::of(&program, files(args, context));
+    let mut changes = Changes::of(&program, watched_files(args, context));
     let terminal = &context.terminal;
     let mut listens = args.listen;
     let hosting = Hosting {
@@ -41,14 +41,14 @@ pub(crate) async fn dev(args: &Dev, context: &CommandContext) -> Result<Exit, Cl
         runs_max: args.concurrency,
         grace: args.grace,
     };
-    let ended = host(
+    let ended = host_server(
         hosting,
         context,
         |Prepared { server, app, address }| {
             listens = address;
             let mut server = server.log({
                 let terminal = terminal.clone();
-                move |entry| log::print(&terminal, entry)
+                move |entry| log::print_entry(&terminal, entry)
             });
             if let Some(token) = &args.token {
                 let added = server.token(token, app.principal().clone());
@@ -56,7 +56,7 @@ pub(crate) async fn dev(args: &Dev, context: &CommandContext) -> Result<Exit, Cl
                     .map_err(|error| CliError::BadInput { reason: format!("--token: {error}") })?;
             }
             if !args.no_open && !args.restarted {
-                crate::browser::open(&page(&server, address), terminal);
+                crate::browser::open_page(&page_address(&server, address), terminal);
             }
             Ok(server)
         },
@@ -83,7 +83,7 @@ pub(crate) async fn dev(args: &Dev, context: &CommandContext) -> Result<Exit, Cl
     if let Some(mcp) = &context.config.mcp {
         mcp.shutdown().await;
     }
-    Err(restart(&program, args, listens))
+    Err(restart_program(&program, args, listens))
 }
 
 /// Returns the model that is used if none is configured: the embedded one, or the scripted one where
@@ -104,7 +104,7 @@ fn usual_model(context: &CommandContext) -> Result<&'static str, CliError> {
 }
 
 /// The files that the command reads, or would read if they existed.
-fn files(args: &Dev, context: &CommandContext) -> Vec<PathBuf> {
+fn watched_files(args: &Dev, context: &CommandContext) -> Vec<PathBuf> {
     let config = &context.config;
     let mut files = args.watch.clone();
     files.extend(config.file.clone());
@@ -136,7 +136,7 @@ async fn valid_change(changes: &mut Changes, context: &CommandContext) -> PathBu
 
 /// Replaces this process by a new one of the program, which listens on the same address. Returns only
 /// with an error.
-fn restart(program: &Path, args: &Dev, listens: SocketAddr) -> CliError {
+fn restart_program(program: &Path, args: &Dev, listens: SocketAddr) -> CliError {
     let mut before: Vec<OsString> = std::env::args_os().skip(1).collect();
     if args.restarted {
         before.truncate(before.len().saturating_sub(RESTART_ARGS));

@@ -5,7 +5,7 @@ use crate::CliError;
 use crate::args::Doctor;
 use crate::context::{CommandContext, default_model};
 use crate::exit::Exit;
-use crate::terminal::{Style, plain};
+use crate::terminal::{Style, to_plain};
 use serde::Serialize;
 use std::path::Path;
 use weftwork::config::StorePlace;
@@ -47,10 +47,10 @@ impl Finding {
 }
 
 pub(crate) async fn doctor(args: &Doctor, context: &CommandContext) -> Result<Exit, CliError> {
-    let store = store(context).await;
-    let model = model(context);
-    let servers = servers(context).await;
-    let rules = rules(context);
+    let store = check_store(context).await;
+    let model = check_model(context);
+    let servers = check_servers(context).await;
+    let rules = check_rules(context);
     let exit = match (store.state, model.state) {
         (FindingState::Bad, _) => Exit::Store,
         (_, FindingState::Bad) => Exit::NotConfigured,
@@ -59,14 +59,14 @@ pub(crate) async fn doctor(args: &Doctor, context: &CommandContext) -> Result<Ex
         _ => Exit::Done,
     };
     let mut findings = vec![
-        version(),
-        settings(context),
+        check_version(),
+        check_settings(context),
         store,
         model,
-        processor(),
-        local(context).await?,
-        pip(),
-        keys(context),
+        check_processor(),
+        check_local_model(context).await?,
+        check_pip(),
+        check_keys(context),
     ];
     findings.extend(rules);
     findings.extend(servers);
@@ -74,32 +74,32 @@ pub(crate) async fn doctor(args: &Doctor, context: &CommandContext) -> Result<Ex
         if args.json {
             context.terminal.line(serde_json::json!(finding))?;
         } else {
-            show(finding, context)?;
+            show_finding(finding, context)?;
         }
     }
     Ok(exit)
 }
 
-fn show(finding: &Finding, context: &CommandContext) -> Result<(), CliError> {
+fn show_finding(finding: &Finding, context: &CommandContext) -> Result<(), CliError> {
     let terminal = &context.terminal;
     let mark = match finding.state {
         FindingState::Good => terminal.paint(Style::Good, "ok"),
         FindingState::Note => terminal.paint(Style::Ask, "--"),
         FindingState::Bad => terminal.paint(Style::Bad, "!!"),
     };
-    terminal.line(format_args!("{mark} {:<9} {}", finding.what, plain(&finding.found)))?;
+    terminal.line(format_args!("{mark} {:<9} {}", finding.what, to_plain(&finding.found)))?;
     match &finding.fix {
-        Some(fix) => terminal.line(format_args!("             {}", plain(fix))),
+        Some(fix) => terminal.line(format_args!("             {}", to_plain(fix))),
         None => Ok(()),
     }
 }
 
-fn version() -> Finding {
+fn check_version() -> Finding {
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };
     Finding::good("weft", format!("{}, {build} build", env!("WEFT_VERSION")))
 }
 
-fn settings(context: &CommandContext) -> Finding {
+fn check_settings(context: &CommandContext) -> Finding {
     let config = &context.config;
     let file = config.file.as_ref().map(|file| file.display().to_string());
     let mut found = file.unwrap_or_else(|| "no configuration file".to_owned());
@@ -121,7 +121,7 @@ fn settings(context: &CommandContext) -> Finding {
 }
 
 /// The operator's rules for tools, if there are any, compared with the tools of all agents.
-fn rules(context: &CommandContext) -> Vec<Finding> {
+fn check_rules(context: &CommandContext) -> Vec<Finding> {
     let Some(rules) = &context.config.rules else { return Vec::new() };
     if let Err(error) = context.compile_agents().and_then(|()| Ok(rules.check()?)) {
         let fault = error.fault();
@@ -143,7 +143,7 @@ fn rules(context: &CommandContext) -> Vec<Finding> {
     vec![Finding::good("rules", "each rule has a tool")]
 }
 
-async fn store(context: &CommandContext) -> Finding {
+async fn check_store(context: &CommandContext) -> Finding {
     let place = &context.config.store.value;
     if let StorePlace::Sqlite(file) = place
         && !file.exists()
@@ -178,7 +178,7 @@ fn can_be_made(file: &Path) -> Result<(), std::io::Error> {
     std::fs::remove_file(probe)
 }
 
-fn model(context: &CommandContext) -> Finding {
+fn check_model(context: &CommandContext) -> Finding {
     let id =
         context.config.model.as_ref().map_or(default_model(), |setting| setting.value.as_str());
     let known = context.config.models().and_then(|registry| {
@@ -198,7 +198,7 @@ fn model(context: &CommandContext) -> Finding {
     }
 }
 
-fn processor() -> Finding {
+fn check_processor() -> Finding {
     let found = format!("{}, {} cores", cpu::name(), cpu::cores());
     match cpu::check() {
         Err(error) => Finding::bad("cpu", error.to_string(), "weft explain W0507"),
@@ -211,9 +211,9 @@ fn processor() -> Finding {
     }
 }
 
-async fn local(context: &CommandContext) -> Result<Finding, CliError> {
+async fn check_local_model(context: &CommandContext) -> Result<Finding, CliError> {
     let known = weights::find(weights::DEFAULT)?;
-    let state = match models::state(known, context).await {
+    let state = match models::weights_state(known, context).await {
         Ok(state) => state,
         Err(error) => error.fault().message,
     };
@@ -224,7 +224,7 @@ async fn local(context: &CommandContext) -> Result<Finding, CliError> {
     })
 }
 
-fn pip() -> Finding {
+fn check_pip() -> Finding {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path)
         .flat_map(|folder| ["pip3", "pip"].map(|name| folder.join(name)))
@@ -241,7 +241,7 @@ fn pip() -> Finding {
 
 /// The MCP servers, one finding for each.
 #[cfg(feature = "mcp")]
-async fn servers(context: &CommandContext) -> Vec<Finding> {
+async fn check_servers(context: &CommandContext) -> Vec<Finding> {
     let Some(mcp) = &context.config.mcp else { return Vec::new() };
     let mut findings = Vec::new();
     for name in mcp.servers.file().servers.keys() {
@@ -257,11 +257,11 @@ async fn servers(context: &CommandContext) -> Vec<Finding> {
 }
 
 #[cfg(not(feature = "mcp"))]
-async fn servers(_: &CommandContext) -> Vec<Finding> {
+async fn check_servers(_: &CommandContext) -> Vec<Finding> {
     Vec::new()
 }
 
-fn keys(context: &CommandContext) -> Finding {
+fn check_keys(context: &CommandContext) -> Finding {
     let with_key = context.config.providers.rows().filter(|row| row.key.is_some());
     let set: Vec<&str> = with_key.map(|row| row.key_env.as_str()).collect();
     match set.is_empty() {

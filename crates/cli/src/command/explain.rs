@@ -9,13 +9,14 @@ use weftwork::config::nearest;
 pub(crate) fn explain(args: &Explain, terminal: &Terminal) -> Result<Exit, CliError> {
     let Some(code) = &args.code else {
         let mut table = Table::new(&["CODE", "ERROR"]);
-        pages::titles().for_each(|(code, title)| table.row([code.to_owned(), title.to_owned()]));
+        pages::page_titles()
+            .for_each(|(code, title)| table.row([code.to_owned(), title.to_owned()]));
         table.write(terminal)?;
         return Ok(Exit::Done);
     };
     let wanted = code.trim().to_uppercase();
-    let Some(page) = pages::page(&wanted) else {
-        let near = nearest(&wanted, pages::titles().map(|(code, _)| code));
+    let Some(page) = pages::find_page(&wanted) else {
+        let near = nearest(&wanted, pages::page_titles().map(|(code, _)| code));
         return Err(CliError::UnknownCode {
             found: code.clone(),
             hint: match near {

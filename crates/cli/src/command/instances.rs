@@ -7,7 +7,7 @@ use crate::command::question;
 use crate::command::run::input_of;
 use crate::context::{CommandContext, default_model};
 use crate::exit::Exit;
-use crate::follow::{json, tell_end};
+use crate::follow::{tell_end, to_json_line};
 use crate::shell;
 use crate::signals::Signals;
 use crate::terminal::Table;
@@ -41,24 +41,26 @@ pub(crate) async fn instances(
     }
     if let Instances::Send(args) = command {
         let app = context.open_all(default_model(), None).await?;
-        let done = send(*args, &app, context).await;
+        let done = send_activity(*args, &app, context).await;
         // Activities that wait stay in the store.
         app.shutdown(Duration::from_secs(1)).await?;
         return done;
     }
-    let agents = reader(context).await?;
+    let agents = open_reader(context).await?;
     let done = match command {
-        Instances::Create(args) => create(args, &agents, context).await,
-        Instances::List { limit, json } => list(limit, json, &agents, context).await,
-        Instances::Show { id, json } => show(&InstanceId::new(id)?, json, &agents, context).await,
-        Instances::Watch { id } => watch(&InstanceId::new(id)?, &agents, context).await,
+        Instances::Create(args) => create_instance(args, &agents, context).await,
+        Instances::List { limit, json } => list_instances(limit, json, &agents, context).await,
+        Instances::Show { id, json } => {
+            show_instance(&InstanceId::new(id)?, json, &agents, context).await
+        }
+        Instances::Watch { id } => watch_instance(&InstanceId::new(id)?, &agents, context).await,
         Instances::Terminate { id, deadline, dead_letter } => {
             let id = InstanceId::new(id)?;
             let queued = match dead_letter {
                 true => QueuedActivities::DeadLetter,
                 false => QueuedActivities::Keep,
             };
-            terminate(&id, deadline, queued, &agents, context).await
+            terminate_instance(&id, deadline, queued, &agents, context).await
         }
         Instances::Send(_) => Ok(Exit::Done),
     };
@@ -67,7 +69,7 @@ pub(crate) async fn instances(
 }
 
 /// Opens an agent runtime that executes no activities: the models of its agents are scripted.
-async fn reader(context: &CommandContext) -> Result<AgentRuntime, CliError> {
+async fn open_reader(context: &CommandContext) -> Result<AgentRuntime, CliError> {
     let mut builder = Runtime::builder(context.store()?);
     for agent in &context.agents {
         builder = builder.graph(agent.id(), context.graph_of(agent.id())?);
@@ -78,7 +80,7 @@ async fn reader(context: &CommandContext) -> Result<AgentRuntime, CliError> {
     Ok(agents?)
 }
 
-async fn create(
+async fn create_instance(
     args: CreateInstance,
     agents: &AgentRuntime,
     context: &CommandContext,
@@ -96,7 +98,7 @@ async fn create(
     Ok(Exit::Done)
 }
 
-async fn list(
+async fn list_instances(
     limit: usize,
     as_json: bool,
     agents: &AgentRuntime,
@@ -108,7 +110,7 @@ async fn list(
     for id in agents.list(limit).await? {
         let info = agents.info(&id).await?;
         if as_json {
-            context.terminal.line(json(&info)?)?;
+            context.terminal.line(to_json_line(&info)?)?;
             continue;
         }
         let counts = info.statistics;
@@ -129,7 +131,7 @@ async fn list(
     Ok(Exit::Done)
 }
 
-async fn show(
+async fn show_instance(
     id: &InstanceId,
     as_json: bool,
     agents: &AgentRuntime,
@@ -142,7 +144,7 @@ async fn show(
         state => Some(state?),
     };
     if as_json {
-        terminal.line(json(&json!({"instance": info, "state": state}))?)?;
+        terminal.line(to_json_line(&json!({"instance": info, "state": state}))?)?;
         return Ok(Exit::Done);
     }
     let counts = info.statistics;
@@ -171,7 +173,11 @@ async fn show(
     Ok(Exit::Done)
 }
 
-async fn send(args: SendActivity, app: &App, context: &CommandContext) -> Result<Exit, CliError> {
+async fn send_activity(
+    args: SendActivity,
+    app: &App,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
     let id = InstanceId::new(&args.id)?;
     let agents = app.instances();
     let terminal = &context.terminal;
@@ -231,7 +237,7 @@ async fn send(args: SendActivity, app: &App, context: &CommandContext) -> Result
             }
             report_questions(&sent, app, context).await
         }
-        Err(error) => Ok(failed(&error, context)),
+        Err(error) => Ok(report_failure(&error, context)),
     }
 }
 
@@ -251,14 +257,14 @@ async fn report_questions(
         if let Some(open) = open_aside(store.as_ref(), &aside).await? {
             question::tell_open(&open, &aside, &context.terminal);
         } else {
-            let id = shell::thread(&at.thread);
+            let id = shell::quote_thread(&at.thread);
             let weft = &context.terminal.weft;
             context.terminal.note(format_args!(
                 "its question is being set aside; {weft} instances show {id} prints it"
             ));
         }
     } else if asks {
-        let open = question::open(store.as_ref(), &at.thread).await?;
+        let open = question::open_questions_of(store.as_ref(), &at.thread).await?;
         question::tell_open(&open, &at.thread, &context.terminal);
     }
     Ok(tell_end(store.as_ref(), at, outcome, &context.terminal).await)
@@ -271,7 +277,7 @@ async fn open_aside(
 ) -> Result<Option<Vec<Interrupt>>, CliError> {
     for _ in 0..ASIDE_LOOKS {
         match store.thread(&Principal::local(), aside).await {
-            Ok(_) => return Ok(Some(question::open(store, aside).await?)),
+            Ok(_) => return Ok(Some(question::open_questions_of(store, aside).await?)),
             Err(StoreError::NotFound { .. }) => {
                 tokio::time::sleep(ASIDE_LOOK_EVERY).await;
             }
@@ -282,12 +288,12 @@ async fn open_aside(
 }
 
 /// Reports the error of an activity.
-fn failed(error: &AgentRuntimeError, context: &CommandContext) -> Exit {
+fn report_failure(error: &AgentRuntimeError, context: &CommandContext) -> Exit {
     context.terminal.note(format_args!("{} {error}", error.code()));
     if error.kind == Kind::Cancelled { Exit::Cancelled } else { Exit::Failed }
 }
 
-async fn watch(
+async fn watch_instance(
     id: &InstanceId,
     agents: &AgentRuntime,
     context: &CommandContext,
@@ -301,11 +307,11 @@ async fn watch(
             event = events.next() => event,
         };
         let Some(event) = event else { return Ok(Exit::Done) };
-        context.terminal.line(json(&event?)?)?;
+        context.terminal.line(to_json_line(&event?)?)?;
     }
 }
 
-async fn terminate(
+async fn terminate_instance(
     id: &InstanceId,
     deadline: Duration,
     queued: QueuedActivities,

@@ -17,18 +17,18 @@ const ID_DIGITS_MIN: usize = 8;
 
 pub(crate) fn keys(command: &Keys, terminal: &Terminal) -> Result<Exit, CliError> {
     match command {
-        Keys::Add(args) => add(args, terminal)?,
-        Keys::List { file, json } => list(file, *json, terminal)?,
-        Keys::Revoke { file, id } => revoke(file, id, terminal)?,
+        Keys::Add(args) => add_key(args, terminal)?,
+        Keys::List { file, json } => list_keys(file, *json, terminal)?,
+        Keys::Revoke { file, id } => revoke_key(file, id, terminal)?,
     }
     Ok(Exit::Done)
 }
 
-fn bad(reason: impl ToString) -> CliError {
+fn bad_input(reason: impl ToString) -> CliError {
     CliError::BadInput { reason: reason.to_string() }
 }
 
-fn add(args: &AddKey, terminal: &Terminal) -> Result<(), CliError> {
+fn add_key(args: &AddKey, terminal: &Terminal) -> Result<(), CliError> {
     let token = new_token();
     let principal = Principal::new(OrgId::new(&args.org)?, &args.subject);
     let key = AccessKey {
@@ -37,8 +37,8 @@ fn add(args: &AddKey, terminal: &Terminal) -> Result<(), CliError> {
         billing_account: BillingAccountId::new(&args.account)?,
         virtual_key: VirtualKeyId::new(&args.virtual_key)?,
     };
-    key.check().map_err(bad)?;
-    change(&args.file, |mut text, _| {
+    key.check().map_err(bad_input)?;
+    change_file(&args.file, |mut text, _| {
         // Before the file is written: a key whose token nobody has seen would stay in it.
         terminal.line(token)?;
         if !text.is_empty() && !text.ends_with('\n') {
@@ -55,8 +55,8 @@ fn add(args: &AddKey, terminal: &Terminal) -> Result<(), CliError> {
     Ok(())
 }
 
-fn list(file: &Path, as_json: bool, terminal: &Terminal) -> Result<(), CliError> {
-    let keys = KeyFile::new(file).read().map_err(bad)?;
+fn list_keys(file: &Path, as_json: bool, terminal: &Terminal) -> Result<(), CliError> {
+    let keys = KeyFile::new(file).read().map_err(bad_input)?;
     if !as_json && keys.is_empty() {
         terminal.note("no keys");
         return Ok(());
@@ -88,20 +88,20 @@ fn list(file: &Path, as_json: bool, terminal: &Terminal) -> Result<(), CliError>
     if as_json { Ok(()) } else { table.write(terminal) }
 }
 
-fn revoke(file: &Path, id: &str, terminal: &Terminal) -> Result<(), CliError> {
+fn revoke_key(file: &Path, id: &str, terminal: &Terminal) -> Result<(), CliError> {
     let id = id.to_ascii_lowercase();
     if id.len() < ID_DIGITS_MIN || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(bad(format!(
+        return Err(bad_input(format!(
             "`{id}` names no key; expected at least the first {ID_DIGITS_MIN} digits of its hash, as \
              `weft keys list` prints them"
         )));
     }
     let mut revoked = None;
-    change(file, |text, keys| {
+    change_file(file, |text, keys| {
         let named = keys.iter().filter(|key| key.hash.to_string().starts_with(&id));
         let [key] = named.collect::<Vec<_>>()[..] else {
             let file = file.display();
-            return Err(bad(format!(
+            return Err(bad_input(format!(
                 "{file} has no single key whose id begins with `{id}`; `weft keys list {file}` lists \
                  them"
             )));
@@ -121,12 +121,12 @@ fn revoke(file: &Path, id: &str, terminal: &Terminal) -> Result<(), CliError> {
 /// Replaces the text of a file of keys by another one, at once: a server reads the one or the other.
 /// A lock on the folder keeps two commands from losing each other's change. A file that has lines
 /// which are no keys is not changed.
-fn change(
+fn change_file(
     path: &Path,
     edit: impl FnOnce(String, &[AccessKey]) -> Result<String, CliError>,
 ) -> Result<(), CliError> {
     let failed = |error: std::io::Error| {
-        bad(format!("the file of keys {} cannot be changed: {error}", path.display()))
+        bad_input(format!("the file of keys {} cannot be changed: {error}", path.display()))
     };
     // A link stays a link.
     let exists = path.exists();
@@ -138,8 +138,8 @@ fn change(
     let locked = File::open(&folder).map_err(failed)?;
     locked.lock().map_err(failed)?;
     let file = KeyFile::new(&target);
-    let text = if target.exists() { file.text().map_err(bad)? } else { String::new() };
-    let keys = file.keys_of(&text).map_err(bad)?;
+    let text = if target.exists() { file.text().map_err(bad_input)? } else { String::new() };
+    let keys = file.keys_of(&text).map_err(bad_input)?;
     let text = edit(text, &keys)?;
     let write = || {
         // Temporary files are accessible by their owner only.

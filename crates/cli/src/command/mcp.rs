@@ -15,7 +15,7 @@ mod list;
 mod login;
 
 #[cfg(feature = "mcp")]
-pub(crate) use list::check;
+pub(crate) use list::check_server;
 #[cfg(feature = "mcp")]
 use weftwork::mcp::Terms;
 
@@ -35,12 +35,12 @@ pub(crate) async fn mcp(command: Mcp, context: &CommandContext) -> Result<Exit, 
     let servers = &mcp.servers;
     let terminal = &context.terminal;
     match command {
-        Mcp::Servers { json } => list::servers(servers, json, terminal).await,
+        Mcp::Servers { json } => list::list_servers(servers, json, terminal).await,
         Mcp::Login(args) => login::log_in(servers, &args, terminal).await,
         Mcp::Logout { server } => login::log_out(servers, &server, terminal).await,
-        Mcp::Tools { server, json } => list::tools(servers, server, json, terminal).await,
+        Mcp::Tools { server, json } => list::list_tools(servers, server, json, terminal).await,
         Mcp::Allow { tools, effect, idempotent, output, shown, secret } => {
-            let terms = Terms { secret, ..allow::terms(effect, idempotent, output, shown) };
+            let terms = Terms { secret, ..allow::terms_of(effect, idempotent, output, shown) };
             allow::allow(servers, &tools, &terms, terminal).await
         }
         Mcp::Deny { tools } => allow::deny(servers, &tools, terminal),

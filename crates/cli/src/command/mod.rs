@@ -69,7 +69,7 @@ pub(crate) async fn run(command: Command, context: &CommandContext) -> Result<Ex
         && threads::with_orphans(store.as_ref()).await.is_ok_and(|left| left.contains(&thread))
     {
         let weft = &context.terminal.weft;
-        let thread = shell::thread(&thread);
+        let thread = shell::quote_thread(&thread);
         context.terminal.note(format_args!(
             "no process executes run {run}; continue it with: {weft} threads resume {thread}"
         ));

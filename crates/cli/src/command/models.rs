@@ -13,21 +13,21 @@ use weftwork::types::usage::dollars;
 
 pub(crate) async fn models(command: Models, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
-        Models::List => list(context).await,
-        Models::Show { id, json } => show(&id, json, context),
+        Models::List => list_models(context).await,
+        Models::Show { id, json } => show_model(&id, json, context),
         Models::Pull { name } => {
             let known = weights::find(name.as_deref().unwrap_or(weights::DEFAULT))?;
-            context.terminal.line(pull(known, context).await?.display())?;
+            context.terminal.line(pull_weights(known, context).await?.display())?;
             Ok(Exit::Done)
         }
-        Models::Import { file } => import(&file, context),
+        Models::Import { file } => import_weights(&file, context),
     }
 }
 
-async fn list(context: &CommandContext) -> Result<Exit, CliError> {
+async fn list_models(context: &CommandContext) -> Result<Exit, CliError> {
     let mut table = Table::new(&["MODEL", "STATE", "DESCRIPTION"]);
     for known in weights::known() {
-        let state = state(known, context).await?;
+        let state = weights_state(known, context).await?;
         table.row([format!("local:{}", known.name), state, known.label.to_owned()]);
     }
     for provider in context.config.models()?.providers() {
@@ -81,7 +81,7 @@ struct ModelSummary {
 }
 
 /// Shows a model. Neither a key nor a connection is needed.
-fn show(id: &str, json: bool, context: &CommandContext) -> Result<Exit, CliError> {
+fn show_model(id: &str, json: bool, context: &CommandContext) -> Result<Exit, CliError> {
     let (provider, model) = id.split_once(':').unwrap_or((id, ""));
     let row = context.config.providers.row(provider).filter(|_| !model.is_empty());
     let (id, facts, price) = match row {
@@ -144,7 +144,10 @@ fn show(id: &str, json: bool, context: &CommandContext) -> Result<Exit, CliError
 }
 
 /// Describes the state of a known model's weights. Installed files are verified by their hash.
-pub(crate) async fn state(known: &Known, context: &CommandContext) -> Result<String, CliError> {
+pub(crate) async fn weights_state(
+    known: &Known,
+    context: &CommandContext,
+) -> Result<String, CliError> {
     let weights = context.config.weights();
     if let Some(file) = weights.named() {
         let there = if file.is_file() { "configured" } else { "missing" };
@@ -164,7 +167,10 @@ pub(crate) async fn state(known: &Known, context: &CommandContext) -> Result<Str
 }
 
 /// Downloads weights, showing the progress.
-pub(crate) async fn pull(known: &Known, context: &CommandContext) -> Result<PathBuf, CliError> {
+pub(crate) async fn pull_weights(
+    known: &Known,
+    context: &CommandContext,
+) -> Result<PathBuf, CliError> {
     let folder = context.config.weights().folder()?;
     let egress = context.config.egress()?;
     let sources = Sources::all(egress.as_ref());
@@ -172,7 +178,7 @@ pub(crate) async fn pull(known: &Known, context: &CommandContext) -> Result<Path
     Ok(weights::pull(known, &folder, &sources, &mut tell).await?)
 }
 
-fn import(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {
+fn import_weights(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {
     let folder = context.config.weights().folder()?;
     let (known, path) = weights::import(weights::known(), file, &folder)?;
     context.terminal.note(format_args!(

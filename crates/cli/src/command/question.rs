@@ -4,7 +4,7 @@ mod review;
 
 use crate::CliError;
 use crate::shell;
-use crate::terminal::{Style, Terminal, moment, plain};
+use crate::terminal::{Style, Terminal, format_moment, to_plain};
 use review::Review;
 use serde_json::{Value, json};
 use weftwork::store::{Store, open_questions};
@@ -18,7 +18,10 @@ use weftwork::types::{Principal, ThreadId};
 pub(crate) const APPROVE: &str = "approve exactly this call? [y/n]";
 
 /// Reads the open questions of a thread, in the order in which they were asked.
-pub(crate) async fn open(store: &dyn Store, thread: &ThreadId) -> Result<Vec<Interrupt>, CliError> {
+pub(crate) async fn open_questions_of(
+    store: &dyn Store,
+    thread: &ThreadId,
+) -> Result<Vec<Interrupt>, CliError> {
     let open = open_questions(store.interrupts(&Principal::local(), thread).await?);
     Ok(open.into_iter().map(Interrupt::into_shown).collect())
 }
@@ -35,7 +38,7 @@ pub(crate) fn short_form(interrupt: &Interrupt) -> String {
         Ask::Approval(request) => format!("{} {}", request.tool, request.args),
         Ask::Value { value } => calls_in_short(value)
             .unwrap_or_else(|| value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
-        Ask::Timer { until } => format!("waits until {}", moment(*until)),
+        Ask::Timer { until } => format!("waits until {}", format_moment(*until)),
     };
     with_member(interrupt.graph.as_deref(), &text)
 }
@@ -46,14 +49,14 @@ pub(crate) fn calls_in_short(value: &Value) -> Option<String> {
 }
 
 /// Returns the calls of another server that a question is about.
-fn review(interrupt: &Interrupt) -> Option<Review> {
+fn review_of(interrupt: &Interrupt) -> Option<Review> {
     let Ask::Value { value } = &interrupt.ask else { return None };
     Review::read(value)
 }
 
 /// Returns `true` if the question asks for a decision about calls.
 pub(crate) fn takes_decision(interrupt: &Interrupt) -> bool {
-    matches!(interrupt.ask, Ask::Approval(_)) || review(interrupt).is_some()
+    matches!(interrupt.ask, Ask::Approval(_)) || review_of(interrupt).is_some()
 }
 
 /// Returns `true` if the answer to a review has this verdict about every call.
@@ -70,13 +73,13 @@ pub(crate) fn can_edit(interrupt: &Interrupt) -> bool {
 }
 
 /// Formats a question as lines.
-pub(crate) fn lines(interrupt: &Interrupt, terminal: &Terminal) -> Vec<String> {
+pub(crate) fn question_lines(interrupt: &Interrupt, terminal: &Terminal) -> Vec<String> {
     let head = |text: &str| {
         let text = with_member(interrupt.graph.as_deref(), text);
-        format!("{} {}", terminal.paint(Style::Ask, "?"), plain(&text))
+        format!("{} {}", terminal.paint(Style::Ask, "?"), to_plain(&text))
     };
-    let body = |value: &Value| format!("    {}", plain(&value.to_string()));
-    if let Some(review) = review(interrupt) {
+    let body = |value: &Value| format!("    {}", to_plain(&value.to_string()));
+    if let Some(review) = review_of(interrupt) {
         let lines = review.lines();
         return lines.flat_map(|(call, args)| [head(&call), format!("    {args}")]).collect();
     }
@@ -89,7 +92,7 @@ pub(crate) fn lines(interrupt: &Interrupt, terminal: &Terminal) -> Vec<String> {
             head(&format!(
                 "{} needs approval ({}): {}",
                 request.tool,
-                effect(request.effect),
+                effect_words(request.effect),
                 request.reason
             )),
             body(&request.args),
@@ -98,15 +101,15 @@ pub(crate) fn lines(interrupt: &Interrupt, terminal: &Terminal) -> Vec<String> {
             Some(unknown) => vec![
                 head(&unknown.reason),
                 body(&unknown.given),
-                format!("    idempotency key: {}", plain(&unknown.key)),
+                format!("    idempotency key: {}", to_plain(&unknown.key)),
             ],
             None => vec![head("the agent asks:"), body(value)],
         },
-        Ask::Timer { until } => vec![head(&format!("waits until {}", moment(*until)))],
+        Ask::Timer { until } => vec![head(&format!("waits until {}", format_moment(*until)))],
     }
 }
 
-fn effect(effect: Effect) -> &'static str {
+fn effect_words(effect: Effect) -> &'static str {
     match effect {
         Effect::ReadOnly => "read only",
         Effect::StateChange => "state change",
@@ -134,8 +137,8 @@ fn unknown_outcome(value: &Value) -> Option<Unknown> {
 }
 
 /// Returns the prompt for the answer.
-pub(crate) fn prompt(interrupt: &Interrupt) -> &'static str {
-    if let Some(review) = review(interrupt) {
+pub(crate) fn prompt_of(interrupt: &Interrupt) -> &'static str {
+    if let Some(review) = review_of(interrupt) {
         return review.prompt();
     }
     match &interrupt.ask {
@@ -151,18 +154,18 @@ pub(crate) fn prompt(interrupt: &Interrupt) -> &'static str {
 }
 
 /// Parses a typed line as an answer; `None` if it does not answer the question.
-pub(crate) fn answer(interrupt: &Interrupt, line: &str) -> Option<Value> {
+pub(crate) fn parse_answer(interrupt: &Interrupt, line: &str) -> Option<Value> {
     let line = line.trim();
     match &interrupt.ask {
         Ask::Question { .. } if line.is_empty() => None,
         Ask::Question { tool: None, .. } => Some(json!(line)),
-        Ask::Question { tool: Some(_), .. } => Some(json!(reply(interrupt, line))),
+        Ask::Question { tool: Some(_), .. } => Some(json!(parse_reply(interrupt, line))),
         Ask::Approval(_) => {
             let (verdict, comment) = typed_decision(line)?;
-            decided(interrupt, verdict, comment).ok()
+            decide_calls(interrupt, verdict, comment).ok()
         }
         Ask::Value { .. } if takes_decision(interrupt) => match typed_decision(line) {
-            Some((verdict, comment)) => decided(interrupt, verdict, comment).ok(),
+            Some((verdict, comment)) => decide_calls(interrupt, verdict, comment).ok(),
             // Decisions that differ from each other.
             None => serde_json::from_str(line).ok().filter(Value::is_object),
         },
@@ -190,20 +193,20 @@ fn typed_decision(line: &str) -> Option<(Verdict, Option<&str>)> {
 ///
 /// # Errors
 /// The reason why the question does not take the decision.
-pub(crate) fn decided(
+pub(crate) fn decide_calls(
     interrupt: &Interrupt,
     verdict: Verdict,
     comment: Option<&str>,
 ) -> Result<Value, String> {
-    match (&interrupt.ask, review(interrupt)) {
-        (Ask::Approval(request), _) => Ok(decision(request, verdict, comment)),
+    match (&interrupt.ask, review_of(interrupt)) {
+        (Ask::Approval(request), _) => Ok(bound_decision(request, verdict, comment)),
         (_, Some(review)) => review.decide(&verdict, comment),
         _ => Err("the question needs another kind of answer".to_owned()),
     }
 }
 
 /// Parses a line as the reply to a question of a tool.
-fn reply(interrupt: &Interrupt, line: &str) -> Reply {
+fn parse_reply(interrupt: &Interrupt, line: &str) -> Reply {
     let content = match (line, serde_json::from_str::<Value>(line)) {
         ("decline", _) => return Reply::Decline,
         ("cancel", _) => return Reply::Cancel,
@@ -234,7 +237,7 @@ fn unknown_answer(line: &str) -> Option<Value> {
 }
 
 /// Creates a decision that is bound to exactly the call shown.
-pub(crate) fn decision(
+pub(crate) fn bound_decision(
     request: &ApprovalRequest,
     verdict: Verdict,
     comment: Option<&str>,
@@ -244,19 +247,19 @@ pub(crate) fn decision(
 }
 
 /// Returns the command that answers one of the open questions of a thread.
-pub(crate) fn how(
+pub(crate) fn how_to_answer(
     interrupt: &Interrupt,
     open: &[Interrupt],
     thread: &ThreadId,
     weft: &str,
 ) -> String {
-    let resume = format!("{weft} threads resume {}", shell::thread(thread));
+    let resume = format!("{weft} threads resume {}", shell::quote_thread(thread));
     // The flags below that have no id are for the only open question.
     let which = match open {
         [] | [_] => String::new(),
         _ => format!("--question {} ", interrupt.id),
     };
-    if let Some(flags) = review(interrupt).and_then(|review| review.flags()) {
+    if let Some(flags) = review_of(interrupt).and_then(|review| review.flags()) {
         return format!("{resume} {which}{flags}");
     }
     let flag = match &interrupt.ask {
@@ -277,15 +280,17 @@ pub(crate) fn how(
 /// Prints the open questions with the commands that answer them.
 pub(crate) fn tell_open(open: &[Interrupt], thread: &ThreadId, terminal: &Terminal) {
     for interrupt in open {
-        lines(interrupt, terminal).iter().for_each(|line| terminal.note(line));
-        terminal
-            .note(format_args!("  answer with: {}", how(interrupt, open, thread, &terminal.weft)));
+        question_lines(interrupt, terminal).iter().for_each(|line| terminal.note(line));
+        terminal.note(format_args!(
+            "  answer with: {}",
+            how_to_answer(interrupt, open, thread, &terminal.weft)
+        ));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::answer;
+    use super::parse_answer;
     use serde_json::json;
     use weftwork::types::approval::ApprovalRequest;
     use weftwork::types::interrupt::{Ask, Interrupt};
@@ -312,9 +317,9 @@ mod tests {
         let question = "which one?".to_owned();
         let one = asked(Ask::Question { question, tool_call_id, tool: None });
         let thread = ThreadId::new("order 7").expect("id");
-        let how = super::how(&one, std::slice::from_ref(&one), &thread, "weft");
+        let how = super::how_to_answer(&one, std::slice::from_ref(&one), &thread, "weft");
         assert_eq!(how, "weft threads resume 'order 7' --answer TEXT");
-        let how = super::how(&one, &[one.clone(), one.clone()], &thread, "weft");
+        let how = super::how_to_answer(&one, &[one.clone(), one.clone()], &thread, "weft");
         let named = format!("weft threads resume 'order 7' --question {} --answer TEXT", one.id);
         assert_eq!(how, named);
     }
@@ -322,9 +327,9 @@ mod tests {
     #[test]
     fn a_timer_ends_early_with_the_answer_now() {
         let timer = asked(Ask::Timer { until: weftwork::types::Timestamp(0) });
-        assert_eq!(answer(&timer, " now "), Some(json!(null)));
-        assert_eq!(answer(&timer, "later"), None);
-        let how = super::how(&timer, &[], &ThreadId::new("t").expect("an id"), "weft");
+        assert_eq!(parse_answer(&timer, " now "), Some(json!(null)));
+        assert_eq!(parse_answer(&timer, "later"), None);
+        let how = super::how_to_answer(&timer, &[], &ThreadId::new("t").expect("an id"), "weft");
         assert!(how.ends_with("=null"), "{how}");
     }
 
@@ -346,10 +351,10 @@ mod tests {
         ] {
             let schema = Reply::schema(json!({"type": kind}));
             let asked = Interrupt { answer_schema: Some(schema), ..asked(ask(Some("book"))) };
-            assert_eq!(answer(&asked, line), Some(expected), "{kind} {line}");
+            assert_eq!(parse_answer(&asked, line), Some(expected), "{kind} {line}");
         }
-        assert_eq!(answer(&asked(ask(None)), "decline"), Some(json!("decline")));
-        assert_eq!(answer(&asked(ask(Some("book"))), " "), None);
+        assert_eq!(parse_answer(&asked(ask(None)), "decline"), Some(json!("decline")));
+        assert_eq!(parse_answer(&asked(ask(Some("book"))), " "), None);
     }
 
     #[test]
@@ -386,7 +391,7 @@ mod tests {
             ),
             ("respond", None),
         ] {
-            assert_eq!(answer(&asked, line), expected, "{line}");
+            assert_eq!(parse_answer(&asked, line), expected, "{line}");
         }
     }
 
@@ -406,7 +411,7 @@ mod tests {
     }
 
     fn takes_three_answers(asked: &Interrupt) {
-        let how = super::how(asked, &[], &ThreadId::new("t").expect("an id"), "weft");
+        let how = super::how_to_answer(asked, &[], &ThreadId::new("t").expect("an id"), "weft");
         assert!(how.contains("call_again"), "{how}");
         for (line, expected) in [
             ("again", Some(json!({"answer": "call_again"}))),
@@ -415,7 +420,7 @@ mod tests {
             ("happened", None),
             ("maybe", None),
         ] {
-            assert_eq!(answer(asked, line), expected, "{line}");
+            assert_eq!(parse_answer(asked, line), expected, "{line}");
         }
     }
 }

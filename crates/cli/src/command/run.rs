@@ -4,9 +4,9 @@ use super::question;
 use crate::CliError;
 use crate::args::Run;
 use crate::context::{CommandContext, RunSettings};
-use crate::error::report;
+use crate::error::report_fault;
 use crate::exit::Exit;
-use crate::follow::{Ended, View, follow, model_of, tell_end};
+use crate::follow::{Ended, View, follow_run, model_of, tell_end};
 use crate::signals::Signals;
 use crate::terminal::{Answer, Terminal};
 use serde_json::{Value, json};
@@ -28,8 +28,9 @@ const INPUT_BYTES_MAX: u64 = 16 << 20;
 pub(crate) async fn run(args: &Run, context: &CommandContext) -> Result<Exit, CliError> {
     let agent = context.agent(&args.agent)?;
     let named = args.thread.as_deref().map(ThreadId::new).transpose()?;
-    let text = read(args.input.as_deref().or(args.input_json.as_deref()).unwrap_or_default())?;
-    let json = args.input_json.is_some().then(|| object(&text)).transpose()?;
+    let text =
+        read_input(args.input.as_deref().or(args.input_json.as_deref()).unwrap_or_default())?;
+    let json = args.input_json.is_some().then(|| parse_object(&text)).transpose()?;
     let settings =
         RunSettings { durability: args.keeping.durability(), multitask: args.busy.multitask() };
     let app = context.open(agent, None, None, settings).await?;
@@ -37,7 +38,7 @@ pub(crate) async fn run(args: &Run, context: &CommandContext) -> Result<Exit, Cl
     let thread = named.unwrap_or_else(|| thread_of(&app, key));
     context.terminal.note(format_args!("thread {thread}"));
     let input = json.unwrap_or_else(|| input_of(&app, &text, key));
-    let before = asked(&app, &thread).await?;
+    let before = open_questions_of(&app, &thread).await?;
     let options = args.options.apply(RunOptions {
         model: Some(app.model_setting().value.clone()),
         durability: settings.durability,
@@ -54,12 +55,14 @@ pub(crate) async fn run(args: &Run, context: &CommandContext) -> Result<Exit, Cl
     let exit = to_end(handle, &app, context, args.frames.options(), args.json).await?;
     if !before.is_empty() {
         // A read error here must not change the exit status of the run.
-        let open = asked(&app, &thread).await.unwrap_or_else(|_| before.clone());
+        let open = open_questions_of(&app, &thread).await.unwrap_or_else(|_| before.clone());
         let closed = before.iter().filter(|one| open.iter().all(|other| other.id != one.id));
         for interrupt in closed {
             let terminal = &context.terminal;
             terminal.note("the input replaced this open question:");
-            question::lines(interrupt, terminal).iter().for_each(|line| terminal.note(line));
+            question::question_lines(interrupt, terminal)
+                .iter()
+                .for_each(|line| terminal.note(line));
         }
     }
     Ok(exit)
@@ -81,8 +84,8 @@ pub(super) fn input_of(app: &App, text: &str, key: Option<&str>) -> Value {
 }
 
 /// Reads the open questions of a thread, none if the thread does not exist.
-async fn asked(app: &App, thread: &ThreadId) -> Result<Vec<Interrupt>, CliError> {
-    match question::open(app.store().as_ref(), thread).await {
+async fn open_questions_of(app: &App, thread: &ThreadId) -> Result<Vec<Interrupt>, CliError> {
+    match question::open_questions_of(app.store().as_ref(), thread).await {
         Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => Ok(Vec::new()),
         open => open,
     }
@@ -117,11 +120,11 @@ pub(crate) async fn to_end(
         (None, false) => View::Text(Box::new(Answer::new(terminal, model_of(app)))),
         (frames, outcome) => View::Json { terminal, frames, outcome },
     };
-    let ended = follow(app, handle, &mut view, &mut Signals::listen()).await?;
+    let ended = follow_run(app, handle, &mut view, &mut Signals::listen()).await?;
     let Ended { outcome, unwritten } = ended;
     let exit = tell_end(app.store().as_ref(), &run, &outcome, terminal).await;
     if exit == Exit::Waiting {
-        let open = question::open(app.store().as_ref(), &run.thread).await?;
+        let open = question::open_questions_of(app.store().as_ref(), &run.thread).await?;
         question::tell_open(&open, &run.thread, terminal);
     }
     match unwritten {
@@ -129,14 +132,14 @@ pub(crate) async fn to_end(
         None | Some(CliError::NobodyReads) => Ok(exit),
         Some(error) if exit == Exit::Done => Err(error),
         Some(error) => {
-            report(&error.fault(), terminal);
+            report_fault(&error.fault(), terminal);
             Ok(exit)
         }
     }
 }
 
 /// Returns the given text, or all of standard input for `-`.
-fn read(given: &str) -> Result<String, CliError> {
+fn read_input(given: &str) -> Result<String, CliError> {
     let bad = |reason: String| CliError::BadInput { reason };
     let text = if given == "-" {
         let mut bytes = Vec::new();
@@ -155,7 +158,7 @@ fn read(given: &str) -> Result<String, CliError> {
     Ok(text)
 }
 
-fn object(text: &str) -> Result<Value, CliError> {
+fn parse_object(text: &str) -> Result<Value, CliError> {
     let bad = |reason: String| CliError::BadInput { reason };
     let value: Value = json::read(text.as_bytes()).map_err(|error| bad(error.to_string()))?;
     if !value.is_object() {

@@ -3,7 +3,7 @@
 mod files;
 mod token;
 
-use super::staying::{Search, drain};
+use super::staying::{Search, drain_app};
 use crate::CliError;
 use crate::args::Serve;
 use crate::context::{CommandContext, default_model};
@@ -32,7 +32,7 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
         );
         return Err(CliError::BadInput { reason });
     }
-    let given = token::given(args)?;
+    let given = token::given_token(args)?;
     let files = files::raise_limit();
     let hosting = Hosting {
         listen: args.listen,
@@ -53,7 +53,7 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
         let others = args.offer_model.iter().filter(|id| **id != own).cloned();
         server = server.models([own.clone()].into_iter().chain(others));
         if let Some(files) = files
-            && let connections = files::connections(files)
+            && let connections = files::connections_max(files)
             && connections < CONNECTIONS_MAX
         {
             context.terminal.note(format_args!(
@@ -83,7 +83,7 @@ pub(crate) async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit
         }
         Ok(server)
     };
-    match host(hosting, context, prepare, std::future::pending()).await? {
+    match host_server(hosting, context, prepare, std::future::pending()).await? {
         ServiceEnd::Signalled | ServiceEnd::Stopped(()) => Ok(Exit::Done),
     }
 }
@@ -115,7 +115,7 @@ pub(super) enum ServiceEnd<T> {
 }
 
 /// Serves the agents until a signal, or until `stop` completes, and then drains the runs.
-pub(super) async fn host<T>(
+pub(super) async fn host_server<T>(
     hosting: Hosting,
     context: &CommandContext,
     prepare: impl FnOnce(Prepared<'_>) -> Result<Server, CliError>,
@@ -151,7 +151,7 @@ async fn host_until<T>(
     let server = Server::new(app.runtime().clone());
     let server = prepare(Prepared { server, app: &app, address })?;
     terminal.line(format_args!("listening on http://{address}"))?;
-    terminal.note(format_args!("page: {}", page(&server, address)));
+    terminal.note(format_args!("page: {}", page_address(&server, address)));
     let (close, closed) = oneshot::channel::<()>();
     let server = server.serve(listener, async {
         // The sender is dropped only when the command ends.
@@ -180,7 +180,7 @@ async fn host_until<T>(
     terminal.note(format_args!(
         "draining: active runs finish their superstep; signal{again} to exit at once"
     ));
-    drain(&app, hosting.grace, &mut signals, terminal).await?;
+    drain_app(&app, hosting.grace, &mut signals, terminal).await?;
     drop(close);
     // Streams of runs that go on elsewhere are cut; clients connect again.
     drop(tokio::time::timeout(CONNECTIONS, server).await);
@@ -193,13 +193,13 @@ async fn host_until<T>(
 
 /// Returns the address of the page, with a ticket that opens it once in place of the token.
 #[cfg(feature = "ui")]
-pub(super) fn page(server: &Server, address: SocketAddr) -> String {
+pub(super) fn page_address(server: &Server, address: SocketAddr) -> String {
     let ticket = server.ticket().map(|ticket| format!("#ticket={ticket}")).unwrap_or_default();
     format!("http://{address}/ui/{ticket}")
 }
 
 /// Returns the address of the page with the routes.
 #[cfg(not(feature = "ui"))]
-pub(super) fn page(_: &Server, address: SocketAddr) -> String {
+pub(super) fn page_address(_: &Server, address: SocketAddr) -> String {
     format!("http://{address}/docs")
 }

@@ -69,7 +69,7 @@ impl<'a> Search<'a> {
 
 /// Stops the execution of runs in order; a further signal ends the process at once. Runs that did
 /// not finish their superstep in time are printed.
-pub(super) async fn drain(
+pub(super) async fn drain_app(
     app: &App,
     grace: Duration,
     signals: &mut Signals,

@@ -20,17 +20,17 @@ const STANDARD: &str = "-";
 
 pub(crate) async fn store(command: &Store, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
-        Store::Verify { json } => verify(*json, context).await,
-        Store::Compact => compact(context).await,
-        Store::Backup { file } => backup(file, context),
-        Store::Restore { file } => restore(file, context).await,
-        Store::Export { file, thread } => export(file, thread, context).await,
-        Store::Import { file } => import(file, context).await,
+        Store::Verify { json } => verify_store(*json, context).await,
+        Store::Compact => compact_store(context).await,
+        Store::Backup { file } => back_up_store(file, context),
+        Store::Restore { file } => restore_store(file, context).await,
+        Store::Export { file, thread } => export_store(file, thread, context).await,
+        Store::Import { file } => import_file(file, context).await,
     }
 }
 
 /// Opens the store if it is a SQLite store.
-fn sqlite(context: &CommandContext) -> Result<Option<SqliteStore>, CliError> {
+fn open_sqlite(context: &CommandContext) -> Result<Option<SqliteStore>, CliError> {
     match &context.config.store.value {
         StorePlace::Sqlite(path) => {
             context.is_there()?;
@@ -40,11 +40,11 @@ fn sqlite(context: &CommandContext) -> Result<Option<SqliteStore>, CliError> {
     }
 }
 
-async fn verify(json: bool, context: &CommandContext) -> Result<Exit, CliError> {
+async fn verify_store(json: bool, context: &CommandContext) -> Result<Exit, CliError> {
     let terminal = &context.terminal;
     let mut found: Vec<(String, String)> = Vec::new();
     not_cut_to_nothing(context)?;
-    if let Some(store) = sqlite(context)? {
+    if let Some(store) = open_sqlite(context)? {
         let damage = store.verify()?;
         found.extend(damage.into_iter().map(|damage| (damage.place, damage.what)));
     }
@@ -107,9 +107,9 @@ fn place_and_what(problem: StoreError) -> (String, String) {
     }
 }
 
-async fn compact(context: &CommandContext) -> Result<Exit, CliError> {
+async fn compact_store(context: &CommandContext) -> Result<Exit, CliError> {
     let terminal = &context.terminal;
-    if let Some(store) = sqlite(context)? {
+    if let Some(store) = open_sqlite(context)? {
         let gained = store.compact()?;
         let before = gained.bytes_before;
         let after = gained.bytes_after;
@@ -123,8 +123,8 @@ async fn compact(context: &CommandContext) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-fn backup(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {
-    let Some(store) = sqlite(context)? else {
+fn back_up_store(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {
+    let Some(store) = open_sqlite(context)? else {
         let place = context.config.store.value.to_string();
         let reason =
             "only SQLite stores can be backed up; use pg_dump for Postgres, or weft store export";
@@ -136,7 +136,7 @@ fn backup(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-async fn restore(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {
+async fn restore_store(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {
     let StorePlace::Sqlite(path) = &context.config.store.value else {
         let place = context.config.store.value.to_string();
         let reason = "only SQLite stores are restored; use psql or pg_restore for Postgres, or weft store import";
@@ -158,7 +158,11 @@ async fn restore(file: &Path, context: &CommandContext) -> Result<Exit, CliError
     Ok(Exit::Done)
 }
 
-async fn export(file: &Path, named: &[String], context: &CommandContext) -> Result<Exit, CliError> {
+async fn export_store(
+    file: &Path,
+    named: &[String],
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
     let named: Vec<ThreadId> = named.iter().map(ThreadId::new).collect::<Result<_, _>>()?;
     let named = (!named.is_empty()).then_some(named.as_slice());
     let store = context.store_there()?;
@@ -176,11 +180,11 @@ async fn export(file: &Path, named: &[String], context: &CommandContext) -> Resu
     drop(counter);
     let synced = written.and_then(|count| {
         let whole = out.flush().and_then(|()| out.get_ref().sync_all());
-        whole.map(|()| count).map_err(|error| unusable(file, &error))
+        whole.map(|()| count).map_err(|error| unusable_file(file, &error))
     });
     match synced {
         Ok(upkeep::Export { threads, items }) => {
-            let what = counted(threads, items);
+            let what = format_counts(threads, items);
             context.terminal.note(format_args!("exported {what} to {}", file.display()));
             Ok(Exit::Done)
         }
@@ -192,10 +196,10 @@ async fn export(file: &Path, named: &[String], context: &CommandContext) -> Resu
     }
 }
 
-async fn import(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {
+async fn import_file(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {
     let opened: Box<dyn Read> = match file == Path::new(STANDARD) {
         true => Box::new(std::io::stdin()),
-        false => Box::new(File::open(file).map_err(|error| unusable(file, &error))?),
+        false => Box::new(File::open(file).map_err(|error| unusable_file(file, &error))?),
     };
     let store = context.store()?;
     let counter = counting("threads", None);
@@ -214,7 +218,7 @@ async fn import(file: &Path, context: &CommandContext) -> Result<Exit, CliError>
     }
     let upkeep::Import { put, there, items, items_there } = done?;
     let place = &context.config.store.value;
-    let put = counted(put, items);
+    let put = format_counts(put, items);
     let there = with_items(there, items_there);
     let gone = if items_there > 0 { " or expired" } else { "" };
     context
@@ -224,7 +228,7 @@ async fn import(file: &Path, context: &CommandContext) -> Result<Exit, CliError>
 }
 
 /// Formats the numbers of threads and items; items are omitted if there are none.
-fn counted(threads: u64, items: u64) -> String {
+fn format_counts(threads: u64, items: u64) -> String {
     with_items(format_args!("{threads} threads"), items)
 }
 
@@ -242,9 +246,9 @@ fn make_new(file: &Path) -> Result<File, Error> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(file).map_err(|error| unusable(file, &error))
+    options.open(file).map_err(|error| unusable_file(file, &error))
 }
 
-fn unusable(file: &Path, error: &std::io::Error) -> Error {
+fn unusable_file(file: &Path, error: &std::io::Error) -> Error {
     Error::ExportFile { reason: format!("`{}`: {error}", file.display()) }
 }

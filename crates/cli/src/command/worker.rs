@@ -1,14 +1,14 @@
 //! `weft worker`: a process that executes the runs that no other process executes.
 
-use super::staying::{Search, drain};
+use super::staying::{Search, drain_app};
 use super::threads::word;
 use crate::CliError;
 use crate::args::Worker;
 use crate::context::{CommandContext, default_model};
 use crate::exit::Exit;
-use crate::follow::json;
+use crate::follow::to_json_line;
 use crate::signals::Signals;
-use crate::terminal::{Terminal, moment};
+use crate::terminal::{Terminal, format_moment};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde::Serialize;
@@ -60,7 +60,7 @@ pub(crate) async fn worker(args: &Worker, context: &CommandContext) -> Result<Ex
         "draining: {} active runs finish their superstep; signal again to exit at once",
         active.runs.len()
     ));
-    drain(&app, args.grace, &mut signals, terminal).await?;
+    drain_app(&app, args.grace, &mut signals, terminal).await?;
     let last = async {
         while let Some((run, status)) = ends.next().await {
             active.ended(&run, status)?;
@@ -108,7 +108,7 @@ impl Active<'_> {
         let row = self.app.store().run(&Principal::local(), &handle.run).await;
         let graph = row.ok().map(|row| row.new.graph);
         self.line("run_begun", &handle.run, graph.as_deref(), None)?;
-        Ok(Some(Box::pin(end(handle))))
+        Ok(Some(Box::pin(await_end(handle))))
     }
 
     /// Prints that a run has ended or was released.
@@ -132,7 +132,7 @@ impl Active<'_> {
         let run = run.run.as_str();
         if self.json {
             let line = RunLine { r#type: kind, at, thread, run, graph, status };
-            let line = json(&line)?;
+            let line = to_json_line(&line)?;
             self.write(line);
             return Ok(());
         }
@@ -141,7 +141,7 @@ impl Active<'_> {
             (_, Some(status)) => word(status).to_owned(),
             _ => "released".to_owned(),
         };
-        self.write(format_args!("{}  run {run} of thread {thread}: {what}", moment(at)));
+        self.write(format_args!("{}  run {run} of thread {thread}: {what}", format_moment(at)));
         Ok(())
     }
 
@@ -157,7 +157,7 @@ impl Active<'_> {
 }
 
 /// Waits for the end of a run.
-async fn end(handle: RunHandle) -> (RunRef, Option<RunStatus>) {
+async fn await_end(handle: RunHandle) -> (RunRef, Option<RunStatus>) {
     let RunHandle { run, mut events, outcome } = handle;
     let mut released = false;
     while let Some(event) = events.next().await {

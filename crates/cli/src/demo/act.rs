@@ -19,7 +19,7 @@ pub(super) struct Act {
     complaints: Option<JoinHandle<String>>,
 }
 
-fn failed(what: impl Into<String>) -> CliError {
+fn demo_failed(what: impl Into<String>) -> CliError {
     CliError::DemoFailed { what: what.into() }
 }
 
@@ -27,7 +27,7 @@ impl Act {
     /// Starts this program with other arguments.
     pub(super) fn start(story: &Story<'_>, args: &[&str]) -> Result<Self, CliError> {
         let program = std::env::current_exe()
-            .map_err(|error| failed(format!("this program cannot be found: {error}")))?;
+            .map_err(|error| demo_failed(format!("this program cannot be found: {error}")))?;
         story.quote(&format!("$ weft {}", args.join(" ")))?;
         let mut child = Command::new(program)
             .args(args)
@@ -36,8 +36,8 @@ impl Act {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| failed(format!("a process cannot be started: {error}")))?;
-        let no_pipe = || failed("a process without pipes");
+            .map_err(|error| demo_failed(format!("a process cannot be started: {error}")))?;
+        let no_pipe = || demo_failed("a process without pipes");
         let typing = child.stdin.take().ok_or_else(no_pipe)?;
         let out = child.stdout.take().ok_or_else(no_pipe)?;
         let mut errors = child.stderr.take().ok_or_else(no_pipe)?;
@@ -61,7 +61,7 @@ impl Act {
     pub(super) fn type_lines(&mut self, lines: &[&str]) -> Result<(), CliError> {
         for line in lines {
             writeln!(self.typing, "{line}")
-                .map_err(|error| failed(format!("the process does not listen: {error}")))?;
+                .map_err(|error| demo_failed(format!("the process does not listen: {error}")))?;
         }
         Ok(())
     }
@@ -87,7 +87,7 @@ impl Act {
                 Err(RecvTimeoutError::Disconnected) => return Ok(lines),
                 Err(RecvTimeoutError::Timeout) => {
                     let seconds = PATIENCE.as_secs();
-                    return Err(failed(format!(
+                    return Err(demo_failed(format!(
                         "the process said nothing more for {seconds} seconds; it may have understood something else than the story needs"
                     )));
                 }
@@ -98,7 +98,7 @@ impl Act {
     /// Kills the process from outside and makes sure that this is what ended it.
     pub(super) fn kill(mut self) -> Result<u32, CliError> {
         let id = self.child.id();
-        let gone = |error: std::io::Error| failed(format!("it could not be killed: {error}"));
+        let gone = |error: std::io::Error| demo_failed(format!("it could not be killed: {error}"));
         if self.child.try_wait().map_err(gone)?.is_some() {
             return Err(self.explain("the process ended before it was killed"));
         }
@@ -107,12 +107,12 @@ impl Act {
         if was_killed(status) {
             return Ok(id);
         }
-        Err(failed(format!("the process was not killed, but ended with {status}")))
+        Err(demo_failed(format!("the process was not killed, but ended with {status}")))
     }
 
     /// Waits for the process and makes sure that it did what it should.
     pub(super) fn ended_well(&mut self) -> Result<(), CliError> {
-        let status = self.child.wait().map_err(|error| failed(error.to_string()))?;
+        let status = self.child.wait().map_err(|error| demo_failed(error.to_string()))?;
         if status.success() {
             return Ok(());
         }
@@ -122,7 +122,7 @@ impl Act {
     /// Adds what the process complained about.
     fn explain(&mut self, what: &str) -> CliError {
         let said = self.complaints.take().and_then(|thread| thread.join().ok());
-        failed(format!("{what}:\n{}", said.unwrap_or_default().trim_end()))
+        demo_failed(format!("{what}:\n{}", said.unwrap_or_default().trim_end()))
     }
 }
 

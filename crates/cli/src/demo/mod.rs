@@ -11,7 +11,7 @@ use crate::command::question::{self, APPROVE};
 use crate::command::threads::journal;
 use crate::context::CommandContext;
 use crate::demo_agent::{FILE, OrderDatabase};
-use crate::terminal::{Style, short};
+use crate::terminal::{Style, shorten};
 use act::Act;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -85,7 +85,7 @@ impl Story<'_> {
             Act::start(self, &["chat", "desk", "--thread", &self.thread, "--model", &self.model])?;
         act.type_lines(&QUESTIONS)?;
         let said = act.relay_until(self, |line| line == APPROVE)?;
-        self.check(told(&said, ARRIVES), "the answer says when the order arrives")?;
+        self.check(says_in_words(&said, ARRIVES), "the answer says when the order arrives")?;
         self.act("2. The refund waits for a person. Now that process is killed.").await?;
         let record = self.record().await?;
         self.check(record.open == 1, "exactly one question is open in the store")?;
@@ -109,13 +109,13 @@ impl Story<'_> {
         let mut act = Act::start(self, &["threads", "resume", &self.thread, "--approve"])?;
         let said = act.relay_until(self, |_| false)?;
         act.ended_well()?;
-        self.check(told(&said, REFUNDED), "the answer says how much was refunded")?;
+        self.check(says_in_words(&said, REFUNDED), "the answer says how much was refunded")?;
         self.record().await
     }
 
     fn reckon(&self, before: &Record, after: &Record) -> Result<(), CliError> {
         self.head("4. What is on record.")?;
-        journal::lines(&after.calls, &self.context.terminal)
+        journal::journal_lines(&after.calls, &self.context.terminal)
             .iter()
             .try_for_each(|line| self.line(line))?;
         let paid_before: BTreeSet<String> =
@@ -170,7 +170,7 @@ impl Story<'_> {
         Ok(Record {
             calls: JournalRead::calls(store.as_ref(), &who, &thread).await?,
             usage: ReadUsage::usage_of_thread(store.as_ref(), &who, &thread).await?,
-            open: question::open(store.as_ref(), &thread).await?.len(),
+            open: question::open_questions_of(store.as_ref(), &thread).await?.len(),
             refunds: orders.refunds(ORDER).map_err(|what| CliError::DemoFailed { what })?,
         })
     }
@@ -208,13 +208,13 @@ impl Story<'_> {
         } else {
             line.replace(self.mark.trim_start(), "")
         };
-        self.line(format_args!("  {bar} {}", short(&line, 2_000)))
+        self.line(format_args!("  {bar} {}", shorten(&line, 2_000)))
     }
 }
 
 /// Returns `true` if an answer in words contains the text: not a message of the person, nor a call
 /// or its result.
-fn told(lines: &[String], what: &str) -> bool {
+fn says_in_words(lines: &[String], what: &str) -> bool {
     let words = lines.iter().filter(|line| !line.contains(['→', '←', '?', '{']));
     words.filter(|line| !line.contains("you>")).any(|line| line.contains(what))
 }

@@ -66,7 +66,7 @@ impl OrderDatabase {
 
     /// Finds an order.
     pub(super) fn order(&self, order_id: &str) -> Result<Order, ToolError> {
-        self.with(|conn| Ok(find(conn, order_id)?))?
+        self.with(|conn| Ok(find_order(conn, order_id)?))?
             .ok_or_else(|| ToolError::failed(format_args!("there is no order `{order_id}`")))
     }
 
@@ -77,17 +77,17 @@ impl OrderDatabase {
         amount: f64,
         key: &str,
     ) -> Result<Refund, ToolError> {
-        let cents = cents(amount);
+        let cents = cents_of_euros(amount);
         self.with(|conn| {
             let behavior = TransactionBehavior::Immediate;
             let transaction = rusqlite::Transaction::new_unchecked(conn, behavior)?;
-            let Some(order) = find(&transaction, order_id)? else {
+            let Some(order) = find_order(&transaction, order_id)? else {
                 return Err(ToolError::failed(format_args!("there is no order `{order_id}`")));
             };
             let known = "SELECT 1 FROM refunds WHERE idempotency_key = ?1";
             let done = transaction.query_row(known, [key], |_| Ok(())).optional()?.is_some();
             let left = order.total - order.refunded;
-            if !done && (cents <= 0 || cents > self::cents(left)) {
+            if !done && (cents <= 0 || cents > cents_of_euros(left)) {
                 return Err(ToolError::failed(format_args!(
                     "`{amount}` cannot be refunded for order `{order_id}`: up to {left:.2} can"
                 )));
@@ -97,7 +97,11 @@ impl OrderDatabase {
                        VALUES (?1, ?2, ?3)";
             transaction.execute(sql, params![order.order_id, cents, key])?;
             transaction.commit()?;
-            Ok(Refund { order_id: order.order_id, amount: euros(cents), status: "refunded" })
+            Ok(Refund {
+                order_id: order.order_id,
+                amount: euros_of_cents(cents),
+                status: "refunded",
+            })
         })
     }
 
@@ -168,7 +172,7 @@ fn make_private(file: &Path) -> io::Result<()> {
     options.open(file).map(drop)
 }
 
-fn find(conn: &Connection, order_id: &str) -> rusqlite::Result<Option<Order>> {
+fn find_order(conn: &Connection, order_id: &str) -> rusqlite::Result<Option<Order>> {
     let sql = "SELECT order_id, item, status, total_cents,
                  (SELECT coalesce(sum(amount_cents), 0) FROM refunds r WHERE r.order_id = o.order_id)
                FROM orders o WHERE order_id = upper(trim(?1))";
@@ -177,20 +181,20 @@ fn find(conn: &Connection, order_id: &str) -> rusqlite::Result<Option<Order>> {
             order_id: row.get(0)?,
             item: row.get(1)?,
             status: row.get(2)?,
-            total: euros(row.get(3)?),
-            refunded: euros(row.get(4)?),
+            total: euros_of_cents(row.get(3)?),
+            refunded: euros_of_cents(row.get(4)?),
         })
     })
     .optional()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "amounts of a shop have few digits")]
-fn euros(cents: i64) -> f64 {
+fn euros_of_cents(cents: i64) -> f64 {
     cents as f64 / 100.0
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the schema of the tool bounds the amount")]
-fn cents(euros: f64) -> i64 {
+fn cents_of_euros(euros: f64) -> i64 {
     (euros * 100.0).round() as i64
 }
 

@@ -25,13 +25,13 @@ const INSTRUCTIONS: &str = "You are the order desk of a small lamp shop. Use you
     refunds, weather and sums, and say only what they tell you.";
 
 /// Creates the agent, with its database in the folder of the store.
-pub(crate) fn agent(config: &Config) -> AgentDef {
-    AgentDef::new(ID, graph(config))
+pub(crate) fn desk_agent(config: &Config) -> AgentDef {
+    AgentDef::new(ID, desk_graph(config))
         .about("orders, refunds (with approval), weather and sums of a small shop")
 }
 
 /// Returns the function that builds the graph of the agent for a model.
-pub(crate) fn graph(
+pub(crate) fn desk_graph(
     config: &Config,
 ) -> impl Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> + Send + Sync + use<> {
     let file = config.folder().map(|folder| folder.join(FILE));
@@ -42,13 +42,13 @@ pub(crate) fn graph(
         ReactAgent::new("desk", model)
             .version(env!("CARGO_PKG_VERSION"))
             .instructions(INSTRUCTIONS)
-            .tools(tools(OrderDatabase::new(file.clone())).with_all(more))
-            .policy(rules.clone().then(policy()).then(more_rules))
+            .tools(desk_tools(OrderDatabase::new(file.clone())).with_all(more))
+            .policy(rules.clone().then(desk_policy()).then(more_rules))
             .build()
     }
 }
 
-fn tools(orders: OrderDatabase) -> ToolBox {
+fn desk_tools(orders: OrderDatabase) -> ToolBox {
     ToolBox::new()
         .with(lookup_order)
         .with(refund_order)
@@ -59,7 +59,7 @@ fn tools(orders: OrderDatabase) -> ToolBox {
 }
 
 /// Refunds need approval; the other tools only read.
-fn policy() -> Policy {
+fn desk_policy() -> Policy {
     let decision = Decision::AskHuman { reason: "it moves money".to_owned() };
     let rule = Rule::new(ToolPattern::One("refund_order".to_owned()), decision);
     Policy { rules: vec![rule] }
@@ -76,7 +76,8 @@ mod tests {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../evals/left_out/tools.json");
         let text = std::fs::read_to_string(file).expect("the file is there");
         let found: Vec<ToolSpec> = serde_json::from_str(&text).expect("tools");
-        let runner = ToolRunner::new(tools(OrderDatabase::new(None)), policy()).expect("tools");
+        let runner =
+            ToolRunner::new(desk_tools(OrderDatabase::new(None)), desk_policy()).expect("tools");
         let expected = serde_json::to_string_pretty(&runner.specs()).expect("json");
         assert_eq!(found, runner.specs(), "{file} should hold:\n{expected}");
     }

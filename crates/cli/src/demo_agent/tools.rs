@@ -42,8 +42,8 @@ pub(super) fn get_weather(
     #[schemars(length(min = 1, max = 40))]
     city: String,
 ) -> Result<Weather, ToolError> {
-    weather::of(&city).ok_or_else(|| {
-        let cities = weather::cities();
+    weather::weather_of(&city).ok_or_else(|| {
+        let cities = weather::known_cities();
         ToolError::failed(format_args!("no weather for `{city}`; there is: {cities}"))
     })
 }

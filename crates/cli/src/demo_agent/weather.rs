@@ -35,13 +35,13 @@ const CITIES: &[(&str, &str, i32)] = &[
 ];
 
 /// Finds the weather of a city in the table.
-pub(super) fn of(city: &str) -> Option<Weather> {
+pub(super) fn weather_of(city: &str) -> Option<Weather> {
     let wanted = city.trim().to_lowercase();
     let (city, sky, celsius) = CITIES.iter().find(|(name, ..)| name.to_lowercase() == wanted)?;
     Some(Weather { city: (*city).to_owned(), sky, celsius: *celsius, source: SOURCE })
 }
 
 /// Returns the names of the cities in the table.
-pub(super) fn cities() -> String {
+pub(super) fn known_cities() -> String {
     CITIES.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ")
 }

@@ -3,7 +3,7 @@
 use super::markdown::Markdown;
 use super::remote_calls::{RemoteCall, RemoteCalls};
 use super::wrap::Wrap;
-use super::{Style, Terminal, plain, short};
+use super::{Style, Terminal, shorten, to_plain};
 use crate::CliError;
 use std::collections::BTreeMap;
 use weftwork::models::ModelInfo;
@@ -97,7 +97,9 @@ impl<'a> Answer<'a> {
                 };
                 match was_shown {
                     true => self.aside("the answer was cut off; retrying"),
-                    false => self.aside(&format!("attempt failed; retrying node {}", plain(node))),
+                    false => {
+                        self.aside(&format!("attempt failed; retrying node {}", to_plain(node)))
+                    }
                 }
             }
             AiEvent::MessageFinal { message } if message.role == Role::Assistant => {
@@ -105,14 +107,14 @@ impl<'a> Answer<'a> {
             }
             AiEvent::ToolCallStart { tool_call_id, tool_name, args, .. } => {
                 self.calls.insert(tool_call_id.to_string(), tool_name.clone());
-                self.call(&plain(tool_name), &plain(&args.to_string()))
+                self.call(&to_plain(tool_name), &to_plain(&args.to_string()))
             }
             AiEvent::ToolCallResult { tool_call_id, result, is_error, .. } => {
                 // The start of a call whose tool asked is in an earlier run.
                 let name = self.calls.remove(tool_call_id.as_str());
                 let name = name.unwrap_or_else(|| tool_call_id.to_string());
-                let result = short(&result.to_string(), RESULT_CHARS_MAX);
-                self.result(&plain(&name), &result, *is_error)
+                let result = shorten(&result.to_string(), RESULT_CHARS_MAX);
+                self.result(&to_plain(&name), &result, *is_error)
             }
             AiEvent::RemoteFrame { mode, data, .. } if mode == "updates" => {
                 for made in self.remote_calls.read(data, RESULT_CHARS_MAX) {
@@ -128,8 +130,8 @@ impl<'a> Answer<'a> {
                 self.break_line()?;
                 self.terminal.note(format_args!(
                     "the run pauses: {} ({}); it continues when the store accepts writes",
-                    plain(&fault.message),
-                    plain(&fault.code)
+                    to_plain(&fault.message),
+                    to_plain(&fault.code)
                 ));
                 Ok(())
             }
@@ -244,7 +246,7 @@ impl<'a> Answer<'a> {
 
     /// Writes a note about the answer.
     pub(crate) fn aside(&mut self, text: &str) -> Result<(), CliError> {
-        let text = self.terminal.paint(Style::Quiet, format_args!("({})", plain(text)));
+        let text = self.terminal.paint(Style::Quiet, format_args!("({})", to_plain(text)));
         self.mark_line(text)
     }
 
@@ -267,7 +269,7 @@ impl<'a> Answer<'a> {
     }
 
     fn text(&mut self, text: &str) -> Result<(), CliError> {
-        for line in plain(text).split_inclusive('\n') {
+        for line in to_plain(text).split_inclusive('\n') {
             let styled = self.markdown.push(line);
             let wrapped = self.wrap.push(&styled, self.markdown.is_code());
             self.write(&wrapped)?;

@@ -12,10 +12,10 @@ mod wrap;
 
 pub(crate) use answer::Answer;
 pub(crate) use keys::{HiddenKeys, show_keys};
-pub(crate) use progress::{counting, weights_progress};
-pub(crate) use summary::summary;
+pub(crate) use progress::{count_items, weights_progress};
+pub(crate) use summary::summarize_event;
 pub(crate) use table::Table;
-pub(crate) use time::{instant, moment};
+pub(crate) use time::{format_moment, parse_instant};
 
 use crate::CliError;
 use std::fmt::{Display, Write as _};
@@ -99,21 +99,21 @@ impl Terminal {
 
     /// Styles a text for standard output.
     pub(crate) fn paint(&self, style: Style, text: impl Display) -> String {
-        paint(self.out_colour, style, text)
+        paint_text(self.out_colour, style, text)
     }
 
     /// Styles a text for standard error.
     pub(crate) fn paint_error(&self, style: Style, text: impl Display) -> String {
-        paint(self.error_colour, style, text)
+        paint_text(self.error_colour, style, text)
     }
 }
 
-fn paint(colour: bool, style: Style, text: impl Display) -> String {
+fn paint_text(colour: bool, style: Style, text: impl Display) -> String {
     if colour { format!("{}{text}{PLAIN_AGAIN}", style.start()) } else { text.to_string() }
 }
 
 /// Returns the width of the terminal in columns, if standard output is one.
-fn columns() -> Option<usize> {
+fn terminal_columns() -> Option<usize> {
     let (_, columns) = console::Term::stdout().size_checked()?;
     Some(usize::from(columns)).filter(|columns| *columns > 0)
 }
@@ -121,7 +121,7 @@ fn columns() -> Option<usize> {
 /// Escapes control characters other than line breaks and tabs, and characters that change the text
 /// direction. Models and tools write texts that a person reads before an approval, so these texts
 /// must not move the cursor or reorder letters.
-pub(crate) fn plain(text: &str) -> String {
+pub(crate) fn to_plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         let turns = matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -136,8 +136,8 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// Truncates a text to `chars_max` characters and puts it on one line.
-pub(crate) fn short(text: &str, chars_max: usize) -> String {
-    let line = plain(text).replace(['\n', '\t'], " ");
+pub(crate) fn shorten(text: &str, chars_max: usize) -> String {
+    let line = to_plain(text).replace(['\n', '\t'], " ");
     match line.char_indices().nth(chars_max) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
@@ -146,11 +146,11 @@ pub(crate) fn short(text: &str, chars_max: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{plain, short};
+    use super::{shorten, to_plain};
 
     #[test]
     fn control_characters_are_escaped() {
-        assert_eq!(plain("a\x1b[2Jb\u{202e}c\n"), "a\\u{1b}[2Jb\\u{202e}c\n");
-        assert_eq!(short("one\ntwo three", 7), "one two…");
+        assert_eq!(to_plain("a\x1b[2Jb\u{202e}c\n"), "a\\u{1b}[2Jb\\u{202e}c\n");
+        assert_eq!(shorten("one\ntwo three", 7), "one two…");
     }
 }

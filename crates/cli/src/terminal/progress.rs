@@ -36,7 +36,7 @@ pub(crate) fn weights_progress(
         Progress::Failed(failure) => {
             bar.reset();
             tenths = 0;
-            terminal.note(format_args!("  failed: {}", super::short(&failure.to_string(), 300)));
+            terminal.note(format_args!("  failed: {}", super::shorten(&failure.to_string(), 300)));
         }
         Progress::Verifying => {
             bar.finish_and_clear();
@@ -47,7 +47,7 @@ pub(crate) fn weights_progress(
 
 /// Starts a counter that is shown on a terminal and removed when it is dropped. Without a terminal
 /// nothing is shown.
-pub(crate) fn counting(what: &str, total: Option<usize>) -> Counter {
+pub(crate) fn count_items(what: &str, total: Option<usize>) -> Counter {
     let bar = total.map_or_else(ProgressBar::no_length, |total| ProgressBar::new(total as u64));
     let template = match total {
         Some(_) => format!("{{bar:40}} {{pos}} of {{len}} {what} {{eta}}"),
@@ -59,7 +59,7 @@ pub(crate) fn counting(what: &str, total: Option<usize>) -> Counter {
     Counter(bar)
 }
 
-/// A displayed counter; see [`counting`].
+/// A displayed counter; see [`count_items`].
 #[derive(Debug)]
 pub(crate) struct Counter(ProgressBar);
 

@@ -1,6 +1,6 @@
 //! Tool calls of assistants of other servers, read from the frames of their runs.
 
-use super::short;
+use super::shorten;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,9 +41,9 @@ impl RemoteCalls {
         for message in frame.as_object().into_iter().flatten().flat_map(|(_, update)| {
             // A node may make several updates.
             let several = update.as_array().map(Vec::as_slice);
-            several.unwrap_or(std::slice::from_ref(update)).iter().flat_map(messages)
+            several.unwrap_or(std::slice::from_ref(update)).iter().flat_map(messages_of)
         }) {
-            match text(message, "type") {
+            match text_member(message, "type") {
                 Some("ai") => self.request(message),
                 Some("tool") => made.extend(self.answer(message, result_chars_max)),
                 _ => {}
@@ -54,21 +54,21 @@ impl RemoteCalls {
 
     fn request(&mut self, message: &Value) {
         for call in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
-            let Some(id) = id(call, "id") else { continue };
-            let Some(name) = text(call, "name") else { continue };
+            let Some(id) = id_member(call, "id") else { continue };
+            let Some(name) = text_member(call, "name") else { continue };
             if !self.answered.contains(id) {
                 if self.requested.len() == CALLS_MAX {
                     self.requested.clear();
                 }
                 let args = call.get("args").unwrap_or(&Value::Null).to_string();
-                let shown = (short(name, NAME_CHARS_MAX), short(&args, ARGS_CHARS_MAX));
+                let shown = (shorten(name, NAME_CHARS_MAX), shorten(&args, ARGS_CHARS_MAX));
                 self.requested.insert(id.to_owned(), shown);
             }
         }
     }
 
     fn answer(&mut self, message: &Value, result_chars_max: usize) -> Option<RemoteCall> {
-        let id = id(message, "tool_call_id")?;
+        let id = id_member(message, "tool_call_id")?;
         if self.answered.len() == CALLS_MAX {
             self.answered.clear();
         }
@@ -76,20 +76,20 @@ impl RemoteCalls {
             return None;
         }
         let result = match message.get("content") {
-            Some(Value::String(text)) => short(text, result_chars_max),
-            other => short(&other.unwrap_or(&Value::Null).to_string(), result_chars_max),
+            Some(Value::String(text)) => shorten(text, result_chars_max),
+            other => shorten(&other.unwrap_or(&Value::Null).to_string(), result_chars_max),
         };
-        let is_error = text(message, "status") == Some("error");
+        let is_error = text_member(message, "status") == Some("error");
         let (name, args) = match self.requested.remove(id) {
             Some((name, args)) => (name, Some(args)),
-            None => (short(text(message, "name").unwrap_or(id), NAME_CHARS_MAX), None),
+            None => (shorten(text_member(message, "name").unwrap_or(id), NAME_CHARS_MAX), None),
         };
         Some(RemoteCall { name, args, result, is_error })
     }
 }
 
 /// Returns the messages of an update.
-fn messages(update: &Value) -> &[Value] {
+fn messages_of(update: &Value) -> &[Value] {
     match update.get("messages") {
         Some(Value::Array(messages)) => messages,
         Some(message) => std::slice::from_ref(message),
@@ -97,12 +97,12 @@ fn messages(update: &Value) -> &[Value] {
     }
 }
 
-fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+fn text_member<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name).and_then(Value::as_str)
 }
 
-fn id<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
-    text(value, name).filter(|id| !id.is_empty() && id.len() <= ID_BYTES_MAX)
+fn id_member<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+    text_member(value, name).filter(|id| !id.is_empty() && id.len() <= ID_BYTES_MAX)
 }
 
 #[cfg(test)]

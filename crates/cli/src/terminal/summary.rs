@@ -1,6 +1,6 @@
 //! Events as lines of text.
 
-use super::short;
+use super::shorten;
 use serde_json::{Value, json};
 use weftwork::types::event::{AiEvent, RunEvent};
 
@@ -8,7 +8,7 @@ use weftwork::types::event::{AiEvent, RunEvent};
 const MEMBER_CHARS_MAX: usize = 160;
 
 /// Formats an event as one line: its type and its members. Long members are truncated.
-pub(crate) fn summary(event: &RunEvent) -> String {
+pub(crate) fn summarize_event(event: &RunEvent) -> String {
     let node = event.piece.as_ref().map(|piece| format!("node={}", piece.node));
     let members = match &event.event {
         AiEvent::MessageFinal { message } => {
@@ -21,16 +21,16 @@ pub(crate) fn summary(event: &RunEvent) -> String {
             };
             vec![("role".to_owned(), role.into()), ("content".to_owned(), content)]
         }
-        event => members(event),
+        event => event_members(event),
     };
     let members = members.into_iter().map(|(name, value)| {
         let value = match value {
             Value::String(word) if is_word(&word) => word,
             value => value.to_string(),
         };
-        format!("{name}={}", short(&value, MEMBER_CHARS_MAX))
+        format!("{name}={}", shorten(&value, MEMBER_CHARS_MAX))
     });
-    let kind = kind(&event.event);
+    let kind = event_kind(&event.event);
     std::iter::once(kind).chain(node).chain(members).collect::<Vec<_>>().join(" ")
 }
 
@@ -40,13 +40,13 @@ fn is_word(text: &str) -> bool {
         && text.chars().all(|letter| letter.is_alphanumeric() || "-_:./".contains(letter))
 }
 
-fn kind(event: &AiEvent) -> String {
+fn event_kind(event: &AiEvent) -> String {
     let kind = json!(event)["type"].take();
     kind.as_str().unwrap_or_default().to_owned()
 }
 
 /// Returns the members of an event other than its type.
-fn members(event: &AiEvent) -> Vec<(String, Value)> {
+fn event_members(event: &AiEvent) -> Vec<(String, Value)> {
     match json!(event) {
         Value::Object(members) => members.into_iter().filter(|(name, _)| name != "type").collect(),
         _ => Vec::new(),
@@ -55,14 +55,14 @@ fn members(event: &AiEvent) -> Vec<(String, Value)> {
 
 #[cfg(test)]
 mod tests {
-    use super::summary;
+    use super::summarize_event;
     use weftwork::types::Timestamp;
     use weftwork::types::event::{AiEvent, AttemptReset, RunEvent};
     use weftwork::types::run::RunStatus;
 
     #[test]
     fn an_event_is_one_line() {
-        let line = |event| summary(&RunEvent::durable(1, Timestamp(0), event));
+        let line = |event| summarize_event(&RunEvent::durable(1, Timestamp(0), event));
         assert_eq!(line(AiEvent::Done { outcome: RunStatus::Completed }), "done outcome=completed");
         let started = AiEvent::RunStarted { graph: "builtin:desk".to_owned(), continues: None };
         assert_eq!(line(started), "run_started graph=builtin:desk");

@@ -17,7 +17,7 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().map(|cell| super::short(&cell, 200)).collect());
+        self.rows.push(cells.into_iter().map(|cell| super::shorten(&cell, 200)).collect());
     }
 
     pub(crate) fn write(&self, terminal: &Terminal) -> Result<(), CliError> {

@@ -4,7 +4,7 @@ use weftwork::types::Timestamp;
 
 /// Formats a timestamp in UTC, such as `2026-11-21 09:05:07`. A time that the calendar does not have
 /// is shown in milliseconds since 1970.
-pub(crate) fn moment(at: Timestamp) -> String {
+pub(crate) fn format_moment(at: Timestamp) -> String {
     // Seconds that have begun, also before 1970.
     match jiff::Timestamp::from_second(at.0.div_euclid(1_000)) {
         Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S").to_string(),
@@ -13,14 +13,14 @@ pub(crate) fn moment(at: Timestamp) -> String {
 }
 
 /// Parses a time in the form of RFC 3339, such as `2026-11-21T09:05:07.5+02:00`.
-pub(crate) fn instant(text: &str) -> Option<Timestamp> {
+pub(crate) fn parse_instant(text: &str) -> Option<Timestamp> {
     let time: jiff::Timestamp = text.parse().ok()?;
     Some(Timestamp(time.as_millisecond()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{instant, moment};
+    use super::{format_moment, parse_instant};
     use weftwork::types::Timestamp;
 
     #[test]
@@ -32,9 +32,9 @@ mod tests {
             (1_767_225_600_000, "2026-01-01 00:00:00"),
             (-1, "1969-12-31 23:59:59"),
         ] {
-            assert_eq!(moment(Timestamp(at)), expected);
+            assert_eq!(format_moment(Timestamp(at)), expected);
             let seconds = Some(Timestamp(i64::div_euclid(at, 1_000) * 1_000));
-            assert_eq!(instant(&format!("{}Z", expected.replace(' ', "T"))), seconds);
+            assert_eq!(parse_instant(&format!("{}Z", expected.replace(' ', "T"))), seconds);
         }
     }
 
@@ -44,9 +44,9 @@ mod tests {
         for text in
             ["2026-01-01T00:00:00Z", "2026-01-01 02:30:00+02:30", "2025-12-31t20:00:00-04:00"]
         {
-            assert_eq!(instant(text), at, "{text}");
+            assert_eq!(parse_instant(text), at, "{text}");
         }
-        assert_eq!(instant("1970-01-01T00:00:01.23456Z"), Some(Timestamp(1_234)));
+        assert_eq!(parse_instant("1970-01-01T00:00:01.23456Z"), Some(Timestamp(1_234)));
         for wrong in [
             "2026-01-01",
             "2026-01-01T00:00:00",
@@ -60,7 +60,7 @@ mod tests {
             "+026-01-01T00:00:00Z",
             "",
         ] {
-            assert_eq!(instant(wrong), None, "{wrong}");
+            assert_eq!(parse_instant(wrong), None, "{wrong}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Breaking of streamed text into lines that fit the terminal, between words.
 
-use super::columns;
+use super::terminal_columns;
 
 /// Text that is broken between words at the width of the terminal, which is read for each part of
 /// the text, so that a change of the size has an effect within an answer. Lines of code stay whole.

@@ -57,17 +57,14 @@ impl Asked {
             }
             Ask::Question { question: text, tool_call_id, tool: Some(tool) } => {
                 let args = with_terms(json!({"question": text, "tool": tool}), question);
-                let waiting = Some(self::new_call(tool_call_id.as_str(), tool, Value::Null));
+                let waiting = Some(new_call(tool_call_id.as_str(), tool, Value::Null));
                 ("tool_question", new_call(&id, ASK_HUMAN, args), waiting)
             }
             Ask::Approval(request) => {
                 let args = with_terms(approval_to_json(request, question), question);
                 let ApprovalRequest { tool_call_id, tool, args: made_with, .. } = request;
-                let waiting = Some(self::new_call(
-                    tool_call_id.as_str(),
-                    &wire_name(tool),
-                    made_with.clone(),
-                ));
+                let waiting =
+                    Some(new_call(tool_call_id.as_str(), &wire_name(tool), made_with.clone()));
                 ("approval", new_call(&id, REQUEST_APPROVAL, args), waiting)
             }
             Ask::Value { value } => {

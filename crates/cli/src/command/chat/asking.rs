@@ -6,7 +6,7 @@ use crate::CliError;
 use crate::command::question;
 use crate::editor::Kind;
 use crate::exit::Exit;
-use crate::terminal::{Style, plain};
+use crate::terminal::{Style, to_plain};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -58,7 +58,7 @@ impl<B: Backend> ChatSession<'_, B> {
     }
 
     fn show_question(&self, interrupt: &Interrupt) -> Result<(), CliError> {
-        let mut lines = question::lines(interrupt, self.terminal).into_iter();
+        let mut lines = question::question_lines(interrupt, self.terminal).into_iter();
         lines.try_for_each(|line| self.terminal.line(line))
     }
 
@@ -75,7 +75,7 @@ impl<B: Backend> ChatSession<'_, B> {
                 UserInput::Quit(signal) => return Ok(Reply::Step(Step::Leave(signal.exit()))),
             };
             if self.input.is_editor()
-                && let Some(word) = words::read(&line)
+                && let Some(word) = words::read_word(&line)
             {
                 self.has_opened = false;
                 match self.command(word).await? {
@@ -107,7 +107,7 @@ impl<B: Backend> ChatSession<'_, B> {
     fn prompt_of(&self, interrupt: &Interrupt) -> String {
         match (&interrupt.ask, self.input.is_editor(), question::can_edit(interrupt)) {
             (Ask::Approval(_), true, true) => "approve exactly this call? [y/n/edit]".to_owned(),
-            _ => question::prompt(interrupt).to_owned(),
+            _ => question::prompt_of(interrupt).to_owned(),
         }
     }
 
@@ -123,7 +123,7 @@ impl<B: Backend> ChatSession<'_, B> {
                 _ => {}
             }
         }
-        question::answer(interrupt, line).map_or(Meaning::Nothing, Meaning::Answer)
+        question::parse_answer(interrupt, line).map_or(Meaning::Nothing, Meaning::Answer)
     }
 
     /// Prints the answers that a question takes.
@@ -148,7 +148,7 @@ impl<B: Backend> ChatSession<'_, B> {
         match self.read("reason for the model, or nothing:", "", Kind::Reason).await? {
             UserInput::Line(reason) => {
                 let reason = Some(reason.trim()).filter(|reason| !reason.is_empty());
-                Ok(Some(question::decision(request, Verdict::Reject, reason)))
+                Ok(Some(question::bound_decision(request, Verdict::Reject, reason)))
             }
             UserInput::End | UserInput::Quit(_) => Ok(None),
         }
@@ -176,7 +176,7 @@ impl<B: Backend> ChatSession<'_, B> {
             return Ok(None);
         };
         let text = self.draft(request);
-        let changed = changed(&editor, &text);
+        let changed = edit_in_program(&editor, &text);
         self.signals.clear();
         match changed {
             Ok(text) => Ok(self.edited(request, &text)),
@@ -206,9 +206,9 @@ impl<B: Backend> ChatSession<'_, B> {
         self.draft = Some((request.binding, text.to_owned()));
         let problem = match serde_json::from_str::<Value>(text) {
             Ok(args) if args.is_object() => {
-                let call = self.terminal.paint(Style::Strong, plain(&request.tool));
-                self.terminal.note(format_args!("edited: {call} {}", plain(&args.to_string())));
-                return Some(question::decision(request, Verdict::Edit { args }, None));
+                let call = self.terminal.paint(Style::Strong, to_plain(&request.tool));
+                self.terminal.note(format_args!("edited: {call} {}", to_plain(&args.to_string())));
+                return Some(question::bound_decision(request, Verdict::Edit { args }, None));
             }
             Ok(_) => "expected a JSON object with all arguments".to_owned(),
             Err(error) => format!("not JSON: {error}"),
@@ -219,7 +219,7 @@ impl<B: Backend> ChatSession<'_, B> {
 }
 
 /// Returns a text after a person changed it in an editor.
-fn changed(editor: &str, text: &str) -> std::io::Result<String> {
+fn edit_in_program(editor: &str, text: &str) -> std::io::Result<String> {
     let mut file = tempfile::Builder::new().prefix("weft-").suffix(".json").tempfile()?;
     file.write_all(text.as_bytes())?;
     file.flush()?;

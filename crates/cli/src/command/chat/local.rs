@@ -7,10 +7,10 @@ use crate::command::question;
 use crate::command::run::tell_turn;
 use crate::command::threads;
 use crate::context::{CommandContext, RunSettings, USUAL_AGENT};
-use crate::follow::{AppRun, model_of, tell_end, unread};
+use crate::follow::{AppRun, model_of, tell_end, usage_unread};
 use crate::shell;
 use crate::spent::Spent;
-use crate::terminal::{Style, Terminal, moment, short};
+use crate::terminal::{Style, Terminal, format_moment, shorten};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -149,14 +149,14 @@ impl Backend for Local<'_> {
         match Spent::of(&self.app, &run).await {
             Ok(spent) => spent.iter().for_each(|spent| terminal.note(spent)),
             // The outcome is reported even if the usage cannot be read.
-            Err(error) => terminal.note(unread(&error)),
+            Err(error) => terminal.note(usage_unread(&error)),
         }
         Ok(())
     }
 
     async fn questions(&mut self) -> Result<Vec<Interrupt>, CliError> {
         match self.known {
-            true => question::open(self.store(), &self.thread).await,
+            true => question::open_questions_of(self.store(), &self.thread).await,
             false => Ok(Vec::new()),
         }
     }
@@ -178,7 +178,11 @@ impl Backend for Local<'_> {
     async fn threads(&self) -> Result<Vec<Listed>, CliError> {
         let rows = self.search(None).await?;
         let states = threads::states(self.store(), &rows).await?;
-        Ok(rows.iter().zip(states).map(|(row, state)| listed(row, state.to_owned())).collect())
+        Ok(rows
+            .iter()
+            .zip(states)
+            .map(|(row, state)| listed_thread(row, state.to_owned()))
+            .collect())
     }
 
     async fn inbox(&self) -> Result<Vec<Listed>, CliError> {
@@ -188,9 +192,9 @@ impl Backend for Local<'_> {
         rows.extend(self.search(Some(ThreadStatus::Error)).await?);
         // A terminated instance takes no answers.
         for row in rows.into_iter().filter(|row| !is_terminated(&row.metadata)) {
-            let open = question::open(self.store(), &row.id).await?;
+            let open = question::open_questions_of(self.store(), &row.id).await?;
             let asks = open.iter().filter(|one| one.asks());
-            list.extend(asks.map(|one| listed(&row, question::short_form(one))));
+            list.extend(asks.map(|one| listed_thread(&row, question::short_form(one))));
         }
         Ok(list)
     }
@@ -225,7 +229,11 @@ impl Backend for Local<'_> {
     fn how_to_continue(&self) -> Option<String> {
         let lasts = self.known && self.context.lasting;
         lasts.then(|| {
-            format!("{} chat --thread {}", self.context.terminal.weft, shell::thread(&self.thread))
+            format!(
+                "{} chat --thread {}",
+                self.context.terminal.weft,
+                shell::quote_thread(&self.thread)
+            )
         })
     }
 
@@ -234,11 +242,11 @@ impl Backend for Local<'_> {
     }
 }
 
-fn listed(row: &ThreadRow, state: String) -> Listed {
+fn listed_thread(row: &ThreadRow, state: String) -> Listed {
     Listed {
         thread: row.id.to_string(),
         agent: row.graph.clone().unwrap_or_default(),
-        state: short(&state, 80),
-        at: moment(row.updated_at),
+        state: shorten(&state, 80),
+        at: format_moment(row.updated_at),
     }
 }

@@ -12,7 +12,7 @@ use crate::command::question::{calls_in_short, with_member};
 use crate::context::{CommandContext, USUAL_AGENT};
 use crate::follow::{Element, Followed};
 use crate::shell;
-use crate::terminal::{Style, Terminal, plain, short};
+use crate::terminal::{Style, Terminal, shorten, to_plain};
 use asked::Asked;
 use bytes::Bytes;
 use frames::{End, Frames, Piece};
@@ -94,7 +94,7 @@ impl Remote {
         let url = self.server.at(&["chat", &self.agent, thread.as_str()]);
         match self.server.json(Method::Get, &url, None).await {
             Ok(Value::Array(messages)) => Ok(messages),
-            Ok(_) => Err(bad(format!("{} is not a list", url.path()))),
+            Ok(_) => Err(bad_answer(format!("{} is not a list", url.path()))),
             // The thread begins with its first message.
             Err(CliError::Refused { status: 404, .. }) => Ok(Vec::new()),
             Err(error) => Err(error),
@@ -144,7 +144,8 @@ async fn usual_agent(server: &Server) -> Result<String, CliError> {
     let body = json!({"limit": LISTED_MAX});
     let url = server.at(&["assistants", "search"]);
     let found = server.json(Method::Post, &url, Some(&body)).await?;
-    let found = found.as_array().ok_or_else(|| bad("the assistants are not a list".to_owned()))?;
+    let found =
+        found.as_array().ok_or_else(|| bad_answer("the assistants are not a list".to_owned()))?;
     let mut names: Vec<_> = found.iter().filter_map(|one| one["graph_id"].as_str()).collect();
     names.sort_unstable();
     names.dedup();
@@ -152,14 +153,14 @@ async fn usual_agent(server: &Server) -> Result<String, CliError> {
         [one] => Ok((*one).to_owned()),
         several if several.contains(&USUAL_AGENT) => Ok(USUAL_AGENT.to_owned()),
         several => {
-            let names = short(&several.join(", "), 200);
+            let names = shorten(&several.join(", "), 200);
             let reason = format!("name the agent to chat with; the server has: {names}");
             Err(CliError::BadInput { reason })
         }
     }
 }
 
-fn bad(reason: String) -> CliError {
+fn bad_answer(reason: String) -> CliError {
     CliError::BadAnswerOfServer { reason }
 }
 
@@ -179,7 +180,7 @@ impl Followed for Response {
                 let host = self.server.address().to_owned();
                 EgressError::Broken { host, reason: "the answer is not complete".to_owned() }
             })??;
-            self.pieces.extend(self.frames.read(&bytes).map_err(bad)?);
+            self.pieces.extend(self.frames.read(&bytes).map_err(bad_answer)?);
             if let Some(thread) = self.frames.thread.take() {
                 self.thread = Some(ThreadId::new(thread)?);
             }
@@ -197,7 +198,7 @@ impl Backend for Remote {
     type Answer = Response;
 
     fn welcome(&self, terminal: &Terminal) -> Vec<String> {
-        let agent = terminal.paint_error(Style::Strong, plain(&self.agent));
+        let agent = terminal.paint_error(Style::Strong, to_plain(&self.agent));
         let thread = match &self.thread {
             Some(thread) => format!("thread {thread}"),
             None => "a new thread".to_owned(),
@@ -248,7 +249,7 @@ impl Backend for Remote {
             Some(End::Cancelled) => terminal.note("stopped"),
             Some(End::Failed(reason)) => {
                 let head = terminal.paint_error(Style::Bad, "the run failed");
-                terminal.note(format_args!("{head}: {}", plain(reason)));
+                terminal.note(format_args!("{head}: {}", to_plain(reason)));
             }
         }
         Ok(())
@@ -256,7 +257,7 @@ impl Backend for Remote {
 
     async fn questions(&mut self) -> Result<Vec<Interrupt>, CliError> {
         if self.asked.is_none() {
-            self.asked = Some(asked::open(&self.messages().await?).map_err(bad)?);
+            self.asked = Some(asked::open_questions(&self.messages().await?).map_err(bad_answer)?);
         }
         let asked = self.asked.iter().flatten();
         Ok(asked.map(|asked| asked.interrupt.clone()).collect())
@@ -264,15 +265,16 @@ impl Backend for Remote {
 
     async fn last_messages(&mut self) -> Result<Vec<(Role, String)>, CliError> {
         let messages = self.messages().await?;
-        self.asked = Some(asked::open(&messages).map_err(bad)?);
-        Ok(asked::said(&messages))
+        self.asked = Some(asked::open_questions(&messages).map_err(bad_answer)?);
+        Ok(asked::read_messages(&messages))
     }
 
     async fn threads(&self) -> Result<Vec<Listed>, CliError> {
         let body = json!({"limit": LISTED_MAX, "sort_by": "updated_at", "sort_order": "desc"});
         let url = self.server.at(&["threads", "search"]);
         let found = self.server.json(Method::Post, &url, Some(&body)).await?;
-        let found = found.as_array().ok_or_else(|| bad("the threads are not a list".to_owned()))?;
+        let found =
+            found.as_array().ok_or_else(|| bad_answer("the threads are not a list".to_owned()))?;
         let listed = found.iter().map(|thread| {
             let agent = thread.pointer("/metadata/graph_id").unwrap_or(&Value::Null);
             let state = match thread["status"].as_str() {
@@ -283,7 +285,7 @@ impl Backend for Remote {
                 // A state of a newer server.
                 other => other.unwrap_or("unknown"),
             };
-            listed(&thread["thread_id"], agent, &thread["updated_at"], state)
+            listed_thread(&thread["thread_id"], agent, &thread["updated_at"], state)
         });
         Ok(listed.collect())
     }
@@ -292,7 +294,8 @@ impl Backend for Remote {
         let mut url = self.server.at(&["interrupts"]);
         url.set_query(Some(&format!("limit={LISTED_MAX}")));
         let found = self.server.json(Method::Get, &url, None).await?;
-        let found = found.as_array().ok_or_else(|| bad("the inbox is not a list".to_owned()))?;
+        let found =
+            found.as_array().ok_or_else(|| bad_answer("the inbox is not a list".to_owned()))?;
         let listed = found.iter().map(|one| {
             let args = &one["call"]["args"];
             let text = match (one["action"]["name"].as_str(), args["question"].as_str()) {
@@ -302,7 +305,7 @@ impl Backend for Remote {
                     .unwrap_or_else(|| args.to_string()),
             };
             let text = with_member(one["graph"].as_str(), &text);
-            listed(&one["thread_id"], &one["agent"], &one["created_at"], &text)
+            listed_thread(&one["thread_id"], &one["agent"], &one["created_at"], &text)
         });
         Ok(listed.collect())
     }
@@ -336,8 +339,8 @@ impl Backend for Remote {
     }
 
     fn how_to_continue(&self) -> Option<String> {
-        let thread = shell::thread(self.thread.as_ref()?);
-        let agent = plain(&self.agent);
+        let thread = shell::quote_thread(self.thread.as_ref()?);
+        let agent = to_plain(&self.agent);
         let address = self.server.address();
         Some(format!("weft chat {agent} --url {address} --thread {thread}"))
     }
@@ -348,8 +351,8 @@ impl Backend for Remote {
 }
 
 /// Creates a line of a list from texts of the server.
-fn listed(thread: &Value, agent: &Value, at: &Value, state: &str) -> Listed {
-    let text = |value: &Value| short(value.as_str().unwrap_or_default(), 128);
+fn listed_thread(thread: &Value, agent: &Value, at: &Value, state: &str) -> Listed {
+    let text = |value: &Value| shorten(value.as_str().unwrap_or_default(), 128);
     let at = text(at).chars().take(19).collect::<String>().replace('T', " ");
-    Listed { thread: text(thread), agent: text(agent), state: short(state, 80), at }
+    Listed { thread: text(thread), agent: text(agent), state: shorten(state, 80), at }
 }

@@ -30,7 +30,7 @@ pub(super) enum Word<'a> {
 }
 
 /// Reads a line as a command; `None` if it is a message. Paths are messages.
-pub(super) fn read(line: &str) -> Option<Word<'_>> {
+pub(super) fn read_word(line: &str) -> Option<Word<'_>> {
     let line = line.trim_end();
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let letters = name.strip_prefix('/')?;
@@ -51,7 +51,7 @@ pub(super) fn read(line: &str) -> Option<Word<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{HELP, NAMES, Word, read};
+    use super::{HELP, NAMES, Word, read_word};
 
     #[test]
     fn commands_are_words_after_a_slash() {
@@ -67,10 +67,10 @@ mod tests {
             ("/", None),
             ("1/2", None),
         ] {
-            assert_eq!(read(line), expected, "{line}");
+            assert_eq!(read_word(line), expected, "{line}");
         }
         for name in NAMES {
-            assert!(!matches!(read(name), None | Some(Word::Unknown(_))), "{name}");
+            assert!(!matches!(read_word(name), None | Some(Word::Unknown(_))), "{name}");
             assert!(HELP.contains(name), "{name}");
         }
     }

@@ -32,7 +32,7 @@ impl Changes {
     /// Watches the program and its files from now on.
     pub(super) fn of(program: &Path, files: impl IntoIterator<Item = PathBuf>) -> Self {
         let watched = |path: PathBuf, needed: bool| {
-            let stamp = stamp(&path);
+            let stamp = read_stamp(&path);
             Watched { path, reported: stamp, last: stamp, needed }
         };
         let mut all = vec![watched(program.to_owned(), true)];
@@ -57,7 +57,7 @@ impl Watched {
     /// Reads the metadata; returns the path if it has changed since the last report and no longer
     /// changes.
     fn look(&mut self) -> Option<PathBuf> {
-        let now = stamp(&self.path);
+        let now = read_stamp(&self.path);
         let rests = now == std::mem::replace(&mut self.last, now);
         if !rests || now == self.reported || self.needed && now.is_none() {
             return None;
@@ -67,7 +67,7 @@ impl Watched {
     }
 }
 
-fn stamp(path: &Path) -> Stamp {
+fn read_stamp(path: &Path) -> Stamp {
     let found = fs::metadata(path).ok()?;
     Some((found.len(), found.modified().ok()))
 }
@@ -98,7 +98,7 @@ mod tests {
 
     impl Changes {
         fn of_files(path: &Path) -> Watched {
-            let stamp = stamp(path);
+            let stamp = read_stamp(path);
             Watched { path: path.to_owned(), reported: stamp, last: stamp, needed: false }
         }
     }

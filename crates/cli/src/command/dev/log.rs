@@ -1,7 +1,7 @@
 //! The log of `weft dev`: a line for each request, and for the start and the end of each run.
 
 use crate::command::threads::word;
-use crate::terminal::{Style, Terminal, short};
+use crate::terminal::{Style, Terminal, shorten};
 use std::time::Duration;
 use weftwork::types::run::RunStatus;
 use weftwork_server::LogEntry;
@@ -10,7 +10,7 @@ use weftwork_server::LogEntry;
 const PATH_CHARS_MAX: usize = 120;
 
 /// Prints an entry to standard error.
-pub(super) fn print(terminal: &Terminal, entry: LogEntry) {
+pub(super) fn print_entry(terminal: &Terminal, entry: LogEntry) {
     match entry {
         // What the page reads at intervals would hide the rest.
         LogEntry::Answered { from_page: true, status: ..400, .. } => {}
@@ -21,8 +21,8 @@ pub(super) fn print(terminal: &Terminal, entry: LogEntry) {
                 _ => Style::Bad,
             };
             let status = terminal.paint_error(style, status);
-            let path = short(&path, PATH_CHARS_MAX);
-            let took = terminal.paint_error(Style::Quiet, shown(took));
+            let path = shorten(&path, PATH_CHARS_MAX);
+            let took = terminal.paint_error(Style::Quiet, format_duration(took));
             terminal.note(format_args!("{status} {method:6} {path} {took}"));
         }
         LogEntry::RunBegun { run, graph } => {
@@ -30,13 +30,13 @@ pub(super) fn print(terminal: &Terminal, entry: LogEntry) {
             terminal.note(format_args!(
                 "{sign} {} begins: {}, thread {}",
                 run.run,
-                short(&graph, PATH_CHARS_MAX),
+                shorten(&graph, PATH_CHARS_MAX),
                 run.thread
             ));
         }
         LogEntry::InputIgnored { thread, members } => {
             let sign = terminal.paint_error(Style::Ask, "ignored");
-            let members = short(&members.join(", "), PATH_CHARS_MAX);
+            let members = shorten(&members.join(", "), PATH_CHARS_MAX);
             terminal.note(format_args!("{sign} {members}: not in the graph, thread {thread}"));
         }
         LogEntry::RunEnded { run, status, took } => {
@@ -47,7 +47,7 @@ pub(super) fn print(terminal: &Terminal, entry: LogEntry) {
                 _ => Style::Ask,
             };
             let status = terminal.paint_error(style, word(status));
-            let took = terminal.paint_error(Style::Quiet, shown(took));
+            let took = terminal.paint_error(Style::Quiet, format_duration(took));
             terminal.note(format_args!("{sign} {} ends: {status} {took}", run.run));
         }
         _ => {}
@@ -55,7 +55,7 @@ pub(super) fn print(terminal: &Terminal, entry: LogEntry) {
 }
 
 /// Returns a time in milliseconds, or in seconds if it is long.
-fn shown(took: Duration) -> String {
+fn format_duration(took: Duration) -> String {
     match took.as_millis() {
         millis @ ..10_000 => format!("{millis} ms"),
         _ => format!("{:.1} s", took.as_secs_f64()),
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn times_are_short() {
         for (took, text) in [(0, "0 ms"), (9_999, "9999 ms"), (61_250, "61.2 s")] {
-            assert_eq!(shown(Duration::from_millis(took)), text);
+            assert_eq!(format_duration(Duration::from_millis(took)), text);
         }
     }
 }

@@ -3,11 +3,11 @@
 use crate::CliError;
 use crate::args::{EffectName, OutputName};
 use crate::exit::Exit;
-use crate::terminal::{Style, Terminal, plain};
+use crate::terminal::{Style, Terminal, to_plain};
 use weftwork::mcp::{McpError, McpServers, Output, Terms};
 use weftwork::types::tool::Effect;
 
-pub(super) fn terms(
+pub(super) fn terms_of(
     effect: EffectName,
     idempotent: bool,
     output: Option<OutputName>,
@@ -59,7 +59,7 @@ pub(super) fn deny(
     let mut lock = servers.lock().clone();
     for tool in tools {
         if !lock.deny(tool) {
-            return Err(McpError::NotAllowed { tool: plain(tool) }.into());
+            return Err(McpError::NotAllowed { tool: to_plain(tool) }.into());
         }
     }
     lock.write()?;
@@ -76,7 +76,7 @@ pub(super) async fn diff(
     let mut exit = Exit::Done;
     let chosen = |name: &str| tools.is_empty() || tools.iter().any(|tool| tool == name);
     if let Some(unknown) = tools.iter().find(|tool| servers.lock().get(tool).is_none()) {
-        return Err(McpError::NotAllowed { tool: plain(unknown) }.into());
+        return Err(McpError::NotAllowed { tool: to_plain(unknown) }.into());
     }
     for (name, allowed) in servers.lock().tools().filter(|(name, _)| chosen(name)) {
         let found = match servers.offer(server_of(name)?).await {
@@ -87,16 +87,16 @@ pub(super) async fn diff(
             Ok(offered) => allowed.differences(&offered),
             Err(error) => {
                 exit = Exit::Failed;
-                terminal.line(plain(&format!("{name}: [{}] {error}", error.code())))?;
+                terminal.line(to_plain(&format!("{name}: [{}] {error}", error.code())))?;
                 continue;
             }
         };
         for (part, old, new) in differences {
             exit = Exit::Failed;
-            terminal.line(plain(&format!("{name}: {part}")))?;
+            terminal.line(to_plain(&format!("{name}: {part}")))?;
             for (line, added) in changed_lines(&old, &new) {
                 let (sign, style) = if added { ("+", Style::Good) } else { ("-", Style::Bad) };
-                let text = format!("  {sign} {}", plain(line));
+                let text = format!("  {sign} {}", to_plain(line));
                 terminal.line(terminal.paint(style, text))?;
             }
         }
@@ -119,7 +119,7 @@ pub(super) fn server_of(tool: &str) -> Result<&str, CliError> {
     match tool.split_once('/') {
         Some((server, _)) => Ok(server),
         None => Err(CliError::BadInput {
-            reason: format!("tool `{}`: expected SERVER/TOOL", plain(tool)),
+            reason: format!("tool `{}`: expected SERVER/TOOL", to_plain(tool)),
         }),
     }
 }

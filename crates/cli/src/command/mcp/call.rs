@@ -32,9 +32,9 @@ pub(super) async fn call(
     match outcome(servers, &runner, tool, args).await? {
         Outcome::Value(value) => {
             match value {
-                Value::String(text) => terminal.line(crate::terminal::plain(&text))?,
+                Value::String(text) => terminal.line(crate::terminal::to_plain(&text))?,
                 value => match content_text(&value, "not shown") {
-                    Some(text) => terminal.line(crate::terminal::plain(&text))?,
+                    Some(text) => terminal.line(crate::terminal::to_plain(&text))?,
                     None => terminal.line(format_args!("{value:#}"))?,
                 },
             }
@@ -140,7 +140,7 @@ async fn outcome(
     args: Map<String, Value>,
 ) -> Result<Outcome, CliError> {
     let Some(allowed) = servers.lock().get(tool) else {
-        return Err(McpError::NotAllowed { tool: crate::terminal::plain(tool) }.into());
+        return Err(McpError::NotAllowed { tool: crate::terminal::to_plain(tool) }.into());
     };
     let call = ToolCall {
         id: ToolCallId::new("call")?,
@@ -148,7 +148,7 @@ async fn outcome(
         args: Value::Object(args),
         shown: None,
     };
-    let ready = match runner.prepare(&call, &context()?) {
+    let ready = match runner.prepare(&call, &call_context()?) {
         Prepared::Ready(ready) => ready,
         // The policy asks for no approval, and a server's tool is not `ask_human`.
         _ => return Err(bad_input("the call needs a person")),
@@ -160,7 +160,7 @@ async fn outcome(
             let failure = failure.into_model_form();
             Outcome::Failed {
                 code: failure.code.unwrap_or_default().to_string(),
-                message: crate::terminal::plain(&failure.safe_message),
+                message: crate::terminal::to_plain(&failure.safe_message),
             }
         }
         Executed::Asks(_) => Outcome::Unfinished {
@@ -169,7 +169,7 @@ async fn outcome(
         },
         Executed::OutcomeUnknown(unknown) => {
             let asked = unknown.question();
-            let reason = crate::terminal::plain(&asked.reason);
+            let reason = crate::terminal::to_plain(&asked.reason);
             Outcome::Unfinished {
                 message: format!(
                     "the outcome is unknown: {reason}; look at what `{}` should have changed before \
@@ -182,7 +182,7 @@ async fn outcome(
 }
 
 /// The context of a call outside of runs.
-fn context() -> Result<CallContext, CliError> {
+fn call_context() -> Result<CallContext, CliError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     Ok(CallContext {
         principal: Principal::local(),

@@ -8,7 +8,7 @@ use weftwork::mcp::{McpError, McpServers, OfferedTool, Reached};
 use weftwork::types::tool::Effect;
 
 /// The state of a server: its protocol, number of tools and login, or its error.
-pub(crate) async fn check(servers: &McpServers, server: &str) -> Result<String, McpError> {
+pub(crate) async fn check_server(servers: &McpServers, server: &str) -> Result<String, McpError> {
     let offer = servers.offer(server).await?;
     let (protocol, _) = servers.facts(server).await?;
     let own = format!("{server}/");
@@ -18,14 +18,15 @@ pub(crate) async fn check(servers: &McpServers, server: &str) -> Result<String, 
         refused => format!(", {refused} refused"),
     };
     let incomplete = if offer.incomplete.is_some() { ", a page of the list failed" } else { "" };
-    let login =
-        servers.login_state(server)?.map(|login| format!(", {}", super::login::words(&login)));
+    let login = servers
+        .login_state(server)?
+        .map(|login| format!(", {}", super::login::describe_login(&login)));
     let login = login.unwrap_or_default();
     let tools = offer.tools.len();
     Ok(format!("protocol {protocol}, {tools} tools{refused}{incomplete}, {allowed} allowed{login}"))
 }
 
-pub(super) async fn servers(
+pub(super) async fn list_servers(
     servers: &McpServers,
     as_json: bool,
     terminal: &Terminal,
@@ -38,7 +39,7 @@ pub(super) async fn servers(
             Reached::Http { .. } => "http",
         };
         let reached = config.reached.to_string();
-        let state = check(servers, name).await;
+        let state = check_server(servers, name).await;
         if state.is_err() {
             exit = Exit::Failed;
         }
@@ -60,7 +61,7 @@ pub(super) async fn servers(
     Ok(exit)
 }
 
-pub(super) async fn tools(
+pub(super) async fn list_tools(
     servers: &McpServers,
     only: Option<String>,
     as_json: bool,
@@ -89,12 +90,12 @@ pub(super) async fn tools(
             ));
         }
         for tool in &offer.tools {
-            let state = state(servers, tool);
+            let state = tool_state(servers, tool);
             if as_json {
-                terminal.line(line(tool, &state))?;
+                terminal.line(tool_to_json(tool, &state))?;
             } else {
-                let about = crate::terminal::short(&tool.description, 60);
-                table.row([tool.name.clone(), state, hints(tool).to_owned(), about]);
+                let about = crate::terminal::shorten(&tool.description, 60);
+                table.row([tool.name.clone(), state, describe_hints(tool).to_owned(), about]);
             }
         }
         for refused in &offer.refused {
@@ -112,7 +113,7 @@ pub(super) async fn tools(
     Ok(exit)
 }
 
-fn line(tool: &OfferedTool, state: &str) -> serde_json::Value {
+fn tool_to_json(tool: &OfferedTool, state: &str) -> serde_json::Value {
     json!({
         "tool": tool.name, "state": state, "description": tool.description,
         "input_schema": tool.input_schema, "output_schema": tool.output_schema,
@@ -122,7 +123,7 @@ fn line(tool: &OfferedTool, state: &str) -> serde_json::Value {
     })
 }
 
-fn state(servers: &McpServers, tool: &OfferedTool) -> String {
+fn tool_state(servers: &McpServers, tool: &OfferedTool) -> String {
     match servers.lock().get(&tool.name) {
         None => "not allowed".to_owned(),
         Some(allowed) if !allowed.differences(tool).is_empty() => "changed".to_owned(),
@@ -137,7 +138,7 @@ fn state(servers: &McpServers, tool: &OfferedTool) -> String {
     }
 }
 
-fn hints(tool: &OfferedTool) -> &'static str {
+fn describe_hints(tool: &OfferedTool) -> &'static str {
     match (tool.hints.read_only, tool.hints.idempotent) {
         (Some(true), _) => "it only reads",
         (_, Some(true)) => "it is idempotent",

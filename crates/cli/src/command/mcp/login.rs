@@ -4,7 +4,7 @@ use crate::CliError;
 use crate::args::McpLogin;
 use crate::exit::Exit;
 use crate::input::Lines;
-use crate::terminal::{Terminal, plain};
+use crate::terminal::{Terminal, to_plain};
 use weftwork::mcp::{LoginKind, LoginRequest, LoginScreen, LoginState, LoginStep, McpServers};
 use weftwork::types::BoxFuture;
 
@@ -19,7 +19,7 @@ impl LoginScreen for Person<'_> {
         let terminal = self.terminal;
         let page = match step {
             LoginStep::Open { url } => {
-                terminal.note(format_args!("open this address and log in:\n{}", plain(url)));
+                terminal.note(format_args!("open this address and log in:\n{}", to_plain(url)));
                 if terminal.typed {
                     terminal.note(
                         "if the browser is on another machine, copy the address at which it ends \
@@ -29,13 +29,13 @@ impl LoginScreen for Person<'_> {
                 url
             }
             LoginStep::Code { url, code, complete } => {
-                let code = plain(code);
-                terminal.note(format_args!("open {} and type the code {code}", plain(url)));
+                let code = to_plain(code);
+                terminal.note(format_args!("open {} and type the code {code}", to_plain(url)));
                 complete.as_ref().unwrap_or(url)
             }
         };
         if self.opens {
-            crate::browser::open(page, terminal);
+            crate::browser::open_page(page, terminal);
         }
     }
 
@@ -66,7 +66,7 @@ pub(super) async fn log_in(
     let request = LoginRequest { kind, scope: args.scope.clone() };
     let person = Person { terminal, opens: !args.no_open };
     servers.log_in(&args.server, &request, &person).await?;
-    let state = super::list::check(servers, &args.server).await?;
+    let state = super::list::check_server(servers, &args.server).await?;
     terminal.note(format_args!("{}: {state}", args.server));
     Ok(Exit::Done)
 }
@@ -84,12 +84,12 @@ pub(super) async fn log_out(
 }
 
 /// The state of a login in words.
-pub(super) fn words(login: &LoginState) -> String {
-    let issuer = plain(&login.issuer);
+pub(super) fn describe_login(login: &LoginState) -> String {
+    let issuer = to_plain(&login.issuer);
     match login {
         LoginState { is_ended: true, .. } => format!("the login at {issuer} has ended"),
         LoginState { is_renewable: false, ends_at: Some(at), .. } => {
-            format!("logged in at {issuer} until {}", crate::terminal::moment(*at))
+            format!("logged in at {issuer} until {}", crate::terminal::format_moment(*at))
         }
         _ => format!("logged in at {issuer}"),
     }

@@ -3,7 +3,7 @@
 //!
 //! Source: `HITLRequest` and `HITLResponse` of `langchain` 1.
 
-use crate::terminal::{plain, short};
+use crate::terminal::{shorten, to_plain};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use weftwork::types::approval::Verdict;
@@ -65,12 +65,12 @@ impl Review {
     pub(super) fn lines(&self) -> impl Iterator<Item = (String, String)> {
         self.action_requests.iter().map(|call| {
             // A line break could begin a line that looks like one of ours.
-            let name = short(&call.name, NAME_CHARS_MAX);
+            let name = shorten(&call.name, NAME_CHARS_MAX);
             let reason = match &call.description {
-                Some(text) => format!(": {}", short(text, DESCRIPTION_CHARS_MAX)),
+                Some(text) => format!(": {}", shorten(text, DESCRIPTION_CHARS_MAX)),
                 None => String::new(),
             };
-            (format!("{name} needs approval{reason}"), plain(&json!(call.args).to_string()))
+            (format!("{name} needs approval{reason}"), to_plain(&json!(call.args).to_string()))
         })
     }
 
@@ -109,7 +109,7 @@ impl Review {
     /// # Errors
     /// The reason why there is no such answer.
     pub(super) fn decide(&self, verdict: &Verdict, comment: Option<&str>) -> Result<Value, String> {
-        let word = word(verdict).ok_or("a review cannot lapse")?;
+        let word = verdict_word(verdict).ok_or("a review cannot lapse")?;
         if !self.allows(word) {
             return Err(format!("the assistant does not allow the decision `{word}`"));
         }
@@ -138,7 +138,7 @@ impl Review {
 }
 
 /// Returns the name of a decision; `None` if a person cannot take it.
-fn word(verdict: &Verdict) -> Option<&'static str> {
+fn verdict_word(verdict: &Verdict) -> Option<&'static str> {
     Some(match verdict {
         Verdict::Approve => "approve",
         Verdict::Reject => "reject",
@@ -152,7 +152,7 @@ fn word(verdict: &Verdict) -> Option<&'static str> {
 pub(super) fn has_verdict(answer: &Value, verdict: &Verdict) -> bool {
     let Some(decisions) = answer.get("decisions").and_then(Value::as_array) else { return false };
     let is_same = |decision: &Value| {
-        decision.get("type").and_then(Value::as_str) == word(verdict)
+        decision.get("type").and_then(Value::as_str) == verdict_word(verdict)
             && match verdict {
                 Verdict::Edit { args } => decision.pointer("/edited_action/args") == Some(args),
                 Verdict::Respond { text } => decision.get("message") == Some(&json!(text)),

@@ -29,7 +29,7 @@ pub(super) async fn cancel(id: &RunId, context: &CommandContext) -> Result<Exit,
         terminal.note(format_args!("run {id} has already ended: {}", word(row.status)));
         return Ok(Exit::Done);
     }
-    let before = match end(store.as_ref(), &at).await {
+    let before = match end_orphan(store.as_ref(), &at).await {
         Err(CliError::App(weftwork::Error::Store(StoreError::Busy { run, .. }))) => run,
         ended => return tell_ended(store.as_ref(), &at, ended, context).await,
     };
@@ -39,7 +39,7 @@ pub(super) async fn cancel(id: &RunId, context: &CommandContext) -> Result<Exit,
     }
     if before == id.as_str() {
         terminal.note(format_args!("requested cancellation of run {id} from its process"));
-        return stopped(store.as_ref(), &at, context).await;
+        return cancel_stopped(store.as_ref(), &at, context).await;
     }
     let orphans = store.orphans(SystemClock::new().now(), usize::MAX).await?;
     terminal.note(match orphans.iter().any(|(_, row)| row.new.at.run.as_str() == before) {
@@ -55,7 +55,7 @@ pub(super) async fn cancel(id: &RunId, context: &CommandContext) -> Result<Exit,
 /// Cancels a run if it has not ended, and takes its thread back to its state before the run. Later
 /// runs of the thread are rolled back with it.
 pub(super) async fn roll_back(id: &RunId, context: &CommandContext) -> Result<Exit, CliError> {
-    let (store, row) = super::find(id, context).await?;
+    let (store, row) = super::find_run(id, context).await?;
     let at = row.new.at;
     let terminal = &context.terminal;
     let runtime = context.reader(&row.new.graph, store).await?;
@@ -83,7 +83,7 @@ pub(super) async fn roll_back(id: &RunId, context: &CommandContext) -> Result<Ex
 }
 
 /// Waits for a run to end after a cancellation request; cancels it here if its process dies.
-async fn stopped(
+async fn cancel_stopped(
     store: &dyn Store,
     at: &RunRef,
     context: &CommandContext,
@@ -95,7 +95,7 @@ async fn stopped(
             signal = signals.next() => return Ok(signal.exit()),
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
-        match end(store, at).await {
+        match end_orphan(store, at).await {
             Err(CliError::App(weftwork::Error::Store(StoreError::Busy { .. }))) => {}
             ended => return tell_ended(store, at, ended, context).await,
         }
@@ -122,7 +122,7 @@ async fn tell_ended(
 }
 
 /// Ends a run without a live worker as cancelled.
-pub(crate) async fn end(store: &dyn Store, at: &RunRef) -> Result<(), CliError> {
+pub(crate) async fn end_orphan(store: &dyn Store, at: &RunRef) -> Result<(), CliError> {
     let us = WorkerId::new("weft-cancels")?;
     Ok(cancel_orphan(store, &Principal::local(), at, (&us, SystemClock::new().now())).await?)
 }

@@ -5,7 +5,7 @@ use crate::CliError;
 use crate::args::RunList;
 use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::terminal::{Table, moment};
+use crate::terminal::{Table, format_moment};
 use std::collections::BTreeSet;
 use weftwork::store::thread::{Direction, ThreadKey};
 use weftwork::store::{RunRow, SearchFrom, Store, StoreError, ThreadOrder, ThreadQuery, ThreadRow};
@@ -56,7 +56,7 @@ pub(super) async fn list(args: &RunList, context: &CommandContext) -> Result<Exi
             at.thread.to_string(),
             row.new.graph,
             status.to_owned(),
-            moment(row.new.created_at),
+            format_moment(row.new.created_at),
         ]);
     }
     table.write(&context.terminal)?;
@@ -109,7 +109,7 @@ struct Newest {
 impl Newest {
     fn add(&mut self, runs: Vec<RunRow>) {
         self.rows.extend(runs);
-        self.rows.sort_by(|a, b| age(b).cmp(&age(a)));
+        self.rows.sort_by(|a, b| creation_order(b).cmp(&creation_order(a)));
         self.rows.truncate(self.limit);
     }
 
@@ -122,6 +122,6 @@ impl Newest {
 }
 
 /// The order of runs by their creation.
-fn age(run: &RunRow) -> (Timestamp, &str) {
+fn creation_order(run: &RunRow) -> (Timestamp, &str) {
     (run.new.created_at, run.new.at.run.as_str())
 }

@@ -6,7 +6,7 @@ mod requeue;
 mod show;
 mod watch;
 
-pub(crate) use cancel::end;
+pub(crate) use cancel::end_orphan;
 
 use crate::CliError;
 use crate::args::Runs;
@@ -30,7 +30,10 @@ pub(crate) async fn runs(command: Runs, context: &CommandContext) -> Result<Exit
 }
 
 /// Opens the store and reads a run by its id, without creating files.
-async fn find(id: &RunId, context: &CommandContext) -> Result<(Arc<dyn Store>, RunRow), CliError> {
+async fn find_run(
+    id: &RunId,
+    context: &CommandContext,
+) -> Result<(Arc<dyn Store>, RunRow), CliError> {
     if context.is_new() {
         return Err(invariants::missing("run", id).into());
     }

@@ -2,13 +2,13 @@
 
 use super::super::question;
 use super::super::threads::with_orphans;
-use super::find;
+use super::find_run;
 use crate::CliError;
 use crate::args::{After, Watch};
 use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::follow::{Last, json, tell_end};
-use crate::frames::frame as frame_json;
+use crate::follow::{Last, tell_end, to_json_line};
+use crate::frames::frame_to_json;
 use crate::position;
 use crate::shell;
 use crate::signals::{Signal, Signals};
@@ -38,7 +38,7 @@ pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit
 
 async fn print_all(args: &Watch, context: &CommandContext) -> Result<Exit, CliError> {
     let id = RunId::new(&args.run)?;
-    let (store, row) = find(&id, context).await?;
+    let (store, row) = find_run(&id, context).await?;
     let terminal = &context.terminal;
     let thread = &row.new.at.thread;
     let weft = &terminal.weft;
@@ -46,7 +46,7 @@ async fn print_all(args: &Watch, context: &CommandContext) -> Result<Exit, CliEr
     if !row.status.is_final() && with_orphans(store.as_ref()).await?.contains(thread) {
         terminal.note(format_args!(
             "no process executes the run; continue it with: {weft} threads resume {}, or {weft} worker",
-            shell::thread(thread)
+            shell::quote_thread(thread)
         ));
     }
     let mut signals = Signals::listen();
@@ -55,20 +55,21 @@ async fn print_all(args: &Watch, context: &CommandContext) -> Result<Exit, CliEr
             let after = match after {
                 None => FramePosition::START,
                 Some(After::Frame(after)) => after,
-                Some(After::Event(_)) => return Err(wrong("a frame, such as 12-3")),
+                Some(After::Event(_)) => return Err(wrong_position("a frame, such as 12-3")),
             };
             let options = StreamOptions { after, ..options };
             if let Some(signal) =
-                frames(&runtime, &row.new.at, options, &mut signals, terminal).await?
+                print_frames(&runtime, &row.new.at, options, &mut signals, terminal).await?
             {
                 return Ok(signal.exit());
             }
             let outcome = runtime.watch(&Principal::local(), &row.new.at, Position::START).await?;
-            return ended(store.as_ref(), &row, &outcome.outcome.await, args.json, terminal).await;
+            return print_end(store.as_ref(), &row, &outcome.outcome.await, args.json, terminal)
+                .await;
         }
         (None, None) => Position::START,
         (None, Some(After::Event(after))) => after,
-        (None, Some(After::Frame(_))) => return Err(wrong("an event, such as 12")),
+        (None, Some(After::Frame(_))) => return Err(wrong_position("an event, such as 12")),
     };
     let handle = runtime.watch(&Principal::local(), &row.new.at, at).await;
     let RunHandle { run, mut events, outcome } = handle?;
@@ -89,13 +90,13 @@ async fn print_all(args: &Watch, context: &CommandContext) -> Result<Exit, CliEr
         };
         let Some(event) = event else { break };
         at = event.position().unwrap_or(at);
-        print(&event, args.json, terminal)?;
+        print_event(&event, args.json, terminal)?;
     }
-    ended(store.as_ref(), &row, &outcome.await, args.json, terminal).await
+    print_end(store.as_ref(), &row, &outcome.await, args.json, terminal).await
 }
 
 /// Prints the frames of a run, up to the signal that stopped the command.
-async fn frames(
+async fn print_frames(
     runtime: &Runtime,
     run: &RunRef,
     options: StreamOptions,
@@ -117,12 +118,12 @@ async fn frames(
         };
         let Some(found) = frame else { return Ok(None) };
         at = found.position;
-        terminal.line(frame_json(&found))?;
+        terminal.line(frame_to_json(&found))?;
     }
 }
 
 /// Prints the end of a run.
-async fn ended(
+async fn print_end(
     store: &dyn Store,
     row: &RunRow,
     outcome: &RunOutcome,
@@ -133,11 +134,11 @@ async fn ended(
     let thread = &row.new.at.thread;
     if as_json {
         let model = row.new.options.model.clone();
-        terminal.line(json(&Last::new(run, model, None, outcome))?)?;
+        terminal.line(to_json_line(&Last::new(run, model, None, outcome))?)?;
     }
     let exit = tell_end(store, run, outcome, terminal).await;
     if exit == Exit::Waiting {
-        let open = question::open(store, thread).await?;
+        let open = question::open_questions_of(store, thread).await?;
         let asked = outcome.questions();
         let open: Vec<_> =
             open.into_iter().filter(|open| asked.iter().any(|one| one.id == open.id)).collect();
@@ -146,7 +147,7 @@ async fn ended(
     Ok(exit)
 }
 
-fn wrong(expected: &str) -> CliError {
+fn wrong_position(expected: &str) -> CliError {
     CliError::BadInput { reason: format!("--after expects the position of {expected}") }
 }
 
@@ -159,10 +160,10 @@ async fn is_after_end(store: &dyn Store, run: &RunRef, at: Position) -> Result<b
     }
 }
 
-fn print(event: &RunEvent, as_json: bool, terminal: &Terminal) -> Result<(), CliError> {
+fn print_event(event: &RunEvent, as_json: bool, terminal: &Terminal) -> Result<(), CliError> {
     let position = event.position().map(position::show);
     if as_json {
-        return terminal.line(json(&EventLine { position, event })?);
+        return terminal.line(to_json_line(&EventLine { position, event })?);
     }
     let position = position.as_deref().unwrap_or("-");
     terminal.line(format_args!("{position:<8} {}", summary(event)))

@@ -22,18 +22,18 @@ pub(super) fn raise_limit() -> Option<u64> {
 }
 
 /// Returns the number of connections that fit a limit of open files: a half at least.
-pub(super) fn connections(files: u64) -> usize {
+pub(super) fn connections_max(files: u64) -> usize {
     let connections = files.saturating_sub(OTHERS).max(files / 2);
     usize::try_from(connections).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::connections;
+    use super::connections_max;
 
     #[test]
     fn connections_leave_files_for_the_rest() {
         let files = [0, 1, 64, 512, 1024, 65_536];
-        assert_eq!(files.map(connections), [0, 0, 32, 256, 768, 65_280]);
+        assert_eq!(files.map(connections_max), [0, 0, 32, 256, 768, 65_280]);
     }
 }

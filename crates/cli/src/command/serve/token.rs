@@ -19,7 +19,7 @@ pub(super) struct GivenToken {
 ///
 /// # Errors
 /// Two settings give one, or its file or the variable cannot be read.
-pub(super) fn given(args: &Serve) -> Result<Option<GivenToken>, CliError> {
+pub(super) fn given_token(args: &Serve) -> Result<Option<GivenToken>, CliError> {
     let bad = |reason: String| CliError::BadInput { reason };
     let of_variable = match std::env::var(VARIABLE) {
         Ok(token) => Some(token).filter(|token| !token.is_empty()),

@@ -31,7 +31,7 @@ pub(crate) async fn check(
     for row in &rows {
         let agent = against.map_or(row.graph.as_deref().unwrap_or_default(), |agent| agent.id());
         let fault = match context.graph_of(agent) {
-            Ok(graph) => load(&graph, &store, row).await.err(),
+            Ok(graph) => load_thread(&graph, &store, row).await.err(),
             Err(error) => Some(error.fault()),
         };
         counter.one_more();
@@ -59,7 +59,7 @@ pub(crate) async fn check(
 }
 
 /// Reads a thread's newest checkpoint, including those of subgraphs, as a run does.
-async fn load(
+async fn load_thread(
     graph: &CompiledGraph,
     store: &Arc<dyn AnyStore>,
     row: &ThreadRow,

@@ -94,7 +94,7 @@ async fn tell_aside(
     let query = ThreadQuery { metadata, limit: ASIDE_MAX, ..ThreadQuery::default() };
     for aside in store.search_threads(&Principal::local(), query).await?.threads {
         let weft = &context.terminal.weft;
-        let aside = shell::thread(&aside.row.id);
+        let aside = shell::quote_thread(&aside.row.id);
         context.terminal.note(format_args!(
             "an activity of it was set aside in a thread of its own, which stays: {weft} threads delete {aside}"
         ));

@@ -60,7 +60,7 @@ pub(crate) async fn hashes(
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
     let store = context.store_of(id)?;
-    let calls = calls(id, store.as_ref()).await?;
+    let calls = answered_calls(id, store.as_ref()).await?;
     if json {
         calls.iter().try_for_each(|call| context.terminal.line(serde_json::json!(call)))?;
         return Ok(Exit::Done);
@@ -80,7 +80,7 @@ pub(crate) async fn hashes(
     Ok(Exit::Done)
 }
 
-async fn calls(id: &ThreadId, store: &dyn Store) -> Result<Vec<AnsweredCall>, CliError> {
+async fn answered_calls(id: &ThreadId, store: &dyn Store) -> Result<Vec<AnsweredCall>, CliError> {
     let who = Principal::local();
     let runs = store.runs(&who, id).await?;
     let known = runs_of_agents(&runs, store, &who).await?;
@@ -88,11 +88,11 @@ async fn calls(id: &ThreadId, store: &dyn Store) -> Result<Vec<AnsweredCall>, Cl
     for run in &runs {
         let last = last_before(run, &known);
         let before = match last {
-            Some(last) => answered(last, store, &who).await?,
+            Some(last) => prompts_of_run(last, store, &who).await?,
             None => Vec::new(),
         };
         for (index, (model, prompt_hash)) in
-            answered(run, store, &who).await?.into_iter().enumerate()
+            prompts_of_run(run, store, &who).await?.into_iter().enumerate()
         {
             let comparison = match (last, before.get(index)) {
                 (None, _) => Comparison::First,
@@ -141,7 +141,7 @@ fn last_before<'a>(run: &RunRow, known: &'a [RunRow]) -> Option<&'a RunRow> {
 }
 
 /// Returns model and prompt hash of each answered call of a run, in order.
-async fn answered(
+async fn prompts_of_run(
     run: &RunRow,
     store: &dyn Store,
     who: &Principal,

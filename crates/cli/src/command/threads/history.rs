@@ -1,11 +1,11 @@
 //! `weft threads history`: lists the checkpoints of a thread.
 
-use super::reading;
+use super::open_for_reading;
 use crate::CliError;
 use crate::args::History;
 use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::snapshot::{snapshot, source};
+use crate::snapshot::{snapshot_to_json, source_word};
 use crate::terminal::Table;
 use weftwork::graph::run_loop::HistoryFilter;
 use weftwork::runtime::thread_history;
@@ -13,7 +13,7 @@ use weftwork::types::{Principal, RunId, ThreadId};
 
 pub(super) async fn history(args: &History, context: &CommandContext) -> Result<Exit, CliError> {
     let id = ThreadId::new(&args.id)?;
-    let (graph, store) = reading(&id, context).await?;
+    let (graph, store) = open_for_reading(&id, context).await?;
     let filter = HistoryFilter {
         before: args.before,
         limit: args.limit.get(),
@@ -25,7 +25,7 @@ pub(super) async fn history(args: &History, context: &CommandContext) -> Result<
     let found = thread_history(&graph, &store, &Principal::local(), &id, &filter).await?;
     if args.json {
         for found in &found {
-            context.terminal.line(snapshot(found))?;
+            context.terminal.line(snapshot_to_json(found))?;
         }
         return Ok(Exit::Done);
     }
@@ -42,7 +42,7 @@ pub(super) async fn history(args: &History, context: &CommandContext) -> Result<
         table.row([
             place(found.config),
             metadata.step.to_string(),
-            source(metadata.source).to_owned(),
+            source_word(metadata.source).to_owned(),
             found.next.join(","),
             found.interrupts.len().to_string(),
             place(found.parent),

@@ -20,12 +20,14 @@ pub(crate) async fn journal(
         }
         return Ok(Exit::Done);
     }
-    lines(&calls, &context.terminal).iter().try_for_each(|line| context.terminal.line(line))?;
+    journal_lines(&calls, &context.terminal)
+        .iter()
+        .try_for_each(|line| context.terminal.line(line))?;
     Ok(Exit::Done)
 }
 
 /// Formats calls as a table with totals.
-pub(crate) fn lines(calls: &[CallRecord], terminal: &Terminal) -> Vec<String> {
+pub(crate) fn journal_lines(calls: &[CallRecord], terminal: &Terminal) -> Vec<String> {
     let mut table =
         Table::new(&["STEP", "KIND", "NAME", "STATE", "MADE", "REUSED", "POSSIBLY PAID"]);
     for call in calls {
@@ -35,7 +37,7 @@ pub(crate) fn lines(calls: &[CallRecord], terminal: &Terminal) -> Vec<String> {
         };
         let cells = [
             call.step.to_string(),
-            kind(call.kind).to_owned(),
+            kind_word(call.kind).to_owned(),
             call.name.clone(),
             state.to_owned(),
             call.made.to_string(),
@@ -61,7 +63,7 @@ pub(crate) fn lines(calls: &[CallRecord], terminal: &Terminal) -> Vec<String> {
     lines
 }
 
-fn kind(kind: CallKind) -> &'static str {
+fn kind_word(kind: CallKind) -> &'static str {
     match kind {
         CallKind::Model => "model",
         CallKind::Tool => "tool",

@@ -2,7 +2,7 @@ use crate::CliError;
 use crate::args::List;
 use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::terminal::{Table, moment};
+use crate::terminal::{Table, format_moment};
 use std::collections::BTreeSet;
 use weftwork::graph::SystemClock;
 use weftwork::store::mailbox::is_terminated;
@@ -20,10 +20,10 @@ pub(crate) const NOT_FINISHED: &str = "not finished";
 pub(crate) async fn list(args: List, context: &CommandContext) -> Result<Exit, CliError> {
     let json = args.json;
     if context.is_new() {
-        return Ok(none(json, context));
+        return Ok(note_empty(json, context));
     }
     let store = context.store_there()?;
-    let (found, next) = found(store.as_ref(), args).await?;
+    let (found, next) = find_threads(store.as_ref(), args).await?;
     if json {
         for FoundThread { row, damage, .. } in &found {
             let mut line = serde_json::json!(row);
@@ -37,9 +37,9 @@ pub(crate) async fn list(args: List, context: &CommandContext) -> Result<Exit, C
     let damaged: Vec<bool> = found.iter().map(|found| found.damage.is_some()).collect();
     let rows: Vec<ThreadRow> = found.into_iter().map(|found| found.row).collect();
     if rows.is_empty() {
-        return Ok(none(json, context));
+        return Ok(note_empty(json, context));
     }
-    let states = states(store.as_ref(), &rows).await?;
+    let states = thread_states(store.as_ref(), &rows).await?;
     let mut table = Table::new(&["THREAD", "AGENT", "LAST RUN", "CHANGED (UTC)"]);
     for ((row, state), is_damaged) in rows.into_iter().zip(states).zip(damaged) {
         let state = if is_damaged { "damaged" } else { state };
@@ -47,7 +47,7 @@ pub(crate) async fn list(args: List, context: &CommandContext) -> Result<Exit, C
             row.id.to_string(),
             row.graph.unwrap_or_default(),
             state.to_owned(),
-            moment(row.updated_at),
+            format_moment(row.updated_at),
         ]);
     }
     table.write(&context.terminal)?;
@@ -59,7 +59,7 @@ pub(crate) async fn list(args: List, context: &CommandContext) -> Result<Exit, C
 }
 
 /// Returns the threads that fulfil the conditions, and the position after them.
-async fn found(
+async fn find_threads(
     store: &dyn Store,
     args: List,
 ) -> Result<(Vec<FoundThread>, Option<ThreadCursor>), CliError> {
@@ -79,7 +79,7 @@ async fn found(
     }
 }
 
-fn none(json: bool, context: &CommandContext) -> Exit {
+fn note_empty(json: bool, context: &CommandContext) -> Exit {
     if !json {
         let place = &context.config.store.value;
         let weft = &context.terminal.weft;
@@ -98,7 +98,7 @@ pub(crate) async fn with_orphans(store: &dyn Store) -> Result<BTreeSet<ThreadId>
 }
 
 /// Returns the states of threads in words: the status of the last run, or that its process died.
-pub(crate) async fn states(
+pub(crate) async fn thread_states(
     store: &dyn Store,
     rows: &[ThreadRow],
 ) -> Result<Vec<&'static str>, CliError> {
@@ -127,7 +127,7 @@ pub(crate) fn state_of(run: &RunRow) -> &'static str {
         Some(RunOutcome::Interrupted { interrupts, .. }) if interrupts.is_empty() => {
             "stopped at a node"
         }
-        _ => word(run.status),
+        _ => status_word(run.status),
     }
 }
 
@@ -136,12 +136,12 @@ pub(crate) fn last_run(row: &ThreadRow) -> &'static str {
     match row.status {
         // A terminated instance takes no answers.
         Some(RunStatus::Interrupted) if is_terminated(&row.metadata) => "terminated",
-        status => status.map_or("no run", word),
+        status => status.map_or("no run", status_word),
     }
 }
 
 /// Returns the status of a run in words.
-pub(crate) fn word(status: RunStatus) -> &'static str {
+pub(crate) fn status_word(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Queued => "queued",
         RunStatus::Pending => "not started",

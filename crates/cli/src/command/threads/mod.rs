@@ -17,7 +17,7 @@ use crate::CliError;
 use crate::args::Threads;
 use crate::context::CommandContext;
 use crate::exit::Exit;
-pub(super) use list::{NOT_FINISHED, state_of, states, with_orphans, word};
+pub(super) use list::{NOT_FINISHED, state_of, status_word, thread_states, with_orphans};
 use std::sync::Arc;
 use weftwork::graph::CompiledGraph;
 use weftwork::store::Store;
@@ -52,7 +52,7 @@ pub(crate) async fn threads(command: Threads, context: &CommandContext) -> Resul
 }
 
 /// Returns the graph of a thread, and its store.
-async fn reading(
+async fn open_for_reading(
     id: &ThreadId,
     context: &CommandContext,
 ) -> Result<(CompiledGraph, Arc<dyn Store>), CliError> {

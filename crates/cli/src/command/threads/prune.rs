@@ -8,7 +8,7 @@ use crate::args::Prune;
 use crate::context::{CommandContext, Found};
 use crate::exit::Exit;
 use crate::input::one_line;
-use crate::terminal::{Table, moment};
+use crate::terminal::{Table, format_moment};
 use std::sync::Arc;
 use weftwork::graph::run_loop::Host;
 use weftwork::graph::{RuntimeError, SystemClock};
@@ -32,20 +32,20 @@ pub(crate) async fn prune(args: &Prune, context: &CommandContext) -> Result<Exit
     let old = store.untouched(&Principal::local(), which).await?;
     let left = match args.keep {
         Some(_) => Vec::new(),
-        None => unfinished(store.as_ref(), which, context).await?,
+        None => find_unfinished(store.as_ref(), which, context).await?,
     };
     let (taken, spared) = if args.unfinished { (left, Vec::new()) } else { (Vec::new(), left) };
     if args.dry_run || old.is_empty() && taken.is_empty() {
         let old_lines = old.iter().map(|row| (row, last_run(row)));
-        list(old_lines.chain(taken.iter().map(|row| (row, NOT_FINISHED))), context)?;
+        list_threads(old_lines.chain(taken.iter().map(|row| (row, NOT_FINISHED))), context)?;
         let count = old.len() + taken.len();
         context.terminal.note(format_args!("{count} threads; nothing was changed"));
     } else {
         let exit = match args.keep {
-            Some(keep) => thin(&store, &old, keep.get(), context).await?,
+            Some(keep) => thin_threads(&store, &old, keep.get(), context).await?,
             None => {
                 let selected = Selected { which, old: old.len(), unfinished: &taken };
-                forget(store.as_ref(), selected, args, context).await?
+                delete_selected(store.as_ref(), selected, args, context).await?
             }
         };
         if exit != Exit::Done {
@@ -62,7 +62,7 @@ pub(crate) async fn prune(args: &Prune, context: &CommandContext) -> Result<Exit
 }
 
 /// Returns old threads that have an unfinished run whose process is dead.
-async fn unfinished(
+async fn find_unfinished(
     store: &dyn Store,
     which: Untouched,
     context: &CommandContext,
@@ -84,8 +84,8 @@ async fn still_old(
 ) -> Result<Option<Found>, CliError> {
     match context.thread(store, id).await {
         Ok(found) if found.row.updated_at < which.before => {
-            let spared =
-                which.waiting == Waiting::Spared && !question::open(store, id).await?.is_empty();
+            let spared = which.waiting == Waiting::Spared
+                && !question::open_questions_of(store, id).await?.is_empty();
             Ok(Some(found).filter(|_| !spared))
         }
         Ok(_) => Ok(None),
@@ -94,7 +94,7 @@ async fn still_old(
     }
 }
 
-fn list<'a>(
+fn list_threads<'a>(
     threads: impl Iterator<Item = (&'a ThreadRow, &'static str)>,
     context: &CommandContext,
 ) -> Result<(), CliError> {
@@ -109,14 +109,14 @@ fn list<'a>(
             row.id.to_string(),
             row.graph.clone().unwrap_or_default(),
             status,
-            moment(row.updated_at),
+            format_moment(row.updated_at),
         ]);
     }
     table.write(&context.terminal)
 }
 
 /// Asks for confirmation unless `--yes` is set. Returns `true` if confirmed.
-fn confirmed(what: String, args: &Prune, context: &CommandContext) -> Result<bool, CliError> {
+fn confirm(what: String, args: &Prune, context: &CommandContext) -> Result<bool, CliError> {
     let terminal = &context.terminal;
     if args.yes {
         return Ok(true);
@@ -141,7 +141,7 @@ struct Selected<'a> {
     unfinished: &'a [ThreadRow],
 }
 
-async fn forget(
+async fn delete_selected(
     store: &dyn Store,
     selected: Selected<'_>,
     args: &Prune,
@@ -150,7 +150,7 @@ async fn forget(
     let Selected { which, old, unfinished } = selected;
     let count = old + unfinished.len();
     let what = format!("deleting {count} threads with their runs, journal and questions");
-    if !confirmed(what, args, context)? {
+    if !confirm(what, args, context)? {
         return Ok(Exit::Cancelled);
     }
     let who = Principal::local();
@@ -174,7 +174,7 @@ async fn forget(
 }
 
 /// Deletes all but the newest `keep` checkpoints of threads. Threads can still be resumed.
-async fn thin(
+async fn thin_threads(
     store: &Arc<dyn Store>,
     old: &[ThreadRow],
     keep: usize,
@@ -214,7 +214,7 @@ async fn drop_events(
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
     let what = "deleting all but the last event of ended runs".to_owned();
-    if !confirmed(what, args, context)? {
+    if !confirm(what, args, context)? {
         return Ok(Exit::Cancelled);
     }
     let runs = drop_all_events(store, &Principal::local(), before).await?;

@@ -21,7 +21,7 @@ pub(crate) async fn resume(args: &Resume, context: &CommandContext) -> Result<Ex
     let store = context.store_of(&id)?;
     let found = context.thread(store.as_ref(), &id).await?;
     let agent = context.agent(found.graph())?;
-    let open = question::open(store.as_ref(), &id).await?;
+    let open = question::open_questions_of(store.as_ref(), &id).await?;
     let unfinished = found.unfinished();
     let finished = unfinished.is_none();
     if let Some(run) = unfinished
@@ -33,12 +33,15 @@ pub(crate) async fn resume(args: &Resume, context: &CommandContext) -> Result<Ex
             reason: format!(
                 "its last run is unfinished, so its questions are not known yet; resume it first: {} threads resume {}",
                 context.terminal.weft,
-                shell::thread(&id)
+                shell::quote_thread(&id)
             ),
         });
     }
-    let answers =
-        if finished { answers(args, &id, &open, &context.terminal.weft)? } else { BTreeMap::new() };
+    let answers = if finished {
+        given_answers(args, &id, &open, &context.terminal.weft)?
+    } else {
+        BTreeMap::new()
+    };
     let now = SystemClock::new().now();
     let wakes = finished && open.iter().any(|one| one.lapses_at().is_some_and(|at| at <= now));
     if finished && answers.is_empty() && !open.is_empty() && !wakes {
@@ -131,7 +134,7 @@ impl Resume {
 }
 
 /// Parses the answers to open questions from the flags.
-fn answers(
+fn given_answers(
     args: &Resume,
     thread: &ThreadId,
     open: &[Interrupt],
@@ -148,21 +151,25 @@ fn answers(
     if open.is_empty() {
         return Err(bad("it has no open question".to_owned()));
     }
-    let interrupt = which(args, open).map_err(&bad)?;
+    let interrupt = chosen_question(args, open).map_err(&bad)?;
     let value = match (&interrupt.ask, &args.answer) {
         (_, None) if question::takes_decision(interrupt) => {
             let (verdict, comment) = args.decision().map_err(&bad)?;
-            question::decided(interrupt, verdict, comment).map_err(|reason| {
-                bad(format!("{reason}; use: {}", question::how(interrupt, open, thread, weft)))
+            question::decide_calls(interrupt, verdict, comment).map_err(|reason| {
+                bad(format!(
+                    "{reason}; use: {}",
+                    question::how_to_answer(interrupt, open, thread, weft)
+                ))
             })?
         }
-        (Ask::Question { .. } | Ask::Value { .. }, Some(text)) => question::answer(interrupt, text)
-            .ok_or_else(|| {
-                let how = question::how(interrupt, open, thread, weft);
+        (Ask::Question { .. } | Ask::Value { .. }, Some(text)) => {
+            question::parse_answer(interrupt, text).ok_or_else(|| {
+                let how = question::how_to_answer(interrupt, open, thread, weft);
                 bad(format!("`{text}` does not answer the question; use: {how}"))
-            })?,
+            })?
+        }
         _ => {
-            let how = question::how(interrupt, open, thread, weft);
+            let how = question::how_to_answer(interrupt, open, thread, weft);
             return Err(bad(format!("the question needs another kind of answer; use: {how}")));
         }
     };
@@ -170,7 +177,7 @@ fn answers(
 }
 
 /// Selects the question to answer: the one of `--question`, or the only one that fits the flags.
-fn which<'a>(args: &Resume, open: &'a [Interrupt]) -> Result<&'a Interrupt, String> {
+fn chosen_question<'a>(args: &Resume, open: &'a [Interrupt]) -> Result<&'a Interrupt, String> {
     let ids = || open.iter().map(|one| one.id.to_string()).collect::<Vec<_>>().join(", ");
     if let Some(named) = &args.question {
         let found = open.iter().find(|interrupt| interrupt.id.to_string() == *named);

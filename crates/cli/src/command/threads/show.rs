@@ -4,7 +4,7 @@ use crate::CliError;
 use crate::context::CommandContext;
 use crate::exit::Exit;
 use crate::shell;
-use crate::terminal::{Style, Terminal, moment, plain, short};
+use crate::terminal::{Style, Terminal, format_moment, shorten, to_plain};
 use serde_json::Value;
 use std::sync::Arc;
 use weftwork::runtime::thread_state;
@@ -23,42 +23,47 @@ pub(crate) async fn show(id: &ThreadId, context: &CommandContext) -> Result<Exit
     terminal.line(terminal.paint(Style::Strong, format_args!("thread {id}")))?;
     terminal.line(format_args!("agent    {}", found.graph()))?;
     terminal.line(format_args!("model    {}", found.model().unwrap_or("not on record")))?;
-    terminal.line(format_args!("changed  {} UTC", moment(row.updated_at)))?;
+    terminal.line(format_args!("changed  {} UTC", format_moment(row.updated_at)))?;
     if let Some(at) = row.wakes_at {
-        let wakes = moment(at);
+        let wakes = format_moment(at);
         terminal.line(format_args!(
             "wakes    {wakes} UTC, in a running worker, or from then on with: {weft} threads resume {}",
-            shell::thread(id)
+            shell::quote_thread(id)
         ))?;
     }
     for (nth, run) in found.runs.iter().enumerate() {
         run_line(run, nth + 1 == found.runs.len(), terminal)?;
     }
-    let state = read(id, context, Arc::clone(&store) as _, found.graph()).await?;
+    let state = read_state(id, context, Arc::clone(&store) as _, found.graph()).await?;
     let messages = state.get("messages").and_then(Value::as_array);
-    let speaker = speaker(found.model());
+    let speaker = speaker_name(found.model());
     for value in messages.into_iter().flatten() {
         match serde_json::from_value::<Message>(value.clone()) {
             Ok(message) => message_lines(&message, &speaker, terminal)?,
-            Err(_) => terminal.line(short(&value.to_string(), 400))?,
+            Err(_) => terminal.line(shorten(&value.to_string(), 400))?,
         }
     }
-    let open = question::open(store.as_ref(), id).await?;
+    let open = question::open_questions_of(store.as_ref(), id).await?;
     for interrupt in &open {
-        question::lines(interrupt, terminal).iter().try_for_each(|line| terminal.line(line))?;
-        terminal
-            .line(format_args!("  answer with: {}", question::how(interrupt, &open, id, weft)))?;
+        question::question_lines(interrupt, terminal)
+            .iter()
+            .try_for_each(|line| terminal.line(line))?;
+        terminal.line(format_args!(
+            "  answer with: {}",
+            question::how_to_answer(interrupt, &open, id, weft)
+        ))?;
     }
     if let Some(run) = found.unfinished() {
         let is_left = with_orphans(store.as_ref()).await?.contains(id);
         let why = if is_left { "no process executes it" } else { "if its process is dead" };
-        terminal.line(format_args!("  {why}: {weft} threads resume {}", shell::thread(id)))?;
+        terminal
+            .line(format_args!("  {why}: {weft} threads resume {}", shell::quote_thread(id)))?;
         terminal.line(format_args!("  cancel it: {weft} runs cancel {}", run.new.at.run))?;
     }
     Ok(Exit::Done)
 }
 
-async fn read(
+async fn read_state(
     id: &ThreadId,
     context: &CommandContext,
     store: Arc<dyn CheckpointStore>,
@@ -73,11 +78,11 @@ fn run_line(run: &RunRow, is_last: bool, terminal: &Terminal) -> Result<(), CliE
     let fault = match &run.outcome {
         Some(RunOutcome::Failed { fault }) => {
             let id = &run.new.at.run;
-            format!(": {} {} (run {id})", plain(&fault.code), short(&fault.message, 200))
+            format!(": {} {} (run {id})", to_plain(&fault.code), shorten(&fault.message, 200))
         }
         _ => String::new(),
     };
-    let begun = moment(run.new.created_at);
+    let begun = format_moment(run.new.created_at);
     let word = match run.status {
         // The question was answered or replaced by a later run.
         RunStatus::Interrupted if !is_last && is_asked(run) => "ended at a question",
@@ -94,7 +99,7 @@ fn is_asked(run: &RunRow) -> bool {
 
 /// Returns the label of the agent's messages, which marks answers of replayed models; those of the
 /// scripted one begin with a mark.
-fn speaker(model: Option<&str>) -> String {
+fn speaker_name(model: Option<&str>) -> String {
     let provider = model.and_then(|model| model.split(':').next()).unwrap_or_default();
     match provider {
         "replay" => format!("agent [{provider}]"),
@@ -113,14 +118,14 @@ fn message_lines(message: &Message, speaker: &str, terminal: &Terminal) -> Resul
     for part in &message.parts {
         let said = match part {
             Part::Text { text } | Part::Reasoning { text, .. } if text.is_empty() => continue,
-            Part::Text { text } => plain(text),
-            Part::Reasoning { text, .. } => format!("(reasoning) {}", plain(text)),
+            Part::Text { text } => to_plain(text),
+            Part::Reasoning { text, .. } => format!("(reasoning) {}", to_plain(text)),
             Part::Media(media) => {
-                format!("({} at {})", plain(&media.media_type), short(&media.url, 100))
+                format!("({} at {})", to_plain(&media.media_type), shorten(&media.url, 100))
             }
-            Part::ToolCall(call) => plain(&format!("→ {} {}", call.name, call.args)),
+            Part::ToolCall(call) => to_plain(&format!("→ {} {}", call.name, call.args)),
             Part::ToolResult(result) => {
-                format!("← {} {}", plain(&result.name), short(&result.value.to_string(), 400))
+                format!("← {} {}", to_plain(&result.name), shorten(&result.value.to_string(), 400))
             }
         };
         terminal.line(format_args!("{who} {said}"))?;

@@ -1,25 +1,25 @@
 //! `weft threads state`: prints the state of a thread.
 
-use super::reading;
+use super::open_for_reading;
 use crate::CliError;
 use crate::args::State;
 use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::snapshot::snapshot;
+use crate::snapshot::snapshot_to_json;
 use weftwork::graph::run_loop::{Host, StateQuery};
 use weftwork::runtime::StoreCheckpointer;
 use weftwork::types::{Principal, ThreadId};
 
 pub(super) async fn state(args: &State, context: &CommandContext) -> Result<Exit, CliError> {
     let id = ThreadId::new(&args.id)?;
-    let (graph, store) = reading(&id, context).await?;
+    let (graph, store) = open_for_reading(&id, context).await?;
     let checkpointer = StoreCheckpointer::new(store as _, Principal::local());
     let host = Host::new().with_checkpointer(checkpointer);
     let query = StateQuery { checkpoint: args.at, ..StateQuery::thread(id.as_str()) };
     let query = if args.whole { query.whole() } else { query };
     let found = graph.state(&host, &query, args.subgraphs).await?;
     let shown = match args.full {
-        true => snapshot(&found),
+        true => snapshot_to_json(&found),
         // A thread without a checkpoint has no state.
         false => found.metadata.map(|_| found.values).unwrap_or_default(),
     };

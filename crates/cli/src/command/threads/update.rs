@@ -26,7 +26,7 @@ pub(super) async fn update(args: Update, context: &CommandContext) -> Result<Exi
     let terminal = &context.terminal;
     let exit = tell_end(store.as_ref(), ended.run(), ended.outcome(), terminal).await;
     if exit == Exit::Waiting {
-        let open = question::open(store.as_ref(), &id).await?;
+        let open = question::open_questions_of(store.as_ref(), &id).await?;
         question::tell_open(&open, &id, terminal);
     }
     if let Ok(state) = thread.view().state().await
@@ -39,7 +39,7 @@ pub(super) async fn update(args: Update, context: &CommandContext) -> Result<Exi
                     "due: {}; continue with: {} threads resume {}",
                     state.next.join(", "),
                     terminal.weft,
-                    shell::thread(&id)
+                    shell::quote_thread(&id)
                 )
             }
         };

@@ -31,7 +31,7 @@ impl Asked {
 ///
 /// # Errors
 /// A description of a part that cannot be read.
-pub(super) fn open(messages: &[Value]) -> Result<Vec<Asked>, String> {
+pub(super) fn open_questions(messages: &[Value]) -> Result<Vec<Asked>, String> {
     let last = messages.last().filter(|message| message["role"] == "assistant");
     let parts = last.and_then(|message| message["parts"].as_array());
     let parts: Vec<_> = parts.into_iter().flatten().collect();
@@ -43,13 +43,13 @@ pub(super) fn open(messages: &[Value]) -> Result<Vec<Asked>, String> {
                 && matches!(part["state"].as_str(), Some("input-available" | "approval-requested"))
         };
         if let Some(part) = parts.iter().find(waits) {
-            open.push(Asked { interrupt: interrupt(fact, part)?, part: (*part).clone() });
+            open.push(Asked { interrupt: read_interrupt(fact, part)?, part: (*part).clone() });
         }
     }
     Ok(open)
 }
 
-fn interrupt(fact: &Value, part: &Value) -> Result<Interrupt, String> {
+fn read_interrupt(fact: &Value, part: &Value) -> Result<Interrupt, String> {
     let args = &part["input"];
     if args.get("cut").is_some() {
         return Err(
@@ -84,7 +84,7 @@ fn interrupt(fact: &Value, part: &Value) -> Result<Interrupt, String> {
 }
 
 /// Returns what was said in a list of messages, the oldest first.
-pub(super) fn said(messages: &[Value]) -> Vec<(Role, String)> {
+pub(super) fn read_messages(messages: &[Value]) -> Vec<(Role, String)> {
     let said = messages.iter().filter_map(|message| {
         let role = match message["role"].as_str()? {
             "user" => Role::User,
@@ -100,7 +100,7 @@ pub(super) fn said(messages: &[Value]) -> Vec<(Role, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{open, said};
+    use super::{open_questions, read_messages};
     use serde_json::{Value, json};
     use weftwork::types::interrupt::Ask;
     use weftwork::types::message::Role;
@@ -131,7 +131,7 @@ mod tests {
             "allowed": ["approve"], "interruptId": ID, "schema": {"oneOf": []},
         });
         let list = messages("approval", ID, "request_approval", input);
-        let [asked] = &open(&list).expect("read")[..] else { panic!("one is open") };
+        let [asked] = &open_questions(&list).expect("read")[..] else { panic!("one is open") };
         let Ask::Approval(request) = &asked.interrupt.ask else { panic!("{asked:?}") };
         assert_eq!((request.tool.as_str(), &request.args), ("pay", &json!({"cents": 5})));
         assert_eq!(json!(request.binding), json!(binding));
@@ -139,14 +139,14 @@ mod tests {
         let part = asked.answered(&json!({"approved": true, "binding": binding}));
         assert_eq!((&part["toolCallId"], &part["output"]["approved"]), (&json!(ID), &json!(true)));
         assert_eq!(part["input"]["args"], json!({"cents": 5}), "the server compares it");
-        let said = said(&list);
+        let said = read_messages(&list);
         assert_eq!(said[1], (Role::Assistant, "I will.".to_owned()));
     }
 
     #[test]
     fn a_value_is_answered_in_the_form_that_keeps_it_whole() {
         let list = messages("value", ID, "ask_human", json!({"question": "?", "value": {"a": 1}}));
-        let asked = open(&list).expect("read");
+        let asked = open_questions(&list).expect("read");
         let part = asked[0].answered(&json!({"answer": "call_again"}));
         assert_eq!(part["output"], json!({"answer": {"answer": "call_again"}}));
     }
@@ -154,12 +154,12 @@ mod tests {
     #[test]
     fn answered_questions_are_not_open_and_unknown_ones_are_errors() {
         let mut list = messages("question", "q", "ask_human", json!({"question": "Who?"}));
-        assert_eq!(open(&list).expect("read").len(), 1);
+        assert_eq!(open_questions(&list).expect("read").len(), 1);
         list[1]["parts"][3]["state"] = json!("output-available");
-        assert_eq!(open(&list).expect("read"), []);
+        assert_eq!(open_questions(&list).expect("read"), []);
         let list = messages("riddle", "q", "ask_human", json!({"question": "Who?"}));
-        open(&list).expect_err("an unknown kind");
+        open_questions(&list).expect_err("an unknown kind");
         let list = messages("approval", "q", "request_approval", json!({"cut": {"of": 100_000}}));
-        open(&list).expect_err("a question that is cut");
+        open_questions(&list).expect_err("a question that is cut");
     }
 }

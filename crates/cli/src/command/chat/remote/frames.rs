@@ -89,10 +89,10 @@ impl Frames {
 
     fn piece(&mut self, SseEvent { name, data, .. }: &SseEvent) -> Result<Option<Piece>, String> {
         if !name.is_empty() {
-            return Err(found("an event with the name", name));
+            return Err(describe_found("an event with the name", name));
         }
         if self.is_over {
-            return Err(found("a frame after the last one", data));
+            return Err(describe_found("a frame after the last one", data));
         }
         if data == "[DONE]" {
             self.is_over = true;
@@ -100,11 +100,12 @@ impl Frames {
         }
         let frame: Value =
             serde_json::from_str(data).map_err(|error| format!("a frame is not JSON: {error}"))?;
-        self.frame(&frame).map_err(|reason| format!("{reason} in {}", found("a frame", data)))
+        self.frame(&frame)
+            .map_err(|reason| format!("{reason} in {}", describe_found("a frame", data)))
     }
 
     fn frame(&mut self, frame: &Value) -> Result<Option<Piece>, String> {
-        match text(frame, "type")? {
+        match read_text(frame, "type")? {
             "text-start" => self.is_text_start = true,
             "text-end" => return Ok(Some(Piece::TextEnd)),
             // Texts that follow each other begin on lines of their own.
@@ -119,9 +120,9 @@ impl Frames {
     }
 
     fn event(&mut self, frame: &Value) -> Result<Option<AiEvent>, String> {
-        let kind = text(frame, "type")?;
+        let kind = read_text(frame, "type")?;
         if let Some(name) = kind.strip_prefix("data-") {
-            return fact(name, member(frame, "data")?);
+            return read_fact(name, read_member(frame, "data")?);
         }
         Ok(match kind {
             "start" => {
@@ -131,16 +132,16 @@ impl Frames {
             }
             "text-delta" => {
                 self.is_text_start = false;
-                Some(AiEvent::TextDelta { delta: text(frame, "delta")?.to_owned() })
+                Some(AiEvent::TextDelta { delta: read_text(frame, "delta")?.to_owned() })
             }
             "reasoning-delta" => {
-                Some(AiEvent::ReasoningDelta { delta: text(frame, "delta")?.to_owned() })
+                Some(AiEvent::ReasoningDelta { delta: read_text(frame, "delta")?.to_owned() })
             }
             "tool-input-available" => self.call(frame)?,
-            "tool-output-available" => self.result(frame, member(frame, "output")?, false)?,
-            "tool-output-error" => self.result(frame, member(frame, "errorText")?, true)?,
+            "tool-output-available" => self.result(frame, read_member(frame, "output")?, false)?,
+            "tool-output-error" => self.result(frame, read_member(frame, "errorText")?, true)?,
             "error" => {
-                self.failure = Some(text(frame, "errorText")?.to_owned());
+                self.failure = Some(read_text(frame, "errorText")?.to_owned());
                 None
             }
             "abort" => {
@@ -148,7 +149,7 @@ impl Frames {
                 None
             }
             "finish" => {
-                self.end = Some(self.ended(text(frame, "finishReason")?)?);
+                self.end = Some(self.ended(read_text(frame, "finishReason")?)?);
                 None
             }
             "start-step"
@@ -164,13 +165,13 @@ impl Frames {
     }
 
     fn call(&mut self, frame: &Value) -> Result<Option<AiEvent>, String> {
-        let id = id(frame)?;
-        let name = text(frame, "toolName")?.to_owned();
+        let id = read_call_id(frame)?;
+        let name = read_text(frame, "toolName")?.to_owned();
         if QUESTIONS.contains(&name.as_str()) {
             self.questions.push(id.to_string());
             return Ok(None);
         }
-        let args = member(frame, "input")?.clone();
+        let args = read_member(frame, "input")?.clone();
         Ok(Some(AiEvent::ToolCallStart {
             tool_call_id: id,
             tool_name: name,
@@ -187,7 +188,7 @@ impl Frames {
         result: &Value,
         is_error: bool,
     ) -> Result<Option<AiEvent>, String> {
-        let id = id(frame)?;
+        let id = read_call_id(frame)?;
         let is_question = self.questions.iter().any(|question| question == id.as_str());
         let result = result.clone();
         let event = AiEvent::ToolCallResult { tool_call_id: id, result, is_error, task: None };
@@ -207,7 +208,7 @@ impl Frames {
 }
 
 /// Reads a data part; parts that say nothing to a person have no event.
-fn fact(name: &str, data: &Value) -> Result<Option<AiEvent>, String> {
+fn read_fact(name: &str, data: &Value) -> Result<Option<AiEvent>, String> {
     Ok(match name {
         "retry" => {
             let reset = AttemptReset::of_node(data["node"].as_str().unwrap_or("model"));
@@ -215,8 +216,8 @@ fn fact(name: &str, data: &Value) -> Result<Option<AiEvent>, String> {
             Some(AiEvent::AttemptReset(AttemptReset { message, ..reset }))
         }
         "tool-result" => Some(AiEvent::ToolCallResult {
-            tool_call_id: id(data)?,
-            result: member(data, "result")?.clone(),
+            tool_call_id: read_call_id(data)?,
+            result: read_member(data, "result")?.clone(),
             is_error: data["isError"] == true,
             task: None,
         }),
@@ -239,21 +240,21 @@ fn is_code(text: &str) -> bool {
     digits.len() == 4 && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn member<'a>(value: &'a Value, name: &str) -> Result<&'a Value, String> {
+fn read_member<'a>(value: &'a Value, name: &str) -> Result<&'a Value, String> {
     value.get(name).ok_or_else(|| format!("no `{name}`"))
 }
 
-fn text<'a>(value: &'a Value, name: &str) -> Result<&'a str, String> {
-    member(value, name)?.as_str().ok_or_else(|| format!("`{name}` is not a text"))
+fn read_text<'a>(value: &'a Value, name: &str) -> Result<&'a str, String> {
+    read_member(value, name)?.as_str().ok_or_else(|| format!("`{name}` is not a text"))
 }
 
-fn id(value: &Value) -> Result<ToolCallId, String> {
-    ToolCallId::new(text(value, "toolCallId")?).map_err(|error| error.to_string())
+fn read_call_id(value: &Value) -> Result<ToolCallId, String> {
+    ToolCallId::new(read_text(value, "toolCallId")?).map_err(|error| error.to_string())
 }
 
 /// Describes what was found, by its beginning.
-fn found(what: &str, text: &str) -> String {
-    format!("{what} `{}`", crate::terminal::short(text, 80))
+fn describe_found(what: &str, text: &str) -> String {
+    format!("{what} `{}`", crate::terminal::shorten(text, 80))
 }
 
 #[cfg(test)]

@@ -129,9 +129,10 @@ impl Server {
             return Ok(response);
         }
         let status = response.status;
-        let body: Value = serde_json::from_slice(&beginning(response).await).unwrap_or_default();
+        let body: Value =
+            serde_json::from_slice(&read_beginning(response).await).unwrap_or_default();
         let detail = body["detail"].as_str().unwrap_or("without a reason");
-        let detail = crate::terminal::short(detail, DETAIL_CHARS_MAX);
+        let detail = crate::terminal::shorten(detail, DETAIL_CHARS_MAX);
         Err(CliError::Refused { url: self.address.clone(), status, detail })
     }
 }
@@ -147,7 +148,7 @@ fn is_near(url: &Url) -> bool {
 }
 
 /// Reads the beginning of a refusal. The rest and an error while reading do not matter.
-async fn beginning(mut response: EgressResponse) -> Vec<u8> {
+async fn read_beginning(mut response: EgressResponse) -> Vec<u8> {
     let mut body = Vec::new();
     while body.len() < REFUSAL_BYTES_MAX
         && let Some(Ok(piece)) = response.body.next().await
