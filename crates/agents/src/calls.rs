@@ -88,7 +88,7 @@ impl Tools {
         args: serde_json::Value,
     ) -> impl Future<Output = Result<ToolResult, CallError>> + Send + use<'_> {
         let call = own_call(&self.ctx, &self.runner, name, args);
-        async move { result(&self.ctx, &self.runner, &call, &PromptScope::none()).await }
+        async move { result_of_call(&self.ctx, &self.runner, &call, &PromptScope::none()).await }
     }
 }
 
@@ -150,13 +150,13 @@ pub(crate) fn own_call(
 }
 
 /// Brings a call that the node itself makes to its result.
-pub(crate) async fn result(
+pub(crate) async fn result_of_call(
     ctx: &Ctx,
     runner: &ToolRunner,
     call: &ToolCall,
     prompt: &PromptScope,
 ) -> Result<ToolResult, CallError> {
-    match outcome(ctx, runner, call, prompt).await {
+    match outcome_of_call(ctx, runner, call, prompt).await {
         Ok(ToolOutcome::Failed(failure)) => Err(CallError::Failed(failure)),
         Ok(outcome) => Ok(tool_result(call, &outcome)),
         Err(stopped) => Err(CallError::Stopped(stopped)),
@@ -165,16 +165,16 @@ pub(crate) async fn result(
 
 /// Brings a call to its outcome, and asks a person where that takes one. A call for a prompt also
 /// records what its tool dispatched to the session.
-pub(crate) async fn outcome(
+pub(crate) async fn outcome_of_call(
     ctx: &Ctx,
     runner: &ToolRunner,
     call: &ToolCall,
     prompt: &PromptScope,
 ) -> NodeResult<ToolOutcome> {
     let Some(of_prompt) = prompt.call(ctx, call) else {
-        return made(ctx, runner, call, ctx.calls()).await;
+        return make_call(ctx, runner, call, ctx.calls()).await;
     };
-    let outcome = made(ctx, runner, call, of_prompt.calls()).await?;
+    let outcome = make_call(ctx, runner, call, of_prompt.calls()).await?;
     of_prompt.ended(ctx, call, &outcome);
     Ok(outcome)
 }
@@ -219,9 +219,9 @@ pub(crate) async fn left_open(
     prompt: &PromptScope,
 ) -> NodeResult<ToolOutcome> {
     let Some(of_prompt) = prompt.call(ctx, call) else {
-        return recorded(ctx, runner, call, ctx.calls()).await;
+        return recorded_outcome(ctx, runner, call, ctx.calls()).await;
     };
-    let outcome = recorded(ctx, runner, call, of_prompt.calls()).await?;
+    let outcome = recorded_outcome(ctx, runner, call, of_prompt.calls()).await?;
     of_prompt.write_events(ctx, &outcome);
     Ok(outcome)
 }
@@ -231,7 +231,7 @@ pub(crate) fn result_message(ctx: &Ctx, call: &ToolCall, outcome: &ToolOutcome) 
     Message::tool_result(ctx.message_id(), tool_result(call, outcome))
 }
 
-async fn recorded(
+async fn recorded_outcome(
     ctx: &Ctx,
     runner: &ToolRunner,
     call: &ToolCall,
@@ -240,7 +240,7 @@ async fn recorded(
     let calls = CallingNode::new(ctx).calls(calls);
     let mut left = match runner.recorded(call, &calls).await.map_err(|error| error.fault())? {
         Some(left) => left,
-        None => match unless_open(ready(ctx, runner, call, &calls))? {
+        None => match unless_open(ready_call(ctx, runner, call, &calls))? {
             Some(ready) => runner.left_open(ready).await.map_err(|error| error.fault())?,
             None => return Ok(not_decided(call)),
         },
@@ -250,7 +250,7 @@ async fn recorded(
             LeftOpen::Closed(outcome) => return Ok(outcome),
             LeftOpen::Asked(asking) => asking,
         };
-        let Some(replies) = unless_open(replies(ctx, &asking))? else {
+        let Some(replies) = unless_open(read_replies(ctx, &asking))? else {
             return Ok(asking.left_open());
         };
         let next = runner.left_open_after(asking, replies).await;
@@ -268,7 +268,7 @@ fn unless_open<T>(answered: NodeResult<T>) -> NodeResult<Option<T>> {
 }
 
 /// Returns the call as it can be executed, with the decision or the answer of a person.
-fn ready(
+fn ready_call(
     ctx: &Ctx,
     runner: &ToolRunner,
     call: &ToolCall,
@@ -285,7 +285,7 @@ fn ready(
             let binding = pending.request().binding;
             // A decision about a different call is not an answer, so the question is asked again.
             let fits = |decision: &ApprovalDecision| decision.binding == binding;
-            pending.decide(&answered(ctx, &question, fits)?)
+            pending.decide(&ask_until_fits(ctx, &question, fits)?)
         }
         Prepared::AskHuman(question) => {
             let answer = ctx.ask(question.ask(), Some(question.answer_schema()))?;
@@ -294,7 +294,7 @@ fn ready(
     })
 }
 
-async fn made(
+async fn make_call(
     ctx: &Ctx,
     runner: &ToolRunner,
     call: &ToolCall,
@@ -302,7 +302,7 @@ async fn made(
 ) -> NodeResult<ToolOutcome> {
     let node = CallingNode::new(ctx);
     let calls = node.calls(calls);
-    let ready = ready(ctx, runner, call, &calls)?;
+    let ready = ready_call(ctx, runner, call, &calls)?;
     let mut executed = runner.execute(ready).await;
     let mut asked = 0;
     loop {
@@ -325,7 +325,7 @@ async fn made(
                 }
                 // Each round has attempts of its own.
                 asked = 0;
-                let replies = replies(ctx, &asking)?;
+                let replies = read_replies(ctx, &asking)?;
                 executed = runner.reply(asking, replies).await;
             }
         }
@@ -333,7 +333,7 @@ async fn made(
 }
 
 /// Asks the questions of a tool, one after the other.
-fn replies(ctx: &Ctx, asking: &AskingCall) -> NodeResult<Vec<Reply>> {
+fn read_replies(ctx: &Ctx, asking: &AskingCall) -> NodeResult<Vec<Reply>> {
     let reply = |one| {
         let question = Question::new(asking.ask(one)).answer_schema(asking.answer_schema(one));
         let question = match asking.expiry(one) {
@@ -341,7 +341,7 @@ fn replies(ctx: &Ctx, asking: &AskingCall) -> NodeResult<Vec<Reply>> {
             None => question,
         };
         // A round whose outcome was unknown had an answer of another kind, which is passed over.
-        answered(ctx, &question, |_: &Reply| true)
+        ask_until_fits(ctx, &question, |_: &Reply| true)
     };
     asking.questions().iter().map(reply).collect()
 }
@@ -352,7 +352,7 @@ fn unknown_answer(ctx: &Ctx, unknown: &UnknownCall, asked: &mut u32) -> NodeResu
     let question = Question::new(unknown.ask()).answer_schema(unknown.answer_schema());
     loop {
         *asked += 1;
-        let answer = answered(ctx, &question, |_: &UnknownAnswer| true)?;
+        let answer = ask_until_fits(ctx, &question, |_: &UnknownAnswer| true)?;
         if *asked >= unknown.made() {
             return Ok(answer);
         }
@@ -360,7 +360,7 @@ fn unknown_answer(ctx: &Ctx, unknown: &UnknownCall, asked: &mut u32) -> NodeResu
 }
 
 /// Repeats the question until the answer is a `T` that satisfies `fits`.
-fn answered<T: serde::de::DeserializeOwned>(
+fn ask_until_fits<T: serde::de::DeserializeOwned>(
     ctx: &Ctx,
     question: &Question,
     fits: impl Fn(&T) -> bool,

@@ -29,7 +29,7 @@ pub(crate) fn for_model<'a>(
         }
         out.push(whole_calls(message));
         for call in message.tool_calls() {
-            let result = results.get(&call.id).map(|result| whole(result));
+            let result = results.get(&call.id).map(|result| whole_result(result));
             let result = result.unwrap_or_else(|| left_open(call.id.clone(), &call.name));
             out.push(result_message(result, &message.id));
         }
@@ -69,7 +69,7 @@ fn whole_calls(message: &Message) -> Message {
 }
 
 /// The result with the model's value alone.
-fn whole(result: &ToolResult) -> ToolResult {
+fn whole_result(result: &ToolResult) -> ToolResult {
     let ToolResult { tool_call_id, name, value, is_error, shown: _ } = result;
     ToolResult {
         tool_call_id: tool_call_id.clone(),

@@ -41,7 +41,7 @@ pub enum AgentError {
         role: &'static str,
     },
     /// A team refers to a member that it does not have, or has no members.
-    #[error("{what} of team `{team}` is `{found}`, which is none of: {}", members(known))]
+    #[error("{what} of team `{team}` is `{found}`, which is none of: {}", list_members(known))]
     UnknownMember {
         /// The name of the team.
         team: String,
@@ -72,7 +72,7 @@ impl AgentError {
     }
 }
 
-fn members(known: &[String]) -> String {
+fn list_members(known: &[String]) -> String {
     if known.is_empty() { "none".to_owned() } else { known.join(", ") }
 }
 

@@ -127,7 +127,7 @@ impl OutputSpec {
 
     /// Returns the value of an answer.
     pub(crate) fn read(&self, text: &str, finish: FinishReason) -> Result<Value, OutputError> {
-        let text = unfenced(text);
+        let text = strip_fence(text);
         if text.is_empty() {
             return Err(match finish {
                 FinishReason::Length => OutputError::Truncated,
@@ -136,20 +136,22 @@ impl OutputSpec {
         }
         let value: Value = json::read(text.as_bytes()).map_err(|error| match finish {
             FinishReason::Length => OutputError::Truncated,
-            _ => malformed(match &error {
+            _ => malformed_output(match &error {
                 JsonError::Syntax(error) => format!("it is no JSON: {error}"),
                 JsonError::WideInteger { .. } => format!("it has the {error}"),
             }),
         })?;
         let value = self.contained(value)?;
-        (self.check)(&value).map_err(malformed)?;
+        (self.check)(&value).map_err(malformed_output)?;
         Ok(value)
     }
 
     /// Checks the container, and takes a list or union out of the object around it.
     fn contained(&self, mut value: Value) -> Result<Value, OutputError> {
-        let wrong =
-            |found: &Value, expected| OutputError::WrongContainer { found: kind(found), expected };
+        let wrong = |found: &Value, expected| OutputError::WrongContainer {
+            found: kind_of(found),
+            expected,
+        };
         match self.container {
             Some(Container::List) => match value.get_mut(ITEMS).map(Value::take) {
                 Some(items @ Value::Array(_)) => Ok(items),
@@ -169,11 +171,11 @@ impl OutputSpec {
     }
 }
 
-fn malformed(problem: String) -> OutputError {
+fn malformed_output(problem: String) -> OutputError {
     OutputError::Malformed { problem: problem.chars().take(PROBLEM_CHARS_MAX).collect() }
 }
 
-fn kind(value: &Value) -> &'static str {
+fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Object(_) => "an object",
         Value::Array(_) => "a list",
@@ -186,7 +188,7 @@ fn kind(value: &Value) -> &'static str {
 
 /// The text without white space around it, and without the fence of a code block: models put one
 /// around JSON even if they are asked for JSON alone.
-fn unfenced(text: &str) -> &str {
+fn strip_fence(text: &str) -> &str {
     let text = text.trim();
     let Some(inner) = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```")) else {
         return text;

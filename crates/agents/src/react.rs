@@ -4,7 +4,7 @@
 //! implemented as a graph with a model node, a tool node and a human node.
 
 use crate::bound::{BoundModel, ModelConfig};
-use crate::calls::{left_open, outcome, result_message};
+use crate::calls::{left_open, outcome_of_call, result_message};
 use crate::conversation::{for_model, invalid_rounds, open_calls};
 use crate::error::{AgentError, cannot_repair};
 use crate::evaluate::{PromptRun, PromptScope};
@@ -166,7 +166,7 @@ impl ReactAgent {
     fn graph(self) -> Result<Graph<Chat>, AgentError> {
         let runner = ToolRunner::new(self.tools, self.policy)
             .map_err(|source| AgentError::Tools { agent: self.name.clone(), source })?;
-        let instructions = system(self.instructions);
+        let instructions = system_message(self.instructions);
         let model = Arc::clone(&self.bound.model);
         let parts =
             ReactParts { instructions, bound: self.bound, runner, hand_offs: self.hand_offs };
@@ -199,7 +199,7 @@ fn messages_in(input: &Value) -> Vec<Message> {
 }
 
 /// Returns the system message with these instructions, if there are any.
-pub(crate) fn system(instructions: String) -> Option<Message> {
+pub(crate) fn system_message(instructions: String) -> Option<Message> {
     #[expect(clippy::expect_used, reason = "the literal is a valid id")]
     let id = MessageId::new("instructions").expect("`instructions` is a valid message id");
     (!instructions.is_empty()).then(|| Message::text(id, Role::System, instructions))
@@ -252,7 +252,8 @@ async fn run_tool(
     ctx: Ctx,
 ) -> NodeResult<ChatUpdate> {
     let own = prompt.runner()?;
-    let outcome = outcome(&ctx, own.as_deref().unwrap_or(&parts.runner), &call, &prompt).await?;
+    let outcome =
+        outcome_of_call(&ctx, own.as_deref().unwrap_or(&parts.runner), &call, &prompt).await?;
     Ok(ChatUpdate::new().messages([result_message(&ctx, &call, &outcome)]))
 }
 

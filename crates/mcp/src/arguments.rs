@@ -16,16 +16,16 @@ const COMBINATORS: [&str; 8] = ["allOf", "anyOf", "oneOf", "not", "if", "then", 
 ///
 /// # Errors
 /// A path that the schema does not declare.
-pub(crate) fn schema(declared: &Value, secret: &[String]) -> Result<Value, String> {
+pub(crate) fn hide_secret_arguments(declared: &Value, secret: &[String]) -> Result<Value, String> {
     let mut schema = declared.clone();
     strip(&mut schema);
-    seal(&mut schema);
-    secret.iter().try_for_each(|path| mark(&mut schema, path))?;
+    seal_objects(&mut schema);
+    secret.iter().try_for_each(|path| mark_secret(&mut schema, path))?;
     Ok(schema)
 }
 
 /// Marks the argument at a path, such as `password`, `auth.token` or `cards[].cvc`, as secret.
-fn mark(schema: &mut Value, path: &str) -> Result<(), String> {
+fn mark_secret(schema: &mut Value, path: &str) -> Result<(), String> {
     let missing = |name: &str, known: &Map<String, Value>| {
         let known: Vec<&str> = known.keys().map(String::as_str).collect();
         format!(
@@ -62,7 +62,7 @@ fn mark(schema: &mut Value, path: &str) -> Result<(), String> {
 
 /// Refuses undeclared members wherever members are declared and no rule for others is given. Does
 /// not go into branches and definitions, whose members belong to several objects.
-fn seal(schema: &mut Value) {
+fn seal_objects(schema: &mut Value) {
     let Value::Object(object) = schema else { return };
     let rules = ["additionalProperties", "unevaluatedProperties", "patternProperties"];
     if object.contains_key("properties") && !rules.iter().any(|rule| object.contains_key(*rule)) {
@@ -72,10 +72,10 @@ fn seal(schema: &mut Value) {
         object.insert(rule.to_owned(), Value::Bool(false));
     }
     if let Some(Value::Object(members)) = object.get_mut("properties") {
-        members.values_mut().for_each(seal);
+        members.values_mut().for_each(seal_objects);
     }
     if let Some(items) = object.get_mut("items") {
-        seal(items);
+        seal_objects(items);
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn the_operator_says_what_is_secret_and_the_server_does_not() {
         let secret = ["auth.token", "cards[].cvc"].map(str::to_owned);
-        let schema = schema(&declared(), &secret).expect("declared");
+        let schema = hide_secret_arguments(&declared(), &secret).expect("declared");
         let marked =
             |path: &str| schema.pointer(path).and_then(|part| part.get(X_SECRET)).is_some();
         assert!(marked("/properties/auth/properties/token"));
@@ -107,16 +107,17 @@ mod tests {
             ("auth[].token", "no list"),
             ("user.name", "declares no argument `name`"),
         ] {
-            let error = super::schema(&declared(), &[path.to_owned()]).expect_err(path);
+            let error =
+                super::hide_secret_arguments(&declared(), &[path.to_owned()]).expect_err(path);
             assert!(error.contains(named), "{error}");
         }
-        let all = super::schema(&declared(), &[".".to_owned()]).expect("all");
+        let all = super::hide_secret_arguments(&declared(), &[".".to_owned()]).expect("all");
         assert_eq!(all[X_SECRET], json!(true));
     }
 
     #[test]
     fn undeclared_members_are_refused_where_the_schema_does_not_ask_for_them() {
-        let schema = schema(&declared(), &[]).expect("no paths");
+        let schema = hide_secret_arguments(&declared(), &[]).expect("no paths");
         assert_eq!(schema["additionalProperties"], json!(false));
         assert_eq!(schema["properties"]["auth"]["additionalProperties"], json!(false));
         assert_eq!(schema["properties"]["free"]["additionalProperties"], json!(true));
@@ -125,10 +126,10 @@ mod tests {
             json!({"type": "object", "properties": {}, "patternProperties": {"^x": {}}}),
             json!({"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"b": {}}}}}),
         ] {
-            assert_eq!(super::schema(&open, &[]), Ok(open));
+            assert_eq!(super::hide_secret_arguments(&open, &[]), Ok(open));
         }
         let mixed = json!({"properties": {"a": {}}, "allOf": [{"properties": {"b": {}}}]});
-        let sealed = super::schema(&mixed, &[]).expect("no paths");
+        let sealed = super::hide_secret_arguments(&mixed, &[]).expect("no paths");
         assert_eq!(sealed["unevaluatedProperties"], json!(false));
     }
 }

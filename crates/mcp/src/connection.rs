@@ -4,7 +4,7 @@ use crate::McpError;
 use crate::file::{Reached, ServerConfig};
 use crate::gauge::{Gauge, Measured};
 use crate::handler::{Handler, Listener};
-use crate::http::{EgressClient, http_cause, transport};
+use crate::http::{EgressClient, http_cause, new_transport};
 use crate::limits::Limits;
 use crate::lines::{LateAnswer, Lines, RequestLines};
 use crate::oauth::Login;
@@ -85,7 +85,7 @@ impl Connection {
         web: Option<&Web>,
         limits: Limits,
     ) -> Result<Self, McpError> {
-        let first = Self::open_as(server, config, web, limits, &newest()).await;
+        let first = Self::open_as(server, config, web, limits, &newest_lifecycle()).await;
         // Some servers end at a request of a protocol that they do not know, or answer it with
         // anything.
         match first {
@@ -114,7 +114,7 @@ impl Connection {
                 let output = Lines::new(measured, late.clone());
                 let pipes = AsyncRwTransport::new(output, RequestLines::new(input, late))
                     .with_max_line_length(limits.message_bytes.saturating_add(1));
-                (Some(process), greet(server, pipes, limits, mode).await)
+                (Some(process), start_session(server, pipes, limits, mode).await)
             }
             Reached::Http { url, headers, .. } => {
                 let web = web.ok_or_else(|| McpError::Start {
@@ -122,10 +122,10 @@ impl Connection {
                     problem: "this program has no HTTP client for it".to_owned(),
                 })?;
                 let client = EgressClient::new(web.clone(), limits);
-                let pipes = transport(client, url, headers);
+                let pipes = new_transport(client, url, headers);
                 let pipes = pipes
                     .map_err(|problem| McpError::Start { server: server.to_owned(), problem })?;
-                (None, greet(server, pipes, limits, mode).await)
+                (None, start_session(server, pipes, limits, mode).await)
             }
         };
         let service = match (service, gauge.exceeded(server)) {
@@ -301,7 +301,7 @@ impl Caller {
                 self.answer("its answer has not the form that the protocol requires")
             }
             other => {
-                let problem = match chain(other) {
+                let problem = match describe_chain(other) {
                     // Names of types say nothing to people.
                     text if text.contains("::") => "the connection to it ended".to_owned(),
                     text => text,
@@ -313,7 +313,7 @@ impl Caller {
 }
 
 /// The newest protocol, or that of 2025 for servers that do not know it.
-fn newest() -> ClientLifecycleMode {
+fn newest_lifecycle() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
         legacy_version: Some(ProtocolVersion::V_2025_11_25),
@@ -321,7 +321,7 @@ fn newest() -> ClientLifecycleMode {
 }
 
 /// Agrees on a protocol.
-async fn greet<T, E, A>(
+async fn start_session<T, E, A>(
     server: &str,
     pipes: T,
     limits: Limits,
@@ -335,11 +335,11 @@ where
     match tokio::time::timeout(limits.start, served).await {
         Ok(Ok(service)) => Ok(service),
         Ok(Err(error)) => Err(not_greeted(server, &error)),
-        Err(_) => Err(late(server, limits.start)),
+        Err(_) => Err(start_timeout(server, limits.start)),
     }
 }
 
-fn late(server: &str, after: Duration) -> McpError {
+fn start_timeout(server: &str, after: Duration) -> McpError {
     McpError::Timeout { server: server.to_owned(), what: "its first request", after }
 }
 
@@ -356,13 +356,13 @@ fn not_greeted(server: &str, error: &ClientInitializeError) -> McpError {
         Some(source) => source.clone().of(server),
         None => McpError::Start {
             server: server.to_owned(),
-            problem: short(&chain(inner), PROBLEM_CHARS_MAX),
+            problem: short(&describe_chain(inner), PROBLEM_CHARS_MAX),
         },
     }
 }
 
 /// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
+fn describe_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

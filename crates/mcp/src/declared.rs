@@ -90,7 +90,7 @@ fn for_each_schema(members: &mut Map<String, Value>, each: &mut dyn FnMut(&mut V
 }
 
 /// Fills in members that a call leaves out, that the schema requires, and for which it has a default.
-pub(crate) fn fill(schema: &Value, args: &mut Value) {
+pub(crate) fn fill_defaults(schema: &Value, args: &mut Value) {
     let required = schema.get("required").and_then(Value::as_array);
     let is_required =
         |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
@@ -98,7 +98,7 @@ pub(crate) fn fill(schema: &Value, args: &mut Value) {
     let Value::Object(args) = args else { return };
     for (name, schema) in declared {
         match (args.get_mut(name), schema.get("default")) {
-            (Some(value), _) => fill(schema, value),
+            (Some(value), _) => fill_defaults(schema, value),
             (None, Some(default)) if is_required(name) => {
                 args.insert(name.clone(), default.clone());
             }
@@ -339,7 +339,7 @@ mod tests {
         repair(&mut schema);
         assert_eq!(schema["required"], json!(["limit", "more", "query"]));
         let mut args = json!({"query": "a", "more": {}});
-        fill(&schema, &mut args);
+        fill_defaults(&schema, &mut args);
         assert_eq!(args, json!({"query": "a", "limit": 5, "more": {"x": 1}}));
     }
 

@@ -51,14 +51,14 @@ pub(crate) enum Waiting {
 }
 
 /// Returns the question of a request; `None` if it asks for a secret or cannot be shown.
-pub(crate) fn question(server: &str, request: &ElicitRequestParams) -> Option<ToolQuestion> {
+pub(crate) fn question_of(server: &str, request: &ElicitRequestParams) -> Option<ToolQuestion> {
     match request {
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
             let mut schema = serde_json::to_value(requested_schema).ok()?;
             if asks_for_secret(&schema) || crate::text::clean_schema(&mut schema).is_err() {
                 return None;
             }
-            let text = format!("MCP server `{server}` asks: {}", readable(message));
+            let text = format!("MCP server `{server}` asks: {}", shorten_question(message));
             Some(ToolQuestion::new(text, schema))
         }
         ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
@@ -69,7 +69,7 @@ pub(crate) fn question(server: &str, request: &ElicitRequestParams) -> Option<To
             let text = format!(
                 "MCP server `{server}` asks you to open {} yourself, and to accept when you are done there: {}",
                 short(url, 2_000),
-                readable(message)
+                shorten_question(message)
             );
             Some(ToolQuestion::new(text, json!({"type": "object", "additionalProperties": false})))
         }
@@ -77,7 +77,7 @@ pub(crate) fn question(server: &str, request: &ElicitRequestParams) -> Option<To
     }
 }
 
-fn readable(message: &str) -> String {
+fn shorten_question(message: &str) -> String {
     clean(message).chars().take(QUESTION_CHARS_MAX).collect()
 }
 
@@ -96,7 +96,7 @@ fn asks_for_secret(schema: &Value) -> bool {
 }
 
 /// The hash of a request for input, by which a repeated one is recognised.
-pub(crate) fn fingerprint(request: &ElicitRequestParams) -> String {
+pub(crate) fn fingerprint_request(request: &ElicitRequestParams) -> String {
     let mut request = json!(request);
     if let Some(members) = request.as_object_mut() {
         // Different in each request.
@@ -107,7 +107,7 @@ pub(crate) fn fingerprint(request: &ElicitRequestParams) -> String {
 }
 
 /// Returns a person's reply in the form of the protocol.
-pub(crate) fn reply(reply: &Reply) -> ElicitResult {
+pub(crate) fn result_of_reply(reply: &Reply) -> ElicitResult {
     match reply {
         Reply::Accept { content } => {
             ElicitResult::new(ElicitationAction::Accept).with_content(content.clone())
@@ -121,7 +121,7 @@ pub(crate) fn reply(reply: &Reply) -> ElicitResult {
 ///
 /// # Errors
 /// The kind of a request that is not supported.
-pub(crate) fn required(
+pub(crate) fn split_required(
     server: &str,
     found: InputRequiredResult,
 ) -> Result<(Vec<ToolQuestion>, Waiting), &'static str> {
@@ -130,7 +130,7 @@ pub(crate) fn required(
     let mut refused = Vec::new();
     for (key, request) in found.input_requests.unwrap_or_default() {
         match request {
-            InputRequest::Elicitation(request) => match question(server, &request.params) {
+            InputRequest::Elicitation(request) => match question_of(server, &request.params) {
                 Some(question) => {
                     questions.push(question);
                     keys.push(key);
@@ -147,9 +147,14 @@ pub(crate) fn required(
 }
 
 /// Returns the answers to the requests of a server.
-pub(crate) fn responses(keys: &[String], replies: &[Reply], refused: &[String]) -> InputResponses {
-    let declined = refused.iter().map(|key| (key.clone(), json!(reply(&Reply::Decline))));
-    let answered = keys.iter().zip(replies).map(|(key, one)| (key.clone(), json!(reply(one))));
+pub(crate) fn responses_of(
+    keys: &[String],
+    replies: &[Reply],
+    refused: &[String],
+) -> InputResponses {
+    let declined = refused.iter().map(|key| (key.clone(), json!(result_of_reply(&Reply::Decline))));
+    let answered =
+        keys.iter().zip(replies).map(|(key, one)| (key.clone(), json!(result_of_reply(one))));
     declined.chain(answered).collect::<BTreeMap<_, _>>()
 }
 
@@ -180,11 +185,11 @@ mod tests {
             url: url.to_owned(),
             elicitation_id: "1".to_owned(),
         };
-        let asked = question("s", &request("https://127.0.0.1/a?b=c")).expect("shown");
+        let asked = question_of("s", &request("https://127.0.0.1/a?b=c")).expect("shown");
         assert!(asked.question.contains("https://127.0.0.1/a?b=c yourself"), "{}", asked.question);
         for bad in ["file:///etc/passwd", "javascript:alert(1)", "https://a\u{202e}b", "http://a b"]
         {
-            assert_eq!(question("s", &request(bad)), None, "{bad}");
+            assert_eq!(question_of("s", &request(bad)), None, "{bad}");
         }
     }
 }

@@ -188,7 +188,7 @@ struct Entry {
 }
 
 /// Reads a text, or the text of a number or boolean, as environments and arguments have it.
-fn text<E: serde::de::Error>(value: Value) -> Result<String, E> {
+fn read_text<E: serde::de::Error>(value: Value) -> Result<String, E> {
     match value {
         Value::String(text) => Ok(text),
         Value::Number(number) => Ok(number.to_string()),
@@ -201,12 +201,12 @@ fn text<E: serde::de::Error>(value: Value) -> Result<String, E> {
 }
 
 fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    Vec::deserialize(from)?.into_iter().map(text).collect()
+    Vec::deserialize(from)?.into_iter().map(read_text).collect()
 }
 
 fn named_texts<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
     let values = BTreeMap::<String, Value>::deserialize(from)?;
-    values.into_iter().map(|(name, value)| Ok((name, text(value)?))).collect()
+    values.into_iter().map(|(name, value)| Ok((name, read_text(value)?))).collect()
 }
 
 /// Returns JSON for a text that may have comments and commas before closing brackets, as editors write

@@ -74,13 +74,13 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let mut calls = lock(&self.calls);
+        let mut calls = lock_calls(&self.calls);
         calls.open.remove(&self.number);
         calls.tokens.retain(|_, number| *number != self.number);
     }
 }
 
-fn lock(calls: &Mutex<Calls>) -> MutexGuard<'_, Calls> {
+fn lock_calls(calls: &Mutex<Calls>) -> MutexGuard<'_, Calls> {
     calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -93,7 +93,7 @@ impl Handler {
     /// Begins to receive messages for a call.
     pub(crate) fn listen(&self) -> Listener {
         let (sender, notices) = mpsc::unbounded_channel();
-        let mut calls = lock(&self.calls);
+        let mut calls = lock_calls(&self.calls);
         let number = calls.next;
         calls.next += 1;
         calls.open.insert(number, sender);
@@ -103,13 +103,13 @@ impl Handler {
 
     /// Passes progress with this token to a call.
     pub(crate) fn expect_progress(&self, token: ProgressToken, call: u64) {
-        lock(&self.calls).tokens.insert(token, call);
+        lock_calls(&self.calls).tokens.insert(token, call);
     }
 
     /// Passes a request to the call in progress. The protocol does not say which call it belongs to,
     /// so it is refused if there are several.
     fn pass_on(&self, request: ElicitRequestParams) -> Option<oneshot::Receiver<ElicitResult>> {
-        let calls = lock(&self.calls);
+        let calls = lock_calls(&self.calls);
         let mut open = calls.open.values();
         let call = open.next()?;
         if open.next().is_some() {
@@ -145,7 +145,7 @@ impl ClientHandler for Handler {
         progress: ProgressNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
-        let calls = lock(&self.calls);
+        let calls = lock_calls(&self.calls);
         let call = calls.tokens.get(&progress.progress_token);
         if let Some(call) = call.and_then(|number| calls.open.get(number)) {
             // The call may have ended.

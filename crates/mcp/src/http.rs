@@ -3,7 +3,7 @@
 use crate::connection::Web;
 use crate::header_values::HeaderValues;
 use crate::limits::Limits;
-use crate::lines::readable;
+use crate::lines::repair_line;
 use crate::oauth::{Challenge, OauthError};
 use crate::text::short;
 use bytes::Bytes;
@@ -66,7 +66,7 @@ pub(crate) struct EgressClient {
 ///
 /// # Errors
 /// The header that cannot be sent.
-pub(crate) fn transport(
+pub(crate) fn new_transport(
     client: EgressClient,
     url: &str,
     headers: &BTreeMap<String, String>,
@@ -181,7 +181,7 @@ impl EgressClient {
         let said = status_words(status, text);
         let problem = match status {
             401 if challenge.resource_metadata.is_some() => said,
-            401 => described(status, text),
+            401 => describe_status(status, text),
             403 if challenge.is_insufficient_scope() => {
                 let scope = challenge.scope.as_deref().unwrap_or_default();
                 if let Err(error) = login.need_scope(scope).await {
@@ -221,16 +221,16 @@ impl StreamableHttpClient for EgressClient {
         let Sent { response, values: sent } = self.send(head, request).await?;
         let session = response.header(SESSION).map(str::to_owned);
         let status = response.status;
-        let kind = kind(&response).to_owned();
+        let kind = content_type(&response).to_owned();
         match status {
             202 | 204 if !is_request => return Ok(StreamableHttpPostResponse::Accepted),
             200..=299 if kind == EVENTS => {
-                return Ok(StreamableHttpPostResponse::Sse(events(response, sent), session));
+                return Ok(StreamableHttpPostResponse::Sse(read_events(response, sent), session));
             }
             _ => {}
         }
         let challenge = Challenge::of(&response);
-        let body = String::from_utf8_lossy(&read(response).await?).into_owned();
+        let body = String::from_utf8_lossy(&read_body(response).await?).into_owned();
         let text = sent.hide_in_error(status, &body).into_bytes();
         if with_session && is_session_lost(status, &text) {
             return Err(StreamableHttpError::SessionExpired);
@@ -239,19 +239,22 @@ impl StreamableHttpClient for EgressClient {
             return Err(needed);
         }
         if !(200..=299).contains(&status) {
-            return refused(&message, with_session, status, &text, session);
+            return refuse_request(&message, with_session, status, &text, session);
         }
         // What a server answers to a notification does not matter.
         let Some(asked) = asked else { return Ok(StreamableHttpPostResponse::Accepted) };
-        let own = addressed(&text, &asked);
-        let own = readable(own.as_bytes()).unwrap_or(own);
+        let own = address_answer(&text, &asked);
+        let own = repair_line(own.as_bytes()).unwrap_or(own);
         // Further messages are notifications, which the answer can do without.
         match serde_json::from_str(answer_of(&own)) {
             Ok(parsed) => Ok(StreamableHttpPostResponse::Json(parsed, session)),
             Err(_) if is_discovery(&message) => {
-                Ok(StreamableHttpPostResponse::Json(unknown(status, &text, asked), None))
+                Ok(StreamableHttpPostResponse::Json(unknown_answer(status, &text, asked), None))
             }
-            Err(_) => Err(broken(format!("{}, which is no answer", described(status, &text)))),
+            Err(_) => Err(broken_connection(format!(
+                "{}, which is no answer",
+                describe_status(status, &text)
+            ))),
         }
     }
 
@@ -285,23 +288,23 @@ impl StreamableHttpClient for EgressClient {
         let Sent { response, values: sent } = self.send(head, request).await?;
         match response.status {
             405 => Err(StreamableHttpError::ServerDoesNotSupportSse),
-            200..=299 if kind(&response) == EVENTS => Ok(events(response, sent)),
-            200..=299 => {
-                Err(StreamableHttpError::UnexpectedContentType(Some(kind(&response).to_owned())))
-            }
+            200..=299 if content_type(&response) == EVENTS => Ok(read_events(response, sent)),
+            200..=299 => Err(StreamableHttpError::UnexpectedContentType(Some(
+                content_type(&response).to_owned(),
+            ))),
             status => Err(StreamableHttpError::HttpStatus(HttpStatusError::new(status, None))),
         }
     }
 }
 
 /// The media type of a response, without parameters.
-fn kind(response: &EgressResponse) -> &str {
+fn content_type(response: &EgressResponse) -> &str {
     let kind = response.header("content-type").unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim()
 }
 
 /// Returns the events of a response. Events that are no messages are left out.
-fn events(
+fn read_events(
     response: EgressResponse,
     sent: HeaderValues,
 ) -> BoxStream<'static, Result<Sse, SseError>> {
@@ -310,7 +313,7 @@ fn events(
     let events = SseStream::from_bytes_stream(response.body.chain(end));
     let readable = move |event: Sse| {
         let data = event.data.map(|data| sent.hide_in_error(200, &data));
-        let repaired = data.as_deref().and_then(|data| readable(data.as_bytes()));
+        let repaired = data.as_deref().and_then(|data| repair_line(data.as_bytes()));
         Sse { data: repaired.or(data), ..event }
     };
     let is_message = |event: &Sse| {
@@ -330,7 +333,7 @@ fn is_remark(data: &str) -> bool {
 
 /// Returns a message with the id of the request that it answers: an error of a server that did not
 /// read that id has none.
-fn addressed(text: &[u8], asked: &RequestId) -> String {
+fn address_answer(text: &[u8], asked: &RequestId) -> String {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let plain = || String::from_utf8_lossy(text).into_owned();
     let Ok(Value::Object(mut members)) = serde_json::from_slice(text) else { return plain() };
@@ -370,7 +373,7 @@ fn is_session_lost(status: u16, text: &[u8]) -> bool {
     SESSION_LOST.iter().any(|words| said.contains(words))
 }
 
-async fn read(mut response: EgressResponse) -> Result<Vec<u8>, Failure> {
+async fn read_body(mut response: EgressResponse) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     while let Some(piece) = response.body.next().await {
         text.extend_from_slice(&piece.map_err(|error| StreamableHttpError::Client(error.into()))?);
@@ -381,7 +384,7 @@ async fn read(mut response: EgressResponse) -> Result<Vec<u8>, Failure> {
 /// Handles a response with an error status. Its JSON-RPC error is the answer, if it has one. A
 /// server that refuses `server/discover` in another way has an older protocol. A request that was
 /// refused by its status was not carried out; what a server did that failed is not known.
-fn refused(
+fn refuse_request(
     message: &ClientJsonRpcMessage,
     with_session: bool,
     status: u16,
@@ -392,8 +395,8 @@ fn refused(
     let JsonRpcMessage::Request(request) = message else {
         return Ok(StreamableHttpPostResponse::Accepted);
     };
-    let own = addressed(text, &request.id);
-    let own = readable(own.as_bytes()).unwrap_or(own);
+    let own = address_answer(text, &request.id);
+    let own = repair_line(own.as_bytes()).unwrap_or(own);
     let error = match serde_json::from_str::<ServerJsonRpcMessage>(&own) {
         Ok(JsonRpcMessage::Error(error)) => Some(error),
         _ => None,
@@ -403,10 +406,10 @@ fn refused(
     match error {
         Some(error) => Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), session)),
         None if is_refusal || is_discovery => {
-            let answer = unknown(status, text, request.id.clone());
+            let answer = unknown_answer(status, text, request.id.clone());
             Ok(StreamableHttpPostResponse::Json(answer, session))
         }
-        None => Err(broken(described(status, text))),
+        None => Err(broken_connection(describe_status(status, text))),
     }
 }
 
@@ -417,19 +420,19 @@ fn is_discovery(message: &ClientJsonRpcMessage) -> bool {
 }
 
 /// The answer to a request that a server does not take.
-fn unknown(status: u16, text: &[u8], asked: RequestId) -> ServerJsonRpcMessage {
-    let problem = ErrorData::invalid_request(described(status, text), None);
+fn unknown_answer(status: u16, text: &[u8], asked: RequestId) -> ServerJsonRpcMessage {
+    let problem = ErrorData::invalid_request(describe_status(status, text), None);
     ServerJsonRpcMessage::error(problem, Some(asked))
 }
 
 /// The error for a request of which it is not known what the server did.
-fn broken(reason: String) -> Failure {
+fn broken_connection(reason: String) -> Failure {
     let error = EgressError::Broken { host: "the server".to_owned(), reason };
     StreamableHttpError::Client(error.into())
 }
 
 /// Describes a status with the words of the server, and what to do about it.
-fn described(status: u16, text: &[u8]) -> String {
+fn describe_status(status: u16, text: &[u8]) -> String {
     let advice = match status {
         401 | 403 => {
             "; give the server a token: `\"headers\": {\"Authorization\": \"Bearer ${TOKEN}\"}` in the \

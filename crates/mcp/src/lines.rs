@@ -23,27 +23,27 @@ const PARSE_ERROR: i64 = -32700;
 /// form of the protocol that it means, or else an error as the answer to its request, if it names that
 /// before anything else. Without an answer the request would wait for its limit of time. Several
 /// messages in one are on lines of their own.
-pub(crate) fn readable(message: &[u8]) -> Option<String> {
+pub(crate) fn repair_line(message: &[u8]) -> Option<String> {
     let message = message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(message);
     let error = match serde_json::from_slice::<Value>(message) {
         Ok(mut value) if !json::has_wide_number(message) => {
             let is_list = value.is_array();
-            return (repair::message(&mut value) || is_list).then(|| lines(value));
+            return (repair::message(&mut value) || is_list).then(|| join_messages(value));
         }
         read => read.err(),
     };
     let shallow = || json::read_liberal(&json::without_depth(message, DEPTH_MAX)?).ok();
     if let Some(mut value) = json::read_liberal(message).ok().or_else(shallow) {
         repair::message(&mut value);
-        return Some(lines(value));
+        return Some(join_messages(value));
     }
     let message = String::from_utf8_lossy(message);
     let messages = messages_within(&message);
     if !messages.is_empty() {
-        return Some(messages.into_iter().map(lines).collect::<Vec<_>>().join("\n"));
+        return Some(messages.into_iter().map(join_messages).collect::<Vec<_>>().join("\n"));
     }
     let error = error?;
-    let id = id(&message)?;
+    let id = find_id(&message)?;
     let problem = format!("the server's answer is not JSON: {error}");
     let error = serde_json::json!({"code": PARSE_ERROR, "message": problem});
     let answer = serde_json::json!({"jsonrpc": "2.0", "id": id, "error": error});
@@ -75,7 +75,7 @@ fn is_message(value: &Value) -> bool {
     is_answer && !has("method") || has("jsonrpc") && has("method")
 }
 
-fn lines(value: Value) -> String {
+fn join_messages(value: Value) -> String {
     match value {
         Value::Array(messages) => {
             messages.iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
@@ -85,7 +85,7 @@ fn lines(value: Value) -> String {
 }
 
 /// Returns the id of a message that precedes its content.
-fn id(message: &str) -> Option<serde_json::Value> {
+fn find_id(message: &str) -> Option<serde_json::Value> {
     let members = message.trim_start().strip_prefix('{')?;
     let head =
         ["\"result\"", "\"error\"", "\"params\""].iter().filter_map(|name| members.find(name));
@@ -184,7 +184,7 @@ impl<R> Lines<R> {
         if self.is_dropped(line.trim_ascii()) {
             return;
         }
-        match readable(line.trim_ascii()).filter(|_| !line.trim_ascii().is_empty()) {
+        match repair_line(line.trim_ascii()).filter(|_| !line.trim_ascii().is_empty()) {
             Some(message) => self.ready.extend(message.bytes().chain([b'\n'])),
             None => self.ready.extend(line),
         }
@@ -260,7 +260,7 @@ mod tests {
             (format!("sent {request} {answer}"), None),
             ("{".repeat(50_000), None),
         ] {
-            let read = readable(line.as_bytes());
+            let read = repair_line(line.as_bytes());
             let read = read.map(|read| {
                 let values = read.lines().map(serde_json::from_str::<Value>);
                 values.map(|value| value.expect("JSON")).collect::<Vec<_>>()
@@ -280,7 +280,7 @@ mod tests {
             r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[],"structuredContent":{{"wide":18446744073709551616,"far":1e999,"deep":{deep}}}}}}}"#
         );
         let read: Value =
-            serde_json::from_str(&readable(message.as_bytes()).expect("read")).expect("JSON");
+            serde_json::from_str(&repair_line(message.as_bytes()).expect("read")).expect("JSON");
         let found = &read["result"]["structuredContent"];
         assert_eq!(
             (&found["wide"], &found["far"]),
@@ -298,7 +298,7 @@ mod tests {
             "{\"id\":null,\"error\":{",
             "id: 3",
         ] {
-            assert_eq!(readable(text.as_bytes()), None, "{text}");
+            assert_eq!(repair_line(text.as_bytes()), None, "{text}");
         }
     }
 

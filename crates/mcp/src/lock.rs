@@ -219,7 +219,7 @@ impl LockFile {
 impl AllowedTool {
     /// Returns the schema of the arguments for models, with the marks of secret ones.
     fn parameters(&self) -> Result<Value, String> {
-        crate::arguments::schema(&self.input_schema, &self.secret)
+        crate::arguments::hide_secret_arguments(&self.input_schema, &self.secret)
     }
 
     /// The declaration for models and policies.

@@ -35,14 +35,14 @@ impl Block {
 }
 
 /// Reads a block. Data that models cannot take is left out, with its size in its place.
-pub(crate) fn block(block: ContentBlock) -> Block {
+pub(crate) fn read_block(block: ContentBlock) -> Block {
     let media = match &block {
         ContentBlock::Text(text) => return Block::Text(text.text.clone()),
-        ContentBlock::Image(image) => media(&image.mime_type, &image.data, "image/"),
-        ContentBlock::Audio(audio) => media(&audio.mime_type, &audio.data, "audio/"),
+        ContentBlock::Image(image) => read_media(&image.mime_type, &image.data, "image/"),
+        ContentBlock::Audio(audio) => read_media(&audio.mime_type, &audio.data, "audio/"),
         ContentBlock::Resource(resource) => match &resource.resource {
             ResourceContents::BlobResourceContents { mime_type, blob, .. } => {
-                media(mime_type.as_deref().unwrap_or_default(), blob, "")
+                read_media(mime_type.as_deref().unwrap_or_default(), blob, "")
             }
             _ => None,
         },
@@ -52,7 +52,7 @@ pub(crate) fn block(block: ContentBlock) -> Block {
 }
 
 /// Reads data in base64; `None` if it is not, or is of no kind that models take.
-fn media(named: &str, data: &str, kind: &str) -> Option<Media> {
+fn read_media(named: &str, data: &str, kind: &str) -> Option<Media> {
     // Some servers send a data URL, or lines.
     let (named, data) =
         match data.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")) {
@@ -128,7 +128,7 @@ mod tests {
             (json!({"type": "image", "data": "", "mimeType": "image/png"}), None),
             (json!({"type": "resource_link", "uri": "x:1", "name": "a"}), None),
         ] {
-            let read = block(serde_json::from_value(found.clone()).expect("a block"));
+            let read = read_block(serde_json::from_value(found.clone()).expect("a block"));
             match (read, expected) {
                 (Block::Media(media), Some(expected)) => {
                     assert_eq!(media.media_type, expected, "{found}");

@@ -128,7 +128,7 @@ impl OfferedTool {
         let mut output_schema =
             listed.output_schema.as_ref().map(|schema| Value::Object(schema.as_ref().clone()));
         for schema in [Some(&input_schema), output_schema.as_ref()].into_iter().flatten() {
-            measure(schema, limits)?;
+            check_size(schema, limits)?;
         }
         let all = json!({
             "name": listed.name, "title": listed.title, "description": listed.description,
@@ -199,13 +199,13 @@ impl Tool for Declared {
     }
 }
 
-fn measure(schema: &Value, limits: &Limits) -> Result<(), String> {
+fn check_size(schema: &Value, limits: &Limits) -> Result<(), String> {
     let bytes = schema.to_string().len();
     let max = limits.schema_bytes;
     if bytes > max {
         return Err(format!("a schema of it has {bytes} bytes, expected at most {max}"));
     }
-    let depth = depth(schema);
+    let depth = depth_of(schema);
     let max = limits.schema_depth;
     if depth > max {
         return Err(format!("a schema of it is {depth} levels deep, expected at most {max}"));
@@ -214,10 +214,10 @@ fn measure(schema: &Value, limits: &Limits) -> Result<(), String> {
 }
 
 /// The depth of a value. Values from JSON text are at most 128 levels deep.
-fn depth(value: &Value) -> usize {
+fn depth_of(value: &Value) -> usize {
     let inner = match value {
-        Value::Object(members) => members.values().map(depth).max(),
-        Value::Array(items) => items.iter().map(depth).max(),
+        Value::Object(members) => members.values().map(depth_of).max(),
+        Value::Array(items) => items.iter().map(depth_of).max(),
         _ => None,
     };
     inner.map_or(1, |inner| inner + 1)

@@ -77,7 +77,7 @@ impl Process {
         };
         let tail = Tail::default();
         let errors = child.stderr.take().map(|errors| tokio::spawn(tail.clone().follow(errors)));
-        let watcher = group.and_then(|group| watcher(group, &mark));
+        let watcher = group.and_then(|group| start_watcher(group, &mark));
         Ok((Self { child, group, tail, errors, watcher }, input, output))
     }
 
@@ -124,7 +124,7 @@ fn new_mark() -> String {
 
 /// Starts the process that sweeps up after a server, and returns its input. `None` where there is no
 /// shell.
-fn watcher(group: Pid, mark: &str) -> Option<ChildStdin> {
+fn start_watcher(group: Pid, mark: &str) -> Option<ChildStdin> {
     let group = group.as_raw_nonzero().to_string();
     let started = Command::new("/bin/sh")
         .args(["-c", SWEEP, "sh", &group, &format!("{MARK}={mark}")])

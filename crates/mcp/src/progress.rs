@@ -56,7 +56,7 @@ impl ProgressTimer {
 
 /// The form of a report in events. Its text is that of the server, so it is shown only if whole results
 /// are.
-pub(crate) fn report(progress: &ProgressNotificationParam, with_message: bool) -> Value {
+pub(crate) fn report_to_json(progress: &ProgressNotificationParam, with_message: bool) -> Value {
     let mut report = Map::new();
     report.insert("progress".to_owned(), json!(progress.progress));
     report.extend(progress.total.map(|total| ("total".to_owned(), json!(total))));

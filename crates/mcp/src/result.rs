@@ -1,7 +1,7 @@
 //! Results of servers as values for models.
 
 use crate::lock::Output;
-use crate::media::{Block, block};
+use crate::media::{Block, read_block};
 use rmcp::model::CallToolResult;
 use serde_json::{Value, json};
 use weftwork_tools::{ToolError, ToolOutput};
@@ -17,32 +17,32 @@ const FAILED: &str = "the server reports a failure, whose text is for the model 
 /// [`ToolError`] if the server reports a failure, and for results without the structured content
 /// that the recorded schema requires. The text of a failure may repeat what the result would hide,
 /// so it is for the model alone.
-pub(crate) fn output(result: CallToolResult, kind: Output) -> Result<ToolOutput, ToolError> {
+pub(crate) fn read_output(result: CallToolResult, kind: Output) -> Result<ToolOutput, ToolError> {
     if result.is_error == Some(true) {
-        return Err(failure(result));
+        return Err(read_failure(result));
     }
-    let blocks: Vec<Block> = result.content.into_iter().map(block).collect();
+    let blocks: Vec<Block> = result.content.into_iter().map(read_block).collect();
     match (result.structured_content, kind) {
         (Some(value), _) => Ok(with_content(value, blocks)),
-        (None, Output::Opaque) => Ok(ToolOutput::Value(content(&blocks))),
+        (None, Output::Opaque) => Ok(ToolOutput::Value(content_of_blocks(&blocks))),
         (None, Output::Schema) => {
             let is_text = |block: &Block| matches!(block, Block::Text(_));
             let texts: Vec<Block> = blocks.iter().filter(|block| is_text(block)).cloned().collect();
             let text = text_of(&texts);
             match serde_json::from_str(&text) {
                 Ok(value @ (Value::Object(_) | Value::Array(_))) => Ok(with_content(value, blocks)),
-                _ if texts.len() == blocks.len() => Err(unstructured(&text)),
-                _ => Err(unstructured(&described(&blocks).to_string())),
+                _ if texts.len() == blocks.len() => Err(unstructured_result(&text)),
+                _ => Err(unstructured_result(&describe_blocks(&blocks).to_string())),
             }
         }
     }
 }
 
-fn failure(result: CallToolResult) -> ToolError {
-    let blocks: Vec<Block> = result.content.into_iter().map(block).collect();
+fn read_failure(result: CallToolResult) -> ToolError {
+    let blocks: Vec<Block> = result.content.into_iter().map(read_block).collect();
     let said = match blocks.iter().all(|block| matches!(block, Block::Text(_))) {
         true => text_of(&blocks),
-        false => described(&blocks).to_string(),
+        false => describe_blocks(&blocks).to_string(),
     };
     // Such as a code, and when to try again.
     let details = result.structured_content.map(|details| details.to_string());
@@ -57,7 +57,7 @@ fn failure(result: CallToolResult) -> ToolError {
 
 /// The error for a result without the structured content that the server declares. The model has its
 /// text: the call was made.
-fn unstructured(text: &str) -> ToolError {
+fn unstructured_result(text: &str) -> ToolError {
     let problem = "the tool ran, but the server sent no structured content, which it declares";
     let error = ToolError::failed(problem);
     error.with_model_message(&crate::text::clean(&format!("{problem}. It answered: {text}")))
@@ -122,7 +122,7 @@ fn text_of(blocks: &[Block]) -> String {
 }
 
 /// Content without structured content: a text, a list of texts and media, or the parts as they are.
-fn content(blocks: &[Block]) -> Value {
+fn content_of_blocks(blocks: &[Block]) -> Value {
     if blocks.iter().all(|block| matches!(block, Block::Text(_))) {
         return text_of(blocks).into();
     }
@@ -130,11 +130,11 @@ fn content(blocks: &[Block]) -> Value {
         let parts: Vec<Part> = blocks.iter().cloned().map(Block::into_part).collect();
         return content_blocks(&parts);
     }
-    described(blocks)
+    describe_blocks(blocks)
 }
 
 /// The parts as they are, with the size of data in its place.
-fn described(blocks: &[Block]) -> Value {
+fn describe_blocks(blocks: &[Block]) -> Value {
     let described = |block: &Block| match block {
         Block::Text(text) => json!({"type": "text", "text": text}),
         Block::Media(media) => json!({"type": media.media_type, "bytes": media.bytes()}),
@@ -167,7 +167,7 @@ mod tests {
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
             {"type": "text", "text": r#"{"type":"resource","resource":{"uri":"x:1","bytes":6}}"#},
         ]);
-        let value = |found, kind| match output(found, kind)? {
+        let value = |found, kind| match read_output(found, kind)? {
             ToolOutput::Value(value) => Ok::<_, ToolError>(value),
             ToolOutput::WithContent { value, content } => {
                 Ok(json!([value, content_blocks(&content)]))
@@ -225,7 +225,7 @@ mod tests {
             let found = result(json!({
                 "content": [{"type": "text", "text": text}], "structuredContent": structured,
             }));
-            let is_value = matches!(output(found, Output::Schema), Ok(ToolOutput::Value(_)));
+            let is_value = matches!(read_output(found, Output::Schema), Ok(ToolOutput::Value(_)));
             assert_eq!(is_value, is_once, "{structured} {text}");
         }
     }

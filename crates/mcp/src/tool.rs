@@ -75,7 +75,7 @@ impl McpTool {
         let Some(replies) = replies else { return call.make().await };
         match replies.state()? {
             Waiting::Required { keys, refused, request_state } => {
-                let responses = elicit::responses(&keys, &replies.replies, &refused);
+                let responses = elicit::responses_of(&keys, &replies.replies, &refused);
                 call.params.input_responses = Some(responses);
                 call.params.request_state = request_state;
                 call.make().await
@@ -102,7 +102,7 @@ impl Call {
     async fn go_on(mut self, request: String, replies: Replies) -> Result<ToolOutput, ToolError> {
         let reply = replies.replies.into_iter().next().unwrap_or(Reply::Cancel);
         if let Some(mut open) = self.live.parked.take(&self.context.idempotency_key)
-            && open.answer(elicit::reply(&reply))
+            && open.answer(elicit::result_of_reply(&reply))
         {
             return match self.follow(open).await? {
                 Some(output) => Ok(output),
@@ -144,15 +144,15 @@ impl Call {
                 Event::Noticed(Notice::Progress(progress)) => {
                     timer.reset();
                     if timer.take_report() {
-                        let report = progress::report(&progress, self.tool.is_shown());
+                        let report = progress::report_to_json(&progress, self.tool.is_shown());
                         self.context.progress(report);
                     }
                     continue;
                 }
                 Event::Noticed(Notice::Asked(asked)) => asked,
             };
-            let request = elicit::fingerprint(&asked.request);
-            let answer = match (elicit::question(&server, &asked.request), &self.recorded) {
+            let request = elicit::fingerprint_request(&asked.request);
+            let answer = match (elicit::question_of(&server, &asked.request), &self.recorded) {
                 (None, _) => Reply::Decline,
                 (Some(_), Some((known, reply))) if *known == request => reply.clone(),
                 (Some(question), _) => {
@@ -166,7 +166,7 @@ impl Call {
                 }
             };
             // A server that does not wait any more ends the call in its own way.
-            asked.answer.send(elicit::reply(&answer)).ok();
+            asked.answer.send(elicit::result_of_reply(&answer)).ok();
         }
     }
 
@@ -187,19 +187,20 @@ impl Call {
     ) -> Result<Option<ToolOutput>, ToolError> {
         match response {
             CallToolResponse::Complete(found) => {
-                result::output(found, self.tool.allowed.output).map(Some)
+                result::read_output(found, self.tool.allowed.output).map(Some)
             }
             CallToolResponse::InputRequired(found) => {
-                let (questions, waiting) = elicit::required(server, found).map_err(|what| {
-                    ToolError::failed(format_args!(
-                        "the server requires {what}, which it does not get"
-                    ))
-                })?;
+                let (questions, waiting) =
+                    elicit::split_required(server, found).map_err(|what| {
+                        ToolError::failed(format_args!(
+                            "the server requires {what}, which it does not get"
+                        ))
+                    })?;
                 if questions.is_empty() {
                     let Waiting::Required { refused, request_state, .. } = waiting else {
                         return Ok(None);
                     };
-                    self.params.input_responses = Some(elicit::responses(&[], &[], &refused));
+                    self.params.input_responses = Some(elicit::responses_of(&[], &[], &refused));
                     self.params.request_state = request_state;
                     return Ok(None);
                 }
@@ -229,7 +230,7 @@ impl Tool for McpTool {
     }
 
     fn complete(&self, args: &mut Value) {
-        declared::fill(&self.spec.parameters, args);
+        declared::fill_defaults(&self.spec.parameters, args);
     }
 
     fn timeout(&self) -> Duration {

@@ -141,7 +141,7 @@ impl PromptContext {
     /// [`ToolError`] if a stored event is not one of the slice.
     pub fn query<S: Slice>(&self) -> Result<Query<S>, ToolError> {
         let own = self.dispatched.events();
-        fold(self.in_run.events.iter().flat_map(List::iter).chain(&own)).map_err(refused)
+        fold(self.in_run.events.iter().flat_map(List::iter).chain(&own)).map_err(refuse_event)
     }
 
     /// Dispatches an event to a slice of the session. It is part of the result of the call: it is
@@ -153,9 +153,9 @@ impl PromptContext {
     pub fn dispatch<S: Slice>(&self, event: &S::Event) -> Result<(), ToolError> {
         if self.in_run.events.is_none() {
             let graph = self.in_run.graph.clone();
-            return Err(refused(SessionError::NoChannel { graph }));
+            return Err(refuse_event(SessionError::NoChannel { graph }));
         }
-        self.dispatched.push(session_event::<S>(event).map_err(refused)?)
+        self.dispatched.push(session_event::<S>(event).map_err(refuse_event)?)
     }
 
     /// Records that the model opened a section. A graph that stores no sessions offers no tools of
@@ -266,6 +266,6 @@ impl PromptContext {
     }
 }
 
-fn refused(error: SessionError) -> ToolError {
+fn refuse_event(error: SessionError) -> ToolError {
     ToolError::failed(&error).with_code(error.code())
 }

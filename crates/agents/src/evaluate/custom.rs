@@ -1,7 +1,7 @@
 //! Prompts in custom graphs: what nodes take from the prompt of their run.
 
 use super::scope::{PromptRun, PromptScope};
-use crate::calls::{CallError, outcome, own_call, result};
+use crate::calls::{CallError, outcome_of_call, own_call, result_of_call};
 use crate::conversation::for_model;
 use weftwork_graph::{BuildInfo, Ctx, Deps, FromTask, NodeError, NodeResult, Reads, TaskInput};
 use weftwork_tools::tool_result;
@@ -38,7 +38,7 @@ impl PromptTools {
     /// As [`ToolRunner::execute`](weftwork_tools::ToolRunner::execute).
     pub async fn execute(&self, call: &ToolCall) -> NodeResult<ToolResult> {
         let runner = self.scope.runner()?.ok_or_else(no_prompt)?;
-        Ok(tool_result(call, &outcome(&self.ctx, &runner, call, &self.scope).await?))
+        Ok(tool_result(call, &outcome_of_call(&self.ctx, &runner, call, &self.scope).await?))
     }
 
     /// Calls a tool by its canonical name, as a call that the node itself makes.
@@ -53,7 +53,7 @@ impl PromptTools {
         let runner = self.scope.runner().map_err(CallError::Stopped)?;
         let runner = runner.ok_or_else(|| CallError::Stopped(no_prompt()))?;
         let call = own_call(&self.ctx, &runner, name, args);
-        result(&self.ctx, &runner, &call, &self.scope).await
+        result_of_call(&self.ctx, &runner, &call, &self.scope).await
     }
 }
 
@@ -83,7 +83,7 @@ fn no_prompt() -> NodeError {
 }
 
 /// Returns the fix if the graph does not declare that its runs have a prompt.
-fn check(argument: &str, info: &BuildInfo<'_>) -> Option<(String, String)> {
+fn check_argument(argument: &str, info: &BuildInfo<'_>) -> Option<(String, String)> {
     Deps::<PromptRun>::check(info).map(|_| (argument.to_owned(), DECLARE.to_owned()))
 }
 
@@ -93,7 +93,7 @@ impl FromTask for PromptTools {
     }
 
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
-        check("`PromptTools`", info)
+        check_argument("`PromptTools`", info)
     }
 
     fn reads() -> Reads {
@@ -107,7 +107,7 @@ impl FromTask for PromptModel {
     }
 
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
-        check("`PromptModel`", info)
+        check_argument("`PromptModel`", info)
     }
 
     fn reads() -> Reads {

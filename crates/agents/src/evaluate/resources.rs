@@ -50,7 +50,7 @@ impl fmt::Debug for EvaluatorResources {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -70,11 +70,11 @@ impl EvaluatorResources {
 
     /// Registers a prompt, in place of an earlier one with the same key.
     pub(crate) fn register(&self, id: &PromptId, prompt: Arc<dyn AnyPrompt>) {
-        lock(&self.prompts).insert(key(id), prompt);
+        lock_mutex(&self.prompts).insert(prompt_key(id), prompt);
     }
 
     fn find(&self, id: &PromptId) -> Result<Arc<dyn AnyPrompt>, PromptError> {
-        let found = lock(&self.prompts).get(&key(id)).cloned();
+        let found = lock_mutex(&self.prompts).get(&prompt_key(id)).cloned();
         found.ok_or_else(|| PromptError::Unknown { prompt: id.clone() })
     }
 
@@ -131,13 +131,13 @@ impl EvaluatorResources {
     ) -> Arc<ActiveEvaluation> {
         let key = (who.org.clone(), thread.clone(), run.evaluation.clone());
         let active = Arc::new(ActiveEvaluation { key: key.clone(), run, budget });
-        lock(&self.active).entry(key).or_default().push(Arc::clone(&active));
+        lock_mutex(&self.active).entry(key).or_default().push(Arc::clone(&active));
         active
     }
 
     /// Removes an evaluation. Another request for the same one stays.
     pub(crate) fn end(&self, ended: &Arc<ActiveEvaluation>) {
-        let mut active = lock(&self.active);
+        let mut active = lock_mutex(&self.active);
         if let Some(same) = active.get_mut(&ended.key) {
             same.retain(|other| !Arc::ptr_eq(other, ended));
             if same.is_empty() {
@@ -148,18 +148,18 @@ impl EvaluatorResources {
 
     /// Returns the first request for an evaluation: later ones are refused while its run is active.
     fn active(&self, key: &ActiveKey) -> Option<Arc<ActiveEvaluation>> {
-        lock(&self.active).get(key)?.first().cloned()
+        lock_mutex(&self.active).get(key)?.first().cloned()
     }
 
     /// Records the thread of an evaluation within a call, to delete it with the thread of the call.
     pub(crate) fn add_nested(&self, who: &Principal, thread: &ThreadId, nested: &ThreadId) {
         let key = (who.org.clone(), thread.clone());
-        lock(&self.nested).entry(key).or_default().insert(nested.clone());
+        lock_mutex(&self.nested).entry(key).or_default().insert(nested.clone());
     }
 
     /// Removes and returns the threads of the evaluations within calls of a thread.
     pub(crate) fn take_nested(&self, who: &Principal, thread: &ThreadId) -> BTreeSet<ThreadId> {
-        lock(&self.nested).remove(&(who.org.clone(), thread.clone())).unwrap_or_default()
+        lock_mutex(&self.nested).remove(&(who.org.clone(), thread.clone())).unwrap_or_default()
     }
 }
 
@@ -186,6 +186,6 @@ impl Budgets for SharedBudgets {
     }
 }
 
-fn key(id: &PromptId) -> (String, String) {
+fn prompt_key(id: &PromptId) -> (String, String) {
     (id.namespace.clone(), id.key.clone())
 }

@@ -92,17 +92,17 @@ impl Cleanup {
     async fn run(self) {
         let Self { evaluator, thread, active, run, deletes } = self;
         if let Some(run) = &run {
-            cancel(&evaluator, run, deletes).await;
+            cancel_run(&evaluator, run, deletes).await;
         }
         evaluator.resources.end(&active);
         if deletes {
-            delete(&evaluator, thread).await;
+            delete_thread(&evaluator, thread).await;
         }
     }
 }
 
 /// Cancels a run. Before its thread is deleted, its end is awaited.
-async fn cancel(evaluator: &Evaluator, run: &RunRef, deletes: bool) {
+async fn cancel_run(evaluator: &Evaluator, run: &RunRef, deletes: bool) {
     let runtime = &evaluator.runtime;
     let who = &evaluator.principal;
     if let Err(error) = runtime.cancel(who, run).await {
@@ -118,7 +118,7 @@ async fn cancel(evaluator: &Evaluator, run: &RunRef, deletes: bool) {
 }
 
 /// Deletes the thread of an evaluation, and those of evaluations within its tool calls.
-async fn delete(evaluator: &Evaluator, thread: ThreadId) {
+async fn delete_thread(evaluator: &Evaluator, thread: ThreadId) {
     let who = &evaluator.principal;
     let threads = evaluator.runtime.threads().with_principal(who.clone());
     let mut rest = vec![thread];

@@ -1,7 +1,7 @@
 //! Activities, and their way into a mailbox.
 
 use super::create::check_collision;
-use super::error::{invalid, of_runtime};
+use super::error::{invalid_request, of_runtime};
 use super::options::StoredOptions;
 use super::{AgentRuntime, hosting};
 use serde_json::{Map, Value as Json, json};
@@ -78,19 +78,19 @@ impl Activity {
         let key = self.idempotency_key.as_deref().map_or(Ok(()), check_key);
         key.map_err(|error| AgentRuntimeError::of_runtime(error.fault()))?;
         if !self.configurable.values().chain([&self.payload]).all(can_be_read_back) {
-            return Err(invalid(format!(
+            return Err(invalid_request(format!(
                 "the payload or a configurable entry is nested deeper than {DEPTH_MAX} levels and could not be read back; make it flatter, or give it as text"
             )));
         }
         let bytes = self.payload.to_string().len();
         if bytes > PAYLOAD_BYTES_MAX {
-            return Err(invalid(format!(
+            return Err(invalid_request(format!(
                 "the payload has {bytes} bytes of JSON; expected at most {PAYLOAD_BYTES_MAX}: store the data elsewhere, such as in an item, and send its name"
             )));
         }
         let end = self.timeout.map(|limit| now.plus(limit));
         match (self.not_before, end) {
-            (Some(begin), Some(end)) if begin >= end => Err(invalid(format!(
+            (Some(begin), Some(end)) if begin >= end => Err(invalid_request(format!(
                 "the activity would time out before it begins: `not_before` is {}, and its timeout ends at {}, in milliseconds since 1970; the timeout counts from the acceptance, so make it longer",
                 begin.0, end.0
             ))),

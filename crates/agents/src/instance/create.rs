@@ -1,7 +1,7 @@
 //! Creation of instances.
 
 use super::AgentRuntime;
-use super::error::{invalid, of_runtime, of_store, unknown};
+use super::error::{invalid_request, of_runtime, of_store, unknown_instance};
 use super::handler::{ActivityContext, ERROR_CHANNEL, STATE_CHANNEL, handler_graph};
 use super::options::{InstanceOptions, MAILBOX_CAPACITY_MAX, OPTIONS, StoredOptions};
 use serde::Serialize;
@@ -78,14 +78,15 @@ impl AgentRuntime {
             true => self.replace(&id, handler_of(kind, handler)?)?,
             false => self.host_handler(kind, handler).await?,
         };
-        let state = serde_json::to_value(state)
-            .map_err(|error| invalid(format!("the state of the instance is not JSON: {error}")))?;
+        let state = serde_json::to_value(state).map_err(|error| {
+            invalid_request(format!("the state of the instance is not JSON: {error}"))
+        })?;
         let options = match options.stored.mailbox.error_channel.as_deref() {
             None => options.error_channel(ERROR_CHANNEL),
             Some(channel) if channel == STATE_CHANNEL => {
                 let text =
                     "the errors of a handler cannot replace its state; leave `error_channel` out";
-                return Err(invalid(text));
+                return Err(invalid_request(text));
             }
             Some(_) => options,
         };
@@ -155,15 +156,16 @@ impl AgentRuntime {
         state: impl Serialize,
         options: InstanceOptions,
     ) -> Result<Instance, AgentRuntimeError> {
-        let state = serde_json::to_value(state)
-            .map_err(|error| invalid(format!("the state of the instance is not JSON: {error}")))?;
-        let own = self.runtime().graphs().find(|(_, hosted)| same(hosted, graph));
+        let state = serde_json::to_value(state).map_err(|error| {
+            invalid_request(format!("the state of the instance is not JSON: {error}"))
+        })?;
+        let own = self.runtime().graphs().find(|(_, hosted)| is_same_graph(hosted, graph));
         let id = match own {
             Some((id, _)) => id.to_owned(),
             None => {
                 let id = format!("app:{}", graph.name());
                 match self.runtime().hosted(&id) {
-                    Some(hosted) if same(&hosted, graph) => id,
+                    Some(hosted) if is_same_graph(&hosted, graph) => id,
                     _ => self.host(&id, graph.clone()).await?,
                 }
             }
@@ -189,13 +191,13 @@ impl AgentRuntime {
         let new = || InstanceId::new(uuid::Uuid::from_u128(clock.unique()).to_string());
         let id = match id {
             Some(id) => id,
-            None => new().map_err(|error| invalid(error.to_string()))?,
+            None => new().map_err(|error| invalid_request(error.to_string()))?,
         };
         let thread = ThreadId::from(&id);
         let name = id.as_str();
         let compiled = self.runtime().thread(graph, name).map_err(|e| of_runtime(name, e))?;
         if compiled.graph().stops(&stored.run) {
-            return Err(invalid(format!(
+            return Err(invalid_request(format!(
                 "graph `{graph}` stops before or after nodes, and the next activity would begin there; ask a question in a node instead, or set `interrupt_before` and `interrupt_after` of the run options to none"
             )));
         }
@@ -206,7 +208,7 @@ impl AgentRuntime {
         if let Some(missing) =
             channel.filter(|channel| compiled.graph().plan().channel_idx(channel).is_none())
         {
-            return Err(invalid(format!(
+            return Err(invalid_request(format!(
                 "graph `{graph}` has no channel `{missing}` for errors; declare it, or choose another one by `error_channel`"
             )));
         }
@@ -218,7 +220,7 @@ impl AgentRuntime {
             return Ok(self.handle(&id));
         };
         let checked = compiled.graph().check_state(state.clone());
-        checked.map_err(|error| refused(name, error.fault()))?;
+        checked.map_err(|error| refuse_creation(name, error.fault()))?;
         self.write_state(&thread, &stored.graph, state, key).await?;
         let marked = self.store().update_metadata(&self.who, &thread, metadata, clock.now());
         marked.await.map_err(|error| of_store(name, error))?;
@@ -242,7 +244,7 @@ impl AgentRuntime {
                 if found.metadata.get(OPTIONS) == metadata.get(OPTIONS) {
                     return Ok(None);
                 }
-                return Err(exists(name, "an instance with other options"));
+                return Err(already_exists(name, "an instance with other options"));
             }
             // The creation was interrupted, or the thread is not an instance.
             Ok(found) => {
@@ -252,7 +254,7 @@ impl AgentRuntime {
                     || (runs.is_empty() && found.head.is_some())
                     || !runs.iter().all(|run| is_creation(run, name));
                 if is_other {
-                    return Err(exists(name, "a thread that is no instance"));
+                    return Err(already_exists(name, "a thread that is no instance"));
                 }
                 runs
             }
@@ -290,7 +292,7 @@ impl AgentRuntime {
         let created = self.runtime().execute(request).await;
         let created = created.map_err(|error| AgentRuntimeError::of_runtime(error.fault))?;
         match created.outcome.await {
-            RunOutcome::Failed { fault } => Err(refused(name, fault)),
+            RunOutcome::Failed { fault } => Err(refuse_creation(name, fault)),
             _ => Ok(()),
         }
     }
@@ -303,7 +305,7 @@ impl AgentRuntime {
 
     pub(super) fn caller(&self) -> Result<Caller, AgentRuntimeError> {
         let request = uuid::Uuid::from_u128(self.runtime().clock().unique()).to_string();
-        Caller::local(request).map_err(|error| invalid(error.to_string()))
+        Caller::local(request).map_err(|error| invalid_request(error.to_string()))
     }
 
     /// Reads the thread of an instance, and its options.
@@ -315,9 +317,9 @@ impl AgentRuntime {
         let found = self.store().thread(&self.who, &thread).await;
         let row = found.map_err(|error| of_store(id.as_str(), error))?;
         let options = row.metadata.get(OPTIONS).filter(|_| mailbox::is_instance(&row.metadata));
-        let options = options.ok_or_else(|| unknown(id.as_str()))?;
+        let options = options.ok_or_else(|| unknown_instance(id.as_str()))?;
         let options = StoredOptions::deserialize_from(options)
-            .map_err(|error| invalid(format!("the options of instance `{id}`: {error}")))?;
+            .map_err(|error| invalid_request(format!("the options of instance `{id}`: {error}")))?;
         Ok((row, options))
     }
 }
@@ -364,23 +366,23 @@ fn check_capacity(capacity: u32) -> Result<(), AgentRuntimeError> {
     if (1..=MAILBOX_CAPACITY_MAX).contains(&capacity) {
         return Ok(());
     }
-    Err(invalid(format!(
+    Err(invalid_request(format!(
         "the mailbox has a capacity of {capacity} activities; expected 1 to {MAILBOX_CAPACITY_MAX}"
     )))
 }
 
 /// Returns the error of an initial state that does not fit the graph.
-fn refused(id: &str, cause: Fault) -> AgentRuntimeError {
+fn refuse_creation(id: &str, cause: Fault) -> AgentRuntimeError {
     let what = format!("the initial state of instance `{id}` is not valid");
     AgentRuntimeError::wrap(AgentRuntimeErrorKind::InvalidState, &what, cause)
 }
 
-fn exists(id: &str, found: &str) -> AgentRuntimeError {
+fn already_exists(id: &str, found: &str) -> AgentRuntimeError {
     let text = format!("`{id}` is the id of {found}; choose another id");
     AgentRuntimeError::new(AgentRuntimeErrorKind::InstanceExists, text)
 }
 
 /// Returns `true` if a graph that the runtime was opened with is this one.
-fn same(hosted: &CompiledGraph, graph: &CompiledGraph) -> bool {
+fn is_same_graph(hosted: &CompiledGraph, graph: &CompiledGraph) -> bool {
     std::sync::Arc::ptr_eq(hosted.plan(), graph.plan())
 }

@@ -9,8 +9,8 @@ use weftwork_types::instance::{AgentRuntimeError, AgentRuntimeErrorKind as Kind}
 pub(super) fn of_runtime(instance: &str, error: RuntimeError) -> AgentRuntimeError {
     match error {
         RuntimeError::Store(error) => of_store(instance, error),
-        RuntimeError::UnknownGraph { .. } => unavailable(instance, &error.fault()),
-        RuntimeError::Engine(_) => unavailable(instance, &error.fault()),
+        RuntimeError::UnknownGraph { .. } => graph_unavailable(instance, &error.fault()),
+        RuntimeError::Engine(_) => graph_unavailable(instance, &error.fault()),
         error => AgentRuntimeError::of_runtime(error.fault()),
     }
 }
@@ -18,13 +18,13 @@ pub(super) fn of_runtime(instance: &str, error: RuntimeError) -> AgentRuntimeErr
 /// Returns the error of the store about an instance.
 pub(super) fn of_store(instance: &str, error: StoreError) -> AgentRuntimeError {
     match error {
-        StoreError::NotFound { kind: "instance" | "thread", .. } => unknown(instance),
+        StoreError::NotFound { kind: "instance" | "thread", .. } => unknown_instance(instance),
         error => AgentRuntimeError::of_runtime(error.fault()),
     }
 }
 
 /// Returns the error of an instance that does not exist.
-pub(super) fn unknown(instance: &str) -> AgentRuntimeError {
+pub(super) fn unknown_instance(instance: &str) -> AgentRuntimeError {
     let text = format!(
         "instance `{instance}` does not exist; create it, or take an id that `weft instances list` prints"
     );
@@ -32,12 +32,12 @@ pub(super) fn unknown(instance: &str) -> AgentRuntimeError {
 }
 
 /// Returns the error of an instance whose graph cannot be executed here.
-pub(super) fn unavailable(instance: &str, cause: &Fault) -> AgentRuntimeError {
+pub(super) fn graph_unavailable(instance: &str, cause: &Fault) -> AgentRuntimeError {
     let what = format!("instance `{instance}` waits for its graph");
     AgentRuntimeError::wrap(Kind::GraphUnavailable, &what, cause.clone())
 }
 
 /// Returns the error of a state or an option that does not fit.
-pub(super) fn invalid(text: impl Into<String>) -> AgentRuntimeError {
+pub(super) fn invalid_request(text: impl Into<String>) -> AgentRuntimeError {
     AgentRuntimeError::new(Kind::InvalidState, text)
 }

@@ -1,6 +1,6 @@
 //! Handlers as graphs of one node.
 
-use super::hosting::{ActivityPayload, Hosting, read};
+use super::hosting::{ActivityPayload, Hosting, read_payload};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
@@ -44,7 +44,7 @@ impl ActivityContext {
     /// # Errors
     /// Kind `InvalidState` if the payload is no `T`.
     pub fn payload_as<T: DeserializeOwned>(&self) -> Result<T, AgentRuntimeError> {
-        read(self.payload.clone())
+        read_payload(self.payload.clone())
     }
 }
 

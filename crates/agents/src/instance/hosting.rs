@@ -2,7 +2,7 @@
 
 use super::activity::{Activity, Sent};
 use super::{AgentRuntime, Models};
-use crate::calls::{CallError, own_call, result};
+use crate::calls::{CallError, own_call, result_of_call};
 use crate::evaluate::PromptScope;
 use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
@@ -244,7 +244,7 @@ impl Logic {
         let ctx = &self.hosting.ctx;
         let runner = self.tools();
         let call = own_call(ctx, runner, name, args);
-        result(ctx, runner, &call, &PromptScope::none()).await
+        result_of_call(ctx, runner, &call, &PromptScope::none()).await
     }
 }
 
@@ -256,7 +256,7 @@ impl<T: DeserializeOwned> FromTask for ActivityPayload<T> {
     fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
         let ctx = Ctx::from_task(input)?;
         let payload = ctx.calls().configurable.get(ACTIVITY_PAYLOAD).cloned().unwrap_or_default();
-        read(payload).map(Self).map_err(NodeError::from)
+        read_payload(payload).map(Self).map_err(NodeError::from)
     }
 
     fn reads() -> Reads {
@@ -265,7 +265,7 @@ impl<T: DeserializeOwned> FromTask for ActivityPayload<T> {
 }
 
 /// Reads a payload.
-pub(super) fn read<T: DeserializeOwned>(payload: Json) -> Result<T, AgentRuntimeError> {
+pub(super) fn read_payload<T: DeserializeOwned>(payload: Json) -> Result<T, AgentRuntimeError> {
     serde_json::from_value(payload).map_err(|error| {
         let text = format!(
             "the payload is no `{}`: {error}; send one that is",

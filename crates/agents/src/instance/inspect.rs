@@ -1,7 +1,7 @@
 //! States, statuses and statistics of instances.
 
 use super::AgentRuntime;
-use super::error::{invalid, of_runtime, of_store, unavailable};
+use super::error::{graph_unavailable, invalid_request, of_runtime, of_store};
 use super::handler::STATE_CHANNEL;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -143,7 +143,7 @@ impl AgentRuntime {
         let state = self.get_state(id).await?;
         serde_json::from_value(state).map_err(|error| {
             let name = std::any::type_name::<S>();
-            invalid(format!("the state of instance `{id}` is no `{name}`: {error}"))
+            invalid_request(format!("the state of instance `{id}` is no `{name}`: {error}"))
         })
     }
 
@@ -237,7 +237,7 @@ impl AgentRuntime {
     ) -> Result<Option<AgentRuntimeError>, AgentRuntimeError> {
         let thread = ThreadId::from(id);
         if let Err(error) = self.runtime().check_hosted(&self.who, graph, &thread).await {
-            return Ok(Some(unavailable(id.as_str(), &error.fault())));
+            return Ok(Some(graph_unavailable(id.as_str(), &error.fault())));
         }
         let failed = matches!(
             row.status,

@@ -11,7 +11,7 @@ use weftwork_types::code::Fault;
 #[non_exhaustive]
 pub enum PromptError {
     /// The definition has problems; all are listed.
-    #[error("prompt `{prompt}` is not sound:{}", list(problems))]
+    #[error("prompt `{prompt}` is not sound:{}", list_problems(problems))]
     Invalid {
         /// The prompt.
         prompt: PromptId,
@@ -87,6 +87,6 @@ impl PromptError {
     }
 }
 
-fn list(problems: &[String]) -> String {
+fn list_problems(problems: &[String]) -> String {
     problems.iter().map(|problem| format!("\n  - {problem}")).collect()
 }

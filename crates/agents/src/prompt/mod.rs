@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use template::{Template, undeclared};
+use template::{Template, find_undeclared};
 use weftwork_tools::output_schema;
 use weftwork_types::canonical::Hash;
 
@@ -208,7 +208,7 @@ fn check_sections<P>(
 fn checked_template(text: &str, schema: &Value) -> Result<Template, String> {
     let template = Template::parse(text)?;
     for path in template.placeholders() {
-        if let Some((name, known)) = undeclared(schema, path) {
+        if let Some((name, known)) = find_undeclared(schema, path) {
             let known = match known.as_slice() {
                 [] => "there are none at this place".to_owned(),
                 known => format!("the parameters are: {}", known.join(", ")),

@@ -71,7 +71,7 @@ impl Template {
         for piece in &self.0 {
             match piece {
                 Piece::Text(text) => out.push_str(text),
-                Piece::Slot(path) => match find(params, path) {
+                Piece::Slot(path) => match find_value(params, path) {
                     None | Some(Value::Null) => return Err(path.join(".")),
                     Some(Value::String(text)) => out.push_str(text),
                     Some(other) => out.push_str(&canonical::to_string(other)),
@@ -82,7 +82,7 @@ impl Template {
     }
 }
 
-fn find<'a>(params: &'a Value, path: &[String]) -> Option<&'a Value> {
+fn find_value<'a>(params: &'a Value, path: &[String]) -> Option<&'a Value> {
     path.iter().try_fold(params, |value, part| value.get(part))
 }
 
@@ -97,7 +97,7 @@ fn first_chars(text: &str) -> String {
 
 /// Returns the names at the level at which a schema declares no such parameter, with the path up to
 /// there; `None` if the schema allows the path.
-pub(crate) fn undeclared(schema: &Value, path: &[String]) -> Option<(String, Vec<String>)> {
+pub(crate) fn find_undeclared(schema: &Value, path: &[String]) -> Option<(String, Vec<String>)> {
     let mut at = schema;
     let mut seen = String::new();
     for part in path {
@@ -167,7 +167,7 @@ mod tests {
         }});
         let check = |path: &str| {
             let path: Vec<String> = path.split('.').map(str::to_owned).collect();
-            undeclared(&schema, &path).map(|(name, _)| name)
+            find_undeclared(&schema, &path).map(|(name, _)| name)
         };
         assert_eq!(check("city"), None);
         assert_eq!(check("guest.name"), None);

@@ -6,7 +6,7 @@ mod query;
 pub use error::SessionError;
 pub use query::Query;
 
-pub(crate) use query::fold;
+pub(crate) use query::fold_slices;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
@@ -177,7 +177,7 @@ impl Session {
     /// # Errors
     /// [`SessionError`] if a stored event is not one of the slice.
     pub fn query<S: Slice>(&self) -> Result<Query<S>, SessionError> {
-        fold(&self.log().events)
+        fold_slices(&self.log().events)
     }
 
     /// Returns the present state: the events since the last [`restore`](Self::restore), with those

@@ -33,15 +33,15 @@ impl<S> Query<S> {
 }
 
 /// Computes the items of a slice from the events of a session.
-pub(crate) fn fold<'a, S: Slice>(
+pub(crate) fn fold_slices<'a, S: Slice>(
     events: impl IntoIterator<Item = &'a SessionEvent>,
 ) -> Result<Query<S>, SessionError> {
     let mut items = Vec::new();
-    apply::<S>(&mut items, events)?;
+    apply_events::<S>(&mut items, events)?;
     Ok(Query { items })
 }
 
-fn apply<'a, S: Slice>(
+fn apply_events<'a, S: Slice>(
     items: &mut Vec<S>,
     events: impl IntoIterator<Item = &'a SessionEvent>,
 ) -> Result<(), SessionError> {
@@ -53,7 +53,7 @@ fn apply<'a, S: Slice>(
         if slice == RESTORED {
             items.clear();
             let restored = Vec::<SessionEvent>::deserialize(event).map_err(unreadable)?;
-            apply::<S>(items, &restored)?;
+            apply_events::<S>(items, &restored)?;
         } else if slice == S::NAME {
             let event = S::Event::deserialize(event).map_err(unreadable)?;
             *items = S::reduce(std::mem::take(items), event);

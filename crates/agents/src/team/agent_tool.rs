@@ -1,6 +1,6 @@
 //! Agents as tools of other agents.
 
-use super::member::{Member, Work, added};
+use super::member::{Member, Work, added_work};
 use crate::calls::CallingNode;
 use crate::error::AgentError;
 use schemars::JsonSchema;
@@ -49,7 +49,7 @@ pub fn as_tool(
         let member = member.clone();
         async move {
             let node = context.deps::<CallingNode>()?;
-            match answer(&member, &node, &context, request).await {
+            match answer_of_member(&member, &node, &context, request).await {
                 Ok(text) => Ok(ToolOutput::Value(text)),
                 Err(error) => failed_or_stopped(&member, &node, error),
             }
@@ -60,7 +60,7 @@ pub fn as_tool(
         let member = closed.clone();
         async move {
             let node = context.deps::<CallingNode>()?;
-            match work(&member, &node, &context, request).await {
+            match run_member(&member, &node, &context, request).await {
                 Ok(work) => Ok(work.calls_left_open(member.name())),
                 Err(error) if error.is_interrupt() => Ok(None),
                 Err(error) => failed_or_stopped(&member, &node, error).map(|_| None),
@@ -70,18 +70,18 @@ pub fn as_tool(
     Ok(tool.timeout(TIMEOUT))
 }
 
-async fn answer(
+async fn answer_of_member(
     member: &Member,
     node: &CallingNode,
     context: &ToolContext,
     request: Request,
 ) -> NodeResult<String> {
-    let work = work(member, node, context, request).await?;
+    let work = run_member(member, node, context, request).await?;
     Ok(work.answer(member.name())?.joined_text())
 }
 
 /// Runs the agent on a request; if the call is left open, returns its work up to then.
-async fn work(
+async fn run_member(
     member: &Member,
     node: &CallingNode,
     context: &ToolContext,
@@ -93,7 +93,7 @@ async fn work(
     let name = context.tool_call_id.as_str();
     let input = json!({ "messages": asked });
     let output = ctx.call_named(name, member.graph(), SubgraphState::PerTask, input).await?;
-    added(output, &asked)
+    added_work(output, &asked)
 }
 
 /// A failure of the graph is the result of the call; everything else stops the node, and the call

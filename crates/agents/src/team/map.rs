@@ -1,6 +1,6 @@
 //! A graph that runs another one for each item of a list.
 
-use super::member::{MESSAGES, added};
+use super::member::{MESSAGES, added_work};
 use crate::error::{AgentError, too_many_items};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -96,11 +96,11 @@ impl ParallelMap {
         let graph = Graph::<MapState>::new(self.name.as_str())
             .version(self.version)
             .with(mapping)
-            .node(MAP, map)
-            .node(COLLECT, collect)
+            .node(MAP, run_item)
+            .node(COLLECT, collect_results)
             .calls(MAP, self.graph, SubgraphState::PerTask)
             .route_to(START, [MAP, COLLECT], move |state: State<MapState>| {
-                each(&self.name, state.items())
+                each_item(&self.name, state.items())
             })
             .edge(MAP, COLLECT)
             .concurrency(self.concurrency);
@@ -108,7 +108,7 @@ impl ParallelMap {
     }
 }
 
-fn each(name: &str, items: &List<Value>) -> NodeResult<Vec<Next>> {
+fn each_item(name: &str, items: &List<Value>) -> NodeResult<Vec<Next>> {
     if items.len() > ITEMS_MAX {
         return Err(too_many_items(name, items.len(), ITEMS_MAX).into());
     }
@@ -119,7 +119,7 @@ fn each(name: &str, items: &List<Value>) -> NodeResult<Vec<Next>> {
     Ok(items.map(|(index, item)| SendTo::to(MAP, Item { index, item }).into()).collect())
 }
 
-async fn map(
+async fn run_item(
     Arg(Item { index, item }): Arg<Item>,
     mapping: Deps<Mapping>,
     ctx: Ctx,
@@ -130,14 +130,14 @@ async fn map(
             let asked = [Message::text(ctx.message_id(), Role::User, text)];
             let input = json!({ MESSAGES: asked });
             let output = ctx.call(graph, SubgraphState::PerTask, input).await?;
-            json!(added(output, &asked)?.answer(graph.name())?.joined_text())
+            json!(added_work(output, &asked)?.answer(graph.name())?.joined_text())
         }
         item => ctx.call(graph, SubgraphState::PerTask, item).await?,
     };
     Ok(MapStateUpdate::new().mapped([Mapped { index, result }]))
 }
 
-async fn collect(state: State<MapState>) -> MapStateUpdate {
+async fn collect_results(state: State<MapState>) -> MapStateUpdate {
     let mut mapped: Vec<Mapped> = state.mapped().into_iter().flatten().cloned().collect();
     mapped.sort_by_key(|one| one.index);
     MapStateUpdate::new().results(mapped.into_iter().map(|one| one.result).collect())

@@ -45,12 +45,12 @@ impl Member {
     pub(crate) async fn work(&self, ctx: &Ctx, conversation: &[Message]) -> NodeResult<Work> {
         let input = json!({ MESSAGES: conversation });
         let output = ctx.call(&self.graph, SubgraphState::PerTask, input).await?;
-        added(output, conversation)
+        added_work(output, conversation)
     }
 }
 
 /// Takes the messages that are not of the conversation out of the output of a graph.
-pub(crate) fn added(mut output: Value, conversation: &[Message]) -> NodeResult<Work> {
+pub(crate) fn added_work(mut output: Value, conversation: &[Message]) -> NodeResult<Work> {
     let known: BTreeSet<&str> = conversation.iter().map(|message| message.id.as_str()).collect();
     let messages = output.get_mut(MESSAGES).map(Value::take).unwrap_or_default();
     let messages: Option<Vec<Message>> = serde_json::from_value(messages)?;

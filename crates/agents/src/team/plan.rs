@@ -5,7 +5,7 @@ use crate::bound::{BoundModel, ModelConfig};
 use crate::conversation::for_model;
 use crate::error::{AgentError, too_many_steps};
 use crate::output::OutputSpec;
-use crate::react::system;
+use crate::react::system_message;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -200,10 +200,10 @@ impl PlanAndExecute {
         let graph = Graph::<PlanState>::new(self.name)
             .version(self.version)
             .with(parts)
-            .node(PLAN, plan)
-            .node(EXECUTE, execute)
+            .node(PLAN, make_plan)
+            .node(EXECUTE, execute_step)
             .on_left_open(EXECUTE, close_step)
-            .node(REPLAN, replan)
+            .node(REPLAN, revise_plan)
             .calls(EXECUTE, inner, SubgraphState::PerTask)
             .edge(START, PLAN)
             .route_to(PLAN, [EXECUTE, REPLAN], |state: State<PlanState>| {
@@ -220,18 +220,18 @@ impl PlanAndExecute {
 }
 
 /// Asks the planner for a plan.
-async fn plan(
+async fn make_plan(
     state: State<PlanState>,
     parts: Deps<PlanParts>,
     ctx: Ctx,
 ) -> NodeResult<PlanStateUpdate> {
     let messages = parts.conversation(&state, PLANNER, Vec::new(), &ctx.calls().hidden);
-    let Plan { steps } = ask(&parts.planner, messages, &ctx).await?;
+    let Plan { steps } = ask_model(&parts.planner, messages, &ctx).await?;
     Ok(PlanStateUpdate::new().plan(steps.into()).done(List::new()))
 }
 
 /// Executes the next step.
-async fn execute(
+async fn execute_step(
     state: State<PlanState>,
     parts: Deps<PlanParts>,
     ctx: Ctx,
@@ -270,7 +270,7 @@ fn of_step(state: &State<PlanState>, step: &str, ctx: &Ctx) -> Vec<Message> {
 }
 
 /// Asks the replanner for the answer, or for the steps that are left.
-async fn replan(
+async fn revise_plan(
     state: State<PlanState>,
     parts: Deps<PlanParts>,
     ctx: Ctx,
@@ -283,7 +283,7 @@ async fn replan(
     };
     steps.push(Message::text(ctx.message_id(), Role::User, left));
     let messages = parts.conversation(&state, REPLANNER, steps, &ctx.calls().hidden);
-    let text = match ask(&parts.replanner, messages, &ctx).await? {
+    let text = match ask_model(&parts.replanner, messages, &ctx).await? {
         Decision::Continue { steps } if !steps.is_empty() => {
             return Ok(PlanStateUpdate::new().plan(steps.into()));
         }
@@ -310,7 +310,7 @@ impl PlanParts {
             "" => task.to_owned(),
             own => format!("{own}\n\n{task}"),
         };
-        let mut messages: Vec<Message> = system(instructions).into_iter().collect();
+        let mut messages: Vec<Message> = system_message(instructions).into_iter().collect();
         let said: Vec<&Message> = state.messages().iter().collect();
         messages.extend(for_model(said.into_iter(), hidden));
         messages.extend(more);
@@ -328,7 +328,7 @@ fn as_messages(done: &List<StepResult>, ctx: &Ctx) -> Vec<Message> {
 }
 
 /// Asks a model for structured output, whose text is not part of the answer to the user.
-async fn ask<T: DeserializeOwned + JsonSchema>(
+async fn ask_model<T: DeserializeOwned + JsonSchema>(
     bound: &BoundModel,
     messages: Vec<Message>,
     ctx: &Ctx,

@@ -3,11 +3,11 @@
 use super::hand_off::HandOffs;
 use super::member::{Member, check_names};
 use crate::bound::{BoundModel, ModelConfig};
-use crate::calls::{left_open, outcome, result_message};
+use crate::calls::{left_open, outcome_of_call, result_message};
 use crate::conversation::{for_model, invalid_rounds};
 use crate::error::{AgentError, cannot_repair};
 use crate::evaluate::PromptScope;
-use crate::react::{REPAIRS_MAX, system};
+use crate::react::{REPAIRS_MAX, system_message};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -239,7 +239,7 @@ impl Supervisor {
         let own = [(TOOL, has_tools), (HUMAN, has_human)];
         let own: Vec<_> = own.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();
         let parts = SupervisorParts {
-            instructions: system(self.instructions),
+            instructions: system_message(self.instructions),
             bound: self.bound,
             runner,
             hand_offs,
@@ -252,7 +252,7 @@ impl Supervisor {
         let mut graph = Graph::<TeamState>::new(self.name)
             .version(self.version)
             .with(parts)
-            .node(SUPERVISOR, supervise)
+            .node(SUPERVISOR, run_supervisor)
             .defer(SUPERVISOR)
             .node(HAND_OFF, hand_off)
             .on_left_open(HAND_OFF, close_call)
@@ -270,7 +270,7 @@ impl Supervisor {
             let inner = member.graph().clone();
             graph = graph
                 .on_left_open(name.as_str(), close_work(member.clone()))
-                .node(name.as_str(), works(member))
+                .node(name.as_str(), run_member(member))
                 .calls(name.as_str(), inner, SubgraphState::PerTask)
                 .edge(name.as_str(), SUPERVISOR);
         }
@@ -279,7 +279,7 @@ impl Supervisor {
 }
 
 /// Calls the supervisor's model, and starts a task for each of its calls.
-async fn supervise(
+async fn run_supervisor(
     state: State<TeamState>,
     parts: Deps<SupervisorParts>,
     ctx: Ctx,
@@ -358,7 +358,7 @@ async fn hand_off(
     parts: Deps<SupervisorParts>,
     ctx: Ctx,
 ) -> NodeResult<Command<TeamState>> {
-    let outcome = outcome(&ctx, &parts.runner, &call, &PromptScope::none()).await?;
+    let outcome = outcome_of_call(&ctx, &parts.runner, &call, &PromptScope::none()).await?;
     let result = result_message(&ctx, &call, &outcome);
     let member = parts.hand_offs.member(&call.name);
     // The call of a tool that does not exist is part of the conversation in either case.
@@ -390,7 +390,7 @@ async fn run_tool(
     parts: Deps<SupervisorParts>,
     ctx: Ctx,
 ) -> NodeResult<TeamStateUpdate> {
-    let outcome = outcome(&ctx, &parts.runner, &call, &PromptScope::none()).await?;
+    let outcome = outcome_of_call(&ctx, &parts.runner, &call, &PromptScope::none()).await?;
     Ok(TeamStateUpdate::new().messages([result_message(&ctx, &call, &outcome)]))
 }
 
@@ -428,7 +428,7 @@ fn close_work(
 }
 
 /// The node of a member.
-fn works(
+fn run_member(
     member: Member,
 ) -> impl Fn(
     State<TeamState>,

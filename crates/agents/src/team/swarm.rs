@@ -179,7 +179,7 @@ impl Swarm {
             let ends = targets.iter().map(String::as_str).chain([END]);
             graph = graph
                 .on_left_open(name.as_str(), close_work(member.clone(), Arc::clone(&all)))
-                .node(name.as_str(), works(member, Arc::clone(&all), targets.clone()))
+                .node(name.as_str(), run_member(member, Arc::clone(&all), targets.clone()))
                 .calls(name.as_str(), inner, SubgraphState::PerTask)
                 .ends(name.as_str(), ends);
         }
@@ -216,7 +216,7 @@ impl Swarm {
 
 /// The node of a member: it runs the member's graph on the conversation, and goes on with the member
 /// that the conversation was handed to.
-fn works(
+fn run_member(
     member: Member,
     all: Arc<HandOffs>,
     targets: Vec<String>,

@@ -3,7 +3,7 @@
 
 use super::callback::Callback;
 use super::client::{Client, Grant};
-use super::error::{OauthError, words};
+use super::error::{OauthError, to_words};
 use super::login::Plan;
 use super::token::{TokenEndpoint, Tokens};
 use super::{LoginScreen, LoginStep};
@@ -25,12 +25,12 @@ struct Secrets {
 
 impl Secrets {
     fn new() -> Self {
-        Self { state: random(), verifier: random() }
+        Self { state: random_token(), verifier: random_token() }
     }
 }
 
 /// Returns 244 random bits.
-fn random() -> String {
+fn random_token() -> String {
     let half = || uuid::Uuid::new_v4().simple().to_string();
     half() + &half()
 }
@@ -57,16 +57,16 @@ pub(crate) async fn log_in(
     let grant = Grant::Code { redirect };
     let client = Client::obtain(plan.requests, metadata, plan.settings, grant, scope).await?;
     let secrets = Secrets::new();
-    let url = authorization(plan, place, &client, redirect, &secrets);
+    let url = authorization_url(plan, place, &client, redirect, &secrets);
     screen.show(&LoginStep::Open { url: url.into() });
     let answer = tokio::select! {
         answer = callback.receive() => answer?,
-        pasted = screen.pasted() => parameters(&pasted),
+        pasted = screen.pasted() => query_parameters(&pasted),
         () = plan.clock.sleep(WAIT) => {
             return Err(OauthError::failed(format!("nobody logged in within {} s", WAIT.as_secs())));
         }
     };
-    let code = check(&answer, &secrets, plan)?;
+    let code = check_answer(&answer, &secrets, plan)?;
     let endpoint = TokenEndpoint {
         requests: plan.requests,
         url: &metadata.token,
@@ -88,7 +88,7 @@ pub(crate) async fn log_in(
 }
 
 /// The address that the person opens.
-fn authorization(
+fn authorization_url(
     plan: &Plan<'_>,
     place: &Url,
     client: &Client,
@@ -117,14 +117,14 @@ fn authorization(
 }
 
 /// Reads the parameters of an address that a person pasted, or of its query alone.
-pub(crate) fn parameters(address: &str) -> BTreeMap<String, String> {
+pub(crate) fn query_parameters(address: &str) -> BTreeMap<String, String> {
     let query = address.trim().split_once('?').map_or(address.trim(), |(_, query)| query);
     let query = query.split('#').next().unwrap_or_default();
     url::form_urlencoded::parse(query.as_bytes()).into_owned().collect()
 }
 
 /// Returns the code of an answer that belongs to this login and comes from its issuer.
-fn check<'a>(
+fn check_answer<'a>(
     answer: &'a BTreeMap<String, String>,
     secrets: &Secrets,
     plan: &Plan<'_>,
@@ -140,8 +140,8 @@ fn check<'a>(
         Some(found) if found != metadata.issuer => {
             return Err(OauthError::failed(format!(
                 "the browser came back from the issuer `{}`, expected `{}`; the code is not used",
-                words(found),
-                words(&metadata.issuer)
+                to_words(found),
+                to_words(&metadata.issuer)
             )));
         }
         None if metadata.names_issuer => {
@@ -154,7 +154,7 @@ fn check<'a>(
     match (text("error"), text("code")) {
         (None, Some(code)) => Ok(code),
         (error, _) => {
-            let said = [error, text("error_description")].into_iter().flatten().map(words);
+            let said = [error, text("error_description")].into_iter().flatten().map(to_words);
             let said = said.collect::<Vec<_>>().join(": ");
             let said = if said.is_empty() { "the answer has no code".to_owned() } else { said };
             Err(OauthError::failed(format!("its authorization server refused the login: {said}")))

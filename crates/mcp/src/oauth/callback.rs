@@ -1,6 +1,6 @@
 //! The port of this machine that a browser is redirected to.
 
-use super::browser::parameters;
+use super::browser::query_parameters;
 use super::error::OauthError;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -59,7 +59,7 @@ impl Callback {
                     let Ok((connection, _)) = accepted else { continue };
                     let send = send.clone();
                     tokio::spawn(tokio::time::timeout(CONNECTION, async move {
-                        if let Some(answer) = serve(connection).await {
+                        if let Some(answer) = serve_callback(connection).await {
                             // Only the first answer counts.
                             send.try_send(answer).unwrap_or_default();
                         }
@@ -72,7 +72,7 @@ impl Callback {
 }
 
 /// Answers a request; returns the parameters of the redirect.
-async fn serve(mut connection: TcpStream) -> Option<BTreeMap<String, String>> {
+async fn serve_callback(mut connection: TcpStream) -> Option<BTreeMap<String, String>> {
     let mut text = Vec::new();
     while !text.windows(4).any(|end| end == b"\r\n\r\n") {
         let mut piece = [0; 2048];
@@ -84,7 +84,8 @@ async fn serve(mut connection: TcpStream) -> Option<BTreeMap<String, String>> {
     }
     let head = String::from_utf8_lossy(&text);
     let target = head.strip_prefix("GET ").and_then(|rest| rest.split(' ').next());
-    let answer = target.filter(|target| target.split('?').next() == Some(PATH)).map(parameters);
+    let answer =
+        target.filter(|target| target.split('?').next() == Some(PATH)).map(query_parameters);
     let (status, page) = match answer {
         Some(_) => ("200 OK", PAGE),
         None => ("404 Not Found", ""),

@@ -1,8 +1,8 @@
 //! The client at an authorization server: registered beforehand by a person, or now (RFC 7591).
 
 use super::discovery::Metadata;
-use super::error::{OauthError, words};
-use super::requests::{Answer, Requests, shown};
+use super::error::{OauthError, to_words};
+use super::requests::{Answer, Requests, show_url};
 use crate::file::OauthSettings;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -100,12 +100,15 @@ impl Client {
             .registration
             .as_ref()
             .ok_or_else(|| no_client("does not register clients by itself", &metadata.issuer))?;
-        let body = registration(metadata, grant, scope);
+        let body = registration_to_json(metadata, grant, scope);
         let answer = requests.post_json(place, &body).await?;
         let id = answer.text("client_id").filter(|_| answer.is_success());
         let Some(id) = id else {
-            let problem =
-                format!("did not register a client at `{}` ({})", shown(place), answer.problem());
+            let problem = format!(
+                "did not register a client at `{}` ({})",
+                show_url(place),
+                answer.problem()
+            );
             return Err(no_client(&problem, &metadata.issuer));
         };
         Ok(Self::registered(id, &answer, metadata))
@@ -154,7 +157,11 @@ impl Client {
     }
 }
 
-fn registration(metadata: &Metadata, grant: Grant<'_>, scope: Option<&str>) -> serde_json::Value {
+fn registration_to_json(
+    metadata: &Metadata,
+    grant: Grant<'_>,
+    scope: Option<&str>,
+) -> serde_json::Value {
     let offered = metadata.methods.as_deref();
     let all = [AuthMethod::None, AuthMethod::Basic, AuthMethod::Post];
     let is_offered = |method: &AuthMethod| {
@@ -185,6 +192,6 @@ fn registration(metadata: &Metadata, grant: Grant<'_>, scope: Option<&str>) -> s
 fn no_client(problem: &str, issuer: &str) -> OauthError {
     OauthError::failed(format!(
         "the authorization server `{}` {problem}; register a client there, and put it into the entry of the server in the MCP file: `\"oauth\": {{\"clientId\": \"ID\", \"clientSecret\": \"${{NAME}}\"}}`, the secret only if it has one",
-        words(issuer)
+        to_words(issuer)
     ))
 }

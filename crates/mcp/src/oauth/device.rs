@@ -1,7 +1,7 @@
 //! Login on another device: a code that a person types there (RFC 8628).
 
 use super::client::{Client, Grant};
-use super::error::{OauthError, words};
+use super::error::{OauthError, to_words};
 use super::login::Plan;
 use super::requests::check_transport;
 use super::token::{TokenEndpoint, Tokens};
@@ -45,13 +45,13 @@ pub(crate) async fn log_in(
     let device_code = answer.text("device_code").ok_or_else(missing)?;
     let code = answer.text("user_code").ok_or_else(missing)?;
     let page = page.ok_or_else(missing)?;
-    let page = Url::parse(page).map_err(|error| bad(format!("`{}`: {error}", words(page))))?;
+    let page = Url::parse(page).map_err(|error| bad(format!("`{}`: {error}", to_words(page))))?;
     check_transport(&page)?;
     let complete = answer.text("verification_uri_complete").and_then(|text| Url::parse(text).ok());
     let complete = complete.filter(|url| check_transport(url).is_ok());
     screen.show(&LoginStep::Code {
         url: page.into(),
-        code: words(code),
+        code: to_words(code),
         complete: complete.map(String::from),
     });
     let lifetime = answer.seconds("expires_in").map_or(WAIT_MAX, Duration::from_secs).min(WAIT_MAX);
@@ -62,11 +62,11 @@ pub(crate) async fn log_in(
         client: &client,
         resource: &plan.found.resource,
     };
-    let tokens = poll(plan, &endpoint, device_code, started + lifetime, interval).await?;
+    let tokens = poll_tokens(plan, &endpoint, device_code, started + lifetime, interval).await?;
     Ok((client, tokens))
 }
 
-async fn poll(
+async fn poll_tokens(
     plan: &Plan<'_>,
     endpoint: &TokenEndpoint<'_>,
     device_code: &str,

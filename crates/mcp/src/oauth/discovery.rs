@@ -2,7 +2,7 @@
 //! authorization server (RFC 8414 and OpenID Connect Discovery).
 
 use super::challenge::Challenge;
-use super::error::{OauthError, words};
+use super::error::{OauthError, to_words};
 use super::requests::{Answer, Requests, check_transport};
 use url::Url;
 
@@ -39,7 +39,7 @@ pub(crate) struct Metadata {
 
 /// Finds the authorization server of the server at an address. `is_refused` is `true` if the server
 /// refuses requests without a token.
-pub(crate) async fn discover(
+pub(crate) async fn discover_server(
     requests: &Requests,
     server: &Url,
     challenge: &Challenge,
@@ -47,13 +47,13 @@ pub(crate) async fn discover(
 ) -> Result<Discovered, OauthError> {
     for address in resource_addresses(server, challenge) {
         let answer = requests.get(&address).await?;
-        let issuers = texts(&answer, "authorization_servers").unwrap_or_default();
+        let issuers = text_list(&answer, "authorization_servers").unwrap_or_default();
         if answer.status != 200 || issuers.is_empty() {
             continue;
         }
         let resource = answer.text("resource").unwrap_or(server.as_str()).to_owned();
         check_resource(&resource, server)?;
-        let scopes = texts(&answer, "scopes_supported").unwrap_or_default();
+        let scopes = text_list(&answer, "scopes_supported").unwrap_or_default();
         let metadata = first_metadata(requests, &issuers).await?;
         return Ok(Discovered { resource, scopes, metadata });
     }
@@ -69,7 +69,8 @@ fn resource_addresses(server: &Url, challenge: &Challenge) -> Vec<Url> {
     let named = named.filter(|url| check_transport(url).is_ok());
     let name = "/.well-known/oauth-protected-resource";
     let mut all: Vec<Url> = named.into_iter().collect();
-    for place in [at(server, &format!("{name}{}", trimmed_path(server))), at(server, name)] {
+    for place in [url_at(server, &format!("{name}{}", trimmed_path(server))), url_at(server, name)]
+    {
         if !all.contains(&place) {
             all.push(place);
         }
@@ -88,7 +89,7 @@ fn check_resource(resource: &str, server: &Url) -> Result<(), OauthError> {
         true => Ok(()),
         false => Err(OauthError::failed(format!(
             "its metadata is that of the resource `{}`, expected `{}`; a token for another resource is not sent to it",
-            words(resource),
+            to_words(resource),
             without_fragment(server)
         ))),
     }
@@ -108,7 +109,7 @@ async fn first_metadata(requests: &Requests, issuers: &[String]) -> Result<Metad
 
 async fn issuer_metadata(requests: &Requests, issuer: &str) -> Result<Metadata, OauthError> {
     let url = Url::parse(issuer).map_err(|error| {
-        OauthError::failed(format!("its authorization server `{}`: {error}", words(issuer)))
+        OauthError::failed(format!("its authorization server `{}`: {error}", to_words(issuer)))
     })?;
     check_transport(&url)?;
     let mut first = None;
@@ -126,7 +127,10 @@ async fn issuer_metadata(requests: &Requests, issuer: &str) -> Result<Metadata, 
         }
     }
     Err(first.unwrap_or_else(|| {
-        OauthError::failed(format!("its authorization server `{}` has no metadata", words(issuer)))
+        OauthError::failed(format!(
+            "its authorization server `{}` has no metadata",
+            to_words(issuer)
+        ))
     }))
 }
 
@@ -139,7 +143,7 @@ fn issuer_addresses(issuer: &Url) -> Vec<Url> {
     if !path.is_empty() {
         paths.push(format!("{path}{openid}"));
     }
-    paths.iter().map(|path| at(issuer, path)).collect()
+    paths.iter().map(|path| url_at(issuer, path)).collect()
 }
 
 /// Metadata of another issuer could send a code to somebody else (a mix-up). A slash at the end has
@@ -150,8 +154,8 @@ fn check_issuer(answer: &Answer, issuer: &str) -> Result<(), OauthError> {
         true => Ok(()),
         false => Err(OauthError::failed(format!(
             "the metadata of its authorization server is that of the issuer `{}`, expected `{}`",
-            words(found),
-            words(issuer)
+            to_words(found),
+            to_words(issuer)
         ))),
     }
 }
@@ -163,10 +167,10 @@ async fn legacy_metadata(
     server: &Url,
     is_refused: bool,
 ) -> Result<Metadata, OauthError> {
-    let origin = at(server, "/");
+    let origin = url_at(server, "/");
     check_transport(&origin)?;
     let issuer = origin.as_str().trim_end_matches('/');
-    let answer = requests.get(&at(server, "/.well-known/oauth-authorization-server")).await?;
+    let answer = requests.get(&url_at(server, "/.well-known/oauth-authorization-server")).await?;
     if answer.status == 200 && answer.text("token_endpoint").is_some() {
         return match check_issuer(&answer, issuer) {
             Ok(()) => Metadata::read(&answer, issuer),
@@ -181,9 +185,9 @@ async fn legacy_metadata(
     }
     Ok(Metadata {
         issuer: issuer.to_owned(),
-        authorization: Some(at(server, "/authorize")),
-        token: at(server, "/token"),
-        registration: Some(at(server, "/register")),
+        authorization: Some(url_at(server, "/authorize")),
+        token: url_at(server, "/token"),
+        registration: Some(url_at(server, "/register")),
         device: None,
         revocation: None,
         scopes: Vec::new(),
@@ -212,15 +216,15 @@ impl Metadata {
             registration: endpoint("registration_endpoint")?,
             device: endpoint("device_authorization_endpoint")?,
             revocation: endpoint("revocation_endpoint").unwrap_or_default(),
-            scopes: texts(answer, "scopes_supported").unwrap_or_default(),
-            methods: texts(answer, "token_endpoint_auth_methods_supported"),
-            challenges: texts(answer, "code_challenge_methods_supported"),
+            scopes: text_list(answer, "scopes_supported").unwrap_or_default(),
+            methods: text_list(answer, "token_endpoint_auth_methods_supported"),
+            challenges: text_list(answer, "code_challenge_methods_supported"),
             names_issuer: names_issuer.is_some_and(|value| value == true),
         })
     }
 }
 
-fn texts(answer: &Answer, name: &str) -> Option<Vec<String>> {
+fn text_list(answer: &Answer, name: &str) -> Option<Vec<String>> {
     let items = answer.members.get(name)?.as_array()?.iter();
     Some(items.filter_map(|item| Some(item.as_str()?.to_owned())).collect())
 }
@@ -230,7 +234,7 @@ fn trimmed_path(url: &Url) -> &str {
     url.path().trim_end_matches('/')
 }
 
-fn at(origin: &Url, path: &str) -> Url {
+fn url_at(origin: &Url, path: &str) -> Url {
     let mut url = origin.clone();
     url.set_path(path);
     url.set_query(None);

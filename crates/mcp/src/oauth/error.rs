@@ -62,6 +62,6 @@ impl OauthError {
 }
 
 /// Words of a server in an error.
-pub(crate) fn words(text: &str) -> String {
+pub(crate) fn to_words(text: &str) -> String {
     short(text, WORDS_CHARS)
 }

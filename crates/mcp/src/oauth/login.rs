@@ -2,9 +2,9 @@
 
 use super::challenge::Challenge;
 use super::client::Client;
-use super::discovery::{Discovered, discover};
-use super::error::{OauthError, words};
-use super::requests::{Requests, check_transport, shown};
+use super::discovery::{Discovered, discover_server};
+use super::error::{OauthError, to_words};
+use super::requests::{Requests, check_transport, show_url};
 use super::saved::{LoginFile, Saved};
 use super::token::{TokenEndpoint, Tokens};
 use super::{LoginKind, LoginRequest, LoginScreen, LoginState, browser, device};
@@ -171,7 +171,8 @@ impl Login {
         let _lock = self.file.lock().await?;
         let Some(mut saved) = self.file.read()? else { return Ok(()) };
         let known = saved.tokens.as_ref().and_then(|tokens| tokens.scope.clone());
-        saved.missing_scope = union([known, saved.missing_scope.take(), Some(words(scope))]);
+        saved.missing_scope =
+            join_scopes([known, saved.missing_scope.take(), Some(to_words(scope))]);
         self.file.write(&saved)
     }
 
@@ -184,14 +185,15 @@ impl Login {
         check_transport(&self.server)?;
         let requests = self.requests();
         let probe = self.probe().await?;
-        let found = discover(&requests, &self.server, &probe.challenge, probe.is_refused).await?;
+        let found =
+            discover_server(&requests, &self.server, &probe.challenge, probe.is_refused).await?;
         if let Some(issuer) =
             self.settings.issuer.as_ref().filter(|own| **own != found.metadata.issuer)
         {
             return Err(OauthError::failed(format!(
                 "its authorization server is `{}`, and the MCP file has `{}` as `issuer`; the client is not used elsewhere",
-                words(&found.metadata.issuer),
-                words(issuer)
+                to_words(&found.metadata.issuer),
+                to_words(issuer)
             )));
         }
         let plan = Plan {
@@ -221,7 +223,7 @@ impl Login {
         let _lock = self.file.lock().await?;
         self.file.write(&Saved {
             version: Saved::version(),
-            server: shown(&self.server),
+            server: show_url(&self.server),
             issuer: found.metadata.issuer.clone(),
             resource: found.resource.clone(),
             token_endpoint: found.metadata.token.clone(),
@@ -252,7 +254,7 @@ impl Login {
         let missing = self.file.read().unwrap_or_default().and_then(|saved| saved.missing_scope);
         let has_offline = found.metadata.scopes.iter().any(|scope| scope == OFFLINE);
         let offline = has_offline.then(|| OFFLINE.to_owned());
-        Ok(union([base, missing, offline]))
+        Ok(join_scopes([base, missing, offline]))
     }
 
     /// Ends the login: asks the authorization server to revoke its tokens, and removes the file.
@@ -321,7 +323,7 @@ impl Login {
 }
 
 /// Scopes of several lists, each once.
-fn union(lists: [Option<String>; 3]) -> Option<String> {
+fn join_scopes(lists: [Option<String>; 3]) -> Option<String> {
     let mut all: Vec<&str> = Vec::new();
     for scope in lists.iter().flatten().flat_map(|list| list.split_whitespace()) {
         if !all.contains(&scope) {

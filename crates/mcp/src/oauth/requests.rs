@@ -1,6 +1,6 @@
 //! Requests to authorization servers.
 
-use super::error::{OauthError, words};
+use super::error::{OauthError, to_words};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::{Map, Value};
@@ -57,7 +57,7 @@ impl Answer {
     /// Describes a refusal in the words of the server.
     pub(crate) fn problem(&self) -> String {
         let said = [self.error(), self.text("error_description")];
-        let said: Vec<String> = said.into_iter().flatten().map(words).collect();
+        let said: Vec<String> = said.into_iter().flatten().map(to_words).collect();
         match said.is_empty() {
             true => format!("HTTP status {}", self.status),
             false => format!("HTTP status {}: {}", self.status, said.join(": ")),
@@ -77,7 +77,7 @@ impl Requests {
     /// Reads a document. Carries no credentials, so that redirects are followed.
     pub(crate) async fn get(&self, url: &Url) -> Result<Answer, OauthError> {
         let request = EgressRequest {
-            headers: vec![header("accept", "application/json")],
+            headers: vec![new_header("accept", "application/json")],
             body_max: Some(ANSWER_BYTES_MAX),
             ..EgressRequest::new(Method::Get, url.as_str())
         };
@@ -112,8 +112,8 @@ impl Requests {
         hidden: &[&str],
     ) -> Result<Answer, OauthError> {
         check_transport(url)?;
-        headers.push(header("accept", "application/json"));
-        headers.push(header("content-type", kind));
+        headers.push(new_header("accept", "application/json"));
+        headers.push(new_header("content-type", kind));
         let request = EgressRequest {
             headers,
             body: Bytes::from(body),
@@ -143,7 +143,7 @@ impl Requests {
     }
 }
 
-fn header(name: &str, value: &str) -> (String, String) {
+fn new_header(name: &str, value: &str) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
@@ -159,13 +159,13 @@ pub(crate) fn check_transport(url: &Url) -> Result<(), OauthError> {
         true => Ok(()),
         false => Err(OauthError::failed(format!(
             "the address `{}` of its authorization server is refused; expected `https` (`http` only on this machine), without a user name",
-            words(&shown(url))
+            to_words(&show_url(url))
         ))),
     }
 }
 
 /// An address for messages: without user name and query.
-pub(crate) fn shown(url: &Url) -> String {
+pub(crate) fn show_url(url: &Url) -> String {
     format!(
         "{}://{}{}",
         url.scheme(),

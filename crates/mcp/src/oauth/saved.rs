@@ -82,7 +82,8 @@ impl LoginFile {
             {
                 return Err(error);
             }
-            let mut file = private(OpenOptions::new().write(true).create_new(true)).open(&new)?;
+            let mut file =
+                make_private(OpenOptions::new().write(true).create_new(true)).open(&new)?;
             file.write_all(&text)?;
             // A refresh token exists once: after a crash either the old or the new file is whole.
             file.sync_all()?;
@@ -107,7 +108,8 @@ impl LoginFile {
         let locked = tokio::task::spawn_blocking(move || -> std::io::Result<File> {
             create_folder(path.parent().unwrap_or(Path::new(".")))?;
             let mut options = OpenOptions::new();
-            let file = private(options.write(true).create(true).truncate(false)).open(&path)?;
+            let file =
+                make_private(options.write(true).create(true).truncate(false)).open(&path)?;
             file.lock()?;
             Ok(file)
         });
@@ -124,7 +126,7 @@ impl LoginFile {
 }
 
 /// Restricts a file to its owner.
-fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+fn make_private(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
     options
