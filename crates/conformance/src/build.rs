@@ -25,21 +25,21 @@ const FIRST_WAIT: Duration = Duration::from_millis(1);
 /// Puts the graphs of one spec together.
 #[derive(Debug)]
 pub(crate) struct Maker {
-    shared: Arc<Shared>,
+    world: Arc<Shared>,
     semantics: Semantics,
 }
 
 type Building = Graph<Dynamic>;
 
 impl Maker {
-    pub(crate) fn new(shared: Arc<Shared>, semantics: Semantics) -> Self {
-        Self { shared, semantics }
+    pub(crate) fn new(world: Arc<Shared>, semantics: Semantics) -> Self {
+        Self { world, semantics }
     }
 
     /// Builds the graph of a spec, or returns the exception that building it raises.
     pub(crate) fn make(&self, body: &Body) -> Result<CompiledGraph, Raised> {
         match body {
-            Body::Graph(graph) => self.graph(graph, Around::Nothing),
+            Body::Graph(graph) => self.graph(graph, SubgraphCaller::Nothing),
             Body::Flow(flow) => self.flow(flow),
         }
     }
@@ -60,7 +60,7 @@ impl Maker {
             }
             tasks.insert(name.clone(), task);
         }
-        self.shared.tasks.get_or_init(|| tasks);
+        self.world.tasks.get_or_init(|| tasks);
         let code = self.code("main", &spec.entry, Turns::default())?;
         let flow = Flow::new("main", move |Input(input): Input, ctx: Ctx| {
             let code = Arc::clone(&code);
@@ -69,7 +69,7 @@ impl Maker {
         flow.semantics(self.semantics).build().map_err(refused)
     }
 
-    fn graph(&self, spec: &GraphSpec, around: Around) -> Result<CompiledGraph, Raised> {
+    fn graph(&self, spec: &GraphSpec, caller: SubgraphCaller) -> Result<CompiledGraph, Raised> {
         let keys = Keys::of(spec);
         let channels = keys.all.iter().map(|(key, reducer)| reducer::channel(key, *reducer));
         let mut graph = Graph::dynamic("spec", channels.collect()).semantics(self.semantics);
@@ -84,7 +84,7 @@ impl Maker {
         graph = keys.narrow(graph, spec);
         graph = edges(graph, spec);
         graph = branches(graph, &spec.branches)?;
-        if around == Around::Nothing {
+        if caller == SubgraphCaller::Nothing {
             graph = stops(graph, spec);
         }
         graph.build().map_err(refused)
@@ -99,9 +99,11 @@ impl Maker {
         reducers: &Arc<BTreeMap<String, Reducer>>,
     ) -> Result<Building, Raised> {
         let mut graph = match &spec.sub {
-            Some(sub) => {
-                graph.subgraph(name, self.graph(sub, Around::Nothing)?, keep(spec.persist))
-            }
+            Some(sub) => graph.subgraph(
+                name,
+                self.graph(sub, SubgraphCaller::Nothing)?,
+                subgraph_state(spec.persist),
+            ),
             None => {
                 let code = self.code(name, spec, turns)?;
                 let reducers = Arc::clone(reducers);
@@ -134,7 +136,9 @@ impl Maker {
 
     fn code(&self, name: &str, spec: &NodeSpec, turns: Turns) -> Result<Arc<Code>, Raised> {
         let sub = match &spec.call_sub {
-            Some(sub) => Some((self.graph(sub, Around::Code)?, keep(spec.persist))),
+            Some(sub) => {
+                Some((self.graph(sub, SubgraphCaller::Code)?, subgraph_state(spec.persist)))
+            }
             None => None,
         };
         Ok(Arc::new(Code {
@@ -142,14 +146,14 @@ impl Maker {
             ops: spec.ops.clone(),
             sub,
             turns,
-            shared: Arc::clone(&self.shared),
+            world: Arc::clone(&self.world),
         }))
     }
 }
 
 /// The surroundings of a graph. A graph that code calls has no stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Around {
+enum SubgraphCaller {
     Nothing,
     Code,
 }
@@ -332,7 +336,7 @@ pub(crate) fn into_stops(spec: StopsSpec) -> Stops {
     }
 }
 
-fn keep(persist: Persist) -> SubgraphState {
+fn subgraph_state(persist: Persist) -> SubgraphState {
     match persist {
         Persist::Inherit => SubgraphState::PerTask,
         Persist::Own => SubgraphState::PerThread,

@@ -53,9 +53,9 @@ pub async fn play(spec: &Spec, setting: &Setting) -> Json {
     if setting.mode == Mode::CrashEachWrite {
         return crash::play(spec, setting).await;
     }
-    let shared = Arc::new(Shared::default());
-    match made(spec, setting, &shared) {
-        Ok(graph) => play_on(graph, spec, setting, &shared.counts).await,
+    let world = Arc::new(Shared::default());
+    match made(spec, setting, &world) {
+        Ok(graph) => play_on(graph, spec, setting, &world.counts).await,
         Err(refused) => refused,
     }
 }
@@ -64,9 +64,9 @@ pub async fn play(spec: &Spec, setting: &Setting) -> Json {
 pub(crate) fn made(
     spec: &Spec,
     setting: &Setting,
-    shared: &Arc<Shared>,
+    world: &Arc<Shared>,
 ) -> Result<CompiledGraph, Json> {
-    let maker = Maker::new(Arc::clone(shared), setting.profile.semantics());
+    let maker = Maker::new(Arc::clone(world), setting.profile.semantics());
     maker
         .make(&spec.body)
         .map_err(|raised| json!({ "compile_error": class::shown(&raised.class, &raised.message) }))

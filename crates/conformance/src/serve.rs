@@ -88,16 +88,16 @@ fn late(limit: Duration) -> Json {
 /// Does a piece of work on a thread of its own, and gives up on it when it panics or takes too
 /// long. An abandoned thread continues until its work is done; nothing waits for it.
 fn guarded(work: impl FnOnce() -> Json + Send + 'static, limit: Duration) -> Json {
-    let (told, heard) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let thread = std::thread::Builder::new().name("spec".to_owned()).stack_size(STACK_BYTES);
     let started = thread.spawn(move || {
         // There is no receiver any more when the limit has passed.
-        told.send(work()).unwrap_or_default();
+        sender.send(work()).unwrap_or_default();
     });
     if let Err(error) = started {
         return json!({ "harness_error": format!("no thread: {error}") });
     }
-    match heard.recv_timeout(limit) {
+    match receiver.recv_timeout(limit) {
         Ok(answer) => answer,
         Err(RecvTimeoutError::Timeout) => late(limit),
         Err(RecvTimeoutError::Disconnected) => {

@@ -73,8 +73,8 @@ impl From<Profile> for Setting {
     /// Straight on, with checkpoints as values in memory.
     fn from(profile: Profile) -> Self {
         let stores: Stores = Arc::new(|| {
-            let saver = InMemoryCheckpointer::new();
-            Arc::new(move || -> Arc<dyn Checkpointer> { saver.clone() })
+            let checkpointer = InMemoryCheckpointer::new();
+            Arc::new(move || -> Arc<dyn Checkpointer> { checkpointer.clone() })
         });
         Self {
             profile,

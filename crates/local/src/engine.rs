@@ -136,16 +136,16 @@ impl Engine {
         if prompt.len() >= self.context() {
             return Err(Error::PromptTooLong { tokens: prompt.len(), tokens_max: self.context() });
         }
-        let shared = session.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        let whole = shared == prompt.len() && session.tokens.len() == shared;
+        let common = session.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+        let whole = common == prompt.len() && session.tokens.len() == common;
         if whole && !session.output.is_empty() {
             return Ok(0);
         }
         // The last token is processed again if only its output is missing.
-        let keep = if shared == prompt.len() { shared.saturating_sub(1) } else { shared };
-        self.rewind(session, keep);
+        let kept_tokens = if common == prompt.len() { common.saturating_sub(1) } else { common };
+        self.rewind(session, kept_tokens);
         let mut read = 0;
-        for chunk in prompt[keep..].chunks(CHUNK) {
+        for chunk in prompt[kept_tokens..].chunks(CHUNK) {
             if !listener.wanted() {
                 break;
             }

@@ -124,7 +124,7 @@ impl Engine {
             hard_max,
             pending: Vec::new(),
             bytes: Vec::new(),
-            told: 0,
+            shown_bytes: 0,
             written: 0,
             lexicon: plan.vocabulary.map(Lexicon::new),
             dice: Dice::new(plan.temperature),
@@ -148,7 +148,7 @@ struct Writer<'a> {
     /// Selected tokens that the model has not processed.
     pending: Vec<u32>,
     bytes: Vec<u8>,
-    told: usize,
+    shown_bytes: usize,
     written: usize,
     lexicon: Option<Lexicon<'a>>,
     dice: Dice,
@@ -168,7 +168,7 @@ impl Writer<'_> {
             }
             let done = self.step()?;
             let stopped = self.cut_at_stop() || self.cut_at_sentence() || self.cut_at_repeat();
-            self.tell(listener, done || stopped);
+            self.show_text(listener, done || stopped);
             if done || stopped {
                 return Ok(End::Complete);
             }
@@ -265,7 +265,7 @@ impl Writer<'_> {
 
     /// Emits the final part of the text: whole characters that cannot become part of a stop text or
     /// of a repetition.
-    fn tell(&mut self, listener: &mut dyn Listener, all: bool) {
+    fn show_text(&mut self, listener: &mut dyn Listener, all: bool) {
         let stop = || self.plan.stop.iter().map(|s| s.len() - 1).max().unwrap_or(0);
         let held = match self.plan.grammar {
             _ if all => 0,
@@ -273,17 +273,17 @@ impl Writer<'_> {
             None => stop().max(repeat::held(&self.bytes)),
         };
         let end = self.bytes.len().saturating_sub(held);
-        if end <= self.told {
+        if end <= self.shown_bytes {
             return;
         }
-        let fresh = &self.bytes[self.told..end];
+        let fresh = &self.bytes[self.shown_bytes..end];
         let whole = match std::str::from_utf8(fresh) {
             Ok(text) => text,
             Err(error) => std::str::from_utf8(&fresh[..error.valid_up_to()]).unwrap_or_default(),
         };
         if !whole.is_empty() {
             listener.text(whole);
-            self.told += whole.len();
+            self.shown_bytes += whole.len();
         }
     }
 }

@@ -347,7 +347,7 @@ impl Place<'_> {
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {
             out.push_str(before);
-            let Some((inside, behind)) = after.split_once('}') else {
+            let Some((inside, remaining)) = after.split_once('}') else {
                 return Err(self.bad("a `${` has no `}`"));
             };
             let (name, default) = match inside.split_once(":-") {
@@ -366,7 +366,7 @@ impl Place<'_> {
                     });
                 }
             }
-            rest = behind;
+            rest = remaining;
         }
         out.push_str(rest);
         Ok(out)

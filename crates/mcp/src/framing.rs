@@ -72,7 +72,7 @@ impl Framer {
             State::Header(length) if !text.starts_with(b"{") => self.state = State::Header(length),
             // A message on a line is no part of what began before, which was no message.
             State::Open(open) if !(line.starts_with(b"{") && text.len() > 1) => {
-                self.go_on(open, &line, complete);
+                self.add_line(open, &line, complete);
             }
             State::Open(open) => complete.extend([on_one_line(open), line]),
             _ => match length_of(text) {
@@ -84,7 +84,7 @@ impl Framer {
     }
 
     /// Adds a line to a message. Its last line begins with the other bracket.
-    fn go_on(&mut self, mut open: Vec<u8>, line: &[u8], complete: &mut Vec<Vec<u8>>) {
+    fn add_line(&mut self, mut open: Vec<u8>, line: &[u8], complete: &mut Vec<Vec<u8>>) {
         open.extend_from_slice(line);
         match line.starts_with(b"}") || line.starts_with(b"]") || open.len() > MESSAGE_BYTES_MAX {
             true => complete.push(on_one_line(open)),

@@ -144,9 +144,9 @@ impl Drop for Process {
     fn drop(&mut self) {
         // Before its input is closed: the id of the group may be that of another one by then.
         if let Some(watcher) = self.watcher.take() {
-            let told =
+            let sent =
                 watcher.into_owned_fd().and_then(|pipe| File::from(pipe).write_all(b"done\n"));
-            if let Err(error) = told {
+            if let Err(error) = sent {
                 tracing::debug!(%error, "the watcher of an MCP server was already gone");
             }
         }

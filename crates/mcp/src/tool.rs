@@ -80,7 +80,7 @@ impl McpTool {
                 call.params.request_state = request_state;
                 call.make().await
             }
-            Waiting::Open { request } => call.go_on(request, replies).await,
+            Waiting::Open { request } => call.continue_open_call(request, replies).await,
         }
     }
 }
@@ -99,7 +99,11 @@ impl Call {
 
     /// Passes the answer to the server that waits for it. If it does not wait any more, the call is
     /// made again, unless that could do its effect twice.
-    async fn go_on(mut self, request: String, replies: Replies) -> Result<ToolOutput, ToolError> {
+    async fn continue_open_call(
+        mut self,
+        request: String,
+        replies: Replies,
+    ) -> Result<ToolOutput, ToolError> {
         let reply = replies.replies.into_iter().next().unwrap_or(Reply::Cancel);
         if let Some(mut open) = self.live.parked.take(&self.context.idempotency_key)
             && open.answer(elicit::result_of_reply(&reply))

@@ -220,7 +220,7 @@ impl ModelCaller {
                     if let Some((cache, cache_key)) = cache {
                         cache.insert(cache_key, &response, ctx.clock.elapsed());
                     }
-                    return self.keep(response, bill, key, ctx).await;
+                    return self.record(response, bill, key, ctx).await;
                 }
                 Err(error) => error,
             };
@@ -285,12 +285,12 @@ impl ModelCaller {
         show(&response.message, &response.model, ctx);
         let message = Some(response.message.id.clone());
         ctx.emit.emit(AiEvent::UsageReport { fact: bill.fact().clone(), message });
-        self.keep(response, bill, key, ctx).await
+        self.record(response, bill, key, ctx).await
     }
 
     /// Records an answer, and then its bill. The journal record includes the usage fact, so that no
     /// answer is recorded without its cost.
-    async fn keep(
+    async fn record(
         &self,
         response: ChatResponse,
         bill: Bill<'_>,

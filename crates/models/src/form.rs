@@ -35,24 +35,26 @@ enum Stage {
     /// The answer is a JSON object with a tool call or a text.
     Choose,
     /// The answer is plain text.
-    Tell,
+    Words,
 }
 
 impl Form {
     /// Rewrites a request.
     #[must_use]
     pub fn of(request: &ChatRequest) -> Self {
-        let told = request.messages.last().is_some_and(|last| last.role == Role::Tool);
+        let is_after_result = request.messages.last().is_some_and(|last| last.role == Role::Tool);
         let offered = offered(request);
-        if told && !matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Named(_)) {
-            return Self { request: tell(request), stage: Stage::Tell, answer: None };
+        if is_after_result
+            && !matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Named(_))
+        {
+            return Self { request: words_request(request), stage: Stage::Words, answer: None };
         }
         if offered.is_empty() {
             let messages = request.messages.iter().map(plain).collect();
             // A choice that requires a tool is not changed, so that the request is rejected later
             // with its name.
             let request = ChatRequest { messages, tools: Vec::new(), ..request.clone() };
-            return Self { request, stage: Stage::Tell, answer: None };
+            return Self { request, stage: Stage::Words, answer: None };
         }
         let answer = Some(answer_name(&offered));
         Self { request: choose(request, &offered), stage: Stage::Choose, answer }
@@ -141,7 +143,7 @@ fn examples(request: &ChatRequest, tools: &[&ToolSpec], answer: Option<&str>) ->
 }
 
 /// Example requests, tools, results, and the sentences that report the results.
-const TOLD: [(&str, &str, &str, &str); 4] = [
+const ANSWERED: [(&str, &str, &str, &str); 4] = [
     (
         "When does the train to Bern leave?",
         "find train",
@@ -163,7 +165,7 @@ const TOLD: [(&str, &str, &str, &str); 4] = [
     ("How far is it?", "distance", "97.5", "It is 97.5."),
 ];
 
-fn tell(request: &ChatRequest) -> ChatRequest {
+fn words_request(request: &ChatRequest) -> ChatRequest {
     let Some(last) = request.messages.last() else { return request.clone() };
     let asked = request.messages.iter().rfind(|message| message.role == Role::User);
     let after_question = request.messages.iter().rev().take_while(|m| m.role != Role::User);
@@ -176,9 +178,9 @@ fn tell(request: &ChatRequest) -> ChatRequest {
     let say = |role, text: String| Message::text(last.id.clone(), role, text);
     let systems = request.messages.iter().filter(|message| message.role == Role::System);
     let mut messages: Vec<Message> = systems.cloned().collect();
-    for (asked, tool, result, told) in TOLD {
+    for (asked, tool, result, answer) in ANSWERED {
         messages.push(say(Role::User, question(asked, &result_text(tool, result))));
-        messages.push(say(Role::Assistant, told.to_owned()));
+        messages.push(say(Role::Assistant, answer.to_owned()));
     }
     messages.push(say(Role::User, question(&asked, &results.concat())));
     let messages = with_instructions(
@@ -334,7 +336,7 @@ impl FormReader {
     #[must_use]
     pub fn read(form: Form, provider: &str, events: ChatStream) -> ChatStream {
         match form.stage {
-            Stage::Tell => events,
+            Stage::Words => events,
             Stage::Choose => {
                 let reader = Self {
                     provider: provider.to_owned(),

@@ -122,7 +122,7 @@ impl FallbackOn {
 
 /// Settings of models, by id. Clones share the limits and the caches.
 #[derive(Debug, Clone, Default)]
-pub struct SettingsTable(Arc<BTreeMap<String, (ModelSettings, Shared)>>);
+pub struct SettingsTable(Arc<BTreeMap<String, (ModelSettings, SharedParts)>>);
 
 impl SettingsTable {
     /// Creates a table whose limits and caches follow a clock. Values of headers and of the query
@@ -135,20 +135,20 @@ impl SettingsTable {
         env: &dyn Fn(&str) -> Option<String>,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, ModelError> {
-        let shared = settings.into_iter().map(|(id, settings)| {
+        let parts = settings.into_iter().map(|(id, settings)| {
             let extras = settings
                 .additions()
                 .resolve(env)
                 .map_err(|reason| ModelError::BadProvider { provider: id.clone(), reason })?;
-            let shared = Shared::new(&settings, extras, clock);
-            Ok((id, (settings, shared)))
+            let parts = SharedParts::new(&settings, extras, clock);
+            Ok((id, (settings, parts)))
         });
-        Ok(Self(Arc::new(shared.collect::<Result<_, ModelError>>()?)))
+        Ok(Self(Arc::new(parts.collect::<Result<_, ModelError>>()?)))
     }
 
     /// Returns what the settings of a model add to its requests.
     pub(crate) fn extras(&self, id: &str) -> RequestExtras {
-        self.0.get(id).map(|(_, shared)| shared.extras.clone()).unwrap_or_default()
+        self.0.get(id).map(|(_, parts)| parts.extras.clone()).unwrap_or_default()
     }
 
     /// Returns the settings of a model by its id, `provider:model`, if it has any.
@@ -157,20 +157,20 @@ impl SettingsTable {
         self.0.get(id).map(|(settings, _)| settings)
     }
 
-    pub(crate) fn shared(&self, id: &str) -> Option<Shared> {
-        self.0.get(id).map(|(_, shared)| shared.clone())
+    pub(crate) fn parts(&self, id: &str) -> Option<SharedParts> {
+        self.0.get(id).map(|(_, parts)| parts.clone())
     }
 }
 
 /// The parts of a model's settings that all users of the model share.
 #[derive(Debug, Clone)]
-pub(crate) struct Shared {
+pub(crate) struct SharedParts {
     limiter: Option<Arc<Limiter>>,
     cache: Option<Arc<ResponseCache>>,
     extras: RequestExtras,
 }
 
-impl Shared {
+impl SharedParts {
     pub(crate) fn new(
         settings: &ModelSettings,
         extras: RequestExtras,
@@ -194,7 +194,7 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct ConfiguredModel {
     pub(crate) model: Arc<dyn ChatModel>,
-    pub(crate) shared: Option<Shared>,
+    pub(crate) parts: Option<SharedParts>,
     pub(crate) next: Option<Next>,
 }
 
@@ -229,11 +229,11 @@ impl ChatModel for ConfiguredModel {
     }
 
     fn cache(&self) -> Option<&ResponseCache> {
-        self.shared.as_ref()?.cache.as_deref()
+        self.parts.as_ref()?.cache.as_deref()
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
-        let limiter = self.shared.as_ref().and_then(|shared| shared.limiter.clone());
+        let limiter = self.parts.as_ref().and_then(|parts| parts.limiter.clone());
         let Some(limiter) = limiter else { return self.model.stream(request) };
         let model = Arc::clone(&self.model);
         let admitted = async move {

@@ -1,7 +1,7 @@
 //! Authentication: tokens, and the clients that they stand for.
 //!
-//! Tokens are those that the program adds, and those of a file of keys; see [`keys`]. The page has a
-//! cookie in place of a token; see [`session`].
+//! The program adds tokens, and a file of keys has further ones; see [`keys`]. The page has a cookie in
+//! place of a token; see [`session`].
 
 pub(crate) mod keys;
 #[cfg_attr(not(feature = "ui"), expect(dead_code, reason = "the page begins sessions"))]
@@ -115,7 +115,7 @@ pub enum TokenError {
     /// The token cannot be part of a header.
     #[error("the token has a character other than visible ASCII")]
     Character,
-    /// The organisation is one that a server uses for its own data.
+    /// The server uses the organisation for its own data.
     #[error("the organisation `{org}` is reserved; choose another")]
     Reserved {
         /// Organisation.

@@ -1,7 +1,7 @@
 //! JSON that arrives after the headers of its response.
 //!
 //! The headers name the place where the values can be asked for again, so a client whose connection
-//! is cut while a run is executed goes on waiting there.
+//! is cut while a run is executed continues to wait there.
 
 use crate::error::{ApiError, Result};
 use crate::service::Service;

@@ -364,7 +364,7 @@ impl CheckpointBody {
         ids::read_namespace(self.checkpoint_ns.as_deref().unwrap_or_default())
     }
 
-    /// Returns the checkpoints of the graph and of those around it.
+    /// Returns the checkpoints of the graph and of the graphs that contain it.
     pub(crate) fn checkpoints(&self) -> Result<BTreeMap<String, CheckpointId>> {
         let map = self.checkpoint_map.iter().flatten();
         map.map(|(ns, id)| Ok((ids::read_namespace(ns), ids::parse_checkpoint(id)?))).collect()

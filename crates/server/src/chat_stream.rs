@@ -28,7 +28,7 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 pub(crate) enum Extent {
     /// The message from its beginning.
     Whole,
-    /// The parts that the last run adds. The client has the others.
+    /// The parts that the last run adds. The client has the earlier parts.
     LastRun,
 }
 
@@ -71,8 +71,8 @@ pub(crate) fn response(
     (headers, Body::from_stream(frames)).into_response()
 }
 
-/// The messages of a thread that are not being produced, in the shape of the AI SDK: those of the
-/// newest turns up to a limit.
+/// Returns the complete messages of the newest turns of a thread, up to a limit, in the shape of the
+/// AI SDK.
 pub(crate) async fn messages(
     service: Service,
     agent: &str,
@@ -270,7 +270,7 @@ impl MessageStream {
         Ok(())
     }
 
-    /// Ends the current run. A failed run that was requeued goes on, and so does its stream.
+    /// Ends the current run. A failed run that was requeued continues, and so does its stream.
     async fn end(&mut self) -> Result<()> {
         let Some(handle) = self.current.take() else { return Ok(()) };
         let outcome = handle.outcome.await;
@@ -289,7 +289,7 @@ impl MessageStream {
     }
 }
 
-/// Returns `true` if the run goes on in another process, or its log cannot be read.
+/// Returns `true` if the run continues in another process, or its log cannot be read.
 fn goes_on_elsewhere(event: &RunEvent) -> bool {
     matches!(event.event, AiEvent::Released { .. } | AiEvent::Done { .. })
 }

@@ -96,7 +96,7 @@ impl ApiError {
         ))
     }
 
-    /// The path has no operation with the method of the request; `methods` are those that it has.
+    /// The path has no operation with the method of the request, but with `methods`.
     pub(crate) fn method_not_allowed(methods: String) -> Self {
         let allow = Some(methods);
         Self { allow, ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") }

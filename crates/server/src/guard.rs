@@ -79,8 +79,8 @@ fn host(authority: &str) -> &str {
     if port.is_empty() || port.strip_prefix(':').is_some_and(is_port) { host } else { "" }
 }
 
-/// Refuses requests of other hosts and origins and without a token, and answers for those that are
-/// allowed.
+/// Refuses requests of other hosts and origins and without a token, and answers preflights of allowed
+/// origins.
 pub(crate) async fn check_request(
     State((allowed, service)): State<(Arc<Allowed>, Service)>,
     request: Request,
@@ -270,10 +270,9 @@ fn refuse_request(status: StatusCode, detail: &str) -> Response {
     ApiError::new(status, detail).into_response()
 }
 
-/// Lets scripts of an allowed origin read a response, and send the headers that they ask for: front
-/// ends add some for tracing and for their proxies.
-/// Tells the browser what scripts of an origin may read and send: the headers that they ask for, or
-/// else those of known clients and `more`.
+/// Adds the headers by which a browser lets scripts of an allowed origin read a response, and send the
+/// headers that they ask for, or else the headers of known clients and `more`. Front ends add headers
+/// for tracing and for their proxies.
 fn share(
     headers: &mut HeaderMap,
     origin: HeaderValue,

@@ -1,5 +1,5 @@
-//! Input of graphs, without the members that a graph does not have: clients of LangGraph's server send
-//! their own members with those of the graph, and that server ignores them.
+//! Input of graphs, without the members that a graph does not have: clients of LangGraph's server add
+//! members of their own to the input, and that server ignores them.
 
 use crate::error::{ApiError, Result};
 use crate::translate::messages;

@@ -46,7 +46,7 @@ use weftwork_types::Principal;
 
 /// Number of runs that wait for a slot beyond which requests for runs are refused.
 const WAITING_MAX: usize = 10_000;
-/// Maximum number of connections of a server that sets no other. Further ones wait until others end.
+/// Default maximum number of connections of a server. Further connections wait until open ones end.
 pub const CONNECTIONS_MAX: usize = 4_096;
 
 /// A server over the graphs of a runtime.
@@ -91,7 +91,7 @@ impl Server {
     }
 
     /// Allows scripts of allowed origins to send this header when their preflight names none, besides
-    /// those of the clients that are known. A preflight that names headers is allowed to send them.
+    /// the headers of known clients. A preflight that names headers is allowed to send them.
     #[must_use]
     pub fn allow_header(mut self, name: HeaderName) -> Self {
         self.allowed.headers.push(name);
@@ -107,7 +107,7 @@ impl Server {
     }
 
     /// Sets the maximum number of connections, at least one; 4,096 by default. Further connections
-    /// wait until others end.
+    /// wait until open ones end.
     #[must_use]
     pub fn connections_max(mut self, connections: usize) -> Self {
         self.connections_max = connections.max(1);
@@ -138,8 +138,8 @@ impl Server {
         self
     }
 
-    /// Serves a server without tokens also to other machines, and by [`router`](Self::router): whoever
-    /// reaches it is the local principal, with all rights. For a program that checks requests itself.
+    /// Serves a server without tokens also to other machines, and by [`router`](Self::router): every
+    /// client is the local principal, with all rights. For a program that checks requests itself.
     #[must_use]
     pub fn open_to_all(mut self) -> Self {
         self.open_to_all = true;
@@ -165,7 +165,7 @@ impl Server {
     /// as they were.
     ///
     /// # Errors
-    /// The file cannot be read, others can read it, or lines are no keys.
+    /// The file cannot be read, other users can read it, or lines are no keys.
     pub fn keys(mut self, file: KeyFile) -> Result<Self, KeyFileError> {
         self.allowed.tokens.watch(file)?;
         Ok(self)
@@ -202,7 +202,7 @@ impl Server {
         (routes::router(service.clone(), allowed), service)
     }
 
-    /// Serves requests until `stop` completes, and then those that were accepted. Runs go on.
+    /// Serves requests until `stop` completes, and then finishes the accepted requests. Runs continue.
     ///
     /// # Errors
     /// The error of the listener; `PermissionDenied` if it listens on an address that other machines

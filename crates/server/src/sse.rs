@@ -37,7 +37,7 @@ pub(crate) fn response(
                 Some(failure) => sse_event("error", &json!(failure)),
                 None => sse_event("end", &Value::Null),
             }),
-            // This process stops, and another one goes on with the run: clients connect again.
+            // This process stops, and another process continues the run: clients connect again.
             Ok(None) => None,
             Err(error) => Some(sse_event("error", &unreadable_run(&error))),
         }

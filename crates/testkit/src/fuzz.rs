@@ -82,17 +82,19 @@ pub fn rounds(rounds: u64, round: impl Fn(&mut Random) -> String) -> BTreeMap<St
     let variable = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let seed = variable("WEFT_FUZZ_SEED").unwrap_or(20_261_122);
     let rounds = variable("WEFT_FUZZ_ROUNDS").unwrap_or(rounds);
-    let mut ways = BTreeMap::new();
+    let mut results = BTreeMap::new();
     for index in 0..rounds {
         let own = seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let way = catch_unwind(AssertUnwindSafe(|| round(&mut Random::new(own))));
-        let way = way.unwrap_or_else(|_| panic!("WEFT_FUZZ_SEED={own} WEFT_FUZZ_ROUNDS=1 panics"));
-        *ways.entry(way).or_insert(0) += 1;
+        let result = catch_unwind(AssertUnwindSafe(|| round(&mut Random::new(own))));
+        let result =
+            result.unwrap_or_else(|_| panic!("WEFT_FUZZ_SEED={own} WEFT_FUZZ_ROUNDS=1 panics"));
+        *results.entry(result).or_insert(0) += 1;
     }
-    let lines: String = ways.iter().map(|(way, times)| format!("\n  {times:>9} {way}")).collect();
+    let lines: String =
+        results.iter().map(|(result, times)| format!("\n  {times:>9} {result}")).collect();
     #[expect(clippy::print_stdout, reason = "the log of the test shows what it reached")]
     {
-        println!("WEFT_FUZZ_SEED={seed} WEFT_FUZZ_ROUNDS={rounds}: {} ways{lines}", ways.len());
+        println!("WEFT_FUZZ_SEED={seed} WEFT_FUZZ_ROUNDS={rounds}: {} ways{lines}", results.len());
     }
-    ways
+    results
 }

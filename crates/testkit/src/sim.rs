@@ -160,14 +160,14 @@ impl World {
             if woken.0.swap(false, Ordering::SeqCst) || needless {
                 continue;
             }
-            if !self.go_on() {
+            if !self.end_waits() {
                 return Driven::Stuck;
             }
         }
     }
 
     /// Ends a wait, and possibly further ones at the same time. Returns `false` if none can end.
-    fn go_on(&self) -> bool {
+    fn end_waits(&self) -> bool {
         let mut state = self.lock();
         let mut woken: Vec<_> = state.end_one(Duration::MAX).into_iter().collect();
         while !woken.is_empty() && state.draw.chance(AT_ONCE) {
@@ -279,20 +279,20 @@ mod tests {
 
     /// Returns the order in which three sleeps and a pause end.
     async fn order(world: World) -> Vec<&'static str> {
-        let told = Mutex::new(Vec::new());
-        let tell = |name, wait: BoxFuture<'static, ()>| {
-            let told = &told;
+        let order = Mutex::new(Vec::new());
+        let record = |name, wait: BoxFuture<'static, ()>| {
+            let order = &order;
             async move {
                 wait.await;
-                told.lock().expect("is whole").push(name);
+                order.lock().expect("is whole").push(name);
             }
         };
         let sleep = |ms| world.sleep(Duration::from_millis(ms));
         let all: [std::pin::Pin<Box<dyn Future<Output = ()>>>; 4] = [
-            Box::pin(tell("late", sleep(9))),
-            Box::pin(tell("a", sleep(5))),
-            Box::pin(tell("b", sleep(5))),
-            Box::pin(tell("pause", world.pause())),
+            Box::pin(record("late", sleep(9))),
+            Box::pin(record("a", sleep(5))),
+            Box::pin(record("b", sleep(5))),
+            Box::pin(record("pause", world.pause())),
         ];
         let mut all = all.map(Some);
         poll_fn(|cx| {
@@ -305,7 +305,7 @@ mod tests {
         })
         .await;
         drop(all);
-        told.into_inner().expect("is whole")
+        order.into_inner().expect("is whole")
     }
 
     fn driven(seed: u64) -> Vec<&'static str> {

@@ -138,8 +138,8 @@ pub fn can_be_read_back(value: &Value) -> bool {
 #[must_use]
 pub fn can_be_nested(value: &Value, levels_around: usize) -> bool {
     let mut open = vec![(value, levels_around)];
-    while let Some((value, around)) = open.pop() {
-        let levels = around + 1;
+    while let Some((value, levels_above)) = open.pop() {
+        let levels = levels_above + 1;
         match value {
             Value::Array(_) | Value::Object(_) if levels > DEPTH_MAX => return false,
             Value::Array(items) => open.extend(items.iter().map(|item| (item, levels))),

@@ -353,12 +353,12 @@ mod tests {
         let hangs = Mutex::new(hangs);
         bus.on(move |_| drop(hangs.lock().map(|hangs| hangs.recv()))).expect("starts");
         bus.on(|_| panic!("a handler that panics")).expect("starts");
-        let (told, tells) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         bus.on(move |event| {
             if number(event) == "0" {
                 panic!("once");
             }
-            told.send(number(event)).expect("the test waits");
+            sender.send(number(event)).expect("the test waits");
         })
         .expect("starts");
         let mut subscription = bus.subscribe();
@@ -366,8 +366,8 @@ mod tests {
             bus.publish(&event(number));
         }
         let patience = Duration::from_secs(20);
-        assert_eq!(tells.recv_timeout(patience).as_deref(), Ok("1"));
-        assert_eq!(tells.recv_timeout(patience).as_deref(), Ok("2"));
+        assert_eq!(receiver.recv_timeout(patience).as_deref(), Ok("1"));
+        assert_eq!(receiver.recv_timeout(patience).as_deref(), Ok("2"));
         let events = subscription.drain();
         assert_eq!(events.iter().map(number).collect::<Vec<_>>(), ["0", "1", "2"]);
         drop(hang);

@@ -224,11 +224,11 @@ fn run_member(
 + Send
 + Sync
 + 'static {
-    let shared = Arc::new((member, all, targets));
+    let parts = Arc::new((member, all, targets));
     move |state, ctx| {
-        let shared = Arc::clone(&shared);
+        let parts = Arc::clone(&parts);
         Box::pin(async move {
-            let (member, all, targets) = &*shared;
+            let (member, all, targets) = &*parts;
             let conversation = all.without(state.messages().iter());
             let work = member.work(&ctx, &conversation).await?;
             let written = work.output.get(ACTIVE).and_then(serde_json::Value::as_str);

@@ -431,12 +431,13 @@ mod tests {
         examples(&mut command, &mut found);
         assert!(found.len() >= 20, "{found:#?}");
         let variable = |name: &str| (name == "HOME").then(|| "/home/ada".to_owned());
-        let around = Surroundings { variable: &variable, folder: Path::new("/nowhere") };
+        let surroundings = Surroundings { variable: &variable, folder: Path::new("/nowhere") };
         for example in found {
             let cli = Cli::try_parse_from(words(&example));
             let cli = cli.unwrap_or_else(|error| panic!("{example}: {error}"));
             let flags = Flags { model: cli.model, store: cli.store, ..Flags::default() };
-            Config::load(&around, &flags).unwrap_or_else(|error| panic!("{example}: {error}"));
+            Config::load(&surroundings, &flags)
+                .unwrap_or_else(|error| panic!("{example}: {error}"));
         }
     }
 }

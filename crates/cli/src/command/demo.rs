@@ -39,15 +39,15 @@ pub(crate) async fn demo(args: &Demo, context: &CommandContext) -> Result<Exit, 
         pauses: terminal.typed && terminal.read && !args.fast,
         clock: &clock,
     };
-    let told = Box::pin(story.tell()).await;
-    let talked = match &told {
+    let played = Box::pin(story.play()).await;
+    let talked = match &played {
         Ok(()) if terminal.typed && terminal.read => Box::pin(invite_to_chat(&story, &here)).await,
         _ => Ok(()),
     };
     if args.dir.is_none() {
         remove_folder(folder)?;
     }
-    told.and(talked).map(|()| Exit::Done)
+    played.and(talked).map(|()| Exit::Done)
 }
 
 /// Chooses the configured model, else the embedded one, else, if its weights cannot be installed,

@@ -174,8 +174,8 @@ pub(crate) async fn pull_weights(
     let folder = context.config.weights().folder()?;
     let egress = context.config.egress()?;
     let sources = Sources::all(egress.as_ref());
-    let mut tell = weights_progress(&context.terminal, known);
-    Ok(weights::pull(known, &folder, &sources, &mut tell).await?)
+    let mut progress = weights_progress(&context.terminal, known);
+    Ok(weights::pull(known, &folder, &sources, &mut progress).await?)
 }
 
 fn import_weights(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {

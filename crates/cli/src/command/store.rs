@@ -175,8 +175,9 @@ async fn export_store(
     }
     let mut out = BufWriter::new(make_new(file)?);
     let counter = counting("threads", None);
-    let tell = |_: &ThreadId| counter.one_more();
-    let written = upkeep::export(store.as_ref(), &Principal::local(), named, &mut out, tell).await;
+    let count_thread = |_: &ThreadId| counter.one_more();
+    let written =
+        upkeep::export(store.as_ref(), &Principal::local(), named, &mut out, count_thread).await;
     drop(counter);
     let synced = written.and_then(|count| {
         let whole = out.flush().and_then(|()| out.get_ref().sync_all());
@@ -204,12 +205,12 @@ async fn import_file(file: &Path, context: &CommandContext) -> Result<Exit, CliE
     let store = context.store()?;
     let counter = counting("threads", None);
     let mut before = 0_u64;
-    let tell = |_: &ThreadId| {
+    let count_thread = |_: &ThreadId| {
         counter.one_more();
         before += 1;
     };
     let mut input = BufReader::new(opened);
-    let done = upkeep::import(store.as_ref(), &Principal::local(), &mut input, tell).await;
+    let done = upkeep::import(store.as_ref(), &Principal::local(), &mut input, count_thread).await;
     drop(counter);
     if done.is_err() && before > 0 {
         context.terminal.note(format_args!(

@@ -51,7 +51,7 @@ struct Record {
 }
 
 impl Story<'_> {
-    pub(crate) async fn tell(&self) -> Result<(), CliError> {
+    pub(crate) async fn play(&self) -> Result<(), CliError> {
         self.head("An order desk with a real database, and an agent on a model.")?;
         self.facts()?;
         let before = self.killed_while_it_waits().await?;

@@ -200,7 +200,7 @@ impl What {
 /// A checkpointer whose writes are watched.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    pub(crate) saver: Arc<dyn Checkpointer>,
+    pub(crate) checkpointer: Arc<dyn Checkpointer>,
     pub(crate) watch: Arc<Watch>,
 }
 
@@ -227,21 +227,21 @@ impl Checkpointer for Watched {
         plan: &'a Arc<Plan>,
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<StoredCheckpoint>, CheckpointerError>> {
-        self.saver.load(at, plan, id)
+        self.checkpointer.load(at, plan, id)
     }
 
     fn newest<'a>(
         &'a self,
         at: &'a CheckpointAddress,
     ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
-        self.saver.newest(at)
+        self.checkpointer.newest(at)
     }
 
     fn newest_of_all<'a>(
         &'a self,
         thread: &'a str,
     ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
-        self.saver.newest_of_all(thread)
+        self.checkpointer.newest_of_all(thread)
     }
 
     fn list<'a>(
@@ -251,7 +251,7 @@ impl Checkpointer for Watched {
         before: Option<CheckpointId>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>> {
-        self.saver.list(at, plan, before, limit)
+        self.checkpointer.list(at, plan, before, limit)
     }
 
     fn put<'a>(
@@ -266,7 +266,7 @@ impl Checkpointer for Watched {
         }
         let hint = hint.clone();
         WriteResult::Later(Box::pin(async move {
-            self.write(what, async { self.saver.put(at, &hint, puts).done().await }).await
+            self.write(what, async { self.checkpointer.put(at, &hint, puts).done().await }).await
         }))
     }
 
@@ -280,7 +280,7 @@ impl Checkpointer for Watched {
         let mut what = What::default();
         what.add(at, Some(of), &tasks);
         // Checkpointers may do their work when they are called.
-        let work = async move { self.saver.put_tasks(at, plan, of, tasks).await };
+        let work = async move { self.checkpointer.put_tasks(at, plan, of, tasks).await };
         Box::pin(self.write(what, work))
     }
 
@@ -291,12 +291,12 @@ impl Checkpointer for Watched {
         of: CheckpointId,
         outside: ExternalInput,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        let work = async move { self.saver.put_outside(at, plan, of, outside).await };
+        let work = async move { self.checkpointer.put_outside(at, plan, of, outside).await };
         Box::pin(self.write(What::default(), work))
     }
 
     fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        let work = async move { self.saver.delete(thread).await };
+        let work = async move { self.checkpointer.delete(thread).await };
         Box::pin(self.write(What::default(), work))
     }
 
@@ -305,7 +305,7 @@ impl Checkpointer for Watched {
         from: &'a str,
         to: &'a str,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        let work = async move { self.saver.copy(from, to).await };
+        let work = async move { self.checkpointer.copy(from, to).await };
         Box::pin(self.write(What::default(), work))
     }
 
@@ -313,7 +313,7 @@ impl Checkpointer for Watched {
         &'a self,
         thread: &'a str,
     ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>> {
-        self.saver.graphs(thread)
+        self.checkpointer.graphs(thread)
     }
 
     fn prune<'a>(
@@ -322,7 +322,7 @@ impl Checkpointer for Watched {
         plan: &'a Arc<Plan>,
         keep: usize,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        let work = async move { self.saver.prune(at, plan, keep).await };
+        let work = async move { self.checkpointer.prune(at, plan, keep).await };
         Box::pin(self.write(What::default(), work))
     }
 }

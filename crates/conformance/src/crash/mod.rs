@@ -126,11 +126,11 @@ impl Ground {
 
     /// The way to run the graph in a new process.
     fn front(&self, ids: Ids) -> Front {
-        let saver = (self.store)();
+        let checkpointer = (self.store)();
         let watch = Arc::clone(&self.watch);
         let items = Arc::clone(&self.items);
         let host = Host::new().with_items(items).with_clock(ids.clock());
-        let host = host.with_checkpointer(Arc::new(Watched { saver, watch }));
+        let host = host.with_checkpointer(Arc::new(Watched { checkpointer, watch }));
         Front::Local(Local { graph: self.graph.clone(), host, streamed: false })
     }
 }

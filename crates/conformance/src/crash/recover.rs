@@ -148,7 +148,7 @@ impl Recovery<'_> {
         }
         let thread = target.thread.clone();
         match act {
-            Act::Run(run) if !self.over => return self.go_on(play, run, &now, shown).await,
+            Act::Run(run) if !self.over => return self.continue_run(play, run, &now, shown).await,
             Act::Bulk(steps) if !self.over => {
                 let newest = Target { thread, config: now.config.unwrap_or_default() };
                 let left = steps.get(self.kept..).unwrap_or_default();
@@ -166,7 +166,7 @@ impl Recovery<'_> {
         Ok(Taken::Up(Ok(())))
     }
 
-    async fn go_on(
+    async fn continue_run(
         &self,
         play: &Play<'_>,
         run: &RunEntry,

@@ -117,7 +117,7 @@ pub(crate) struct Code {
     pub(crate) sub: Option<(CompiledGraph, SubgraphState)>,
     /// By how many turns the node finishes later than plain ones beside it.
     pub(crate) turns: Turns,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) world: Arc<Shared>,
 }
 
 /// The causes that make a node of the reference finish after plain ones that started with it,
@@ -247,9 +247,9 @@ impl<'a> Execution<'a> {
                 let answer = self.ctx.interrupt(self.eval(question)?)?;
                 self.bind(var, answer);
             }
-            Op::Fail(fail) => self.code.shared.fail(&self.code.name, fail).map_err(raise)?,
+            Op::Fail(fail) => self.code.world.fail(&self.code.name, fail).map_err(raise)?,
             Op::Emit(value) => self.ctx.emit(self.eval(value)?),
-            Op::Count(name) => self.code.shared.counts.add(name),
+            Op::Count(name) => self.code.world.counts.add(name),
             Op::Heartbeat => self.ctx.heartbeat(),
             Op::Drain => self.ctx.drain("test"),
             Op::Let(var, value) => {
@@ -314,7 +314,7 @@ impl<'a> Execution<'a> {
     }
 
     fn task(&self, name: &str) -> NodeResult<&'a TaskDef> {
-        let tasks = self.code.shared.tasks.get();
+        let tasks = self.code.world.tasks.get();
         let found = tasks.and_then(|tasks| tasks.get(name));
         found.ok_or_else(|| raise(Raised::new("KeyError", name)))
     }

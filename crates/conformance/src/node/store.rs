@@ -19,7 +19,7 @@ impl Execution<'_> {
         let items = self.items()?;
         let who = Principal::local();
         if op.writes() {
-            self.code.shared.changed_items();
+            self.code.world.changed_items();
         }
         match op {
             StoreOp::Put(namespace, key, value) => {

@@ -4,7 +4,7 @@
 //! `WEFT_CRASH_SPECS` plays more.
 
 use crate::dose::{random_seed, say, shuffled, variable};
-use crate::saver::Manner;
+use crate::odd_checkpointer::Manner;
 use crate::stores::{MadeOf, SAID_NOTHING, hosted_over, odd, over, scenarios};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;

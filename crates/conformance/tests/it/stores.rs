@@ -2,7 +2,7 @@
 //! the full tier, some of them in each run of the fast one.
 
 use crate::dose::dose;
-use crate::saver::{Manner, Odd};
+use crate::odd_checkpointer::{Manner, Odd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -69,10 +69,14 @@ pub(crate) fn hosted_over(made: &MadeOf) -> Setting {
 pub(crate) fn odd(manner: Manner, loads: &Arc<AtomicUsize>) -> Setting {
     let loads = Arc::clone(loads);
     Setting::from(Profile::LangGraph).with_stores(Arc::new(move || {
-        let saver = InMemoryCheckpointer::new();
+        let checkpointer = InMemoryCheckpointer::new();
         let loads = Arc::clone(&loads);
         Arc::new(move || -> Arc<dyn Checkpointer> {
-            Arc::new(Odd { saver: Arc::clone(&saver), manner, loads: Arc::clone(&loads) })
+            Arc::new(Odd {
+                checkpointer: Arc::clone(&checkpointer),
+                manner,
+                loads: Arc::clone(&loads),
+            })
         })
     }))
 }

@@ -22,8 +22,8 @@ mod kit;
 mod model;
 mod plan;
 mod prompt;
+mod report;
 mod shape;
-mod tell;
 mod turn;
 mod words;
 
@@ -107,9 +107,9 @@ impl Chat {
                 audience.args(&args.to_string());
                 Ok(tokens.ending(FinishReason::ToolCalls))
             }
-            NextStep::Lack(text) => self.tell(request, &turn, Some(&text), audience),
+            NextStep::Lack(text) => self.report(request, &turn, Some(&text), audience),
             NextStep::Words if turn.results.is_empty() => self.reply(request, &turn, audience),
-            NextStep::Words => self.tell(request, &turn, None, audience),
+            NextStep::Words => self.report(request, &turn, None, audience),
             NextStep::Nobody => Ok(Outcome { input: 0, output: 0, reason: None }),
         }
     }
@@ -295,7 +295,7 @@ impl Chat {
     ) -> Result<Outcome, Error> {
         let grammar = self.engine.grammar("the response", schema)?;
         let tokens_max = request.max_tokens.map_or(ARGS_MAX, |n| n as usize);
-        let plan = Plan { grammar: Some(&grammar), tokens_max, ..tell::words_plan(request) };
+        let plan = Plan { grammar: Some(&grammar), tokens_max, ..report::words_plan(request) };
         self.say(request, &plan, audience)
     }
 }

@@ -110,7 +110,7 @@ impl ChatModel for LocalModel {
             }
         };
         if let Some((job, error)) = refused {
-            tell(&job.events, Err(engine_error(&error)));
+            send_event(&job.events, Err(engine_error(&error)));
         }
         Box::pin(futures_util::stream::poll_fn(move |context| received.poll_recv(context)))
     }
@@ -125,7 +125,7 @@ fn engine_error(error: &Error) -> ModelError {
 }
 
 /// Sends an event. If the receiver was dropped, the next check for cancellation reports it.
-fn tell(
+fn send_event(
     events: &UnboundedSender<Result<ChatEvent, ModelError>>,
     event: Result<ChatEvent, ModelError>,
 ) {
@@ -143,11 +143,11 @@ fn work(mut chat: Chat, queue: &mpsc::Receiver<Job>) {
         match result {
             Ok(Ok(Outcome { input, output, reason: Some(reason) })) => {
                 let tokens = Tokens::reported(input as u64, output as u64);
-                tell(&events, Ok(ChatEvent::Usage(tokens)));
-                tell(&events, Ok(ChatEvent::Finish { reason, provider_call_id: None }));
+                send_event(&events, Ok(ChatEvent::Usage(tokens)));
+                send_event(&events, Ok(ChatEvent::Finish { reason, provider_call_id: None }));
             }
             Ok(Ok(Outcome { reason: None, .. })) => {}
-            Ok(Err(error)) => tell(&events, Err(engine_error(&error))),
+            Ok(Err(error)) => send_event(&events, Err(engine_error(&error))),
             Err(panic) => {
                 let reason = panic
                     .downcast_ref::<String>()
@@ -155,7 +155,7 @@ fn work(mut chat: Chat, queue: &mpsc::Receiver<Job>) {
                     .or_else(|| panic.downcast_ref::<&str>().copied())
                     .unwrap_or("a panic without a message")
                     .to_owned();
-                tell(&events, Err(engine_error(&Error::EngineStopped { reason })));
+                send_event(&events, Err(engine_error(&Error::EngineStopped { reason })));
                 chat.forget();
             }
         }
@@ -181,7 +181,7 @@ struct Channel<'a> {
 
 impl Channel<'_> {
     fn call(&self, id: Option<String>, name: Option<String>, args: String) {
-        tell(self.events, Ok(ChatEvent::ToolCallDelta { index: 0, id, name, args }));
+        send_event(self.events, Ok(ChatEvent::ToolCallDelta { index: 0, id, name, args }));
     }
 }
 
@@ -195,7 +195,7 @@ impl Audience for Channel<'_> {
     }
 
     fn words(&mut self, piece: &str) {
-        tell(self.events, Ok(ChatEvent::TextDelta(piece.to_owned())));
+        send_event(self.events, Ok(ChatEvent::TextDelta(piece.to_owned())));
     }
 
     fn wanted(&self) -> bool {

@@ -8,7 +8,7 @@ use weftwork_types::tool::ToolSpec;
 const NAME_WORDS_MAX: usize = 5;
 
 /// A way to recognise a value by its position.
-type Way<'a> = &'a dyn Fn(&Range<usize>) -> bool;
+type PlaceRule<'a> = &'a dyn Fn(&Range<usize>) -> bool;
 
 /// The form of values: order numbers have digits, addresses an `@`, names a capital letter,
 /// sentences several words.
@@ -71,10 +71,10 @@ impl ValueShape {
         if self.is_telling() || self.name {
             runs.iter_mut().for_each(|at| at.end -= owner(&text[at.clone()]));
         }
-        let pick = |fits: Way<'_>| -> Vec<Range<usize>> {
+        let pick = |fits: PlaceRule<'_>| -> Vec<Range<usize>> {
             runs.iter().filter(|at| fits(at)).cloned().collect()
         };
-        let ways: &[Way<'_>] = match self {
+        let rules: &[PlaceRule<'_>] = match self {
             Self { at: true, .. } | Self { digit: true, .. } => {
                 &[&|at| self.is_strict(&text[at.clone()]), &|at| self.is_near(text, at)]
             }
@@ -83,7 +83,7 @@ impl ValueShape {
             }
             _ => &[&|at| self.is_words(&text[at.clone()])],
         };
-        let found = ways.iter().map(|way| pick(*way)).find(|places| !places.is_empty());
+        let found = rules.iter().map(|rule| pick(*rule)).find(|places| !places.is_empty());
         found.unwrap_or_default()
     }
 

@@ -187,8 +187,8 @@ fn a_choice_becomes_a_call_and_an_answer_becomes_words() {
         assert_eq!(words, [expected, end(FinishReason::Stop)]);
     }
     // After a result, text is not parsed as a choice.
-    let told = read(&after_result(), r#"{"answer": "x"}"#, FinishReason::Stop);
-    assert_eq!(told.len(), 3);
+    let events = read(&after_result(), r#"{"answer": "x"}"#, FinishReason::Stop);
+    assert_eq!(events.len(), 3);
 }
 
 #[test]

@@ -148,7 +148,7 @@ const GO_ON: &str = "Continue with the request.";
 /// answer: some models refuse an answer at the end, and others continue its text.
 fn turns(
     messages: &[Message],
-    go_on: Value,
+    continuation: Value,
     content: impl Fn(&Message) -> Result<Vec<Value>, String>,
 ) -> Result<Vec<(Role, Vec<Value>)>, String> {
     let mut turns: Vec<(Role, Vec<Value>)> = Vec::with_capacity(messages.len());
@@ -162,7 +162,7 @@ fn turns(
     }
     turns.retain(|(_, content)| !content.is_empty());
     if turns.last().is_some_and(|(role, _)| *role == Role::Assistant) {
-        turns.push((Role::User, vec![go_on]));
+        turns.push((Role::User, vec![continuation]));
     }
     Ok(turns)
 }

@@ -108,8 +108,8 @@ impl ModelRegistry {
 
     /// A model with the settings that it shares with its other users.
     fn configured(&self, model: Arc<dyn ChatModel>, next: Option<Next>) -> Arc<dyn ChatModel> {
-        let shared = self.settings.shared(&model.info().id());
-        Arc::new(ConfiguredModel { model, shared, next })
+        let parts = self.settings.parts(&model.info().id());
+        Arc::new(ConfiguredModel { model, parts, next })
     }
 
     fn open(&self, id: &str) -> Result<Arc<dyn ChatModel>, ModelError> {

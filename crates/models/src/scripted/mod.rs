@@ -6,8 +6,8 @@
 mod extract;
 mod plan;
 mod rules;
+mod sentences;
 mod steps;
-mod tell;
 
 pub use steps::Step;
 

@@ -1,7 +1,7 @@
 //! The rules that choose the next step.
 
 use super::steps::Step;
-use super::{MARK, plan, tell};
+use super::{MARK, plan, sentences};
 use crate::chat::{ChatRequest, ToolChoice};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -114,11 +114,11 @@ impl<'a> CurrentTurn<'a> {
 
     /// The text of the answer.
     fn text(&self, tools: &[ToolSpec]) -> String {
-        let told: Vec<&&ToolResult> =
+        let results: Vec<&&ToolResult> =
             self.results.iter().filter(|result| result.name != ASK).collect();
-        if !told.is_empty() {
-            let sentences: Vec<String> = told.iter().map(|result| tell::sentence(result)).collect();
-            return sentences.join(" ");
+        if !results.is_empty() {
+            let texts = results.iter().map(|result| sentences::sentence(result));
+            return texts.collect::<Vec<_>>().join(" ");
         }
         let wishes = plan::wishes(tools, &self.request, &[], self.known.clone());
         if let Some(wish) = wishes.iter().find(|wish| !wish.found.missing.is_empty()) {
@@ -126,14 +126,14 @@ impl<'a> CurrentTurn<'a> {
             return format!("To use {} I need: {missing}.", wish.tool.wire_name());
         }
         match self.results.last() {
-            Some(result) => tell::sentence(result),
-            None => tell::help(tools),
+            Some(result) => sentences::sentence(result),
+            None => sentences::help(tools),
         }
     }
 }
 
 fn question(tool: &str, missing: &str) -> String {
-    format!("Which {} should I use for {}?", tell::plain(missing), tell::plain(tool))
+    format!("Which {} should I use for {}?", sentences::plain(missing), sentences::plain(tool))
 }
 
 /// The text of a user's answer, which tools return as a string or as an object with one string.

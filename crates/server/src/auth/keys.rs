@@ -64,7 +64,7 @@ pub enum KeyFileError {
         /// Reason of the system.
         reason: String,
     },
-    /// Others than the owner can read or change the file.
+    /// Users other than the owner can read or change the file.
     #[error(
         "the file of keys {} has the mode {mode:03o}; expected 600, so that nobody else reads it: run \
          `chmod 600 {}`", file.display(), file.display()
@@ -228,7 +228,7 @@ impl KeyFile {
     /// Reads the keys.
     ///
     /// # Errors
-    /// The file cannot be read, others can read it, or lines are no keys.
+    /// The file cannot be read, other users can read it, or lines are no keys.
     pub fn read(&self) -> Result<Vec<AccessKey>, KeyFileError> {
         self.keys_of(&self.text()?)
     }
@@ -236,7 +236,7 @@ impl KeyFile {
     /// Reads the text.
     ///
     /// # Errors
-    /// The file cannot be read, or others can read it.
+    /// The file cannot be read, or other users can read it.
     pub fn text(&self) -> Result<String, KeyFileError> {
         let file = std::fs::File::open(&self.path).map_err(|error| self.unreadable(&error))?;
         let metadata = file.metadata().map_err(|error| self.unreadable(&error))?;

@@ -159,7 +159,7 @@ enum Verb {
     Respond,
 }
 
-/// Returns the verb of a word: those of LangChain, and those of other front ends.
+/// Returns the verb of a word of LangChain or of another front end.
 fn verb_of_word(word: &str) -> Option<Verb> {
     Some(match word.to_ascii_lowercase().as_str() {
         "approve" | "accept" | "approved" | "yes" | "y" => Verb::Approve,

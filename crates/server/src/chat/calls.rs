@@ -19,7 +19,7 @@ use weftwork_types::event::ToolCallPart;
 pub(super) struct Calls {
     /// In the order in which they began.
     known: Vec<Call>,
-    /// Ids in frames. A call may have the id of one that is void or has ended.
+    /// Ids in frames. A call may have the id of a call that is void or has ended.
     used: BTreeSet<String>,
     /// Ids in frames of calls of earlier responses that the message has in the client.
     held: BTreeSet<String>,
@@ -70,7 +70,7 @@ struct Call {
     has_result: bool,
     /// `true` if the call began in an earlier response.
     is_earlier: bool,
-    /// Message that requests the call; `None` for one that a run makes by itself.
+    /// Message that requests the call; `None` for a call that a run makes by itself.
     by: Option<Speaker>,
     /// `true` once the message of the call is final, or the call is made.
     is_accepted: bool,
@@ -294,8 +294,8 @@ impl Calls {
         })
     }
 
-    /// The call that a task makes, or asks about: its own, else one that was requested and that no task
-    /// makes yet, of the same graph first.
+    /// Returns the call that a task makes or asks about: the call of the task, otherwise a requested call
+    /// that no task makes yet, of the same graph first.
     fn made(&self, named: Named<'_>, task: Option<TaskId>, ns: Option<&str>) -> Option<usize> {
         let id = named.id;
         if task.is_none() {

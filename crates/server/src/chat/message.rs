@@ -18,7 +18,7 @@ use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::run::{RunOutcome, RunRef};
 use weftwork_types::{InterruptId, TaskId};
 
-/// The state of a message. It spans a run, and those that continue it: answers to the questions at
+/// The state of a message. It spans a run and the runs that continue it: answers to the questions at
 /// which it ended, and wakes. Feed each run in order: [`run`](Self::run), its events, and
 /// [`pause`](Self::pause) or [`end`](Self::end).
 #[derive(Debug)]
@@ -118,8 +118,7 @@ impl ChatMessage {
         std::mem::take(&mut self.parts)
     }
 
-    /// Begins a response with a run: later parts are those of it, and what was opened before
-    /// belongs to an earlier one.
+    /// Begins a response with a run: later parts belong to it, and open parts to an earlier response.
     pub(crate) fn begin_response(&mut self, first: &RunRef) {
         self.run = first.clone();
         self.parts.clear();

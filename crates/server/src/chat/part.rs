@@ -7,7 +7,7 @@ use serde_json::Value;
 /// A change of an assistant's message.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ChatPart {
-    /// The message begins, or goes on in a further response under the same id.
+    /// The message begins, or continues in a further response under the same id.
     Start { message: String, metadata: Value },
     /// A step begins: one answer of a model, and the results of its calls.
     StepStart { message: String },

@@ -47,7 +47,7 @@ impl WireCall {
 const DECISIONS: [&str; 4] = ["approve", "edit", "reject", "respond"];
 
 impl Asked {
-    /// Returns the call for a question; `None` for a timer, which asks nobody.
+    /// Returns the call for a question; `None` for a timer, which has no question.
     pub(crate) fn of(question: &Interrupt) -> Option<Self> {
         let id = question.id.to_string();
         let (kind, call, waiting) = match &question.ask {

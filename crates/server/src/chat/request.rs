@@ -40,7 +40,7 @@ pub(crate) struct ChatRequest {
     pub(crate) held: BTreeSet<String>,
     /// Texts and files of the last message, if it is the user's.
     pub(crate) said: Option<Vec<Part>>,
-    /// Results of calls, those of the last call with an id.
+    /// Results of calls by id; of several calls with an id, the result of the last one.
     pub(crate) results: BTreeMap<String, Value>,
     /// Arguments of calls as the client has them.
     pub(crate) shown: BTreeMap<String, Value>,
@@ -83,7 +83,7 @@ impl ChatRequest {
         request.said = of("user").map(read_user_message).transpose()?;
         request.replaces = match (text("trigger"), text("messageId")) {
             (Some("regenerate-message"), _) => Replaces::Answer,
-            // With results of calls, a client names the message that goes on with them.
+            // With results of calls, a client names the message that continues with them.
             (Some("submit-message"), Some(_)) if request.said.is_some() => Replaces::Message,
             _ => Replaces::Nothing,
         };

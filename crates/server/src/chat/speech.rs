@@ -1,8 +1,8 @@
 //! Text of messages: one message speaks at a time.
 //!
 //! Readers of the chat formats append text to the last block whatever its id, so texts of several
-//! messages would be mixed word by word. While one message is produced, the pieces of others that
-//! run at the same time wait, and are emitted when it is complete.
+//! messages would be mixed word by word. While one message is produced, the pieces of concurrent
+//! messages wait, and are emitted when it is complete.
 
 use std::collections::{BTreeMap, VecDeque};
 use weftwork_types::TaskId;

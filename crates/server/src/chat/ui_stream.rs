@@ -1,7 +1,7 @@
 //! The UI message stream of the AI SDK, version 1: server-sent events.
 //!
 //! Readers differ: the AI SDK refuses types that it does not know, `assistant-stream` refuses a
-//! stream without `[DONE]` and events with a name. The parts here are those that both accept. Usage
+//! stream without `[DONE]` and events with a name. The parts here are accepted by both. Usage
 //! is in the metadata of the message for the AI SDK, and a member of the ends for the other.
 
 use super::part::{ChatPart, TextKind};

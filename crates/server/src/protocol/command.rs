@@ -78,7 +78,7 @@ impl Command {
     /// Reads a command.
     ///
     /// # Errors
-    /// The answer to one that cannot be read.
+    /// The answer to a command that cannot be read.
     pub(crate) fn read(command: Value) -> Result<Self, Value> {
         let refuse = || {
             let message = "Protocol commands must include an integer id and string method.";
@@ -168,8 +168,8 @@ async fn dispatch_command(service: &Service, thread: &ThreadId, command: &Comman
     }
 }
 
-/// Returns the right that a command needs; `None` for one that is refused anyway. A command that starts
-/// a run needs others, too, if its input is an answer.
+/// Returns the right that a command needs; `None` for a command that is refused anyway. A command that
+/// starts a run needs further rights if its input is an answer.
 fn right_of(method: &str) -> Option<Right> {
     match method {
         "run.start" | "input.inject" | "state.fork" => Some(Right::Run),

@@ -58,13 +58,13 @@ impl Channel {
 pub(crate) struct Event {
     /// Number of the event; see [`number`](super::number).
     pub(crate) seq: u64,
-    /// Id of the event, by which clients recognise one that they received before.
+    /// Id of the event, by which clients recognise an event that they received before.
     pub(crate) id: String,
     pub(crate) channel: Channel,
     /// Namespace of its graph; empty for the outermost graph.
     pub(crate) namespace: Vec<String>,
     pub(crate) at: Timestamp,
-    /// The node, for messages that overlap with others.
+    /// The node, for messages that overlap with other messages.
     pub(crate) node: Option<String>,
     pub(crate) data: Value,
     /// Text that a client has of each unfinished message after the event; see

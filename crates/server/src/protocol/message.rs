@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use weftwork_types::event::{AiEvent, PieceAt};
 use weftwork_types::message::{Message, Part, Role};
 
-/// Maximum size of the arguments of a call that is sent while they grow, in bytes. Larger ones are
-/// sent when the call is complete, because each part repeats those before it.
+/// Maximum size of the arguments of a call that is sent while they grow, in bytes. Larger arguments are
+/// sent when the call is complete, because each part repeats the parts before it.
 const ARGS_BYTES_MAX: usize = 16 << 10;
 
 /// An event of a message.
@@ -75,9 +75,9 @@ pub(crate) struct Messages {
     open: Vec<Open>,
     /// Text that the client has of them, and of messages that it had when it left.
     texts: PartialMessages,
-    /// Number of attempts of each node that failed, and number of times at which the text of all
-    /// unfinished messages became void. They are those of the log: a message that begins again has
-    /// another name than before, also for a reader of which the log has nothing of the void text.
+    /// Number of failed attempts of each node, and number of times at which the text of all unfinished
+    /// messages became void. Both are counted from the log: a message that begins again has another
+    /// name than before, also for a client that received nothing of the void text.
     resets: BTreeMap<String, usize>,
     ends: usize,
 }
@@ -246,7 +246,7 @@ impl Open {
 
     fn unnamed(&self, order: u64, mut data: Value) -> MessageEvent {
         if self.overlaps {
-            // Clients tell messages of one graph apart by these members.
+            // Clients distinguish messages of one graph by these members.
             data["message_id"] = json!(self.id);
             data["run_id"] = json!(self.id);
         }
@@ -413,7 +413,7 @@ fn start_order(index: usize) -> u64 {
     (index as u64).saturating_mul(2).saturating_add(1)
 }
 
-/// Removes a text from the beginning of those that were sent; `false` if it was not sent.
+/// Removes a text from the beginning of the sent text; `false` if it was not sent.
 fn consume_prefix(sent: &mut String, whole: &str) -> bool {
     match sent.strip_prefix(whole) {
         Some(rest) if !whole.is_empty() => {

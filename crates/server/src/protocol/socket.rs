@@ -1,9 +1,9 @@
 //! A WebSocket for the commands and the events of a thread.
 //!
 //! The subscriptions of a connection share one stream of events, in order: clients take the end of a
-//! run as the end of its events in all of them. A subscription that begins earlier than the others
-//! begins the stream again there, and each event is sent if one of them does not have it. A task
-//! reads the stream; it ends with the connection. A client that does not read its events stops the
+//! run as the end of its events in all subscriptions. A subscription that begins earlier than the
+//! existing ones restarts the stream there, and an event is sent if a subscription does not have it. A
+//! task reads the stream; it ends with the connection. A client that does not read its events stops the
 //! task, never a run.
 
 use super::command::{self, Command};
@@ -302,8 +302,8 @@ impl Connection {
         })
     }
 
-    /// Continues the subscriptions of this connection, and those that it makes later, after an
-    /// event that the client received on an earlier connection.
+    /// Continues the current and later subscriptions of this connection after an event that the client
+    /// received on an earlier connection.
     async fn reconnect(&mut self, command: Command) -> Result<(), End> {
         #[derive(Deserialize)]
         struct ReconnectParams {

@@ -60,7 +60,7 @@ pub(crate) struct Begin {
     pub(crate) received: String,
 }
 
-/// The events that a client receives: those that it selects, after a begin.
+/// The selection of the events that a client receives, after a begin.
 #[derive(Debug, Clone)]
 pub(crate) struct Selection {
     pub(crate) filter: Filter,
@@ -95,8 +95,8 @@ struct Current {
     encoder: Option<Encoder>,
 }
 
-/// Returns the events of a thread for some selections, in order: at least those that one of them
-/// has. They end when the server stops; an error is the last one.
+/// Returns the events of a thread in order, including all that one of the selections has. The stream
+/// ends when the server stops, or with an error.
 pub(crate) fn follow_events(
     service: Service,
     thread: &ThreadId,
@@ -206,8 +206,8 @@ fn split_text(output: RunOutput, at: Position) -> (Option<RunOutput>, RunOutput)
     (Some(RunOutput::Event(before)), RunOutput::Event(event))
 }
 
-/// Returns the begin of the events after the one that a client received, among runs with these ids.
-/// `None` if the event is of none of them.
+/// Returns the begin of the events after the last event that a client received, among runs with these
+/// ids; `None` if the event is of none of these runs.
 pub(crate) fn begin_after(since: &Since, runs: &[RunId]) -> Option<Begin> {
     let (index, number) = match since {
         Since::Number(number) => (usize::try_from(number::run_of(*number)).ok()?, Some(*number)),

@@ -80,7 +80,7 @@ impl Tree {
         changes
     }
 
-    /// Opens a subgraph and those that it is in.
+    /// Opens a subgraph and the subgraphs that contain it.
     fn open(&mut self, ns: &str, changes: &mut Vec<Change>) {
         if ns.is_empty() {
             return;

@@ -136,7 +136,7 @@ async fn search_assistants(service: &Service, search: &AssistantSearch) -> Resul
         Some(AssistantOrder::UpdatedAt) => "updated_at",
         Some(AssistantOrder::CreatedAt) | None => "created_at",
     };
-    // Those of graphs have the same times, and are listed by their names in both orders.
+    // Assistants of graphs have the same times, and are listed by their names in both orders.
     found
         .sort_by_cached_key(|assistant| (text(assistant, "name"), text(assistant, "assistant_id")));
     let is_ascending = matches!(search.sort_order, Some(page::SortOrder::Asc));

@@ -91,7 +91,7 @@ impl<'a> LastEvent<'a> {
     fn read(text: &'a str) -> Result<Self> {
         let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (number, received) = text.split_at(end);
-        // Ids of events begin with those of runs.
+        // Ids of events begin with the id of a run.
         if number.is_empty() || !(received.is_empty() || received.starts_with('-')) {
             return Ok(Self { event: text, received: "" });
         }

@@ -23,8 +23,7 @@ use weftwork_types::run::{CancelAction, RunRef, RunStatus};
 
 /// Number of runs in a list without a limit.
 const LIMIT: usize = 10;
-/// Modes of a stream that is followed, if neither the client nor the request for the run named some:
-/// those of graphs and models.
+/// Modes of a followed stream if neither the client nor the request for the run names any.
 const FOLLOWED: &str = "values,updates,messages-tuple";
 /// Maximum number of runs in a batch.
 const BATCH_MAX: usize = 100;

@@ -119,7 +119,7 @@ async fn copy(service: Service, Path(id): Path<String>, body: Bytes) -> Result<J
     };
     let at = checkpoint_id.as_deref().map(ids::parse_checkpoint).transpose()?;
     let mut copy = service.copy_thread(&service.thread_id(&id).await?, at).await?;
-    // A copy has not run; its values are read like those of any thread.
+    // A copy has not run; its values are read like the values of any thread.
     if let Some(members) = copy.as_object_mut() {
         members.retain(|name, _| !["values", "error", "interrupts"].contains(&name.as_str()));
         members.insert("config".to_owned(), json!({}));
@@ -143,7 +143,7 @@ struct ThreadSearch {
     /// Words that texts of the metadata have.
     #[serde(default)]
     query: Option<String>,
-    /// `true` for threads that wait for a time, `false` for others.
+    /// `true` for threads that wait for a time, `false` for all other threads.
     #[serde(default)]
     timed: Option<bool>,
     #[serde(default)]

@@ -71,7 +71,7 @@ impl Service {
     /// call are read first.
     async fn aliased(&self, uuid: Uuid) -> Result<Option<ThreadId>, StoreError> {
         let org = &self.who().org;
-        let mut all = self.shared.aliases.lock().await;
+        let mut all = self.state.aliases.lock().await;
         let index = all.entry(org.clone()).or_default();
         if let Some(known) = index.threads.get(&uuid) {
             return Ok(Some(known.clone()));

@@ -52,8 +52,8 @@ impl Service {
         Ok(without_times(found))
     }
 
-    /// Returns the questions that were answered on a thread. A copy has also those that were answered
-    /// on the thread from which it was copied; they are left out.
+    /// Returns the questions that were answered on a thread. A copy also has the answered questions of
+    /// its original thread; they are left out.
     async fn answered_on(&self, thread: &ThreadRow) -> Result<Vec<(Timestamp, Value)>, StoreError> {
         let graph = thread.graph.as_deref().map(|graph| self.name_of(graph));
         let mut found = Vec::new();

@@ -1,8 +1,8 @@
-//! Assistants: those that stand for the hosted graphs, and those that clients made, with versions.
+//! Assistants: one for each hosted graph, and the assistants that clients created, with versions.
 //!
-//! An assistant of a client is one item of the store, with all its versions. The items are those of
-//! an organisation of the server, one for each organisation of clients, so that neither graphs nor
-//! clients meet them in their own items.
+//! An assistant of a client is one item of the store, with all its versions. The items belong to an
+//! organisation of the server, one for each organisation of clients, so that neither graphs nor clients
+//! find them among their own items.
 
 use super::Service;
 use crate::error::{ApiError, Result};
@@ -21,7 +21,7 @@ const ASSISTANTS_MAX: usize = 1_000;
 /// Maximum number of versions of an assistant.
 const VERSIONS_MAX: usize = 100;
 
-/// Members that a new version replaces; the others stay.
+/// Members that a new version replaces; the remaining members stay.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) graph: Option<String>,
@@ -33,7 +33,7 @@ pub(crate) struct Changes {
 }
 
 impl Service {
-    /// Returns the assistants of the hosted graphs, and those of clients.
+    /// Returns the assistants of the hosted graphs and of clients.
     pub(crate) async fn assistants(&self) -> Result<Vec<Assistant>> {
         let mut all: Vec<_> = self.names().map(|name| self.of_graph(name)).collect();
         let query = ItemQuery { limit: ASSISTANTS_MAX, ..ItemQuery::default() };

@@ -23,7 +23,7 @@ impl From<BTreeMap<InterruptId, String>> for Cards {
 }
 
 impl Cards {
-    /// Returns the id of the call of a question; `None` if the question asks nobody.
+    /// Returns the id of the call of a question; `None` for a timer.
     fn of(&self, question: &Interrupt) -> Option<String> {
         let asked = Asked::of(question)?;
         Some(self.0.get(&question.id).cloned().unwrap_or(asked.call.id))

@@ -79,7 +79,7 @@ impl Service {
         options.multitask = Multitask::Reject;
         options.run_model = match &request.model {
             Some(id) => self.offered(id)?,
-            // The run goes on with the model of the one that asked.
+            // The run continues with the model of the run that asked.
             None if matches!(turn, Turn::Answers { .. }) => self.last_model(&thread).await?,
             None => None,
         };
@@ -105,7 +105,7 @@ impl Service {
     /// offers no choice ignores it, because some front ends always send a model of their own.
     ///
     /// # Errors
-    /// Status 422 for a model that is not among those offered.
+    /// Status 422 for a model that is not offered.
     fn offered(&self, id: &str) -> Result<Option<String>> {
         if self.models().len() < 2 {
             return Ok(None);
@@ -147,7 +147,7 @@ impl Service {
         let opened = self.runtime().thread(hosted.id, thread.as_str())?;
         let opened = opened.with_principal(self.who().clone());
         let run = opened.start(input).options(options).caller(caller);
-        // The run goes on if nobody follows it.
+        // The run continues without a follower.
         let run = run.begin().await?.run;
         self.log_run(&run, self.name_of(hosted.id)).await?;
         Ok(run)
@@ -236,8 +236,8 @@ impl Service {
     /// Makes a run replace a message of a thread and all later ones.
     ///
     /// # Errors
-    /// Status 409 if the messages of the thread are of no run, such as those of a fork, or if the
-    /// thread has several messages and the request does not say which one is replaced.
+    /// Status 409 if the messages of the thread are of no run, such as the messages of a fork, or if the
+    /// thread has several messages and the request does not name the replaced one.
     async fn replace(
         &self,
         row: &ThreadRow,

@@ -16,17 +16,17 @@ pub(super) struct Hosted<'a> {
 impl Service {
     /// Returns the name of a graph under which clients know it.
     pub(crate) fn name_of<'a>(&'a self, graph: &'a str) -> &'a str {
-        self.shared.names.get(graph).map_or(graph, String::as_str)
+        self.state.names.get(graph).map_or(graph, String::as_str)
     }
 
     /// Returns the names of the hosted graphs.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.shared.names.values().map(String::as_str)
+        self.state.names.values().map(String::as_str)
     }
 
     /// Returns the name of a hosted graph, given its name or id.
     pub(super) fn graph_of(&self, graph: &str) -> Result<&str> {
-        let found = self.shared.names.iter().find(|(id, name)| *id == graph || *name == graph);
+        let found = self.state.names.iter().find(|(id, name)| *id == graph || *name == graph);
         found.map(|(_, name)| name.as_str()).ok_or_else(|| {
             let known: Vec<_> = self.names().map(|name| format!("'{name}'")).collect();
             ApiError::missing(format!(
@@ -38,7 +38,7 @@ impl Service {
 
     /// Returns a hosted graph by its name.
     pub(super) fn hosted(&self, name: &str) -> Result<Hosted<'_>> {
-        let found = self.shared.runtime.graphs().find(|(id, _)| self.name_of(id) == name);
+        let found = self.state.runtime.graphs().find(|(id, _)| self.name_of(id) == name);
         let (id, graph) = found.ok_or_else(|| {
             ApiError::missing(format!("graph `{name}` is not hosted by this server"))
         })?;
@@ -62,7 +62,7 @@ impl Service {
         found.ok_or_else(|| ApiError::missing(format!("Assistant with ID {id} not found")))
     }
 
-    /// Returns the nodes and edges of the graph of an assistant, with those of subgraphs to a depth.
+    /// Returns the nodes and edges of the graph of an assistant, and of its subgraphs to a depth.
     pub(crate) async fn graph(&self, assistant: &str, depth: usize) -> Result<Value> {
         let assistant = self.chosen(assistant).await?;
         Ok(self.hosted(assistant.record.graph())?.graph.topology(depth))

@@ -84,7 +84,7 @@ impl Service {
         }))
     }
 
-    /// Answers a question, and returns the run that goes on.
+    /// Answers a question, and returns the run that continues the thread.
     ///
     /// # Errors
     /// Status 409 with the first answer if the question was answered; 404 if it does not exist; 422
@@ -106,7 +106,7 @@ impl Service {
         let graph = row.graph.as_deref().ok_or_else(missing)?;
         let hosted = self.hosted(self.name_of(graph))?;
         let asking = RunRef { thread: thread.clone(), run: asked.run };
-        // The run goes on with the settings of the one that asked.
+        // The run continues with the settings of the run that asked.
         let asking = self.store().run(self.who(), &asking).await?;
         let options = asking.new.options.clone().for_continuation();
         let options = RunOptions { multitask: Multitask::Reject, ..options };
@@ -114,7 +114,7 @@ impl Service {
         self.begin_run(&hosted, &thread, input, options).await
     }
 
-    /// Replaces decisions in the shape of LangChain by those of approvals, if the thread waits for
+    /// Replaces decisions in the shape of LangChain by decisions of approvals, if the thread waits for
     /// approvals, or waited for some at the checkpoint that the request names. Other answers stay as
     /// they are.
     pub(super) async fn read_decisions(

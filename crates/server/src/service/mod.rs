@@ -55,12 +55,12 @@ const REVOKED_WITHIN: Duration = Duration::from_secs(2);
 /// The operations of one server on behalf of a principal.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
-    shared: Arc<Shared>,
+    state: Arc<ServiceState>,
     client: Client,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ServiceState {
     runtime: Runtime,
     items: Arc<dyn ItemStore>,
     /// Time at which the server started.
@@ -100,7 +100,7 @@ impl Service {
         let assistants = Mutex::default();
         let counts = Counts::default();
         let aliases = Mutex::default();
-        let shared = Shared {
+        let state = ServiceState {
             runtime,
             items,
             since,
@@ -112,7 +112,7 @@ impl Service {
             sockets: Arc::new(Semaphore::new(SOCKETS_MAX)),
             stopping: watch::Sender::default(),
         };
-        Self { shared: Arc::new(shared), client: Client::local(Principal::local()) }
+        Self { state: Arc::new(state), client: Client::local(Principal::local()) }
     }
 
     /// Returns a run as clients see it.
@@ -122,30 +122,30 @@ impl Service {
 
     /// Counts an answered request.
     pub(crate) fn count(&self, method: &Method, status: u16) {
-        self.shared.counts.count(method, status);
+        self.state.counts.count(method, status);
     }
 
     pub(crate) fn log(&self) -> Option<&Log> {
-        self.shared.settings.log.as_ref()
+        self.state.settings.log.as_ref()
     }
 
     pub(crate) fn open_stream(&self) -> OpenStream {
-        self.shared.counts.open_stream()
+        self.state.counts.open_stream()
     }
 
     /// Returns a permit for a WebSocket; `None` if there are too many.
     pub(crate) fn socket(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.shared.sockets).try_acquire_owned().ok()
+        Arc::clone(&self.state.sockets).try_acquire_owned().ok()
     }
 
     /// Ends the streams that do not end by themselves.
     pub(crate) fn stop(&self) {
-        self.shared.stopping.send_replace(true);
+        self.state.stopping.send_replace(true);
     }
 
     /// Waits until the server stops. Cancel safe.
     pub(crate) fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut stopping = self.shared.stopping.subscribe();
+        let mut stopping = self.state.stopping.subscribe();
         // Fails when the server is dropped, which ends it, too.
         async move { stopping.wait_for(|stopping| *stopping).await.map(drop).unwrap_or_default() }
     }
@@ -155,7 +155,8 @@ impl Service {
         self.client.is_current(self.now())
     }
 
-    /// Waits until the token of the client is revoked; forever for one that cannot be. Cancel safe.
+    /// Waits until the token of the client is revoked; forever for a token that cannot be revoked. Cancel
+    /// safe.
     pub(crate) fn revoked(&self) -> impl Future<Output = ()> + Send + 'static {
         let service = self.clone();
         async move {
@@ -169,7 +170,7 @@ impl Service {
     }
 
     pub(crate) fn metrics(&self) -> Metrics {
-        self.shared.counts.with(self.shared.runtime.load())
+        self.state.counts.with(self.state.runtime.load())
     }
 
     /// Checks that the store answers.
@@ -182,27 +183,27 @@ impl Service {
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {
-        &self.shared.runtime
+        &self.state.runtime
     }
 
     fn store(&self) -> &Arc<dyn Store> {
-        self.shared.runtime.store()
+        self.state.runtime.store()
     }
 
     fn items(&self) -> &dyn ItemStore {
-        self.shared.items.as_ref()
+        self.state.items.as_ref()
     }
 
     fn waiting_max(&self) -> usize {
-        self.shared.settings.waiting_max
+        self.state.settings.waiting_max
     }
 
     pub(crate) fn models(&self) -> &[String] {
-        &self.shared.settings.models
+        &self.state.settings.models
     }
 
     pub(crate) fn chat_protocol(&self) -> Protocol {
-        self.shared.settings.chat
+        self.state.settings.chat
     }
 
     /// Follows a run from its first event.
@@ -243,15 +244,15 @@ impl Service {
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        self.shared.runtime.clock().now()
+        self.state.runtime.clock().now()
     }
 
     fn since(&self) -> Timestamp {
-        self.shared.since
+        self.state.since
     }
 
     async fn lock_assistants(&self) -> MutexGuard<'_, ()> {
-        self.shared.assistants.lock().await
+        self.state.assistants.lock().await
     }
 }
 
@@ -263,7 +264,7 @@ impl FromRequestParts<Service> for Service {
         let client = parts.extensions.get::<Client>();
         let client =
             client.ok_or_else(|| ApiError::unauthorized("the request has no principal"))?;
-        Ok(Self { shared: Arc::clone(&all.shared), client: client.clone() })
+        Ok(Self { state: Arc::clone(&all.state), client: client.clone() })
     }
 }
 

@@ -16,8 +16,8 @@ use weftwork_types::event::Position;
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{BoxStream, CheckpointId, RunId, ThreadId};
 
-/// Time after the end of a run for which a client that names no event receives its events. Those of
-/// a run that waits for answers are received at any time.
+/// Time after the end of a run for which a client that names no event receives its events. The events
+/// of a run that waits for answers are received at any time.
 const RECENT: Duration = Duration::from_secs(60);
 /// Number of events of a log that are read at once.
 const LOG_PAGE: usize = 256;

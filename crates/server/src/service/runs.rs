@@ -55,7 +55,7 @@ pub(crate) enum FollowStart {
 pub(crate) enum Bulk {
     /// Runs of a thread.
     Runs { thread: ThreadId, runs: Vec<RunId> },
-    /// All unfinished runs: those that wait, those that are executed, or both.
+    /// All unfinished runs: waiting runs, executed runs, or both.
     Unfinished { pending: bool, running: bool },
 }
 
@@ -162,7 +162,7 @@ impl Service {
         let begun = self.now();
         tokio::spawn(async move {
             outcome.await;
-            // A run without an end goes on in another process.
+            // A run without an end continues in another process.
             if let Ok(row) = service.store().run(service.who(), &run).await
                 && row.status.is_final()
             {
@@ -288,7 +288,7 @@ impl Service {
     /// Returns the values that the end of a run leaves.
     ///
     /// # Errors
-    /// Status 503 if the run has not ended: this process stops, and another one goes on with it.
+    /// Status 503 if the run has not ended: this process stops, and another process continues it.
     pub(crate) async fn values(&self, run: &RunRef, outcome: RunOutcome) -> Result<Value> {
         if let Some(failure) = rows::failure_of(&outcome) {
             if self.ending(run).await?.is_none() {

@@ -38,7 +38,7 @@ impl Service {
         Ok(work)
     }
 
-    /// Returns the messages that a thread had before the first of its turns: those with which it was
+    /// Returns the messages that a thread had before the first of its turns: messages with which it was
     /// created, or that were copied from another thread.
     pub(crate) async fn earlier_messages(
         &self,
@@ -67,13 +67,13 @@ impl Service {
 /// Adds the messages of the subgraphs of a graph that the graph does not have.
 fn collect_messages(
     mut graph: Snapshot,
-    around: &BTreeSet<MessageId>,
+    known_outside: &BTreeSet<MessageId>,
     to: &mut Vec<(String, Message)>,
 ) {
     let values = graph.values.get_mut(MESSAGES).map(serde_json::Value::take).unwrap_or_default();
     let values = values.as_array().cloned().unwrap_or_default();
     let own = values.into_iter().filter_map(|value| serde_json::from_value::<Message>(value).ok());
-    let mut known = around.clone();
+    let mut known = known_outside.clone();
     let ns = graph.config.map(|config| config.ns).unwrap_or_default();
     for message in own {
         if known.insert(message.id.clone()) && !ns.is_empty() {

@@ -38,7 +38,7 @@ pub(crate) struct Wanted {
     pub(crate) values: Map<String, Value>,
     /// Words in lower case. Each is part of a text of the metadata.
     words: Vec<String>,
-    /// `true` for threads that wait for a time, `false` for others.
+    /// `true` for threads that wait for a time, `false` for all other threads.
     is_timed: Option<bool>,
 }
 
@@ -126,8 +126,8 @@ impl Service {
         found.ok_or_else(|| ApiError::thread_missing(thread.as_str()))
     }
 
-    /// Returns a found thread with its values, which are those of its last run that ended. A thread
-    /// that this build cannot read has the reason as its error, and no values.
+    /// Returns a found thread with the values of its last run that ended. A thread that this build
+    /// cannot read has the reason as its error, and no values.
     pub(crate) async fn with_values(&self, found: &FoundThread) -> Result<Value> {
         let read = match &found.damage {
             Some(fault) => Err(fault.clone()),
@@ -162,8 +162,8 @@ impl Service {
         Ok(shown)
     }
 
-    /// Returns the time for which a thread waits: that of a timer if nobody is asked, or the begin
-    /// of a delayed run.
+    /// Returns the time for which a thread waits: the time of a timer if no person is asked, or the
+    /// begin of a delayed run.
     pub(crate) async fn waits_until(&self, found: &FoundThread) -> Result<Option<Timestamp>> {
         match self.read_wait(found).await {
             // The thread was deleted meanwhile, or this build cannot read its questions.

@@ -394,8 +394,8 @@ fn tool_id(run: &RunView, task: Option<TaskId>, call: &str) -> String {
     ids::derive_uuid(&format!("{}/{task}/{call}", run.at.run))
 }
 
-/// Returns the name and the data of a value that a node emits: those of an object with the members
-/// `name` and `data` and no others.
+/// Returns the name and the data of a value that a node emits: the members of an object that has
+/// exactly `name` and `data`.
 fn name_and_data(value: &Value) -> (&str, Value) {
     let members = value.as_object().filter(|members| members.len() == 2);
     let name = members.and_then(|members| members.get("name")?.as_str());

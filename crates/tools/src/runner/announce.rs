@@ -61,10 +61,10 @@ impl Announced {
             ToolOutcome::Ok { value, shown } => (shown.as_ref().unwrap_or(value).clone(), false),
             ToolOutcome::Failed(failure) => (json!(failure.clone().into_shown()), true),
         };
-        self.tell(result, is_error);
+        self.emit_result(result, is_error);
     }
 
-    fn tell(&mut self, result: Value, is_error: bool) {
+    fn emit_result(&mut self, result: Value, is_error: bool) {
         self.open = false;
         self.emit.emit(AiEvent::ToolCallResult {
             tool_call_id: self.tool_call_id.clone(),
@@ -83,7 +83,7 @@ impl Drop for Announced {
                 code::CANCELLED,
                 "the call was interrupted before its result was recorded",
             );
-            self.tell(json!(failure), true);
+            self.emit_result(json!(failure), true);
         }
     }
 }

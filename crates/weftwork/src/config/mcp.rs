@@ -24,11 +24,11 @@ impl McpTools {
     pub(super) fn read(
         setting: Setting<String>,
         config: &Config,
-        around: &Surroundings<'_>,
+        surroundings: &Surroundings<'_>,
     ) -> Result<Self, Error> {
         use weftwork_mcp::{Limits, McpFile, McpServers, Reached};
-        let path = around.folder.join(&setting.value);
-        let file = McpFile::read(&path, &|name| around.get(name))?;
+        let path = surroundings.folder.join(&setting.value);
+        let file = McpFile::read(&path, &|name| surroundings.get(name))?;
         let mut clients = std::collections::BTreeMap::new();
         for (name, server) in &file.servers {
             if let Reached::Http { url, .. } = &server.reached {

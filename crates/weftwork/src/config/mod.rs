@@ -204,8 +204,8 @@ impl Config {
     /// invalid allowed host, [`Error::Mcp`] for the file of MCP servers, [`Error::Remote`] for the
     /// address of a remote, [`Error::NotBuiltIn`] for one of these if this program was built without
     /// the feature `mcp` or `remote`.
-    pub fn load(around: &Surroundings<'_>, flags: &Flags) -> Result<Self, Error> {
-        let (path, file) = match find(around, flags)? {
+    pub fn load(surroundings: &Surroundings<'_>, flags: &Flags) -> Result<Self, Error> {
+        let (path, file) = match find(surroundings, flags)? {
             Some((path, text)) => {
                 let file = File::parse(&path, &text)?;
                 (Some(path), file)
@@ -217,14 +217,15 @@ impl Config {
             let (name, flag) = flag;
             let flag = flag.clone().map(|value| Setting { value, origin: Origin::Flag(name) });
             let env = || {
-                let value = around.get(variable)?;
+                let value = surroundings.get(variable)?;
                 Some(Setting { value, origin: Origin::Environment(variable) })
             };
             let file = || in_file.map(|value| Setting { value, origin: from_file() });
             flag.or_else(env).or_else(file)
         };
         let model = pick(("--model", &flags.model), MODEL_VARIABLE, file.model);
-        let model = model.map(|model| Setting { value: anchored(&model.value, around), ..model });
+        let model =
+            model.map(|model| Setting { value: anchored(&model.value, surroundings), ..model });
         let store = pick(("--store", &flags.store), STORE_VARIABLE, file.store);
         let store = match store {
             Some(Setting { value, origin }) => {
@@ -233,12 +234,12 @@ impl Config {
                     found: without_secrets(&value),
                     expected: place::EXPECTED.to_owned(),
                 })?;
-                Setting { value: place.located(&origin, around)?, origin }
+                Setting { value: place.located(&origin, surroundings)?, origin }
             }
-            None => Setting { value: usual_store(around)?, origin: Origin::Default },
+            None => Setting { value: usual_store(surroundings)?, origin: Origin::Default },
         };
         let rules = pick(("--policy", &flags.policy), POLICY_VARIABLE, file.policy);
-        let rules = rules.map(|setting| ToolRules::read(setting, around)).transpose()?;
+        let rules = rules.map(|setting| ToolRules::read(setting, surroundings)).transpose()?;
         let mcp = pick(("--mcp", &flags.mcp), MCP_VARIABLE, None);
         let budget = ("--thread-budget", &flags.thread_budget);
         let budget = pick(budget, THREAD_BUDGET_VARIABLE, file.thread_budget);
@@ -246,12 +247,12 @@ impl Config {
         let model_file = pick(("", &None), WEIGHTS_VARIABLE, file.model_file);
         let model_file = model_file
             .map(|Setting { value, origin }| {
-                Ok::<_, Error>(Setting { value: located(&value, &origin, around)?, origin })
+                Ok::<_, Error>(Setting { value: located(&value, &origin, surroundings)?, origin })
             })
             .transpose()?;
-        let cache = around.user_folder("XDG_CACHE_HOME", ".cache");
-        let data = around.user_folder("XDG_DATA_HOME", DATA_BELOW_HOME);
-        let providers = ProviderTable::load(&|name| around.get(name), &file.providers)?;
+        let cache = surroundings.user_folder("XDG_CACHE_HOME", ".cache");
+        let data = surroundings.user_folder("XDG_DATA_HOME", DATA_BELOW_HOME);
+        let providers = ProviderTable::load(&|name| surroundings.get(name), &file.providers)?;
         let allow = file.egress.allow.iter().map(|host| host.parse()).collect::<Result<_, _>>()?;
         let proxy = file.egress.proxy;
         let mut config = Self {
@@ -270,12 +271,13 @@ impl Config {
             providers,
             models: SettingsTable::new(
                 file.models,
-                &|name| around.get(name),
+                &|name| surroundings.get(name),
                 &(Arc::new(SystemClock::new()) as _),
             )?,
         };
-        config.mcp = mcp.map(|setting| McpTools::read(setting, &config, around)).transpose()?;
-        config.remotes = Remotes::read(file.remotes, &config, around)?;
+        config.mcp =
+            mcp.map(|setting| McpTools::read(setting, &config, surroundings)).transpose()?;
+        config.remotes = Remotes::read(file.remotes, &config, surroundings)?;
         Ok(config)
     }
 
@@ -303,7 +305,7 @@ impl Config {
 
 /// Returns the path of a setting. In a configuration file it is relative to the folder of that file,
 /// and otherwise to the working directory; `~/` is the home directory.
-fn located(path: &str, origin: &Origin, around: &Surroundings<'_>) -> Result<PathBuf, Error> {
+fn located(path: &str, origin: &Origin, surroundings: &Surroundings<'_>) -> Result<PathBuf, Error> {
     let bad = |expected: &str| Error::BadSetting {
         setting: format!("the path of a setting ({origin})"),
         found: path.to_owned(),
@@ -311,7 +313,7 @@ fn located(path: &str, origin: &Origin, around: &Surroundings<'_>) -> Result<Pat
     };
     if let Some(rest) = path.strip_prefix('~') {
         let home =
-            around.get("HOME").ok_or_else(|| bad("a path without `~`: `HOME` is not set"))?;
+            surroundings.get("HOME").ok_or_else(|| bad("a path without `~`: `HOME` is not set"))?;
         return match rest.strip_prefix('/') {
             Some(below) => Ok(Path::new(&home).join(below)),
             None if rest.is_empty() => Ok(PathBuf::from(home)),
@@ -319,8 +321,8 @@ fn located(path: &str, origin: &Origin, around: &Surroundings<'_>) -> Result<Pat
         };
     }
     let base = match origin {
-        Origin::File(file) => file.parent().unwrap_or(around.folder),
-        _ => around.folder,
+        Origin::File(file) => file.parent().unwrap_or(surroundings.folder),
+        _ => surroundings.folder,
     };
     Ok(base.join(path))
 }
@@ -353,9 +355,11 @@ fn with_environment<T>(
 
 /// Makes the path of a `replay:PATH` model absolute: threads store the model id and may be resumed
 /// from another folder.
-fn anchored(model: &str, around: &Surroundings<'_>) -> String {
+fn anchored(model: &str, surroundings: &Surroundings<'_>) -> String {
     match model.trim().strip_prefix("replay:") {
-        Some(file) if !file.is_empty() => format!("replay:{}", around.folder.join(file).display()),
+        Some(file) if !file.is_empty() => {
+            format!("replay:{}", surroundings.folder.join(file).display())
+        }
         _ => model.to_owned(),
     }
 }
@@ -379,20 +383,25 @@ fn own_host(address: &str) -> Result<Option<weftwork_egress::AllowedHost>, Error
 }
 
 /// The default store.
-fn usual_store(around: &Surroundings<'_>) -> Result<StorePlace, Error> {
-    let folder = around.user_folder("XDG_DATA_HOME", DATA_BELOW_HOME).ok_or(Error::NoDataFolder)?;
+fn usual_store(surroundings: &Surroundings<'_>) -> Result<StorePlace, Error> {
+    let folder =
+        surroundings.user_folder("XDG_DATA_HOME", DATA_BELOW_HOME).ok_or(Error::NoDataFolder)?;
     Ok(StorePlace::Sqlite(folder.join("weft.db")))
 }
 
 /// Finds and reads the configuration file. A file named by flag or variable must exist.
-fn find(around: &Surroundings<'_>, flags: &Flags) -> Result<Option<(PathBuf, String)>, Error> {
-    let named = flags.config.clone().or_else(|| around.get(CONFIG_VARIABLE).map(PathBuf::from));
+fn find(
+    surroundings: &Surroundings<'_>,
+    flags: &Flags,
+) -> Result<Option<(PathBuf, String)>, Error> {
+    let named =
+        flags.config.clone().or_else(|| surroundings.get(CONFIG_VARIABLE).map(PathBuf::from));
     let candidates: Vec<PathBuf> = match &named {
-        Some(path) => vec![around.folder.join(path)],
+        Some(path) => vec![surroundings.folder.join(path)],
         None => {
-            let user = around.user_folder("XDG_CONFIG_HOME", ".config");
+            let user = surroundings.user_folder("XDG_CONFIG_HOME", ".config");
             let user = user.map(|folder| folder.join("config.toml"));
-            [Some(around.folder.join(LOCAL_FILE)), user].into_iter().flatten().collect()
+            [Some(surroundings.folder.join(LOCAL_FILE)), user].into_iter().flatten().collect()
         }
     };
     for path in candidates {

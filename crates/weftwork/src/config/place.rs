@@ -77,11 +77,15 @@ impl StorePlace {
 
     /// Returns the place with the path of a file: see [`located`](super::located). A path that is
     /// relative to the working directory stays as it is written.
-    pub(super) fn located(self, origin: &Origin, around: &Surroundings<'_>) -> Result<Self, Error> {
+    pub(super) fn located(
+        self,
+        origin: &Origin,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<Self, Error> {
         let Self::Sqlite(path) = &self else { return Ok(self) };
         let Some(text) = path.to_str() else { return Ok(self) };
-        let found = super::located(text, origin, around)?;
-        Ok(if found == around.folder.join(path) { self } else { Self::Sqlite(found) })
+        let found = super::located(text, origin, surroundings)?;
+        Ok(if found == surroundings.folder.join(path) { self } else { Self::Sqlite(found) })
     }
 
     /// A Postgres database, named by its URL or by connection parameters.

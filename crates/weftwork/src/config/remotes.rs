@@ -54,7 +54,7 @@ impl Remotes {
     pub(super) fn read(
         entries: BTreeMap<String, RemoteEntry>,
         config: &Config,
-        around: &Surroundings<'_>,
+        surroundings: &Surroundings<'_>,
     ) -> Result<Self, Error> {
         use weftwork_remote::{RemoteGraph, RemoteServer};
         let mut all = Vec::new();
@@ -63,7 +63,7 @@ impl Remotes {
             let mut server = RemoteServer::new(&name, &entry.url, egress)?;
             let mut missing = None;
             if let Some(variable) = entry.key_env {
-                match around.get(&variable) {
+                match surroundings.get(&variable) {
                     Some(key) => server = server.key(key),
                     // Other commands do not need it.
                     None => {

@@ -18,8 +18,11 @@ impl ToolRules {
     ///
     /// # Errors
     /// [`Error::ConfigUnreadable`] and [`Error::ConfigInvalid`].
-    pub(super) fn read(setting: Setting<String>, around: &Surroundings<'_>) -> Result<Self, Error> {
-        let path = super::located(&setting.value, &setting.origin, around)?;
+    pub(super) fn read(
+        setting: Setting<String>,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<Self, Error> {
+        let path = super::located(&setting.value, &setting.origin, surroundings)?;
         let text = std::fs::read_to_string(&path).map_err(|error| Error::ConfigUnreadable {
             path: path.clone(),
             reason: error.to_string(),

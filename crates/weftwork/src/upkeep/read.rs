@@ -45,7 +45,7 @@ pub async fn import(
     store: &dyn Store,
     who: &Principal,
     input: &mut impl BufRead,
-    mut tell: impl FnMut(&ThreadId),
+    mut on_thread: impl FnMut(&ThreadId),
 ) -> Result<Import, Error> {
     let mut lines = Lines { input, text: String::new(), number: 0 };
     lines.header()?;
@@ -73,7 +73,7 @@ pub async fn import(
             true => done.put += 1,
             false => done.there += 1,
         }
-        tell(&id);
+        on_thread(&id);
     }
 }
 

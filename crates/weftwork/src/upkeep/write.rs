@@ -38,7 +38,7 @@ pub async fn export(
     who: &Principal,
     threads: Option<&[ThreadId]>,
     out: &mut impl Write,
-    mut tell: impl FnMut(&ThreadId),
+    mut on_thread: impl FnMut(&ThreadId),
 ) -> Result<Export, Error> {
     let all = match threads {
         Some(named) => named.to_vec(),
@@ -56,7 +56,7 @@ pub async fn export(
         free(store, who, &whole).await?;
         thread(out, whole)?;
         written.threads += 1;
-        tell(id);
+        on_thread(id);
     }
     if threads.is_none() {
         let all = store.stored_items(who, SystemClock::new().now()).await?;

@@ -64,8 +64,8 @@ async fn load_thread(
     store: &Arc<dyn AnyStore>,
     row: &ThreadRow,
 ) -> Result<(), Fault> {
-    let saver = StoreCheckpointer::new(Arc::clone(store) as _, Principal::local());
-    let host = Host::new().with_checkpointer(saver);
+    let checkpointer = StoreCheckpointer::new(Arc::clone(store) as _, Principal::local());
+    let host = Host::new().with_checkpointer(checkpointer);
     let found = graph.state(&host, &StateQuery::thread(row.id.as_str()), true).await;
     found.map(drop).map_err(|error| error.fault())
 }

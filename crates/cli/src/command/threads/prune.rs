@@ -181,8 +181,8 @@ async fn thin_threads(
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
     let who = Principal::local();
-    let saver = StoreCheckpointer::new(Arc::clone(store) as _, who.clone());
-    let host = Host::new().with_checkpointer(saver);
+    let checkpointer = StoreCheckpointer::new(Arc::clone(store) as _, who.clone());
+    let host = Host::new().with_checkpointer(checkpointer);
     let mut thinned = 0;
     let mut left = Vec::<&ThreadId>::new();
     for row in old {

@@ -77,9 +77,9 @@ fn tool_choice(request: &ChatRequest) -> Value {
 
 fn messages(model: &str, request: &ChatRequest, config: &ServerConfig) -> Result<Value, String> {
     let issuer = Issuer::new(model, config);
-    let go_on = json!({"type": "text", "text": GO_ON});
+    let continuation = json!({"type": "text", "text": GO_ON});
     let calls = WireCalls::new(request, IdRule::Plain(ID_BYTES_MAX));
-    let mut turns = turns(&request.messages, go_on, |message| match message.role {
+    let mut turns = turns(&request.messages, continuation, |message| match message.role {
         Role::Assistant => Ok(assistant(message, &calls, &issuer)),
         Role::Tool => Ok(results(message, &calls)),
         Role::User | Role::System => user(message),

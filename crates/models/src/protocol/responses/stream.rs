@@ -15,7 +15,7 @@ use weftwork_types::usage::Tokens;
 pub(in crate::protocol) struct ResponsesReader {
     calls: Vec<CallItem>,
     /// Places of the messages, and of their parts, of which text was received.
-    told: Vec<(Place, Option<u64>)>,
+    emitted_texts: Vec<(Place, Option<u64>)>,
     /// `true` once reasoning or its signature was received.
     has_reasoning: bool,
     /// `true` once a summary part began, which a blank line separates from the next.
@@ -164,8 +164,8 @@ impl Reader for ResponsesReader {
             "response.output_text.delta" | "response.refusal.delta" => {
                 let place = Place::of(document.output_index, &document.item_id);
                 let part = (place, document.content_index);
-                if self.told.last() != Some(&part) {
-                    self.told.push(part);
+                if self.emitted_texts.last() != Some(&part) {
+                    self.emitted_texts.push(part);
                 }
                 progress.text(&fragment(&document.delta));
             }
@@ -319,7 +319,8 @@ impl ResponsesReader {
 
     /// Emits the phase of a message, which goes back with its text, before that text.
     fn phase(&mut self, place: &Place, item: &Item, progress: &mut Progress) {
-        let is_late = self.phased.contains(place) || self.told.iter().any(|told| told.0 == *place);
+        let is_late = self.phased.contains(place)
+            || self.emitted_texts.iter().any(|(emitted, _)| emitted == place);
         if !item.phase.is_empty() && !is_late {
             let issued = json!({"phase": item.phase}).to_string();
             progress.sign(Format::OpenaiMessage, &issued);
@@ -329,7 +330,7 @@ impl ResponsesReader {
 
     /// Adds the whole text of a message or of a part of it, unless it was streamed.
     fn text(&mut self, at: (Place, Option<u64>), text: &str, progress: &mut Progress) {
-        let is_told = self.told.iter().any(|(place, part)| {
+        let is_emitted = self.emitted_texts.iter().any(|(place, part)| {
             let is_place = match (place, &at.0) {
                 (Place::Index(_), Place::Index(_)) | (Place::Item(_), Place::Item(_)) => {
                     *place == at.0
@@ -339,9 +340,9 @@ impl ResponsesReader {
             };
             is_place && (part.is_none() || at.1.is_none() || *part == at.1)
         });
-        if !is_told && !text.is_empty() {
+        if !is_emitted && !text.is_empty() {
             progress.text(text);
-            self.told.push(at);
+            self.emitted_texts.push(at);
         }
     }
 
@@ -365,7 +366,7 @@ impl ResponsesReader {
     fn whole(&mut self, mut response: Response, progress: &mut Progress) -> Result<(), Flaw> {
         let known = [
             ("reasoning", self.has_reasoning),
-            ("message", !self.told.is_empty()),
+            ("message", !self.emitted_texts.is_empty()),
             ("function_call", !self.calls.is_empty()),
         ];
         let is_known = |kind: &str| known.contains(&(kind, true));
@@ -375,7 +376,7 @@ impl ResponsesReader {
             progress.reasoning(&summary.join("\n\n"));
             self.done(Place::Index(output_index), &item, progress);
         }
-        if self.told.is_empty() && self.calls.is_empty() {
+        if self.emitted_texts.is_empty() && self.calls.is_empty() {
             progress.text(&response.output_text);
         }
         self.finish(response, progress)

@@ -185,7 +185,7 @@ struct InputMessage {
     content: Value,
 }
 
-/// Adds a message to the thread, in a run after those that have not ended.
+/// Adds a message to the thread, in a run after its unfinished runs.
 pub(super) async fn inject(service: &Service, thread: &ThreadId, params: InjectParams) -> Outcome {
     let InjectParams { namespace, message: InputMessage { role, content } } = params;
     if !namespace.is_empty() {

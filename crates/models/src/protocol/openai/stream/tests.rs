@@ -53,7 +53,7 @@ fn used() -> ChatEvent {
 
 #[test]
 fn cached_and_reasoning_tokens_are_parts_of_the_counts() {
-    let told = |usage: &str| {
+    let tokens_of = |usage: &str| {
         let usage = format!(r#"{{"choices":[],"usage":{}}}"#, usage.replace('\n', ""));
         match read(&sse(&[&finish("stop"), &usage, "[DONE]"])).as_slice() {
             [ChatEvent::Usage(tokens), ..] => *tokens,
@@ -63,21 +63,21 @@ fn cached_and_reasoning_tokens_are_parts_of_the_counts() {
     let within = r#"{"prompt_tokens":11,"completion_tokens":7,"total_tokens":18,
         "prompt_tokens_details":{"cached_tokens":8,"audio_tokens":null},
         "completion_tokens_details":{"reasoning_tokens":5}}"#;
-    assert_eq!(told(within), Tokens::reported(11, 7).cached(8).reasoning(5));
+    assert_eq!(tokens_of(within), Tokens::reported(11, 7).cached(8).reasoning(5));
     // Reasoning is counted beside the completion.
     let beside = r#"{"prompt_tokens":11,"completion_tokens":7,"total_tokens":23,
         "completion_tokens_details":{"reasoning_tokens":5}}"#;
-    assert_eq!(told(beside), Tokens::reported(11, 12).reasoning(5));
+    assert_eq!(tokens_of(beside), Tokens::reported(11, 12).reasoning(5));
     let others = [
         r#"{"prompt_tokens":11,"completion_tokens":7,"prompt_cache_hit_tokens":8}"#,
         r#"{"prompt_tokens":11,"completion_tokens":7,"cached_tokens":8}"#,
     ];
     for usage in others {
-        assert_eq!(told(usage), Tokens::reported(11, 7).cached(8), "{usage}");
+        assert_eq!(tokens_of(usage), Tokens::reported(11, 7).cached(8), "{usage}");
     }
     let without = r#"{"prompt_tokens":11,"completion_tokens":7,"prompt_tokens_details":null,
         "completion_tokens_details":{"reasoning_tokens":null}}"#;
-    assert_eq!(told(without), Tokens::reported(11, 7));
+    assert_eq!(tokens_of(without), Tokens::reported(11, 7));
 }
 
 #[test]

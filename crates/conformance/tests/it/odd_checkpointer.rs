@@ -1,4 +1,4 @@
-//! Savers that are not as savers are to be.
+//! Checkpointers that violate a rule of the port.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,10 +21,10 @@ pub(crate) enum Manner {
     TakesTime,
 }
 
-/// A saver that is not as savers are to be.
+/// A checkpointer that violates a rule of the port.
 #[derive(Debug)]
 pub(crate) struct Odd {
-    pub(crate) saver: Arc<InMemoryCheckpointer>,
+    pub(crate) checkpointer: Arc<InMemoryCheckpointer>,
     pub(crate) manner: Manner,
     /// Number of checkpoints loaded by id.
     pub(crate) loads: Arc<AtomicUsize>,
@@ -38,21 +38,21 @@ impl Checkpointer for Odd {
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<StoredCheckpoint>, CheckpointerError>> {
         self.loads.fetch_add(usize::from(id.is_some()), Ordering::Relaxed);
-        self.saver.load(at, plan, id)
+        self.checkpointer.load(at, plan, id)
     }
 
     fn newest<'a>(
         &'a self,
         at: &'a CheckpointAddress,
     ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
-        self.saver.newest(at)
+        self.checkpointer.newest(at)
     }
 
     fn newest_of_all<'a>(
         &'a self,
         thread: &'a str,
     ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
-        self.saver.newest_of_all(thread)
+        self.checkpointer.newest_of_all(thread)
     }
 
     fn list<'a>(
@@ -62,7 +62,7 @@ impl Checkpointer for Odd {
         before: Option<CheckpointId>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>> {
-        self.saver.list(at, plan, before, limit)
+        self.checkpointer.list(at, plan, before, limit)
     }
 
     fn put<'a>(
@@ -72,12 +72,12 @@ impl Checkpointer for Odd {
         puts: CheckpointWrites,
     ) -> WriteResult<'a> {
         if self.manner != Manner::TakesTime {
-            return self.saver.put(at, hint, puts);
+            return self.checkpointer.put(at, hint, puts);
         }
         let hint = hint.clone();
         WriteResult::Later(Box::pin(async move {
             tokio::task::yield_now().await;
-            self.saver.put(at, &hint, puts).done().await
+            self.checkpointer.put(at, &hint, puts).done().await
         }))
     }
 
@@ -94,7 +94,7 @@ impl Checkpointer for Odd {
             Manner::TakesTime => true,
         };
         let tasks = tasks.into_iter().filter(|(_, record)| kept(record)).collect();
-        self.saver.put_tasks(at, plan, of, tasks)
+        self.checkpointer.put_tasks(at, plan, of, tasks)
     }
 
     fn put_outside<'a>(
@@ -104,11 +104,11 @@ impl Checkpointer for Odd {
         of: CheckpointId,
         outside: ExternalInput,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        self.saver.put_outside(at, plan, of, outside)
+        self.checkpointer.put_outside(at, plan, of, outside)
     }
 
     fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        self.saver.delete(thread)
+        self.checkpointer.delete(thread)
     }
 
     fn copy<'a>(
@@ -116,14 +116,14 @@ impl Checkpointer for Odd {
         from: &'a str,
         to: &'a str,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        self.saver.copy(from, to)
+        self.checkpointer.copy(from, to)
     }
 
     fn graphs<'a>(
         &'a self,
         thread: &'a str,
     ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>> {
-        self.saver.graphs(thread)
+        self.checkpointer.graphs(thread)
     }
 
     fn prune<'a>(
@@ -132,6 +132,6 @@ impl Checkpointer for Odd {
         plan: &'a Arc<Plan>,
         keep: usize,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        self.saver.prune(at, plan, keep)
+        self.checkpointer.prune(at, plan, keep)
     }
 }

@@ -17,7 +17,7 @@ const FAILURE: &str = "That did not work:";
 
 impl Chat {
     /// Reports the result of each call in a sentence, and then what is missing.
-    pub(super) fn tell(
+    pub(super) fn report(
         &mut self,
         request: &ChatRequest,
         turn: &Turn<'_>,
