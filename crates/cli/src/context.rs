@@ -220,8 +220,8 @@ impl CommandContext {
         Ok(Runtime::builder(store).graph(id, graph).open().await?)
     }
 
-    /// Compiles all agents, so that the operator's rules are compared with all tools there are, and
-    /// not only with those of the agent of a command.
+    /// Compiles all agents, so that the operator's rules are compared with the tools of all agents, and
+    /// not only with the tools of the agent of a command.
     pub(crate) fn compile_agents(&self) -> Result<(), CliError> {
         self.agents.iter().try_for_each(|agent| self.graph_of(agent.id()).map(drop))
     }

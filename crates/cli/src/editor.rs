@@ -25,8 +25,8 @@ pub(crate) enum Kind {
     Line,
     /// A single line that completes a decision. Ctrl-C goes back to the decision.
     Reason,
-    /// A single line about what was just shown. What was typed before does not count, so that
-    /// nobody approves a call that they have not seen.
+    /// A single line about the question just shown. Input typed before it does not count, so that a
+    /// person approves only a call that they have seen.
     Decision,
     /// A JSON value, complete when it is closed.
     Json,
@@ -202,8 +202,8 @@ fn prepare_history(file: &Path) -> bool {
     file.parent().is_some_and(|folder| std::fs::create_dir_all(folder).is_ok())
 }
 
-/// Removes the backslashes that continued lines, and not those of pasted lines. `continued` are the
-/// lines that ended with a backslash when Enter was pressed.
+/// Removes the backslashes that continued typed lines, but no backslashes of pasted lines. `continued`
+/// are the lines that ended with a backslash when Enter was pressed.
 fn join_lines(text: &str, mut continued: Vec<String>) -> String {
     let lines: Vec<&str> = text.split('\n').collect();
     let before = &lines[..lines.len().saturating_sub(1)];

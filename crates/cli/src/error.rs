@@ -171,7 +171,7 @@ fn describe_causes(fault: &Fault) -> Vec<String> {
 
 /// Prints a fault and returns its exit status.
 pub(crate) fn report_fault(fault: &Fault, terminal: &Terminal) -> Exit {
-    // Faults of servers and of stores have texts of others, codes among them.
+    // Faults of servers and stores have texts and codes from outside this program.
     let code = to_plain(&fault.code);
     let head = terminal.paint_error(Style::Bad, format_args!("error[{code}]"));
     terminal.note(format_args!("{head}: {}", to_plain(&fault.message)));

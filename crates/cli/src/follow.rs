@@ -195,8 +195,8 @@ pub(crate) async fn follow_run(
 pub(crate) struct Shown {
     /// The signal that cancelled the run.
     pub(crate) stopped: Option<Signal>,
-    /// Error of standard output, since which nothing was shown. The run goes on: its reader may leave
-    /// at any time, and its effects do not depend on that.
+    /// Error of standard output, after which nothing was shown. The run continues: a reader of the
+    /// output may leave at any time, and the effects of the run do not depend on the reader.
     pub(crate) unwritten: Option<CliError>,
 }
 

@@ -84,15 +84,15 @@ fn of_variable(terminal: &Terminal) -> Option<LogLevels> {
     levels
 }
 
-/// Standard error, to which each event is written as one line: error texts of others have line breaks
-/// and control characters in them.
+/// Standard error, to which each event is written as one line: error texts from outside have line
+/// breaks and control characters.
 struct ErrorLines;
 
 impl Write for ErrorLines {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let line = to_plain(text.trim_end_matches('\n')).replace('\n', "\\n");
-        // Nobody can be told that standard error is closed.
+        // A closed standard error cannot be reported anywhere.
         writeln!(io::stderr().lock(), "{line}").unwrap_or_default();
         Ok(event.len())
     }

@@ -11,7 +11,7 @@ use weftwork::types::usage::{Usage, dollars};
 /// The usage of a run, and its limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spent {
-    /// Usage of the run and of those that it continues.
+    /// Usage of the run and of the runs that it continues.
     pub(crate) used: Usage,
     limits: Limits,
 }

@@ -132,7 +132,7 @@ struct ChatSession<'a, B> {
 }
 
 impl<B: Backend> ChatSession<'_, B> {
-    /// Talks until the end. A question that is open when nobody reads any more stays open.
+    /// Talks until the end of the input. Open questions stay open.
     async fn run(mut self) -> Result<Exit, CliError> {
         match Box::pin(self.talk()).await {
             Err(CliError::NobodyReads) => match self.backend.questions().await?.is_empty() {

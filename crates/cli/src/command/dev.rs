@@ -120,7 +120,7 @@ fn watched_files(args: &Dev, context: &CommandContext) -> Vec<PathBuf> {
     files
 }
 
-/// Waits for a change after which the configuration is valid; others are reported.
+/// Waits for a change after which the configuration is valid, and reports invalid ones.
 async fn valid_change(changes: &mut Changes, context: &CommandContext) -> PathBuf {
     loop {
         let changed = changes.next().await;

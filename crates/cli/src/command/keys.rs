@@ -39,7 +39,7 @@ fn add_key(args: &AddKey, terminal: &Terminal) -> Result<(), CliError> {
     };
     key.check().map_err(bad_input)?;
     change_file(&args.file, |mut text, _| {
-        // Before the file is written: a key whose token nobody has seen would stay in it.
+        // Before the file is written: otherwise a key whose token was never shown would stay in it.
         terminal.line(token)?;
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
@@ -153,7 +153,7 @@ fn change_file(
     write().map_err(failed)
 }
 
-/// Gives a new file the owner of the one that it replaces, so that the server can still read it if
+/// Gives a new file the owner of the file that it replaces, so that the server can still read it if
 /// another user changes it.
 #[cfg(unix)]
 fn keep_owner(old: &Path, new: &File) -> std::io::Result<()> {

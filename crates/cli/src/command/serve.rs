@@ -182,7 +182,7 @@ async fn host_until<T>(
     ));
     drain_app(&app, hosting.grace, &mut signals, terminal).await?;
     drop(close);
-    // Streams of runs that go on elsewhere are cut; clients connect again.
+    // Streams of runs that continue in other processes are cut; clients connect again.
     drop(tokio::time::timeout(CONNECTIONS, server).await);
     terminal.note("stopped");
     match signals.next().now_or_never() {

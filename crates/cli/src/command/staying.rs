@@ -1,4 +1,4 @@
-//! Shared by the commands that stay until they are told to stop: the search for runs that no process
+//! Parts of the commands that run until a signal stops them: the search for runs that no process
 //! executes, and the drain at the end.
 
 use crate::CliError;

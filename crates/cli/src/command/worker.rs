@@ -82,7 +82,7 @@ struct Active<'a> {
     terminal: &'a Terminal,
     json: bool,
     runs: BTreeSet<RunId>,
-    /// `true` once standard output could not be written. The worker goes on without it.
+    /// `true` once standard output could not be written. The worker continues without it.
     unwritten: bool,
 }
 

@@ -1,5 +1,5 @@
 //! The story: a person asks, an agent calls a tool, a refund waits for approval, the process is
-//! killed while it waits, another one goes on, the refund is made once, the model answers.
+//! killed while it waits, another process continues, the refund is made once, the model answers.
 //!
 //! Claims are checked as they are made, and marked; the first that does not hold ends the demo as
 //! a failure. The kill comes while nothing runs: kills inside calls are for the tests.

@@ -166,8 +166,8 @@ impl<'a> Answer<'a> {
         self.mark_line(format_args!("{arrow} {name} {result}"))
     }
 
-    /// Shows partial text. Of messages that tasks produce at the same time, one is shown while it is
-    /// produced, and the others once they are final.
+    /// Shows partial text. Of concurrent messages, the first is shown while it is produced, and each
+    /// further message once it is final.
     fn delta(&mut self, piece: Option<&PieceAt>, delta: &str) -> Result<(), CliError> {
         let source = piece.and_then(|piece| Some((piece.message.clone()?, piece.task)));
         match &source {

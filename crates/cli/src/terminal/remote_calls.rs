@@ -29,7 +29,7 @@ pub(super) struct RemoteCall {
 pub(super) struct RemoteCalls {
     /// Names and arguments of calls without a result, by their ids.
     requested: BTreeMap<String, (String, String)>,
-    /// Ids of calls with a result. Frames of graphs repeat those of their subgraphs.
+    /// Ids of calls with a result. Frames of graphs repeat the results of their subgraphs.
     answered: BTreeSet<String>,
 }
 

@@ -88,7 +88,7 @@ impl Remote {
         Ok(Self { server: Rc::new(server), agent, thread, asked })
     }
 
-    /// Returns the messages of the thread, without the one that is being produced.
+    /// Returns the complete messages of the thread.
     async fn messages(&self) -> Result<Vec<Value>, CliError> {
         let Some(thread) = &self.thread else { return Ok(Vec::new()) };
         let url = self.server.at(&["chat", &self.agent, thread.as_str()]);

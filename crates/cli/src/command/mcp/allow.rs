@@ -29,7 +29,7 @@ pub(super) fn terms_of(
     }
 }
 
-/// Allows all of the tools, or none if one of them cannot be.
+/// Allows all of the tools, or no tool if one cannot be allowed.
 pub(super) async fn allow(
     servers: &McpServers,
     tools: &[String],
@@ -67,7 +67,7 @@ pub(super) fn deny(
     Ok(Exit::Done)
 }
 
-/// Prints the differences. The exit status tells if there are any.
+/// Prints the differences. The exit status shows if there are any.
 pub(super) async fn diff(
     servers: &McpServers,
     tools: &[String],

@@ -15,7 +15,7 @@ const NAME_CHARS_MAX: usize = 128;
 /// Maximum length of a displayed description, in characters.
 const DESCRIPTION_CHARS_MAX: usize = 300;
 
-/// Calls that wait for decisions, at least one. All texts are those of the other server.
+/// Calls that wait for decisions, at least one. All texts come from the other server.
 #[derive(Debug, PartialEq, Deserialize)]
 pub(super) struct Review {
     action_requests: Vec<ReviewedCall>,

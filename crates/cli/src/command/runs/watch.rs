@@ -31,7 +31,7 @@ struct EventLine<'a> {
     event: &'a RunEvent,
 }
 
-/// Prints the events of a run. The run goes on if the reader of standard output leaves.
+/// Prints the events of a run. The run continues if the reader of standard output leaves.
 pub(super) async fn watch(args: &Watch, context: &CommandContext) -> Result<Exit, CliError> {
     Box::pin(print_all(args, context)).await.map_err(CliError::of_unfinished)
 }

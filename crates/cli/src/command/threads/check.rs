@@ -58,7 +58,7 @@ pub(crate) async fn check(
     Ok(if refused == 0 { Exit::Done } else { Exit::Failed })
 }
 
-/// Reads a thread's newest checkpoint, including those of subgraphs, as a run does.
+/// Reads a thread's newest checkpoint and the checkpoints of its subgraphs, as a run does.
 async fn load_thread(
     graph: &CompiledGraph,
     store: &Arc<dyn AnyStore>,

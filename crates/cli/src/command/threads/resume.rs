@@ -176,7 +176,8 @@ fn given_answers(
     Ok(BTreeMap::from([(interrupt.id, value)]))
 }
 
-/// Selects the question to answer: the one of `--question`, or the only one that fits the flags.
+/// Selects the question to answer: the question of `--question`, or the only question that fits the
+/// flags.
 fn chosen_question<'a>(args: &Resume, open: &'a [Interrupt]) -> Result<&'a Interrupt, String> {
     let ids = || open.iter().map(|one| one.id.to_string()).collect::<Vec<_>>().join(", ");
     if let Some(named) = &args.question {

@@ -97,8 +97,8 @@ fn is_asked(run: &RunRow) -> bool {
     matches!(outcome, Some(RunOutcome::Interrupted { interrupts, .. }) if !interrupts.is_empty())
 }
 
-/// Returns the label of the agent's messages, which marks answers of replayed models; those of the
-/// scripted one begin with a mark.
+/// Returns the label of the agent's messages, which marks answers of replayed models; answers of the
+/// scripted model begin with a mark.
 fn speaker_name(model: Option<&str>) -> String {
     let provider = model.and_then(|model| model.split(':').next()).unwrap_or_default();
     match provider {

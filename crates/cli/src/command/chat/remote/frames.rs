@@ -12,7 +12,7 @@ use weftwork::types::sse::{SseEvent, SseParser};
 
 /// Maximum length of a frame in bytes. Servers cut values at 64 KiB.
 const FRAME_BYTES_MAX: usize = 1 << 20;
-/// Beginnings of a text that follows another one, and of one that follows a text that is void.
+/// Separators before a text that follows another text, and before a text that replaces a void text.
 const SEPARATORS: [&str; 2] = ["\n\n", "\n\n---\n\n"];
 /// Names of the calls that stand for questions.
 const QUESTIONS: [&str; 2] = ["ask_human", "request_approval"];
