@@ -74,7 +74,7 @@ impl BoundModel {
         ctx: &Ctx,
         calls: &CallContext,
     ) -> NodeResult<Message> {
-        let mut request = self.request(messages, tools, ctx);
+        let mut request = self.request_of(messages, tools, ctx);
         if self.output.is_none() {
             let answer = self.caller.call(self.model.as_ref(), request, calls).await;
             return Ok(answer.map_err(|error| error.fault())?.message);
@@ -83,7 +83,7 @@ impl BoundModel {
         loop {
             let answer = self.caller.call(self.model.as_ref(), request.clone(), calls).await;
             let answer = answer.map_err(|error| error.fault())?;
-            let Some(problem) = self.problem(&answer) else { return Ok(answer.message) };
+            let Some(problem) = self.problem_of(&answer) else { return Ok(answer.message) };
             if repairs == OUTPUT_REPAIRS_MAX || problem == OutputError::Truncated {
                 return Err(problem.fault().into());
             }
@@ -98,7 +98,7 @@ impl BoundModel {
     }
 
     /// Returns the reason for which a final answer does not fit the output type.
-    fn problem(&self, answer: &ChatResponse) -> Option<OutputError> {
+    fn problem_of(&self, answer: &ChatResponse) -> Option<OutputError> {
         let output = self.output.as_ref()?;
         if answer.message.tool_calls().next().is_some() {
             return None;
@@ -106,7 +106,7 @@ impl BoundModel {
         output.read(&answer.message.joined_text(), answer.finish).err()
     }
 
-    fn request(&self, messages: Vec<Message>, tools: Vec<ToolSpec>, ctx: &Ctx) -> ChatRequest {
+    fn request_of(&self, messages: Vec<Message>, tools: Vec<ToolSpec>, ctx: &Ctx) -> ChatRequest {
         let ModelConfig { temperature, max_tokens, parallel_tool_calls, tool_choice } =
             self.config.clone();
         let after_result = messages.last().is_some_and(|last| last.role == Role::Tool);

@@ -141,13 +141,13 @@ impl OutputSpec {
                 JsonError::WideInteger { .. } => format!("it has the {error}"),
             }),
         })?;
-        let value = self.contained(value)?;
+        let value = self.take_contained(value)?;
         (self.check)(&value).map_err(malformed_output)?;
         Ok(value)
     }
 
     /// Checks the container, and takes a list or union out of the object around it.
-    fn contained(&self, mut value: Value) -> Result<Value, OutputError> {
+    fn take_contained(&self, mut value: Value) -> Result<Value, OutputError> {
         let wrong = |found: &Value, expected| OutputError::WrongContainer {
             found: kind_of(found),
             expected,

@@ -141,7 +141,7 @@ impl ReactAgent {
     /// # Errors
     /// [`AgentError`] with all problems of its tools or its graph.
     pub fn build(self) -> Result<CompiledGraph, AgentError> {
-        Ok(self.graph()?.build()?)
+        Ok(self.build_graph()?.build()?)
     }
 
     /// Returns the agent as a tool of other agents: each call gives it a request, and its last answer
@@ -159,11 +159,11 @@ impl ReactAgent {
 
     /// Compiles the graph for evaluations of prompts: each run has a prompt and a session.
     pub(crate) fn build_for_prompts(self) -> Result<CompiledGraph, AgentError> {
-        let graph = self.graph()?.channel(Session::channel()).with_run_scoped::<PromptRun>();
+        let graph = self.build_graph()?.channel(Session::channel()).with_run_scoped::<PromptRun>();
         Ok(graph.build()?)
     }
 
-    fn graph(self) -> Result<Graph<Chat>, AgentError> {
+    fn build_graph(self) -> Result<Graph<Chat>, AgentError> {
         let runner = ToolRunner::new(self.tools, self.policy)
             .map_err(|source| AgentError::Tools { agent: self.name.clone(), source })?;
         let instructions = system_message(self.instructions);

@@ -176,7 +176,7 @@ impl Connection {
         let Caller { server, gauge, .. } = &self.caller;
         gauge.begin();
         let mut tools = Vec::new();
-        let read = tokio::time::timeout(self.limits.list, self.pages(&mut tools)).await;
+        let read = tokio::time::timeout(self.limits.list, self.list_pages(&mut tools)).await;
         let error = match read {
             Ok(Ok(())) => return Ok((tools, None)),
             Ok(Err(error)) => error,
@@ -193,7 +193,7 @@ impl Connection {
         Ok((tools, Some(error)))
     }
 
-    async fn pages(&self, tools: &mut Vec<Listed>) -> Result<(), McpError> {
+    async fn list_pages(&self, tools: &mut Vec<Listed>) -> Result<(), McpError> {
         let limit = |what: String| McpError::Limit { server: self.caller.server.clone(), what };
         let mut cursors = BTreeSet::new();
         let mut cursor = None;

@@ -390,7 +390,7 @@ impl Entry {
                     "type `sse` is the transport of 2024, which is not supported; use the server's streamable HTTP address with type `http`",
                 ));
             }
-            (None | Some("stdio"), Some(_), None) => self.process(place)?,
+            (None | Some("stdio"), Some(_), None) => self.read_process(place)?,
             (None | Some("http" | "streamable-http" | "streamableHttp"), None, Some(url)) => {
                 let url = place.expand(url)?;
                 let oauth = self.oauth.into_settings(place)?;
@@ -409,7 +409,7 @@ impl Entry {
         Ok(ServerConfig { reached, timeouts })
     }
 
-    fn process(self, place: &Place<'_>) -> Result<Reached, McpError> {
+    fn read_process(self, place: &Place<'_>) -> Result<Reached, McpError> {
         let command = place.expand(&self.command.unwrap_or_default())?;
         if command.trim().is_empty() {
             return Err(place.bad("`command` is empty, expected a program"));

@@ -50,7 +50,7 @@ impl<R> Measured<R> {
         Self { inner, line: 0, limits, gauge }
     }
 
-    fn measure(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn add_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         let received = self.gauge.received.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len();
         if received > self.limits.received_bytes {
             let max = self.limits.received_bytes;
@@ -79,6 +79,6 @@ impl<R: AsyncRead + Unpin> AsyncRead for Measured<R> {
         let before = buffer.filled().len();
         std::task::ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
         let read = buffer.filled().get(before..).unwrap_or_default();
-        Poll::Ready(self.measure(read))
+        Poll::Ready(self.add_bytes(read))
     }
 }

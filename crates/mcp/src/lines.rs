@@ -121,7 +121,7 @@ impl<W> RequestLines<W> {
         Self { inner, dropped, first: None }
     }
 
-    fn note(&mut self, bytes: &[u8]) {
+    fn note_bytes(&mut self, bytes: &[u8]) {
         // Messages are written as a whole.
         for line in bytes.split(|byte| *byte == b'\n') {
             let message = serde_json::from_slice::<Value>(line).unwrap_or_default();
@@ -141,7 +141,7 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for RequestLines<W> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         if bytes.starts_with(b"{") {
-            self.note(bytes);
+            self.note_bytes(bytes);
         }
         Pin::new(&mut self.inner).poll_write(context, bytes)
     }

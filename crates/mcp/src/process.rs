@@ -100,12 +100,12 @@ impl Process {
     /// Waits until the server has exited by itself, at most for this time, then kills its group.
     pub(crate) async fn end(mut self, patience: Duration) {
         // A server that was waited for has no id any more, so its group is killed by `drop` first.
-        let ended = tokio::time::timeout(patience, self.exited()).await;
+        let ended = tokio::time::timeout(patience, self.wait_for_exit()).await;
         tracing::debug!(ended = ended.is_ok(), "an MCP server was told to exit");
     }
 
     /// Waits for the exit without collecting the process, whose id stays reserved.
-    async fn exited(&mut self) {
+    async fn wait_for_exit(&mut self) {
         let Some(id) = self.group else { return };
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         while let Ok(None) = waitid(WaitId::Pid(id), options) {

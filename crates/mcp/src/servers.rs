@@ -128,10 +128,10 @@ impl McpServers {
         let tool = |(name, allowed)| -> Arc<dyn Tool> {
             Arc::new(McpTool::new(self.clone(), name, allowed))
         };
-        self.allowed().map(tool).collect()
+        self.allowed_tools().map(tool).collect()
     }
 
-    fn allowed(&self) -> impl Iterator<Item = (&str, &AllowedTool)> {
+    fn allowed_tools(&self) -> impl Iterator<Item = (&str, &AllowedTool)> {
         self.0.lock.tools().filter(|(name, _)| {
             name.split_once('/').is_some_and(|(server, _)| self.0.slots.contains_key(server))
         })
@@ -142,7 +142,7 @@ impl McpServers {
     /// [`Policy::then`](weftwork_tools::Policy::then).
     #[must_use]
     pub fn policy(&self) -> Policy {
-        let rules = self.allowed().map(|(name, allowed)| {
+        let rules = self.allowed_tools().map(|(name, allowed)| {
             let decision = match allowed.effect {
                 Effect::ReadOnly => Decision::Allow,
                 Effect::StateChange | Effect::ExternalSideEffect => Decision::AskHuman {
@@ -162,7 +162,7 @@ impl McpServers {
     /// # Cancel safety
     /// A server that is being started is killed.
     pub async fn offer(&self, server: &str) -> Result<Arc<Offer>, McpError> {
-        let live = self.live(server).await?;
+        let live = self.live_server(server).await?;
         self.list(server, &live).await
     }
 
@@ -172,7 +172,7 @@ impl McpServers {
     /// # Errors
     /// As [`McpServers::offer`].
     pub async fn facts(&self, server: &str) -> Result<(String, Option<u32>), McpError> {
-        let live = self.live(server).await?;
+        let live = self.live_server(server).await?;
         Ok((live.connection.protocol(), live.connection.process_id()))
     }
 
@@ -212,7 +212,7 @@ impl McpServers {
     }
 
     fn login(&self, server: &str) -> Result<&Arc<Login>, McpError> {
-        let problem = match &self.config(server)?.reached {
+        let problem = match &self.config_of(server)?.reached {
             Reached::Process { .. } => {
                 "it is a program, which gets what it needs from `env` of its entry in the MCP file"
             }
@@ -228,11 +228,11 @@ impl McpServers {
         login.ok_or_else(|| OauthError::failed(problem).of(server))
     }
 
-    fn config(&self, server: &str) -> Result<&ServerConfig, McpError> {
-        self.0.file.servers.get(server).ok_or_else(|| self.unknown(server))
+    fn config_of(&self, server: &str) -> Result<&ServerConfig, McpError> {
+        self.0.file.servers.get(server).ok_or_else(|| self.unknown_server(server))
     }
 
-    fn unknown(&self, server: &str) -> McpError {
+    fn unknown_server(&self, server: &str) -> McpError {
         McpError::UnknownServer {
             found: crate::text::short(server, 80),
             known: self.0.file.servers.keys().cloned().collect::<Vec<_>>().join(", "),
@@ -293,7 +293,7 @@ impl McpServers {
             return Err(McpError::EndsServer { tool: tool.to_owned(), times, within });
         }
         let server = tool.split_once('/').map_or("", |(server, _)| server);
-        let live = self.live(server).await?;
+        let live = self.live_server(server).await?;
         let known = {
             let listed = live.listed.lock().await;
             let fresh = listed.as_ref().filter(|(at, _)| {
@@ -328,10 +328,10 @@ impl McpServers {
     }
 
     /// Returns the running server. Callers at the same time share one start.
-    async fn live(&self, server: &str) -> Result<Arc<Live>, McpError> {
+    async fn live_server(&self, server: &str) -> Result<Arc<Live>, McpError> {
         let Inner { limits, clock, web, slots, .. } = self.0.as_ref();
-        let config = self.config(server)?;
-        let slot = slots.get(server).ok_or_else(|| self.unknown(server))?;
+        let config = self.config_of(server)?;
+        let slot = slots.get(server).ok_or_else(|| self.unknown_server(server))?;
         let mut slot = slot.lock().await;
         if let Some(live) = slot.live.as_ref().filter(|live| !live.connection.is_closed()) {
             return Ok(Arc::clone(live));

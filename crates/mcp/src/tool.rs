@@ -90,7 +90,7 @@ impl Call {
     async fn make(mut self) -> Result<ToolOutput, ToolError> {
         for _ in 0..REPEATS_MAX {
             let open = OpenCall::start(self.live.connection.caller(), self.params.clone());
-            if let Some(output) = self.follow(open).await? {
+            if let Some(output) = self.follow_call(open).await? {
                 return Ok(output);
             }
         }
@@ -108,7 +108,7 @@ impl Call {
         if let Some(mut open) = self.live.parked.take(&self.context.idempotency_key)
             && open.answer(elicit::result_of_reply(&reply))
         {
-            return match self.follow(open).await? {
+            return match self.follow_call(open).await? {
                 Some(output) => Ok(output),
                 None => self.make().await,
             };
@@ -123,7 +123,7 @@ impl Call {
     }
 
     /// Waits for the end of a call, or for a question; `None` if the request must be made again.
-    async fn follow(&mut self, mut open: OpenCall) -> Result<Option<ToolOutput>, ToolError> {
+    async fn follow_call(&mut self, mut open: OpenCall) -> Result<Option<ToolOutput>, ToolError> {
         let server = self.tool.parts().0.to_owned();
         let limit = self.tool.timeouts.call;
         let mut timer = ProgressTimer::start(self.tool.servers.clock(), limit);
@@ -143,7 +143,7 @@ impl Call {
                 }
                 Event::Ended(Ok(response)) => {
                     self.tool.servers.answered(&self.tool.spec.name);
-                    return self.end(&server, response);
+                    return self.end_call(&server, response);
                 }
                 Event::Noticed(Notice::Progress(progress)) => {
                     timer.reset();
@@ -184,7 +184,7 @@ impl Call {
         error.with_code(code::TOOL_TIMED_OUT)
     }
 
-    fn end(
+    fn end_call(
         &mut self,
         server: &str,
         response: CallToolResponse,

@@ -225,7 +225,7 @@ impl MessageStream {
             return Ok(None);
         }
         let Some(handle) = &mut self.current else {
-            self.begin().await?;
+            self.begin_run().await?;
             return Ok(Some(StreamStep::Advanced));
         };
         let pause = self.service.pause(HEARTBEAT);
@@ -254,7 +254,7 @@ impl MessageStream {
         Ok(Some(StreamStep::Advanced))
     }
 
-    async fn begin(&mut self) -> Result<()> {
+    async fn begin_run(&mut self) -> Result<()> {
         let Some((at, answers)) = self.runs.pop_front() else {
             self.state = StreamState::Over;
             return Ok(());

@@ -33,14 +33,14 @@ impl Ignored {
     /// Adds the header with the names, if there are some: the first ones, with the characters that
     /// headers cannot have in the form of URLs.
     pub(crate) fn add_header(&self, headers: &mut HeaderMap) {
-        if let Ok(value) = HeaderValue::from_str(&self.listed())
+        if let Ok(value) = HeaderValue::from_str(&self.list_names())
             && !self.0.is_empty()
         {
             headers.insert(HEADER, value);
         }
     }
 
-    fn listed(&self) -> String {
+    fn list_names(&self) -> String {
         let mut listed = String::new();
         for name in self.0.iter().take(NAMES_MAX) {
             if !listed.is_empty() {

@@ -197,7 +197,7 @@ impl PromptContext {
         let params = prompt.json(&params).map_err(|error| errors.prompt(&error))?;
         let key = self.evaluation_key(prompt.id(), &params);
         let id = ThreadId::from_uuid(uuid::Uuid::from_u128(first_128(&key)));
-        let mut state = self.state();
+        let mut state = self.state_events();
         state.extend(self.dispatched.events());
         let begun_with = state.len();
         let session = Session::with_events(id, state, None);
@@ -252,7 +252,7 @@ impl PromptContext {
         Ok(())
     }
 
-    fn state(&self) -> Vec<SessionEvent> {
+    fn state_events(&self) -> Vec<SessionEvent> {
         self.in_run.events.iter().flat_map(List::iter).cloned().collect()
     }
 

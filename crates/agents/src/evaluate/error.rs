@@ -118,15 +118,15 @@ pub(crate) struct ErrorContext {
 
 impl ErrorContext {
     pub(crate) fn prompt(&self, error: &PromptError) -> EvaluationError {
-        self.error(EvaluationErrorKind::Prompt, EvaluationPhase::Render, error.fault())
+        self.wrap_fault(EvaluationErrorKind::Prompt, EvaluationPhase::Render, error.fault())
     }
 
     pub(crate) fn output(&self, error: &OutputError) -> EvaluationError {
-        self.error(EvaluationErrorKind::Output, EvaluationPhase::Response, error.fault())
+        self.wrap_fault(EvaluationErrorKind::Output, EvaluationPhase::Response, error.fault())
     }
 
     pub(crate) fn session(&self, error: &SessionError) -> EvaluationError {
-        self.error(EvaluationErrorKind::Session, EvaluationPhase::Request, error.fault())
+        self.wrap_fault(EvaluationErrorKind::Session, EvaluationPhase::Request, error.fault())
     }
 
     pub(crate) fn runtime(&self, error: &RuntimeError) -> EvaluationError {
@@ -139,12 +139,12 @@ impl ErrorContext {
         );
         let kind = EvaluationErrorKind::RecursionLimit;
         let phase = EvaluationPhase::Request;
-        self.error(kind, phase, Fault::new(RECURSION_LIMIT, text))
+        self.wrap_fault(kind, phase, Fault::new(RECURSION_LIMIT, text))
     }
 
     pub(crate) fn cancelled(&self) -> EvaluationError {
         let fault = Fault::new(CANCELLED, "the run of the evaluation was cancelled");
-        self.error(EvaluationErrorKind::Cancelled, EvaluationPhase::Request, fault)
+        self.wrap_fault(EvaluationErrorKind::Cancelled, EvaluationPhase::Request, fault)
     }
 
     pub(crate) fn no_thread(&self, error: &std::io::Error) -> EvaluationError {
@@ -163,10 +163,10 @@ impl ErrorContext {
             (EvaluationErrorKind::Prompt, _) => EvaluationPhase::Render,
             _ => EvaluationPhase::Request,
         };
-        self.error(kind, phase, fault)
+        self.wrap_fault(kind, phase, fault)
     }
 
-    fn error(
+    fn wrap_fault(
         &self,
         kind: EvaluationErrorKind,
         phase: EvaluationPhase,

@@ -73,7 +73,7 @@ impl EvaluatorResources {
         lock_mutex(&self.prompts).insert(prompt_key(id), prompt);
     }
 
-    fn find(&self, id: &PromptId) -> Result<Arc<dyn AnyPrompt>, PromptError> {
+    fn find_prompt(&self, id: &PromptId) -> Result<Arc<dyn AnyPrompt>, PromptError> {
         let found = lock_mutex(&self.prompts).get(&prompt_key(id)).cloned();
         found.ok_or_else(|| PromptError::Unknown { prompt: id.clone() })
     }
@@ -113,7 +113,7 @@ impl EvaluatorResources {
         {
             return Ok(Dependencies::new().with_shared(Arc::clone(&active.run)));
         }
-        let prompt = self.find(&record.prompt);
+        let prompt = self.find_prompt(&record.prompt);
         let run = prompt.and_then(|prompt| {
             let rendered = prompt.render(&record.params, &record.overrides)?;
             self.prompt_run(&record, &*prompt, rendered)

@@ -80,7 +80,7 @@ impl Cleanup {
     /// Runs in a task of its own: the caller may stop waiting.
     fn spawn(self) -> Option<tokio::task::JoinHandle<()>> {
         match tokio::runtime::Handle::try_current() {
-            Ok(here) => Some(here.spawn(self.run())),
+            Ok(here) => Some(here.spawn(self.clean_up())),
             // Without a runtime there is nothing that executes the run either.
             Err(_) => {
                 self.evaluator.resources.end(&self.active);
@@ -89,7 +89,7 @@ impl Cleanup {
         }
     }
 
-    async fn run(self) {
+    async fn clean_up(self) {
         let Self { evaluator, thread, active, run, deletes } = self;
         if let Some(run) = &run {
             cancel_run(&evaluator, run, deletes).await;

@@ -155,7 +155,7 @@ impl AgentRuntime {
     ) -> Result<Sent, AgentRuntimeError> {
         let id = to.as_ref();
         let activities = self.runtime();
-        let row = activities.enqueue(self.request(id, activity).await?).await;
+        let row = activities.enqueue(self.request_of(id, activity).await?).await;
         let row = row.map_err(|error| of_runtime(id.as_str(), error))?;
         Ok(Sent { agents: self.clone(), at: row.new.at })
     }
@@ -174,12 +174,12 @@ impl AgentRuntime {
     ) -> Result<Sent, AgentRuntimeError> {
         let id = to.as_ref();
         let activities = self.runtime();
-        let row = activities.enqueue_only(self.request(id, activity).await?).await;
+        let row = activities.enqueue_only(self.request_of(id, activity).await?).await;
         let row = row.map_err(|error| of_runtime(id.as_str(), error))?;
         Ok(Sent { agents: self.clone(), at: row.new.at })
     }
 
-    async fn request(
+    async fn request_of(
         &self,
         id: &InstanceId,
         activity: Activity,

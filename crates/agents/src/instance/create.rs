@@ -75,7 +75,7 @@ impl AgentRuntime {
         let id = format!("instance:{kind}");
         let graph = match self.runtime().hosted(&id).is_some() {
             // No instance waits for it.
-            true => self.replace(&id, handler_of(kind, handler)?)?,
+            true => self.replace_graph(&id, handler_of(kind, handler)?)?,
             false => self.host_handler(kind, handler).await?,
         };
         let state = serde_json::to_value(state).map_err(|error| {
@@ -112,7 +112,7 @@ impl AgentRuntime {
         self.host(&format!("instance:{kind}"), handler_of(kind, handler)?).await
     }
 
-    fn replace(&self, id: &str, graph: CompiledGraph) -> Result<String, AgentRuntimeError> {
+    fn replace_graph(&self, id: &str, graph: CompiledGraph) -> Result<String, AgentRuntimeError> {
         self.runtime().host(id, graph).map_err(|error| of_runtime(id, error))
     }
 
@@ -123,7 +123,7 @@ impl AgentRuntime {
     /// [`RuntimeError::DuplicateGraph`] as W0112 if the runtime was opened with a graph of this id,
     /// and errors of the store.
     pub async fn host(&self, id: &str, graph: CompiledGraph) -> Result<String, AgentRuntimeError> {
-        let hosted = self.replace(id, graph)?;
+        let hosted = self.replace_graph(id, graph)?;
         // Dropping the handles does not end the activities.
         self.runtime().recover().await.map_err(|error| of_runtime(id, error))?;
         Ok(hosted)

@@ -165,7 +165,7 @@ impl AgentRuntime {
             (InstanceStatus::Processing, None)
         } else {
             let asks = counts.asking > 0;
-            match self.problem(id, &row, &options.graph).await? {
+            match self.find_problem(id, &row, &options.graph).await? {
                 Some(error) if !asks || error.kind == AgentRuntimeErrorKind::GraphUnavailable => {
                     (InstanceStatus::Error, Some(error))
                 }
@@ -183,7 +183,7 @@ impl AgentRuntime {
             status,
             error,
             questions,
-            set_aside: self.aside(id, row.created_at).await?,
+            set_aside: self.read_set_aside(id, row.created_at).await?,
             statistics: counts.into(),
             mailbox_capacity: options.mailbox.capacity,
             created_at: row.created_at,
@@ -203,7 +203,7 @@ impl AgentRuntime {
 
     /// Returns the activities of an instance that were set aside and wait for answers, since the
     /// instance was created: one of the same id may have been deleted before.
-    async fn aside(
+    async fn read_set_aside(
         &self,
         id: &InstanceId,
         created_at: Timestamp,
@@ -229,7 +229,7 @@ impl AgentRuntime {
     }
 
     /// Returns the error of the graph, or of the last activity.
-    async fn problem(
+    async fn find_problem(
         &self,
         id: &InstanceId,
         row: &ThreadRow,

@@ -148,7 +148,7 @@ impl InstanceSubscription {
                 output = self.output.next() => {
                     let Some(output) = output else { return Ok(None) };
                     let output = output.map_err(|error| of_runtime(self.id.as_str(), error))?;
-                    self.read(output).await?;
+                    self.read_output(output).await?;
                     quiet = 0;
                 }
                 // Not by the clock of runs, which tests may stop.
@@ -174,16 +174,16 @@ impl InstanceSubscription {
         Ok(unfinished.iter().all(|run| run.status == RunStatus::Queued && !run.cancel_requested))
     }
 
-    async fn read(&mut self, output: ThreadOutput) -> Result<(), AgentRuntimeError> {
+    async fn read_output(&mut self, output: ThreadOutput) -> Result<(), AgentRuntimeError> {
         let ThreadOutput { run, output } = output;
         match output {
             RunOutput::Event(event) => match event.event {
-                AiEvent::Done { outcome } => self.end(&run, outcome).await?,
+                AiEvent::Done { outcome } => self.report_end(&run, outcome).await?,
                 event => {
                     // A requeued run begins again.
                     self.ended.take_if(|ended| *ended == run.run);
                     if matches!(event, AiEvent::RunStarted { .. }) {
-                        self.begin(&run.run);
+                        self.report_begin(&run.run);
                     }
                 }
             },
@@ -191,7 +191,7 @@ impl InstanceSubscription {
             RunOutput::Frame(frame) => {
                 let item = frame.item().filter(|item| item.ns.is_empty());
                 if let Some(StreamEvent::Values { values, .. }) = item.map(|item| &item.event) {
-                    self.begin(&run.run);
+                    self.report_begin(&run.run);
                     let state = self.state_of_instance(values.clone());
                     self.report_state(&run.run, state);
                 }
@@ -200,21 +200,21 @@ impl InstanceSubscription {
         Ok(())
     }
 
-    fn report(&mut self, activity: &RunId, kind: InstanceEventKind) {
+    fn report_event(&mut self, activity: &RunId, kind: InstanceEventKind) {
         self.next.push_back(InstanceEvent { activity: activity.clone(), kind });
     }
 
-    fn begin(&mut self, activity: &RunId) {
+    fn report_begin(&mut self, activity: &RunId) {
         if self.begun.as_ref() != Some(activity) {
             self.begun = Some(activity.clone());
-            self.report(activity, InstanceEventKind::Started);
+            self.report_event(activity, InstanceEventKind::Started);
         }
     }
 
     fn report_state(&mut self, activity: &RunId, state: Json) {
         if self.state.as_ref() != Some(&state) {
             self.state = Some(state.clone());
-            self.report(activity, InstanceEventKind::State { state });
+            self.report_event(activity, InstanceEventKind::State { state });
         }
     }
 
@@ -257,7 +257,11 @@ impl InstanceSubscription {
         }
     }
 
-    async fn end(&mut self, run: &RunRef, status: RunStatus) -> Result<(), AgentRuntimeError> {
+    async fn report_end(
+        &mut self,
+        run: &RunRef,
+        status: RunStatus,
+    ) -> Result<(), AgentRuntimeError> {
         let row = self.agents.store().run(&self.agents.who, run).await;
         let row = row.map_err(|error| of_store(self.id.as_str(), error))?;
         self.begun = None;
@@ -265,7 +269,7 @@ impl InstanceSubscription {
         if row.status != status {
             let text = "the activity failed and was requeued";
             let error = Some(AgentRuntimeError::new(AgentRuntimeErrorKind::Failed, text));
-            self.report(&run.run, InstanceEventKind::Ended { error, questions: Vec::new() });
+            self.report_event(&run.run, InstanceEventKind::Ended { error, questions: Vec::new() });
             return Ok(());
         }
         self.report_last_state(run, &row).await?;
@@ -282,7 +286,7 @@ impl InstanceSubscription {
             }
             _ => Vec::new(),
         };
-        self.report(&run.run, InstanceEventKind::Ended { error, questions });
+        self.report_event(&run.run, InstanceEventKind::Ended { error, questions });
         Ok(())
     }
 }

@@ -84,7 +84,7 @@ impl AgentRuntime {
                     report.ended = Some(at.run.clone());
                 }
                 None => {
-                    self.cut(at).await?;
+                    self.cut_activity(at).await?;
                     report.cut = Some(at.run.clone());
                 }
             }
@@ -101,7 +101,7 @@ impl AgentRuntime {
     }
 
     /// Cuts an activity off, and waits for its end. An activity whose process is dead is ended here.
-    async fn cut(&self, at: &RunRef) -> Result<(), AgentRuntimeError> {
+    async fn cut_activity(&self, at: &RunRef) -> Result<(), AgentRuntimeError> {
         let instance = at.thread.as_str();
         let cancel = self.runtime().cancel_run(&self.who, at, CancelAction::Interrupt).await;
         match cancel {

@@ -297,7 +297,7 @@ impl<P: DeserializeOwned> Walk<'_, P> {
             let path = format!("{}{}", at.path, section.key);
             if self.is_enabled(section, &path)? {
                 number += 1;
-                texts.push(self.section(section, path, number, at)?);
+                texts.push(self.render_section(section, path, number, at)?);
             }
         }
         Ok(texts)
@@ -310,14 +310,14 @@ impl<P: DeserializeOwned> Walk<'_, P> {
         })
     }
 
-    fn section(
+    fn render_section(
         &mut self,
         section: &Section<P>,
         path: String,
         number: usize,
         at: &Place,
     ) -> Result<String, PromptError> {
-        let visibility = self.visibility(section, &path);
+        let visibility = self.visibility_of(section, &path);
         let place = self.sections.len();
         self.sections.push(RenderedSection { path: path.clone(), visibility, full_text: None });
         let mut summaries = at.summaries.clone();
@@ -354,7 +354,7 @@ impl<P: DeserializeOwned> Walk<'_, P> {
         ))
     }
 
-    fn visibility(&self, section: &Section<P>, path: &str) -> Visibility {
+    fn visibility_of(&self, section: &Section<P>, path: &str) -> Visibility {
         let chosen = self.overrides.visibility.get(path).copied().unwrap_or(section.visibility);
         // Without a summary there is only the full form.
         if section.summary.is_none() { Visibility::Full } else { chosen }

@@ -168,7 +168,7 @@ impl Session {
     /// [`SessionError`] if the event cannot be written as JSON.
     pub fn dispatch<S: Slice>(&self, event: &S::Event) -> Result<(), SessionError> {
         let event = session_event::<S>(event)?;
-        self.log().events.push(event);
+        self.lock_log().events.push(event);
         Ok(())
     }
 
@@ -177,7 +177,7 @@ impl Session {
     /// # Errors
     /// [`SessionError`] if a stored event is not one of the slice.
     pub fn query<S: Slice>(&self) -> Result<Query<S>, SessionError> {
-        fold_slices(&self.log().events)
+        fold_slices(&self.lock_log().events)
     }
 
     /// Returns the present state: the events since the last [`restore`](Self::restore), with those
@@ -185,7 +185,7 @@ impl Session {
     #[must_use]
     pub fn snapshot(&self) -> SessionSnapshot {
         let mut events = Vec::new();
-        add_effective(&mut events, &self.log().events);
+        add_effective(&mut events, &self.lock_log().events);
         SessionSnapshot { v: SNAPSHOT_VERSION, events }
     }
 
@@ -199,14 +199,14 @@ impl Session {
             return Err(SessionError::Version { found: snapshot.v, expected: SNAPSHOT_VERSION });
         }
         let event = json!(snapshot.events);
-        self.log().events.push(SessionEvent { slice: RESTORED.to_owned(), event });
+        self.lock_log().events.push(SessionEvent { slice: RESTORED.to_owned(), event });
         Ok(())
     }
 
     /// Creates a session with the same state, which nothing connects to this one.
     #[must_use]
     pub fn copy(&self, id: ThreadId) -> Self {
-        Self::with_events(id, self.log().events.clone(), None)
+        Self::with_events(id, self.lock_log().events.clone(), None)
     }
 
     /// Creates a session with the same state and this one as its parent. Events of the child do not
@@ -241,20 +241,20 @@ impl Session {
 
     /// Returns the events that a thread does not have, and the number of all events.
     pub(crate) fn pending(&self, thread: &ThreadId) -> (Vec<SessionEvent>, usize) {
-        let log = self.log();
+        let log = self.lock_log();
         let stored = log.stored.get(thread).copied().unwrap_or_default();
         (log.events.get(stored..).unwrap_or_default().to_vec(), log.events.len())
     }
 
     /// All events.
     pub(crate) fn events(&self) -> Vec<SessionEvent> {
-        self.log().events.clone()
+        self.lock_log().events.clone()
     }
 
     /// Takes over the events of the thread; those that the program dispatched while it ran follow.
     /// A thread with fewer events than it was sent did not take them.
     pub(crate) fn update(&self, thread: &ThreadId, events: Vec<SessionEvent>, sent: usize) {
-        let mut log = self.log();
+        let mut log = self.lock_log();
         if events.len() < sent {
             return;
         }
@@ -269,12 +269,12 @@ impl Session {
 
     /// Adds events that are stored elsewhere.
     pub(crate) fn extend(&self, events: Vec<SessionEvent>) {
-        self.log().events.extend(events);
+        self.lock_log().events.extend(events);
     }
 
     /// Records that a thread was deleted: the next one gets all events.
     pub(crate) fn forget_thread(&self, thread: &ThreadId) {
-        self.log().stored.remove(thread);
+        self.lock_log().stored.remove(thread);
     }
 
     /// Creates a session with events, which a thread may store already.
@@ -287,7 +287,7 @@ impl Session {
         Self { id, parent: None, log: Mutex::new(Log { events, stored }) }
     }
 
-    fn log(&self) -> MutexGuard<'_, Log> {
+    fn lock_log(&self) -> MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

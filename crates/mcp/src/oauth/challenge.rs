@@ -45,7 +45,7 @@ impl Challenge {
                 Some(value) => {
                     let value = Value::first(value.trim_start());
                     if is_bearer {
-                        self.set(name, value.text);
+                        self.set_parameter(name, value.text);
                     }
                     value.rest
                 }
@@ -60,7 +60,7 @@ impl Challenge {
         }
     }
 
-    fn set(&mut self, name: &str, value: String) {
+    fn set_parameter(&mut self, name: &str, value: String) {
         let member = match name.to_ascii_lowercase().as_str() {
             "resource_metadata" => &mut self.resource_metadata,
             "scope" => &mut self.scope,

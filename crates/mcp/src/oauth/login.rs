@@ -131,7 +131,7 @@ impl Login {
             return Ok(Some(tokens.access));
         }
         let Some(refresh) = &tokens.refresh else { return Ok(None) };
-        let requests = self.requests();
+        let requests = self.new_requests();
         let endpoint = TokenEndpoint {
             requests: &requests,
             url: &saved.token_endpoint,
@@ -183,8 +183,8 @@ impl Login {
         screen: &dyn LoginScreen,
     ) -> Result<(), OauthError> {
         check_transport(&self.server)?;
-        let requests = self.requests();
-        let probe = self.probe().await?;
+        let requests = self.new_requests();
+        let probe = self.probe_server().await?;
         let found =
             discover_server(&requests, &self.server, &probe.challenge, probe.is_refused).await?;
         if let Some(issuer) =
@@ -199,7 +199,7 @@ impl Login {
         let plan = Plan {
             requests: &requests,
             settings: &self.settings,
-            scope: self.scope(request, &probe.challenge, &found)?,
+            scope: self.choose_scope(request, &probe.challenge, &found)?,
             found: &found,
             clock: self.clock.as_ref(),
         };
@@ -207,10 +207,10 @@ impl Login {
             LoginKind::Browser => browser::log_in(&plan, screen).await?,
             LoginKind::Device => device::log_in(&plan, screen).await?,
         };
-        self.store(&found, &client, tokens, plan.scope).await
+        self.store_login(&found, &client, tokens, plan.scope).await
     }
 
-    async fn store(
+    async fn store_login(
         &self,
         found: &Discovered,
         client: &Client,
@@ -236,7 +236,7 @@ impl Login {
 
     /// The scopes to ask for: those of the person, else of the file, else of the server with those
     /// that requests have needed.
-    fn scope(
+    fn choose_scope(
         &self,
         request: &LoginRequest,
         challenge: &Challenge,
@@ -263,17 +263,17 @@ impl Login {
         let _turn = self.turn.lock().await;
         let _lock = self.file.lock().await?;
         if let Ok(Some(saved)) = self.file.read()
-            && let Err(error) = self.revoke(&saved).await
+            && let Err(error) = self.revoke_tokens(&saved).await
         {
             tracing::warn!(%error, "the tokens of a login were removed, and not revoked");
         }
         self.file.remove()
     }
 
-    async fn revoke(&self, saved: &Saved) -> Result<(), OauthError> {
+    async fn revoke_tokens(&self, saved: &Saved) -> Result<(), OauthError> {
         let Some(url) = &saved.revocation_endpoint else { return Ok(()) };
         let Some(tokens) = &saved.tokens else { return Ok(()) };
-        let requests = self.requests();
+        let requests = self.new_requests();
         let client = saved.client.clone().with_settings(&self.settings);
         let all =
             [("refresh_token", tokens.refresh.as_ref()), ("access_token", Some(&tokens.access))];
@@ -288,7 +288,7 @@ impl Login {
 
     /// Sends requests without a token, whose refusal may say where to log in. Some servers refuse
     /// the second one only.
-    async fn probe(&self) -> Result<Probe, OauthError> {
+    async fn probe_server(&self) -> Result<Probe, OauthError> {
         let hello = json!({
             "protocolVersion": "2025-11-25", "capabilities": {},
             "clientInfo": {"name": "weftwork", "version": env!("CARGO_PKG_VERSION")},
@@ -317,7 +317,7 @@ impl Login {
         Ok(Probe { challenge: Challenge::of(&response), is_refused: response.status == 401 })
     }
 
-    fn requests(&self) -> Requests {
+    fn new_requests(&self) -> Requests {
         Requests::new(Arc::clone(&self.egress))
     }
 }

@@ -86,7 +86,7 @@ impl Requests {
 
     /// Sends JSON without credentials.
     pub(crate) async fn post_json(&self, url: &Url, body: &Value) -> Result<Answer, OauthError> {
-        self.post(url, Vec::new(), "application/json", body.to_string(), &[]).await
+        self.post_body(url, Vec::new(), "application/json", body.to_string(), &[]).await
     }
 
     /// Sends a form with credentials. Its secret members are hidden in the answer's words.
@@ -100,10 +100,10 @@ impl Requests {
         let secret = form.iter().filter(|(name, _)| !PUBLIC.contains(name));
         let mut hidden: Vec<&str> = secret.map(|(_, value)| value.as_str()).collect();
         hidden.extend(headers.iter().map(|(_, value)| value.as_str()));
-        self.post(url, headers.clone(), FORM, body, &hidden).await
+        self.post_body(url, headers.clone(), FORM, body, &hidden).await
     }
 
-    async fn post(
+    async fn post_body(
         &self,
         url: &Url,
         mut headers: Vec<(String, String)>,

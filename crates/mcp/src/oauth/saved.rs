@@ -60,15 +60,21 @@ impl LoginFile {
         let text = match std::fs::read(&self.0) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.unusable(&error.to_string())),
+            Err(error) => return Err(self.unusable_file(&error.to_string())),
         };
         // The text of a file with tokens is not repeated in an error.
         let saved: Saved = serde_json::from_slice(&text).map_err(|error| {
-            self.unusable(&format!("invalid at line {}, column {}", error.line(), error.column()))
+            self.unusable_file(&format!(
+                "invalid at line {}, column {}",
+                error.line(),
+                error.column()
+            ))
         })?;
         match saved.version == VERSION {
             true => Ok(Some(saved)),
-            false => Err(self.unusable(&format!("version {}, expected {VERSION}", saved.version))),
+            false => {
+                Err(self.unusable_file(&format!("version {}, expected {VERSION}", saved.version)))
+            }
         }
     }
 
@@ -89,7 +95,7 @@ impl LoginFile {
             file.sync_all()?;
             std::fs::rename(&new, &self.0)
         };
-        written().map_err(|error| self.unusable(&error.to_string()))
+        written().map_err(|error| self.unusable_file(&error.to_string()))
     }
 
     /// Removes the file; `false` if there was none.
@@ -97,7 +103,7 @@ impl LoginFile {
         match std::fs::remove_file(&self.0) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(self.unusable(&error.to_string())),
+            Err(error) => Err(self.unusable_file(&error.to_string())),
         }
     }
 
@@ -115,12 +121,12 @@ impl LoginFile {
         });
         match locked.await {
             Ok(Ok(file)) => Ok(file),
-            Ok(Err(error)) => Err(self.unusable(&format!("no lock: {error}"))),
-            Err(error) => Err(self.unusable(&format!("no lock: {error}"))),
+            Ok(Err(error)) => Err(self.unusable_file(&format!("no lock: {error}"))),
+            Err(error) => Err(self.unusable_file(&format!("no lock: {error}"))),
         }
     }
 
-    fn unusable(&self, problem: &str) -> OauthError {
+    fn unusable_file(&self, problem: &str) -> OauthError {
         OauthError::needed(format!("file of its login `{}`: {problem}", self.0.display()))
     }
 }

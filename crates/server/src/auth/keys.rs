@@ -238,8 +238,8 @@ impl KeyFile {
     /// # Errors
     /// The file cannot be read, or other users can read it.
     pub fn text(&self) -> Result<String, KeyFileError> {
-        let file = std::fs::File::open(&self.path).map_err(|error| self.unreadable(&error))?;
-        let metadata = file.metadata().map_err(|error| self.unreadable(&error))?;
+        let file = std::fs::File::open(&self.path).map_err(|error| self.unreadable_file(&error))?;
+        let metadata = file.metadata().map_err(|error| self.unreadable_file(&error))?;
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
@@ -255,11 +255,11 @@ impl KeyFile {
         }
         let mut text = String::new();
         let read = file.take(FILE_BYTES_MAX).read_to_string(&mut text);
-        read.map_err(|error| self.unreadable(&error))?;
+        read.map_err(|error| self.unreadable_file(&error))?;
         Ok(text)
     }
 
-    fn unreadable(&self, error: &std::io::Error) -> KeyFileError {
+    fn unreadable_file(&self, error: &std::io::Error) -> KeyFileError {
         let hint = match error.kind() {
             std::io::ErrorKind::NotFound => "; `weft keys add` makes it",
             _ => "",

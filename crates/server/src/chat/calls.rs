@@ -100,7 +100,7 @@ impl Calls {
     /// Returns the id in frames of a call that waits for the answer to a question of a task.
     pub(super) fn asked(&mut self, asked: Named<'_>, at: Origin<'_>) -> Option<String> {
         let Maker::Run(Some(task)) = at.maker else { return None };
-        let index = self.made(asked, Some(task), at.ns)?;
+        let index = self.find_made(asked, Some(task), at.ns)?;
         let call = &mut self.known[index];
         call.task = Some(task);
         Some(call.shown.clone())
@@ -114,13 +114,13 @@ impl Calls {
 
     /// Returns the id in frames of the last call with an id in a graph.
     pub(super) fn shown_in(&self, id: &str, ns: &str) -> Option<&str> {
-        let index = self.last(id, |call| call.is_in(Some(ns)))?;
+        let index = self.find_last(id, |call| call.is_in(Some(ns)))?;
         Some(&self.known[index].shown)
     }
 
     /// Returns `true` for a call that was opened and has no result.
     pub(super) fn awaits_result(&self, id: &str, task: Option<TaskId>) -> bool {
-        self.ended(id, task).is_some()
+        self.find_ended(id, task).is_some()
     }
 
     /// Adds a piece of the arguments of a call.
@@ -133,7 +133,7 @@ impl Calls {
     ) {
         let id = called.tool_call_id.as_str();
         let name = called.tool_name.as_str();
-        let call = self.open(Named { id, name, args: &Value::Null }, by, to);
+        let call = self.open_call(Named { id, name, args: &Value::Null }, by, to);
         if call.args.is_some() || delta.is_empty() {
             return;
         }
@@ -155,7 +155,7 @@ impl Calls {
         reference: &str,
         to: &mut Vec<ChatPart>,
     ) {
-        let call = self.open(named, origin, to);
+        let call = self.open_call(named, origin, to);
         call.is_accepted = true;
         if call.args.is_some() {
             return;
@@ -179,7 +179,7 @@ impl Calls {
         end: CallEnd,
         to: &mut Vec<ChatPart>,
     ) {
-        let Some(index) = self.ended(id, task) else { return };
+        let Some(index) = self.find_ended(id, task) else { return };
         let call = &mut self.known[index];
         call.has_result = true;
         call.close(to);
@@ -198,7 +198,7 @@ impl Calls {
 
     /// Marks a call of an earlier response as answered by its client, which has the result.
     pub(super) fn answered(&mut self, id: &str, task: TaskId) {
-        let Some(index) = self.ended(id, Some(task)) else { return };
+        let Some(index) = self.find_ended(id, Some(task)) else { return };
         let call = &mut self.known[index];
         call.has_result |= !call.is_with_client(&self.held);
     }
@@ -247,14 +247,19 @@ impl Calls {
         self.known.iter_mut().for_each(|call| call.is_earlier = true);
     }
 
-    fn open(&mut self, named: Named<'_>, origin: Origin<'_>, to: &mut Vec<ChatPart>) -> &mut Call {
+    fn open_call(
+        &mut self,
+        named: Named<'_>,
+        origin: Origin<'_>,
+        to: &mut Vec<ChatPart>,
+    ) -> &mut Call {
         let Origin { maker, ns } = origin;
         let found = match maker {
-            Maker::Model(by) => self.requested(named, by, ns),
-            Maker::Run(task) => self.made(named, task, ns),
+            Maker::Model(by) => self.find_requested(named, by, ns),
+            Maker::Run(task) => self.find_made(named, task, ns),
         };
         let index = found.unwrap_or_else(|| {
-            let shown = self.unused(named.id, ns);
+            let shown = self.unused_id(named.id, ns);
             to.push(ChatPart::CallStart { id: shown.clone(), name: named.name.to_owned() });
             self.known.push(Call::new(named, shown));
             self.known.len() - 1
@@ -271,7 +276,7 @@ impl Calls {
     }
 
     /// Returns an id in frames that no call has: the call's own, with the mark of its subgraph.
-    fn unused(&mut self, id: &str, ns: Option<&str>) -> String {
+    fn unused_id(&mut self, id: &str, ns: Option<&str>) -> String {
         let first = match ns {
             None | Some("") => id.to_owned(),
             Some(ns) => format!("{id}.{:08x}", first_128(ns) >> 96),
@@ -286,8 +291,8 @@ impl Calls {
     }
 
     /// The call that a message requests. Some models count their calls from 1 in each answer.
-    fn requested(&self, named: Named<'_>, by: &Speaker, ns: Option<&str>) -> Option<usize> {
-        self.last(named.id, |call| match &call.by {
+    fn find_requested(&self, named: Named<'_>, by: &Speaker, ns: Option<&str>) -> Option<usize> {
+        self.find_last(named.id, |call| match &call.by {
             Some(known) => known == by,
             // The message of a call that a member made may become known after the call.
             None => call.is_in(ns) && (!call.has_result || call.is_same(named)),
@@ -296,39 +301,42 @@ impl Calls {
 
     /// Returns the call that a task makes or asks about: the call of the task, otherwise a requested call
     /// that no task makes yet, of the same graph first.
-    fn made(&self, named: Named<'_>, task: Option<TaskId>, ns: Option<&str>) -> Option<usize> {
+    fn find_made(&self, named: Named<'_>, task: Option<TaskId>, ns: Option<&str>) -> Option<usize> {
         let id = named.id;
         if task.is_none() {
-            return self.last(id, |call| !call.has_result).or_else(|| self.last(id, |_| true));
+            return self
+                .find_last(id, |call| !call.has_result)
+                .or_else(|| self.find_last(id, |_| true));
         }
         let waits = |call: &Call| call.task.is_none() && !call.has_result;
-        let own = self.last(id, |call| call.task == task && !call.has_result);
-        let own = own
-            .or_else(|| self.last(id, |call| waits(call) && call.is_in(ns) && call.is_same(named)));
+        let own = self.find_last(id, |call| call.task == task && !call.has_result);
+        let own = own.or_else(|| {
+            self.find_last(id, |call| waits(call) && call.is_in(ns) && call.is_same(named))
+        });
         let is_first = |call: &Call| call.id == id && waits(call) && call.is_in(ns);
         let own = own.or_else(|| self.known.iter().position(is_first));
-        let own = own.or_else(|| self.last(id, |call| waits(call) && call.is_same(named)));
-        let own = own.or_else(|| self.last(id, |call| call.task == task));
+        let own = own.or_else(|| self.find_last(id, |call| waits(call) && call.is_same(named)));
+        let own = own.or_else(|| self.find_last(id, |call| call.task == task));
         // A branch of the thread makes the calls of a message in tasks of its own.
         own.or_else(|| {
-            self.last(id, |call| call.by.is_some() && !call.has_result && call.is_in(ns))
+            self.find_last(id, |call| call.by.is_some() && !call.has_result && call.is_in(ns))
         })
     }
 
     /// The open call that ends with a result of a task. A message of results does not say which task it
     /// is of: it ends calls that no task made.
-    fn ended(&self, id: &str, task: Option<TaskId>) -> Option<usize> {
+    fn find_ended(&self, id: &str, task: Option<TaskId>) -> Option<usize> {
         match task {
             Some(_) => {
-                let own = self.last(id, |call| call.task == task && !call.has_result);
-                own.or_else(|| self.last(id, |call| call.task.is_none() && !call.has_result))
+                let own = self.find_last(id, |call| call.task == task && !call.has_result);
+                own.or_else(|| self.find_last(id, |call| call.task.is_none() && !call.has_result))
             }
-            None if self.last(id, |call| call.task.is_some()).is_some() => None,
-            None => self.last(id, |call| !call.has_result),
+            None if self.find_last(id, |call| call.task.is_some()).is_some() => None,
+            None => self.find_last(id, |call| !call.has_result),
         }
     }
 
-    fn last(&self, id: &str, is_meant: impl Fn(&Call) -> bool) -> Option<usize> {
+    fn find_last(&self, id: &str, is_meant: impl Fn(&Call) -> bool) -> Option<usize> {
         self.known.iter().rposition(|call| call.id == id && is_meant(call))
     }
 }

@@ -127,7 +127,7 @@ impl ChatMessage {
         self.last_text = None;
         let metadata = json!({"threadId": self.run.thread, "runId": self.run.run});
         self.parts.push(ChatPart::Start { message: self.id.clone(), metadata: metadata.clone() });
-        self.fact("run", metadata, false);
+        self.add_fact("run", metadata, false);
     }
 
     /// Begins a run of the message, with the answers to questions of the run before it.
@@ -138,7 +138,7 @@ impl ChatMessage {
             // The client that answered has the result of a call of an earlier response.
             self.calls.answered(&call, task);
             if is_own {
-                let reference = self.reference(&call);
+                let reference = self.reference_of(&call);
                 let end = CallEnd { value: cut_value(answer.clone(), &reference), is_error: false };
                 self.calls.result(&call, Some(task), end, &mut self.parts);
             }
@@ -160,28 +160,30 @@ impl ChatMessage {
             (AiEvent::ToolCallStart { tool_call_id, tool_name, args, task, ns, .. }, _) => {
                 self.open_step();
                 let named = Named { id: tool_call_id.as_str(), name: tool_name, args };
-                self.call(Origin { maker: Maker::Run(*task), ns: Some(ns) }, named);
+                self.add_call(Origin { maker: Maker::Run(*task), ns: Some(ns) }, named);
             }
             (AiEvent::ToolCallResult { tool_call_id, result, is_error, task }, _) => {
                 let end = CallEnd { value: result.clone(), is_error: *is_error };
                 self.result(tool_call_id.as_str(), *task, end);
             }
             (AiEvent::UsageReport { fact, .. }, _) => self.add_usage(fact.into()),
-            (AiEvent::Checkpoint(stored), _) => self.checkpoint(stored),
-            (AiEvent::TasksEnded { ns, ended, .. }, _) => self.ended(ns, ended),
-            (AiEvent::TasksStarted { ns, tasks, .. }, _) => self.started(ns, tasks),
+            (AiEvent::Checkpoint(stored), _) => self.note_checkpoint(stored),
+            (AiEvent::TasksEnded { ns, ended, .. }, _) => self.end_tasks(ns, ended),
+            (AiEvent::TasksStarted { ns, tasks, .. }, _) => self.start_tasks(ns, tasks),
             (AiEvent::Custom { ns, node, tool_call_id, value }, _) => {
                 let mut data = json!({"node": node, "ns": ns, "value": value});
                 if let Some(call) = tool_call_id {
                     let call = call.as_str();
                     data["toolCallId"] = json!(self.calls.shown_in(call, ns).unwrap_or(call));
                 }
-                self.fact("custom", data, true);
+                self.add_fact("custom", data, true);
             }
             (AiEvent::StoreUnavailable { fault }, _) => {
-                self.fact("store", json!({"available": false, "code": fault.code}), false);
+                self.add_fact("store", json!({"available": false, "code": fault.code}), false);
             }
-            (AiEvent::StoreAvailable, _) => self.fact("store", json!({"available": true}), false),
+            (AiEvent::StoreAvailable, _) => {
+                self.add_fact("store", json!({"available": true}), false)
+            }
             // Questions are added with the outcome, which has all that a person needs to know.
             _ => {}
         }
@@ -198,18 +200,18 @@ impl ChatMessage {
         }
         for asked in asked.iter().filter(|asked| !asked.is_own()) {
             self.open_step();
-            self.ask(asked);
+            self.ask_question(asked);
         }
         self.close_step(FinishReason::ToolCalls);
         for asked in asked.iter().filter(|asked| asked.is_own()) {
             // A step of their own: clients continue once all calls of the last step have results,
             // and the calls that wait for approval have none.
             self.open_step();
-            self.ask(asked);
+            self.ask_question(asked);
         }
         for question in questions {
             if let Ask::Timer { until } = question.ask {
-                self.fact("timer", json!({"node": question.node, "until": until}), true);
+                self.add_fact("timer", json!({"node": question.node, "until": until}), true);
             }
         }
         self.close_step(FinishReason::ToolCalls);
@@ -225,11 +227,11 @@ impl ChatMessage {
         let at = Origin::task(asked.task, place.as_deref());
         if self.calls.asked(call.named(), at).is_none() {
             self.open_step();
-            self.call(at, call.named());
+            self.add_call(at, call.named());
         }
     }
 
-    fn ask(&mut self, asked: &Asked) {
+    fn ask_question(&mut self, asked: &Asked) {
         let task = asked.task;
         let place = self.places.get(&task).cloned();
         let at = Origin::task(task, place.as_deref());
@@ -241,7 +243,7 @@ impl ChatMessage {
         }
         // A card of its own is of no graph.
         let at = if asked.is_own() { Origin { ns: Some(""), ..at } } else { at };
-        self.call(at, card.named());
+        self.add_call(at, card.named());
         let shown = self.calls.asked(card.named(), at).unwrap_or_else(|| card.id.clone());
         let is_approval = card.name == REQUEST_APPROVAL;
         let own = Waiting { call: card.id, task, is_own: asked.is_own() };
@@ -257,7 +259,7 @@ impl ChatMessage {
         }
         let mut fact = asked.fact.clone();
         fact["toolCallId"] = json!(shown);
-        self.fact("question", fact, true);
+        self.add_fact("question", fact, true);
     }
 
     /// Ends the response with the outcome of its last run.
@@ -316,10 +318,10 @@ impl ChatMessage {
         reason
     }
 
-    fn call(&mut self, origin: Origin<'_>, named: Named<'_>) {
+    fn add_call(&mut self, origin: Origin<'_>, named: Named<'_>) {
         self.close_block();
         self.last_text = None;
-        let reference = self.reference(named.id);
+        let reference = self.reference_of(named.id);
         self.calls.ready(origin, named, &reference, &mut self.parts);
     }
 
@@ -330,44 +332,44 @@ impl ChatMessage {
         self.close_block();
         self.last_text = None;
         self.open_step();
-        let value = cut_value(end.value, &self.reference(id));
+        let value = cut_value(end.value, &self.reference_of(id));
         self.calls.result(id, task, CallEnd { value, ..end }, &mut self.parts);
     }
 
     /// Returns the place where the whole value of a call is read.
-    fn reference(&self, call: &str) -> String {
+    fn reference_of(&self, call: &str) -> String {
         format!("{}/{}/{}", self.run.thread.to_key(), self.run.run, to_key(call))
     }
 
-    fn checkpoint(&mut self, stored: &CheckpointStored) {
-        self.ended(&stored.ns, &stored.ended);
+    fn note_checkpoint(&mut self, stored: &CheckpointStored) {
+        self.end_tasks(&stored.ns, &stored.ended);
         let CheckpointStored { id, ns, step, source, due, .. } = stored;
         let data = json!({"checkpointId": id, "ns": ns, "step": step, "source": source});
-        self.fact("checkpoint", data, false);
-        self.started(ns, due);
+        self.add_fact("checkpoint", data, false);
+        self.start_tasks(ns, due);
     }
 
-    fn started(&mut self, ns: &str, tasks: &[TaskDue]) {
+    fn start_tasks(&mut self, ns: &str, tasks: &[TaskDue]) {
         let place = Arc::<str>::from(ns);
         self.places.extend(tasks.iter().map(|task| (task.id, Arc::clone(&place))));
         for task in tasks.iter().filter(|task| !task.finished) {
-            self.node(ns, &task.node, "started");
+            self.note_node(ns, &task.node, "started");
         }
     }
 
-    fn ended(&mut self, ns: &str, ended: &[TaskEnd]) {
+    fn end_tasks(&mut self, ns: &str, ended: &[TaskEnd]) {
         for end in ended {
             self.speech.end_task(end.id);
-            self.node(ns, &end.node, "ended");
+            self.note_node(ns, &end.node, "ended");
         }
         self.speak_held();
     }
 
-    fn node(&mut self, ns: &str, node: &str, status: &str) {
-        self.fact("node", json!({"node": node, "ns": ns, "status": status}), false);
+    fn note_node(&mut self, ns: &str, node: &str, status: &str) {
+        self.add_fact("node", json!({"node": node, "ns": ns, "status": status}), false);
     }
 
-    fn fact(&mut self, name: &'static str, data: Value, lasting: bool) {
+    fn add_fact(&mut self, name: &'static str, data: Value, lasting: bool) {
         if lasting {
             self.close_block();
         }

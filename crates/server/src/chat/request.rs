@@ -111,7 +111,7 @@ impl ChatRequest {
                 ("tool-call", Some(id), _) => {
                     self.shown.insert(id.to_owned(), part["input"].clone());
                 }
-                ("tool-result", Some(id), _) => self.result(id, &part["output"]),
+                ("tool-result", Some(id), _) => self.add_result(id, &part["output"]),
                 (_, Some(id), Some("output-available")) => {
                     self.shown.insert(id.to_owned(), part["input"].clone());
                     self.results.insert(id.to_owned(), part["output"].clone());
@@ -128,7 +128,7 @@ impl ChatRequest {
     }
 
     /// Adds the result of a call. Clients send an error for a call that the user left unanswered.
-    fn result(&mut self, id: &str, output: &Value) {
+    fn add_result(&mut self, id: &str, output: &Value) {
         match output["type"].as_str() {
             Some("json" | "text" | "content") => {
                 self.results.insert(id.to_owned(), output["value"].clone());

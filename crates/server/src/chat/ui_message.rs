@@ -37,7 +37,7 @@ pub(crate) fn of_user(id: &str, said: &[Part]) -> Value {
 impl UiMessage {
     /// Adds parts.
     pub(crate) fn add(&mut self, parts: impl IntoIterator<Item = ChatPart>) {
-        parts.into_iter().for_each(|part| self.part(part));
+        parts.into_iter().for_each(|part| self.apply_part(part));
     }
 
     /// Returns the message.
@@ -46,7 +46,7 @@ impl UiMessage {
         json!({"id": id, "role": "assistant", "parts": parts, "metadata": metadata})
     }
 
-    fn part(&mut self, part: ChatPart) {
+    fn apply_part(&mut self, part: ChatPart) {
         match part {
             ChatPart::Start { message, metadata } => (self.id, self.metadata) = (message, metadata),
             ChatPart::StepStart { .. } => self.parts.push(json!({"type": "step-start"})),
@@ -67,7 +67,7 @@ impl UiMessage {
                 "input": args,
             })),
             ChatPart::CallResult { id, result, is_error } => {
-                let Some(call) = self.call(&id) else { return };
+                let Some(call) = self.find_call(&id) else { return };
                 // The AI SDK reads no call with a result and an approval that is not decided.
                 if is_error {
                     call["state"] = json!("output-error");
@@ -85,7 +85,7 @@ impl UiMessage {
                 }
             }
             ChatPart::ApprovalRequest { id, call } => {
-                let Some(call) = self.call(&call) else { return };
+                let Some(call) = self.find_call(&call) else { return };
                 call["state"] = json!("approval-requested");
                 call["approval"] = json!({"id": id});
             }
@@ -115,7 +115,7 @@ impl UiMessage {
         }
     }
 
-    fn call(&mut self, id: &str) -> Option<&mut Value> {
+    fn find_call(&mut self, id: &str) -> Option<&mut Value> {
         self.parts.iter_mut().rev().find(|part| part["toolCallId"] == id)
     }
 }

@@ -92,7 +92,7 @@ impl Encoder {
         match output {
             RunOutput::Event(event) => {
                 let Some(at) = event.position() else { return Vec::new() };
-                let contents = self.event(event);
+                let contents = self.contents_of_event(event);
                 let time = event.at.unwrap_or_default();
                 let placed = contents.into_iter().zip(0..).map(|(content, index)| {
                     // The index of an event of partial text does not depend on earlier ones.
@@ -100,15 +100,16 @@ impl Encoder {
                     (content, EventPlace { run: self.index, at, frame: (0, 0), index })
                 });
                 let placed = placed.collect();
-                self.place(time, placed)
+                self.number_contents(time, placed)
             }
-            RunOutput::Frame(frame) => self.frame(frame),
+            RunOutput::Frame(frame) => self.encode_frame(frame),
         }
     }
 
-    fn event(&mut self, event: &RunEvent) -> Vec<Content> {
+    fn contents_of_event(&mut self, event: &RunEvent) -> Vec<Content> {
         let changes = self.tree.follow(&event.event, self.failure.as_deref());
-        let mut contents: Vec<_> = changes.into_iter().map(|at| self.lifecycle(at)).collect();
+        let mut contents: Vec<_> =
+            changes.into_iter().map(|at| self.lifecycle_content(at)).collect();
         match &event.event {
             AiEvent::Checkpoint(stored) => contents.extend(checkpoint_content(stored)),
             AiEvent::TasksEnded { ns, ended, .. } => {
@@ -121,7 +122,7 @@ impl Encoder {
                 }
             }
             AiEvent::HumanInputRequired { interrupt_id, ask, .. } => {
-                contents.push(self.asked(*interrupt_id, ask));
+                contents.push(self.question_content(*interrupt_id, ask));
             }
             AiEvent::Done { .. } => {
                 let held = self.held.take();
@@ -138,7 +139,7 @@ impl Encoder {
         contents
     }
 
-    fn lifecycle(&self, Change { ns, status, error }: Change) -> Content {
+    fn lifecycle_content(&self, Change { ns, status, error }: Change) -> Content {
         let mut data = json!({"event": status.name(), "graph_name": self.tree.name(&ns)});
         if let Some(error) = error
             && matches!(status, Status::Failed)
@@ -148,7 +149,7 @@ impl Encoder {
         Content::new(Channel::Lifecycle, &ns, data)
     }
 
-    fn asked(&self, id: InterruptId, ask: &Ask) -> Content {
+    fn question_content(&self, id: InterruptId, ask: &Ask) -> Content {
         let payload = match ask {
             Ask::Value { value } => blocks::into_shown(value.clone()),
             other => json!(other),
@@ -158,7 +159,7 @@ impl Encoder {
         Content::new(Channel::Input, ns, data)
     }
 
-    fn frame(&mut self, frame: &Frame) -> Vec<NumberedEvent> {
+    fn encode_frame(&mut self, frame: &Frame) -> Vec<NumberedEvent> {
         let FrameContent::Item(StreamItem { ns, event }) = &frame.content else {
             let FrameContent::Dropped { ns, reason } = &frame.content else { return Vec::new() };
             let data = json!({"name": "dropped", "payload": {"reason": reason}});
@@ -178,7 +179,7 @@ impl Encoder {
                     (content, EventPlace::of_message(self.index, frame.position, order))
                 });
                 let placed = placed.collect();
-                return self.place(frame.at, placed);
+                return self.number_contents(frame.at, placed);
             }
             StreamEvent::Values { values, interrupts } => {
                 let values = blocks::into_shown(values.clone());
@@ -217,10 +218,14 @@ impl Encoder {
         {
             place.index = last.index + 1;
         }
-        self.place(frame.at, vec![(content, place)])
+        self.number_contents(frame.at, vec![(content, place)])
     }
 
-    fn place(&mut self, at: Timestamp, contents: Vec<(Content, EventPlace)>) -> Vec<NumberedEvent> {
+    fn number_contents(
+        &mut self,
+        at: Timestamp,
+        contents: Vec<(Content, EventPlace)>,
+    ) -> Vec<NumberedEvent> {
         let mut events = Vec::new();
         // Only the last event of an output has its text: a client may leave before.
         let Some(last) = contents.len().checked_sub(1) else { return events };

@@ -105,13 +105,13 @@ impl Messages {
             AiEvent::AttemptReset(reset) => {
                 let reason = "the attempt failed; its text is void";
                 let is_void = |open: &Open| open.at.as_ref().is_some_and(|at| reset.voids(at));
-                let events = self.abandon(is_void, "attempt_reset", reason);
+                let events = self.abandon_messages(is_void, "attempt_reset", reason);
                 *self.resets.entry(reset.node.clone()).or_default() += 1;
                 return events;
             }
             AiEvent::TakenOver { .. } => {
                 let reason = "another process goes on with the run; the text is void";
-                let events = self.abandon(|_| true, "attempt_reset", reason);
+                let events = self.abandon_messages(|_| true, "attempt_reset", reason);
                 self.ends += 1;
                 return events;
             }
@@ -123,7 +123,7 @@ impl Messages {
         let index = match self.open.iter().position(|open| open.id == id.as_str()) {
             Some(index) => index,
             None => {
-                self.begin(id.as_str(), &at.ns, &at.node, "ai", &mut events);
+                self.begin_message(id.as_str(), &at.ns, &at.node, "ai", &mut events);
                 self.open.len() - 1
             }
         };
@@ -139,7 +139,7 @@ impl Messages {
         events
     }
 
-    fn begin(
+    fn begin_message(
         &mut self,
         id: &str,
         ns: &str,
@@ -186,7 +186,7 @@ impl Messages {
         let whole = message.joined_text();
         let missing = self.texts.end(id, &whole);
         if self.open.iter().all(|open| open.id != id) {
-            self.begin(id, ns, node, role, &mut events);
+            self.begin_message(id, ns, node, role, &mut events);
             if let Missing::Rest { received } = missing
                 && let Some(open) = self.open.last_mut()
             {
@@ -207,7 +207,7 @@ impl Messages {
 
     /// Ends the messages that the end of the run leaves unfinished.
     pub(crate) fn end(&mut self) -> Vec<MessageEvent> {
-        let events = self.abandon(|_| true, "aborted", "the run ended before the message");
+        let events = self.abandon_messages(|_| true, "aborted", "the run ended before the message");
         self.ends += 1;
         events
     }
@@ -217,7 +217,7 @@ impl Messages {
         self.ends + self.resets.get(node).copied().unwrap_or(0)
     }
 
-    fn abandon(
+    fn abandon_messages(
         &mut self,
         ends: impl Fn(&Open) -> bool,
         code: &str,
@@ -241,10 +241,10 @@ impl Open {
     fn event(&self, what: &str, void: usize, order: u64, data: Value) -> MessageEvent {
         let again = if void == 0 { String::new() } else { format!("~{void}") };
         let key = Some(format!("{}{again}/{what}", self.id));
-        MessageEvent { key, ..self.unnamed(order, data) }
+        MessageEvent { key, ..self.unnamed_event(order, data) }
     }
 
-    fn unnamed(&self, order: u64, mut data: Value) -> MessageEvent {
+    fn unnamed_event(&self, order: u64, mut data: Value) -> MessageEvent {
         if self.overlaps {
             // Clients distinguish messages of one graph by these members.
             data["message_id"] = json!(self.id);
@@ -272,7 +272,7 @@ impl Open {
         };
         let index = block.index;
         let data = json!({"event": "content-block-delta", "index": index, "delta": change});
-        events.push(self.unnamed(start_order(index), data));
+        events.push(self.unnamed_event(start_order(index), data));
     }
 
     fn start_block(&mut self, kind: Kind, void: usize, events: &mut Vec<MessageEvent>) {
@@ -285,17 +285,23 @@ impl Open {
             }
         };
         self.block = Some(OpenBlock { index: self.blocks, kind, content: String::new() });
-        self.started(content, void, events);
+        self.push_block_start(content, void, events);
     }
 
-    fn started(&mut self, content: Value, void: usize, events: &mut Vec<MessageEvent>) {
+    fn push_block_start(&mut self, content: Value, void: usize, events: &mut Vec<MessageEvent>) {
         let index = self.blocks;
         self.blocks += 1;
         let data = json!({"event": "content-block-start", "index": index, "content": content});
         events.push(self.event(&format!("{index}/start"), void, start_order(index), data));
     }
 
-    fn finished(&self, index: usize, content: Value, void: usize, events: &mut Vec<MessageEvent>) {
+    fn push_block_finish(
+        &self,
+        index: usize,
+        content: Value,
+        void: usize,
+        events: &mut Vec<MessageEvent>,
+    ) {
         let data = json!({"event": "content-block-finish", "index": index, "content": content});
         let order = start_order(index) + 1;
         events.push(self.event(&format!("{index}/finish"), void, order, data));
@@ -333,12 +339,12 @@ impl Open {
                 }
             }
         };
-        self.finished(index, part, void, events);
+        self.push_block_finish(index, part, void, events);
     }
 
     /// Completes the content with the parts of the final message that were not sent.
     fn complete(&mut self, message: &Message, void: usize, events: &mut Vec<MessageEvent>) {
-        self.rest(message, void, events);
+        self.send_rest(message, void, events);
         self.finish_block(Some(message), void, events);
         let mut text = self.text.clone();
         let mut reasoning = self.reasoning.clone();
@@ -356,7 +362,7 @@ impl Open {
     }
 
     /// Sends the rest of the text that grows, if the final message continues it.
-    fn rest(&mut self, message: &Message, void: usize, events: &mut Vec<MessageEvent>) {
+    fn send_rest(&mut self, message: &Message, void: usize, events: &mut Vec<MessageEvent>) {
         let Some(block) = self.block.as_ref().filter(|block| block.kind == Kind::Text) else {
             return;
         };
@@ -376,12 +382,12 @@ impl Open {
             // It came before the text that the client has.
             Part::Reasoning { .. } if self.received > 0 => {
                 self.blocks += 1;
-                return self.finished(self.blocks - 1, whole, void, events);
+                return self.push_block_finish(self.blocks - 1, whole, void, events);
             }
             Part::Text { text } if self.received > 0 => {
                 self.blocks += 1;
                 self.rest_of_received(text, void, events);
-                return self.finished(self.blocks - 1, whole, void, events);
+                return self.push_block_finish(self.blocks - 1, whole, void, events);
             }
             _ => {}
         }
@@ -391,8 +397,8 @@ impl Open {
             _ => whole.clone(),
         };
         let index = self.blocks;
-        self.started(begin, void, events);
-        self.finished(index, whole, void, events);
+        self.push_block_start(begin, void, events);
+        self.push_block_finish(index, whole, void, events);
     }
 
     /// Sends the part of the text of the last block that the client does not have.

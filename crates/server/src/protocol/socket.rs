@@ -124,12 +124,12 @@ impl Connection {
                     match message {
                         None => return None,
                         Some(Err(error)) => return end_of_error(&error),
-                        Some(Ok(message)) => self.receive(message).await,
+                        Some(Ok(message)) => self.receive_message(message).await,
                     }
                 }
                 delivery = receiver.recv() => match delivery {
                     None => return None,
-                    Some(delivery) => self.deliver(delivery).await,
+                    Some(delivery) => self.deliver_event(delivery).await,
                 },
                 _ = pings.tick() => {
                     if heard.elapsed() > IDLE_MAX {
@@ -155,7 +155,7 @@ impl Connection {
         self.send(Message::Text(json.to_string().into())).await
     }
 
-    async fn receive(&mut self, message: Message) -> Result<(), End> {
+    async fn receive_message(&mut self, message: Message) -> Result<(), End> {
         let text = match &message {
             Message::Text(text) => text.as_bytes(),
             Message::Binary(bytes) => bytes.as_ref(),
@@ -188,17 +188,17 @@ impl Connection {
         };
         let id = command.id.clone();
         let answer = match command.method.as_str() {
-            "subscription.subscribe" => return self.subscribe(command).await,
-            "subscription.unsubscribe" => self.unsubscribe(&command),
-            "subscription.reconnect" => return self.reconnect(command).await,
+            "subscription.subscribe" => return self.add_subscription(command).await,
+            "subscription.unsubscribe" => self.remove_subscription(&command),
+            "subscription.reconnect" => return self.resume_subscriptions(command).await,
             _ => command::carry_out(&self.service, &self.thread, command).await,
         };
         let answer = answer.unwrap_or_else(|error| failed_reply(id, &error));
         self.send_json(&answer).await
     }
 
-    async fn subscribe(&mut self, command: Command) -> Result<(), End> {
-        match self.select(&command).await {
+    async fn add_subscription(&mut self, command: Command) -> Result<(), End> {
+        match self.read_selection(&command).await {
             Ok(selection) => {
                 let name = uuid::Uuid::now_v7().to_string();
                 let result = json!({"subscription_id": name});
@@ -206,13 +206,13 @@ impl Connection {
                 self.send_json(&reply::success(&command.id, result, None)).await?;
                 self.note_received();
                 self.subscriptions.insert(name, selection);
-                self.follow().await
+                self.restart_stream().await
             }
             Err(error) => self.send_json(&failed_reply(command.id, &error)).await,
         }
     }
 
-    async fn select(&mut self, command: &Command) -> Result<Selection> {
+    async fn read_selection(&mut self, command: &Command) -> Result<Selection> {
         if self.subscriptions.len() >= SUBSCRIPTIONS_MAX {
             return Err(ApiError::invalid(format!(
                 "the connection has {SUBSCRIPTIONS_MAX} subscriptions, the maximum; end some"
@@ -237,7 +237,7 @@ impl Connection {
     }
 
     /// Begins the stream again, with the earliest run of a subscription.
-    async fn follow(&mut self) -> Result<(), End> {
+    async fn restart_stream(&mut self) -> Result<(), End> {
         self.reader = None;
         self.streams += 1;
         let first = self.subscriptions.values().min_by_key(|selection| selection.begin.run);
@@ -248,7 +248,7 @@ impl Connection {
                 let since = Since::Number(after);
                 match self.service.begin(&self.thread, Some(&since)).await {
                     Ok(begin) => begin.from,
-                    Err(error) => return self.cut(&error).await,
+                    Err(error) => return self.cut_connection(&error).await,
                 }
             }
         };
@@ -267,7 +267,7 @@ impl Connection {
         Ok(())
     }
 
-    async fn deliver(&mut self, Delivery { stream, event }: Delivery) -> Result<(), End> {
+    async fn deliver_event(&mut self, Delivery { stream, event }: Delivery) -> Result<(), End> {
         // Events of an earlier stream are part of this one.
         if stream != self.streams {
             return Ok(());
@@ -280,17 +280,17 @@ impl Connection {
                 self.last = numbered.number.or(self.last);
                 Ok(())
             }
-            Err(error) => self.cut(&error).await,
+            Err(error) => self.cut_connection(&error).await,
         }
     }
 
     /// Ends the connection; a client that connects again continues after its last event.
-    async fn cut(&mut self, error: &ApiError) -> Result<(), End> {
+    async fn cut_connection(&mut self, error: &ApiError) -> Result<(), End> {
         self.send_json(&failed_reply(Value::Null, error)).await?;
         Err(Some((close_code::ERROR, "the events of the thread cannot be read")))
     }
 
-    fn unsubscribe(&mut self, command: &Command) -> Result<Value> {
+    fn remove_subscription(&mut self, command: &Command) -> Result<Value> {
         #[derive(Deserialize)]
         struct UnsubscribeParams {
             subscription_id: String,
@@ -304,7 +304,7 @@ impl Connection {
 
     /// Continues the current and later subscriptions of this connection after an event that the client
     /// received on an earlier connection.
-    async fn reconnect(&mut self, command: Command) -> Result<(), End> {
+    async fn resume_subscriptions(&mut self, command: Command) -> Result<(), End> {
         #[derive(Deserialize)]
         struct ReconnectParams {
             run_id: String,
@@ -321,7 +321,7 @@ impl Connection {
         if let Some(missing) = names.iter().find(|name| !self.subscriptions.contains_key(*name)) {
             return self.send_json(&no_such_subscription(&command.id, missing)).await;
         }
-        let place = self.place(&run_id, last_event_id.as_ref()).await;
+        let place = self.find_place(&run_id, last_event_id.as_ref()).await;
         let (since, begin, result) = match place {
             Ok(Some(place)) => place,
             Ok(None) => {
@@ -338,12 +338,12 @@ impl Connection {
                 selection.begin = begin.clone();
             }
         }
-        self.follow().await
+        self.restart_stream().await
     }
 
     /// Returns the event, the begin after it and the status of the graphs of a run; `None` if the
     /// run is not one of the thread.
-    async fn place(
+    async fn find_place(
         &mut self,
         run: &str,
         last: Option<&Value>,

@@ -63,38 +63,38 @@ impl Tree {
             _ => !self.graphs.contains_key(""),
         };
         if begins {
-            self.set(String::new(), Status::Running, None, &mut changes);
+            self.set_status(String::new(), Status::Running, None, &mut changes);
         }
         match event {
             AiEvent::Checkpoint(stored) => {
-                self.end(&stored.ns, &stored.ended, &mut changes);
+                self.end_subgraphs(&stored.ns, &stored.ended, &mut changes);
                 if stored.source != CheckpointSource::Empty {
-                    self.open(&stored.ns, &mut changes);
+                    self.open_subgraph(&stored.ns, &mut changes);
                 }
             }
-            AiEvent::TasksStarted { ns, .. } => self.open(ns, &mut changes),
-            AiEvent::TasksEnded { ns, ended, .. } => self.end(ns, ended, &mut changes),
-            AiEvent::Done { outcome } => self.close(*outcome, failure, &mut changes),
+            AiEvent::TasksStarted { ns, .. } => self.open_subgraph(ns, &mut changes),
+            AiEvent::TasksEnded { ns, ended, .. } => self.end_subgraphs(ns, ended, &mut changes),
+            AiEvent::Done { outcome } => self.close_all(*outcome, failure, &mut changes),
             _ => {}
         }
         changes
     }
 
     /// Opens a subgraph and the subgraphs that contain it.
-    fn open(&mut self, ns: &str, changes: &mut Vec<Change>) {
+    fn open_subgraph(&mut self, ns: &str, changes: &mut Vec<Change>) {
         if ns.is_empty() {
             return;
         }
         let ends = ns.match_indices('|').map(|(at, _)| at).chain([ns.len()]);
         for prefix in ends.filter_map(|end| ns.get(..end)) {
             if self.graphs.get(prefix) != Some(&Status::Started) {
-                self.set(prefix.to_owned(), Status::Started, None, changes);
+                self.set_status(prefix.to_owned(), Status::Started, None, changes);
             }
         }
     }
 
     /// Ends the subgraphs of tasks that ended.
-    fn end(&mut self, ns: &str, ended: &[TaskEnd], changes: &mut Vec<Change>) {
+    fn end_subgraphs(&mut self, ns: &str, ended: &[TaskEnd], changes: &mut Vec<Change>) {
         for task in ended {
             let parent = if ns.is_empty() { String::new() } else { format!("{ns}|") };
             let of_task = format!("{parent}{}:{:032x}", task.node, task.id.0);
@@ -107,12 +107,12 @@ impl Tree {
                 TaskStatus::Asks | TaskStatus::Stopped => Status::Interrupted,
             };
             let error = task.fault.as_ref().map(|fault| fault.message.clone());
-            self.set(name, status, error, changes);
+            self.set_status(name, status, error, changes);
         }
     }
 
     /// Ends all graphs, the innermost ones first.
-    fn close(&mut self, outcome: RunStatus, failure: Option<&str>, changes: &mut Vec<Change>) {
+    fn close_all(&mut self, outcome: RunStatus, failure: Option<&str>, changes: &mut Vec<Change>) {
         let status = match outcome {
             RunStatus::Completed => Status::Completed,
             RunStatus::Interrupted | RunStatus::Cancelled => Status::Interrupted,
@@ -122,13 +122,13 @@ impl Tree {
         let open = graphs.filter(|(ns, known)| **known == Status::Started && !ns.is_empty());
         let open: Vec<_> = open.map(|(ns, _)| ns.clone()).collect();
         for ns in open {
-            self.set(ns, status, None, changes);
+            self.set_status(ns, status, None, changes);
         }
         let error = failure.filter(|_| status == Status::Failed).map(str::to_owned);
-        self.set(String::new(), status, error, changes);
+        self.set_status(String::new(), status, error, changes);
     }
 
-    fn set(
+    fn set_status(
         &mut self,
         ns: String,
         status: Status,
@@ -149,7 +149,7 @@ impl Tree {
 
     /// Returns the graphs as a tree.
     pub(crate) fn to_json(&self) -> Value {
-        self.subtree("")
+        self.subtree_to_json("")
     }
 
     /// Returns the graphs as a list.
@@ -160,7 +160,7 @@ impl Tree {
         entries.collect()
     }
 
-    fn subtree(&self, ns: &str) -> Value {
+    fn subtree_to_json(&self, ns: &str) -> Value {
         let within = |other: &&String| {
             let rest = match ns {
                 "" => Some(other.as_str()),
@@ -169,7 +169,7 @@ impl Tree {
             rest.is_some_and(|rest| !rest.is_empty() && !rest.contains('|'))
         };
         let children: Vec<_> =
-            self.graphs.keys().filter(within).map(|child| self.subtree(child)).collect();
+            self.graphs.keys().filter(within).map(|child| self.subtree_to_json(child)).collect();
         let status = self.graphs.get(ns).copied().unwrap_or(Status::Running);
         let mut tree = json!({
             "namespace": ids::split_namespace(ns),

@@ -38,13 +38,13 @@ impl Service {
         let plain = ThreadId::from_uuid(uuid);
         // Only version 5 is made from other ids. Most UUIDs need no read.
         let may_be_alias = uuid.get_version_num() == 5;
-        if id == plain && !may_be_alias || self.exists(&id).await? {
+        if id == plain && !may_be_alias || self.thread_exists(&id).await? {
             return Ok(id);
         }
-        if id != plain && self.exists(&plain).await? {
+        if id != plain && self.thread_exists(&plain).await? {
             return Ok(plain);
         }
-        let aliased = if may_be_alias { self.aliased(uuid).await? } else { None };
+        let aliased = if may_be_alias { self.find_by_alias(uuid).await? } else { None };
         Ok(aliased.unwrap_or(id))
     }
 
@@ -60,7 +60,7 @@ impl Service {
         Ok(ids)
     }
 
-    async fn exists(&self, id: &ThreadId) -> Result<bool, StoreError> {
+    async fn thread_exists(&self, id: &ThreadId) -> Result<bool, StoreError> {
         match self.store().thread(self.who(), id).await {
             Err(StoreError::NotFound { .. }) => Ok(false),
             row => row.map(|_| true),
@@ -69,7 +69,7 @@ impl Service {
 
     /// Returns the thread that has a UUID besides its id. Threads that were created since the last
     /// call are read first.
-    async fn aliased(&self, uuid: Uuid) -> Result<Option<ThreadId>, StoreError> {
+    async fn find_by_alias(&self, uuid: Uuid) -> Result<Option<ThreadId>, StoreError> {
         let org = &self.who().org;
         let mut all = self.state.aliases.lock().await;
         let index = all.entry(org.clone()).or_default();

@@ -27,7 +27,7 @@ impl Service {
             [thread, run, call] => {
                 match (ThreadId::from_key(thread), RunId::new(run), ToolCallId::from_key(call)) {
                     (Ok(thread), Ok(run), Ok(call)) => {
-                        self.call(&RunRef { thread, run }, call.as_str()).await
+                        self.find_call(&RunRef { thread, run }, call.as_str()).await
                     }
                     _ => return Err(missing()),
                 }
@@ -68,7 +68,7 @@ impl Service {
     }
 
     /// Returns the shown arguments and result of a call from the log of its run.
-    async fn call(&self, at: &RunRef, call: &str) -> Result<Value> {
+    async fn find_call(&self, at: &RunRef, call: &str) -> Result<Value> {
         let mut found = json!({"thread_id": at.thread, "run_id": at.run, "tool_call_id": call});
         let mut after = 0;
         let mut exists = false;

@@ -71,20 +71,20 @@ impl Service {
             Err(error) => return Err(error),
         };
         let turn = match &row {
-            Some(row) => self.turn(row, request).await?,
+            Some(row) => self.read_turn(row, request).await?,
             None => Turn::Says(required_message(request)?),
         };
         let body: RunBody = body::from_value(json!({"assistant_id": agent}))?;
         let mut options = body.options(&assistant, self.now())?;
         options.multitask = Multitask::Reject;
         options.run_model = match &request.model {
-            Some(id) => self.offered(id)?,
+            Some(id) => self.offered_model(id)?,
             // The run continues with the model of the run that asked.
             None if matches!(turn, Turn::Answers { .. }) => self.last_model(&thread).await?,
             None => None,
         };
         if let Some(row) = row.as_ref().filter(|_| request.replaces != Replaces::Nothing) {
-            self.replace(row, request, &mut options).await?;
+            self.replace_message(row, request, &mut options).await?;
         }
         let of_thread = row.map(|row| row.metadata).unwrap_or_default();
         options.metadata = merge_metadata(&assistant, of_thread, Map::new());
@@ -106,7 +106,7 @@ impl Service {
     ///
     /// # Errors
     /// Status 422 for a model that is not offered.
-    fn offered(&self, id: &str) -> Result<Option<String>> {
+    fn offered_model(&self, id: &str) -> Result<Option<String>> {
         if self.models().len() < 2 {
             return Ok(None);
         }
@@ -154,9 +154,9 @@ impl Service {
     }
 
     /// Returns the meaning of a request on a thread.
-    async fn turn(&self, row: &ThreadRow, request: &ChatRequest) -> Result<Turn> {
+    async fn read_turn(&self, row: &ThreadRow, request: &ChatRequest) -> Result<Turn> {
         let rows = self.store().interrupts(self.who(), &row.id).await?;
-        let cards = self.cards(&row.id, &rows, request).await?;
+        let cards = self.read_cards(&row.id, &rows, request).await?;
         if row.status.is_some_and(|status| !status.is_final()) {
             // An answer that was given already says more than that its run is busy.
             return Err(cards.answered(&rows, request).unwrap_or_else(ApiError::busy));
@@ -204,7 +204,7 @@ impl Service {
 
     /// Returns the calls that stand for the questions of the last message of a thread. Questions that
     /// models ask are calls with ids of models, which differ in frames if several are equal.
-    async fn cards(
+    async fn read_cards(
         &self,
         thread: &ThreadId,
         rows: &[InterruptRow],
@@ -238,7 +238,7 @@ impl Service {
     /// # Errors
     /// Status 409 if the messages of the thread are of no run, such as the messages of a fork, or if the
     /// thread has several messages and the request does not name the replaced one.
-    async fn replace(
+    async fn replace_message(
         &self,
         row: &ThreadRow,
         request: &ChatRequest,

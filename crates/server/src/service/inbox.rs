@@ -29,7 +29,7 @@ impl Service {
         {
             for row in open.iter().filter(|row| row.interrupt.asks()) {
                 if count >= offset && page.len() < limit {
-                    match self.listed(&thread, row).await {
+                    match self.question_to_json(&thread, row).await {
                         Err(StoreError::Corrupt { .. }) => continue,
                         question => page.push(question?),
                     }
@@ -50,7 +50,11 @@ impl Service {
         Ok(rows)
     }
 
-    async fn listed(&self, thread: &ThreadRow, row: &InterruptRow) -> Result<Value, StoreError> {
+    async fn question_to_json(
+        &self,
+        thread: &ThreadRow,
+        row: &InterruptRow,
+    ) -> Result<Value, StoreError> {
         let run = RunRef { thread: thread.id.clone(), run: row.run.clone() };
         let asked_at =
             self.store().run(self.who(), &run).await?.ended_at.unwrap_or(thread.updated_at);

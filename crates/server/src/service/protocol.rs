@@ -30,7 +30,7 @@ impl Service {
     /// Status 422 if the event is not one of the thread.
     pub(crate) async fn begin(&self, thread: &ThreadId, since: Option<&Since>) -> Result<Begin> {
         let runs = self.all_runs(thread).await?;
-        let Some(since) = since else { return Ok(self.recent(&runs)) };
+        let Some(since) = since else { return Ok(self.begin_of_recent(&runs)) };
         if runs.is_empty() {
             let received = String::new();
             return Ok(Begin { from: FollowFrom::Start, run: 0, after: None, received });
@@ -40,7 +40,7 @@ impl Service {
             .ok_or_else(|| ApiError::invalid("`since` names no event of this thread"))
     }
 
-    fn recent(&self, runs: &[RunRow]) -> Begin {
+    fn begin_of_recent(&self, runs: &[RunRow]) -> Begin {
         let now = self.now();
         // A run that begins later leaves the questions of the thread as they are.
         let runs = &runs[..runs.iter().take_while(|run| !run.waits_for_time(now)).count()];

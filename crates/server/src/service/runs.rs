@@ -98,7 +98,7 @@ impl Service {
             )));
         }
         let input = self.read_decisions(&hosted, &thread, options.at, input).await?;
-        let earlier = self.earlier(&thread, options.idempotency_key.as_deref()).await?;
+        let earlier = self.find_earlier(&thread, options.idempotency_key.as_deref()).await?;
         options.metadata = match &earlier {
             // The metadata of the thread may have changed since.
             Some(earlier) if has_all(&earlier.new.options.metadata, &options.metadata) => {
@@ -141,7 +141,7 @@ impl Service {
     }
 
     /// Returns the run of the first request with this key on a thread.
-    async fn earlier(&self, thread: &ThreadId, key: Option<&str>) -> Result<Option<RunRow>> {
+    async fn find_earlier(&self, thread: &ThreadId, key: Option<&str>) -> Result<Option<RunRow>> {
         if key.is_none() {
             return Ok(None);
         }
@@ -173,7 +173,7 @@ impl Service {
         Ok(())
     }
 
-    fn view(&self, row: &RunRow) -> rows::RunView {
+    fn view_of(&self, row: &RunRow) -> rows::RunView {
         rows::RunView::of(row, self.name_of(&row.new.graph))
     }
 
@@ -355,7 +355,7 @@ impl Service {
             self.runtime().output(self.who(), run, options).await?
         };
         let stream = Stream { requested, subgraphs, from_start };
-        Ok((frames, Translator::new(self.view(&row), stream, received, &row.new.input)))
+        Ok((frames, Translator::new(self.view_of(&row), stream, received, &row.new.input)))
     }
 
     /// Waits for a time.

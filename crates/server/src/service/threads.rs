@@ -115,11 +115,11 @@ impl Service {
 
     /// Returns a thread with its values.
     pub(crate) async fn thread(&self, thread: &ThreadId) -> Result<Value> {
-        self.with_values(&self.found(thread).await?).await
+        self.with_values(&self.find_thread(thread).await?).await
     }
 
     /// Returns a thread as a search finds it: also one with a damaged row.
-    async fn found(&self, thread: &ThreadId) -> Result<FoundThread> {
+    async fn find_thread(&self, thread: &ThreadId) -> Result<FoundThread> {
         let query =
             ThreadQuery { ids: Some([thread.clone()].into()), limit: 1, ..ThreadQuery::default() };
         let found = self.store().search_threads(self.who(), query).await?.threads.pop();
@@ -275,7 +275,7 @@ impl Service {
     /// claims, and for the thread of an instance that is not terminated.
     pub(crate) async fn delete_with_runs(&self, thread: &ThreadId) -> Result<()> {
         // Before anything is cancelled.
-        check_deletion(thread, &self.found(thread).await?.row.metadata)?;
+        check_deletion(thread, &self.find_thread(thread).await?.row.metadata)?;
         let threads = self.runtime().threads().with_principal(self.who().clone());
         let mut ends = Vec::new();
         for run in threads.cancel(thread).await? {
@@ -286,7 +286,7 @@ impl Service {
     }
 
     pub(crate) async fn delete_thread(&self, thread: &ThreadId) -> Result<()> {
-        self.found(thread).await?;
+        self.find_thread(thread).await?;
         let threads = self.runtime().threads().with_principal(self.who().clone());
         threads.delete(thread).await?;
         self.forget_deleted(thread).await

@@ -70,7 +70,7 @@ impl PartialMessage {
     fn add(&mut self, text: &str) -> Option<&str> {
         let missing_from = match self.received {
             None => Some(0),
-            Some(received) if received == self.whole() => Some(received.bytes),
+            Some(received) if received == self.whole_received() => Some(received.bytes),
             Some(_) => None,
         };
         self.text.push_str(text);
@@ -79,11 +79,11 @@ impl PartialMessage {
             let received = self.received?;
             received.rest(&self.text).map(|_| received.bytes)
         })?;
-        self.received = Some(self.whole());
+        self.received = Some(self.whole_received());
         self.text.get(missing_from..)
     }
 
-    fn whole(&self) -> ReceivedText {
+    fn whole_received(&self) -> ReceivedText {
         let sum = Sum::first_of(&self.hash.clone().finalize());
         ReceivedText { bytes: self.text.len(), sum }
     }

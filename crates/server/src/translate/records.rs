@@ -124,18 +124,18 @@ fn of_run(run: &RunView) -> Map<String, Value> {
 }
 
 impl Task {
-    fn place(&self) -> EventNode<'_> {
+    fn event_node(&self) -> EventNode<'_> {
         EventNode { ns: &self.ns, node: &self.name, step: Some(self.step) }
     }
 
     /// Returns the namespace of a graph that the task runs.
-    fn within(&self, id: TaskId) -> String {
+    fn subgraph_namespace(&self, id: TaskId) -> String {
         let own = format!("{}:{}", self.name, ids::to_hyphenated(id.0));
         if self.ns.is_empty() { own } else { format!("{}|{own}", self.ns) }
     }
 
     fn metadata(&self, run: &RunView, id: TaskId) -> Map<String, Value> {
-        self.place().metadata(run, &self.within(id), &self.triggers)
+        self.event_node().metadata(run, &self.subgraph_namespace(id), &self.triggers)
     }
 
     fn subject(&self, run: &RunView, id: TaskId) -> Subject {
@@ -179,7 +179,8 @@ impl Records {
                 let id = tool_id(run, *task, tool_call_id.as_str());
                 let tool = Tool { name: tool_name.clone(), args: args.clone() };
                 let data = json!({"input": args});
-                let record = self.tool(run, *task, &id, &tool).record("on_tool_start", data);
+                let record =
+                    self.tool_subject(run, *task, &id, &tool).record("on_tool_start", data);
                 self.tools.insert(id, tool);
                 vec![record]
             }
@@ -206,7 +207,7 @@ impl Records {
                     });
                     ("on_tool_end", json!({"output": output, "input": tool.args}))
                 };
-                vec![self.tool(run, *task, &id, &tool).record(event, data)]
+                vec![self.tool_subject(run, *task, &id, &tool).record(event, data)]
             }
             AiEvent::Custom { ns, node, value, .. } => {
                 let ns = ids::split_namespace(ns).join("|");
@@ -227,15 +228,15 @@ impl Records {
                 Vec::new()
             }
             StreamEvent::Debug { step, event } => match &**event {
-                StreamEvent::TaskStarted(task) => vec![self.started(run, ns, *step, task)],
-                StreamEvent::TaskEnded(task) => self.ended(run, task),
+                StreamEvent::TaskStarted(task) => vec![self.start_task(run, ns, *step, task)],
+                StreamEvent::TaskEnded(task) => self.end_task(run, task),
                 _ => Vec::new(),
             },
             _ => Vec::new(),
         }
     }
 
-    fn started(&mut self, run: &RunView, ns: &str, step: i64, started: &TaskStarted) -> Value {
+    fn start_task(&mut self, run: &RunView, ns: &str, step: i64, started: &TaskStarted) -> Value {
         let task = Task {
             ns: ns.to_owned(),
             name: started.name.clone(),
@@ -249,7 +250,7 @@ impl Records {
         record
     }
 
-    fn ended(&mut self, run: &RunView, ended: &TaskEnded) -> Vec<Value> {
+    fn end_task(&mut self, run: &RunView, ended: &TaskEnded) -> Vec<Value> {
         let Some(task) = self.tasks.remove(&ended.id) else { return Vec::new() };
         if ended.error.is_some() || !ended.interrupts.is_empty() {
             return Vec::new();
@@ -280,7 +281,7 @@ impl Records {
         id: &str,
         chunk: Value,
     ) -> Vec<Value> {
-        let model = self.model(run, place, id, None);
+        let model = self.model_subject(run, place, id, None);
         let mut records = Vec::new();
         if self.open.insert(id.to_owned()) {
             records.push(model.record("on_chat_model_start", json!({"input": {}})));
@@ -304,7 +305,7 @@ impl Records {
         if !has_begun && end.usage.is_none() {
             return Vec::new();
         }
-        let model = self.model(run, place, id, end.usage);
+        let model = self.model_subject(run, place, id, end.usage);
         let mut records = Vec::new();
         if !has_begun {
             records.push(model.record("on_chat_model_start", json!({"input": {}})));
@@ -324,7 +325,7 @@ impl Records {
         records
     }
 
-    fn model(
+    fn model_subject(
         &self,
         run: &RunView,
         place: &EventNode<'_>,
@@ -345,7 +346,7 @@ impl Records {
         subject
     }
 
-    fn tool(&self, run: &RunView, task: Option<TaskId>, id: &str, tool: &Tool) -> Subject {
+    fn tool_subject(&self, run: &RunView, task: Option<TaskId>, id: &str, tool: &Tool) -> Subject {
         let found = task.and_then(|id| Some((id, self.tasks.get(&id)?)));
         let metadata = found.map_or_else(|| of_run(run), |(id, task)| task.metadata(run, id));
         let task = found.map(|(id, _)| ids::to_hyphenated(id.0));

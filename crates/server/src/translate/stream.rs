@@ -162,7 +162,7 @@ impl Translator {
     }
 
     /// Moves on to a position; `false` if the client received it.
-    fn reach(&mut self, position: FramePosition) -> bool {
+    fn reach_position(&mut self, position: FramePosition) -> bool {
         let is_new = position > self.received.position;
         if is_new {
             self.received.position = position;
@@ -180,12 +180,12 @@ impl Translator {
         let Some(records) = &mut self.records else { return Vec::new() };
         let Some(at) = event.position() else { return Vec::new() };
         let found = records.of_log(&self.run, &event.event);
-        let is_new = !found.is_empty() && self.reach(FramePosition { event: at, part: 0 });
+        let is_new = !found.is_empty() && self.reach_position(FramePosition { event: at, part: 0 });
         if is_new { of_records(found) } else { Vec::new() }
     }
 
     fn of_frame(&mut self, frame: Frame) -> Vec<NamedEvent> {
-        let is_new = self.reach(frame.position);
+        let is_new = self.reach_position(frame.position);
         let StreamItem { ns, event } = match frame.content {
             FrameContent::Item(item) => item,
             FrameContent::Dropped { ns, reason } => {
@@ -199,11 +199,11 @@ impl Translator {
         let is_shown = ns.is_empty() || self.subgraphs;
         if let StreamEvent::Message { part, node, step } = event {
             if !is_new {
-                self.pass(part);
+                self.skip_part(part);
                 return Vec::new();
             }
             let place = EventNode { ns: &ns, node: &node, step: Some(step) };
-            return self.message(part, &place, is_shown);
+            return self.message_events(part, &place, is_shown);
         }
         let records = self.records.as_mut().map(|records| records.of_frame(&self.run, &ns, &event));
         if !is_new {
@@ -219,7 +219,7 @@ impl Translator {
     }
 
     /// Reads a part of a message that the client received.
-    fn pass(&mut self, part: MessagePart) {
+    fn skip_part(&mut self, part: MessagePart) {
         let messages = &mut self.received.messages;
         match part {
             MessagePart::Chunk { id, text } => {
@@ -239,7 +239,7 @@ impl Translator {
         }
     }
 
-    fn message(
+    fn message_events(
         &mut self,
         part: MessagePart,
         place: &EventNode<'_>,

@@ -36,7 +36,7 @@ impl EvaluationRequest {
         session: SentSession<'_>,
         report: &mut EvaluationReport,
     ) -> Result<Ended, EvaluationError> {
-        let outcome = self.follow(handle, planned.used.clone(), report).await;
+        let outcome = self.follow_run(handle, planned.used.clone(), report).await;
         running.set_run(None);
         let thread = &planned.thread;
         if matches!(planned.input, Input::Unfinished) {
@@ -57,13 +57,13 @@ impl EvaluationRequest {
         if deletes {
             session.session.forget_thread(thread);
         }
-        let mut errors = self.errors(Some(thread));
+        let mut errors = self.error_context(Some(thread));
         errors.usage = report.usage;
-        self.ended(outcome, planned, &errors)
+        self.ended_with(outcome, planned, &errors)
     }
 
     /// Reads the events of the run until its end.
-    async fn follow(
+    async fn follow_run(
         &self,
         handle: RunHandle,
         mut count: UsageCount,
@@ -109,7 +109,7 @@ impl EvaluationRequest {
         Ok(())
     }
 
-    fn ended(
+    fn ended_with(
         &self,
         outcome: RunOutcome,
         planned: &Planned,

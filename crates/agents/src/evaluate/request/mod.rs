@@ -93,16 +93,16 @@ impl EvaluationRequest {
     /// Runs to the outcome, which is published whatever happens.
     pub(super) async fn run(self, start: Starting<'_>) -> Result<Ended, EvaluationError> {
         let mut report = EvaluationReport::new(&self, start.session_id());
-        let ended = self.evaluate(start, &mut report).await;
+        let ended = self.run_evaluation(start, &mut report).await;
         report.end(&ended);
         ended
     }
 
-    fn errors(&self, thread: Option<&ThreadId>) -> ErrorContext {
+    fn error_context(&self, thread: Option<&ThreadId>) -> ErrorContext {
         ErrorContext { prompt: self.id.clone(), thread: thread.cloned(), usage: Usage::default() }
     }
 
-    async fn evaluate(
+    async fn run_evaluation(
         &self,
         start: Starting<'_>,
         report: &mut EvaluationReport,
@@ -120,7 +120,7 @@ impl EvaluationRequest {
         self.publish_rendered(&planned);
         loop {
             report.usage = planned.used.used();
-            let mut errors = self.errors(Some(&planned.thread));
+            let mut errors = self.error_context(Some(&planned.thread));
             errors.usage = report.usage;
             let (request, sent) = self.request(&planned, session, &errors)?;
             match self.begin(&planned, request).await {
@@ -141,7 +141,7 @@ impl EvaluationRequest {
     async fn open_session(&self, planned: &Planned) -> Result<Session, EvaluationError> {
         let thread = &planned.thread;
         let events = self.evaluator.stored_events(thread).await;
-        let events = events.map_err(|error| self.errors(Some(thread)).runtime(&error))?;
+        let events = events.map_err(|error| self.error_context(Some(thread)).runtime(&error))?;
         let events = events.unwrap_or_default();
         let id = planned.record.session.clone();
         Ok(Session::with_events(id, events, Some(thread.clone())))

@@ -47,7 +47,7 @@ pub(super) enum Input {
 impl EvaluationRequest {
     pub(super) async fn plan(&self, start: &Starting<'_>) -> Result<Planned, EvaluationError> {
         match start {
-            Starting::New { params, session } => match self.repeated(session).await? {
+            Starting::New { params, session } => match self.plan_repeated(session).await? {
                 Some(planned) => Ok(planned),
                 None => self.first(params, session),
             },
@@ -60,15 +60,17 @@ impl EvaluationRequest {
                     None if runs.last().is_some_and(stopped) => Input::Nothing,
                     None => Input::Unfinished,
                 };
-                let planned = self.continued(thread, &runs, input).await?;
+                let planned = self.plan_continued(thread, &runs, input).await?;
                 let expected = &planned.record.session;
                 match session.map(Session::id).filter(|found| *found != expected) {
                     None => Ok(planned),
-                    Some(found) => Err(self.errors(Some(thread)).session(&SessionError::Other {
-                        thread: thread.clone(),
-                        found: found.clone(),
-                        expected: expected.clone(),
-                    })),
+                    Some(found) => {
+                        Err(self.error_context(Some(thread)).session(&SessionError::Other {
+                            thread: thread.clone(),
+                            found: found.clone(),
+                            expected: expected.clone(),
+                        }))
+                    }
                 }
             }
         }
@@ -77,7 +79,7 @@ impl EvaluationRequest {
     /// Plans the first run of an evaluation.
     fn first(&self, params: &Params, session: &Session) -> Result<Planned, EvaluationError> {
         let evaluator = &self.evaluator;
-        let errors = self.errors(None);
+        let errors = self.error_context(None);
         let refused = |error: &PromptError| errors.prompt(error);
         let params = params.as_ref().map_err(refused)?;
         let rendered = self.prompt.render(params, &self.overrides).map_err(|e| refused(&e))?;
@@ -88,7 +90,7 @@ impl EvaluationRequest {
         let mut record = Record::new(id, self.id.clone(), rendered.hash(), session.id().clone());
         record.params = params.clone();
         record.overrides = self.overrides.clone();
-        record.limits = self.limits();
+        record.limits = self.limits_of_budget();
         let run = evaluator.resources.prompt_run(&record, &*self.prompt, rendered);
         let run = Arc::new(run.map_err(|error| refused(&error))?);
         evaluator.resources.register(&self.id, Arc::clone(&self.prompt));
@@ -109,7 +111,7 @@ impl EvaluationRequest {
 
     /// Plans an evaluation of a call that is repeated; `None` if it is the first one. An outcome
     /// that does not depend on the caller is final.
-    async fn repeated(&self, session: &Session) -> Result<Option<Planned>, EvaluationError> {
+    async fn plan_repeated(&self, session: &Session) -> Result<Option<Planned>, EvaluationError> {
         if self.nested.is_none() {
             return Ok(None);
         }
@@ -125,17 +127,17 @@ impl EvaluationRequest {
             true => Input::Unfinished,
             false => Input::Ended(last.new.at.clone()),
         };
-        self.continued(thread, &runs, input).await.map(Some)
+        self.plan_continued(thread, &runs, input).await.map(Some)
     }
 
     /// Plans a continuation: the prompt must be the one that the evaluation began with.
-    async fn continued(
+    async fn plan_continued(
         &self,
         thread: &ThreadId,
         runs: &[RunRow],
         input: Input,
     ) -> Result<Planned, EvaluationError> {
-        let errors = self.errors(Some(thread));
+        let errors = self.error_context(Some(thread));
         let newest = runs.iter().rev().find_map(|row| Record::of(&row.new.options));
         let newest = newest.ok_or_else(|| no_evaluation(thread, &errors))?;
         let mut record = newest.map_err(|fault| errors.fault(fault))?;
@@ -155,7 +157,7 @@ impl EvaluationRequest {
         let earlier = runs.iter().filter(|row| Some(&row.new.at) != watched);
         let used = self.used(earlier, &record.id).await;
         let used = used.map_err(|error| errors.runtime(&error))?;
-        record.limits = self.limits().or(record.limits);
+        record.limits = self.limits_of_budget().or(record.limits);
         let begun_with = match runs.first().map(|row| &row.new.input) {
             Some(RunInput::Start { input }) => {
                 input[SESSION_CHANNEL].as_array().map_or(0, Vec::len)
@@ -167,7 +169,7 @@ impl EvaluationRequest {
 
     /// Returns the runs of a thread; none if it does not exist.
     async fn runs(&self, thread: &ThreadId) -> Result<Vec<RunRow>, EvaluationError> {
-        let of_runtime = |error| self.errors(Some(thread)).runtime(&error);
+        let of_runtime = |error| self.error_context(Some(thread)).runtime(&error);
         let stored = self.evaluator.thread(thread).map_err(of_runtime)?;
         match stored.runs(RolledBack::Omitted).await {
             Err(RuntimeError::Store(StoreError::NotFound { .. })) if self.nested.is_some() => {
@@ -177,7 +179,7 @@ impl EvaluationRequest {
         }
     }
 
-    fn limits(&self) -> Option<Limits> {
+    fn limits_of_budget(&self) -> Option<Limits> {
         match &self.budget {
             Some(Allowance::Limits(limits)) => Some(*limits),
             _ => None,

@@ -49,7 +49,7 @@ impl ChatMessage {
                 Held::Piece { at, kind, text } => {
                     self.speak(&speaker_of(&at), Some(&at), &kind, &text);
                 }
-                Held::Final(message) => self.complete(&message),
+                Held::Final(message) => self.complete_message(&message),
             }
         }
     }
@@ -60,11 +60,11 @@ impl ChatMessage {
         match kind {
             PieceKind::Text => {
                 spoken.text.push_str(text);
-                self.text(who, TextKind::Text, text);
+                self.emit_text(who, TextKind::Text, text);
             }
             PieceKind::Reasoning => {
                 spoken.reasoning.push_str(text);
-                self.text(who, TextKind::Reasoning, text);
+                self.emit_text(who, TextKind::Reasoning, text);
             }
             PieceKind::ToolCall(call) => {
                 self.close_block();
@@ -75,7 +75,7 @@ impl ChatMessage {
         }
     }
 
-    fn text(&mut self, who: &Speaker, kind: TextKind, text: &str) {
+    fn emit_text(&mut self, who: &Speaker, kind: TextKind, text: &str) {
         if self.block.as_ref().is_none_or(|block| block.kind != kind || block.by != *who) {
             self.close_block();
             self.blocks += 1;
@@ -115,7 +115,7 @@ impl ChatMessage {
             }
         }
         let AttemptReset { node, ns, message, .. } = reset;
-        self.fact("retry", json!({"node": node, "ns": ns, "message": message}), !is_beside);
+        self.add_fact("retry", json!({"node": node, "ns": ns, "message": message}), !is_beside);
         self.speak_held();
     }
 
@@ -133,7 +133,7 @@ impl ChatMessage {
                     return;
                 }
                 if self.speech.admits(&who, None) {
-                    self.complete(message);
+                    self.complete_message(message);
                     self.speak_held();
                 } else {
                     self.speech.hold(Held::Final(Box::new(message.clone())));
@@ -159,7 +159,7 @@ impl ChatMessage {
     }
 
     /// Adds the parts of a final message that its pieces did not have.
-    fn complete(&mut self, message: &Message) {
+    fn complete_message(&mut self, message: &Message) {
         self.complete_in(None, message);
     }
 
@@ -178,17 +178,17 @@ impl ChatMessage {
             _ => {
                 // The pieces were of an attempt of which the log has no reset.
                 self.void_last_text(&who);
-                self.fact("retry", json!({"message": message.id}), true);
+                self.add_fact("retry", json!({"message": message.id}), true);
                 self.speak_whole(&who, &reasoning, &text);
             }
         }
         self.close_block();
         for part in &message.parts {
             match part {
-                Part::Media(media) => self.file(media),
+                Part::Media(media) => self.emit_file(media),
                 Part::ToolCall(call) => {
                     let named = Named { id: call.id.as_str(), name: &call.name, args: &call.args };
-                    self.call(Origin::model(&who, ns.as_deref()), named);
+                    self.add_call(Origin::model(&who, ns.as_deref()), named);
                 }
                 _ => {}
             }
@@ -198,14 +198,14 @@ impl ChatMessage {
 
     fn speak_whole(&mut self, who: &Speaker, reasoning: &str, text: &str) {
         if !reasoning.is_empty() {
-            self.text(who, TextKind::Reasoning, reasoning);
+            self.emit_text(who, TextKind::Reasoning, reasoning);
         }
         if !text.is_empty() {
-            self.text(who, TextKind::Text, text);
+            self.emit_text(who, TextKind::Text, text);
         }
     }
 
-    fn file(&mut self, media: &Media) {
+    fn emit_file(&mut self, media: &Media) {
         let Media { media_type, url } = media;
         self.last_text = None;
         // Pages show files by their address, and follow no other kinds of addresses.
@@ -214,7 +214,7 @@ impl ChatMessage {
             self.parts.push(ChatPart::File { media_type: media_type.clone(), url: url.clone() });
         } else {
             let data = json!({"mediaType": media_type, "bytes": url.len(), "omitted": true});
-            self.fact("file", data, true);
+            self.add_fact("file", data, true);
         }
     }
 }
