@@ -107,7 +107,7 @@ impl Program {
             Ok(runtime) => runtime,
             Err(error) => return CliError::Input(error.to_string()).report(&terminal),
         };
-        let done = runtime.block_on(Box::pin(self.dispatch(cli, &terminal)));
+        let done = runtime.block_on(Box::pin(self.dispatch_command(cli, &terminal)));
         runtime.shutdown_timeout(GRACE);
         // The last one to leave moves the log into the file: a store that nobody uses is one file.
         if !wait_until_closed(CLOSING) {
@@ -119,7 +119,7 @@ impl Program {
         }
     }
 
-    async fn dispatch(self, cli: Cli, terminal: &Terminal) -> Result<Exit, CliError> {
+    async fn dispatch_command(self, cli: Cli, terminal: &Terminal) -> Result<Exit, CliError> {
         let command = match command::without_settings(cli.command, cli.store.as_deref(), terminal)?
         {
             command::Next::Done(exit) => return Ok(exit),

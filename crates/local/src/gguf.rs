@@ -131,7 +131,7 @@ impl Gguf {
     pub(crate) fn int(&self, key: &str) -> Result<usize, Error> {
         match self.meta.get(key) {
             Some(Meta::Int(n)) if *n >= 0 => Ok(*n as usize),
-            other => Err(self.missing(key, other, "a whole number")),
+            other => Err(self.missing_key(key, other, "a whole number")),
         }
     }
 
@@ -139,7 +139,7 @@ impl Gguf {
     pub(crate) fn float(&self, key: &str) -> Result<f32, Error> {
         match self.meta.get(key) {
             Some(Meta::Float(x)) => Ok(*x as f32),
-            other => Err(self.missing(key, other, "a number")),
+            other => Err(self.missing_key(key, other, "a number")),
         }
     }
 
@@ -208,7 +208,7 @@ impl Gguf {
         }
     }
 
-    fn missing(&self, key: &str, found: Option<&Meta>, expected: &str) -> Error {
+    fn missing_key(&self, key: &str, found: Option<&Meta>, expected: &str) -> Error {
         let found = found.map_or_else(|| "missing".to_owned(), |value| format!("{value:?}"));
         self.unsupported(format!("metadata `{key}`"), found, expected)
     }
@@ -234,8 +234,8 @@ impl Header<'_> {
         if !(2..=3).contains(&version) {
             return Err(self.broken(format!("format version {version}, expected 2 or 3")));
         }
-        let tensors = self.count("tensors")?;
-        let meta = self.count("metadata entries")?;
+        let tensors = self.read_count("tensors")?;
+        let meta = self.read_count("metadata entries")?;
         Ok((tensors, meta))
     }
 
@@ -270,7 +270,7 @@ impl Header<'_> {
             8 => Meta::Text(self.text()?),
             9 if depth < DEPTH_MAX => {
                 let kind = self.u32()?;
-                let count = self.count("list items")?;
+                let count = self.read_count("list items")?;
                 let items: Result<_, _> = (0..count).map(|_| self.value(kind, depth + 1)).collect();
                 Meta::List(items?)
             }
@@ -286,13 +286,13 @@ impl Header<'_> {
         if len > STRING_BYTES_MAX {
             return Err(self.broken(format!("a text of {len} bytes in its header")));
         }
-        self.room(len)?;
+        self.check_room(len)?;
         let mut bytes = vec![0; len as usize];
-        self.fill(&mut bytes)?;
+        self.fill_bytes(&mut bytes)?;
         String::from_utf8(bytes).map_err(|_| self.broken("a text that is not UTF-8".to_owned()))
     }
 
-    fn count(&mut self, what: &str) -> Result<u64, Error> {
+    fn read_count(&mut self, what: &str) -> Result<u64, Error> {
         let count = self.u64()?;
         if count > ITEMS_MAX {
             return Err(self.broken(format!("{count} {what}, expected at most {ITEMS_MAX}")));
@@ -310,12 +310,12 @@ impl Header<'_> {
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let mut bytes = [0; N];
-        self.room(N as u64)?;
-        self.fill(&mut bytes)?;
+        self.check_room(N as u64)?;
+        self.fill_bytes(&mut bytes)?;
         Ok(bytes)
     }
 
-    fn room(&self, bytes: u64) -> Result<(), Error> {
+    fn check_room(&self, bytes: u64) -> Result<(), Error> {
         let expected_bytes = self.at + bytes;
         if expected_bytes <= self.file_bytes {
             return Ok(());
@@ -327,7 +327,7 @@ impl Header<'_> {
         })
     }
 
-    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
+    fn fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
         self.reader.read_exact(bytes).map_err(|error| Error::io("read", self.path, &error))?;
         self.at += bytes.len() as u64;
         Ok(())

@@ -90,13 +90,15 @@ impl Engine {
             let outputs = self.forward(&tokens, &places, &mut prefixes.memory);
             prefixes.memory.truncate(base);
             let width = outputs.len() / leads.len();
-            scores.extend(outputs.chunks_exact(width).map(|outputs| self.surprise(outputs, text)));
+            scores.extend(
+                outputs.chunks_exact(width).map(|outputs| self.log_likelihood(outputs, text)),
+            );
         }
         scores
     }
 
     /// The sum of the log-likelihoods of tokens, each after its output.
-    fn surprise(&self, outputs: &[f32], text: &[u32]) -> f32 {
+    fn log_likelihood(&self, outputs: &[f32], text: &[u32]) -> f32 {
         let logits = self.logits(outputs);
         let rows = logits.chunks_exact(logits.len() / text.len());
         rows.zip(text)

@@ -166,7 +166,7 @@ impl Writer<'_> {
                     None => Ok(End::Limit),
                 };
             }
-            let done = self.step()?;
+            let done = self.write_step()?;
             let stopped = self.cut_at_stop() || self.cut_at_sentence() || self.cut_at_repeat();
             self.show_text(listener, done || stopped);
             if done || stopped {
@@ -176,7 +176,7 @@ impl Writer<'_> {
     }
 
     /// Selects the next tokens; returns `true` if the answer is complete.
-    fn step(&mut self) -> Result<bool, Error> {
+    fn write_step(&mut self) -> Result<bool, Error> {
         let mask = match self.guide.as_mut().map(Guide::next).transpose()? {
             Some(Next::Done) => return Ok(true),
             Some(Next::Forced(tokens)) => {
@@ -360,7 +360,7 @@ impl Dice {
         let temperature = self.temperature;
         let weight = |logit: f32| ((logit - max) / temperature).exp();
         let total: f32 = candidates().map(|(logit, _)| weight(*logit)).sum();
-        let mut left = self.throw() * total;
+        let mut left = self.next_random() * total;
         for (logit, token) in candidates() {
             left -= weight(*logit);
             if left <= 0.0 {
@@ -371,7 +371,7 @@ impl Dice {
     }
 
     /// The next number from 0 to 1 (splitmix64).
-    fn throw(&mut self) -> f32 {
+    fn next_random(&mut self) -> f32 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -168,8 +168,8 @@ impl<'a, 'call> Attempt<'a, 'call> {
         request: &Arc<ChatRequest>,
         secrets: &Secrets,
     ) -> (Bill<'a>, Result<ChatResponse, ModelError>) {
-        let outcome = self.listen(model, request, secrets).await;
-        self.count(outcome.as_ref().err());
+        let outcome = self.read_stream(model, request, secrets).await;
+        self.complete_fact(outcome.as_ref().err());
         let outcome = outcome.map_err(|error| {
             let error = if secrets.is_empty() { error } else { error.without_answer() };
             error.shaped(&self.ctx.hidden)
@@ -193,11 +193,11 @@ impl<'a, 'call> Attempt<'a, 'call> {
         if let Some(reservation) = self.reservation.take() {
             reservation.settle(Usage::from(&self.fact)).await;
         }
-        (self.bill(), outcome)
+        (self.report_usage(), outcome)
     }
 
     /// Reads the stream up to its last event, its first error or the deadline.
-    async fn listen(
+    async fn read_stream(
         &mut self,
         model: &dyn ChatModel,
         request: &Arc<ChatRequest>,
@@ -294,7 +294,7 @@ impl<'a, 'call> Attempt<'a, 'call> {
     }
 
     /// Completes the usage fact with what was received, unless it is complete.
-    fn count(&mut self, error: Option<&ModelError>) {
+    fn complete_fact(&mut self, error: Option<&ModelError>) {
         if self.progress != AccountState::Open {
             return;
         }
@@ -308,7 +308,7 @@ impl<'a, 'call> Attempt<'a, 'call> {
     }
 
     /// Reports the usage fact, and returns its bill.
-    fn bill(&mut self) -> Bill<'a> {
+    fn report_usage(&mut self) -> Bill<'a> {
         self.progress = AccountState::Billed;
         let fact = self.fact.clone();
         let message = Some(self.message.clone());
@@ -322,11 +322,11 @@ impl Drop for Attempt<'_, '_> {
         if self.progress == AccountState::Billed {
             return;
         }
-        self.count(None);
+        self.complete_fact(None);
         if let Some(mut reservation) = self.reservation.take() {
             reservation.spend(Usage::from(&self.fact));
         }
-        drop(self.bill());
+        drop(self.report_usage());
     }
 }
 

@@ -182,14 +182,14 @@ impl ModelCaller {
                 }
                 let (request, secrets) = Secrets::take(request);
                 let call = OpenCall { key, request: &Arc::new(request), secrets: &secrets };
-                self.make(model, call, tried, ctx).await
+                self.call_with_fallbacks(model, call, tried, ctx).await
             }
         }
     }
 
     /// Calls the model, and after a final error its fallbacks. Each attempt of each model is one of
     /// the call.
-    async fn make(
+    async fn call_with_fallbacks(
         &self,
         model: &dyn ChatModel,
         open: OpenCall<'_>,
@@ -209,12 +209,12 @@ impl ModelCaller {
                 cached.message.id.clone_from(&message);
                 let call = CallInfo::new(key, message, model, request);
                 let bill = Bill::new(call.without_attempt(model.info(), ctx), ctx);
-                return self.give(cached, bill, key, ctx).await;
+                return self.give_cached(cached, bill, key, ctx).await;
             }
         }
         let mut current = model;
         loop {
-            let made = self.attempts(current, open, tried, ctx).await;
+            let made = self.make_attempts(current, open, tried, ctx).await;
             let error = match made {
                 Ok((response, bill)) => {
                     if let Some((cache, cache_key)) = cache {
@@ -234,7 +234,7 @@ impl ModelCaller {
     }
 
     /// Makes attempts with one model until one succeeds or the policy allows no further one.
-    async fn attempts<'a>(
+    async fn make_attempts<'a>(
         &self,
         model: &dyn ChatModel,
         open: OpenCall<'_>,
@@ -274,7 +274,7 @@ impl ModelCaller {
 
     /// Gives an answer of the cache: it is the call's own, with a usage fact that says that no
     /// attempt was made.
-    async fn give(
+    async fn give_cached(
         &self,
         mut response: ChatResponse,
         bill: Bill<'_>,

@@ -357,7 +357,7 @@ impl FormReader {
                 self.text.push_str(&text);
                 Vec::new()
             }
-            Ok(ChatEvent::Finish { reason, provider_call_id }) => match self.choice(reason) {
+            Ok(ChatEvent::Finish { reason, provider_call_id }) => match self.read_choice(reason) {
                 Ok((event, reason)) => {
                     vec![Ok(event), Ok(ChatEvent::Finish { reason, provider_call_id })]
                 }
@@ -368,7 +368,10 @@ impl FormReader {
         Some((streams::iter(out).boxed(), (self, events)))
     }
 
-    fn choice(&mut self, reason: FinishReason) -> Result<(ChatEvent, FinishReason), ModelError> {
+    fn read_choice(
+        &mut self,
+        reason: FinishReason,
+    ) -> Result<(ChatEvent, FinishReason), ModelError> {
         let text = std::mem::take(&mut self.text);
         let json: Option<Value> = serde_json::from_str(text.trim()).ok();
         let member = |name: &str| json.as_ref().and_then(|json| json.get(name));

@@ -143,15 +143,15 @@ impl PriceRow {
         let cached = self.cached.as_ref().unwrap_or(&self.input);
         let cache_written = self.cache_written.as_ref().unwrap_or(&self.input);
         Ok(Price {
-            input: self.micro("input", &self.input)?,
-            output: self.micro("output", &self.output)?,
-            cached: self.micro("cached", cached)?,
-            cache_written: self.micro("cache_written", cache_written)?,
+            input: self.parse_micro("input", &self.input)?,
+            output: self.parse_micro("output", &self.output)?,
+            cached: self.parse_micro("cached", cached)?,
+            cache_written: self.parse_micro("cache_written", cache_written)?,
         })
     }
 
     /// Returns an amount of dollars in millionths.
-    fn micro(&self, member: &str, found: &Value) -> Result<u64, String> {
+    fn parse_micro(&self, member: &str, found: &Value) -> Result<u64, String> {
         let dollars = found.as_float().or(found.as_integer().map(|dollars| dollars as f64));
         match dollars {
             Some(dollars) if dollars >= 0.0 && dollars.is_finite() => {

@@ -159,14 +159,14 @@ impl ErrorFields {
         let Some(depth) = depth.checked_sub(1) else { return };
         match value {
             Value::Object(map) => {
-                map.iter().for_each(|(name, value)| self.member(name, value, depth))
+                map.iter().for_each(|(name, value)| self.read_member(name, value, depth))
             }
             Value::Array(items) => items.iter().for_each(|item| self.read(item, depth)),
             _ => {}
         }
     }
 
-    fn member(&mut self, name: &str, value: &Value, depth: u8) {
+    fn read_member(&mut self, name: &str, value: &Value, depth: u8) {
         match (name, value) {
             ("code" | "type" | "status" | "reason" | "quotaId" | "__type", Value::String(text)) => {
                 self.add_word(text);

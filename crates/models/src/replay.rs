@@ -83,7 +83,7 @@ impl ReplayModel {
         Ok(Self { info, file: file.to_owned(), exchanges: cassette.exchanges, used })
     }
 
-    fn answer(&self, request: &ChatRequest) -> Result<Vec<ChatEvent>, ModelError> {
+    fn find_answer(&self, request: &ChatRequest) -> Result<Vec<ChatEvent>, ModelError> {
         let asked = fingerprint::request(request);
         let mut used = lock(&self.used);
         used.asked += 1;
@@ -113,7 +113,7 @@ impl ChatModel for ReplayModel {
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
-        match self.answer(&request) {
+        match self.find_answer(&request) {
             Ok(events) => streams::iter(events).map(Ok).boxed(),
             Err(error) => streams::iter([Err(error)]).boxed(),
         }
@@ -177,14 +177,14 @@ impl Tape {
     fn add(&self, exchange: Exchange) -> Result<(), ModelError> {
         let mut content = lock(&self.content);
         content.exchanges.push(exchange);
-        self.write(&content).map_err(|error| ModelError::NotRecorded {
+        self.write_cassette(&content).map_err(|error| ModelError::NotRecorded {
             file: self.path.display().to_string(),
             index: content.exchanges.len(),
             reason: format!("it cannot be written: {error}"),
         })
     }
 
-    fn write(&self, content: &Cassette) -> io::Result<()> {
+    fn write_cassette(&self, content: &Cassette) -> io::Result<()> {
         let text = serde_json::to_string_pretty(content)?;
         let beside = self.path.with_extension("part");
         std::fs::write(&beside, text + "\n")?;

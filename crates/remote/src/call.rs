@@ -78,7 +78,7 @@ impl Call<'_> {
     }
 
     /// Sends a request that may be repeated.
-    async fn send(
+    async fn send_request(
         &self,
         what: &'static str,
         method: Method,
@@ -100,28 +100,30 @@ impl Call<'_> {
     /// Otherwise it continues on the server, and is joined by a later call with the same key.
     pub(crate) async fn to_end(&self, input: &Input) -> Result<Ended, RemoteError> {
         let body = json!({"thread_id": self.thread, "if_exists": "do_nothing"});
-        self.send("the creation of a thread", Method::Post, &["threads"], Some(&body)).await?;
+        self.send_request("the creation of a thread", Method::Post, &["threads"], Some(&body))
+            .await?;
         let cancel = CancelOnDrop { call: self, armed: true };
-        let Begun { run, stream } = self.begin(input).await?;
+        let Begun { run, stream } = self.begin_run(input).await?;
         let (run, read) = Follower::new(self.at(), self.ctx, run).follow(stream).await?;
-        let end = self.end(&run, read).await?;
+        let end = self.read_end(&run, read).await?;
         cancel.disarm();
         let path = ["assistants", &run.assistant_id];
-        let assistant: Assistant = match self.send("an assistant", Method::Get, &path, None).await {
-            Ok(found) => self::read(self.server, "an assistant", found)?,
-            // It was deleted since, or the key may not read it. The run has ended all the same.
-            Err(RemoteError::Refused { status: 401 | 403 | 404 | 405, .. }) => {
-                Assistant { graph_id: self.assistant.to_owned(), version: 0 }
-            }
-            Err(error) => return Err(error),
-        };
+        let assistant: Assistant =
+            match self.send_request("an assistant", Method::Get, &path, None).await {
+                Ok(found) => self::read(self.server, "an assistant", found)?,
+                // It was deleted since, or the key may not read it. The run has ended all the same.
+                Err(RemoteError::Refused { status: 401 | 403 | 404 | 405, .. }) => {
+                    Assistant { graph_id: self.assistant.to_owned(), version: 0 }
+                }
+                Err(error) => return Err(error),
+            };
         let Assistant { graph_id: graph, version } = assistant;
         tracing::debug!(remote = self.server.name(), run = run.run_id, graph, version, "ended");
         Ok(Ended { thread: self.thread.clone(), run: run.run_id, graph, version, end })
     }
 
     /// Finds the newest run of the call.
-    async fn find(&self) -> Result<Option<Run>, RemoteError> {
+    async fn find_run(&self) -> Result<Option<Run>, RemoteError> {
         let mut url = self.server.at(&["threads", &self.thread, "runs"]);
         url.set_query(Some(&format!("limit={RUNS_MAX}")));
         let what = "the runs of a thread";
@@ -138,10 +140,10 @@ impl Call<'_> {
 
     /// Joins the run of the call, or starts it. A run that failed or was cancelled is continued by
     /// another one.
-    async fn begin(&self, input: &Input) -> Result<Begun, RemoteError> {
+    async fn begin_run(&self, input: &Input) -> Result<Begun, RemoteError> {
         let mut failed = 0;
         loop {
-            let input = match self.find().await? {
+            let input = match self.find_run().await? {
                 None => input.clone(),
                 Some(run) if run.status == RunStatus::Success || run.status.is_active() => {
                     tracing::info!(remote = self.server.name(), run = run.run_id, "joined");
@@ -149,7 +151,7 @@ impl Call<'_> {
                 }
                 Some(_) => self.rest_of(input).await?,
             };
-            let error = match self.start(&input).await {
+            let error = match self.start_run(&input).await {
                 Ok(stream) => return Ok(Begun { run: None, stream: Some(stream) }),
                 Err(error) => error,
             };
@@ -174,20 +176,20 @@ impl Call<'_> {
 
     /// Returns the input that continues a run that did not succeed.
     async fn rest_of(&self, input: &Input) -> Result<Input, RemoteError> {
-        let state = self.state().await?;
+        let state = self.read_state().await?;
         let asks = |id: &String| state.questions().any(|asked| asked.id == *id);
         let is_open = matches!(input, Input::Answers(answers) if answers.keys().any(asks));
         Ok(if is_open || state.next.is_empty() { input.clone() } else { Input::Continue })
     }
 
-    async fn state(&self) -> Result<State, RemoteError> {
+    async fn read_state(&self) -> Result<State, RemoteError> {
         let what = "the state of a thread";
         let path = ["threads", &self.thread, "state"];
-        let found = self.send(what, Method::Get, &path, None).await?;
+        let found = self.send_request(what, Method::Get, &path, None).await?;
         read(self.server, what, found)
     }
 
-    async fn start(&self, input: &Input) -> Result<EgressResponse, RemoteError> {
+    async fn start_run(&self, input: &Input) -> Result<EgressResponse, RemoteError> {
         let mut body = json!({
             "assistant_id": self.assistant,
             "input": null,
@@ -213,7 +215,7 @@ impl Call<'_> {
         self.server.open(&request, None).await
     }
 
-    async fn end(&self, run: &Run, read: Read) -> Result<End, RemoteError> {
+    async fn read_end(&self, run: &Run, read: Read) -> Result<End, RemoteError> {
         let remote = self.server.name().to_owned();
         let id = run.run_id.clone();
         match run.status {
@@ -236,7 +238,7 @@ impl Call<'_> {
                 return Err(RemoteError::Failed { remote, run: id, kind, message });
             }
         }
-        let state = self.state().await?;
+        let state = self.read_state().await?;
         let mut questions: Vec<Asked> = state.questions().cloned().collect();
         for asked in &mut questions {
             asked.response_schema = read.schemas.get(&asked.id).cloned();
@@ -300,11 +302,11 @@ impl Drop for CancelOnDrop<'_> {
 
 impl Call<'_> {
     async fn cancel(&self) -> Result<(), RemoteError> {
-        let Some(run) = self.find().await?.filter(|run| run.status.is_active()) else {
+        let Some(run) = self.find_run().await?.filter(|run| run.status.is_active()) else {
             return Ok(());
         };
         let path = ["threads", &self.thread, "runs", &run.run_id, "cancel"];
-        match self.send("the cancellation of a run", Method::Post, &path, None).await {
+        match self.send_request("the cancellation of a run", Method::Post, &path, None).await {
             // It ended meanwhile.
             Ok(_) | Err(RemoteError::Refused { status: 404 | 409, .. }) => Ok(()),
             Err(error) => Err(error),

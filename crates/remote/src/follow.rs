@@ -116,7 +116,7 @@ impl<'a> Follower<'a> {
                     // Those of the earlier connection are not the last ones if the server does not
                     // replay the rest. The end of the run is read from the state of the thread then.
                     self.read.values = None;
-                    let reopened = self.reopen().await;
+                    let reopened = self.reopen_stream().await;
                     refused = if reopened.is_ok() { 0 } else { refused + 1 };
                     match reopened {
                         Ok(response) => self.read_stream(response).await?,
@@ -148,7 +148,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Opens the stream after the last event that was read.
-    async fn reopen(&self) -> Result<EgressResponse, RemoteError> {
+    async fn reopen_stream(&self) -> Result<EgressResponse, RemoteError> {
         let RunAt { server, thread } = self.at;
         let mut url = server.at(&["threads", thread, "runs", &self.run, "stream"]);
         // `langgraph dev` replays nothing if `stream_mode` is given, and otherwise the modes that the
@@ -181,7 +181,7 @@ impl<'a> Follower<'a> {
             };
             let pushed = parser.push(&piece, &mut events);
             for event in events.drain(..) {
-                if self.event(event)? {
+                if self.read_event(event)? {
                     return Ok(Connection::Ended);
                 }
             }
@@ -194,7 +194,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Reads an event; `true` if it is the last one.
-    fn event(&mut self, mut event: SseEvent) -> Result<bool, RemoteError> {
+    fn read_event(&mut self, mut event: SseEvent) -> Result<bool, RemoteError> {
         let server = self.at.server;
         self.bytes += event.data.len() as u64 + 1;
         if self.bytes > STREAM_BYTES_MAX {
@@ -247,7 +247,7 @@ impl<'a> Follower<'a> {
             }
             _ => self.note_questions(&data),
         }
-        self.emit(mode, within, data, event.data.len());
+        self.emit_frame(mode, within, data, event.data.len());
         Ok(false)
     }
 
@@ -271,7 +271,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Emits a frame to the observers of the local run, unless too much was emitted.
-    fn emit(&mut self, mode: Modes, within: &str, data: Value, bytes: usize) {
+    fn emit_frame(&mut self, mode: Modes, within: &str, data: Value, bytes: usize) {
         let is_first = self.emitted_bytes <= EMITTED_BYTES_MAX;
         self.emitted_bytes = self.emitted_bytes.saturating_add(bytes);
         if self.emitted_bytes > EMITTED_BYTES_MAX {

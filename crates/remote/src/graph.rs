@@ -140,8 +140,11 @@ impl RemoteGraph {
             if plan.channel_idx(&name).is_none() {
                 continue;
             }
-            let value =
-                if ctx.graph().holds_messages(&name) { self.messages(ctx, value)? } else { value };
+            let value = if ctx.graph().holds_messages(&name) {
+                self.read_messages(ctx, value)?
+            } else {
+                value
+            };
             update = update.write(name, value);
         }
         Ok(update)
@@ -235,7 +238,7 @@ impl RemoteGraph {
     }
 
     /// Reads messages of the protocol. Blocks of content that are unknown here are left out.
-    fn messages(&self, ctx: &Ctx, mut value: Value) -> NodeResult<Value> {
+    fn read_messages(&self, ctx: &Ctx, mut value: Value) -> NodeResult<Value> {
         leave_out_unknown_blocks(&mut value);
         langchain::read(value, &mut || ctx.message_id())
             .map_err(|reason| self.server.malformed("a message", reason).into_node_error())

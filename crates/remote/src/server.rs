@@ -251,7 +251,7 @@ impl RemoteServer {
             200..=299 => Ok(response),
             300..=399 => Err(RemoteError::Redirected { remote, what, status }),
             _ => {
-                let mut detail = self.detail(response).await;
+                let mut detail = self.read_detail(response).await;
                 if let Some(variable) = &self.missing
                     && matches!(status, 401 | 403)
                 {
@@ -265,7 +265,7 @@ impl RemoteServer {
     }
 
     /// Returns the reason of a refusal. An error while it is read does not matter.
-    async fn detail(&self, mut response: EgressResponse) -> String {
+    async fn read_detail(&self, mut response: EgressResponse) -> String {
         let mut body = Vec::new();
         while body.len() < DETAIL_CHARS_MAX * 8
             && let Some(Ok(piece)) = response.body.next().await

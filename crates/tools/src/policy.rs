@@ -193,7 +193,7 @@ impl Policy {
     /// # Errors
     /// See [`ToolPattern::new`].
     pub fn allow(self, tool: &str) -> Result<Self, ToolBoxError> {
-        self.with(tool, Decision::Allow)
+        self.with_rule(tool, Decision::Allow)
     }
 
     /// Appends a rule that requires a person's approval for each call of these tools.
@@ -201,7 +201,7 @@ impl Policy {
     /// # Errors
     /// See [`ToolPattern::new`].
     pub fn ask_human(self, tool: &str, reason: impl Into<String>) -> Result<Self, ToolBoxError> {
-        self.with(tool, Decision::AskHuman { reason: reason.into() })
+        self.with_rule(tool, Decision::AskHuman { reason: reason.into() })
     }
 
     /// Appends a rule that denies these tools.
@@ -209,7 +209,7 @@ impl Policy {
     /// # Errors
     /// See [`ToolPattern::new`].
     pub fn deny(self, tool: &str, reason: impl Into<String>) -> Result<Self, ToolBoxError> {
-        self.with(tool, Decision::Deny { reason: reason.into() })
+        self.with_rule(tool, Decision::Deny { reason: reason.into() })
     }
 
     /// Appends the rules of another policy, which decide if no rule of this one matches.
@@ -247,7 +247,7 @@ impl Policy {
         own.filter_map(|rule| unknown(rule.tool.one()?, known)).collect()
     }
 
-    fn with(mut self, tool: &str, decision: Decision) -> Result<Self, ToolBoxError> {
+    fn with_rule(mut self, tool: &str, decision: Decision) -> Result<Self, ToolBoxError> {
         self.rules.push(Rule::new(ToolPattern::new(tool)?, decision));
         Ok(self)
     }

@@ -145,16 +145,17 @@ impl<B: Backend> ChatSession<'_, B> {
 
     async fn talk(&mut self) -> Result<Exit, CliError> {
         self.welcome();
-        let mut next = self.enter().await?;
+        let mut next = self.enter_thread().await?;
         loop {
             next = match next {
-                Step::Answer(answer) => self.listen(answer).await?,
+                Step::Answer(answer) => self.show_answer(answer).await?,
                 Step::Leave(exit) => return self.leave(exit),
                 Step::Nothing => {
-                    let open = self.request(async |backend| backend.questions().await).await?;
+                    let open =
+                        self.await_request(async |backend| backend.questions().await).await?;
                     let open = open.unwrap_or_default();
                     match open.is_empty() {
-                        true => self.message().await?,
+                        true => self.read_message().await?,
                         false => self.ask(&open).await?,
                     }
                 }
@@ -173,17 +174,17 @@ impl<B: Backend> ChatSession<'_, B> {
     }
 
     /// Begins or continues a thread: shows its last messages, and what it is producing.
-    async fn enter(&mut self) -> Result<Step<B::Answer>, CliError> {
+    async fn enter_thread(&mut self) -> Result<Step<B::Answer>, CliError> {
         if self.input.is_editor() {
             self.show_last_messages().await?;
         }
-        let unfinished = self.request(async |backend| backend.unfinished().await).await?;
+        let unfinished = self.await_request(async |backend| backend.unfinished().await).await?;
         Ok(unfinished.flatten().map_or(Step::Nothing, Step::Answer))
     }
 
     /// Shows the last message of the user, and what the agent said since.
     async fn show_last_messages(&mut self) -> Result<(), CliError> {
-        let messages = self.request(async |backend| backend.last_messages().await).await?;
+        let messages = self.await_request(async |backend| backend.last_messages().await).await?;
         let messages = messages.unwrap_or_default();
         let from = messages.iter().rposition(|(role, _)| *role == Role::User);
         for (role, text) in messages.get(from.unwrap_or(messages.len())..).unwrap_or_default() {
@@ -200,7 +201,7 @@ impl<B: Backend> ChatSession<'_, B> {
     }
 
     /// Reads a message or a command.
-    async fn message(&mut self) -> Result<Step<B::Answer>, CliError> {
+    async fn read_message(&mut self) -> Result<Step<B::Answer>, CliError> {
         let line = match self.read(PROMPT, "", Kind::Message).await? {
             UserInput::Line(line) => line,
             UserInput::End => return Ok(Step::Leave(Exit::Done)),
@@ -212,27 +213,27 @@ impl<B: Backend> ChatSession<'_, B> {
         if self.input.is_editor()
             && let Some(word) = words::read_word(&line)
         {
-            return self.command(word).await;
+            return self.execute_command(word).await;
         }
-        let said = self.request(async |backend| backend.say(&line).await).await?;
+        let said = self.await_request(async |backend| backend.say(&line).await).await?;
         Ok(said.map_or(Step::Nothing, Step::Answer))
     }
 
     /// Executes a command.
-    async fn command(&mut self, word: Word<'_>) -> Result<Step<B::Answer>, CliError> {
+    async fn execute_command(&mut self, word: Word<'_>) -> Result<Step<B::Answer>, CliError> {
         match word {
             Word::Help => self.terminal.note(words::HELP),
             Word::Threads => {
-                let list = self.request(async |backend| backend.threads().await).await?;
-                self.list(list, "STATE", "no threads yet")?;
+                let list = self.await_request(async |backend| backend.threads().await).await?;
+                self.print_list(list, "STATE", "no threads yet")?;
             }
             Word::Inbox => {
-                let list = self.request(async |backend| backend.inbox().await).await?;
-                self.list(list, "QUESTION", "nothing waits for an answer")?;
+                let list = self.await_request(async |backend| backend.inbox().await).await?;
+                self.print_list(list, "QUESTION", "nothing waits for an answer")?;
             }
             Word::Model(name) => {
                 let model = self.backend.select_model(name);
-                if let Some(text) = self.recover(model)? {
+                if let Some(text) = self.recover_error(model)? {
                     self.terminal.note(text);
                 }
             }
@@ -245,7 +246,7 @@ impl<B: Backend> ChatSession<'_, B> {
         Ok(Step::Nothing)
     }
 
-    fn list(
+    fn print_list(
         &mut self,
         list: Option<Vec<Listed>>,
         state: &'static str,
@@ -272,16 +273,16 @@ impl<B: Backend> ChatSession<'_, B> {
         let agent = listed.map(|one| one.agent.clone()).filter(|agent| !agent.is_empty());
         let thread = thread.transpose();
         let open = async |backend: &mut B| backend.open(thread?, agent.as_deref()).await;
-        if self.request(open).await?.is_none() {
+        if self.await_request(open).await?.is_none() {
             return Ok(Step::Nothing);
         }
         self.has_opened = true;
         self.backend.welcome(self.terminal).iter().for_each(|line| self.terminal.note(line));
-        self.enter().await
+        self.enter_thread().await
     }
 
     /// Shows an answer until its end.
-    async fn listen(&mut self, mut answer: B::Answer) -> Result<Step<B::Answer>, CliError> {
+    async fn show_answer(&mut self, mut answer: B::Answer) -> Result<Step<B::Answer>, CliError> {
         let keys = self.input.is_editor().then(HiddenKeys::hide);
         let shown = show_elements(&mut answer, &mut self.view, &mut self.signals).await;
         drop(keys);
@@ -291,7 +292,7 @@ impl<B: Backend> ChatSession<'_, B> {
         }
         let (shown, broke) = match shown {
             Err(error @ CliError::Unreachable(_)) => (None, Some(error)),
-            shown => (self.recover(shown)?, None),
+            shown => (self.recover_error(shown)?, None),
         };
         if let Some(error) = &broke {
             report_fault(&error.fault(), self.terminal);
@@ -301,7 +302,7 @@ impl<B: Backend> ChatSession<'_, B> {
         self.is_terminated |= stopped == Some(Signal::Terminate);
         // The chat continues after a failed run.
         let ended = self.backend.ended(answer, self.terminal).await;
-        self.recover(ended)?;
+        self.recover_error(ended)?;
         let Some(shown) = shown else { return self.listen_again(broke).await };
         self.cuts = 0;
         shown.unwritten.or(unwritten).map_or(Ok(Step::Nothing), Err)
@@ -323,7 +324,7 @@ impl<B: Backend> ChatSession<'_, B> {
                     unfinished => unfinished.map(Ok),
                 }
             };
-            match self.request(unfinished).await? {
+            match self.await_request(unfinished).await? {
                 Some(Ok(Some(answer))) => {
                     self.terminal.note("following the answer again, from its beginning");
                     return Ok(Step::Answer(answer));
@@ -351,7 +352,7 @@ impl<B: Backend> ChatSession<'_, B> {
 
     /// Waits for a request of the backend. `None` if it failed at a terminal, or if Ctrl-C ended the
     /// wait; a server may still fulfil the request.
-    async fn request<T>(
+    async fn await_request<T>(
         &mut self,
         request: impl AsyncFnOnce(&mut B) -> Result<T, CliError>,
     ) -> Result<Option<T>, CliError> {
@@ -363,7 +364,7 @@ impl<B: Backend> ChatSession<'_, B> {
         };
         drop(keys);
         match result {
-            Ok(result) => self.recover(result),
+            Ok(result) => self.recover_error(result),
             Err(signal) if self.is_leaving => exit_at_once(signal),
             Err(Signal::Terminate) => {
                 self.is_terminated = true;
@@ -378,7 +379,7 @@ impl<B: Backend> ChatSession<'_, B> {
     }
 
     /// Reports an error at a terminal, where the chat continues. Errors of the terminal end it.
-    fn recover<T>(&self, result: Result<T, CliError>) -> Result<Option<T>, CliError> {
+    fn recover_error<T>(&self, result: Result<T, CliError>) -> Result<Option<T>, CliError> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(error @ (CliError::NobodyReads | CliError::Output(_) | CliError::Input(_))) => {
@@ -461,7 +462,7 @@ impl<B: Backend> ChatSession<'_, B> {
 
     async fn read_line(&mut self, prompt: &str) -> Result<UserInput, CliError> {
         loop {
-            self.prompt(prompt)?;
+            self.write_prompt(prompt)?;
             let Input::Lines(lines) = &mut self.input else { return Ok(UserInput::End) };
             tokio::select! {
                 biased;
@@ -485,7 +486,7 @@ impl<B: Backend> ChatSession<'_, B> {
 
     /// Writes the prompt. On a terminal, input follows on the same line; otherwise a question is
     /// written as a complete line, so that programs can read it.
-    fn prompt(&self, prompt: &str) -> Result<(), CliError> {
+    fn write_prompt(&self, prompt: &str) -> Result<(), CliError> {
         let shown = self.terminal.paint(Style::Ask, prompt);
         match (self.terminal.typed, prompt == PROMPT) {
             (false, false) => self.terminal.line(shown),

@@ -43,7 +43,7 @@ impl<'a> Search<'a> {
     /// # Errors
     /// The error of a store whose file is another one now.
     pub(super) async fn look(&mut self) -> Result<Vec<RunHandle>, CliError> {
-        match self.found().await {
+        match self.recover_and_wake().await {
             Ok(handles) => {
                 self.problem = None;
                 Ok(handles)
@@ -60,7 +60,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    async fn found(&self) -> Result<Vec<RunHandle>, RuntimeError> {
+    async fn recover_and_wake(&self) -> Result<Vec<RunHandle>, RuntimeError> {
         let mut handles = self.app.runtime().recover().await?;
         handles.extend(self.app.runtime().wake().await?);
         Ok(handles)

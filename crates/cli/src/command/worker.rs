@@ -133,7 +133,7 @@ impl Active<'_> {
         if self.json {
             let line = RunLine { r#type: kind, at, thread, run, graph, status };
             let line = to_json_line(&line)?;
-            self.write(line);
+            self.write_line(line);
             return Ok(());
         }
         let what = match (kind, status) {
@@ -141,11 +141,14 @@ impl Active<'_> {
             (_, Some(status)) => word(status).to_owned(),
             _ => "released".to_owned(),
         };
-        self.write(format_args!("{}  run {run} of thread {thread}: {what}", format_moment(at)));
+        self.write_line(format_args!(
+            "{}  run {run} of thread {thread}: {what}",
+            format_moment(at)
+        ));
         Ok(())
     }
 
-    fn write(&mut self, line: impl std::fmt::Display) {
+    fn write_line(&mut self, line: impl std::fmt::Display) {
         if self.unwritten {
             return;
         }

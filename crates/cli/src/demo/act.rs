@@ -100,7 +100,7 @@ impl Act {
         let id = self.child.id();
         let gone = |error: std::io::Error| demo_failed(format!("it could not be killed: {error}"));
         if self.child.try_wait().map_err(gone)?.is_some() {
-            return Err(self.explain("the process ended before it was killed"));
+            return Err(self.explain_failure("the process ended before it was killed"));
         }
         self.child.kill().map_err(gone)?;
         let status = self.child.wait().map_err(gone)?;
@@ -116,11 +116,11 @@ impl Act {
         if status.success() {
             return Ok(());
         }
-        Err(self.explain(&format!("the process ended with {status}")))
+        Err(self.explain_failure(&format!("the process ended with {status}")))
     }
 
     /// Adds what the process complained about.
-    fn explain(&mut self, what: &str) -> CliError {
+    fn explain_failure(&mut self, what: &str) -> CliError {
         let said = self.complaints.take().and_then(|thread| thread.join().ok());
         demo_failed(format!("{what}:\n{}", said.unwrap_or_default().trim_end()))
     }

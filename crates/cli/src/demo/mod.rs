@@ -52,15 +52,15 @@ struct Record {
 
 impl Story<'_> {
     pub(crate) async fn play(&self) -> Result<(), CliError> {
-        self.head("An order desk with a real database, and an agent on a model.")?;
-        self.facts()?;
+        self.print_head("An order desk with a real database, and an agent on a model.")?;
+        self.print_facts()?;
         let before = self.killed_while_it_waits().await?;
         let after = self.goes_on().await?;
-        self.reckon(&before, &after)?;
+        self.check_records(&before, &after)?;
         self.how_to_go_on()
     }
 
-    fn facts(&self) -> Result<(), CliError> {
+    fn print_facts(&self) -> Result<(), CliError> {
         let config = &self.context.config;
         let info = match self.model.split_once(':').unwrap_or((&self.model, "")) {
             ("local", name) => {
@@ -80,22 +80,22 @@ impl Story<'_> {
 
     /// The first process: two questions, and a kill from outside while it waits for an answer.
     async fn killed_while_it_waits(&self) -> Result<Record, CliError> {
-        self.act("1. A process talks to the agent.").await?;
+        self.begin_act("1. A process talks to the agent.").await?;
         let mut act =
             Act::start(self, &["chat", "desk", "--thread", &self.thread, "--model", &self.model])?;
         act.type_lines(&QUESTIONS)?;
         let said = act.relay_until(self, |line| line == APPROVE)?;
-        self.check(says_in_words(&said, ARRIVES), "the answer says when the order arrives")?;
-        self.act("2. The refund waits for a person. Now that process is killed.").await?;
-        let record = self.record().await?;
-        self.check(record.open == 1, "exactly one question is open in the store")?;
-        self.check(record.refunds.0 == 0, "nothing is refunded before the approval")?;
+        self.check_claim(says_in_words(&said, ARRIVES), "the answer says when the order arrives")?;
+        self.begin_act("2. The refund waits for a person. Now that process is killed.").await?;
+        let record = self.read_record().await?;
+        self.check_claim(record.open == 1, "exactly one question is open in the store")?;
+        self.check_claim(record.refunds.0 == 0, "nothing is refunded before the approval")?;
         let process = act.kill()?;
         self.line(format_args!(
             "SIGKILL to process {process}; it is gone, and so is all it held in memory"
         ))?;
-        let record = self.record().await?;
-        self.check(record.open == 1, "the question outlived the process")?;
+        let record = self.read_record().await?;
+        self.check_claim(record.open == 1, "the question outlived the process")?;
         Ok(record)
     }
 
@@ -105,16 +105,16 @@ impl Story<'_> {
             "3. Another process is given only the thread: weft threads resume {} --approve",
             self.thread
         );
-        self.act(&title).await?;
+        self.begin_act(&title).await?;
         let mut act = Act::start(self, &["threads", "resume", &self.thread, "--approve"])?;
         let said = act.relay_until(self, |_| false)?;
         act.ended_well()?;
-        self.check(says_in_words(&said, REFUNDED), "the answer says how much was refunded")?;
-        self.record().await
+        self.check_claim(says_in_words(&said, REFUNDED), "the answer says how much was refunded")?;
+        self.read_record().await
     }
 
-    fn reckon(&self, before: &Record, after: &Record) -> Result<(), CliError> {
-        self.head("4. What is on record.")?;
+    fn check_records(&self, before: &Record, after: &Record) -> Result<(), CliError> {
+        self.print_head("4. What is on record.")?;
         journal::journal_lines(&after.calls, &self.context.terminal)
             .iter()
             .try_for_each(|line| self.line(line))?;
@@ -136,22 +136,28 @@ impl Story<'_> {
             cents / 100,
             cents % 100
         ))?;
-        self.check(repeated == 0, "no model call was made twice")?;
-        self.check(models().count() == after.usage.len(), "the ledger knows each recorded call")?;
+        self.check_claim(repeated == 0, "no model call was made twice")?;
+        self.check_claim(
+            models().count() == after.usage.len(),
+            "the ledger knows each recorded call",
+        )?;
         let settled = |tool: &str| {
             let is = |call: &&CallRecord| call.kind == CallKind::Tool && call.name == tool;
             after.calls.iter().filter(is).filter(|call| call.state == CallState::Settled).count()
         };
-        self.check(settled("lookup_order") == 1, "the order was looked up exactly once")?;
-        self.check(before.calls.len() < after.calls.len(), "the second process called the tool")?;
-        self.check(after.open == 0, "no question is left open")?;
-        self.check(after.refunds == (1, REFUND_CENTS), "the refund was made exactly once")?;
+        self.check_claim(settled("lookup_order") == 1, "the order was looked up exactly once")?;
+        self.check_claim(
+            before.calls.len() < after.calls.len(),
+            "the second process called the tool",
+        )?;
+        self.check_claim(after.open == 0, "no question is left open")?;
+        self.check_claim(after.refunds == (1, REFUND_CENTS), "the refund was made exactly once")?;
         self.line(self.context.terminal.paint(Style::Good, "Everything with a ✓ was checked."))?;
         self.line("The kill came while the agent waited; kills inside calls are in docs/faults.md.")
     }
 
     fn how_to_go_on(&self) -> Result<(), CliError> {
-        self.head("How to go on")?;
+        self.print_head("How to go on")?;
         let weft = program_name();
         let lines = [
             ("chat yourself", format!("{weft} chat")),
@@ -162,7 +168,7 @@ impl Story<'_> {
         lines.iter().try_for_each(|(what, how)| self.line(format_args!("{what:<22}{how}")))
     }
 
-    async fn record(&self) -> Result<Record, CliError> {
+    async fn read_record(&self) -> Result<Record, CliError> {
         let who = Principal::local();
         let thread = ThreadId::new(&self.thread)?;
         let store = self.context.store()?;
@@ -175,21 +181,21 @@ impl Story<'_> {
         })
     }
 
-    fn check(&self, holds: bool, what: &str) -> Result<(), CliError> {
+    fn check_claim(&self, holds: bool, what: &str) -> Result<(), CliError> {
         if !holds {
             return Err(CliError::DemoFailed { what: format!("this does not hold: {what}") });
         }
         self.line(format_args!("{} {what}", self.context.terminal.paint(Style::Good, "✓")))
     }
 
-    async fn act(&self, title: &str) -> Result<(), CliError> {
+    async fn begin_act(&self, title: &str) -> Result<(), CliError> {
         if self.pauses {
             self.clock.sleep(PAUSE).await;
         }
-        self.head(title)
+        self.print_head(title)
     }
 
-    fn head(&self, title: &str) -> Result<(), CliError> {
+    fn print_head(&self, title: &str) -> Result<(), CliError> {
         self.line("")?;
         self.line(self.context.terminal.paint(Style::Strong, title))
     }

@@ -66,7 +66,7 @@ impl OrderDatabase {
 
     /// Finds an order.
     pub(super) fn order(&self, order_id: &str) -> Result<Order, ToolError> {
-        self.with(|conn| Ok(find_order(conn, order_id)?))?
+        self.with_connection(|conn| Ok(find_order(conn, order_id)?))?
             .ok_or_else(|| ToolError::failed(format_args!("there is no order `{order_id}`")))
     }
 
@@ -78,7 +78,7 @@ impl OrderDatabase {
         key: &str,
     ) -> Result<Refund, ToolError> {
         let cents = cents_of_euros(amount);
-        self.with(|conn| {
+        self.with_connection(|conn| {
             let behavior = TransactionBehavior::Immediate;
             let transaction = rusqlite::Transaction::new_unchecked(conn, behavior)?;
             let Some(order) = find_order(&transaction, order_id)? else {
@@ -110,22 +110,22 @@ impl OrderDatabase {
         let sql =
             "SELECT count(*), coalesce(sum(amount_cents), 0) FROM refunds WHERE order_id = ?1";
         let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
-        let counted = self.with(|conn| Ok(conn.query_row(sql, [order_id], read)?));
+        let counted = self.with_connection(|conn| Ok(conn.query_row(sql, [order_id], read)?));
         counted.map_err(|error| error.message().to_owned())
     }
 
-    fn with<T>(
+    fn with_connection<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, ToolError>,
     ) -> Result<T, ToolError> {
-        let mut open = self.connection()?;
+        let mut open = self.lock_connection()?;
         match open.as_mut() {
             Some(conn) => work(conn),
             None => Err(ToolError::unavailable("the desk's database is not open")),
         }
     }
 
-    fn connection(&self) -> Result<MutexGuard<'_, Option<Connection>>, ToolError> {
+    fn lock_connection(&self) -> Result<MutexGuard<'_, Option<Connection>>, ToolError> {
         // SQLite rolls back a transaction that a panic interrupted, so the connection stays valid.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.is_none() {
@@ -137,12 +137,12 @@ impl OrderDatabase {
             if let Some(file) = &self.file {
                 make_private(file).map_err(|error| unavailable(&error))?;
             }
-            *open = Some(self.make().map_err(|error| unavailable(&error))?);
+            *open = Some(self.create_database().map_err(|error| unavailable(&error))?);
         }
         Ok(open)
     }
 
-    fn make(&self) -> rusqlite::Result<Connection> {
+    fn create_database(&self) -> rusqlite::Result<Connection> {
         let conn = match &self.file {
             Some(file) => Connection::open(file)?,
             None => Connection::open_in_memory()?,

@@ -80,7 +80,7 @@ impl<'a> Answer<'a> {
         RunEvent { piece, event, .. }: &RunEvent,
     ) -> Result<(), CliError> {
         match event {
-            AiEvent::TextDelta { delta } => self.delta(piece.as_ref(), delta),
+            AiEvent::TextDelta { delta } => self.show_delta(piece.as_ref(), delta),
             AiEvent::AttemptReset(AttemptReset { node, message, .. }) => {
                 let is_void = |id: &MessageId| message.as_ref().is_none_or(|message| message == id);
                 // Without a message, it is not known which of the hidden texts is void.
@@ -103,26 +103,26 @@ impl<'a> Answer<'a> {
                 }
             }
             AiEvent::MessageFinal { message } if message.role == Role::Assistant => {
-                self.whole(message)
+                self.show_whole(message)
             }
             AiEvent::ToolCallStart { tool_call_id, tool_name, args, .. } => {
                 self.calls.insert(tool_call_id.to_string(), tool_name.clone());
-                self.call(&to_plain(tool_name), &to_plain(&args.to_string()))
+                self.show_call(&to_plain(tool_name), &to_plain(&args.to_string()))
             }
             AiEvent::ToolCallResult { tool_call_id, result, is_error, .. } => {
                 // The start of a call whose tool asked is in an earlier run.
                 let name = self.calls.remove(tool_call_id.as_str());
                 let name = name.unwrap_or_else(|| tool_call_id.to_string());
                 let result = shorten(&result.to_string(), RESULT_CHARS_MAX);
-                self.result(&to_plain(&name), &result, *is_error)
+                self.show_result(&to_plain(&name), &result, *is_error)
             }
             AiEvent::RemoteFrame { mode, data, .. } if mode == "updates" => {
                 for made in self.remote_calls.read(data, RESULT_CHARS_MAX) {
                     let RemoteCall { name, args, result, is_error } = made;
                     if let Some(args) = args {
-                        self.call(&name, &args)?;
+                        self.show_call(&name, &args)?;
                     }
-                    self.result(&name, &result, is_error)?;
+                    self.show_result(&name, &result, is_error)?;
                 }
                 Ok(())
             }
@@ -151,7 +151,7 @@ impl<'a> Answer<'a> {
     }
 
     /// Shows a tool call. The texts have no control characters.
-    fn call(&mut self, name: &str, args: &str) -> Result<(), CliError> {
+    fn show_call(&mut self, name: &str, args: &str) -> Result<(), CliError> {
         self.break_line()?;
         let arrow = self.terminal.paint(Style::Good, "→");
         let name = self.terminal.paint(Style::Strong, name);
@@ -159,7 +159,7 @@ impl<'a> Answer<'a> {
     }
 
     /// Shows the result of a tool call. The texts have no control characters.
-    fn result(&mut self, name: &str, result: &str, is_error: bool) -> Result<(), CliError> {
+    fn show_result(&mut self, name: &str, result: &str, is_error: bool) -> Result<(), CliError> {
         self.break_line()?;
         let style = if is_error { Style::Bad } else { Style::Good };
         let arrow = self.terminal.paint(style, "←");
@@ -168,7 +168,7 @@ impl<'a> Answer<'a> {
 
     /// Shows partial text. Of concurrent messages, the first is shown while it is produced, and each
     /// further message once it is final.
-    fn delta(&mut self, piece: Option<&PieceAt>, delta: &str) -> Result<(), CliError> {
+    fn show_delta(&mut self, piece: Option<&PieceAt>, delta: &str) -> Result<(), CliError> {
         let source = piece.and_then(|piece| Some((piece.message.clone()?, piece.task)));
         match &source {
             Some((message, task)) => {
@@ -185,7 +185,7 @@ impl<'a> Answer<'a> {
             self.end_line()?;
             self.current = source;
         }
-        self.text(delta)
+        self.show_text(delta)
     }
 
     /// Ends the current text if its task ended. Not every text becomes a message of the state.
@@ -200,13 +200,13 @@ impl<'a> Answer<'a> {
         self.unnamed.clear();
         for hidden in std::mem::take(&mut self.partial).into_values().flatten() {
             self.end_line()?;
-            self.text(&hidden)?;
+            self.show_text(&hidden)?;
         }
         self.end_line()
     }
 
     /// Shows a complete message, unless its text was shown before.
-    fn whole(&mut self, message: &Message) -> Result<(), CliError> {
+    fn show_whole(&mut self, message: &Message) -> Result<(), CliError> {
         let text = message.joined_text();
         if text.is_empty() {
             return Ok(());
@@ -214,7 +214,7 @@ impl<'a> Answer<'a> {
         let was_shown = self.partial.remove(&message.id).map(|hidden| hidden.is_none());
         if !was_shown.unwrap_or_else(|| self.was_streamed(&text)) {
             self.end_line()?;
-            self.text(&text)?;
+            self.show_text(&text)?;
         }
         self.end_line()
     }
@@ -237,7 +237,7 @@ impl<'a> Answer<'a> {
         let is_code = self.markdown.is_code();
         let rest = self.markdown.end();
         let rest = self.wrap.push(&rest, is_code) + &self.wrap.end();
-        self.write(&rest)?;
+        self.write_text(&rest)?;
         if std::mem::take(&mut self.line_open) {
             self.terminal.line("")?;
         }
@@ -256,31 +256,31 @@ impl<'a> Answer<'a> {
     }
 
     fn mark_line(&mut self, text: impl std::fmt::Display) -> Result<(), CliError> {
-        let mark = self.mark();
+        let mark = self.next_tag();
         self.terminal.line(format_args!("{mark}{text}"))
     }
 
     /// Returns the tag of the next line.
-    fn mark(&mut self) -> String {
+    fn next_tag(&mut self) -> String {
         match self.marks {
             Marks::EachLine => self.mark.clone(),
-            Marks::Once => std::mem::take(&mut self.mark),
+            Marks::Once => std::mem::take(&mut self.next_tag),
         }
     }
 
-    fn text(&mut self, text: &str) -> Result<(), CliError> {
+    fn show_text(&mut self, text: &str) -> Result<(), CliError> {
         for line in to_plain(text).split_inclusive('\n') {
             let styled = self.markdown.push(line);
             let wrapped = self.wrap.push(&styled, self.markdown.is_code());
-            self.write(&wrapped)?;
+            self.write_text(&wrapped)?;
         }
         Ok(())
     }
 
-    fn write(&mut self, text: &str) -> Result<(), CliError> {
+    fn write_text(&mut self, text: &str) -> Result<(), CliError> {
         for line in text.split_inclusive('\n') {
             if !std::mem::replace(&mut self.line_open, !line.ends_with('\n')) {
-                let mark = self.mark();
+                let mark = self.next_tag();
                 self.terminal.piece(mark)?;
             }
             self.terminal.piece(line)?;

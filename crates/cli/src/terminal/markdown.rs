@@ -31,7 +31,7 @@ impl Markdown {
     pub(crate) fn push(&mut self, piece: &str) -> String {
         let mut out = String::new();
         for letter in piece.chars() {
-            self.letter(letter, &mut out);
+            self.add_letter(letter, &mut out);
         }
         if self.colour { out } else { piece.to_owned() }
     }
@@ -46,20 +46,20 @@ impl Markdown {
     pub(crate) fn end(&mut self) -> String {
         let mut out = String::new();
         if self.colour {
-            self.release(&mut out);
-            self.close(&mut out);
+            self.write_held(&mut out);
+            self.close_styles(&mut out);
         }
         *self = Self::new(self.colour);
         out
     }
 
-    fn letter(&mut self, letter: char, out: &mut String) {
+    fn add_letter(&mut self, letter: char, out: &mut String) {
         if letter == '\n' {
             return self.line_end(out);
         }
         if !self.inside_line {
             self.held.push(letter);
-            if !self.undecided() {
+            if !self.may_become_mark() {
                 self.begin_line(out);
             }
             return;
@@ -69,7 +69,7 @@ impl Markdown {
         } else if matches!(letter, '*' | '`') && self.held.chars().all(|held| held == letter) {
             self.held.push(letter);
         } else {
-            self.release(out);
+            self.write_held(out);
             match letter {
                 '*' | '`' => self.held.push(letter),
                 other => out.push(other),
@@ -78,7 +78,7 @@ impl Markdown {
     }
 
     /// Returns `true` while the start of a line may still become a mark.
-    fn undecided(&self) -> bool {
+    fn may_become_mark(&self) -> bool {
         let start = self.held.trim_start_matches(' ');
         let marks = ["- ", "* ", "+ "].iter().any(|mark| mark.starts_with(start));
         let fence = FENCE.starts_with(start) || start.starts_with(FENCE);
@@ -96,16 +96,16 @@ impl Markdown {
         }
         if let Some(rest) = ["- ", "* ", "+ "].iter().find_map(|mark| start.strip_prefix(mark)) {
             out.push_str(&format!("{indent}• "));
-            return rest.chars().for_each(|letter| self.letter(letter, out));
+            return rest.chars().for_each(|letter| self.add_letter(letter, out));
         }
         let marks = start.len() - start.trim_start_matches('#').len();
         if marks > 0 && start[marks..].starts_with(' ') {
             self.heading = true;
             out.push_str(BOLD);
-            return start[marks + 1..].chars().for_each(|letter| self.letter(letter, out));
+            return start[marks + 1..].chars().for_each(|letter| self.add_letter(letter, out));
         }
         out.push_str(indent);
-        start.chars().for_each(|letter| self.letter(letter, out));
+        start.chars().for_each(|letter| self.add_letter(letter, out));
     }
 
     fn line_end(&mut self, out: &mut String) {
@@ -117,14 +117,14 @@ impl Markdown {
         if !self.inside_line {
             self.begin_line(out);
         }
-        self.release(out);
-        self.close(out);
+        self.write_held(out);
+        self.close_styles(out);
         self.inside_line = false;
         out.push('\n');
     }
 
     /// Interprets the held marks and writes the result.
-    fn release(&mut self, out: &mut String) {
+    fn write_held(&mut self, out: &mut String) {
         let held = std::mem::take(&mut self.held);
         match held.as_str() {
             "**" if !self.code => {
@@ -143,7 +143,7 @@ impl Markdown {
     }
 
     /// Closes open styles at the end of a line; marks do not extend over lines.
-    fn close(&mut self, out: &mut String) {
+    fn close_styles(&mut self, out: &mut String) {
         if self.bold || self.code || self.heading {
             out.push_str(PLAIN_AGAIN);
         }

@@ -44,15 +44,15 @@ impl RemoteCalls {
             several.unwrap_or(std::slice::from_ref(update)).iter().flat_map(messages_of)
         }) {
             match text_member(message, "type") {
-                Some("ai") => self.request(message),
-                Some("tool") => made.extend(self.answer(message, result_chars_max)),
+                Some("ai") => self.add_request(message),
+                Some("tool") => made.extend(self.take_answer(message, result_chars_max)),
                 _ => {}
             }
         }
         made
     }
 
-    fn request(&mut self, message: &Value) {
+    fn add_request(&mut self, message: &Value) {
         for call in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
             let Some(id) = id_member(call, "id") else { continue };
             let Some(name) = text_member(call, "name") else { continue };
@@ -67,7 +67,7 @@ impl RemoteCalls {
         }
     }
 
-    fn answer(&mut self, message: &Value, result_chars_max: usize) -> Option<RemoteCall> {
+    fn take_answer(&mut self, message: &Value, result_chars_max: usize) -> Option<RemoteCall> {
         let id = id_member(message, "tool_call_id")?;
         if self.answered.len() == CALLS_MAX {
             self.answered.clear();

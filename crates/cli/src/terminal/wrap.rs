@@ -42,7 +42,7 @@ impl Wrap {
     /// Adds a part of a line, styled, and returns the output that is complete.
     pub(crate) fn push(&mut self, styled: &str, is_code: bool) -> String {
         self.is_code = is_code;
-        let Some(columns) = self.columns() else { return self.pass(styled) };
+        let Some(columns) = self.columns() else { return self.pass_unbroken(styled) };
         let mut out = String::new();
         for letter in styled.chars() {
             match letter {
@@ -55,29 +55,29 @@ impl Wrap {
                     self.is_escape = true;
                 }
                 '\n' => {
-                    self.flush(columns, &mut out);
+                    self.write_word(columns, &mut out);
                     self.gap.clear();
                     self.column = 0;
                     out.push('\n');
                 }
                 ' ' => {
-                    self.flush(columns, &mut out);
+                    self.write_word(columns, &mut out);
                     self.gap.push(' ');
                 }
-                letter => self.letter(letter, columns, &mut out),
+                letter => self.add_letter(letter, columns, &mut out),
             }
         }
         out
     }
 
     /// Returns text for an output without a width, which breaks no line.
-    fn pass(&mut self, styled: &str) -> String {
+    fn pass_unbroken(&mut self, styled: &str) -> String {
         let mut out = String::new();
         if self.word_width == 0 {
             self.column += self.gap.len();
             out.push_str(&std::mem::take(&mut self.gap));
         }
-        self.flush(usize::MAX, &mut out);
+        self.write_word(usize::MAX, &mut out);
         self.is_escape = false;
         out.push_str(styled);
         let line = styled.rsplit('\n').next().unwrap_or_default();
@@ -86,7 +86,7 @@ impl Wrap {
         out
     }
 
-    fn letter(&mut self, letter: char, columns: usize, out: &mut String) {
+    fn add_letter(&mut self, letter: char, columns: usize, out: &mut String) {
         let width = match letter.is_ascii() {
             true => usize::from(!letter.is_ascii_control()),
             false => console::measure_text_width(letter.encode_utf8(&mut [0; 4])),
@@ -94,12 +94,12 @@ impl Wrap {
         // Scripts with wide letters have no spaces between words.
         let is_wide = width > 1;
         if is_wide {
-            self.flush(columns, out);
+            self.write_word(columns, out);
         }
         self.word.push(letter);
         self.word_width += width;
         if is_wide || self.word_width >= columns {
-            self.flush(columns, out);
+            self.write_word(columns, out);
         }
     }
 
@@ -108,7 +108,7 @@ impl Wrap {
     }
 
     /// Writes the word, on the next line if it does not fit on this one.
-    fn flush(&mut self, columns: usize, out: &mut String) {
+    fn write_word(&mut self, columns: usize, out: &mut String) {
         let width = std::mem::take(&mut self.word_width);
         if width == 0 {
             // Styles alone.
@@ -130,7 +130,7 @@ impl Wrap {
     /// Returns the rest of the output. The next text begins a line.
     pub(crate) fn end(&mut self) -> String {
         let mut out = String::new();
-        self.flush(self.columns().unwrap_or(usize::MAX), &mut out);
+        self.write_word(self.columns().unwrap_or(usize::MAX), &mut out);
         *self = Self::new(self.width, self.margin);
         out
     }

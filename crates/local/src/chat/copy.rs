@@ -67,11 +67,11 @@ impl Copier {
     /// Collects the values in the person's words that fit each copied argument of a tool.
     pub(super) fn form(&self, tool: &ToolSpec, said: &Said) -> Form {
         let mut fields: Vec<Field> = self
-            .copied(tool)
+            .copied_arguments(tool)
             .map(|(name, property)| Field {
                 name: name.to_owned(),
                 required: is_required(tool, name),
-                offers: self.offers(tool, name, property, said),
+                offers: self.find_offers(tool, name, property, said),
             })
             .collect();
         settle(&mut fields);
@@ -80,27 +80,28 @@ impl Copier {
 
     /// `true` if the request has a value for a required argument of the tool, or none is needed.
     pub(super) fn offers_any(&self, tool: &ToolSpec, request: &str) -> bool {
-        let mut required = self.copied(tool).filter(|(name, _)| is_required(tool, name)).peekable();
+        let mut required =
+            self.copied_arguments(tool).filter(|(name, _)| is_required(tool, name)).peekable();
         required.peek().is_none()
             || required
-                .any(|(name, property)| !self.standing(tool, name, property, request).is_empty())
+                .any(|(name, property)| !self.find_values(tool, name, property, request).is_empty())
     }
 
     /// The positions of values for the required arguments of a tool in the request.
     pub(super) fn spots(&self, tool: &ToolSpec, request: &str) -> Vec<(String, Vec<Offer>)> {
-        self.copied(tool)
+        self.copied_arguments(tool)
             .filter(|(name, _)| is_required(tool, name))
-            .map(|(name, map)| (name.to_owned(), self.standing(tool, name, map, request)))
+            .map(|(name, map)| (name.to_owned(), self.find_values(tool, name, map, request)))
             .collect()
     }
 
     /// The positions of a call's arguments in the request, without the parts used before.
     pub(super) fn taken(&self, tool: &ToolSpec, args: &Value, said: &Said) -> Vec<Range<usize>> {
         let mut taken: Vec<Range<usize>> = Vec::new();
-        for (name, property) in self.copied(tool) {
+        for (name, property) in self.copied_arguments(tool) {
             let Some(value) = args.get(name) else { continue };
             let place = self
-                .standing(tool, name, property, &said.request)
+                .find_values(tool, name, property, &said.request)
                 .into_iter()
                 .filter(|offer| equal(&offer.value, value))
                 .filter_map(|offer| offer.at)
@@ -111,7 +112,7 @@ impl Copier {
     }
 
     /// The arguments that every example copies from its request.
-    fn copied<'a>(
+    fn copied_arguments<'a>(
         &'a self,
         tool: &'a ToolSpec,
     ) -> impl Iterator<Item = (&'a str, &'a Map<String, Value>)> {
@@ -137,7 +138,7 @@ impl Copier {
             })
     }
 
-    fn offers(
+    fn find_offers(
         &self,
         tool: &ToolSpec,
         name: &str,
@@ -147,10 +148,11 @@ impl Copier {
         let elsewhere = |value: Value| Offer { value, at: None, anchored: false };
         if let Some(answer) = said.answers.get(name) {
             let shape = ValueShape::of(tool, name);
-            let values = self.values(property, kind(tool, name), answer, || shape.answered(answer));
+            let values =
+                self.read_values(property, kind(tool, name), answer, || shape.answered(answer));
             return values.into_iter().map(|(value, _)| elsewhere(value)).collect();
         }
-        let mut offers = self.standing(tool, name, property, &said.request);
+        let mut offers = self.find_values(tool, name, property, &said.request);
         offers.retain(|offer| !said.used.iter().any(|used| offer.meets(used)));
         if offers.is_empty() && kind(tool, name) == ArgumentKind::Text {
             // Values recognised by their form, otherwise the value that a call used for the same
@@ -160,7 +162,7 @@ impl Copier {
             let known = || said.known.get(name).filter(|value| fits(property, value)).cloned();
             offers = texts
                 .find_map(|text| {
-                    let found = self.standing(tool, name, property, text);
+                    let found = self.find_values(tool, name, property, text);
                     (!found.is_empty()).then_some(found)
                 })
                 .unwrap_or_else(|| known().into_iter().map(elsewhere).collect());
@@ -170,7 +172,7 @@ impl Copier {
     }
 
     /// The values in a text for an argument.
-    fn standing(
+    fn find_values(
         &self,
         tool: &ToolSpec,
         name: &str,
@@ -178,7 +180,7 @@ impl Copier {
         text: &str,
     ) -> Vec<Offer> {
         let shape = ValueShape::of(tool, name);
-        self.values(property, kind(tool, name), text, || shape.places(text))
+        self.read_values(property, kind(tool, name), text, || shape.places(text))
             .into_iter()
             .map(|(value, at)| {
                 let anchored = shape.is_anchored(text, &at);
@@ -187,7 +189,7 @@ impl Copier {
             .collect()
     }
 
-    fn values(
+    fn read_values(
         &self,
         property: &Map<String, Value>,
         kind: ArgumentKind,

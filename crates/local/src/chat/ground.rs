@@ -88,7 +88,7 @@ impl Ground {
             None => names(&text, &said, &fact.text),
         };
         !sentence.trim_end().ends_with('?')
-            && self.targets().iter().any(|fact| is_named(fact))
+            && self.target_facts().iter().any(|fact| is_named(fact))
             && (self.subject.is_empty()
                 || self.subject.iter().any(|(_, value)| names(&text, &said, value)))
             && (!denies || self.facts.iter().any(Fact::denies) && !self.is_denied(&said))
@@ -126,7 +126,7 @@ impl Ground {
 
     /// The facts of which an answer must name one: those that the call did not give and that are no
     /// asides. A status is the only one, if there is one.
-    fn targets(&self) -> Vec<&Fact> {
+    fn target_facts(&self) -> Vec<&Fact> {
         let news: Vec<&Fact> = self
             .facts
             .iter()

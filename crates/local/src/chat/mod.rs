@@ -98,7 +98,7 @@ impl Chat {
         audience: &mut dyn Audience,
     ) -> Result<Outcome, Error> {
         if let Some(schema) = &request.response_schema {
-            return self.structured(request, schema, audience);
+            return self.write_structured(request, schema, audience);
         }
         let Some(turn) = Turn::of(request) else { return self.converse(request, audience) };
         match self.next(request, &turn, audience)? {
@@ -130,11 +130,11 @@ impl Chat {
                 (true, named.map(|index| (index, None)))
             }
             ToolChoice::Required => {
-                let open = self.open(request, turn)?;
+                let open = self.open_tool(request, turn)?;
                 let any = |chat: &mut Self| chat.choose(request, &turn.request, false);
                 (true, open.map_or_else(|| Ok(any(self)?.map(|at| (at, None))), |o| Ok(Some(o)))?)
             }
-            ToolChoice::Auto => (false, self.open(request, turn)?),
+            ToolChoice::Auto => (false, self.open_tool(request, turn)?),
         };
         let Some((index, rest)) = chosen else { return Ok(NextStep::Words) };
         let desk = Desk::new(tools, &self.copier);
@@ -147,7 +147,7 @@ impl Chat {
             // The call is repeated: values that other calls used may be used again.
             form = self.copier.form(&tools[index], &turn.said(&tools[index]));
         }
-        let next = self.fill(request, index, form, turn, audience)?;
+        let next = self.fill_arguments(request, index, form, turn, audience)?;
         Ok(match next {
             NextStep::Call { index, ref args, .. }
                 if !must && turn.has_made(&tools[index], args) =>
@@ -160,7 +160,7 @@ impl Chat {
 
     /// The tool that the request needs and that was not called yet, and the part of the request it
     /// is for.
-    fn open(
+    fn open_tool(
         &mut self,
         request: &ChatRequest,
         turn: &Turn<'_>,
@@ -226,7 +226,7 @@ impl Chat {
 
     /// Generates the arguments of a call. If a copied argument has no value, the person is asked
     /// for it or informed.
-    fn fill(
+    fn fill_arguments(
         &mut self,
         request: &ChatRequest,
         index: usize,
@@ -238,7 +238,7 @@ impl Chat {
         let mut tokens = Spent::default();
         loop {
             if let Some(missing) = form.missing().next() {
-                return Ok(self.ask(request, tool, missing, &form, turn));
+                return Ok(self.ask_for_argument(request, tool, missing, &form, turn));
             }
             let subject = format!("tool `{}`", tool.wire_name());
             let grammar = self.engine.grammar(&subject, &form.schema())?;
@@ -263,7 +263,7 @@ impl Chat {
     }
 
     /// Asks the person for an argument if that is possible, otherwise reports what is missing.
-    fn ask(
+    fn ask_for_argument(
         &self,
         request: &ChatRequest,
         tool: &ToolSpec,
@@ -287,7 +287,7 @@ impl Chat {
     }
 
     /// Generates an answer that satisfies a schema.
-    fn structured(
+    fn write_structured(
         &mut self,
         request: &ChatRequest,
         schema: &Value,

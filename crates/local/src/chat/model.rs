@@ -180,18 +180,18 @@ struct Channel<'a> {
 }
 
 impl Channel<'_> {
-    fn call(&self, id: Option<String>, name: Option<String>, args: String) {
+    fn emit_call(&self, id: Option<String>, name: Option<String>, args: String) {
         send_event(self.events, Ok(ChatEvent::ToolCallDelta { index: 0, id, name, args }));
     }
 }
 
 impl Audience for Channel<'_> {
     fn tool(&mut self, name: &str) {
-        self.call(Some(self.call_id.clone()), Some(name.to_owned()), String::new());
+        self.emit_call(Some(self.call_id.clone()), Some(name.to_owned()), String::new());
     }
 
     fn args(&mut self, piece: &str) {
-        self.call(None, None, piece.to_owned());
+        self.emit_call(None, None, piece.to_owned());
     }
 
     fn words(&mut self, piece: &str) {

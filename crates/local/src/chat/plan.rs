@@ -56,7 +56,7 @@ impl<'a> Desk<'a> {
     /// the request that only mention other tools.
     pub(super) fn said(&self, index: usize, turn: &Turn<'_>) -> Said {
         let tool = &self.tools[index];
-        let said = Said { used: self.used(turn), ..turn.said(tool) };
+        let said = Said { used: self.used_positions(turn), ..turn.said(tool) };
         let foreign: Vec<Range<usize>> = words::segments(&said.request)
             .into_iter()
             .filter(|part| {
@@ -71,7 +71,7 @@ impl<'a> Desk<'a> {
     }
 
     /// The positions of the arguments of the calls so far in the request.
-    fn used(&self, turn: &Turn<'_>) -> Vec<Range<usize>> {
+    fn used_positions(&self, turn: &Turn<'_>) -> Vec<Range<usize>> {
         let mut said = Said { request: turn.request.clone(), ..Said::default() };
         for call in &turn.made {
             let tool = self.tools.iter().find(|tool| tool.wire_name() == call.name);
@@ -84,7 +84,7 @@ impl<'a> Desk<'a> {
     /// The tool that was called last, if the request has another value of the same kind in a list
     /// with a value it used: `in Oslo and in Cairo`.
     pub(super) fn listed(&self, turn: &Turn<'_>) -> Option<usize> {
-        let used = self.used(turn);
+        let used = self.used_positions(turn);
         turn.made.iter().rev().find_map(|call| {
             let index = self.tools.iter().position(|tool| tool.wire_name() == call.name)?;
             let spots = self.copier.spots(&self.tools[index], &turn.request);
@@ -157,7 +157,7 @@ impl<'a> Desk<'a> {
 
     /// The parts of a request that may need a call that was not made.
     pub(super) fn rests(&self, turn: &Turn<'_>) -> Vec<Rest> {
-        let used = self.used(turn);
+        let used = self.used_positions(turn);
         let parts = words::segments(&turn.request);
         let single = parts.len() < 2;
         let meets = |part: &Range<usize>| used.iter().any(|u| overlap(u, part));
@@ -190,7 +190,7 @@ impl<'a> Desk<'a> {
         let text = &turn.request[rest.part.clone()];
         let tool = &self.tools[index];
         let made = turn.made.iter().any(|call| call.name == tool.wire_name());
-        let used = if rest.again { Vec::new() } else { self.used(turn) };
+        let used = if rest.again { Vec::new() } else { self.used_positions(turn) };
         let form = self.form_of_rest(index, turn, &used);
         let fresh = form.takes_from(&rest.part);
         if rest.again || made {
@@ -206,7 +206,7 @@ impl<'a> Desk<'a> {
         match rest.again {
             true => Said { used: outside.to_vec(), ..said },
             false => {
-                let used = self.used(turn);
+                let used = self.used_positions(turn);
                 let inside = Said { used: [&used[..], &outside].concat(), ..said.clone() };
                 let form = self.copier.form(&self.tools[index], &inside);
                 if form.missing().next().is_none() { inside } else { Said { used, ..said } }

@@ -32,7 +32,7 @@ impl Chat {
             }
             let said = match result.is_error {
                 true => Sentence::fixed(&self.engine, request, &failure(result)),
-                false => match self.sentence(request, turn, result, audience)? {
+                false => match self.write_sentence(request, turn, result, audience)? {
                     Some(said) => said,
                     None => return Ok(Outcome { reason: None, ..tokens.ending(reason) }),
                 },
@@ -55,7 +55,7 @@ impl Chat {
 
     /// A sentence about the result of a call: the model's own if the result supports it, otherwise
     /// the values in a fixed form. `None` if the request was cancelled.
-    fn sentence(
+    fn write_sentence(
         &mut self,
         request: &ChatRequest,
         turn: &Turn<'_>,

@@ -130,7 +130,7 @@ impl ValueShape {
             && (odd || self.is_anchored(text, at))
     }
 
-    fn says(&self, word: &str) -> bool {
+    fn is_value_word(&self, word: &str) -> bool {
         !words::is_frame(word) && !self.own.has(word) && word.contains(char::is_alphanumeric)
     }
 
@@ -142,7 +142,7 @@ impl ValueShape {
             word.starts_with(char::is_uppercase)
                 && !word.contains(char::is_numeric)
                 && !words::is_calendar(word)
-                && self.says(word)
+                && self.is_value_word(word)
         };
         let between = |word: &&str| capital(word) || word.len() <= 3 && !words::is_joint(word);
         let sentence = text[..at.start].trim_end();
@@ -158,14 +158,16 @@ impl ValueShape {
     fn is_anchored_name(&self, text: &str, at: &Range<usize>) -> bool {
         let words: Vec<&str> = text[at.clone()].split_whitespace().collect();
         words.len() <= NAME_WORDS_MAX
-            && words.iter().all(|word| self.says(word) && !word.contains(char::is_numeric))
+            && words
+                .iter()
+                .all(|word| self.is_value_word(word) && !word.contains(char::is_numeric))
             && !words.iter().any(|word| words::is_calendar(word))
             && self.is_anchored(text, at)
     }
 
     fn is_words(&self, text: &str) -> bool {
         let several = !self.sentence || text.contains(char::is_whitespace);
-        several && text.split_whitespace().any(|word| self.says(word))
+        several && text.split_whitespace().any(|word| self.is_value_word(word))
     }
 }
 

@@ -101,7 +101,7 @@ impl Tokenizer {
     pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
         let mut out = Vec::with_capacity(text.len() / 3);
         for piece in self.splitter.split(text) {
-            self.merge(piece.as_bytes(), &mut out);
+            self.merge_bytes(piece.as_bytes(), &mut out);
         }
         out
     }
@@ -111,13 +111,13 @@ impl Tokenizer {
         let mut out = Vec::new();
         for chunk in bytes.utf8_chunks() {
             out.extend(self.encode(chunk.valid()));
-            self.merge(chunk.invalid(), &mut out);
+            self.merge_bytes(chunk.invalid(), &mut out);
         }
         out
     }
 
     /// Merges the bytes of a piece, the pair with the lowest rank first.
-    fn merge(&self, piece: &[u8], out: &mut Vec<u32>) {
+    fn merge_bytes(&self, piece: &[u8], out: &mut Vec<u32>) {
         let mut parts: Vec<u32> =
             piece.iter().filter_map(|b| self.singles[usize::from(*b)]).collect();
         loop {

@@ -76,15 +76,15 @@ impl Account<'_> {
     /// Returns the provider's own cost in millionths of a US dollar, rounded up. A gateway with a
     /// key of the caller's own reports what the provider behind it asks for.
     pub(super) fn cost_micro_usd(self) -> Option<u64> {
-        self.cost(&["/cost/total_cost", "/cost_details/upstream_inference_cost", "/cost"])
+        self.cost_at(&["/cost/total_cost", "/cost_details/upstream_inference_cost", "/cost"])
     }
 
     /// Returns the cost of a whole document, as Vercel's gateway reports it.
     pub(super) fn gateway_cost_micro_usd(self) -> Option<u64> {
-        self.cost(&["/provider_metadata/gateway/cost", "/providerMetadata/gateway/cost"])
+        self.cost_at(&["/provider_metadata/gateway/cost", "/providerMetadata/gateway/cost"])
     }
 
-    fn cost(self, paths: &[&str]) -> Option<u64> {
+    fn cost_at(self, paths: &[&str]) -> Option<u64> {
         let costs = paths.iter().filter_map(|path| number(self.0.pointer(path)?));
         let mut costs = costs.filter(|cost| cost.is_finite() && *cost >= 0.0);
         let first = costs.next()?;

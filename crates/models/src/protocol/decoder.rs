@@ -228,7 +228,7 @@ impl Decoder {
                 .push(piece, &mut events)
                 .map_err(|_| self.source.malformed("one event is larger than 16 MiB"))?,
         }
-        self.events(events, out)
+        self.read_events(events, out)
     }
 
     /// Handles the end of the body, with the transport error if there was one.
@@ -242,14 +242,14 @@ impl Decoder {
                 Body::Json(bytes) => {
                     let bytes = std::mem::take(bytes);
                     let text = String::from_utf8_lossy(&bytes).into_owned();
-                    self.documents(&text, out)?;
+                    self.read_documents(&text, out)?;
                     self.progress.settle();
                 }
                 Body::Events(parser) => {
                     // The last event may have no blank line after it.
                     let mut events = Vec::new();
                     parser.finish(&mut events);
-                    match self.events(events, out) {
+                    match self.read_events(events, out) {
                         // It is not whole.
                         Err(ModelError::Malformed { .. }) => {}
                         read => read?,
@@ -264,7 +264,7 @@ impl Decoder {
         match (self.progress.finish, error) {
             // A call began after the reason for the end.
             (Some(_), Some(error)) if self.progress.is_within_call() => {
-                Err(self.truncated(error.to_string()))
+                Err(self.truncated_answer(error.to_string()))
             }
             (Some(_), _) => {
                 self.end(out);
@@ -273,12 +273,12 @@ impl Decoder {
             (None, Some(source)) if self.documents == 0 => {
                 Err(ModelError::Transport { provider: self.source.provider().to_owned(), source })
             }
-            (None, Some(error)) => Err(self.truncated(error.to_string())),
-            (None, None) => Err(self.endless("the stream ended without a finish reason")),
+            (None, Some(error)) => Err(self.truncated_answer(error.to_string())),
+            (None, None) => Err(self.endless_answer("the stream ended without a finish reason")),
         }
     }
 
-    fn events(
+    fn read_events(
         &mut self,
         events: Vec<SseEvent>,
         out: &mut VecDeque<ChatEvent>,
@@ -290,9 +290,9 @@ impl Decoder {
             self.event_name = event.name.clone();
             match event.data.trim() {
                 data if event.name == "error" && !data.starts_with('{') => {
-                    return Err(self.error(Flaw::Refused(json!({"message": data}))));
+                    return Err(self.error_of_flaw(Flaw::Refused(json!({"message": data}))));
                 }
-                _ => self.documents(&event.data, out)?,
+                _ => self.read_documents(&event.data, out)?,
             }
         }
         Ok(())
@@ -300,24 +300,28 @@ impl Decoder {
 
     /// Reads the data of an event. Without blank lines between them, it has several documents, each
     /// on a line.
-    fn documents(&mut self, data: &str, out: &mut VecDeque<ChatEvent>) -> Result<(), ModelError> {
+    fn read_documents(
+        &mut self,
+        data: &str,
+        out: &mut VecDeque<ChatEvent>,
+    ) -> Result<(), ModelError> {
         let is_whole = |data: &str| serde_json::from_str::<IgnoredAny>(data).is_ok();
         match data.trim() {
-            data if !data.contains('\n') || is_whole(data) => self.event(data, out),
+            data if !data.contains('\n') || is_whole(data) => self.read_event(data, out),
             data => data.lines().try_for_each(|line| match self.done {
                 true => Ok(()),
-                false => self.event(line.strip_prefix("data:").unwrap_or(line).trim(), out),
+                false => self.read_event(line.strip_prefix("data:").unwrap_or(line).trim(), out),
             }),
         }
     }
 
-    fn event(&mut self, data: &str, out: &mut VecDeque<ChatEvent>) -> Result<(), ModelError> {
+    fn read_event(&mut self, data: &str, out: &mut VecDeque<ChatEvent>) -> Result<(), ModelError> {
         let read = match data.trim_matches('"') {
             "" | "null" => Ok(()),
             "[DONE]" => {
                 self.progress.settle();
                 if self.progress.finish.is_none() {
-                    return Err(self.endless("the stream is done without a finish reason"));
+                    return Err(self.endless_answer("the stream is done without a finish reason"));
                 }
                 self.end(out);
                 Ok(())
@@ -326,7 +330,7 @@ impl Decoder {
                 self.remark = Some(data.to_owned());
                 Ok(())
             }
-            _ => self.document(data, out),
+            _ => self.read_document(data, out),
         };
         match read {
             // The answer was complete before.
@@ -338,7 +342,11 @@ impl Decoder {
         }
     }
 
-    fn document(&mut self, data: &str, out: &mut VecDeque<ChatEvent>) -> Result<(), ModelError> {
+    fn read_document(
+        &mut self,
+        data: &str,
+        out: &mut VecDeque<ChatEvent>,
+    ) -> Result<(), ModelError> {
         // Accounts have numbers of any size, and are no reason to refuse an answer. Arguments of calls
         // keep their digits, and their schema says if a text will do.
         let document: Value = read_liberal(data.as_bytes()).map_err(|error| {
@@ -379,7 +387,7 @@ impl Decoder {
                 *self.progress.calls.entry(index).or_default() |= !args.is_empty();
             }
             out.append(&mut self.progress.events);
-            read.map_err(|flaw| self.error(flaw))?;
+            read.map_err(|flaw| self.error_of_flaw(flaw))?;
         }
         if self.progress.is_over {
             self.progress.settle();
@@ -389,20 +397,20 @@ impl Decoder {
     }
 
     /// The error for an answer without a reason for its end.
-    fn endless(&self, what: &str) -> ModelError {
+    fn endless_answer(&self, what: &str) -> ModelError {
         let Progress { unknown_end, .. } = &self.progress;
         let reason = match (unknown_end, &self.remark) {
             (Some(word), _) => format!("it has no content; its finish reason is `{word}`"),
             (None, Some(remark)) => format!("{what}; the provider said: {remark}"),
             (None, None) => what.to_owned(),
         };
-        self.truncated(self.source.quote(&reason))
+        self.truncated_answer(self.source.quote(&reason))
     }
 
-    fn error(&self, flaw: Flaw) -> ModelError {
+    fn error_of_flaw(&self, flaw: Flaw) -> ModelError {
         match flaw {
             Flaw::Malformed(reason) => self.source.malformed(self.source.quote(&reason)),
-            Flaw::Truncated(reason) => self.truncated(self.source.quote(&reason)),
+            Flaw::Truncated(reason) => self.truncated_answer(self.source.quote(&reason)),
             Flaw::Refused(object) => failure::from_object(&self.source, self.status, &object),
         }
     }
@@ -417,9 +425,9 @@ impl Decoder {
         self.done = true;
     }
 
-    fn truncated(&self, reason: String) -> ModelError {
+    fn truncated_answer(&self, reason: String) -> ModelError {
         let provider = self.source.provider().to_owned();
-        ModelError::Truncated { provider, events: self.documents, reason }
+        ModelError::Truncated { provider, events: self.read_documents, reason }
     }
 }
 

@@ -90,7 +90,7 @@ impl BodyDecoder {
             if head.len() < wanted {
                 return Ok(Vec::new());
             }
-            return self.begin();
+            return self.decode_first();
         }
         self.decode_on(piece)
     }
@@ -98,7 +98,7 @@ impl BodyDecoder {
     /// Decodes what is left at the end of the body, and checks the body.
     pub(super) fn end(&mut self) -> Result<Vec<u8>, EncodingError> {
         if matches!(&self.state, State::Start(head) if !head.is_empty()) {
-            return self.begin();
+            return self.decode_first();
         }
         let ended = match &mut self.state {
             State::Gzip(decoder) => decoder.try_finish(),
@@ -114,10 +114,10 @@ impl BodyDecoder {
     }
 
     /// Decodes the first bytes.
-    fn begin(&mut self) -> Result<Vec<u8>, EncodingError> {
+    fn decode_first(&mut self) -> Result<Vec<u8>, EncodingError> {
         let State::Start(head) = &mut self.state else { return Ok(Vec::new()) };
         let head = std::mem::take(head);
-        self.state = self.start(&head)?;
+        self.state = self.choose_decoder(&head)?;
         self.decode_on(&head)
     }
 
@@ -142,7 +142,7 @@ impl BodyDecoder {
 
     /// Chooses the decoder by the first bytes. Some gateways decode a body and keep the header, and
     /// others lose the header.
-    fn start(&self, piece: &[u8]) -> Result<State, EncodingError> {
+    fn choose_decoder(&self, piece: &[u8]) -> Result<State, EncodingError> {
         let room = Room { bytes: Vec::new(), left: self.bytes_max };
         if piece.starts_with(&GZIP) || piece == &GZIP[..1] {
             return Ok(State::Gzip(Box::new(MultiGzDecoder::new(room))));

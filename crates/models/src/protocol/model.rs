@@ -137,10 +137,10 @@ struct HttpAttempt {
 
 impl HttpAttempt {
     async fn send(&self, request: &ChatRequest) -> Result<ChatStream, ModelError> {
-        let response = self.egress.send(self.http(request)?).await;
-        let response = response.map_err(|error| self.transport(error))?;
+        let response = self.egress.send(self.http_request(request)?).await;
+        let response = response.map_err(|error| self.transport_error(error))?;
         if !(200..300).contains(&response.status) {
-            return Err(self.refusal(response).await);
+            return Err(self.read_refusal(response).await);
         }
         let reader = self.config.protocol.reader();
         let source = Source::of(&self.config);
@@ -150,7 +150,7 @@ impl HttpAttempt {
         Ok(streams::unfold(Some(reading), Reading::next).boxed())
     }
 
-    fn http(&self, request: &ChatRequest) -> Result<EgressRequest, ModelError> {
+    fn http_request(&self, request: &ChatRequest) -> Result<EgressRequest, ModelError> {
         let config = &self.config;
         let outgoing = config.protocol.write(&self.model, self.reasons, request, config);
         let outgoing = outgoing.map_err(|what| ModelError::Unsupported {
@@ -191,7 +191,7 @@ impl HttpAttempt {
         Ok(http)
     }
 
-    async fn refusal(&self, mut response: EgressResponse) -> ModelError {
+    async fn read_refusal(&self, mut response: EgressResponse) -> ModelError {
         let mut body = Vec::new();
         let mut encoding = BodyDecoder::new(&response, ERROR_BYTES_MAX);
         // A body that breaks off may still have a message; the status decides the error.
@@ -221,7 +221,7 @@ impl HttpAttempt {
         failure::from_response(&Source::of(&self.config), &response, &body)
     }
 
-    fn transport(&self, source: EgressError) -> ModelError {
+    fn transport_error(&self, source: EgressError) -> ModelError {
         ModelError::Transport { provider: self.config.provider.clone(), source }
     }
 }

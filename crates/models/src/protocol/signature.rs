@@ -29,7 +29,7 @@ pub(super) enum Format {
 
 impl Format {
     /// The name of the format, and the provider that it is from.
-    fn names(self) -> (&'static str, &'static str) {
+    fn format_and_provider(self) -> (&'static str, &'static str) {
         match self {
             Self::Anthropic => ("anthropic", "anthropic"),
             Self::AnthropicRedacted => ("anthropic-redacted", "anthropic"),
@@ -44,14 +44,14 @@ impl Format {
 
     /// Returns `true` if a part of a message has a signature of this format, of any provider.
     pub(super) fn is_of(self, part: &Part) -> bool {
-        let name = self.names().0;
+        let name = self.format_and_provider().0;
         let Part::Reasoning { signature: Some(signature), .. } = part else { return false };
         signature.strip_prefix(name).is_some_and(|rest| rest.starts_with([':', '@']))
     }
 
     /// The form in a message of a signature as a provider issued it.
     pub(super) fn signature(self, issued: &str, provider: &str) -> String {
-        let (name, own) = self.names();
+        let (name, own) = self.format_and_provider();
         match provider == own {
             true => format!("{name}:{issued}"),
             false => format!("{name}@{provider}:{issued}"),
@@ -61,7 +61,7 @@ impl Format {
     /// The signature as the provider issued it; `None` if it has another format or is that of
     /// another provider.
     pub(super) fn issued<'a>(self, signature: Option<&'a str>, provider: &str) -> Option<&'a str> {
-        let (name, own) = self.names();
+        let (name, own) = self.format_and_provider();
         let rest = signature?.strip_prefix(name)?;
         match rest.strip_prefix('@') {
             None => rest.strip_prefix(':').filter(|_| provider == own),

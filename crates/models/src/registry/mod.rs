@@ -114,7 +114,9 @@ impl ModelRegistry {
 
     fn open(&self, id: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         let (name, model) = id.trim().split_once(':').unwrap_or((id.trim(), ""));
-        let Some(provider) = self.providers.get(name) else { return Err(self.unknown(id, name)) };
+        let Some(provider) = self.providers.get(name) else {
+            return Err(self.unknown_model(id, name));
+        };
         let extras = |model: &str| self.settings.extras(&format!("{name}:{model}"));
         match (model, provider.list().into_iter().next()) {
             ("", Some(usual)) => provider.open_with(&usual.model, &extras(&usual.model)),
@@ -126,7 +128,7 @@ impl ModelRegistry {
         }
     }
 
-    fn unknown(&self, found: &str, name: &str) -> ModelError {
+    fn unknown_model(&self, found: &str, name: &str) -> ModelError {
         let name = name.to_ascii_lowercase();
         let mut known: Vec<String> = self
             .providers

@@ -82,8 +82,8 @@ impl Search<'_> {
             return options.iter().find(named).cloned();
         }
         match kind(schema) {
-            "integer" => self.number(name, |text| text.parse::<i64>().ok().map(Value::from)),
-            "number" => self.number(name, |text| {
+            "integer" => self.find_number(name, |text| text.parse::<i64>().ok().map(Value::from)),
+            "number" => self.find_number(name, |text| {
                 let whole = text.parse::<i64>().ok().map(Value::from);
                 whole.or_else(|| text.parse::<f64>().ok().map(Value::from))
             }),
@@ -92,17 +92,17 @@ impl Search<'_> {
                 self.words.iter().any(|word| stem(word) == wanted).then_some(Value::Bool(true))
             }
             "string" => match shape(name, example) {
-                Shape::Code => self.take(is_code),
-                Shape::Email => self.take(|word| word.contains('@')),
-                Shape::Name => self.name(),
-                Shape::Phrase => self.phrase(),
+                Shape::Code => self.take_word(is_code),
+                Shape::Email => self.take_word(|word| word.contains('@')),
+                Shape::Name => self.find_name(),
+                Shape::Phrase => self.find_phrase(),
             },
             _ => None,
         }
     }
 
     /// Finds a number: the one next to the argument's name, otherwise the first unused one.
-    fn number(&mut self, name: &str, read: impl Fn(&str) -> Option<Value>) -> Option<Value> {
+    fn find_number(&mut self, name: &str, read: impl Fn(&str) -> Option<Value>) -> Option<Value> {
         let numbers: Vec<(usize, Value)> = self
             .words
             .iter()
@@ -119,7 +119,7 @@ impl Search<'_> {
         Some(value)
     }
 
-    fn take(&mut self, fits: impl Fn(&str) -> bool) -> Option<Value> {
+    fn take_word(&mut self, fits: impl Fn(&str) -> bool) -> Option<Value> {
         let free = |at: &usize| !self.used.contains(at) && fits(self.words[*at]);
         let at = (0..self.words.len()).find(free)?;
         self.used.push(at);
@@ -128,7 +128,7 @@ impl Search<'_> {
 
     /// Finds adjacent capitalised words that do not start a sentence; otherwise the word after
     /// "in", "for" or "near", for text in lower case.
-    fn name(&mut self) -> Option<Value> {
+    fn find_name(&mut self) -> Option<Value> {
         let is_name = |at: usize| {
             self.words[at].starts_with(char::is_uppercase)
                 && !is_value(self.words[at])
@@ -158,7 +158,7 @@ impl Search<'_> {
     }
 
     /// The quoted text, or the whole text if nothing is quoted.
-    fn phrase(&self) -> Option<Value> {
+    fn find_phrase(&self) -> Option<Value> {
         let quoted = self.text.split('"').nth(1).map(str::trim).filter(|text| !text.is_empty());
         let all = self.text.trim();
         quoted.or(Some(all).filter(|text| !text.is_empty())).map(Value::from)

@@ -85,7 +85,7 @@ impl ScriptedModel {
         self.asked.load(Ordering::SeqCst)
     }
 
-    fn step(&self, request: &ChatRequest) -> Step {
+    fn next_step(&self, request: &ChatRequest) -> Step {
         let number = self.asked.fetch_add(1, Ordering::SeqCst);
         match &self.script {
             Script::Rules => rules::answer(request),
@@ -106,7 +106,7 @@ impl ChatModel for ScriptedModel {
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
-        let Step { wait, events, hangs } = self.step(&request);
+        let Step { wait, events, hangs } = self.next_step(&request);
         let clock = self.clock.clone();
         let pause = self.pause;
         let paced = streams::iter(events).enumerate().then(move |(number, event)| {

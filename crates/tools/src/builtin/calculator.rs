@@ -78,7 +78,7 @@ impl Parser<'_> {
         self.chars.get(self.at).copied()
     }
 
-    fn take(&mut self, wanted: char) -> bool {
+    fn take_char(&mut self, wanted: char) -> bool {
         let found = self.peek() == Some(wanted);
         self.at += usize::from(found);
         found
@@ -93,27 +93,27 @@ impl Parser<'_> {
     }
 
     fn sum(&mut self) -> Result<f64, String> {
-        let mut value = self.product()?;
+        let mut value = self.read_product()?;
         loop {
-            if self.take('+') {
-                value += self.product()?;
-            } else if self.take('-') {
-                value -= self.product()?;
+            if self.take_char('+') {
+                value += self.read_product()?;
+            } else if self.take_char('-') {
+                value -= self.read_product()?;
             } else {
                 return Ok(value);
             }
         }
     }
 
-    fn product(&mut self) -> Result<f64, String> {
-        let mut value = self.signed()?;
+    fn read_product(&mut self) -> Result<f64, String> {
+        let mut value = self.read_signed()?;
         loop {
-            if self.take('*') {
-                value *= self.signed()?;
-            } else if self.take('/') {
-                value /= self.signed()?;
-            } else if self.take('%') {
-                value %= self.signed()?;
+            if self.take_char('*') {
+                value *= self.read_signed()?;
+            } else if self.take_char('/') {
+                value /= self.read_signed()?;
+            } else if self.take_char('%') {
+                value %= self.read_signed()?;
             } else {
                 return Ok(value);
             }
@@ -121,65 +121,65 @@ impl Parser<'_> {
     }
 
     /// A factor with its sign, which binds weaker than a power: `-2^2` is `-4`.
-    fn signed(&mut self) -> Result<f64, String> {
+    fn read_signed(&mut self) -> Result<f64, String> {
         self.nesting += 1;
         if self.nesting > NESTING_MAX {
             return Err(self.expected(&format!("at most {NESTING_MAX} levels of nesting")));
         }
-        let value = if self.take('-') {
-            -self.signed()?
-        } else if self.take('+') {
-            self.signed()?
+        let value = if self.take_char('-') {
+            -self.read_signed()?
+        } else if self.take_char('+') {
+            self.read_signed()?
         } else {
-            let base = self.atom()?;
-            if self.take('^') { base.powf(self.signed()?) } else { base }
+            let base = self.read_atom()?;
+            if self.take_char('^') { base.powf(self.read_signed()?) } else { base }
         };
         self.nesting -= 1;
         Ok(value)
     }
 
-    fn atom(&mut self) -> Result<f64, String> {
+    fn read_atom(&mut self) -> Result<f64, String> {
         match self.peek() {
             Some('(') => {
                 self.at += 1;
                 let value = self.sum()?;
-                self.close()?;
+                self.close_bracket()?;
                 Ok(value)
             }
-            Some(c) if c.is_ascii_digit() || c == '.' => self.number(),
-            Some(c) if c.is_ascii_alphabetic() => self.named(),
+            Some(c) if c.is_ascii_digit() || c == '.' => self.read_number(),
+            Some(c) if c.is_ascii_alphabetic() => self.read_named(),
             _ => Err(self.expected("a number, a name or `(`")),
         }
     }
 
-    fn close(&mut self) -> Result<(), String> {
-        if self.take(')') { Ok(()) } else { Err(self.expected("`)`")) }
+    fn close_bracket(&mut self) -> Result<(), String> {
+        if self.take_char(')') { Ok(()) } else { Err(self.expected("`)`")) }
     }
 
-    fn number(&mut self) -> Result<f64, String> {
+    fn read_number(&mut self) -> Result<f64, String> {
         let start = self.at;
         let digit = |c: &char| c.is_ascii_digit() || *c == '.';
-        self.skip(digit);
+        self.skip_while(digit);
         if matches!(self.chars.get(self.at), Some('e' | 'E')) {
             let sign = usize::from(matches!(self.chars.get(self.at + 1), Some('+' | '-')));
             if self.chars.get(self.at + 1 + sign).is_some_and(char::is_ascii_digit) {
                 self.at += 1 + sign;
-                self.skip(char::is_ascii_digit);
+                self.skip_while(char::is_ascii_digit);
             }
         }
         let text: String = self.chars[start..self.at].iter().collect();
         text.parse().map_err(|_| format!("at character {}: `{text}` is no number", start + 1))
     }
 
-    fn skip(&mut self, matches: impl Fn(&char) -> bool) {
+    fn skip_while(&mut self, matches: impl Fn(&char) -> bool) {
         while self.chars.get(self.at).is_some_and(&matches) {
             self.at += 1;
         }
     }
 
-    fn named(&mut self) -> Result<f64, String> {
+    fn read_named(&mut self) -> Result<f64, String> {
         let start = self.at;
-        self.skip(char::is_ascii_alphanumeric);
+        self.skip_while(char::is_ascii_alphanumeric);
         let name: String = self.chars[start..self.at].iter().collect();
         match name.as_str() {
             "pi" => return Ok(std::f64::consts::PI),
@@ -188,14 +188,14 @@ impl Parser<'_> {
         }
         let unknown =
             || format!("at character {}: unknown name `{name}`; known are {FUNCTIONS}", start + 1);
-        if !self.take('(') {
+        if !self.take_char('(') {
             return Err(unknown());
         }
         let first = self.sum()?;
         let value = match name.as_str() {
             "min" | "max" => {
                 let mut value = first;
-                while self.take(',') {
+                while self.take_char(',') {
                     let other = self.sum()?;
                     value = if name == "min" { value.min(other) } else { value.max(other) };
                 }
@@ -203,7 +203,7 @@ impl Parser<'_> {
             }
             other => function(other).ok_or_else(unknown)?(first),
         };
-        self.close()?;
+        self.close_bracket()?;
         Ok(value)
     }
 }

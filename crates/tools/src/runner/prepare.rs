@@ -89,7 +89,7 @@ impl ToolRunner {
     /// Checks the tool, its arguments and the policy. Emits no events and writes no records.
     pub fn prepare(&self, call: &ToolCall, context: &CallContext) -> Prepared {
         let mut head = self.head(call, context);
-        let entry = match self.admissible(&head) {
+        let entry = match self.find_admissible(&head) {
             Ok(entry) => entry,
             Err(refused) => return head.refused(refused),
         };
@@ -155,7 +155,7 @@ impl ToolRunner {
 
     /// Returns the tool of a call if it exists, accepts the arguments, and declares what may be
     /// shown.
-    fn admissible(&self, head: &Head) -> Result<Arc<Entry>, ToolFailure> {
+    fn find_admissible(&self, head: &Head) -> Result<Arc<Entry>, ToolFailure> {
         let entry = self.catalogue.get(&head.wire_name).ok_or_else(|| self.no_such_tool(head))?;
         check_args(entry, head)?;
         if entry.spec.shown.is_none() {

@@ -40,7 +40,7 @@ impl<B: Backend> ChatSession<'_, B> {
         let mut answers = BTreeMap::new();
         for interrupt in open {
             self.show_question(interrupt)?;
-            match self.reply(interrupt).await? {
+            match self.read_reply(interrupt).await? {
                 Reply::Answer(answer) => answers.insert(interrupt.id, answer),
                 Reply::Step(Step::Leave(exit)) => {
                     // The cursor is still behind the prompt.
@@ -53,7 +53,7 @@ impl<B: Backend> ChatSession<'_, B> {
                 Reply::Step(step) => return Ok(step),
             };
         }
-        let answered = self.request(async |backend| backend.answer(answers).await).await?;
+        let answered = self.await_request(async |backend| backend.answer(answers).await).await?;
         Ok(answered.map_or(Step::Nothing, Step::Answer))
     }
 
@@ -62,7 +62,7 @@ impl<B: Backend> ChatSession<'_, B> {
         lines.try_for_each(|line| self.terminal.line(line))
     }
 
-    async fn reply(&mut self, interrupt: &Interrupt) -> Result<Reply<B::Answer>, CliError> {
+    async fn read_reply(&mut self, interrupt: &Interrupt) -> Result<Reply<B::Answer>, CliError> {
         let prompt = self.prompt_of(interrupt);
         let kind = match question::takes_decision(interrupt) {
             true => Kind::Decision,
@@ -78,7 +78,7 @@ impl<B: Backend> ChatSession<'_, B> {
                 && let Some(word) = words::read_word(&line)
             {
                 self.has_opened = false;
-                match self.command(word).await? {
+                match self.execute_command(word).await? {
                     Step::Leave(_) => return Ok(Reply::Step(Step::Leave(Exit::Waiting))),
                     Step::Nothing if !self.has_opened => {
                         self.show_question(interrupt)?;
@@ -87,13 +87,13 @@ impl<B: Backend> ChatSession<'_, B> {
                     step => return Ok(Reply::Step(step)),
                 }
             }
-            let answer = match self.meaning(interrupt, &line) {
+            let answer = match self.meaning_of(interrupt, &line) {
                 Meaning::Answer(answer) => Some(answer),
-                Meaning::Reject(request) => self.reject(request).await?,
-                Meaning::Edit(request) => self.edit(request).await?,
+                Meaning::Reject(request) => self.ask_for_reason(request).await?,
+                Meaning::Edit(request) => self.edit_arguments(request).await?,
                 Meaning::EditElsewhere(request) => self.edit_elsewhere(request)?,
                 Meaning::Nothing => {
-                    self.explain(interrupt);
+                    self.explain_answers(interrupt);
                     None
                 }
             };
@@ -111,7 +111,7 @@ impl<B: Backend> ChatSession<'_, B> {
         }
     }
 
-    fn meaning<'q>(&self, interrupt: &'q Interrupt, line: &str) -> Meaning<'q> {
+    fn meaning_of<'q>(&self, interrupt: &'q Interrupt, line: &str) -> Meaning<'q> {
         if let Ask::Approval(request) = &interrupt.ask
             && self.input.is_editor()
         {
@@ -127,7 +127,7 @@ impl<B: Backend> ChatSession<'_, B> {
     }
 
     /// Prints the answers that a question takes.
-    fn explain(&self, interrupt: &Interrupt) {
+    fn explain_answers(&self, interrupt: &Interrupt) {
         if !self.input.is_editor() || !question::takes_decision(interrupt) {
             return;
         }
@@ -144,7 +144,10 @@ impl<B: Backend> ChatSession<'_, B> {
     }
 
     /// Asks for the reason of a rejection. `None` if the person does not reject after all.
-    async fn reject(&mut self, request: &ApprovalRequest) -> Result<Option<Value>, CliError> {
+    async fn ask_for_reason(
+        &mut self,
+        request: &ApprovalRequest,
+    ) -> Result<Option<Value>, CliError> {
         match self.read("reason for the model, or nothing:", "", Kind::Reason).await? {
             UserInput::Line(reason) => {
                 let reason = Some(reason.trim()).filter(|reason| !reason.is_empty());
@@ -155,14 +158,17 @@ impl<B: Backend> ChatSession<'_, B> {
     }
 
     /// Edits the arguments of a call on the line. `None` if the person leaves them.
-    async fn edit(&mut self, request: &ApprovalRequest) -> Result<Option<Value>, CliError> {
-        let mut text = self.draft(request);
+    async fn edit_arguments(
+        &mut self,
+        request: &ApprovalRequest,
+    ) -> Result<Option<Value>, CliError> {
+        let mut text = self.draft_of(request);
         loop {
             match self.read("arguments:", &text, Kind::Json).await? {
                 UserInput::Line(line) => text = line,
                 UserInput::End | UserInput::Quit(_) => return Ok(None),
             }
-            if let Some(decision) = self.edited(request, &text) {
+            if let Some(decision) = self.read_edit(request, &text) {
                 return Ok(Some(decision));
             }
         }
@@ -175,11 +181,11 @@ impl<B: Backend> ChatSession<'_, B> {
             self.terminal.note("set EDITOR or VISUAL to the command of an editor, or type `edit`");
             return Ok(None);
         };
-        let text = self.draft(request);
+        let text = self.draft_of(request);
         let changed = edit_in_program(&editor, &text);
         self.signals.clear();
         match changed {
-            Ok(text) => Ok(self.edited(request, &text)),
+            Ok(text) => Ok(self.read_edit(request, &text)),
             Err(error) => {
                 self.terminal.note(format_args!("the editor `{editor}` failed: {error}"));
                 Ok(None)
@@ -188,7 +194,7 @@ impl<B: Backend> ChatSession<'_, B> {
     }
 
     /// Returns the text to edit: the last edit of this call that was refused, or the arguments.
-    fn draft(&self, request: &ApprovalRequest) -> String {
+    fn draft_of(&self, request: &ApprovalRequest) -> String {
         if let Some((binding, text)) = &self.draft
             && *binding == request.binding
         {
@@ -202,7 +208,7 @@ impl<B: Backend> ChatSession<'_, B> {
     }
 
     /// Reads edited arguments. `None` if they are not a JSON object.
-    fn edited(&mut self, request: &ApprovalRequest, text: &str) -> Option<Value> {
+    fn read_edit(&mut self, request: &ApprovalRequest, text: &str) -> Option<Value> {
         self.draft = Some((request.binding, text.to_owned()));
         let problem = match serde_json::from_str::<Value>(text) {
             Ok(args) if args.is_object() => {

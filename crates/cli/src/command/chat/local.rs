@@ -68,7 +68,10 @@ impl<'a> Local<'a> {
         self.app.store().as_ref()
     }
 
-    async fn search(&self, status: Option<ThreadStatus>) -> Result<Vec<ThreadRow>, CliError> {
+    async fn search_threads(
+        &self,
+        status: Option<ThreadStatus>,
+    ) -> Result<Vec<ThreadRow>, CliError> {
         let order = ThreadOrder { by: ThreadKey::UpdatedAt, direction: Direction::Descending };
         let query = ThreadQuery {
             status,
@@ -176,7 +179,7 @@ impl Backend for Local<'_> {
     }
 
     async fn threads(&self) -> Result<Vec<Listed>, CliError> {
-        let rows = self.search(None).await?;
+        let rows = self.search_threads(None).await?;
         let states = threads::states(self.store(), &rows).await?;
         Ok(rows
             .iter()
@@ -187,9 +190,9 @@ impl Backend for Local<'_> {
 
     async fn inbox(&self) -> Result<Vec<Listed>, CliError> {
         let mut list = Vec::new();
-        let mut rows = self.search(Some(ThreadStatus::Interrupted)).await?;
+        let mut rows = self.search_threads(Some(ThreadStatus::Interrupted)).await?;
         // A node that failed leaves the questions of the nodes beside it open.
-        rows.extend(self.search(Some(ThreadStatus::Error)).await?);
+        rows.extend(self.search_threads(Some(ThreadStatus::Error)).await?);
         // A terminated instance takes no answers.
         for row in rows.into_iter().filter(|row| !is_terminated(&row.metadata)) {
             let open = question::open_questions_of(self.store(), &row.id).await?;

@@ -89,7 +89,7 @@ impl Remote {
     }
 
     /// Returns the complete messages of the thread.
-    async fn messages(&self) -> Result<Vec<Value>, CliError> {
+    async fn read_messages(&self) -> Result<Vec<Value>, CliError> {
         let Some(thread) = &self.thread else { return Ok(Vec::new()) };
         let url = self.server.at(&["chat", &self.agent, thread.as_str()]);
         match self.server.json(Method::Get, &url, None).await {
@@ -101,7 +101,7 @@ impl Remote {
         }
     }
 
-    async fn post(&mut self, messages: Value) -> Result<Response, CliError> {
+    async fn post_messages(&mut self, messages: Value) -> Result<Response, CliError> {
         let mut body = json!({"messages": messages});
         if let Some(thread) = &self.thread {
             body["id"] = json!(thread);
@@ -111,10 +111,10 @@ impl Remote {
         let response = self.server.send(Method::Post, &url, Some(&body)).await;
         // A refusal may be due to an answer of another client.
         self.asked = None;
-        Ok(self.response(response?))
+        Ok(self.new_response(response?))
     }
 
-    fn response(&self, response: EgressResponse) -> Response {
+    fn new_response(&self, response: EgressResponse) -> Response {
         Response {
             server: Rc::clone(&self.server),
             agent: self.agent.clone(),
@@ -219,12 +219,12 @@ impl Backend for Remote {
             return Ok(None);
         }
         self.asked = None;
-        Ok(Some(self.response(response)))
+        Ok(Some(self.new_response(response)))
     }
 
     async fn say(&mut self, text: &str) -> Result<Response, CliError> {
         let parts = json!([{"type": "text", "text": text}]);
-        self.post(json!([{"role": "user", "parts": parts}])).await
+        self.post_messages(json!([{"role": "user", "parts": parts}])).await
     }
 
     async fn answer(
@@ -237,7 +237,7 @@ impl Backend for Remote {
             Some(asked.answered(answer))
         });
         let parts: Vec<_> = parts.collect();
-        self.post(json!([{"role": "assistant", "parts": parts}])).await
+        self.post_messages(json!([{"role": "assistant", "parts": parts}])).await
     }
 
     async fn ended(&mut self, answer: Response, terminal: &Terminal) -> Result<(), CliError> {
@@ -257,14 +257,15 @@ impl Backend for Remote {
 
     async fn questions(&mut self) -> Result<Vec<Interrupt>, CliError> {
         if self.asked.is_none() {
-            self.asked = Some(asked::open_questions(&self.messages().await?).map_err(bad_answer)?);
+            self.asked =
+                Some(asked::open_questions(&self.read_messages().await?).map_err(bad_answer)?);
         }
         let asked = self.asked.iter().flatten();
         Ok(asked.map(|asked| asked.interrupt.clone()).collect())
     }
 
     async fn last_messages(&mut self) -> Result<Vec<(Role, String)>, CliError> {
-        let messages = self.messages().await?;
+        let messages = self.read_messages().await?;
         self.asked = Some(asked::open_questions(&messages).map_err(bad_answer)?);
         Ok(asked::read_messages(&messages))
     }

@@ -134,7 +134,7 @@ impl Reader for AnthropicReader {
         let has_content = document.get("content").is_some_and(|content| !content.is_null());
         if kind == Some("message") || kind.is_none() && has_content {
             let message = structure(document)?;
-            return self.message(message, progress);
+            return self.read_message(message, progress);
         }
         self.turn.read(&document);
         let document: AnthropicDocument = structure(document)?;
@@ -148,20 +148,20 @@ impl Reader for AnthropicReader {
             self.sign(progress);
         }
         match document.kind.as_str() {
-            "message_start" => self.message(document.message.unwrap_or_default(), progress)?,
+            "message_start" => self.read_message(document.message.unwrap_or_default(), progress)?,
             "content_block_start" => {
                 let block = document.content_block.unwrap_or_default();
-                self.block(document.index.unwrap_or_default(), block, progress);
+                self.read_block(document.index.unwrap_or_default(), block, progress);
             }
             "content_block_delta" => {
                 let index = document.index.unwrap_or_default();
-                self.delta(index, &document.delta.unwrap_or_default(), progress)?;
+                self.read_delta(index, &document.delta.unwrap_or_default(), progress)?;
             }
             "message_delta" => {
                 self.usage = self.usage.updated(&document.usage);
                 let cost = Account(&document.usage).cost_micro_usd();
                 progress.cost_micro_usd = cost.or(progress.cost_micro_usd);
-                self.stop(&document.delta.unwrap_or_default().stop_reason, progress)?;
+                self.read_stop(&document.delta.unwrap_or_default().stop_reason, progress)?;
             }
             "message_stop" => progress.is_over = true,
             // `ping`, `content_block_stop` and kinds that later versions add.
@@ -191,7 +191,7 @@ impl AnthropicReader {
         }
     }
 
-    fn message(&mut self, message: Message, progress: &mut Progress) -> Result<(), Flaw> {
+    fn read_message(&mut self, message: Message, progress: &mut Progress) -> Result<(), Flaw> {
         progress.set_id(message.id);
         self.usage = self.usage.updated(&message.usage);
         let blocks = match message.content {
@@ -201,12 +201,12 @@ impl AnthropicReader {
         };
         for (index, block) in (0..).zip(blocks) {
             self.turn.start(index.into(), block.clone());
-            self.block(index, serde_json::from_value(block).unwrap_or_default(), progress);
+            self.read_block(index, serde_json::from_value(block).unwrap_or_default(), progress);
         }
-        self.stop(&message.stop_reason, progress)
+        self.read_stop(&message.stop_reason, progress)
     }
 
-    fn block(&mut self, index: u64, block: Block, progress: &mut Progress) {
+    fn read_block(&mut self, index: u64, block: Block, progress: &mut Progress) {
         self.sign(progress);
         if block.kind != "tool_use" {
             self.others.push(index);
@@ -237,7 +237,7 @@ impl AnthropicReader {
         }
     }
 
-    fn delta(
+    fn read_delta(
         &mut self,
         index: u64,
         delta: &BlockDelta,
@@ -271,7 +271,7 @@ impl AnthropicReader {
         Ok(())
     }
 
-    fn stop(&mut self, reason: &str, progress: &mut Progress) -> Result<(), Flaw> {
+    fn read_stop(&mut self, reason: &str, progress: &mut Progress) -> Result<(), Flaw> {
         progress.tokens = self.usage.tokens();
         progress.end(reason, None)
     }

@@ -22,7 +22,7 @@ impl Turn {
         let member = |name: &str| document.get(name).cloned().unwrap_or_default();
         match document.get("type").and_then(Value::as_str) {
             Some("content_block_start") => self.start(member("index"), member("content_block")),
-            Some("content_block_delta") => self.add(&member("index"), &member("delta")),
+            Some("content_block_delta") => self.add_delta(&member("index"), &member("delta")),
             _ => {}
         }
     }
@@ -32,7 +32,7 @@ impl Turn {
         self.0.push(TurnBlock { index, content, input: String::new() });
     }
 
-    fn add(&mut self, index: &Value, delta: &Value) {
+    fn add_delta(&mut self, index: &Value, delta: &Value) {
         let mut blocks = self.0.iter_mut().rev();
         let Some(block) = blocks.find(|block| block.index == *index) else { return };
         block.input += &delta.get("partial_json").map(fragment).unwrap_or_default();

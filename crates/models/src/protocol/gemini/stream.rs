@@ -115,7 +115,7 @@ impl Reader for GeminiReader {
         let mut first = numbered.filter(|(at, candidate)| candidate.index.unwrap_or(*at) == 0);
         if let Some((_, candidate)) = first.next() {
             for part in candidate.content.parts {
-                self.part(part, progress)?;
+                self.read_part(part, progress)?;
             }
             let word = match candidate.finish_reason.as_str() {
                 "STOP" if self.calls > 0 => "tool_calls",
@@ -128,7 +128,7 @@ impl Reader for GeminiReader {
 }
 
 impl GeminiReader {
-    fn part(&mut self, part: Part, progress: &mut Progress) -> Result<(), Flaw> {
+    fn read_part(&mut self, part: Part, progress: &mut Progress) -> Result<(), Flaw> {
         if part.thought {
             progress.reasoning(&part.text);
         }

@@ -87,7 +87,7 @@ impl Reader for OpenaiReader {
             // Calls of one choice only: others are other answers.
             let from = if has_calls { *self.calls_from.get_or_insert(index) } else { 0 };
             if is_first && !has_calls || has_calls && from == index {
-                self.choice(choice, progress)?;
+                self.read_choice(choice, progress)?;
             }
         }
         Ok(())
@@ -103,7 +103,7 @@ impl Reader for OpenaiReader {
 }
 
 impl OpenaiReader {
-    fn choice(&mut self, choice: Choice, progress: &mut Progress) -> Result<(), Flaw> {
+    fn read_choice(&mut self, choice: Choice, progress: &mut Progress) -> Result<(), Flaw> {
         if let Some(error) = error_member(choice.error) {
             return Err(Flaw::Refused(error));
         }
@@ -111,7 +111,7 @@ impl OpenaiReader {
         match (choice.delta, choice.message) {
             (Some(delta), _) => {
                 self.has_delta |= !delta.text().is_empty();
-                self.delta(delta, progress);
+                self.read_delta(delta, progress);
             }
             (None, Some(mut message)) => {
                 // The whole message after its fragments.
@@ -122,7 +122,7 @@ impl OpenaiReader {
                 if self.has_delta {
                     message.forget_text();
                 }
-                self.delta(message, progress);
+                self.read_delta(message, progress);
             }
             (None, None) => {}
         }
@@ -130,7 +130,7 @@ impl OpenaiReader {
         progress.end(choice.finish_reason.as_str().unwrap_or_default(), None)
     }
 
-    fn delta(&mut self, mut delta: Delta, progress: &mut Progress) {
+    fn read_delta(&mut self, mut delta: Delta, progress: &mut Progress) {
         progress.reasoning(&delta.reasoning());
         progress.text(&delta.text());
         self.returned.read(&delta);
@@ -138,15 +138,15 @@ impl OpenaiReader {
         self.has_list |= !delta.tool_calls.is_empty();
         let only = delta.function_call.take().filter(|_| !self.has_list).map(CallDelta::only);
         for call in delta.tool_calls.iter().chain(&only) {
-            self.call(call, progress);
+            self.read_call(call, progress);
         }
     }
 
-    fn call(&mut self, delta: &CallDelta, progress: &mut Progress) {
+    fn read_call(&mut self, delta: &CallDelta, progress: &mut Progress) {
         if delta.is_empty() {
             return;
         }
-        let index = self.place(delta);
+        let index = self.place_of_call(delta);
         self.returned.read_call(index, &delta.rest);
         let known = &mut self.calls[index];
         let function = delta.function();
@@ -181,7 +181,7 @@ impl OpenaiReader {
     /// The index decides. Some servers send no index, or 0 for every call; then a new id, or a name
     /// without an id, starts a new call. A fragment without a name belongs to the last call, if no
     /// call has its index.
-    fn place(&mut self, delta: &CallDelta) -> usize {
+    fn place_of_call(&mut self, delta: &CallDelta) -> usize {
         let has_name = !delta.function().name.is_empty();
         let has_id = |call: &Call| !delta.id.is_empty() && call.id == delta.id;
         let mut calls = self.calls.iter();

@@ -157,7 +157,7 @@ impl Reader for ResponsesReader {
         }
         let is_object = document.get("object").and_then(Value::as_str) == Some("response");
         if is_object || kind.is_none() && document.get("output").is_some_and(Value::is_array) {
-            return self.whole(structure(document)?, progress);
+            return self.read_whole(structure(document)?, progress);
         }
         let document: ResponsesDocument = structure(document)?;
         match document.kind.as_str() {
@@ -186,7 +186,7 @@ impl Reader for ResponsesReader {
             }
             "response.function_call_arguments.delta" => {
                 let place = Place::of(document.output_index, &document.item_id);
-                self.arguments(&place, &fragment(&document.delta), progress);
+                self.add_arguments(&place, &fragment(&document.delta), progress);
             }
             "response.function_call_arguments.done" => {
                 let place = Place::of(document.output_index, &document.item_id);
@@ -194,11 +194,11 @@ impl Reader for ResponsesReader {
             }
             "response.output_item.added" => {
                 let item = document.item.unwrap_or_default();
-                self.added(Place::of(document.output_index, &item.id), &item, progress);
+                self.add_item(Place::of(document.output_index, &item.id), &item, progress);
             }
             "response.output_item.done" => {
                 let item = document.item.unwrap_or_default();
-                self.done(Place::of(document.output_index, &item.id), &item, progress);
+                self.end_item(Place::of(document.output_index, &item.id), &item, progress);
             }
             "response.created" => {
                 progress.set_id(document.response.and_then(|response| response.id));
@@ -217,7 +217,7 @@ impl Reader for ResponsesReader {
                     let status = if event == "done" { "completed" } else { event };
                     status.clone_into(&mut response.status);
                 }
-                self.whole(response, progress)?;
+                self.read_whole(response, progress)?;
                 progress.is_over = true;
             }
             // Progress reports, complete forms of what was streamed, and kinds of later versions.
@@ -240,10 +240,10 @@ impl Reader for ResponsesReader {
 }
 
 impl ResponsesReader {
-    fn added(&mut self, place: Place, item: &Item, progress: &mut Progress) {
+    fn add_item(&mut self, place: Place, item: &Item, progress: &mut Progress) {
         self.in_summary = false;
         if item.kind == "message" {
-            self.phase(&place, item, progress);
+            self.emit_phase(&place, item, progress);
         }
         if item.kind == "function_call" {
             let name = Some(item.name.clone()).filter(|name| !name.is_empty());
@@ -265,14 +265,14 @@ impl ResponsesReader {
     }
 
     /// Handles the end of an item: its signature, or what was not streamed of it.
-    fn done(&mut self, place: Place, item: &Item, progress: &mut Progress) {
+    fn end_item(&mut self, place: Place, item: &Item, progress: &mut Progress) {
         match item.kind.as_str() {
             "function_call" => {
                 let known = self.calls.iter().rposition(|call| call.place == place);
                 let index = match known {
                     Some(index) => index,
                     None => {
-                        self.added(place, item, progress);
+                        self.add_item(place, item, progress);
                         self.calls.len() - 1
                     }
                 };
@@ -299,7 +299,7 @@ impl ResponsesReader {
             }
             "message" => {
                 let text: String = item.content.iter().map(Content::said).collect();
-                self.phase(&place, item, progress);
+                self.emit_phase(&place, item, progress);
                 self.text((place, None), &text, progress);
             }
             "reasoning" => {
@@ -318,7 +318,7 @@ impl ResponsesReader {
     }
 
     /// Emits the phase of a message, which goes back with its text, before that text.
-    fn phase(&mut self, place: &Place, item: &Item, progress: &mut Progress) {
+    fn emit_phase(&mut self, place: &Place, item: &Item, progress: &mut Progress) {
         let is_late = self.phased.contains(place)
             || self.emitted_texts.iter().any(|(emitted, _)| emitted == place);
         if !item.phase.is_empty() && !is_late {
@@ -350,11 +350,11 @@ impl ResponsesReader {
     fn whole_arguments(&mut self, place: &Place, args: &str, progress: &mut Progress) {
         let mut calls = self.calls.iter().rev();
         if calls.find(|call| call.place == *place).is_some_and(|call| !call.has_args) {
-            self.arguments(place, args, progress);
+            self.add_arguments(place, args, progress);
         }
     }
 
-    fn arguments(&mut self, place: &Place, args: &str, progress: &mut Progress) {
+    fn add_arguments(&mut self, place: &Place, args: &str, progress: &mut Progress) {
         let index = self.calls.iter().rposition(|call| call.place == *place);
         let Some(index) = index.filter(|_| !args.is_empty()) else { return };
         self.calls[index].has_args = true;
@@ -363,7 +363,7 @@ impl ResponsesReader {
     }
 
     /// Reads a whole answer: the parts of it that were not streamed.
-    fn whole(&mut self, mut response: Response, progress: &mut Progress) -> Result<(), Flaw> {
+    fn read_whole(&mut self, mut response: Response, progress: &mut Progress) -> Result<(), Flaw> {
         let known = [
             ("reasoning", self.has_reasoning),
             ("message", !self.emitted_texts.is_empty()),
@@ -374,15 +374,15 @@ impl ResponsesReader {
         for (output_index, item) in items.filter(|(_, item)| !is_known(&item.kind)) {
             let summary: Vec<&str> = item.summary.iter().map(|part| part.text.as_str()).collect();
             progress.reasoning(&summary.join("\n\n"));
-            self.done(Place::Index(output_index), &item, progress);
+            self.end_item(Place::Index(output_index), &item, progress);
         }
         if self.emitted_texts.is_empty() && self.calls.is_empty() {
             progress.text(&response.output_text);
         }
-        self.finish(response, progress)
+        self.read_finish(response, progress)
     }
 
-    fn finish(&mut self, response: Response, progress: &mut Progress) -> Result<(), Flaw> {
+    fn read_finish(&mut self, response: Response, progress: &mut Progress) -> Result<(), Flaw> {
         progress.set_id(response.id);
         progress.tokens = tokens(&response.usage).or(progress.tokens);
         let cost = Account(&response.usage).cost_micro_usd();

@@ -83,11 +83,14 @@ impl Frames {
     pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Vec<Piece>, String> {
         let mut events = Vec::new();
         self.parser.push(bytes, &mut events).map_err(|error| error.to_string())?;
-        let pieces = events.into_iter().filter_map(|event| self.piece(&event).transpose());
+        let pieces = events.into_iter().filter_map(|event| self.read_piece(&event).transpose());
         pieces.collect()
     }
 
-    fn piece(&mut self, SseEvent { name, data, .. }: &SseEvent) -> Result<Option<Piece>, String> {
+    fn read_piece(
+        &mut self,
+        SseEvent { name, data, .. }: &SseEvent,
+    ) -> Result<Option<Piece>, String> {
         if !name.is_empty() {
             return Err(describe_found("an event with the name", name));
         }
@@ -100,11 +103,11 @@ impl Frames {
         }
         let frame: Value =
             serde_json::from_str(data).map_err(|error| format!("a frame is not JSON: {error}"))?;
-        self.frame(&frame)
+        self.read_frame(&frame)
             .map_err(|reason| format!("{reason} in {}", describe_found("a frame", data)))
     }
 
-    fn frame(&mut self, frame: &Value) -> Result<Option<Piece>, String> {
+    fn read_frame(&mut self, frame: &Value) -> Result<Option<Piece>, String> {
         match read_text(frame, "type")? {
             "text-start" => self.is_text_start = true,
             "text-end" => return Ok(Some(Piece::TextEnd)),
@@ -114,12 +117,12 @@ impl Frames {
             {
                 return Ok(None);
             }
-            _ => return Ok(self.event(frame)?.map(Piece::Event)),
+            _ => return Ok(self.read_event(frame)?.map(Piece::Event)),
         }
         Ok(None)
     }
 
-    fn event(&mut self, frame: &Value) -> Result<Option<AiEvent>, String> {
+    fn read_event(&mut self, frame: &Value) -> Result<Option<AiEvent>, String> {
         let kind = read_text(frame, "type")?;
         if let Some(name) = kind.strip_prefix("data-") {
             return read_fact(name, read_member(frame, "data")?);
@@ -137,9 +140,13 @@ impl Frames {
             "reasoning-delta" => {
                 Some(AiEvent::ReasoningDelta { delta: read_text(frame, "delta")?.to_owned() })
             }
-            "tool-input-available" => self.call(frame)?,
-            "tool-output-available" => self.result(frame, read_member(frame, "output")?, false)?,
-            "tool-output-error" => self.result(frame, read_member(frame, "errorText")?, true)?,
+            "tool-input-available" => self.read_call(frame)?,
+            "tool-output-available" => {
+                self.read_result(frame, read_member(frame, "output")?, false)?
+            }
+            "tool-output-error" => {
+                self.read_result(frame, read_member(frame, "errorText")?, true)?
+            }
             "error" => {
                 self.failure = Some(read_text(frame, "errorText")?.to_owned());
                 None
@@ -149,7 +156,7 @@ impl Frames {
                 None
             }
             "finish" => {
-                self.end = Some(self.ended(read_text(frame, "finishReason")?)?);
+                self.end = Some(self.read_end(read_text(frame, "finishReason")?)?);
                 None
             }
             "start-step"
@@ -164,7 +171,7 @@ impl Frames {
         })
     }
 
-    fn call(&mut self, frame: &Value) -> Result<Option<AiEvent>, String> {
+    fn read_call(&mut self, frame: &Value) -> Result<Option<AiEvent>, String> {
         let id = read_call_id(frame)?;
         let name = read_text(frame, "toolName")?.to_owned();
         if QUESTIONS.contains(&name.as_str()) {
@@ -182,7 +189,7 @@ impl Frames {
         }))
     }
 
-    fn result(
+    fn read_result(
         &self,
         frame: &Value,
         result: &Value,
@@ -195,7 +202,7 @@ impl Frames {
         Ok((!is_question).then_some(event))
     }
 
-    fn ended(&mut self, reason: &str) -> Result<End, String> {
+    fn read_end(&mut self, reason: &str) -> Result<End, String> {
         Ok(match reason {
             "stop" => End::Completed,
             "tool-calls" => End::Asks,

@@ -86,7 +86,7 @@ impl Server {
         url: &Url,
         body: Option<&Value>,
     ) -> Result<EgressResponse, CliError> {
-        self.request(method, url, body, None).await
+        self.send_request(method, url, body, None).await
     }
 
     /// Sends a request, and returns the JSON of the answer.
@@ -96,7 +96,7 @@ impl Server {
         url: &Url,
         body: Option<&Value>,
     ) -> Result<Value, CliError> {
-        let mut response = self.request(method, url, body, Some(BODY_BYTES_MAX)).await?;
+        let mut response = self.send_request(method, url, body, Some(BODY_BYTES_MAX)).await?;
         let mut body = Vec::new();
         while let Some(piece) = response.body.next().await {
             body.extend_from_slice(&piece?);
@@ -106,7 +106,7 @@ impl Server {
         })
     }
 
-    async fn request(
+    async fn send_request(
         &self,
         method: Method,
         url: &Url,

@@ -30,7 +30,7 @@ impl Tokens {
         }
         match std::env::var(VARIABLE) {
             Ok(token) if !token.is_empty() => Ok(Some(token)),
-            Ok(_) | Err(VarError::NotPresent) => Ok(self.read()?.remove(url)),
+            Ok(_) | Err(VarError::NotPresent) => Ok(self.read_tokens()?.remove(url)),
             Err(VarError::NotUnicode(_)) => {
                 let reason = format!("the environment variable {VARIABLE} is not UTF-8");
                 Err(CliError::BadInput { reason })
@@ -38,7 +38,7 @@ impl Tokens {
         }
     }
 
-    fn read(&self) -> Result<BTreeMap<String, String>, CliError> {
+    fn read_tokens(&self) -> Result<BTreeMap<String, String>, CliError> {
         let Some(file) = self.file.as_ref().filter(|file| file.exists()) else {
             return Ok(BTreeMap::new());
         };
@@ -61,7 +61,7 @@ impl Tokens {
             let reason = "the token cannot be saved: no data folder is known; set HOME".to_owned();
             return Err(CliError::BadInput { reason });
         };
-        let mut tokens = self.read()?;
+        let mut tokens = self.read_tokens()?;
         tokens.insert(url.to_owned(), token.to_owned());
         let text = serde_json::json!(tokens).to_string();
         let write = || {
