@@ -4,7 +4,7 @@ use super::error::ErrorContext;
 use super::scope::{InRun, PromptRun};
 use super::{Evaluated, EvaluationError, Evaluator};
 use crate::prompt::{OPENED, Prompt, PromptId, Rendered, opened_event};
-use crate::session::{Query, Session, SessionError, Slice, fold, session_event};
+use crate::session::{Query, Session, SessionError, Slice, fold_slices, session_event};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -141,7 +141,8 @@ impl PromptContext {
     /// [`ToolError`] if a stored event is not one of the slice.
     pub fn query<S: Slice>(&self) -> Result<Query<S>, ToolError> {
         let own = self.dispatched.events();
-        fold(self.in_run.events.iter().flat_map(List::iter).chain(&own)).map_err(refuse_event)
+        fold_slices(self.in_run.events.iter().flat_map(List::iter).chain(&own))
+            .map_err(refuse_event)
     }
 
     /// Dispatches an event to a slice of the session. It is part of the result of the call: it is

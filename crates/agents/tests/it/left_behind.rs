@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use weftwork_graph::run_loop::HistoryFilter;
 use weftwork_models::scripted::Step;
 use weftwork_runtime::{RolledBack, Thread};
+use weftwork_types::CheckpointId;
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::{Message, Part};
 use weftwork_types::run::{CancelAction, Durability, Multitask, RunInput, RunOptions, RunOutcome};
-use weftwork_types::{CheckpointId, InterruptId};
 
 fn letter(to: &str) -> (String, Value) {
     ("send_letter".to_owned(), json!({"to": to}))

@@ -106,7 +106,7 @@ pub(crate) struct SendActivity {
     pub(crate) priority: i32,
     /// Time before which the activity does not begin: a delay such as 5m, a time such as
     /// 2026-11-25T09:00:00Z, or milliseconds since 1970
-    #[arg(long, value_name = "TIME", value_parser = begin)]
+    #[arg(long, value_name = "TIME", value_parser = parse_begin)]
     pub(crate) not_before: Option<Begin>,
     /// Time after which the activity is cut off, counted from now, such as 10m
     #[arg(long, value_name = "DURATION", value_parser = parse::duration)]

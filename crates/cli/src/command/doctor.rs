@@ -245,7 +245,7 @@ async fn check_servers(context: &CommandContext) -> Vec<Finding> {
     let Some(mcp) = &context.config.mcp else { return Vec::new() };
     let mut findings = Vec::new();
     for name in mcp.servers.file().servers.keys() {
-        findings.push(match super::mcp::check(&mcp.servers, name).await {
+        findings.push(match super::mcp::check_server(&mcp.servers, name).await {
             Ok(state) => Finding::good("mcp", format!("{name}: {state}")),
             Err(error) => {
                 let fix = format!("weft explain {}", error.code());

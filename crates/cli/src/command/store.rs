@@ -4,7 +4,7 @@ use crate::CliError;
 use crate::args::Store;
 use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::terminal::counting;
+use crate::terminal::count_items;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -56,7 +56,7 @@ async fn verify_store(json: bool, context: &CommandContext) -> Result<Exit, CliE
         Err(Error::Store(StoreError::Corrupt { .. })) if !found.is_empty() => Vec::new(),
         Err(other) => return Err(other.into()),
     };
-    let counter = counting("threads", Some(threads.len()));
+    let counter = count_items("threads", Some(threads.len()));
     for thread in &threads {
         let problems = upkeep::verify_thread(store.as_ref(), &who, thread).await?;
         found.extend(problems.into_iter().map(place_and_what));
@@ -174,7 +174,7 @@ async fn export_store(
         return Ok(Exit::Done);
     }
     let mut out = BufWriter::new(make_new(file)?);
-    let counter = counting("threads", None);
+    let counter = count_items("threads", None);
     let count_thread = |_: &ThreadId| counter.one_more();
     let written =
         upkeep::export(store.as_ref(), &Principal::local(), named, &mut out, count_thread).await;
@@ -203,7 +203,7 @@ async fn import_file(file: &Path, context: &CommandContext) -> Result<Exit, CliE
         false => Box::new(File::open(file).map_err(|error| unusable_file(file, &error))?),
     };
     let store = context.store()?;
-    let counter = counting("threads", None);
+    let counter = count_items("threads", None);
     let mut before = 0_u64;
     let count_thread = |_: &ThreadId| {
         counter.one_more();

@@ -1,7 +1,7 @@
 //! `weft worker`: a process that executes the runs that no other process executes.
 
 use super::staying::{Search, drain_app};
-use super::threads::word;
+use super::threads::status_word;
 use crate::CliError;
 use crate::args::Worker;
 use crate::context::{CommandContext, default_model};
@@ -138,7 +138,7 @@ impl Active<'_> {
         }
         let what = match (kind, status) {
             ("run_begun", _) => format!("begun: {}", graph.unwrap_or("unknown agent")),
-            (_, Some(status)) => word(status).to_owned(),
+            (_, Some(status)) => status_word(status).to_owned(),
             _ => "released".to_owned(),
         };
         self.write_line(format_args!(

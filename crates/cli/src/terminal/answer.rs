@@ -264,7 +264,7 @@ impl<'a> Answer<'a> {
     fn next_tag(&mut self) -> String {
         match self.marks {
             Marks::EachLine => self.mark.clone(),
-            Marks::Once => std::mem::take(&mut self.next_tag),
+            Marks::Once => std::mem::take(&mut self.mark),
         }
     }
 

@@ -139,7 +139,7 @@ impl Wrap {
 /// Returns a wrap for standard output: at the width of the terminal, if it is one, for lines that
 /// follow a margin.
 pub(crate) fn for_output(is_terminal: bool, margin: usize) -> Wrap {
-    Wrap::new(if is_terminal { columns } else { || None }, margin)
+    Wrap::new(if is_terminal { terminal_columns } else { || None }, margin)
 }
 
 #[cfg(test)]

@@ -158,9 +158,7 @@ impl ValueShape {
     fn is_anchored_name(&self, text: &str, at: &Range<usize>) -> bool {
         let words: Vec<&str> = text[at.clone()].split_whitespace().collect();
         words.len() <= NAME_WORDS_MAX
-            && words
-                .iter()
-                .all(|word| self.is_value_word(word) && !word.contains(char::is_numeric))
+            && words.iter().all(|word| self.is_value_word(word) && !word.contains(char::is_numeric))
             && !words.iter().any(|word| words::is_calendar(word))
             && self.is_anchored(text, at)
     }

@@ -131,7 +131,7 @@ fn after_a_result_it_tells_and_no_tool_is_mentioned() {
         "Request: Weather in Rome?\nResult of get weather:\nsky: blue\n\
          What came of it, in one sentence?"
     );
-    assert_eq!((texts.len(), sent.temperature), (2 + 2 * TOLD.len(), Some(0.0)));
+    assert_eq!((texts.len(), sent.temperature), (2 + 2 * ANSWERED.len(), Some(0.0)));
     assert!(sent.messages.iter().all(|message| message.role != Role::Tool));
 }
 

@@ -427,7 +427,7 @@ impl Decoder {
 
     fn truncated_answer(&self, reason: String) -> ModelError {
         let provider = self.source.provider().to_owned();
-        ModelError::Truncated { provider, events: self.read_documents, reason }
+        ModelError::Truncated { provider, events: self.documents, reason }
     }
 }
 

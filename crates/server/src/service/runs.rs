@@ -173,7 +173,7 @@ impl Service {
         Ok(())
     }
 
-    fn view_of(&self, row: &RunRow) -> rows::RunView {
+    fn run_view_of(&self, row: &RunRow) -> rows::RunView {
         rows::RunView::of(row, self.name_of(&row.new.graph))
     }
 
@@ -355,7 +355,7 @@ impl Service {
             self.runtime().output(self.who(), run, options).await?
         };
         let stream = Stream { requested, subgraphs, from_start };
-        Ok((frames, Translator::new(self.view_of(&row), stream, received, &row.new.input)))
+        Ok((frames, Translator::new(self.run_view_of(&row), stream, received, &row.new.input)))
     }
 
     /// Waits for a time.

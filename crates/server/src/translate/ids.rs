@@ -2,7 +2,7 @@
 //! threads are texts.
 
 use crate::error::{ApiError, Result};
-use parse_uuid::Uuid;
+use uuid::Uuid;
 use weftwork_types::{CheckpointId, RunId};
 
 /// Namespace of the ids of assistants that stand for hosted graphs.

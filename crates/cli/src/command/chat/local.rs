@@ -25,7 +25,7 @@ use weftwork::store::{
 };
 use weftwork::types::interrupt::Interrupt;
 use weftwork::types::message::{Message, Role};
-use weftwork::types::run::{Durability, Multitask, RunInput, RunOutcome};
+use weftwork::types::run::{RunInput, RunOutcome};
 use weftwork::types::{InterruptId, Principal, ThreadId};
 
 /// An open store with the agent of the chat.
@@ -180,7 +180,7 @@ impl Backend for Local<'_> {
 
     async fn threads(&self) -> Result<Vec<Listed>, CliError> {
         let rows = self.search_threads(None).await?;
-        let states = threads::states(self.store(), &rows).await?;
+        let states = threads::thread_states(self.store(), &rows).await?;
         Ok(rows
             .iter()
             .zip(states)

@@ -1,6 +1,6 @@
 //! The log of `weft dev`: a line for each request, and for the start and the end of each run.
 
-use crate::command::threads::word;
+use crate::command::threads::status_word;
 use crate::terminal::{Style, Terminal, shorten};
 use std::time::Duration;
 use weftwork::types::run::RunStatus;
@@ -46,7 +46,7 @@ pub(super) fn print_entry(terminal: &Terminal, entry: LogEntry) {
                 RunStatus::Failed => Style::Bad,
                 _ => Style::Ask,
             };
-            let status = terminal.paint_error(style, word(status));
+            let status = terminal.paint_error(style, status_word(status));
             let took = terminal.paint_error(Style::Quiet, format_duration(took));
             terminal.note(format_args!("{sign} {} ends: {status} {took}", run.run));
         }

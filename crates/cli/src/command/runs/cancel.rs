@@ -1,6 +1,6 @@
 //! `weft runs cancel`: cancels a run, in whichever process it is executed.
 
-use super::super::threads::word;
+use super::super::threads::status_word;
 use crate::CliError;
 use crate::context::CommandContext;
 use crate::exit::Exit;
@@ -26,7 +26,7 @@ pub(super) async fn cancel(id: &RunId, context: &CommandContext) -> Result<Exit,
     let row = store.find_run(&who, id).await?;
     let at = row.new.at;
     if row.status.is_final() {
-        terminal.note(format_args!("run {id} has already ended: {}", word(row.status)));
+        terminal.note(format_args!("run {id} has already ended: {}", status_word(row.status)));
         return Ok(Exit::Done);
     }
     let before = match end_orphan(store.as_ref(), &at).await {
@@ -117,7 +117,9 @@ async fn tell_ended(
     let row = store.run(&Principal::local(), at).await?;
     let run = &at.run;
     let thread = &at.thread;
-    context.terminal.note(format_args!("run {run} of thread {thread}: {}", word(row.status)));
+    context
+        .terminal
+        .note(format_args!("run {run} of thread {thread}: {}", status_word(row.status)));
     Ok(Exit::Done)
 }
 

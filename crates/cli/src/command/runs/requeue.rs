@@ -2,7 +2,7 @@
 
 use super::super::run::to_end;
 use crate::CliError;
-use crate::context::CommandContext;
+use crate::context::{CommandContext, RunSettings};
 use crate::exit::Exit;
 use weftwork::graph::SystemClock;
 use weftwork::types::port::Clock;
@@ -27,9 +27,8 @@ pub(super) async fn requeue(
         return Ok(Exit::Done);
     }
     let agent = context.agent(found.graph())?;
-    let app = context
-        .open(agent, Some(store), found.model(), (Durability::Sync, Multitask::Reject))
-        .await?;
+    let settings = RunSettings { durability: Durability::Sync, multitask: Multitask::Reject };
+    let app = context.open(agent, Some(store), found.model(), settings).await?;
     let handle = app.requeue(&at).await?;
     context.terminal.note(format_args!("thread {}", at.thread));
     to_end(handle, &app, context, None, json).await

@@ -12,7 +12,7 @@ use crate::frames::frame_to_json;
 use crate::position;
 use crate::shell;
 use crate::signals::{Signal, Signals};
-use crate::terminal::{Terminal, summary};
+use crate::terminal::{Terminal, summarize_event};
 use futures_util::StreamExt;
 use serde::Serialize;
 use weftwork::runtime::{FramePosition, Runtime, StreamOptions};
@@ -166,5 +166,5 @@ fn print_event(event: &RunEvent, as_json: bool, terminal: &Terminal) -> Result<(
         return terminal.line(to_json_line(&EventLine { position, event })?);
     }
     let position = position.as_deref().unwrap_or("-");
-    terminal.line(format_args!("{position:<8} {}", summary(event)))
+    terminal.line(format_args!("{position:<8} {}", summarize_event(event)))
 }

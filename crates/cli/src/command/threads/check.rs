@@ -2,7 +2,7 @@ use super::list::last_run;
 use crate::CliError;
 use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::terminal::{Table, counting};
+use crate::terminal::{Table, count_items};
 use std::sync::Arc;
 use weftwork::graph::CompiledGraph;
 use weftwork::graph::run_loop::{Host, StateQuery};
@@ -26,7 +26,7 @@ pub(crate) async fn check(
     let open = |row: &ThreadRow| all || row.status != Some(RunStatus::Completed);
     let has_run = |row: &ThreadRow| row.status.is_some();
     let rows: Vec<_> = rows.into_iter().filter(has_run).filter(open).collect();
-    let counter = counting("threads", Some(rows.len()));
+    let counter = count_items("threads", Some(rows.len()));
     let mut refused = Vec::new();
     for row in &rows {
         let agent = against.map_or(row.graph.as_deref().unwrap_or_default(), |agent| agent.id());

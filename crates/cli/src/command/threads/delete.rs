@@ -1,5 +1,5 @@
 use super::super::chat::history_file;
-use super::super::runs::end;
+use super::super::runs::end_orphan;
 use crate::CliError;
 use crate::args::Delete;
 use crate::context::{CommandContext, Found};
@@ -105,7 +105,7 @@ async fn tell_aside(
 /// Deletes a thread, after ending runs whose process is dead. Fails if a live process executes one.
 pub(super) async fn end_and_delete(store: &dyn Store, found: &Found) -> Result<(), CliError> {
     for run in found.runs.iter().filter(|run| !run.status.is_final()) {
-        match end(store, &run.new.at).await {
+        match end_orphan(store, &run.new.at).await {
             // The run has ended meanwhile.
             Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => {}
             ended => ended?,
