@@ -168,7 +168,7 @@ impl Gguf {
             ));
         };
         let (per_block, block_bytes) = format.block();
-        if cols % per_block != 0 {
+        if !cols.is_multiple_of(per_block) {
             return Err(self.unsupported(
                 format!("the row length of tensor `{name}`"),
                 cols.to_string(),

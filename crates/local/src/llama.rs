@@ -302,7 +302,7 @@ impl Llama {
     }
 }
 
-/// One token's heads that share a key head.
+/// The heads of one token that share a key head.
 struct HeadGroup<'a> {
     queries: &'a [f32],
     kv_head: usize,
