@@ -31,9 +31,12 @@ PYTHON = {
 }
 PYTHON_FULL = {
     "python-mcp1": [
-        "duckduckgo-mcp-server==0.6.1", "wikipedia-mcp==2.0.1", "excel-mcp-server==0.1.8",
-        "mcp-text-editor==1.0.2", "office-word-mcp-server==1.1.11", "arxiv-mcp-server==0.8.2",
+        "duckduckgo-mcp-server==0.6.1", "excel-mcp-server==0.1.8", "mcp-text-editor==1.0.2",
+        "arxiv-mcp-server==0.8.2",
     ],
+    # Other packages replace parts of the frameworks that these use.
+    "python-wikipedia": ["wikipedia-mcp==2.0.1"],
+    "python-word": ["office-word-mcp-server==1.1.11"],
 }
 # Arguments of tools of the odd server that its schemas require; the other tools are called without any.
 REQUIRED = {"schema_44": {"a": "x"}}
@@ -53,8 +56,9 @@ def install(folder, servers):
         npm = ["npm", "install", "--prefix", place, "--no-audit", "--no-fund", "--ignore-scripts", "--silent"]
         subprocess.run([*npm, *packages], check=True)
         (place / "done").touch()
-    for venv, packages in PYTHON.items():
-        packages = packages + (PYTHON_FULL.get(venv, []) if IS_FULL else [])
+    full = PYTHON_FULL if IS_FULL else {}
+    for venv in sorted(PYTHON.keys() | full.keys()):
+        packages = PYTHON.get(venv, []) + full.get(venv, [])
         mark = folder / venv / "-".join(["done", hashlib.sha256(str(packages).encode()).hexdigest()[:16]])
         if mark.exists():
             continue
