@@ -40,7 +40,10 @@ async fn main() -> Outcome<()> {
         Options { schema: "commit_cost".to_owned(), ..Options::new(Arc::new(ManualClock::new())) };
     let store = Arc::new(PostgresStore::open(&address, &options)?);
     let mut writer = Writer::begin(&store, 0).await?;
-    let (mut rows, mut commits, mut kept, mut reads) = (vec![], vec![], vec![], vec![]);
+    let mut rows = vec![];
+    let mut commits = vec![];
+    let mut kept = vec![];
+    let mut reads = vec![];
     for _ in 0..TURNS {
         for _ in 0..TURN {
             rows.push(timed(by_hand.insert()).await?);

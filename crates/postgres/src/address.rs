@@ -154,7 +154,8 @@ fn decoded(text: &str) -> String {
 /// the error.
 fn split_pairs(address: &str) -> Parts {
     let mut parts = Parts::default();
-    let (mut at, mut copied) = (0, 0);
+    let mut at = 0;
+    let mut copied = 0;
     while let Some(Pair { key, value, range }) = pair(address, at) {
         at = range.end;
         if parts.take(key, &value) {
@@ -180,7 +181,8 @@ fn pair(address: &str, from: usize) -> Option<Pair<'_>> {
     let text = text.trim_start();
     let quoted = text.strip_prefix('\'');
     let body = quoted.unwrap_or(text);
-    let (mut value, mut escaped) = (String::new(), false);
+    let mut value = String::new();
+    let mut escaped = false;
     let mut end = body.len();
     for (at, c) in body.char_indices() {
         match c {
@@ -215,7 +217,8 @@ mod tests {
 
     #[test]
     fn what_is_said_about_tls_is_taken_out() {
-        let (require, file) = (Some("require"), Some("/a b/root.pem"));
+        let require = Some("require");
+        let file = Some("/a b/root.pem");
         let all = [
             ("postgres://u:p?q@h/d", parts("postgres://u:p?q@h/d", None, None)),
             ("postgres://u@h/d?sslmode=require", parts("postgres://u@h/d", require, None)),

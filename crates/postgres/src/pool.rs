@@ -112,7 +112,9 @@ impl Pool {
     /// failures, for the maximum wait.
     pub(crate) async fn run<A, T>(&self, args: &A, work: Work<A, T>) -> Result<T, StoreError> {
         let until = Instant::now() + self.wait();
-        let (mut collisions, mut pause, mut past) = (0, PAUSE_MIN, Past::default());
+        let mut collisions = 0;
+        let mut pause = PAUSE_MIN;
+        let mut past = Past::default();
         loop {
             let fail = match self.attempt(args, work, &mut past).await {
                 Ok(done) => return Ok(done),
@@ -218,15 +220,21 @@ impl Pool {
     async fn connect(&self) -> Done<Conn> {
         let Server { config, tls, greeting } = &self.server;
         let client = match tls {
-            None => self.serve(config.connect(NoTls).await?),
-            Some(tls) => self.serve(config.connect(tls.clone()).await?),
+            None => {
+                let (client, connection) = config.connect(NoTls).await?;
+                self.serve(client, connection)
+            }
+            Some(tls) => {
+                let (client, connection) = config.connect(tls.clone()).await?;
+                self.serve(client, connection)
+            }
         };
         let mut conn = Conn::new(client);
         conn.greet(greeting).await?;
         Ok(conn)
     }
 
-    fn serve<S>(&self, (client, connection): (Client, Connection<Socket, S>)) -> Client
+    fn serve<S>(&self, client: Client, connection: Connection<Socket, S>) -> Client
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {

@@ -6,25 +6,21 @@ use crate::row::{At, int};
 use weftwork_store::StoreError;
 use weftwork_types::canonical;
 
-/// Migrations, each to the format of its index, in one transaction. `meta` has the number of
-/// applied migrations, so that migration continues there after the death of a process.
-const MIGRATIONS: &[&str] = &[
-    include_str!("schema.sql"),
-    include_str!("wakes.sql"),
-    include_str!("calls.sql"),
-    include_str!("pieces.sql"),
-    include_str!("seals.sql"),
-    include_str!("items.sql"),
-    include_str!("queued.sql"),
-    include_str!("within.sql"),
-    include_str!("metadata.sql"),
-    include_str!("effects.sql"),
-    include_str!("ends.sql"),
-    include_str!("leases.sql"),
-];
+/// Formats that a program reads. The table `meta` has the number of a format, plus one, as `applied`.
+#[derive(Debug)]
+pub(crate) struct Formats {
+    /// The oldest format that is read. Schemas of older formats were written by development builds
+    /// only, and are refused.
+    oldest: usize,
+    /// Statements that create the tables of the oldest format.
+    created: &'static str,
+    /// Statements that lead from each format to the next, from the oldest one.
+    migrations: &'static [&'static str],
+}
 
-/// The newest format that this program supports.
-pub(crate) const FORMAT: usize = MIGRATIONS.len() - 1;
+/// The formats of this program.
+pub(crate) const FORMATS: Formats =
+    Formats { oldest: 11, created: include_str!("schema.sql"), migrations: &[] };
 
 /// Returns `true` for a schema name that needs no quotes and is not reserved by Postgres.
 pub(crate) fn is_name(schema: &str) -> bool {
@@ -35,27 +31,72 @@ pub(crate) fn is_name(schema: &str) -> bool {
         && !schema.starts_with("pg_")
 }
 
-/// Migrates the tables to the newest format. Concurrent migrations wait for each other.
-pub(crate) async fn migrate(conn: &mut Conn, schema: &str, place: &Place) -> Done<()> {
-    loop {
-        if applied(conn, schema, place).await? == Some(MIGRATIONS.len()) {
-            return Ok(());
-        }
-        conn.begin(vec![lock(schema)]).await?;
-        // Another process may have migrated while this one waited for the lock.
-        let found = applied(conn, schema, place).await?;
-        let Some(sql) = MIGRATIONS.get(found.unwrap_or(0)) else {
-            conn.commit(Vec::new()).await?;
-            return Ok(());
-        };
-        if found.is_none() {
-            conn.script(&format!("CREATE SCHEMA IF NOT EXISTS {schema}")).await?;
-        }
-        conn.script(sql).await?;
-        let counted = "INSERT INTO meta (key, value) VALUES ('applied', $1)
-                       ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-        conn.commit(vec![ask!(counted, int(found.unwrap_or(0) + 1))]).await?;
+impl Formats {
+    /// The newest format.
+    const fn newest(&self) -> usize {
+        self.oldest + self.migrations.len()
     }
+
+    /// Brings the tables to the newest format. Concurrent migrations wait for each other. Each step
+    /// is one transaction, which also writes the number of its format: if the process dies, the next
+    /// one continues with the step that is missing.
+    pub(crate) async fn migrate(&self, conn: &mut Conn, schema: &str, place: &Place) -> Done<()> {
+        loop {
+            if self.find(conn, schema, place).await? == Some(self.newest()) {
+                return Ok(());
+            }
+            conn.begin(vec![lock(schema)]).await?;
+            // Another process may have migrated while this one waited for the lock.
+            let found = self.find(conn, schema, place).await?;
+            let Some(step) = self.step_after(found) else {
+                conn.commit(Vec::new()).await?;
+                return Ok(());
+            };
+            if found.is_none() {
+                conn.script(&format!("CREATE SCHEMA IF NOT EXISTS {schema}")).await?;
+            }
+            conn.script(step).await?;
+            let reached = found.map_or(self.oldest, |format| format + 1);
+            let counted = "INSERT INTO meta (key, value) VALUES ('applied', $1)
+                           ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+            conn.commit(vec![ask!(counted, int(reached + 1))]).await?;
+        }
+    }
+
+    fn step_after(&self, found: Option<usize>) -> Option<&'static str> {
+        match found {
+            None => Some(self.created),
+            Some(format) => self.migrations.get(format - self.oldest).copied(),
+        }
+    }
+
+    /// Returns the format of the tables; `None` if there are none. Refuses a format that this program
+    /// does not read, and tables of another program.
+    async fn find(&self, conn: &mut Conn, schema: &str, place: &Place) -> Done<Option<usize>> {
+        let Some(applied) = read_applied(conn, schema, place).await? else { return Ok(None) };
+        let store = format!("store `{}`", place.name);
+        let number = |format: usize| u32::try_from(format).unwrap_or(u32::MAX);
+        match applied.checked_sub(1) {
+            Some(format) if format < self.oldest => Err(StoreError::Older {
+                place: store,
+                found: number(format),
+                oldest: number(self.oldest),
+            }
+            .into()),
+            Some(format) if format <= self.newest() => Ok(Some(format)),
+            Some(format) => Err(StoreError::Newer {
+                place: store,
+                found: number(format),
+                known: number(self.newest()),
+            }
+            .into()),
+            None => Err(damaged(schema, "it is 0, expected 1 or more").into()),
+        }
+    }
+}
+
+fn damaged(schema: &str, what: impl Into<String>) -> StoreError {
+    At::new("meta", &format!("schema `{schema}`")).corrupt(what)
 }
 
 /// Locks the schema for migrations: an advisory lock, with a number derived from the schema's name.
@@ -65,8 +106,8 @@ fn lock(schema: &str) -> Ask {
     ask!("SELECT pg_advisory_xact_lock($1)", number)
 }
 
-/// Returns the number of applied migrations; `None` if there are no tables.
-async fn applied(conn: &mut Conn, schema: &str, place: &Place) -> Done<Option<usize>> {
+/// Returns the count of formats that were applied to the schema; `None` if it has no tables.
+async fn read_applied(conn: &mut Conn, schema: &str, place: &Place) -> Done<Option<usize>> {
     let sql = "SELECT relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                WHERE n.nspname = $1 AND c.relkind = 'r'";
     let tables = conn.rows(ask!(sql, schema.to_owned())).await?;
@@ -87,16 +128,13 @@ async fn applied(conn: &mut Conn, schema: &str, place: &Place) -> Done<Option<us
     let rows = conn.rows(ask!("SELECT value FROM meta WHERE key = 'applied'")).await?;
     let found: i64 = match rows.first() {
         Some(row) => at.plain(row, "value")?,
-        None => return Err(at.corrupt("the count of applied formats is missing").into()),
+        None => return Err(damaged(schema, "the count of applied formats is missing").into()),
     };
-    match usize::try_from(found) {
-        Ok(applied) if (1..=MIGRATIONS.len()).contains(&applied) => Ok(Some(applied)),
-        Ok(0) | Err(_) => Err(at.corrupt(format!("it is {found}, expected 1 or more")).into()),
-        Ok(_) => Err(StoreError::Newer {
-            place: format!("store `{}`", place.name),
-            found: u32::try_from(found - 1).unwrap_or(u32::MAX),
-            known: u32::try_from(FORMAT).unwrap_or(u32::MAX),
-        }
-        .into()),
-    }
+    let applied = usize::try_from(found);
+    applied
+        .map(Some)
+        .map_err(|_| damaged(schema, format!("it is {found}, expected 1 or more")).into())
 }
+
+#[cfg(test)]
+mod tests;

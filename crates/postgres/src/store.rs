@@ -4,7 +4,7 @@ use crate::address::Address;
 use crate::error::Place;
 use crate::link::Link;
 use crate::pool::{Pool, Server, Work};
-use crate::schema;
+use crate::schema::{self, Formats};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -74,7 +74,7 @@ pub struct PostgresStore {
 
 impl PostgresStore {
     /// Opens a store. Creates the schema and its tables if they do not exist, and migrates an older
-    /// format. `address` is a URL (`postgres://user@host:port/database`) or a list of `key=value`
+    /// format, if this program still reads it. `address` is a URL (`postgres://user@host:port/database`) or a list of `key=value`
     /// pairs, as in libpq. Blocks.
     ///
     /// With `sslmode=require` or `sslmode=verify-full` connections are encrypted. The server's
@@ -87,8 +87,17 @@ impl PostgresStore {
     /// Returns [`StoreError::Unavailable`] for an address that is not valid, for a database that
     /// does not respond or refuses the login, for a server without TLS or with a rejected
     /// certificate if the address requires TLS, and for a schema of another program;
-    /// [`StoreError::Newer`], [`StoreError::ReadOnly`], or [`StoreError::Locked`].
+    /// [`StoreError::Older`], [`StoreError::Newer`], [`StoreError::ReadOnly`], or [`StoreError::Locked`].
     pub fn open(address: &str, options: &Options) -> Result<Self, StoreError> {
+        Self::open_with(address, options, &schema::FORMATS)
+    }
+
+    /// Opens a store as a program does that reads these formats.
+    pub(crate) fn open_with(
+        address: &str,
+        options: &Options,
+        formats: &'static Formats,
+    ) -> Result<Self, StoreError> {
         let Address { mut config, tls, place } = Address::read(address, options.wait_ms)?;
         if !schema::is_name(&options.schema) {
             let reason = format!(
@@ -106,8 +115,9 @@ impl PostgresStore {
         let server = Server { config, tls, greeting };
         let pool = Pool::new(server, place.clone(), answer, options.connections_max);
         let link = Link::start(pool)?;
-        link.wait((options.schema.clone(), place.clone()), |conn, (schema, place), _| {
-            Box::pin(schema::migrate(conn, schema, place))
+        link.wait((options.schema.clone(), place.clone(), formats), |conn, args, _| {
+            let (schema, place, formats) = args;
+            Box::pin(formats.migrate(conn, schema, place))
         })?;
         let seed =
             u64::from_be_bytes(std::array::from_fn(|i| uuid::Uuid::new_v4().into_bytes()[i]));

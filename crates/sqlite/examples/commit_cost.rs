@@ -51,8 +51,11 @@ fn compare(folder: &Path, durability: Durability, turns: usize) -> Outcome<()> {
     let store = SqliteStore::open(folder.join("weft.db"), &options)?;
     let mut writer = Writer::begin(&store, 0)?;
     let mut keeper = Keeper::new()?;
-    let (mut by_hand, mut commits) = (Vec::new(), Vec::new());
-    let (mut kept, mut looks, mut pages) = (Vec::new(), Vec::new(), Vec::new());
+    let mut by_hand = Vec::new();
+    let mut commits = Vec::new();
+    let mut kept = Vec::new();
+    let mut looks = Vec::new();
+    let mut pages = Vec::new();
     for _ in 0..turns {
         for _ in 0..TURN {
             by_hand.push(timed(|| row.insert())?);
@@ -69,18 +72,25 @@ fn compare(folder: &Path, durability: Durability, turns: usize) -> Outcome<()> {
         }
     }
     let tenth = commits.len() / 10;
-    let (first, last) = (commits[..tenth].to_vec(), commits[commits.len() - tenth..].to_vec());
-    let (row_mean, commit_mean) = (mean(&by_hand)?, mean(&commits)?);
-    let (row, commit) = (median(by_hand), median(commits));
+    let first = commits[..tenth].to_vec();
+    let last = commits[commits.len() - tenth..].to_vec();
+    let row_mean = mean(&by_hand)?;
+    let commit_mean = mean(&commits)?;
+    let row = median(by_hand);
+    let commit = median(commits);
     println!("{durability:?}:");
     println!("  one row by hand         {:>8.1} us, mean {:.1}", micros(row), micros(row_mean));
     let times = ratio(commit, row);
-    let (median_us, mean_us) = (micros(commit), micros(commit_mean));
+    let median_us = micros(commit);
+    let mean_us = micros(commit_mean);
     println!("  one commit of the store {median_us:>8.1} us, mean {mean_us:.1}, {times:.2} times");
-    let (first, last) = (micros(median(first)), micros(median(last)));
+    let first = micros(median(first));
+    let last = micros(median(last));
     println!("  first and last tenth    {first:>8.1} us, {last:.1} us");
-    let (kept_mean, kept) = (mean(&kept)?, median(kept));
-    let (kept_us, times) = (micros(kept), ratio(kept, row));
+    let kept_mean = mean(&kept)?;
+    let kept = median(kept);
+    let kept_us = micros(kept);
+    let times = ratio(kept, row);
     println!(
         "  one checkpoint kept     {kept_us:>8.1} us, mean {:.1}, {times:.2} times",
         micros(kept_mean)
@@ -89,7 +99,8 @@ fn compare(folder: &Path, durability: Durability, turns: usize) -> Outcome<()> {
     println!("  a page of one           {:>8.1} us, by a thread that reads", micros(median(pages)));
     let (count, took) = together(Arc::new(store), turns * TURN / WRITERS)?;
     let each = took / u32::try_from(count)?;
-    let (each_us, times) = (micros(each), ratio(each, row_mean));
+    let each_us = micros(each);
+    let times = ratio(each, row_mean);
     println!("  {WRITERS} runs at once         {each_us:>8.1} us a commit, {times:.2} times");
     Ok(())
 }

@@ -57,7 +57,8 @@ impl Place {
     }
 
     fn sqlite(&self, error: &rusqlite::Error) -> StoreError {
-        let (place, reason) = (self.name(), reason(error));
+        let place = self.name();
+        let reason = reason(error);
         let Some(code) = error.sqlite_error_code().filter(|_| !is_misfit(error)) else {
             return StoreError::Corrupt { place: format!("store `{place}`"), what: reason };
         };
@@ -81,7 +82,8 @@ impl Place {
     }
 
     pub(crate) fn io(&self, what: &Path, error: &io::Error) -> StoreError {
-        let (place, reason) = (self.name(), format!("`{}`: {error}", what.display()));
+        let place = self.name();
+        let reason = format!("`{}`: {error}", what.display());
         match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 StoreError::ReadOnly { place, reason }

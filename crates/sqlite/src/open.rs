@@ -1,7 +1,7 @@
 //! Opening of the database file.
 
 use crate::error::{Done, Fail, Place};
-use crate::schema::{self, HEADER_BYTES, Owner};
+use crate::schema::{self, Formats, HEADER_BYTES, Owner};
 use crate::store::{Durability, Options};
 use crate::upkeep::beside;
 use rusqlite::{Connection, OpenFlags};
@@ -31,6 +31,7 @@ pub(crate) fn writer(
     place: &Place,
     options: &Options,
     first: bool,
+    formats: &Formats,
 ) -> Result<Connection, StoreError> {
     make_file(path, place, first)?;
     if first {
@@ -40,7 +41,7 @@ pub(crate) fn writer(
         let mut conn = connect(path, place)?;
         match schema::owner(&conn)? {
             // Before anything is written.
-            Owner::Us => schema::check(&conn, place)?,
+            Owner::Us => drop(formats.check(&conn, place)?),
             Owner::Nobody => new_file(&conn)?,
             Owner::Other(id) => return Err(foreign(place, id).into()),
         }
@@ -48,7 +49,7 @@ pub(crate) fn writer(
         mark_open(path, place)?;
         log_ahead(&conn, place)?;
         configure(&conn, options)?;
-        schema::migrate(&mut conn, place)?;
+        formats.migrate(&mut conn, place)?;
         Ok(conn)
     };
     set_up().map_err(|fail| match &fail {

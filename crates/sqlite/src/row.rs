@@ -3,127 +3,45 @@
 use crate::error::{Done, Fail};
 use rusqlite::types::FromSql;
 use rusqlite::{OptionalExtension, Params, Row};
-use serde::de::{DeserializeOwned, IntoDeserializer, value};
-use serde::{Deserialize, Serialize};
-use std::fmt::Display;
-use std::str::FromStr;
+use std::borrow::Cow;
 use weftwork_store::StoreError;
-use weftwork_types::canonical::Hash;
+use weftwork_store::columns::{self, Columns, ReadColumn};
+pub(crate) use weftwork_store::columns::{to_integer as int, to_json as json, to_word as word};
 
 /// Maximum number of free pages that one deletion releases to the system, to limit the time for
 /// which it holds the lock. Further pages are reused, or released by a later deletion.
 const PAGES_GIVEN_BACK_MAX: u32 = 2_000;
 
+/// The type that stands for this driver among those that share the readers of records.
+#[derive(Debug)]
+pub(crate) enum Sqlite {}
+
 /// The location of a row: table and key.
-#[derive(Clone, Copy)]
-pub(crate) struct At<'a> {
-    pub(crate) table: &'static str,
-    pub(crate) key: &'a dyn Display,
-}
+pub(crate) type At<'a> = columns::At<'a, Sqlite>;
 
-impl<'a> At<'a> {
-    pub(crate) fn new(table: &'static str, key: &'a dyn Display) -> Self {
-        Self { table, key }
-    }
-
-    pub(crate) fn corrupt(&self, what: impl Into<String>) -> StoreError {
-        let Self { table, key } = self;
-        StoreError::Corrupt { place: format!("table `{table}`, {key}"), what: what.into() }
-    }
-
-    /// Reads a column without conversion.
-    pub(crate) fn plain<T: FromSql>(&self, row: &Row<'_>, column: &str) -> Result<T, StoreError> {
-        row.get(column).map_err(|error| self.corrupt(format!("column `{column}`: {error}")))
-    }
-
-    /// Reads a JSON column.
-    pub(crate) fn json<T: DeserializeOwned>(
-        &self,
-        row: &Row<'_>,
-        column: &str,
-    ) -> Result<T, StoreError> {
-        let text: String = self.plain(row, column)?;
-        self.parse(&text, column)
-    }
-
-    /// Reads a JSON column that may be null.
-    pub(crate) fn maybe_json<T: DeserializeOwned>(
-        &self,
-        row: &Row<'_>,
-        column: &str,
-    ) -> Result<Option<T>, StoreError> {
-        let text: Option<String> = self.plain(row, column)?;
-        text.map(|text| self.parse(&text, column)).transpose()
-    }
-
-    fn parse<T: DeserializeOwned>(&self, text: &str, column: &str) -> Result<T, StoreError> {
-        serde_json::from_str(text)
-            .map_err(|error| self.corrupt(format!("column `{column}`: {error}")))
-    }
-
-    /// Reads a column that contains the name of an enum variant.
-    pub(crate) fn word<T: DeserializeOwned>(
-        &self,
-        row: &Row<'_>,
-        column: &str,
-    ) -> Result<T, StoreError> {
-        let text: String = self.plain(row, column)?;
-        let word = T::deserialize(text.as_str().into_deserializer());
-        word.map_err(|error: value::Error| self.corrupt(format!("column `{column}`: {error}")))
-    }
-
-    /// Reads a column that contains a text id.
-    pub(crate) fn id<T: FromStr<Err: Display>>(
-        &self,
-        row: &Row<'_>,
-        column: &str,
-    ) -> Result<T, StoreError> {
-        let text: String = self.plain(row, column)?;
-        text.parse().map_err(|error: T::Err| self.corrupt(format!("column `{column}`: {error}")))
-    }
-
-    /// Reads a column that contains a 128-bit id.
-    pub(crate) fn bits(&self, row: &Row<'_>, column: &str) -> Result<u128, StoreError> {
-        self.plain::<[u8; 16]>(row, column).map(u128::from_be_bytes)
-    }
-
-    /// Reads a column that contains a 128-bit id or null.
-    pub(crate) fn maybe_bits(
-        &self,
-        row: &Row<'_>,
-        column: &str,
-    ) -> Result<Option<u128>, StoreError> {
-        Ok(self.plain::<Option<[u8; 16]>>(row, column)?.map(u128::from_be_bytes))
-    }
-
-    /// Reads a column that contains a hash.
-    pub(crate) fn hash(&self, row: &Row<'_>, column: &str) -> Result<Hash, StoreError> {
-        self.plain(row, column).map(Hash)
+impl<'r, T: FromSql> ReadColumn<'r, Sqlite, T> for Row<'_> {
+    fn read_column(&'r self, column: &str) -> Result<T, String> {
+        self.get(column).map_err(|error| error.to_string())
     }
 }
 
-/// Serialises a value as JSON.
-pub(crate) fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
-    serde_json::to_string(value).map_err(|error| unwritable(&error))
-}
-
-/// Returns the name of an enum variant, as serde writes it.
-pub(crate) fn word<T: Serialize>(value: &T) -> Result<String, StoreError> {
-    let text = serde_json::to_value(value).map_err(|error| unwritable(&error))?;
-    String::deserialize(text).map_err(|error| unwritable(&error))
-}
-
-fn unwritable(error: &serde_json::Error) -> StoreError {
-    StoreError::Conflict {
-        place: "a record".to_owned(),
-        expected: "a value that has a JSON form".to_owned(),
-        found: error.to_string(),
+impl Columns<Sqlite> for Row<'_> {
+    fn text(&self, column: &str) -> Result<Cow<'_, str>, String> {
+        ReadColumn::<Sqlite, String>::read_column(self, column).map(Cow::Owned)
     }
-}
 
-/// Converts a count to SQLite's integer type, saturating. Such large counts do not occur.
-pub(crate) fn int(count: impl TryInto<i64>) -> i64 {
-    count.try_into().unwrap_or(i64::MAX)
+    fn maybe_text(&self, column: &str) -> Result<Option<Cow<'_, str>>, String> {
+        let text: Option<String> = self.read_column(column)?;
+        Ok(text.map(Cow::Owned))
+    }
+
+    fn fixed<const N: usize>(&self, column: &str) -> Result<[u8; N], String> {
+        self.read_column(column)
+    }
+
+    fn maybe_fixed<const N: usize>(&self, column: &str) -> Result<Option<[u8; N]>, String> {
+        self.read_column(column)
+    }
 }
 
 /// Runs a query that returns at most one row.

@@ -1,52 +1,96 @@
 //! Formats of the file, and migrations between them.
 
 use crate::error::{Done, Place};
-use crate::table::block;
+use crate::row;
 use rusqlite::{Connection, TransactionBehavior};
 use weftwork_store::StoreError;
 
 /// Application id that marks files of this program: `weft` in ASCII.
 pub(crate) const APPLICATION_ID: i64 = 0x7765_6674;
 
-/// A migration from one format to the next.
-struct Migration {
-    sql: &'static str,
-    /// Step that follows the SQL in the same transaction.
-    then: fn(&Connection) -> Done<()>,
+/// Formats that a program reads. The file's `user_version` is the number of a format, plus one: it is
+/// zero in a file without tables.
+#[derive(Debug)]
+pub(crate) struct Formats {
+    /// The oldest format that is read. Files of older formats were written by development builds
+    /// only, and are refused.
+    oldest: usize,
+    /// Statements that create the tables of the oldest format.
+    created: &'static str,
+    /// Statements that lead from each format to the next, from the oldest one.
+    migrations: &'static [&'static str],
 }
 
-const fn by(sql: &'static str) -> Migration {
-    Migration { sql, then: |_| Ok(()) }
+/// The formats of this program.
+pub(crate) const FORMATS: Formats =
+    Formats { oldest: 16, created: include_str!("schema.sql"), migrations: &[] };
+
+impl Formats {
+    /// The newest format.
+    const fn newest(&self) -> usize {
+        self.oldest + self.migrations.len()
+    }
+
+    /// Brings the file to the newest format. Each step is one transaction, which also writes the
+    /// number of its format: if the process dies, the next one continues with the step that is
+    /// missing.
+    pub(crate) fn migrate(&self, conn: &mut Connection, place: &Place) -> Done<()> {
+        loop {
+            let found = self.check(conn, place)?;
+            let Some(step) = self.step_after(found) else { return Ok(()) };
+            let work = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            // Another process may have done the step while this one waited for the lock.
+            if self.check(&work, place)? == found {
+                let reached = found.map_or(self.oldest, |format| format + 1);
+                work.execute_batch(step)?;
+                work.execute(
+                    "INSERT INTO meta (key, value) VALUES ('format', ?1)
+                     ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                    [row::int(reached)],
+                )?;
+                work.pragma_update(None, "user_version", reached + 1)?;
+                work.pragma_update(None, "application_id", APPLICATION_ID)?;
+            }
+            work.commit()?;
+        }
+    }
+
+    fn step_after(&self, found: Option<usize>) -> Option<&'static str> {
+        match found {
+            None => Some(self.created),
+            Some(format) => self.migrations.get(format - self.oldest).copied(),
+        }
+    }
+
+    /// Returns the format of a file, `None` if it has no tables. Refuses a file of a format that this
+    /// program does not read.
+    pub(crate) fn check(&self, conn: &Connection, place: &Place) -> Done<Option<usize>> {
+        let found = pragma(conn, "user_version")?;
+        let store = format!("store `{}`", place.name);
+        let number = |format: usize| u32::try_from(format).unwrap_or(u32::MAX);
+        match usize::try_from(found) {
+            Ok(0) => Ok(None),
+            Ok(version) if version - 1 < self.oldest => Err(StoreError::Older {
+                place: store,
+                found: number(version - 1),
+                oldest: number(self.oldest),
+            }
+            .into()),
+            Ok(version) if version - 1 <= self.newest() => Ok(Some(version - 1)),
+            Ok(version) => Err(StoreError::Newer {
+                place: store,
+                found: number(version - 1),
+                known: number(self.newest()),
+            }
+            .into()),
+            Err(_) => Err(StoreError::Corrupt {
+                place: format!("{store}, user_version"),
+                what: format!("it is {found}, expected 0 or more"),
+            }
+            .into()),
+        }
+    }
 }
-
-/// Migrations, each to the format of its index, in one transaction. The file's `user_version` is
-/// the number of applied migrations, so that migration continues there after the death of a
-/// process.
-const MIGRATIONS: &[Migration] = &[
-    by(include_str!("schema.sql")),
-    by(include_str!("checkpoints.sql")),
-    by(include_str!("without_steps.sql")),
-    by(include_str!("wakes.sql")),
-    by(include_str!("blocks.sql")),
-    by(include_str!("listed.sql")),
-    by(include_str!("pieces.sql")),
-    by(include_str!("log.sql")),
-    Migration { sql: include_str!("seals.sql"), then: block::seal_old },
-    by(include_str!("items.sql")),
-    by(include_str!("queued.sql")),
-    by(include_str!("within.sql")),
-    by(include_str!("metadata.sql")),
-    by(include_str!("effects.sql")),
-    by(include_str!("ends.sql")),
-    by(include_str!("leases.sql")),
-    by(include_str!("closes.sql")),
-];
-
-/// The newest format that this program supports.
-pub(crate) const FORMAT: usize = MIGRATIONS.len() - 1;
-
-/// The first format whose files have no log when they are not open.
-const CLOSES: usize = 16;
 
 /// Returns `true` if the header of a file says that the file has a write-ahead log, and the program that
 /// wrote it removes the log when it closes the file. All of a new store is in its log.
@@ -58,7 +102,7 @@ pub(crate) fn has_log(header: &[u8; HEADER_BYTES]) -> bool {
     let is_new = applied == 0 && header[28..32] == [0, 0, 0, 1];
     header.starts_with(b"SQLite format 3\0")
         && header[18] == 2
-        && (is_new || usize::try_from(applied).is_ok_and(|applied| applied > CLOSES))
+        && (is_new || usize::try_from(applied).is_ok_and(|applied| applied > FORMATS.oldest))
 }
 
 /// Number of bytes of the header of a file that [`has_log`] reads.
@@ -90,51 +134,9 @@ pub(crate) fn owner(conn: &Connection) -> Done<Owner> {
     })
 }
 
-/// Migrates the file to the newest format.
-pub(crate) fn migrate(conn: &mut Connection, place: &Place) -> Done<()> {
-    loop {
-        let applied = applied(conn, place)?;
-        let Some(migration) = MIGRATIONS.get(applied) else { return Ok(()) };
-        let work = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Another process may have migrated the file while this one waited for the lock.
-        if self::applied(&work, place)? == applied {
-            work.execute_batch(migration.sql)?;
-            (migration.then)(&work)?;
-            work.execute(
-                "INSERT INTO meta (key, value) VALUES ('format', ?1)
-                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-                [i64::try_from(applied).unwrap_or(i64::MAX)],
-            )?;
-            work.pragma_update(None, "user_version", applied + 1)?;
-            work.pragma_update(None, "application_id", APPLICATION_ID)?;
-        }
-        work.commit()?;
-    }
-}
-
-/// Refuses a file of a format that this program does not know.
-pub(crate) fn check(conn: &Connection, place: &Place) -> Done<()> {
-    applied(conn, place).map(drop)
-}
-
-fn applied(conn: &Connection, place: &Place) -> Done<usize> {
-    let found = pragma(conn, "user_version")?;
-    match usize::try_from(found) {
-        Ok(applied) if applied <= MIGRATIONS.len() => Ok(applied),
-        Ok(_) => Err(StoreError::Newer {
-            place: format!("store `{}`", place.name),
-            found: u32::try_from(found - 1).unwrap_or(u32::MAX),
-            known: u32::try_from(FORMAT).unwrap_or(u32::MAX),
-        }
-        .into()),
-        Err(_) => Err(StoreError::Corrupt {
-            place: format!("store `{}`, user_version", place.name),
-            what: format!("it is {found}, expected 0 or more"),
-        }
-        .into()),
-    }
-}
-
 fn pragma(conn: &Connection, name: &str) -> Done<i64> {
     Ok(conn.pragma_query_value(None, name, |row| row.get(0))?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use crate::lock::Locks;
 use crate::open;
 use crate::open_stores::OpenStore;
 use crate::reader::Readers;
+use crate::schema;
 use crate::table::claim_cache::ClaimCache;
 use crate::table::workers;
 use crate::writer::Writer;
@@ -65,13 +66,13 @@ pub struct SqliteStore {
 
 impl SqliteStore {
     /// Opens a store. Creates the file, readable by its owner only, and its folder if they do not
-    /// exist. A file of an older format is migrated. Blocks.
+    /// exist. A file of an older format is migrated, if this program still reads it. Blocks.
     ///
     /// Dead workers are removed, so that their runs can be claimed immediately.
     ///
     /// # Errors
     /// Returns [`StoreError::ReadOnly`], [`StoreError::Full`], [`StoreError::Locked`] after the
-    /// busy timeout, [`StoreError::Newer`], [`StoreError::Corrupt`] for a file that is damaged or
+    /// busy timeout, [`StoreError::Older`], [`StoreError::Newer`], [`StoreError::Corrupt`] for a file that is damaged or
     /// not a database, or [`StoreError::Unavailable`] for a folder, or a database of another
     /// program.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, StoreError> {
@@ -82,7 +83,7 @@ impl SqliteStore {
         let path = whole.as_deref().unwrap_or(path);
         let place = Place { name, busy_timeout_ms: options.busy_timeout_ms };
         let open = OpenStore::new();
-        let conn = open::writer(path, &place, options, open.is_only())?;
+        let conn = open::writer(path, &place, options, open.is_only(), &schema::FORMATS)?;
         let identity = Identity::of(path, place.clone())?;
         let locks = Arc::new(Locks::new(path, place.clone()));
         workers::bury(&conn, &locks, &place)?;

@@ -181,7 +181,8 @@ impl Search<'_> {
         let mut statement = self.conn.prepare("PRAGMA foreign_key_check")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
+            let table: String = row.get(0)?;
+            let parent: String = row.get(2)?;
             let number: Option<i64> = row.get(1)?;
             let row = number.map_or(String::new(), |number| format!(", row {number}"));
             let what = format!("its row in `{parent}` is missing");

@@ -254,7 +254,10 @@ pub(super) async fn fill(store: &dyn Store, thread_id: &str, mark: &str) {
 pub(super) async fn organisations_keep_their_checkpoints_apart(store: Arc<dyn Store>) {
     fill(&*store, "t", "one").await;
     let before = all(&*store, "t").await;
-    let (them, t, at, hash) = (principal("them"), thread("t"), shelf("t", ""), blob("one").0);
+    let them = principal("them");
+    let t = thread("t");
+    let at = shelf("t", "");
+    let hash = blob("one").0;
     assert_eq!(store.checkpoint(&them, &at, None).await, Ok(None));
     assert_eq!(store.checkpoint(&them, &at, Some(CheckpointId(1))).await, Ok(None));
     assert_eq!(store.checkpoint_bytes(&them, &at, vec![CheckpointId(1)]).await, Ok(Vec::new()));

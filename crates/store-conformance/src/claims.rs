@@ -23,7 +23,8 @@ async fn claim(store: &dyn Store, by: &WorkerId, now: i64) -> weftwork_store::ta
 
 pub(super) async fn a_living_worker_keeps_its_run(store: Arc<dyn Store>) {
     store.create_run(&us(), new_run("t", "r"), BTreeMap::new()).await.expect("a run");
-    let (w1, w2) = (register(&*store, "w1", 1_000).await, register(&*store, "w2", 1_000).await);
+    let w1 = register(&*store, "w1", 1_000).await;
+    let w2 = register(&*store, "w2", 1_000).await;
     let first = claim(&*store, &w1, 1_001).await.expect("a pending run is free");
     assert_eq!((first.fence, &first.worker), (1, &w1));
     let busy = || Err(invariants::busy(&at("t", "r")));
@@ -111,7 +112,8 @@ pub(super) async fn an_ended_run_takes_no_more_writes(store: Arc<dyn Store>) {
 }
 
 pub(super) async fn orphans_are_those_without_a_living_worker(store: Arc<dyn Store>) {
-    let (w1, w2) = (register(&*store, "w1", 1_000).await, register(&*store, "w2", 2_000).await);
+    let w1 = register(&*store, "w1", 1_000).await;
+    let w2 = register(&*store, "w2", 2_000).await;
     let made = [("a", "us", 5), ("b", "us", 3), ("c", "them", 4), ("d", "us", 1), ("e", "us", 2)];
     for (name, org, created) in made {
         let mut run = new_run(name, name);
@@ -160,7 +162,8 @@ pub(super) async fn orphans_are_read_in_pages_by_graph(store: Arc<dyn Store>) {
     let here: &[&str] = &["test:unused", "test:graph"];
     let cases = [(None, vec!["eb", "da", "cf", ""]), (Some(here), vec!["ba", "cf", ""])];
     for (graphs, expected) in cases {
-        let (mut after, mut pages) = (None, Vec::new());
+        let mut after = None;
+        let mut pages = Vec::new();
         loop {
             let (names, next) = read(graphs, after).await;
             pages.push(names);

@@ -96,7 +96,8 @@ pub(super) fn checkpoint(id: u128) -> NewCheckpoint {
 }
 
 fn part(of: u128, what: Pending, body: &str) -> NewPending {
-    let (of, body) = (CheckpointId(of), body.as_bytes().to_vec());
+    let of = CheckpointId(of);
+    let body = body.as_bytes().to_vec();
     NewPending { ns: String::new(), of, what, body, blobs: Vec::new() }
 }
 

@@ -25,7 +25,9 @@ async fn put(store: &dyn Store, at: &ItemRef, value: Value, options: PutOptions,
 
 /// Stores items of several ages. At 5,000 ms one of them has expired.
 async fn filled(store: &dyn Store) -> Vec<StoredItem> {
-    let (late, early, kept) = (item("z", "late"), item("a.b", "early"), item("z", "kept"));
+    let late = item("z", "late");
+    let early = item("a.b", "early");
+    let kept = item("z", "kept");
     put(store, &late, json!({"n": 1}), for_ms(9_000), 1_000).await;
     put(store, &early, json!({"n": 2}), PutOptions::default(), 1_100).await;
     let paths = Indexing::Paths(vec!["text".to_owned()]);
@@ -39,7 +41,8 @@ async fn filled(store: &dyn Store) -> Vec<StoredItem> {
 }
 
 pub(super) async fn items_go_elsewhere_just_as_they_are(store: Arc<dyn Store>) {
-    let (them, now) = (principal("them"), Timestamp(5_000));
+    let them = principal("them");
+    let now = Timestamp(5_000);
     let all = filled(&*store).await;
     let shown = |of: &StoredItem| {
         let StoredItem { item, ttl, .. } = of;
@@ -61,7 +64,8 @@ pub(super) async fn items_go_elsewhere_just_as_they_are(store: Arc<dyn Store>) {
 }
 
 pub(super) async fn items_that_are_there_with_another_content_stay(store: Arc<dyn Store>) {
-    let (them, now) = (principal("them"), Timestamp(5_000));
+    let them = principal("them");
+    let now = Timestamp(5_000);
     let all = filled(&*store).await;
     let other = json!({"text": "other"});
     let kept = item("z", "kept");

@@ -74,8 +74,10 @@ pub(super) async fn the_first_result_stays_and_counts_go_up_only(store: Arc<dyn 
 pub(super) async fn calls_and_usage_commit_with_their_step(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r").await;
     let ended = settled(&call(1, Effect::ReadOnly), json!("answer"));
-    let (keep, bill) = (these(vec![checkpoint(1)]), fact("i", "r", 1_150));
-    let (calls, usage) = (vec![ended.clone().into()], vec![bill.clone().into(); 2]);
+    let keep = these(vec![checkpoint(1)]);
+    let bill = fact("i", "r", 1_150);
+    let calls = vec![ended.clone().into()];
+    let usage = vec![bill.clone().into(); 2];
     let step = Commit { keep: keep.into(), calls, usage, ..commit(1_200) };
     write(&*store, &claim, step.clone()).await;
     assert_eq!(records(&*store).await, [ended]);
@@ -95,8 +97,8 @@ pub(super) async fn calls_and_usage_commit_with_their_step(store: Arc<dyn Store>
 
 pub(super) async fn calls_outlive_their_run(store: Arc<dyn Store>) {
     let first = begin(&*store, "t", "r1").await;
-    let (done, open) =
-        (settled(&call(1, Effect::ReadOnly), json!(5)), call(2, Effect::ExternalSideEffect));
+    let done = settled(&call(1, Effect::ReadOnly), json!(5));
+    let open = call(2, Effect::ExternalSideEffect);
     record(&*store, &first, vec![done.clone(), open.clone()]).await;
     // A takeover and a later run of the thread find the recorded calls.
     let w2 = register(&*store, "w2", 10_000).await;
@@ -142,7 +144,8 @@ pub(super) async fn calls_are_found_from_a_checkpoint_on(store: Arc<dyn Store>) 
         let found = store.call_since(&us(), &thread("t"), key(n), since).await.expect("reads");
         found.map(|found| (found.state, found.made))
     };
-    let (open, over) = (Some((CallState::Intent, 1)), Some((CallState::Settled, 1)));
+    let open = Some((CallState::Intent, 1));
+    let over = Some((CallState::Settled, 1));
     for (since, first) in [(1, 10), (2, 20), (3, 30), (4, 40), (99, 10)] {
         for n in (10..=41).filter(|n| *n >= first && n % 10 < 2) {
             let expected = if n % 10 == 1 && n != 41 || n == 40 { over } else { open };

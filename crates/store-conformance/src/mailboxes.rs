@@ -23,8 +23,10 @@ const NOW: Timestamp = Timestamp(1_500);
 
 async fn instance(store: &dyn Store) {
     let metadata = Map::from_iter([(INSTANCE.to_owned(), Value::Bool(true))]);
-    let (id, graph) = (thread("t"), Some("test:graph".to_owned()));
-    let (created_at, if_exists) = (Timestamp(900), IfExists::Refuse);
+    let id = thread("t");
+    let graph = Some("test:graph".to_owned());
+    let created_at = Timestamp(900);
+    let if_exists = IfExists::Refuse;
     let new = NewThread { id, graph, metadata, created_at, if_exists };
     store.create_thread(&us(), new).await.expect("a thread");
 }
@@ -136,8 +138,7 @@ pub(super) async fn a_mailbox_is_bounded_and_closed_by_termination(store: Arc<dy
     assert_eq!(claim(store, "r3").await, Err(closed));
     store.request_cancel(&us(), &at("t", "r4")).await.expect("waits");
     assert_eq!(next(store, NOW).await.as_deref(), Some("r4"));
-    let by = (&worker("w2"), NOW);
-    cancel_orphan(store, &us(), &at("t", "r4"), by).await.expect("is cancelled");
+    cancel_orphan(store, &us(), &at("t", "r4"), &worker("w2"), NOW).await.expect("is cancelled");
     let counts = store.count_activities(&us(), &thread("t")).await.expect("reads");
     let expected = ActivityCounts { waiting: 2, succeeded: 2, cancelled: 1, ..counts };
     assert_eq!((counts, counts.running, counts.failed), (expected, 0, 0));
@@ -207,7 +208,8 @@ pub(super) async fn a_terminated_instance_does_not_resume_by_itself(store: Arc<d
     sent(store, "r1", 0).await;
     let claimed = claim(store, "r1").await.expect("its turn");
     let finish = interrupted(&[1]);
-    let (interrupts, wakes_at) = (vec![question(1)], Some(Timestamp(2_000)));
+    let interrupts = vec![question(1)];
+    let wakes_at = Some(Timestamp(2_000));
     write(store, &claimed, Commit { interrupts, finish, wakes_at, ..commit(1_600) }).await;
     let due = async || {
         let due = store.due(Timestamp(2_000), vec!["test:graph".to_owned()], 9).await;
@@ -230,7 +232,8 @@ pub(super) async fn the_last_of_two_runs_of_one_time_is_due(store: Arc<dyn Store
     let ends = Commit { keep: with(1).into(), finish: completed(), ..commit(1_600) };
     write(store, &claimed, ends).await;
     let claimed = claim(store, "asks").await.expect("its turn");
-    let (interrupts, wakes_at) = (vec![question(1)], Some(NOW));
+    let interrupts = vec![question(1)];
+    let wakes_at = Some(NOW);
     let finish = interrupted(&[1]);
     let asks = Commit { keep: with(2).into(), interrupts, finish, wakes_at, ..commit(1_600) };
     write(store, &claimed, asks).await;
@@ -295,8 +298,7 @@ pub(super) async fn a_question_stays_that_of_the_run_that_asked_it(store: Arc<dy
     // An activity that is cancelled passes the question, and does not become its run.
     store.request_cancel(&us(), &at("t", "r2")).await.expect("waits");
     assert_eq!(next(store, NOW).await.as_deref(), Some("r2"));
-    let by = (&worker("w2"), NOW);
-    cancel_orphan(store, &us(), &at("t", "r2"), by).await.expect("is cancelled");
+    cancel_orphan(store, &us(), &at("t", "r2"), &worker("w2"), NOW).await.expect("is cancelled");
     let asked = store.interrupts(&us(), &thread("t")).await.expect("reads");
     assert_eq!(
         asked.iter().map(|row| (&row.run, row.is_open())).collect::<Vec<_>>(),

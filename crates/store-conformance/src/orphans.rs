@@ -19,7 +19,7 @@ const LATER: i64 = 1_000 + LEASE_MS;
 
 async fn cancel(store: &dyn Store, run: &str, now: i64) -> Result<()> {
     let by = worker("who-cancels");
-    cancel_orphan(store, &us(), &at("t", run), (&by, Timestamp(now))).await
+    cancel_orphan(store, &us(), &at("t", run), &by, Timestamp(now)).await
 }
 
 async fn log(store: &dyn Store, run: &str) -> Vec<AiEvent> {
@@ -134,7 +134,7 @@ pub(super) async fn a_run_that_somebody_has_is_not(store: Arc<dyn Store>) {
     assert_eq!(cancel(&*store, "r2", LATER).await, Ok(()));
     let elsewhere = super::fixture::principal("them");
     let by = worker("who-cancels");
-    let others = cancel_orphan(&*store, &elsewhere, &at("t", "r3"), (&by, Timestamp(LATER))).await;
+    let others = cancel_orphan(&*store, &elsewhere, &at("t", "r3"), &by, Timestamp(LATER)).await;
     assert_eq!(others, Err(invariants::missing("run", "r3")));
     assert_eq!(cancel(&*store, "r3", LATER).await, Ok(()));
 }

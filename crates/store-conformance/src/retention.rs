@@ -106,7 +106,8 @@ pub(super) async fn events_of_runs_that_ended_are_dropped_but_for_the_last(store
     }
     let going = begin(&*store, "other", "r3").await;
     write(&*store, &going, Commit { events: vec![told(1), told(2)], ..commit(1_100) }).await;
-    let (first, second) = (at("t", "r1"), at("t", "r2"));
+    let first = at("t", "r1");
+    let second = at("t", "r2");
     let row = store.run(&us(), &first).await;
     let whole = store.events(&us(), &first, 3, 9).await;
     let drop = async |time| store.drop_events(&us(), Timestamp(time), 9).await;

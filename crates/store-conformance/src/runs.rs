@@ -145,7 +145,8 @@ pub(super) async fn cancel_is_a_flag_that_the_next_commit_returns(store: Arc<dyn
 }
 
 pub(super) async fn what_does_not_exist_is_reported_missing(store: Arc<dyn Store>) {
-    let (us, t) = (us(), thread("t"));
+    let us = us();
+    let t = thread("t");
     let no_thread = || invariants::missing("thread", "t");
     assert_eq!(store.thread(&us, &t).await, Err(no_thread()));
     assert_eq!(store.runs(&us, &t).await, Err(no_thread()));

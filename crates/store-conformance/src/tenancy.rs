@@ -30,7 +30,8 @@ async fn filled(store: &dyn Store) -> weftwork_store::record::Claim {
 pub(super) async fn another_organisation_sees_nothing(store: Arc<dyn Store>) {
     let claim = filled(&*store).await;
     let before = super::dump(&*store, &[us()]).await.expect("reads");
-    let (them, t) = (principal("them"), thread("t"));
+    let them = principal("them");
+    let t = thread("t");
     let no_thread = || invariants::missing("thread", "t");
     let no_run = || invariants::missing("run", "r");
 

@@ -277,7 +277,8 @@ pub(super) async fn a_cursor_is_stable_while_threads_come_and_go(store: Arc<dyn 
         by(ThreadKey::Id, Direction::Ascending),
     ] {
         let mut next = Some(from);
-        let (mut found, mut pages) = (Vec::new(), 0);
+        let mut found = Vec::new();
+        let mut pages = 0;
         while let Some(from) = next {
             let metadata = metadata(json!({"even": true}));
             let query = ThreadQuery { metadata, from, limit: 70, ..ThreadQuery::default() };

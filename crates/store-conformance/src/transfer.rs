@@ -28,7 +28,8 @@ fn checkpoint(id: u128, ns: &str, blobs: &[&[u8]]) -> NewCheckpoint {
 
 fn part(of: u128, what: Pending, body: &str, blobs: &[&[u8]]) -> NewPending {
     let blobs = blobs.iter().map(|blob| hash_bytes(blob)).collect();
-    let (of, body) = (CheckpointId(of), body.as_bytes().to_vec());
+    let of = CheckpointId(of);
+    let body = body.as_bytes().to_vec();
     NewPending { ns: String::new(), of, what, body, blobs }
 }
 
@@ -39,7 +40,8 @@ fn blob(body: &[u8]) -> (Hash, Vec<u8>) {
 /// Creates a thread with rows in every table: a run that ended at two questions, and an unfinished
 /// run that answered the first of them.
 async fn fill(store: &dyn Store, thread_id: &str) {
-    let (first, second) = (format!("{thread_id}1"), format!("{thread_id}2"));
+    let first = format!("{thread_id}1");
+    let second = format!("{thread_id}2");
     let worker = register(store, "w1", 1_000).await;
     let mut new = keyed(new_run(thread_id, &first), &format!("key of {first}"));
     new.at = at(thread_id, &first);
@@ -131,7 +133,8 @@ pub(super) async fn a_thread_goes_whole_to_another_store_and_back(store: Arc<dyn
     let there = other.export_thread(&us(), &thread("t")).await.expect("reads");
     assert_eq!(there, whole);
     let them = principal("them");
-    let (mut there, layouts) = (there, vec![blob(b"names")]);
+    let mut there = there;
+    let layouts = vec![blob(b"names")];
     there.kept.layouts.clone_from(&layouts);
     store.import_thread(&them, there).await.expect("an organisation has its own");
     let theirs = store.export_thread(&them, &thread("t")).await.expect("reads");

@@ -9,7 +9,8 @@ fn run(id: &str) -> RunId {
 
 pub(super) async fn a_fact_is_recorded_once(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r1").await;
-    let (late, early) = (fact("a", "r1", 300), fact("b", "r1", 200));
+    let late = fact("a", "r1", 300);
+    let early = fact("b", "r1", 200);
     for row in [&late, &early, &fact("c", "r0", 100)] {
         store.record_usage(&us(), row.clone()).await.expect("records");
     }

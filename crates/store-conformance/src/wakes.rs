@@ -12,7 +12,8 @@ use weftwork_types::{ErrorCode, Principal, Timestamp};
 /// A commit that ends a run at a question that takes its default at `wakes_at`.
 fn parked(id: u128, wakes_at: i64) -> Commit {
     let wakes_at = Some(Timestamp(wakes_at));
-    let (interrupts, finish) = (vec![question(id)], interrupted(&[id]));
+    let interrupts = vec![question(id)];
+    let finish = interrupted(&[id]);
     Commit { interrupts, events: vec![told(1)], finish, wakes_at, ..commit(1_100) }
 }
 

@@ -164,7 +164,8 @@ async fn records(
     who: &Principal,
     thread: &ThreadId,
 ) -> Result<(Vec<ApprovalRecord>, u64)> {
-    let (mut records, mut version) = (Vec::new(), 0);
+    let mut records = Vec::new();
+    let mut version = 0;
     let mut query = EffectQuery::of(sequence(thread), 0);
     loop {
         let rows = store.effects(who, query.clone()).await?;

@@ -148,7 +148,8 @@ pub async fn artifacts(
 pub async fn delete_lapsed(store: &dyn Store, who: &Principal, now: Timestamp) -> Result<u64> {
     let mut deleted = 0;
     loop {
-        let (kind, first) = (LAPSES.to_owned(), String::new());
+        let kind = LAPSES.to_owned();
+        let first = String::new();
         let last = Some(lapse_key(now, "~"));
         let query = EffectQuery { kind, first, last, after: 0, limit: AT_ONCE };
         let rows = store.effects(who, query).await?;

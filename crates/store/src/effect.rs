@@ -179,7 +179,8 @@ impl EffectQuery {
 
     /// Creates a read of all sequences of a kind.
     pub fn all(kind: impl Into<String>) -> Self {
-        let (kind, first) = (kind.into(), String::new());
+        let kind = kind.into();
+        let first = String::new();
         Self { kind, first, last: None, after: 0, limit: EFFECTS_LIMIT_MAX }
     }
 

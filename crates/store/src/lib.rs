@@ -13,6 +13,7 @@
 pub mod approval;
 pub mod artifact;
 pub mod checkpoint;
+pub mod columns;
 pub mod effect;
 pub mod execution_order;
 pub mod inbox;

@@ -50,7 +50,8 @@ impl OrphanPage {
     #[must_use]
     pub fn next(&self, found: &[(Principal, RunRow)]) -> Option<OrphanCursor> {
         let (who, last) = found.last().filter(|_| found.len() >= self.limit)?;
-        let (run, created_at) = (last.new.at.run.clone(), last.new.created_at);
+        let run = last.new.at.run.clone();
+        let created_at = last.new.created_at;
         Some(OrphanCursor { org: who.org.clone(), run, created_at })
     }
 }
@@ -72,7 +73,8 @@ pub async fn cancel_orphan(
     store: &dyn Store,
     who: &Principal,
     at: &RunRef,
-    (worker, now): (&WorkerId, Timestamp),
+    worker: &WorkerId,
+    now: Timestamp,
 ) -> Result<()> {
     let row = store.run(who, at).await?;
     if row.fence == 0 && row.takes_back() {
@@ -114,7 +116,8 @@ pub async fn speaking(
     who: &Principal,
     at: &RunRef,
 ) -> Result<BTreeSet<AttemptReset>> {
-    let (mut tasks, mut after) = (BTreeSet::new(), Position::START);
+    let mut tasks = BTreeSet::new();
+    let mut after = Position::START;
     loop {
         let some = store.pieces(who, at, after, PIECES_AT_ONCE).await?;
         let Some(last) = some.last() else { return Ok(tasks) };

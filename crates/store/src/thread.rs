@@ -265,7 +265,8 @@ impl ThreadCursor {
     }
 
     fn is_before(&self, other: &Self) -> bool {
-        let (ours, theirs) = ((self.time, &self.id), (other.time, &other.id));
+        let ours = (self.time, &self.id);
+        let theirs = (other.time, &other.id);
         match self.order.direction {
             Direction::Ascending => ours < theirs,
             Direction::Descending => ours > theirs,
@@ -303,7 +304,9 @@ impl FromStr for ThreadCursor {
         let invalid = || InvalidCursor { found: text.chars().take(80).collect() };
         let mut parts = text.splitn(3, '.');
         let mut next = || parts.next().ok_or_else(invalid);
-        let (order, time, id) = (next()?, next()?, next()?);
+        let order = next()?;
+        let time = next()?;
+        let id = next()?;
         let (by, direction) = order.split_at_checked(1).ok_or_else(invalid)?;
         let by = match by {
             "c" => ThreadKey::CreatedAt,

@@ -138,6 +138,19 @@ pub enum StoreError {
         /// Error of the operating system or database.
         reason: String,
     },
+    /// The store was written by a development build, in a format that is not read any more. Nothing
+    /// was changed.
+    #[error(
+        "{place} has format {found}, this program reads {oldest} and newer; export what you need with the program that wrote it, or name another store"
+    )]
+    Older {
+        /// The store.
+        place: String,
+        /// Format found.
+        found: u32,
+        /// Oldest format that this program reads.
+        oldest: u32,
+    },
     /// The store was written by a newer version of this program.
     #[error("{place} has format {found}, this program knows up to {known}; use a newer program")]
     Newer {
@@ -305,6 +318,7 @@ impl StoreError {
             Self::NotRequeued { .. } => "W0217",
             Self::Dropped { .. } => "W0218",
             Self::FileChanged { .. } => "W0219",
+            Self::Older { .. } => "W0220",
             Self::MailboxFull { .. } => "W0640",
             Self::MailboxClosed { .. } => "W0641",
             Self::BelongsToInstance { .. } => "W0649",

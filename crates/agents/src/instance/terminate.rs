@@ -117,7 +117,7 @@ impl AgentRuntime {
             }
             let worker = self.runtime().worker();
             let now = self.runtime().clock().now();
-            match cancel_orphan(self.store().as_ref(), &self.who, at, (worker, now)).await {
+            match cancel_orphan(self.store().as_ref(), &self.who, at, worker, now).await {
                 Ok(()) => return Ok(()),
                 Err(StoreError::Busy { .. } | StoreError::NotFound { .. }) => {}
                 Err(error) => return Err(of_store(instance, error)),
@@ -141,7 +141,7 @@ impl AgentRuntime {
             let at = &next.new.at;
             let now = clock.now();
             let worker = self.runtime().worker();
-            match cancel_orphan(self.store().as_ref(), &self.who, at, (worker, now)).await {
+            match cancel_orphan(self.store().as_ref(), &self.who, at, worker, now).await {
                 Ok(()) => letters.push(letter(&next)),
                 // Another process ends it.
                 Err(StoreError::Busy { .. }) => tokio::time::sleep(LOOK_EVERY).await,

@@ -4,8 +4,8 @@ use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
 use crate::pool::Before;
 use crate::row::{At, bytes, int, json, text, word};
-use crate::table::runs::{begin, read, whole};
-use crate::table::{checkpoints, interrupts, mailbox, threads};
+use crate::table::runs::{read, whole};
+use crate::table::{checkpoints, claim, interrupts, mailbox, threads};
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
 use weftwork_store::mailbox::first_status;
@@ -31,7 +31,8 @@ pub(crate) async fn create(
     before: Before,
 ) -> Done<(RunRow, Option<Claim>)> {
     let Creation { who, new, answers, worker } = creation;
-    let (org, thread) = (&who.org, &new.at.thread);
+    let org = &who.org;
+    let thread = &new.at.thread;
     let key = new.options.idempotency_key.clone();
     let by_key = whole!("FROM runs r WHERE r.org = $1 AND r.idempotency_key = $2");
     let by_id = whole!("FROM runs r WHERE r.org = $1 AND r.id = $2");
@@ -84,7 +85,7 @@ pub(crate) async fn create(
     }
     let worker = worker.as_ref().filter(|_| status == RunStatus::Pending);
     if let Some(worker) = worker {
-        asks.extend(begin(org, &mut run, newest.first())?);
+        asks.extend(claim::begin(org, &mut run, newest.first())?);
         (run.status, run.worker, run.fence) = (RunStatus::Running, Some(worker.clone()), 1);
     }
     asks.push(match status {
@@ -129,8 +130,10 @@ fn cancels(org: &OrgId, thread: &ThreadId) -> Ask {
 
 /// Updates the thread for a new run, or creates it.
 fn touches(who: &Principal, new: &NewRun, status: RunStatus) -> Result<Ask> {
-    let (org, thread) = (text(&who.org), text(&new.at.thread));
-    let (created_at, status) = (new.created_at.0, word(&status)?);
+    let org = text(&who.org);
+    let thread = text(&new.at.thread);
+    let created_at = new.created_at.0;
+    let status = word(&status)?;
     let follows = "INSERT INTO threads AS t (org, id, graph, status, seq, created_at, updated_at)
                    VALUES ($1, $2, $3, $4, 0, $5, $5)
                    ON CONFLICT (org, id) DO UPDATE SET graph = excluded.graph,

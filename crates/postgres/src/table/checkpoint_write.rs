@@ -102,8 +102,11 @@ fn put(org: &OrgId, thread: &ThreadId, new: &NewCheckpoint) -> Ask {
                ON CONFLICT (org, thread, ns, id) DO UPDATE SET of = excluded.of,
                    tasks = excluded.tasks, body = excluded.body, blobs = excluded.blobs,
                    seal = excluded.seal";
-    let (id, of) = (bytes(new.id.0), new.of.map(|of| bytes(of.0)));
-    let (tasks, body, blobs) = (new.tasks.clone(), new.body.clone(), hashes(&new.blobs));
+    let id = bytes(new.id.0);
+    let of = new.of.map(|of| bytes(of.0));
+    let tasks = new.tasks.clone();
+    let body = new.body.clone();
+    let blobs = hashes(&new.blobs);
     ask!(sql, text(org), text(thread), new.ns.clone(), id, of, tasks, body, blobs)
 }
 
@@ -118,7 +121,9 @@ fn add(org: &OrgId, thread: &ThreadId, new: &NewPending, mark: &[u8]) -> Ask {
         Pending::Outside => outside,
         Pending::Tasks => tasks,
     };
-    let (of, body, blobs) = (bytes(new.of.0), new.body.clone(), hashes(&new.blobs));
+    let of = bytes(new.of.0);
+    let body = new.body.clone();
+    let blobs = hashes(&new.blobs);
     ask!(sql, text(org), text(thread), new.ns.clone(), of, body, blobs, mark.to_vec())
 }
 
@@ -126,14 +131,22 @@ fn hashes(blobs: &[Hash]) -> Vec<Vec<u8>> {
     blobs.iter().map(|hash| hash.0.to_vec()).collect()
 }
 
+/// A batch, and the mark of its write.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Marked<'a> {
+    pub(crate) batch: &'a CheckpointBatch,
+    pub(crate) mark: &'a [u8],
+}
+
 /// Stores a batch.
 pub(crate) async fn keep(
     conn: &mut Conn,
     org: &OrgId,
     thread: &ThreadId,
-    (keep, mark): (&CheckpointBatch, &[u8]),
+    batch: Marked<'_>,
     before: Before,
 ) -> Done<()> {
+    let Marked { batch: keep, mark } = batch;
     let asks = asks(org, thread, keep, mark);
     if asks.is_empty() {
         return Ok(());
@@ -163,8 +176,9 @@ pub(crate) async fn rewrite(
     org: &OrgId,
     at: &CheckpointNamespace,
     newest: CheckpointId,
-    (new, mark): (&CheckpointBatch, &[u8]),
+    batch: Marked<'_>,
 ) -> Done<()> {
+    let Marked { batch: new, mark } = batch;
     let sql = "SELECT id FROM checkpoints WHERE org = $1 AND thread = $2 AND ns = $3
                ORDER BY id DESC LIMIT 1";
     let key = || (text(org), text(&at.thread), at.ns.clone());

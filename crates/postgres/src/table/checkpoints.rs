@@ -2,6 +2,7 @@ use crate::conn::{Ask, ask};
 use crate::error::Done;
 use crate::row::{At, bytes, int, text};
 use crate::store::PostgresStore;
+use crate::table::checkpoint_write::Marked;
 use crate::table::{checkpoint_write, threads};
 use std::fmt::Display;
 use tokio_postgres::Row;
@@ -60,7 +61,9 @@ impl ReadCheckpoints for PostgresStore {
     ) -> BoxFuture<'a, Result<Option<FoundCheckpoint>>> {
         self.run((who.org.clone(), at.clone(), id), |conn, (org, at, id), _| {
             Box::pin(async move {
-                let (org, thread, ns) = (text(org), text(&at.thread), at.ns.clone());
+                let org = text(org);
+                let thread = text(&at.thread);
+                let ns = at.ns.clone();
                 let key = (org.clone(), thread.clone());
                 let ask = match id {
                     Some(id) => ask!(found!("AND c.id = $4"), org, thread, ns, bytes(id.0)),
@@ -110,7 +113,9 @@ impl ReadCheckpoints for PostgresStore {
                 Box::pin(async move {
                     // Ids have 16 bytes, so 17 bytes of 0xff are greater than every id.
                     let end = before.map_or_else(|| vec![u8::MAX; 17], |id| bytes(id.0));
-                    let (org, thread, ns) = (text(org), text(&at.thread), at.ns.clone());
+                    let org = text(org);
+                    let thread = text(&at.thread);
+                    let ns = at.ns.clone();
                     let sql = found!("AND c.id < $4 ORDER BY c.id DESC LIMIT $5");
                     let rows = conn.rows(ask!(sql, org, thread, ns, end, int(*limit))).await?;
                     rows.iter().map(|row| read(row, at)).collect()
@@ -209,7 +214,13 @@ impl WriteCheckpoints for PostgresStore {
     ) -> BoxFuture<'a, Result<()>> {
         let args = (who.org.clone(), thread.clone(), keep, self.mark());
         self.run(args, |conn, (org, thread, keep, mark), before| {
-            Box::pin(checkpoint_write::keep(conn, org, thread, (keep, mark), before))
+            Box::pin(checkpoint_write::keep(
+                conn,
+                org,
+                thread,
+                Marked { batch: keep, mark },
+                before,
+            ))
         })
     }
 
@@ -222,7 +233,13 @@ impl WriteCheckpoints for PostgresStore {
     ) -> BoxFuture<'a, Result<()>> {
         let args = (who.org.clone(), at.clone(), newest, keep, self.mark());
         self.run(args, |conn, (org, at, newest, keep, mark), _| {
-            Box::pin(checkpoint_write::rewrite(conn, org, at, *newest, (keep, mark)))
+            Box::pin(checkpoint_write::rewrite(
+                conn,
+                org,
+                at,
+                *newest,
+                Marked { batch: keep, mark },
+            ))
         })
     }
 

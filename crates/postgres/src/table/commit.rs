@@ -57,12 +57,14 @@ pub(crate) async fn checked<T>(
 async fn refused(conn: &mut Conn, org: &OrgId, claim: &Claim, fail: Fail) -> Done<Fail> {
     let sql = "SELECT status, worker, fence FROM runs
                WHERE org = $1 AND id = $2 AND thread = $3";
-    let (run, thread) = (text(&claim.at.run), text(&claim.at.thread));
+    let run = text(&claim.at.run);
+    let thread = text(&claim.at.thread);
     let rows = conn.rows(ask!(sql, text(org), run.clone(), thread)).await?;
     let Some(row) = rows.first() else { return Ok(invariants::missing("run", run).into()) };
     let name = format!("run `{run}`");
     let at = At::new("runs", &name);
-    let (status, fence) = (at.word(row, "status")?, at.count(row, "fence")?);
+    let status = at.word(row, "status")?;
+    let fence = at.count(row, "fence")?;
     let worker: Option<WorkerId> = at.maybe_id(row, "worker")?;
     // Fences only increase and ended runs stay ended, so the check fails now, too.
     let check = invariants::check_claim(claim, Holder { status, worker: worker.as_ref(), fence });
@@ -94,7 +96,8 @@ async fn found(conn: &mut Conn, write: &Write) -> Done<Option<Committed>> {
     let Write { org, claim, commit, mark } = write;
     let sql = "SELECT t.seq, t.mark, r.cancel_requested FROM threads t, runs r
                WHERE t.org = $1 AND t.id = $2 AND r.org = $1 AND r.id = $3 FOR UPDATE OF t";
-    let (thread, run) = (text(&claim.at.thread), text(&claim.at.run));
+    let thread = text(&claim.at.thread);
+    let run = text(&claim.at.run);
     let rows = conn.write(vec![ask!(sql, text(org), thread, run)]).await?;
     let Some(row) = rows.first().and_then(|rows| rows.first()) else { return Ok(None) };
     let at = At::new("threads", &claim.at.thread);

@@ -3,9 +3,10 @@ use crate::error::{Done, Fail};
 use crate::row::{At, int, text};
 use crate::store::PostgresStore;
 use tokio_postgres::Row;
+use weftwork_store::columns;
 use weftwork_store::effect::{
-    Change, Content, Effect, EffectQuery, EffectRow, Effects, KINDS_OF_THREADS, Sequence,
-    check_name, of_thread, wrong_version,
+    Change, Effect, EffectQuery, EffectRow, Effects, KINDS_OF_THREADS, Sequence, check_name,
+    of_thread, wrong_version,
 };
 use weftwork_store::remote::{REMOTE_DELETIONS, REMOTE_ID_CHARS, REMOTE_THREADS};
 use weftwork_store::table::Result;
@@ -27,7 +28,8 @@ impl Effects for PostgresStore {
                                AND ($5::text IS NULL OR key <= $5)
                            ORDER BY key, version LIMIT $6";
                 let EffectQuery { kind, first, last, after, .. } = query.clone();
-                let (after, limit) = (int(after), int(query.reads()));
+                let after = int(after);
+                let limit = int(query.reads());
                 let rows = conn.rows(ask!(sql, text(org), kind, first, after, last, limit)).await?;
                 rows.iter().map(|row| Ok(read(row)?)).collect()
             })
@@ -132,14 +134,5 @@ pub(crate) async fn checked<T>(conn: &mut Conn, effects: &[Effect], done: Done<T
 }
 
 fn read(row: &Row) -> Result<EffectRow> {
-    let at = At::new("effects", &"a row");
-    let sequence = Sequence { kind: at.plain(row, "kind")?, key: at.plain(row, "key")? };
-    let name = format!("{:?} of kind `{}`", sequence.key, sequence.kind);
-    let at = At::new("effects", &name);
-    Ok(EffectRow {
-        sequence,
-        version: at.count(row, "version")?,
-        at: Timestamp(at.plain(row, "at")?),
-        content: Content { format: at.count(row, "format")?, bytes: at.plain(row, "content")? },
-    })
+    columns::read_effect(row)
 }

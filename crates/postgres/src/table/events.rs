@@ -26,7 +26,8 @@ impl ReadEvents for PostgresStore {
                 let sql = "SELECT last_seq, first_seq, at, events FROM events
                            WHERE org = $1 AND run = $2 AND last_seq > $3
                            ORDER BY last_seq LIMIT $4";
-                let (run, thread) = (text(&at.run), text(&at.thread));
+                let run = text(&at.run);
+                let thread = text(&at.thread);
                 let asks = vec![
                     ask!(there, text(org), run.clone(), thread),
                     ask!(sql, text(org), run, int(*after), int(*limit)),

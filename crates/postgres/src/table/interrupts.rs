@@ -1,10 +1,11 @@
 use crate::conn::{Ask, ask};
 use crate::error::Done;
-use crate::row::{At, bytes, json, text};
+use crate::row::{bytes, json, text};
 use crate::store::PostgresStore;
 use crate::table::threads;
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
+use weftwork_store::columns;
 use weftwork_store::table::{ReadInterrupts, Result};
 use weftwork_store::{InterruptRow, invariants};
 use weftwork_types::interrupt::{Answer, Interrupt};
@@ -34,16 +35,7 @@ pub(crate) fn of_thread(org: &OrgId, thread: &ThreadId) -> Ask {
 }
 
 pub(crate) fn read(row: &Row, thread: &ThreadId) -> Done<InterruptRow> {
-    let name = format!("thread `{thread}`");
-    let id = At::new("interrupts", &name).bits(row, "id").map(InterruptId)?;
-    let name = format!("thread `{thread}`, interrupt `{id}`");
-    let at = At::new("interrupts", &name);
-    Ok(InterruptRow {
-        interrupt: at.json(row, "interrupt")?,
-        run: at.id(row, "run")?,
-        answer: at.maybe_json(row, "answer")?,
-        closed: at.plain(row, "closed")?,
-    })
+    Ok(columns::read_interrupt(row, thread)?)
 }
 
 /// Queries questions by id; see [`check`].
@@ -100,6 +92,8 @@ pub(crate) fn open(
                    SET run = CASE WHEN $6 THEN i.run ELSE excluded.run END,
                        interrupt = excluded.interrupt, closed = false
                    WHERE i.answer IS NULL";
-    let (thread, run, id) = (text(&at.thread), text(&at.run), bytes(interrupt.id.0));
+    let thread = text(&at.thread);
+    let run = text(&at.run);
+    let id = bytes(interrupt.id.0);
     Ok(ask!(sql, text(org), thread, id, run, json(interrupt)?, keeps_run))
 }

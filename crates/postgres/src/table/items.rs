@@ -6,8 +6,8 @@ use crate::row::{At, int, json, text};
 use crate::store::PostgresStore;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::time::Duration;
 use tokio_postgres::Row;
+use weftwork_store::columns;
 use weftwork_store::items::{SWEPT_BY_PUT, Selection, StoredItem, check_value, seal};
 use weftwork_store::table::Result;
 use weftwork_store::{
@@ -94,7 +94,8 @@ impl ItemTable for PostgresStore {
                 let sql = living!("DISTINCT path", "");
                 let rows = conn.rows(ask!(sql, text(org), first, end, now.0)).await?;
                 let at = At::new("items", &"the namespace of a row");
-                let found: Result<Vec<_>> = rows.iter().map(|row| namespace(&at, row)).collect();
+                let found: Result<Vec<_>> =
+                    rows.iter().map(|row| columns::read_namespace(&at, row)).collect();
                 let mut found = found?;
                 found.sort_unstable();
                 Ok(query.select(found.iter()))
@@ -110,7 +111,8 @@ impl ItemTable for PostgresStore {
         options: PutOptions,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<()>> {
-        let (org, at) = (who.org.clone(), at.clone());
+        let org = who.org.clone();
+        let at = at.clone();
         Box::pin(async move {
             check_value(&at, &value)?;
             let new = New { at, value: json(&value)?, options };
@@ -134,7 +136,8 @@ impl ItemTable for PostgresStore {
             Box::pin(async move {
                 let sql = "DELETE FROM items WHERE org = $1 AND path = $2 AND key = $3
                            RETURNING expires_at IS NULL OR expires_at > $4 AS lived";
-                let (path, key) = (at.namespace().path(), at.key().to_owned());
+                let path = at.namespace().path();
+                let key = at.key().to_owned();
                 let rows = conn.write(vec![ask!(sql, text(org), path, key, now.0)]).await?;
                 let lived = rows.first().and_then(|rows| rows.first());
                 let lived = lived.map(|row| At::new("items", &at.key()).plain(row, "lived"));
@@ -247,7 +250,8 @@ impl ItemTable for PostgresStore {
 /// items are deleted.
 fn put_stored(org: &OrgId, at: &ItemRef, stored: &StoredItem) -> Result<Ask> {
     let StoredItem { item, indexing, ttl } = stored;
-    let (value, indexing) = (json(&item.value)?, json(indexing)?);
+    let value = json(&item.value)?;
+    let indexing = json(indexing)?;
     let seal = seal(org, at, &value, &indexing).to_vec();
     Ok(ask!(
         "INSERT INTO items (org, path, key, number, space, value, indexing, seal, ttl_ms,
@@ -334,8 +338,10 @@ impl Search {
     /// Reads a page without filtering, because the query selects every item.
     async fn page(&self, conn: &mut Conn) -> Done<Vec<Found>> {
         let sql = living!(columns!(), "ORDER BY space, number LIMIT $5 OFFSET $6");
-        let (org, (first, end)) = (text(&self.org), self.paths.clone());
-        let (limit, offset) = (int(self.query.limit), int(self.query.offset));
+        let org = text(&self.org);
+        let (first, end) = self.paths.clone();
+        let limit = int(self.query.limit);
+        let offset = int(self.query.offset);
         let rows = conn.rows(ask!(sql, org, first, end, self.now.0, limit, offset)).await?;
         rows.iter().map(|row| Ok((numbered(row)?, None))).collect()
     }
@@ -343,7 +349,8 @@ impl Search {
     /// Filters the items of one snapshot, reading a limited number at a time.
     async fn select(&self, conn: &mut Conn) -> Done<Vec<Found>> {
         let sql = living!("number", "ORDER BY space, number");
-        let (org, (first, end)) = (text(&self.org), self.paths.clone());
+        let org = text(&self.org);
+        let (first, end) = self.paths.clone();
         let ask = ask!(sql, org, first, end, self.now.0);
         let begun = conn.begin_at_once(vec![ask]).await?;
         let at = At::new("items", &"the number of a row");
@@ -379,36 +386,6 @@ fn numbered(row: &Row) -> Result<(i64, StoredItem)> {
     Ok((At::new("items", &"the number of a row").plain(row, "number")?, read(row)?))
 }
 
-fn namespace(at: &At<'_>, row: &Row) -> Result<Namespace> {
-    let read = Namespace::of_path(at.plain(row, "path")?);
-    read.map_err(|error| at.corrupt(format!("column `path`: {error}")))
-}
-
 fn read(row: &Row) -> Result<StoredItem> {
-    let namespace = namespace(&At::new("items", &"the namespace of a row"), row)?;
-    let key: &str = At::new("items", &"the key of a row").plain(row, "key")?;
-    let org: OrgId = At::new("items", &"the organisation of a row").id(row, "org")?;
-    let name = format!("organisation {org}, namespace `{namespace}`, key {key:?}");
-    let at = At::new("items", &name);
-    let item = ItemRef::new(namespace.clone(), key)
-        .map_err(|error| at.corrupt(format!("column `key`: {error}")))?;
-    let (value, indexing): (&str, &str) = (at.plain(row, "value")?, at.plain(row, "indexing")?);
-    if at.plain::<&[u8]>(row, "seal")? != seal(&org, &item, value, indexing) {
-        return Err(at.corrupt("its seal does not fit: it is not what was put there"));
-    }
-    let value = at.json(row, "value")?;
-    let ttl: Option<i64> = at.plain(row, "ttl_ms")?;
-    Ok(StoredItem {
-        item: Item {
-            namespace,
-            key: key.to_owned(),
-            value,
-            created_at: Timestamp(at.plain(row, "created_at")?),
-            updated_at: Timestamp(at.plain(row, "updated_at")?),
-            expires_at: at.plain::<Option<i64>>(row, "expires_at")?.map(Timestamp),
-            score: None,
-        },
-        indexing: at.json(row, "indexing")?,
-        ttl: ttl.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0))),
-    })
+    columns::read_item(row)
 }

@@ -2,8 +2,9 @@
 
 use crate::conn::{Ask, ask};
 use crate::row::{At, text};
-use crate::table::runs::{made_by, read, whole};
+use crate::table::runs::{read, whole};
 use tokio_postgres::Row;
+use weftwork_store::columns;
 use weftwork_store::table::Result;
 use weftwork_store::{ActivityCounts, NewRun, RunRow, StoreError, mailbox};
 use weftwork_types::{OrgId, Principal, RunId, ThreadId, Timestamp};
@@ -37,7 +38,7 @@ pub(crate) fn next_run(org: &OrgId, thread: &ThreadId, now: Timestamp) -> Ask {
 
 /// Reads a run with the principal that created it.
 pub(crate) fn read_next(row: &Row) -> Result<(Principal, RunRow)> {
-    Ok((made_by(row)?, read(row)?))
+    Ok((columns::read_creator(row)?, read(row)?))
 }
 
 /// Counts the activities of an instance; see [`read_counts`].

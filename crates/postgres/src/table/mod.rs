@@ -4,6 +4,7 @@ mod accept;
 mod calls;
 mod checkpoint_write;
 mod checkpoints;
+mod claim;
 mod commit;
 mod effects;
 mod events;

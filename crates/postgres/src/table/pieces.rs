@@ -2,8 +2,8 @@
 
 use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
-use crate::row::{At, int, json, text};
-use tokio_postgres::Row;
+use crate::row::{int, json, text};
+use weftwork_store::columns;
 use weftwork_store::{Commit, StoreError, invariants};
 use weftwork_types::event::{Piece, Position};
 use weftwork_types::run::RunRef;
@@ -44,8 +44,10 @@ pub(crate) async fn read(
     let sql = "SELECT seq, bytes, pieces FROM pieces
                WHERE org = $1 AND run = $2 AND (seq, bytes) > ($3, $4)
                ORDER BY seq, bytes LIMIT $5";
-    let (run, thread) = (text(&at.run), text(&at.thread));
-    let (seq, bytes) = (int(after.seq), int(after.bytes));
+    let run = text(&at.run);
+    let thread = text(&at.thread);
+    let seq = int(after.seq);
+    let bytes = int(after.bytes);
     let asks = vec![
         ask!(there, text(org), run.clone(), thread),
         ask!(sql, text(org), run, seq, bytes, int(limit)),
@@ -57,22 +59,10 @@ pub(crate) async fn read(
     }
     let mut found = Vec::new();
     for row in rows {
-        let some = batch(row, &at.run)?.into_iter().filter(|piece| piece.at.end > after);
+        let some = columns::read_piece_batch(row, &at.run)?
+            .into_iter()
+            .filter(|piece| piece.at.end > after);
         found.extend(some.take(limit - found.len()));
     }
     Ok(found)
-}
-
-/// Reads the partial text of one commit.
-fn batch(row: &Row, run: &RunId) -> Done<Vec<Piece>> {
-    let name = format!("run `{run}`");
-    let place = At::new("pieces", &name);
-    let pieces: Vec<Piece> = place.json(row, "pieces")?;
-    let end = Position { seq: place.count(row, "seq")?, bytes: place.count(row, "bytes")? };
-    let last = pieces.last().map(|piece| piece.at.end);
-    if last != Some(end) {
-        let what = format!("the last piece ends at {last:?}, expected {end:?}");
-        return Err(place.corrupt(what).into());
-    }
-    Ok(pieces)
 }

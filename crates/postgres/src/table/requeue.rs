@@ -32,7 +32,9 @@ pub(crate) struct Requeue {
 /// Returns the statements that set a run to pending, given that its thread is locked. The first one
 /// returns the number of the event that reports it.
 fn put(org: &OrgId, at: &RunRef, told: &AiEvent, now: Timestamp, mark: &[u8]) -> Result<[Ask; 3]> {
-    let (org, run, thread) = (text(org), text(&at.run), text(&at.thread));
+    let org = text(org);
+    let run = text(&at.run);
+    let thread = text(&at.thread);
     let status = word(&RunStatus::Pending)?;
     let follows = "UPDATE threads SET status = $3, updated_at = $4, mark = $5, seq = seq + 1,
                        wakes_at = NULL

@@ -1,24 +1,23 @@
 use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
-use crate::pool::Before;
-use crate::row::{At, int, text, word};
+use crate::row::{At, int, text};
 use crate::store::PostgresStore;
 use crate::table::accept::{Creation, create};
 use crate::table::commit::{self, Write};
 use crate::table::mailbox::{self, turn};
 use crate::table::requeue::{self, Release, Requeue};
-use crate::table::{checkpoint_write, checkpoints, threads};
+use crate::table::{claim, threads};
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
+use weftwork_store::columns;
 use weftwork_store::table::{ReadRuns, Result, WriteRuns};
 use weftwork_store::{
-    ActivityCounts, Base, Claim, Commit, Committed, NewRun, OrphanPage, RunRow, StoreError,
-    invariants,
+    ActivityCounts, Claim, Commit, Committed, NewRun, OrphanPage, RunRow, StoreError, invariants,
 };
 use weftwork_types::interrupt::Answer;
-use weftwork_types::run::{RunRef, RunStatus};
+use weftwork_types::run::RunRef;
 use weftwork_types::{
-    BoxFuture, CheckpointId, InterruptId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
+    BoxFuture, InterruptId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
 };
 
 /// Builds a query for complete rows.
@@ -198,8 +197,7 @@ impl ReadRuns for PostgresStore {
                            ORDER BY org, thread";
                 let rows = conn.rows(ask!(sql, text(worker))).await?;
                 let found = rows.iter().map(|row| {
-                    let name = name(row)?;
-                    let at = At::new("runs", &name);
+                    let at = At::new("runs", &"a run to stop");
                     let run = RunRef { thread: at.id(row, "thread")?, run: at.id(row, "id")? };
                     Ok((at.id(row, "org")?, run))
                 });
@@ -241,7 +239,7 @@ impl WriteRuns for PostgresStore {
         worker: &'a WorkerId,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<(Claim, RunRow)>> {
-        let taking = Taking {
+        let claiming = claim::Claiming {
             org: who.org.clone(),
             at: at.clone(),
             worker: worker.clone(),
@@ -249,7 +247,7 @@ impl WriteRuns for PostgresStore {
             alive_at: self.now(now),
             mark: self.mark(),
         };
-        self.run(taking, |conn, taking, before| Box::pin(take(conn, taking, before)))
+        self.run(claiming, |conn, claiming, before| Box::pin(claim::claim(conn, claiming, before)))
     }
 
     fn commit<'a>(
@@ -268,7 +266,8 @@ impl WriteRuns for PostgresStore {
         claim: &'a Claim,
         at: Timestamp,
     ) -> BoxFuture<'a, Result<u64>> {
-        let (org, claim) = (who.org.clone(), claim.clone());
+        let org = who.org.clone();
+        let claim = claim.clone();
         let release = Release { org, claim, at, mark: self.mark() };
         self.run(release, |conn, release, before| Box::pin(requeue::release(conn, release, before)))
     }
@@ -315,7 +314,7 @@ async fn readable(
     let mut asked = limit;
     loop {
         let rows = conn.rows(ask(asked)).await?;
-        let runs = rows.iter().map(|row| Ok((made_by(row)?, read(row)?)));
+        let runs = rows.iter().map(|row| Ok((columns::read_creator(row)?, read(row)?)));
         let is_damaged = |run: &Result<_>| matches!(run, Err(StoreError::Corrupt { .. }));
         let found = runs.filter(|run| !is_damaged(run)).take(limit);
         let found = found.collect::<Result<Vec<_>>>()?;
@@ -362,106 +361,6 @@ pub(crate) fn last(org: &OrgId, thread: &ThreadId) -> Ask {
     ask!(sql, text(org), text(thread))
 }
 
-/// A claim to be made.
-#[derive(Debug)]
-struct Taking {
-    org: OrgId,
-    at: RunRef,
-    worker: WorkerId,
-    now: Timestamp,
-    /// Time at which the holder has to be alive; `None` for the clock of the database.
-    alive_at: Option<i64>,
-    mark: Vec<u8>,
-}
-
-async fn take(conn: &mut Conn, taking: &Taking, before: Before) -> Done<(Claim, RunRow)> {
-    let Taking { org, at, worker, now, alive_at, mark } = taking;
-    let sql = whole!(
-        ", coalesce(is_valid_lease(w.renewed_at, w.expires_at, coalesce($4, database_time())),
-             false) AS alive
-         FROM runs r LEFT JOIN workers w ON w.id = r.worker
-         WHERE r.org = $1 AND r.id = $2 AND r.thread = $3"
-    );
-    let ask = ask!(sql, text(org), text(&at.run), text(&at.thread), *alive_at);
-    let found = conn
-        .begin(vec![
-            threads::lock(org, &at.thread),
-            ask,
-            mailbox::next_run(org, &at.thread, *now),
-            checkpoints::newest_of(org, &at.thread),
-            mailbox::asking(org, &at.thread),
-        ])
-        .await?;
-    let [Some(thread), Some(row), next, newest, asking] =
-        found.iter().map(|rows| rows.first()).collect::<Vec<_>>()[..]
-    else {
-        return Err(invariants::missing("run", &at.run).into());
-    };
-    let place = At::new("runs", &at.run);
-    let mut run = read(row)?;
-    let claim = |fence| Claim { at: at.clone(), worker: worker.clone(), fence };
-    if before == Before::Doubt && place.plain::<Option<&[u8]>>(thread, "mark")? == Some(mark) {
-        return Ok((claim(run.fence), run));
-    }
-    if run.status.is_final() {
-        return Err(invariants::missing("run", &at.run).into());
-    }
-    if place.plain(row, "alive")? {
-        return Err(invariants::busy(at).into());
-    }
-    if run.status == RunStatus::Queued {
-        match next.map(|next| named(next, &at.thread)).transpose()? {
-            Some(next) if next == *at => {}
-            Some(next) => return Err(invariants::busy(&next).into()),
-            None => return Err(mailbox::not_its_turn(&at.thread, asking)?.into()),
-        }
-    }
-    let mut asks = if run.fence == 0 { begin(org, &mut run, newest)? } else { Vec::new() };
-    run.status = RunStatus::Running;
-    run.worker = Some(worker.clone());
-    run.fence += 1;
-    let status = word(&run.status)?;
-    let taken = "UPDATE runs SET status = $3, worker = $4, fence = $5, base = $6
-                 WHERE org = $1 AND id = $2";
-    let follows = "UPDATE threads SET status = $3, updated_at = $4, mark = $5
-                   WHERE org = $1 AND id = $2";
-    let (fence, base) = (int(run.fence), run.base.map(Base::to_bytes));
-    asks.extend([
-        ask!(taken, text(org), text(&at.run), status.clone(), text(worker), fence, base),
-        ask!(follows, text(org), text(&at.thread), status, now.0, mark.clone()),
-    ]);
-    conn.commit(asks).await?;
-    Ok((claim(run.fence), run))
-}
-
-/// Applies the additional changes of a run's first claim, given the thread's newest checkpoint.
-pub(crate) fn begin(org: &OrgId, run: &mut RunRow, newest: Option<&Row>) -> Result<Vec<Ask>> {
-    let thread = &run.new.at.thread;
-    let mut asks = Vec::new();
-    if run.base.is_some() && !run.takes_back() {
-        let unmarks = "UPDATE runs SET rolled_back_by = NULL
-                       WHERE org = $1 AND thread = $2 AND rolled_back_by = $3";
-        asks.push(ask!(unmarks, text(org), text(thread), text(&run.new.at.run)));
-    }
-    if run.status == RunStatus::Queued {
-        let follows = "UPDATE threads SET graph = coalesce($3, graph), seq = 0, wakes_at = NULL
-                       WHERE org = $1 AND id = $2";
-        // One that is cancelled has not run on the thread.
-        let graph = (!run.cancel_requested).then(|| run.new.graph.clone());
-        asks.push(ask!(follows, text(org), text(thread), graph));
-    }
-    if run.clears() {
-        asks.push(checkpoint_write::lock_thread(org, thread));
-        asks.extend(checkpoint_write::deletes(org, thread));
-        let forgets = "UPDATE threads SET head = NULL WHERE org = $1 AND id = $2";
-        asks.push(ask!(forgets, text(org), text(thread)));
-    }
-    if run.base.is_none() {
-        run.base = Some(checkpoints::newest_id(newest, thread)?.into());
-    }
-    Ok(asks)
-}
-
 /// Queries the oldest unfinished run of a thread; see [`read`] and [`named`].
 pub(crate) fn open_run(org: &OrgId, thread: &ThreadId) -> Ask {
     let sql = whole!(
@@ -477,43 +376,6 @@ pub(crate) fn named(row: &Row, thread: &ThreadId) -> Result<RunRef> {
     Ok(RunRef { thread: thread.clone(), run: At::new("runs", &name).id(row, "id")? })
 }
 
-fn name(row: &Row) -> Result<String> {
-    Ok(format!("run `{}`", At::new("runs", &"a row").plain::<&str>(row, "id")?))
-}
-
-pub(crate) fn made_by(row: &Row) -> Result<Principal> {
-    let name = name(row)?;
-    let at = At::new("runs", &name);
-    Ok(Principal::new(at.id(row, "org")?, at.plain::<String>(row, "subject")?))
-}
-
-pub(crate) fn read(row: &Row) -> std::result::Result<RunRow, StoreError> {
-    let name = name(row)?;
-    let at = At::new("runs", &name);
-    Ok(RunRow {
-        new: NewRun {
-            at: RunRef { thread: at.id(row, "thread")?, run: at.id(row, "id")? },
-            graph: at.plain(row, "graph")?,
-            caller: at.json(row, "caller")?,
-            input: at.json(row, "input")?,
-            options: at.json(row, "options")?,
-            created_at: Timestamp(at.plain(row, "created_at")?),
-        },
-        status: at.word(row, "status")?,
-        worker: at.maybe_id(row, "worker")?,
-        fence: at.count(row, "fence")?,
-        outcome: at.maybe_json(row, "outcome")?,
-        ended_at: at.plain::<Option<i64>>(row, "ended_at")?.map(Timestamp),
-        cancel_requested: at.plain(row, "cancel_requested")?,
-        base: base(&at, row)?,
-        last_checkpoint: at.maybe_bits(row, "last_checkpoint")?.map(CheckpointId),
-        answers: at.maybe_id(row, "answers")?,
-        rolled_back_by: at.maybe_id(row, "rolled_back_by")?,
-    })
-}
-
-fn base(at: &At<'_>, row: &Row) -> Result<Option<Base>> {
-    let Some(bytes) = at.plain::<Option<&[u8]>>(row, "base")? else { return Ok(None) };
-    let base = Base::from_bytes(bytes);
-    Ok(Some(base.ok_or_else(|| at.corrupt("column `base`: it is no id of a checkpoint"))?))
+pub(crate) fn read(row: &Row) -> Result<RunRow> {
+    columns::read_run(row)
 }

@@ -3,7 +3,7 @@
 use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
 use crate::row::{At, int, json, text};
-use crate::table::threads::{self, Readable};
+use weftwork_store::columns::{self, ReadableThread};
 use weftwork_store::thread::{Direction, ThreadKey};
 use weftwork_store::{FoundThread, ThreadPage, ThreadQuery};
 use weftwork_types::OrgId;
@@ -93,7 +93,7 @@ fn queries(by: ThreadKey, direction: Direction) -> [&'static str; 2] {
 pub(crate) async fn search(conn: &mut Conn, org: &OrgId, query: &ThreadQuery) -> Done<ThreadPage> {
     let rows = conn.rows(asked(org, query)?).await?;
     let found = rows.iter().map(|row| {
-        let Readable { row: thread, damage } = threads::read_what_is_readable(row)?;
+        let ReadableThread { row: thread, damage } = columns::read_readable_thread(row)?;
         let status = At::new("threads", &thread.id).word(row, "thread_status")?;
         Ok(FoundThread { row: thread, status, damage: damage.map(|error| error.fault()) })
     });

@@ -5,13 +5,13 @@ use crate::row::{At, bytes, int, json, text, word};
 use crate::store::PostgresStore;
 use crate::table::{checkpoint_write, effects, runs, search};
 use tokio_postgres::Row;
+use weftwork_store::columns;
 use weftwork_store::table::{ReadThreads, Result, WriteThreads};
 use weftwork_store::thread::merge_metadata;
 use weftwork_store::{
-    IfExists, Metadata, NewThread, StoreError, ThreadPage, ThreadQuery, ThreadRow, invariants,
-    mailbox,
+    IfExists, Metadata, NewThread, ThreadPage, ThreadQuery, ThreadRow, invariants, mailbox,
 };
-use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId, Timestamp};
+use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
 impl ReadThreads for PostgresStore {
     fn thread<'a>(
@@ -65,7 +65,7 @@ impl WriteThreads for PostgresStore {
     ) -> BoxFuture<'a, Result<ThreadRow>> {
         let args = (who.org.clone(), new, self.mark());
         self.run(args, |conn, (org, new, mark), before| {
-            Box::pin(create(conn, org, (new, mark), before))
+            Box::pin(create(conn, org, new, mark, before))
         })
     }
 
@@ -78,7 +78,7 @@ impl WriteThreads for PostgresStore {
     ) -> BoxFuture<'a, Result<ThreadRow>> {
         self.run((who.org.clone(), id.clone(), metadata, now), |conn, args, _| {
             let (org, id, metadata, now) = args;
-            Box::pin(update(conn, org, id, (metadata, *now)))
+            Box::pin(update(conn, org, id, metadata, *now))
         })
     }
 
@@ -96,7 +96,8 @@ impl WriteThreads for PostgresStore {
 async fn create(
     conn: &mut Conn,
     org: &OrgId,
-    (new, mark): (&NewThread, &[u8]),
+    new: &NewThread,
+    mark: &[u8],
     before: Before,
 ) -> Done<ThreadRow> {
     let row = new.row()?;
@@ -104,7 +105,7 @@ async fn create(
     let [locked, known] = found.as_slice() else { return Ok(row) };
     let (Some(locked), Some(known)) = (locked.first(), known.first()) else {
         // A concurrent creation fails one of the two, which is then repeated.
-        conn.commit(vec![insert(org, &row, (0, mark))?]).await?;
+        conn.commit(vec![insert(org, &row, 0, mark)?]).await?;
         return Ok(row);
     };
     let ours = At::new("threads", &new.id).plain::<Option<&[u8]>>(locked, "mark")? == Some(mark);
@@ -118,7 +119,8 @@ async fn update(
     conn: &mut Conn,
     org: &OrgId,
     id: &ThreadId,
-    (metadata, now): (&Metadata, Timestamp),
+    metadata: &Metadata,
+    now: Timestamp,
 ) -> Done<ThreadRow> {
     let found = conn.begin(vec![lock(org, id), one(org, id)]).await?;
     let row = found.last().and_then(|rows| rows.first());
@@ -137,7 +139,7 @@ fn column(metadata: &Metadata) -> Result<Option<String>> {
 }
 
 /// Writes the row of a new thread, with the number of its last event and the mark of this write.
-pub(crate) fn insert(org: &OrgId, row: &ThreadRow, (seq, mark): (u64, &[u8])) -> Result<Ask> {
+pub(crate) fn insert(org: &OrgId, row: &ThreadRow, seq: u64, mark: &[u8]) -> Result<Ask> {
     let sql = "INSERT INTO threads (org, id, graph, status, head, seq, mark, created_at,
                    updated_at, wakes_at, metadata)
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
@@ -182,7 +184,7 @@ async fn delete(conn: &mut Conn, org: &OrgId, id: &ThreadId, before: Before) -> 
     }
     if let Some(row) = row.first() {
         // A damaged thread can be deleted.
-        mailbox::check_deletion(id, &read_what_is_readable(row)?.row.metadata)?;
+        mailbox::check_deletion(id, &columns::read_readable_thread(row)?.row.metadata)?;
     }
     if let Some(open) = open.first() {
         return Err(invariants::busy(&runs::named(open, id)?).into());
@@ -239,48 +241,6 @@ pub(crate) async fn read_of(
     Ok(found.next().unwrap_or_default())
 }
 
-pub(crate) fn read(row: &Row) -> std::result::Result<ThreadRow, StoreError> {
-    let Readable { row, damage } = read_what_is_readable(row)?;
-    damage.map_or(Ok(row), Err)
-}
-
-/// The columns of a thread that can be read.
-pub(crate) struct Readable {
-    pub(crate) row: ThreadRow,
-    /// Error of the first column that cannot be read. The row has its default.
-    pub(crate) damage: Option<StoreError>,
-}
-
-/// Reads all columns that can be read.
-///
-/// # Errors
-/// [`StoreError::Corrupt`] for a thread without a valid id.
-pub(crate) fn read_what_is_readable(row: &Row) -> Result<Readable> {
-    let key: &str = At::new("threads", &"a row").plain(row, "id")?;
-    let name = format!("thread `{key}`");
-    let at = At::new("threads", &name);
-    let mut damage = None;
-    let graph: String = or_default(at.plain(row, "graph"), &mut damage);
-    let word: String = or_default(at.plain(row, "status"), &mut damage);
-    let status = (!word.is_empty()).then(|| at.word(row, "status")).transpose();
-    let wakes_at: Option<i64> = or_default(at.plain(row, "wakes_at"), &mut damage);
-    let thread = ThreadRow {
-        id: at.id(row, "id")?,
-        graph: Some(graph).filter(|graph| !graph.is_empty()),
-        status: or_default(status, &mut damage),
-        head: or_default(at.maybe_bits(row, "head"), &mut damage).map(CheckpointId),
-        created_at: Timestamp(or_default(at.plain(row, "created_at"), &mut damage)),
-        updated_at: Timestamp(or_default(at.plain(row, "updated_at"), &mut damage)),
-        wakes_at: wakes_at.map(Timestamp),
-        metadata: or_default(at.maybe_json(row, "metadata"), &mut damage).unwrap_or_default(),
-    };
-    Ok(Readable { row: thread, damage })
-}
-
-/// Returns a column, or its default and the error, unless an earlier column had one.
-fn or_default<T: Default>(column: Result<T>, damage: &mut Option<StoreError>) -> T {
-    column.unwrap_or_else(|error| {
-        damage.get_or_insert(error);
-        T::default()
-    })
+pub(crate) fn read(row: &Row) -> Result<ThreadRow> {
+    columns::read_thread(row)
 }

@@ -7,6 +7,7 @@ use crate::row::{At, bytes, int, json, text};
 use crate::store::PostgresStore;
 use crate::table::{accept, calls, checkpoint_write, events, interrupts, runs, threads, usage};
 use tokio_postgres::Row;
+use weftwork_store::columns;
 use weftwork_store::table::Result;
 use weftwork_store::{
     CheckpointBatch, ExportThreads, ImportThreads, InterruptRow, NewCheckpoint, NewPending,
@@ -78,7 +79,8 @@ async fn read(conn: &mut Conn, org: &OrgId, id: &ThreadId) -> Done<ThreadExport>
     let thread = thread.first().ok_or_else(|| invariants::missing("thread", id))?;
     let name = format!("thread `{id}`");
     let runs = run_rows.iter().map(|row| {
-        let (subject, row) = (runs::made_by(row)?.subject, runs::read(row)?);
+        let subject = columns::read_creator(row)?.subject;
+        let row = runs::read(row)?;
         let events = events_of(events, &row.new.at.run, &name)?;
         Ok(RunExport { subject, row, events })
     });
@@ -201,7 +203,7 @@ async fn put(
 
 fn inserts(org: &OrgId, whole: &ThreadExport, mark: &[u8]) -> Result<Vec<Ask>> {
     let id = &whole.thread.id;
-    let mut asks = vec![threads::insert(org, &whole.thread, (whole.last_seq(), mark))?];
+    let mut asks = vec![threads::insert(org, &whole.thread, whole.last_seq(), mark)?];
     for made in &whole.runs {
         asks.push(accept::inserts(org, &made.subject, &made.row)?);
         // Events of one commit have the same time, and were in one row.
@@ -228,14 +230,16 @@ fn batch_of(org: &OrgId, run: &RunId, batch: &[StoredEvent]) -> Result<Ask> {
     let events: Vec<_> = batch.iter().map(|stored| StoredForm(&stored.event)).collect();
     let seq = |stored: Option<&StoredEvent>| int(stored.map_or(0, |stored| stored.seq));
     let at = batch.first().map_or(0, |stored| stored.at.0);
-    let (first, last) = (seq(batch.first()), seq(batch.last()));
+    let first = seq(batch.first());
+    let last = seq(batch.last());
     Ok(ask!(sql, text(org), text(run), last, first, at, json(&events)?))
 }
 
 fn interrupt(org: &OrgId, thread: &ThreadId, asked: &InterruptRow) -> Result<Ask> {
     let sql = "INSERT INTO interrupts (org, thread, id, run, interrupt, answer, closed)
                VALUES ($1, $2, $3, $4, $5, $6, $7)";
-    let (id, run) = (bytes(asked.interrupt.id.0), text(&asked.run));
+    let id = bytes(asked.interrupt.id.0);
+    let run = text(&asked.run);
     let answer = asked.answer.as_ref().map(json).transpose()?;
     let record = json(&asked.interrupt)?;
     Ok(ask!(sql, text(org), text(thread), id, run, record, answer, asked.closed))

@@ -1,10 +1,11 @@
 use crate::conn::{Ask, ask};
 use crate::error::Done;
-use crate::row::{At, json, text};
+use crate::row::{json, text};
 use crate::store::PostgresStore;
 use crate::table::threads;
 use tokio_postgres::Row;
 use weftwork_store::UsageRow;
+use weftwork_store::columns;
 use weftwork_store::table::{ReadUsage, Result, WriteUsage};
 use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId};
 
@@ -67,14 +68,13 @@ pub(crate) fn record(org: &OrgId, usage: &UsageRow) -> Result<Ask> {
     let sql = "INSERT INTO usage (org, invocation, run, started_at, caller, fact)
                VALUES ($1, $2, $3, $4, $5, $6)
                ON CONFLICT (org, invocation) DO NOTHING";
-    let (invocation, run) = (text(&usage.fact.invocation_id), text(&usage.caller.run));
-    let (caller, fact) = (json(&usage.caller)?, json(&usage.fact)?);
+    let invocation = text(&usage.fact.invocation_id);
+    let run = text(&usage.caller.run);
+    let caller = json(&usage.caller)?;
+    let fact = json(&usage.fact)?;
     Ok(ask!(sql, text(org), invocation, run, usage.fact.started_at.0, caller, fact))
 }
 
 pub(crate) fn read(row: &Row) -> Done<UsageRow> {
-    let key: &str = At::new("usage", &"a row").plain(row, "invocation")?;
-    let name = format!("invocation `{key}`");
-    let at = At::new("usage", &name);
-    Ok(UsageRow { caller: at.json(row, "caller")?, fact: at.json(row, "fact")? })
+    Ok(columns::read_usage(row)?)
 }

@@ -21,13 +21,15 @@ proptest! {
 
     #[test]
     fn memory_file_and_postgres_agree(ops in prop::collection::vec(op(), 1..80)) {
-        let (folder, schema) = (tempfile::tempdir().expect("a folder"), Schema::new("differential"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let schema = Schema::new("differential");
         let options = weftwork_sqlite::Options {
             durability: Durability::Normal,
             ..weftwork_sqlite::Options::default()
         };
         let file = SqliteStore::open(folder.path().join("weft.db"), &options).expect("opens");
-        let (memory, postgres) = (MemoryStore::new(), schema.open());
+        let memory = MemoryStore::new();
+        let postgres = schema.open();
         let stores: [&dyn Store; 3] = [&memory, &file, &postgres];
         let mut worlds = [World::default(), World::default(), World::default()];
         for (now, op) in (0..).step_by(10).map(Timestamp).zip(ops) {
@@ -51,13 +53,15 @@ proptest! {
 
     #[test]
     fn items_in_memory_file_and_postgres_agree(ops in prop::collection::vec(items::op(), 1..80)) {
-        let (folder, schema) = (tempfile::tempdir().expect("a folder"), Schema::new("items"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let schema = Schema::new("items");
         let options = weftwork_sqlite::Options {
             durability: Durability::Normal,
             ..weftwork_sqlite::Options::default()
         };
         let file = SqliteStore::open(folder.path().join("weft.db"), &options).expect("opens");
-        let (memory, postgres) = (MemoryStore::new(), schema.open());
+        let memory = MemoryStore::new();
+        let postgres = schema.open();
         let stores: [&dyn Store; 3] = [&memory, &file, &postgres];
         let mut now = 0;
         for op in ops {

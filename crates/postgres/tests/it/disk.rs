@@ -62,8 +62,8 @@ fn commit(number: u128) -> Commit {
 
 /// Returns the number of commits, and checks that they are complete, in order, and not repeated.
 fn there(store: &PostgresStore) -> u128 {
-    let (who, shelf) =
-        (Principal::local(), CheckpointNamespace { thread: thread("t"), ns: String::new() });
+    let who = Principal::local();
+    let shelf = CheckpointNamespace { thread: thread("t"), ns: String::new() };
     let page = block_on(store.page(&who, &shelf, None, usize::MAX)).expect("reads");
     let mut events = block_on(store.events(&who, &crate::support::at("t", "r"), 0, usize::MAX));
     let events = events.as_mut().expect("reads");
@@ -89,7 +89,8 @@ fn a_full_disk_refuses_for_a_while_and_loses_nothing() {
     let schema = Schema::new("disk");
     let options = Options { wait_ms: 500, ..schema.options() };
     let store = PostgresStore::open(&cluster.address(), &options).expect("opens");
-    let (who, claim) = (Principal::local(), begin(&store, "t", "r"));
+    let who = Principal::local();
+    let claim = begin(&store, "t", "r");
     let mut number = 0;
     let mut refused = Vec::new();
     for round in 0..3 {

@@ -34,7 +34,8 @@ struct Between {
 
 impl Between {
     fn new() -> Self {
-        let (address, left) = (address(), Arc::new(AtomicIsize::new(isize::MAX)));
+        let address = address();
+        let left = Arc::new(AtomicIsize::new(isize::MAX));
         let (front, back) = address.split_once("127.0.0.1:").expect("an address");
         let (port, rest) = back.split_once('/').expect("a database");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -53,14 +54,16 @@ impl Between {
 
 fn carry(client: TcpStream, server: TcpStream, left: &Arc<AtomicIsize>) {
     client.set_nodelay(true).and(server.set_nodelay(true)).expect("two sockets");
-    let (mut from, mut to) =
-        (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
+    let mut from = client.try_clone().expect("a socket");
+    let mut to = server.try_clone().expect("a socket");
     std::thread::spawn(move || {
         // Either end may be closed.
         drop(std::io::copy(&mut from, &mut to));
         drop(to.shutdown(Shutdown::Write));
     });
-    let (mut from, mut to, left) = (server, client, Arc::clone(left));
+    let mut from = server;
+    let mut to = client;
+    let left = Arc::clone(left);
     std::thread::spawn(move || {
         let mut buffer = [0; 65_536];
         while let Ok(bytes) = from.read(&mut buffer) {
@@ -187,7 +190,8 @@ async fn play(store: &dyn Store, who: &Principal) -> Vec<String> {
     let claim: Claim = claimed.expect("claims").0;
     let begun = call(Effect::ExternalSideEffect);
     let result = Some(CallResult { value: serde_json::json!({"n": 1}) });
-    let (state, settled_at) = (CallState::Settled, Some(Timestamp(7)));
+    let state = CallState::Settled;
+    let settled_at = Some(Timestamp(7));
     let ended = CallRecord { state, result, settled_at, ..begun.clone() };
     let first = vec![begun.clone().into()];
     for calls in [first, vec![call(Effect::ReadOnly).into(), ended.into()]] {
@@ -267,7 +271,8 @@ async fn left(store: &dyn Store, who: &Principal) -> Vec<String> {
 
 #[test]
 fn a_break_after_any_answer_changes_nothing() {
-    let (between, schema) = (Between::new(), Schema::new("doubt"));
+    let between = Between::new();
+    let schema = Schema::new("doubt");
     let direct = schema.open();
     // All positions take half a minute.
     let full = std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full");
@@ -282,7 +287,8 @@ fn a_break_after_any_answer_changes_nothing() {
         let played = block_on(play(&store, &who));
         let broke = between.left.swap(isize::MAX, Ordering::SeqCst) < 0;
         assert_eq!(played, expected, "broken at answer {breaks_at}");
-        let (in_memory, kept) = (block_on(left(&memory, &who)), block_on(left(&direct, &who)));
+        let in_memory = block_on(left(&memory, &who));
+        let kept = block_on(left(&direct, &who));
         assert_eq!(kept, in_memory, "broken at answer {breaks_at}");
         if !broke {
             assert!(breaks_at > 40, "there were only {breaks_at} answers");

@@ -81,7 +81,8 @@ fn many_at_once_neither_block_each_other_nor_begin_a_namespace_twice() {
         }
     });
     // Final writes of all threads, so that namespaces are created again concurrently.
-    let (now, who) = (Timestamp(1_000), Principal::local());
+    let now = Timestamp(1_000);
+    let who = Principal::local();
     std::thread::scope(|scope| {
         for number in 0..6_i64 {
             let store = &stores[usize::from(number % 2 == 0)];

@@ -17,14 +17,17 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[test]
 fn clocks_of_workers_do_not_count() {
     let schema = Schema::new("leases");
-    let (slow, fast) = (Arc::new(ManualClock::new()), Arc::new(ManualClock::new()));
+    let slow = Arc::new(ManualClock::new());
+    let fast = Arc::new(ManualClock::new());
     fast.advance(DAY);
     let open = |clock: &Arc<ManualClock>| {
         let time = Time::Database(clock.clone());
         let options = Options { time, ..schema.options() };
         PostgresStore::open(&address(), &options).expect("opens")
     };
-    let (ours, theirs, who) = (open(&slow), open(&fast), Principal::local());
+    let ours = open(&slow);
+    let theirs = open(&fast);
+    let who = Principal::local();
     let register = |store: &PostgresStore, clock: &ManualClock, id: &str, lease: i64| {
         let now = clock.now();
         let expires_at = Timestamp(now.0.saturating_add(lease));

@@ -82,7 +82,8 @@ fn filled(schema: &Schema, copies: u64) {
 
 /// Measures the time of each operation in `WHAT`.
 fn round(store: &PostgresStore, worker: &WorkerId, number: usize) -> Vec<Duration> {
-    let (who, at) = (Principal::local(), Timestamp(2));
+    let who = Principal::local();
+    let at = Timestamp(2);
     let name = format!("n{number}");
     let run = new_run(&name, &name);
     let mut took = Vec::new();
@@ -139,7 +140,8 @@ fn what_a_store_does_depends_little_on_how_many_threads_are_in_it() {
     println!("{threads} threads: open {} ms", opened.as_millis());
     let [few, many] = all;
     for ((what, few), many) in WHAT.into_iter().zip(few).zip(many) {
-        let (few, many) = (median(few), median(many));
+        let few = median(few);
+        let many = median(many);
         println!("{threads} threads: {what}: {many:.0} us, {:.2} of one thread", many / few);
         if asked.is_ok() && what == "claim" {
             assert!(many <= few * CLAIM_MAX, "{what}");

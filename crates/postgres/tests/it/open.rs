@@ -31,43 +31,15 @@ fn many_may_open_at_once() {
 }
 
 #[test]
-fn threads_that_were_parked_before_wake_at_their_time() {
-    let schema = Schema::new("parked");
-    drop(schema.open());
-    let name = &schema.name;
-    schema.script(&format!(
-        r#"SET search_path TO {name};
-        {UNSEALED}
-        DROP TABLE pieces;
-        DROP INDEX threads_due;
-        ALTER TABLE threads DROP COLUMN wakes_at;
-        ALTER TABLE calls ADD COLUMN mark bytea;
-        UPDATE meta SET value = 1;
-        INSERT INTO threads (org, id, graph, status, seq, created_at, updated_at)
-        VALUES ('local', 't', 'g', 'interrupted', 0, 1, 1);
-        INSERT INTO runs (org, id, thread, subject, graph, caller, input, options, created_at,
-            status, fence, cancel_requested)
-        VALUES ('local', 'r', 't', 'local', 'g', '{{"billing_account":"local",
-            "virtual_key":"local","request":"request","trace":"request"}}',
-            '{{"kind":"continue"}}', '{{}}', 1, 'interrupted', 1, false);
-        INSERT INTO interrupts (org, thread, id, run, interrupt, closed) VALUES
-            ('local', 't', '\x01', 'r', '{{"expires_at": 5}}', false),
-            ('local', 't', '\x02', 'r', '{{"expires_at": 9, "default": null}}', false),
-            ('local', 't', '\x03', 'r', '{{"expires_at": 7, "default": 1}}', true)"#
-    ));
-    let store = schema.open();
-    let due = |now| block_on(store.due(Timestamp(now), vec!["g".to_owned()], 9));
-    assert_eq!(due(8), Ok(Vec::new()), "a question without a default does not expire");
-    assert_eq!(due(9).map(|due| due.len()), Ok(1));
-}
-
-#[test]
-fn a_newer_format_is_refused() {
+fn a_newer_or_older_format_is_refused() {
     let schema = Schema::new("newer");
     drop(schema.open());
     schema.script("UPDATE meta SET value = 13");
     let error = refused(&address(), &schema);
     assert!(matches!(error, StoreError::Newer { found: 12, known: 11, .. }), "{error}");
+    schema.script("UPDATE meta SET value = 11");
+    let error = refused(&address(), &schema);
+    assert!(matches!(error, StoreError::Older { found: 10, oldest: 11, .. }), "{error}");
     schema.script("UPDATE meta SET value = 0");
     let error = refused(&address(), &schema);
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
@@ -124,7 +96,8 @@ fn no_password_is_told() {
 
 #[test]
 fn what_postgres_cannot_hold_is_refused_and_the_store_goes_on() {
-    let (schema, who) = (Schema::new("nul"), Principal::local());
+    let schema = Schema::new("nul");
+    let who = Principal::local();
     let store = schema.open();
     let mut run = new_run("t", "r");
     run.graph = "a\0b".to_owned();
@@ -136,7 +109,8 @@ fn what_postgres_cannot_hold_is_refused_and_the_store_goes_on() {
 
 #[test]
 fn a_changed_row_is_found_out() {
-    let (schema, who) = (Schema::new("changed"), Principal::local());
+    let schema = Schema::new("changed");
+    let who = Principal::local();
     let store = schema.open();
     let claim = begin(&store, "t", "r");
     let new = NewCheckpoint {
@@ -165,29 +139,10 @@ fn a_changed_row_is_found_out() {
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
 }
 
-/// Removes the seals of checkpoints, and all later migrations.
-const UNSEALED: &str = "DROP FUNCTION is_valid_lease;
-    ALTER TABLE workers RENAME COLUMN renewed_at TO started_at;
-    ALTER TABLE runs DROP COLUMN last_checkpoint;
-    ALTER TABLE runs DROP COLUMN answers;
-    ALTER TABLE runs DROP COLUMN rolled_back_by;
-    DROP TABLE effects;
-    DROP TABLE sequences;
-    DROP FUNCTION apply_effect;
-    ALTER TABLE threads DROP COLUMN metadata;
-    DROP FUNCTION comparable;
-    DROP INDEX threads_by_creation;
-    DROP INDEX checkpoints_within;
-    DROP INDEX runs_unfinished;
-    ALTER TABLE runs DROP COLUMN base;
-    DROP TABLE items;
-    DROP FUNCTION put_item;
-    ALTER TABLE checkpoints DROP COLUMN seal;
-    DROP FUNCTION seal_of(text, text, text, bytea);";
-
 /// Two threads with a checkpoint each, in a graph and in a subgraph.
 fn sealed(schema: &Schema) -> PostgresStore {
-    let (store, who) = (schema.open(), Principal::local());
+    let store = schema.open();
+    let who = Principal::local();
     for (id, name) in (1..).zip(["t", "later"]) {
         let claim = begin(&store, name, name);
         let new = |ns: &str, id| NewCheckpoint {
@@ -255,28 +210,14 @@ fn rows_under_another_name_are_found_out() {
 }
 
 #[test]
-fn rows_of_older_formats_get_their_seals() {
-    let schema = Schema::new("unsealed");
-    drop(sealed(&schema));
-    schema.script(&format!("{UNSEALED} UPDATE meta SET value = 4"));
-    let store = schema.open();
-    assert_eq!(
-        (newest(&store, "t", ""), newest(&store, "later", "inner")),
-        (Ok(Some(1)), Ok(Some(11)))
-    );
-    let copied = block_on(store.copy_checkpoints(&Principal::local(), &thread("t"), &thread("c")));
-    copied.expect("copies");
-    assert_eq!(newest(&store, "c", "inner"), Ok(Some(10)));
-}
-
-#[test]
 fn a_missing_checkpoint_is_told_before_an_older_one_is_taken_for_it() {
     for sql in
         ["DELETE FROM checkpoints WHERE id = (SELECT head FROM threads)", "DELETE FROM checkpoints"]
     {
         let schema = Schema::new("missing");
         let store = schema.open();
-        let (who, claim) = (Principal::local(), begin(&store, "t", "r"));
+        let who = Principal::local();
+        let claim = begin(&store, "t", "r");
         for number in 1..=2 {
             let new = NewCheckpoint {
                 ns: String::new(),

@@ -31,7 +31,8 @@ fn all<T: Send>(
 
 #[test]
 fn one_run_of_many_gets_the_thread() {
-    let (schema, who) = (Schema::new("one_run"), Principal::local());
+    let schema = Schema::new("one_run");
+    let who = Principal::local();
     let stores = [schema.open(), schema.open()];
     for round in 0..10 {
         let name = format!("t{round}");
@@ -47,7 +48,8 @@ fn one_run_of_many_gets_the_thread() {
 
 #[test]
 fn the_same_key_from_many_is_one_run() {
-    let (schema, who) = (Schema::new("one_key"), Principal::local());
+    let schema = Schema::new("one_key");
+    let who = Principal::local();
     let stores = [schema.open(), schema.open()];
     for round in 0..40 {
         let name = format!("t{round}");
@@ -64,7 +66,8 @@ fn the_same_key_from_many_is_one_run() {
 
 #[test]
 fn one_claim_of_many_wins() {
-    let (schema, who) = (Schema::new("one_claim"), Principal::local());
+    let schema = Schema::new("one_claim");
+    let who = Principal::local();
     let stores = [schema.open(), schema.open()];
     for n in 0..MANY {
         register(&stores[0], &format!("w{n}"));
@@ -84,7 +87,8 @@ fn one_claim_of_many_wins() {
 
 #[test]
 fn nothing_of_a_zombie_comes_after_the_takeover() {
-    let (schema, who) = (Schema::new("zombie"), Principal::local());
+    let schema = Schema::new("zombie");
+    let who = Principal::local();
     let stores = [schema.open(), schema.open()];
     for round in 0..10 {
         let name = format!("t{round}");
@@ -123,7 +127,8 @@ fn nothing_of_a_zombie_comes_after_the_takeover() {
 
 #[test]
 fn no_blob_that_is_spoken_of_is_collected() {
-    let (schema, who) = (Schema::new("blobs"), Principal::local());
+    let schema = Schema::new("blobs");
+    let who = Principal::local();
     let stores = [schema.open(), schema.open()];
     let blob = |n: usize| {
         let body = format!("blob {}", n % 3).into_bytes();

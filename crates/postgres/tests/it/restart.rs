@@ -123,8 +123,8 @@ fn go_on(counts: &[AtomicUsize]) -> Duration {
 
 /// Checks that every acknowledged commit is present, in order, and not repeated.
 fn verify(store: &PostgresStore, name: &str, count: usize) {
-    let (who, shelf) =
-        (Principal::local(), CheckpointNamespace { thread: thread(name), ns: String::new() });
+    let who = Principal::local();
+    let shelf = CheckpointNamespace { thread: thread(name), ns: String::new() };
     let events = block_on(store.events(&who, &at(name, name), 0, usize::MAX)).expect("reads");
     let expected = (1..=count).flat_map(|n| [told(n), told(format!("end of {n}"))]);
     assert!(events.into_iter().map(|event| event.event).eq(expected), "events of {name}");
@@ -142,7 +142,8 @@ fn a_database_that_is_away_is_told_and_found_again() {
     let schema = Schema::new("away");
     let options = Options { wait_ms: 100, ..schema.options() };
     let store = PostgresStore::open(&cluster.address(), &options).expect("opens");
-    let (claim, who) = (begin(&store, "t", "r"), Principal::local());
+    let claim = begin(&store, "t", "r");
+    let who = Principal::local();
     for how in [End::Kill, End::Fast] {
         cluster.end(how);
         let read = block_on(store.thread(&who, &thread("t"))).expect_err("nobody answers");

@@ -35,7 +35,8 @@ fn refused(address: &str) -> String {
 fn what_is_demanded_is_encrypted() {
     let certificate = certificate();
     for (number, demand) in ["require", "verify-full"].into_iter().enumerate() {
-        let (schema, program) = (Schema::new("tls"), format!("weft_tls_{number}"));
+        let schema = Schema::new("tls");
+        let program = format!("weft_tls_{number}");
         let url = format!(
             "{}?sslmode={demand}&sslrootcert={certificate}&application_name={program}",
             address()

@@ -68,7 +68,7 @@ pub(crate) fn create(
         create_thread(conn, who, new)?;
     }
     let row = RunRow { base, answers: asked_by, ..RunRow::accepted(new.clone(), status) };
-    insert(conn, (&who.org, &who.subject), &row, 1)?;
+    insert(conn, &who.org, &who.subject, &row, 1)?;
     Ok(row)
 }
 
@@ -87,7 +87,8 @@ fn stop_others(
     let thread = &new.at.thread;
     let row = |run: &RunRef| expect(conn, org, run);
     let named = options.roll_back.clone().map(|run| RunRef { thread: thread.clone(), run });
-    let (named, open) = (named.as_ref().map(row).transpose()?, open.map(row).transpose()?);
+    let named = named.as_ref().map(row).transpose()?;
+    let open = open.map(row).transpose()?;
     let oldest = invariants::oldest_rolled_back(new, named.as_ref(), open.as_ref())?;
     let sql = "UPDATE runs INDEXED BY runs_unfinished SET cancel_requested = 1
                WHERE org = ?1 AND thread = ?2 AND status IN ('queued', 'pending', 'running')";
@@ -98,7 +99,8 @@ fn stop_others(
         let sql = "UPDATE runs SET rolled_back_by = ?4
                    WHERE org = ?1 AND thread = ?2 AND rolled_back_by IS NULL
                        AND number >= (SELECT number FROM runs WHERE org = ?1 AND id = ?3)";
-        let (first, by) = (oldest.new.at.run.as_str(), new.at.run.as_str());
+        let first = oldest.new.at.run.as_str();
+        let by = new.at.run.as_str();
         row::execute(conn, sql, params![org.as_str(), thread.as_str(), first, by])?;
     }
     Ok(base)
@@ -110,7 +112,9 @@ fn touch(conn: &Connection, who: &Principal, new: &NewRun, status: RunStatus) ->
                VALUES (?1, ?2, ?3, ?4, ?5, ?5)
                ON CONFLICT (org, id) DO UPDATE SET graph = excluded.graph,
                    status = excluded.status, updated_at = excluded.updated_at, wakes_at = NULL";
-    let (org, thread, status) = (who.org.as_str(), new.at.thread.as_str(), row::word(&status)?);
+    let org = who.org.as_str();
+    let thread = new.at.thread.as_str();
+    let status = row::word(&status)?;
     row::execute(conn, sql, params![org, thread, new.graph, status, new.created_at.0])?;
     Ok(())
 }
@@ -128,7 +132,8 @@ fn create_thread(conn: &Connection, who: &Principal, new: &NewRun) -> Done<()> {
 /// Writes the row of a run, with the number of the oldest event that its log will have.
 pub(crate) fn insert(
     conn: &Connection,
-    (org, subject): (&OrgId, &str),
+    org: &OrgId,
+    subject: &str,
     run: &RunRow,
     events_from: u64,
 ) -> Done<()> {

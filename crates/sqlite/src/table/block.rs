@@ -120,7 +120,8 @@ impl<'a> Guard<'a> {
     pub(crate) fn check(&mut self, row: &Row<'_>) -> Done<()> {
         let key = Key { at: self.at, id: None };
         let at = At::new("blocks", &key);
-        let (prefix, number) = (at.plain(row, "prefix")?, at.plain(row, "number")?);
+        let prefix = at.plain(row, "prefix")?;
+        let number = at.plain(row, "number")?;
         if self.passed == Some((prefix, number)) {
             return Ok(());
         }
@@ -139,28 +140,28 @@ impl<'a> Guard<'a> {
 /// Validates a row of a block of any graph.
 pub(crate) fn check(row: &Row<'_>) -> Done<()> {
     let at = At::new("blocks", &"the thread of a row");
-    let (org, thread) = (at.id(row, "org")?, at.id(row, "thread")?);
+    let org = at.id(row, "org")?;
+    let thread = at.id(row, "thread")?;
     Guard::new(&org, &CheckpointNamespace { thread, ns: at.plain(row, "ns")? }).check(row)
 }
 
-/// Adds seals to the blocks of files from before format 8.
-pub(crate) fn seal_old(conn: &Connection) -> Done<()> {
-    let mut old = conn.prepare("SELECT org, thread, ns, prefix, number FROM old_blocks")?;
-    let mut rows = old.query([])?;
-    while let Some(row) = rows.next()? {
-        let (org, thread, ns): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let (prefix, number): (Prefix, i64) = (row.get(3)?, row.get(4)?);
-        insert(conn, (&org, &thread, &ns), prefix, number)?;
-    }
-    Ok(conn.execute_batch("DROP TABLE old_blocks")?)
+/// The graph of a thread whose checkpoints a block has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GraphKey<'a> {
+    pub(crate) thread: &'a ThreadId,
+    pub(crate) ns: &'a str,
 }
 
 fn insert(
     conn: &Connection,
-    (org, thread, ns): (&str, &str, &str),
+    org: &OrgId,
+    graph: GraphKey<'_>,
     prefix: Prefix,
     number: i64,
 ) -> Done<()> {
+    let org = org.as_str();
+    let thread = graph.thread.as_str();
+    let ns = graph.ns;
     let sql = "INSERT INTO blocks (org, thread, ns, prefix, number, seal)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                ON CONFLICT (org, thread, ns, prefix) DO NOTHING";
@@ -174,12 +175,12 @@ fn insert(
 pub(crate) fn make(
     conn: &Connection,
     org: &OrgId,
-    (thread, ns): (&ThreadId, &str),
+    graph: GraphKey<'_>,
     prefix: Prefix,
 ) -> Done<()> {
     let sql = "SELECT coalesce((SELECT max(place) FROM checkpoint_rows) >> 24, 0) + 1";
     let number = row::one(conn, sql, [], |row| Ok(row.get(0)?))?;
-    insert(conn, (org.as_str(), thread.as_str(), ns), prefix, number.unwrap_or(1))
+    insert(conn, org, graph, prefix, number.unwrap_or(1))
 }
 
 /// A block of a thread.
@@ -198,7 +199,8 @@ fn all(conn: &Connection, org: &OrgId, thread: &ThreadId, ns: Option<&str>) -> D
     let at = At::new("blocks", &name);
     row::all(conn, sql, params![org.as_str(), thread.as_str(), ns], |row| {
         let number: i64 = at.plain(row, "number")?;
-        let (ns, prefix) = (at.plain(row, "ns")?, at.plain(row, "prefix")?);
+        let ns = at.plain(row, "ns")?;
+        let prefix = at.plain(row, "prefix")?;
         Ok(Block { ns, prefix, first: number << BITS })
     })
 }
@@ -227,7 +229,7 @@ pub(crate) fn copy(conn: &Connection, org: &OrgId, from: &ThreadId, to: &ThreadI
                    WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix = ?4";
         let key = params![org.as_str(), from.as_str(), ns, prefix];
         row::one(conn, sql, key, |row| Guard::new(org, &of).check(row))?;
-        make(conn, org, (to, &ns), prefix)?;
+        make(conn, org, GraphKey { thread: to, ns: &ns }, prefix)?;
         let sql = "INSERT INTO checkpoint_rows (place, of, tasks, body)
                    SELECT (blocks.number << 24) + place - ?5, of, tasks, body
                    FROM blocks CROSS JOIN checkpoint_rows ON place BETWEEN ?5 AND ?5 + 0xffffff

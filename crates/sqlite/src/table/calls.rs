@@ -18,7 +18,8 @@ impl JournalRead for SqliteStore {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<CallRecord>>> {
-        let (org, thread) = (who.org.clone(), thread.clone());
+        let org = who.org.clone();
+        let thread = thread.clone();
         self.read(move |conn| {
             threads::expect(conn, &org, &thread)?;
             of_thread(conn, &org, &thread)
@@ -31,7 +32,8 @@ impl JournalRead for SqliteStore {
         thread: &'a ThreadId,
         key: CallKey,
     ) -> BoxFuture<'a, Result<Option<CallRecord>>> {
-        let (org, thread) = (who.org.clone(), thread.clone());
+        let org = who.org.clone();
+        let thread = thread.clone();
         self.look(move |conn| {
             let sql = of_runs!(
                 "calls",
@@ -53,15 +55,17 @@ impl JournalRead for SqliteStore {
         key: CallKey,
         since: CheckpointId,
     ) -> BoxFuture<'a, Result<Option<CallRecord>>> {
-        let (org, thread) = (who.org.clone(), thread.clone());
-        self.look(move |conn| call_since(conn, (&org, &thread), key, since))
+        let org = who.org.clone();
+        let thread = thread.clone();
+        self.look(move |conn| call_since(conn, &org, &thread, key, since))
     }
 }
 
 /// Reads the log of a thread backwards to the commit that left a checkpoint as the head.
 fn call_since(
     conn: &Connection,
-    (org, thread): (&OrgId, &ThreadId),
+    org: &OrgId,
+    thread: &ThreadId,
     key: CallKey,
     since: CheckpointId,
 ) -> Done<Option<CallRecord>> {
@@ -71,7 +75,8 @@ fn call_since(
     );
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query(params![org.as_str(), thread.as_str(), key.0.to_string()])?;
-    let (mut found, mut left) = (Vec::new(), None);
+    let mut found = Vec::new();
+    let mut left = None;
     while let Some(row) = rows.next()? {
         let at = At::new("log", thread);
         let run = log::run(at.plain(row, "place")?);

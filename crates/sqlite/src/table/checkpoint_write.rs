@@ -2,7 +2,7 @@
 
 use crate::error::Done;
 use crate::row::{self, At};
-use crate::table::block::{self, Guard, Other, Spot};
+use crate::table::block::{self, GraphKey, Guard, Other, Spot};
 use crate::table::checkpoints::{self, newest_of};
 use crate::table::log;
 use rusqlite::{Connection, params};
@@ -72,14 +72,16 @@ pub(crate) fn keep_one(
 /// Inserts a row into its block. Returns `false` if the block does not exist, or has a row with
 /// this id.
 fn insert(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewCheckpoint) -> Done<bool> {
-    let (Spot { prefix, low }, of) = (Spot::of(new.id), Other::new(new.id, new.of));
+    let Spot { prefix, low } = Spot::of(new.id);
+    let of = Other::new(new.id, new.of);
     // `OR FAIL` is equivalent to `ABORT` for a single row, and saves a copy of the pages: to be
     // able to undo a single statement, SQLite would copy them into 64 KiB of memory.
     let sql = "INSERT OR FAIL INTO checkpoint_rows (place, of, tasks, body)
                SELECT (number << 24) | ?5, ?6, ?7, ?8 FROM blocks
                WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix = ?4
                ON CONFLICT (place) DO NOTHING";
-    let (org, thread) = (org.as_str(), thread.as_str());
+    let org = org.as_str();
+    let thread = thread.as_str();
     let values = params![org, thread, new.ns, prefix, low, of, new.tasks, new.body];
     Ok(row::execute(conn, sql, values)? > 0)
 }
@@ -93,20 +95,33 @@ fn begins_block(new: &NewCheckpoint) -> bool {
 fn put(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewCheckpoint) -> Done<()> {
     if begins_block(new) || !insert(conn, org, thread, new)? {
         let Spot { prefix, low } = Spot::of(new.id);
-        block::make(conn, org, (thread, &new.ns), prefix)?;
+        block::make(conn, org, GraphKey { thread, ns: &new.ns }, prefix)?;
         if !insert(conn, org, thread, new)? {
             let sql = "UPDATE checkpoint_rows SET of = ?6, tasks = ?7, body = ?8
                        WHERE place = (
                            SELECT (number << 24) | ?5 FROM blocks
                            WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix = ?4)";
             let of = Other::new(new.id, new.of);
-            let (ns, tasks, body) = (&new.ns, &new.tasks, &new.body);
+            let ns = &new.ns;
+            let tasks = &new.tasks;
+            let body = &new.body;
             let values = params![org.as_str(), thread.as_str(), ns, prefix, low, of, tasks, body];
             row::execute(conn, sql, values)?;
-            be_silent(conn, org, thread, (&new.ns, new.id, CHECKPOINT))?;
+            delete_references(
+                conn,
+                org,
+                thread,
+                PartKey { ns: &new.ns, id: new.id, part: CHECKPOINT },
+            )?;
         }
     }
-    speak(conn, org, thread, (&new.ns, new.id, CHECKPOINT), &new.blobs)
+    add_references(
+        conn,
+        org,
+        thread,
+        PartKey { ns: &new.ns, id: new.id, part: CHECKPOINT },
+        &new.blobs,
+    )
 }
 
 fn put_outside(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewPending) -> Done<()> {
@@ -116,8 +131,14 @@ fn put_outside(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewPendi
     let of = new.of.0.to_be_bytes();
     let values = params![org.as_str(), thread.as_str(), new.ns, of, OUTSIDE, new.body];
     row::execute(conn, sql, values)?;
-    be_silent(conn, org, thread, (&new.ns, new.of, OUTSIDE))?;
-    speak(conn, org, thread, (&new.ns, new.of, OUTSIDE), &new.blobs)
+    delete_references(conn, org, thread, PartKey { ns: &new.ns, id: new.of, part: OUTSIDE })?;
+    add_references(
+        conn,
+        org,
+        thread,
+        PartKey { ns: &new.ns, id: new.of, part: OUTSIDE },
+        &new.blobs,
+    )
 }
 
 fn add_tasks(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewPending) -> Done<()> {
@@ -130,40 +151,49 @@ fn add_tasks(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewPending
     let values = params![org.as_str(), thread.as_str(), new.ns, of, new.body];
     let part = row::all(conn, sql, values, |row| Ok(row.get::<_, i64>(0)?))?;
     for part in part {
-        speak(conn, org, thread, (&new.ns, new.of, part), &new.blobs)?;
+        add_references(conn, org, thread, PartKey { ns: &new.ns, id: new.of, part }, &new.blobs)?;
     }
     Ok(())
 }
 
+/// A row that may refer to blobs: a checkpoint, or a part of an open superstep.
+#[derive(Debug, Clone, Copy)]
+struct PartKey<'a> {
+    ns: &'a str,
+    id: CheckpointId,
+    part: i64,
+}
+
 /// Records the blobs that a row refers to.
-fn speak(
+fn add_references(
     conn: &Connection,
     org: &OrgId,
     thread: &ThreadId,
-    (ns, id, part): (&str, CheckpointId, i64),
+    row: PartKey<'_>,
     blobs: &[Hash],
 ) -> Done<()> {
     for hash in blobs {
         let sql = "INSERT INTO blob_refs (org, thread, ns, id, part, hash)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                    ON CONFLICT (org, thread, ns, id, part, hash) DO NOTHING";
-        let id = id.0.to_be_bytes();
-        let values = params![org.as_str(), thread.as_str(), ns, id, part, hash.0];
+        let id = row.id.0.to_be_bytes();
+        let values = params![org.as_str(), thread.as_str(), row.ns, id, row.part, hash.0];
         row::execute(conn, sql, values)?;
     }
     Ok(())
 }
 
 /// Deletes the blob references of a row.
-fn be_silent(
+fn delete_references(
     conn: &Connection,
     org: &OrgId,
     thread: &ThreadId,
-    (ns, id, part): (&str, CheckpointId, i64),
+    row: PartKey<'_>,
 ) -> Done<()> {
     let sql = "DELETE FROM blob_refs
                WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND id = ?4 AND part = ?5";
-    let key = params![org.as_str(), thread.as_str(), ns, id.0.to_be_bytes(), part];
+    let id = row.id.0.to_be_bytes();
+    let key = params![org.as_str(), thread.as_str(), row.ns, id, row.part];
     row::execute(conn, sql, key)?;
     Ok(())
 }

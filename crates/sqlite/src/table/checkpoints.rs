@@ -21,7 +21,8 @@ impl ReadCheckpoints for SqliteStore {
         at: &'a CheckpointNamespace,
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<FoundCheckpoint>>> {
-        let (org, at) = (who.org.clone(), at.clone());
+        let org = who.org.clone();
+        let at = at.clone();
         self.look(move |conn| match id {
             Some(id) => known(conn, &org, &at, id),
             None => newest(conn, &org, &at),
@@ -34,7 +35,8 @@ impl ReadCheckpoints for SqliteStore {
         at: &'a CheckpointNamespace,
         ids: Vec<CheckpointId>,
     ) -> BoxFuture<'a, Result<Vec<Body>>> {
-        let (org, at) = (who.org.clone(), at.clone());
+        let org = who.org.clone();
+        let at = at.clone();
         self.look(move |conn| bodies(conn, &ids, &mut Guard::new(&org, &at)))
     }
 
@@ -45,7 +47,8 @@ impl ReadCheckpoints for SqliteStore {
         before: Option<CheckpointId>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<FoundCheckpoint>>> {
-        let (org, at) = (who.org.clone(), at.clone());
+        let org = who.org.clone();
+        let at = at.clone();
         self.read(move |conn| page(conn, &org, &at, before, limit))
     }
 
@@ -54,7 +57,8 @@ impl ReadCheckpoints for SqliteStore {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<CheckpointNamespace>>> {
-        let (org, thread) = (who.org.clone(), thread.clone());
+        let org = who.org.clone();
+        let thread = thread.clone();
         self.read(move |conn| checkpoint_namespaces(conn, &org, &thread))
     }
 
@@ -63,7 +67,8 @@ impl ReadCheckpoints for SqliteStore {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Option<CheckpointId>>> {
-        let (org, thread) = (who.org.clone(), thread.clone());
+        let org = who.org.clone();
+        let thread = thread.clone();
         self.look(move |conn| newest_id(conn, &org, &thread))
     }
 
@@ -99,7 +104,9 @@ impl WriteCheckpoints for SqliteStore {
         thread: &'a ThreadId,
         keep: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
-        let (org, thread, keep) = (who.org.clone(), thread.clone(), Arc::new(keep));
+        let org = who.org.clone();
+        let thread = thread.clone();
+        let keep = Arc::new(keep);
         let single = (org.clone(), thread.clone(), Arc::clone(&keep));
         self.write_single(
             move |conn| {
@@ -117,7 +124,8 @@ impl WriteCheckpoints for SqliteStore {
         newest: CheckpointId,
         keep: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
-        let (org, at) = (who.org.clone(), at.clone());
+        let org = who.org.clone();
+        let at = at.clone();
         self.write(move |conn| checkpoint_write::rewrite(conn, &org, &at, newest, &keep))
     }
 
@@ -127,7 +135,9 @@ impl WriteCheckpoints for SqliteStore {
         from: &'a ThreadId,
         to: &'a ThreadId,
     ) -> BoxFuture<'a, Result<()>> {
-        let (org, from, to) = (who.org.clone(), from.clone(), to.clone());
+        let org = who.org.clone();
+        let from = from.clone();
+        let to = to.clone();
         self.write(move |conn| checkpoint_write::copy(conn, &org, &from, &to))
     }
 
@@ -136,7 +146,8 @@ impl WriteCheckpoints for SqliteStore {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<()>> {
-        let (org, thread) = (who.org.clone(), thread.clone());
+        let org = who.org.clone();
+        let thread = thread.clone();
         self.write(move |conn| {
             checkpoint_write::delete(conn, &org, &thread)?;
             checkpoint_write::move_head(conn, &org, &thread)?;
@@ -277,7 +288,7 @@ fn known(
     let Some((_, body)) = bodies(conn, &[id], &mut guard)?.pop() else { return Ok(None) };
     let Parts { outside, mut tasks } =
         pending(conn, org, at, id..=id)?.remove(&id).unwrap_or_default();
-    let next = next(conn, (org, at), id, &mut guard)?;
+    let next = next(conn, org, at, id, &mut guard)?;
     tasks.extend(next.filter(|(of, _)| *of == Some(id)).map(|(_, left)| left));
     Ok(Some(FoundCheckpoint { id, body, outside, tasks }))
 }
@@ -308,7 +319,8 @@ fn bodies(conn: &Connection, ids: &[CheckpointId], guard: &mut Guard<'_>) -> Don
 /// Returns the next checkpoint's reference to an earlier checkpoint, and its task results.
 fn next(
     conn: &Connection,
-    (org, at): (&OrgId, &CheckpointNamespace),
+    org: &OrgId,
+    at: &CheckpointNamespace,
     before: CheckpointId,
     guard: &mut Guard<'_>,
 ) -> Done<Option<(Option<CheckpointId>, Vec<u8>)>> {
@@ -346,7 +358,8 @@ fn pending(
     let sql = "SELECT of, part, body FROM pending
                WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND of BETWEEN ?4 AND ?5
                ORDER BY of, part";
-    let (first, last) = (ids.start().0.to_be_bytes(), ids.end().0.to_be_bytes());
+    let first = ids.start().0.to_be_bytes();
+    let last = ids.end().0.to_be_bytes();
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows =
         statement.query(params![org.as_str(), at.thread.as_str(), at.ns, first, last])?;
@@ -393,7 +406,7 @@ fn page(
     })?;
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(Vec::new()) };
     let mut parts = pending(conn, org, at, last.id..=first.id)?;
-    let mut after = next(conn, (org, at), first.id, &mut guard)?;
+    let mut after = next(conn, org, at, first.id, &mut guard)?;
     let mut found = Vec::with_capacity(rows.len());
     for Kept { id, of, tasks: left, body } in rows {
         let Parts { outside, mut tasks } = parts.remove(&id).unwrap_or_default();
@@ -447,7 +460,8 @@ fn newest_id(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Option<C
         Guard::new(org, &shelf).check(row)?;
         id(&at, row)
     };
-    let (org, thread) = (org.as_str(), thread.as_str());
+    let org = org.as_str();
+    let thread = thread.as_str();
     let outermost = row::one(conn, outermost, params![org, thread, ""], read)?;
     Ok(outermost.max(row::one(conn, within, params![org, thread], read)?))
 }

@@ -26,6 +26,15 @@ pub(crate) struct Held {
     pub(crate) cancel_requested: bool,
 }
 
+/// The name of a run in errors, which is only formatted if there is one: every commit reads this row.
+struct RunName<'a>(&'a str);
+
+impl std::fmt::Display for RunName<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "run `{}`", self.0)
+    }
+}
+
 /// Loads the state of a run and checks that the claim is the newest.
 pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held> {
     let sql = "SELECT number, status, worker, fence, cancel_requested, caller, graph,
@@ -38,8 +47,9 @@ pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held>
                    WHERE place BETWEEN number << 32 AND (number << 32) + 0xffffffff
                    ORDER BY place DESC LIMIT 1)
                WHERE org = ?1 AND id = ?2 AND thread = ?3";
-    let (run, thread) = (claim.at.run.as_str(), claim.at.thread.as_str());
-    let name = format_args!("run `{run}`");
+    let run = claim.at.run.as_str();
+    let thread = claim.at.thread.as_str();
+    let name = RunName(run);
     let held = row::one(conn, sql, params![org.as_str(), run, thread], |row| {
         let at = At::new("runs", &name);
         let holder: Option<String> = at.plain(row, "worker")?;
@@ -87,7 +97,8 @@ impl ClaimCache {
     pub(crate) fn take(&self, conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Option<Held>> {
         // Both values are read within the transaction.
         let others = row::one(conn, "PRAGMA data_version", [], |row| Ok(row.get(0)?))?;
-        let (ours, others) = (conn.total_changes(), others.unwrap_or_default());
+        let ours = conn.total_changes();
+        let others = others.unwrap_or_default();
         let mut state = self.state();
         if (state.ours.take(), state.others) != (Some(ours), others) {
             state.runs.clear();
@@ -103,7 +114,8 @@ impl ClaimCache {
         let mut state = self.state();
         state.ours = Some(conn.total_changes());
         let Some(held) = held else { return };
-        let (org, claim) = (org.clone(), claim.clone());
+        let org = org.clone();
+        let claim = claim.clone();
         state.runs.insert(claim.at.run.clone(), Entry { org, claim, held, stands: false });
     }
 

@@ -34,11 +34,12 @@ pub(crate) fn commit(
     let calls = commit.calls.iter().map(|call| Call::from(&**call)).collect();
     let (usage, of_others) = by_payer(claim, &commit.usage);
     of_others.iter().try_for_each(|row| usage::record(conn, org, row))?;
-    let (head, usage) = (checkpoint_write::head(&commit.keep), Some((&held.payer, usage.as_ref())));
+    let head = checkpoint_write::head(&commit.keep);
+    let usage = Some((&held.payer, usage.as_ref()));
     let first_seq = log::add(conn, held.end, log::Entry { at: *at, head, calls, usage, events })?;
     pieces::write(conn, org, &claim.at.run, commit)?;
     if let Some(end) = &commit.finish {
-        finish(conn, org, claim, (end, commit))?;
+        finish(conn, org, claim, end, commit)?;
     }
     effects::apply(conn, org, &commit.effects, *at)?;
     let committed = Committed { first_seq, cancel_requested: held.cancel_requested };
@@ -67,10 +68,12 @@ fn finish(
     conn: &Connection,
     org: &OrgId,
     claim: &Claim,
-    (end, commit): (&RunOutcome, &Commit),
+    end: &RunOutcome,
+    commit: &Commit,
 ) -> Done<()> {
     let status = row::word(&end.status())?;
-    let (org, at) = (org.as_str(), commit.at.0);
+    let org = org.as_str();
+    let at = commit.at.0;
     let sql = "UPDATE threads SET status = ?3, updated_at = ?4, wakes_at = coalesce(?5, wakes_at),
                    head = (SELECT head FROM threads_now WHERE org = ?1 AND id = ?2)
                WHERE org = ?1 AND id = ?2";
@@ -80,7 +83,8 @@ fn finish(
     let sql = "UPDATE runs SET status = ?3, outcome = ?4, ended_at = ?5, last_checkpoint = (
                    SELECT head FROM threads WHERE org = ?1 AND id = ?6)
                WHERE org = ?1 AND id = ?2";
-    let (run, thread) = (claim.at.run.as_str(), claim.at.thread.as_str());
+    let run = claim.at.run.as_str();
+    let thread = claim.at.thread.as_str();
     let values = params![org, run, status, row::json(end)?, at, thread];
     row::execute(conn, sql, values)?;
     Ok(())

@@ -58,7 +58,8 @@ impl From<Call<'_>> for CallRecord {
     fn from(call: Call<'_>) -> Self {
         let Call(key, kind, name, node, step, effect, state, result, ..) = call;
         let Call(.., made, possibly_paid, reused, opened_at, settled_at) = call;
-        let (name, node) = (name.into_owned(), node.into_owned());
+        let name = name.into_owned();
+        let node = node.into_owned();
         let result = result.map(Cow::into_owned);
         Self {
             key,
@@ -128,7 +129,8 @@ pub(crate) struct Payer {
 
 impl Payer {
     pub(crate) fn read(at: &At<'_>, row: &Row<'_>) -> Done<Self> {
-        let (json, graph) = (at.plain(row, "caller")?, at.plain(row, "graph")?);
+        let json = at.plain(row, "caller")?;
+        let graph = at.plain(row, "graph")?;
         Ok(Self { json, caller: OnceCell::new(), graph })
     }
 

@@ -2,6 +2,7 @@ use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
 use rusqlite::{Connection, Row, params};
+use weftwork_store::columns;
 use weftwork_store::effect::{
     Change, Content, Effect, EffectQuery, EffectRow, Effects, KINDS_OF_THREADS, Sequence,
     of_thread, version_after,
@@ -34,7 +35,8 @@ impl Effects for SqliteStore {
         who: &'a Principal,
         sequence: &'a Sequence,
     ) -> BoxFuture<'a, Result<u64>> {
-        let (org, sequence) = (who.org.clone(), sequence.clone());
+        let org = who.org.clone();
+        let sequence = sequence.clone();
         self.look(move |conn| version(conn, &org, &sequence))
     }
 
@@ -54,12 +56,15 @@ pub(crate) fn apply(conn: &Connection, org: &OrgId, effects: &[Effect], at: Time
     for effect in effects {
         let before = version(conn, org, &effect.to)?;
         let after = version_after(effect, before)?;
+        let sequence = &effect.to;
         match &effect.change {
             Change::Delete { up_to } => delete(conn, org, &effect.to, *up_to)?,
-            Change::Append(content) => insert(conn, org, (&effect.to, after), content, at)?,
+            Change::Append(content) => {
+                insert(conn, org, &NewEffect { sequence, version: after, content, at })?;
+            }
             Change::Replace(content) => {
                 delete(conn, org, &effect.to, before)?;
-                insert(conn, org, (&effect.to, after), content, at)?;
+                insert(conn, org, &NewEffect { sequence, version: after, content, at })?;
             }
         }
     }
@@ -115,14 +120,18 @@ pub(crate) fn delete_of(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Do
     Ok(())
 }
 
-fn insert(
-    conn: &Connection,
-    org: &OrgId,
-    (Sequence { kind, key }, version): (&Sequence, u64),
-    content: &Content,
+/// A record to be written, with the version of its sequence after the write.
+struct NewEffect<'a> {
+    sequence: &'a Sequence,
+    version: u64,
+    content: &'a Content,
     at: Timestamp,
-) -> Done<()> {
-    let (org, version) = (org.as_str(), row::int(version));
+}
+
+fn insert(conn: &Connection, org: &OrgId, new: &NewEffect<'_>) -> Done<()> {
+    let NewEffect { sequence: Sequence { kind, key }, version, content, at } = new;
+    let org = org.as_str();
+    let version = row::int(*version);
     let sql = "INSERT INTO effects (org, kind, key, version, at, format, content)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let values = params![org, kind, key, version, at.0, content.format, content.bytes];
@@ -134,14 +143,5 @@ fn insert(
 }
 
 pub(crate) fn read(row: &Row<'_>) -> Done<EffectRow> {
-    let at = At::new("effects", &"a row");
-    let sequence = Sequence { kind: at.plain(row, "kind")?, key: at.plain(row, "key")? };
-    let name = format!("{:?} of kind `{}`", sequence.key, sequence.kind);
-    let at = At::new("effects", &name);
-    Ok(EffectRow {
-        sequence,
-        version: at.plain(row, "version")?,
-        at: Timestamp(at.plain(row, "at")?),
-        content: Content { format: at.plain(row, "format")?, bytes: at.plain(row, "content")? },
-    })
+    Ok(columns::read_effect(row)?)
 }

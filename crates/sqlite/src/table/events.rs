@@ -17,7 +17,8 @@ impl ReadEvents for SqliteStore {
         after: u64,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<StoredEvent>>> {
-        let (org, at) = (who.org.clone(), at.clone());
+        let org = who.org.clone();
+        let at = at.clone();
         self.read(move |conn| events(conn, &org, &at, after, limit))
     }
 
@@ -28,7 +29,8 @@ impl ReadEvents for SqliteStore {
         after: Position,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Piece>>> {
-        let (org, at) = (who.org.clone(), at.clone());
+        let org = who.org.clone();
+        let at = at.clone();
         self.read(move |conn| pieces::read(conn, &org, &at, after, limit))
     }
 }
@@ -44,7 +46,7 @@ fn events(
     let key = params![org.as_str(), at.run.as_str(), at.thread.as_str()];
     row::one(conn, sql, key, |_| Ok(()))?.ok_or_else(|| invariants::missing("run", &at.run))?;
     let end = log::end(conn, org, &at.run)?;
-    let found = log::events_after(conn, (&at.run, end), after, limit)?;
+    let found = log::events_after(conn, &at.run, end, after, limit)?;
     invariants::check_kept(&at.run, after, found.first().map(|event| event.seq))?;
     Ok(found)
 }

@@ -1,9 +1,10 @@
 use crate::error::Done;
-use crate::row::{self, At};
+use crate::row;
 use crate::store::SqliteStore;
 use crate::table::threads;
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
+use weftwork_store::columns;
 use weftwork_store::table::{ReadInterrupts, Result};
 use weftwork_store::{Commit, InterruptRow, invariants};
 use weftwork_types::interrupt::{Answer, Interrupt};
@@ -16,7 +17,8 @@ impl ReadInterrupts for SqliteStore {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<InterruptRow>>> {
-        let (org, thread) = (who.org.clone(), thread.clone());
+        let org = who.org.clone();
+        let thread = thread.clone();
         self.look(move |conn| {
             threads::expect(conn, &org, &thread)?;
             let sql = "SELECT * FROM interrupts WHERE org = ?1 AND thread = ?2 ORDER BY rowid";
@@ -26,16 +28,7 @@ impl ReadInterrupts for SqliteStore {
 }
 
 pub(crate) fn read(row: &Row<'_>, thread: &ThreadId) -> Done<InterruptRow> {
-    let name = format!("thread `{thread}`");
-    let id = At::new("interrupts", &name).bits(row, "id").map(InterruptId)?;
-    let name = format!("thread `{thread}`, interrupt `{id}`");
-    let at = At::new("interrupts", &name);
-    Ok(InterruptRow {
-        interrupt: at.json(row, "interrupt")?,
-        run: at.id(row, "run")?,
-        answer: at.maybe_json(row, "answer")?,
-        closed: at.plain(row, "closed")?,
-    })
+    Ok(columns::read_interrupt(row, thread)?)
 }
 
 /// Stores answers to open questions, and returns the run that asked them. Fails at the first

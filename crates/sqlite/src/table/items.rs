@@ -6,6 +6,7 @@ use crate::store::SqliteStore;
 use rusqlite::{Connection, Row, params};
 use serde_json::Value;
 use std::time::Duration;
+use weftwork_store::columns;
 use weftwork_store::items::{SWEPT_BY_PUT, Selection, StoredItem, check_value, seal};
 use weftwork_store::table::Result;
 use weftwork_store::{
@@ -21,7 +22,8 @@ impl ItemTable for SqliteStore {
         ttl: Ttl,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Option<Item>>> {
-        let (org, at) = (who.org.clone(), at.clone());
+        let org = who.org.clone();
+        let at = at.clone();
         match ttl {
             Ttl::Keep => self.look(move |conn| one(conn, &org, &at, now)),
             Ttl::Refresh => self.write(move |conn| {
@@ -42,7 +44,9 @@ impl ItemTable for SqliteStore {
         query: &'a ItemQuery,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Vec<Item>>> {
-        let (org, within, query) = (who.org.clone(), within.clone(), query.clone());
+        let org = who.org.clone();
+        let within = within.clone();
+        let query = query.clone();
         match query.ttl {
             Ttl::Keep => self.read(move |conn| {
                 let found = search(conn, &Living { org: &org, within: &within, now }, &query)?;
@@ -66,7 +70,8 @@ impl ItemTable for SqliteStore {
         query: &'a NamespaceQuery,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Vec<Namespace>>> {
-        let (org, query) = (who.org.clone(), query.clone());
+        let org = who.org.clone();
+        let query = query.clone();
         self.read(move |conn| {
             let (first, end) = query.prefix.prefix().paths();
             let sql = "SELECT DISTINCT path FROM items
@@ -74,7 +79,7 @@ impl ItemTable for SqliteStore {
                            AND (expires_at IS NULL OR expires_at > ?4)";
             let asked = params![org.as_str(), first, end, now.0];
             let mut found = row::all(conn, sql, asked, |row| {
-                namespace(&At::new("items", &"the namespace of a row"), row)
+                Ok(columns::read_namespace(&At::new("items", &"the namespace of a row"), row)?)
             })?;
             found.sort_unstable();
             Ok(query.select(found.iter()))
@@ -89,12 +94,15 @@ impl ItemTable for SqliteStore {
         options: PutOptions,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<()>> {
-        let (org, at) = (who.org.clone(), at.clone());
+        let org = who.org.clone();
+        let at = at.clone();
         Box::pin(async move {
             check_value(&at, &value)?;
-            let (value, indexing) = (row::json(&value)?, row::json(&options.indexing)?);
+            let value = row::json(&value)?;
+            let indexing = row::json(&options.indexing)?;
             let seal = seal(&org, &at, &value, &indexing);
-            let (ttl, expires_at) = (options.ttl, options.ttl.map(|ttl| now.plus(ttl)));
+            let ttl = options.ttl;
+            let expires_at = ttl.map(|ttl| now.plus(ttl));
             let times = Times { created_at: now, updated_at: now, expires_at };
             let new = New { at, value, indexing, seal, ttl, times };
             self.write(move |conn| put(conn, &org, &new, now)).await
@@ -107,7 +115,8 @@ impl ItemTable for SqliteStore {
         at: &'a ItemRef,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<bool>> {
-        let (org, at) = (who.org.clone(), at.clone());
+        let org = who.org.clone();
+        let at = at.clone();
         self.write(move |conn| {
             let sql = "DELETE FROM items WHERE org = ?1 AND path = ?2 AND key = ?3
                        RETURNING expires_at IS NULL OR expires_at > ?4";
@@ -122,7 +131,8 @@ impl ItemTable for SqliteStore {
         within: &'a Prefix,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<usize>> {
-        let (org, (first, end)) = (who.org.clone(), within.paths());
+        let org = who.org.clone();
+        let (first, end) = within.paths();
         self.write(move |conn| {
             let sql = "DELETE FROM items WHERE org = ?1 AND path >= ?2 AND path < ?3
                        RETURNING expires_at IS NULL OR expires_at > ?4";
@@ -224,12 +234,12 @@ fn search(conn: &Connection, living: &Living<'_>, query: &ItemQuery) -> Done<Vec
     let of = |number: i64| row::one(conn, "SELECT * FROM items WHERE number = ?1", [number], read);
     let mut found = Vec::new();
     if query.takes_any() {
-        for number in numbers(conn, living, (row::int(query.limit), row::int(query.offset)))? {
+        for number in numbers(conn, living, row::int(query.limit), row::int(query.offset))? {
             found.extend(of(number)?.map(|stored| ((number, stored), None)));
         }
     } else {
         let mut selection = Selection::new(query);
-        for number in numbers(conn, living, (-1, 0))? {
+        for number in numbers(conn, living, -1, 0)? {
             if selection.is_full() {
                 break;
             }
@@ -248,7 +258,7 @@ fn search(conn: &Connection, living: &Living<'_>, query: &ItemQuery) -> Done<Vec
 
 /// Returns the numbers of at most `limit` items after skipping `offset`, in the order of the store.
 /// A negative limit means no limit.
-fn numbers(conn: &Connection, living: &Living<'_>, (limit, offset): (i64, i64)) -> Done<Vec<i64>> {
+fn numbers(conn: &Connection, living: &Living<'_>, limit: i64, offset: i64) -> Done<Vec<i64>> {
     let (first, end) = living.within.paths();
     let sql = "SELECT number FROM items
                WHERE org = ?1 AND path >= ?2 AND path < ?3
@@ -281,7 +291,8 @@ fn put_stored(conn: &Connection, org: &OrgId, item: &StoredItem, now: Timestamp)
     if !item.is_new_beside(stored(conn, org, &at, now)?.as_ref())? {
         return Ok(false);
     }
-    let (value, indexing) = (row::json(&item.item.value)?, row::json(&item.indexing)?);
+    let value = row::json(&item.item.value)?;
+    let indexing = row::json(&item.indexing)?;
     let seal = seal(org, &at, &value, &indexing);
     let Item { created_at, updated_at, expires_at, .. } = item.item;
     let times = Times { created_at, updated_at, expires_at };
@@ -291,13 +302,15 @@ fn put_stored(conn: &Connection, org: &OrgId, item: &StoredItem, now: Timestamp)
 
 fn insert(conn: &Connection, org: &OrgId, new: &New, now: Timestamp) -> Done<()> {
     let New { at, value, indexing, seal, ttl, times } = new;
-    let (org, path) = (org.as_str(), at.namespace().path());
+    let org = org.as_str();
+    let path = at.namespace().path();
     // An expired item has lost its position.
     let sql = "DELETE FROM items WHERE org = ?1 AND path = ?2 AND key = ?3 AND expires_at <= ?4";
     row::execute(conn, sql, params![org, path, at.key(), now.0])?;
     let ttl_ms = ttl.map(|ttl| row::int(ttl.as_millis()));
     let expires_at = times.expires_at.map(|at| at.0);
-    let (created_at, updated_at) = (times.created_at.0, times.updated_at.0);
+    let created_at = times.created_at.0;
+    let updated_at = times.updated_at.0;
     let values = params![
         org,
         path,
@@ -322,47 +335,8 @@ fn sweep(conn: &Connection, limit: usize, now: Timestamp) -> Done<usize> {
     row::execute(conn, sql, params![now.0, row::int(limit)])
 }
 
-fn namespace(at: &At<'_>, row: &Row<'_>) -> Done<Namespace> {
-    let path: String = at.plain(row, "path")?;
-    let read = Namespace::of_path(&path);
-    Ok(read.map_err(|error| at.corrupt(format!("column `path` is {path:?}: {error}")))?)
-}
-
-/// Reads a row of any organisation.
 pub(crate) fn read(row: &Row<'_>) -> Done<StoredItem> {
-    let number: i64 = row.get("number")?;
-    let name = format!("number {number}");
-    let namespace = namespace(&At::new("items", &name), row)?;
-    let key: String = At::new("items", &name).plain(row, "key")?;
-    let org: OrgId = At::new("items", &name).id(row, "org")?;
-    let name = format!("organisation {org}, namespace `{namespace}`, key {key:?}");
-    let at = At::new("items", &name);
-    let item = ItemRef::new(namespace.clone(), key.as_str())
-        .map_err(|error| at.corrupt(format!("column `key`: {error}")))?;
-    let (value, indexing): (String, String) = (at.plain(row, "value")?, at.plain(row, "indexing")?);
-    if at.plain::<[u8; 8]>(row, "seal")? != seal(&org, &item, &value, &indexing) {
-        return Err(at.corrupt("its seal does not fit: it is not what was put there").into());
-    }
-    let value = at.json(row, "value")?;
-    let ttl: Option<u64> = at.plain(row, "ttl_ms")?;
-    let expires_at = at.plain::<Option<i64>>(row, "expires_at")?.map(Timestamp);
-    if ttl.is_some() != expires_at.is_some() {
-        let what = "columns `ttl_ms` and `expires_at`: expected both or none";
-        return Err(at.corrupt(what).into());
-    }
-    Ok(StoredItem {
-        item: Item {
-            namespace,
-            key,
-            value,
-            created_at: Timestamp(at.plain(row, "created_at")?),
-            updated_at: Timestamp(at.plain(row, "updated_at")?),
-            expires_at,
-            score: None,
-        },
-        indexing: at.json(row, "indexing")?,
-        ttl: ttl.map(Duration::from_millis),
-    })
+    Ok(columns::read_item(row)?)
 }
 
 #[cfg(test)]
@@ -373,7 +347,7 @@ mod tests {
     #[test]
     fn a_put_takes_as_long_however_many_items_there_are() -> rusqlite::Result<()> {
         let conn = Connection::open_in_memory()?;
-        conn.execute_batch(include_str!("../items.sql"))?;
+        conn.execute_batch(include_str!("../schema.sql"))?;
         let mut plan = conn.prepare(&format!("EXPLAIN QUERY PLAN {PUT}"))?;
         let lines = plan.query_map([0; 11], |row| row.get::<_, String>("detail"))?;
         let lines = lines.collect::<rusqlite::Result<Vec<_>>>()?;

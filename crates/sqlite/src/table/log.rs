@@ -95,7 +95,8 @@ pub(crate) fn end(conn: &Connection, org: &OrgId, run: &RunId) -> Done<End> {
 /// Appends the row of a commit and returns the number of its first event.
 pub(crate) fn add(conn: &Connection, end: End, new: Entry<'_>) -> Done<u64> {
     let Entry { at, head, calls, usage, events } = new;
-    let (first, last) = (end.seq + 1, end.after(events.len()));
+    let first = end.seq + 1;
+    let last = end.after(events.len());
     let usage = usage.map(|(payer, facts)| facts.iter().map(|fact| payer.shorten(fact)));
     let usage: Vec<_> = usage.into_iter().flatten().collect();
     let sql = "INSERT INTO log (place, first_seq, last_seq, at, head, calls, usage, events)
@@ -129,7 +130,8 @@ fn some<T: serde::Serialize>(list: &[T]) -> Done<Option<String>> {
 
 /// Returns the name of a row for messages: its run and commit number.
 fn named(row: &Row<'_>) -> Done<String> {
-    let (run, place): (Option<String>, i64) = (row.get("run")?, row.get("place")?);
+    let run: Option<String> = row.get("run")?;
+    let place: i64 = row.get("place")?;
     let commit = place & LAST;
     Ok(match run {
         Some(run) => format!("run `{run}`, commit {commit}"),
@@ -149,7 +151,8 @@ pub(crate) fn usage(row: &Row<'_>) -> Done<Vec<UsageRow>> {
     let name = named(row)?;
     let at = At::new("log", &name);
     let facts: Option<Vec<Fact<'_>>> = at.maybe_json(row, "usage")?;
-    let (payer, run) = (Payer::read(&at, row)?, at.id(row, "run")?);
+    let payer = Payer::read(&at, row)?;
+    let run = at.id(row, "run")?;
     facts.into_iter().flatten().map(|fact| payer.lengthen(&at, &run, fact)).collect()
 }
 
@@ -157,7 +160,8 @@ pub(crate) fn usage(row: &Row<'_>) -> Done<Vec<UsageRow>> {
 pub(crate) fn events(row: &Row<'_>) -> Done<Vec<StoredEvent>> {
     let name = named(row)?;
     let place = At::new("log", &name);
-    let (first, last): (u64, u64) = (place.plain(row, "first_seq")?, place.plain(row, "last_seq")?);
+    let first: u64 = place.plain(row, "first_seq")?;
+    let last: u64 = place.plain(row, "last_seq")?;
     let at = Timestamp(place.plain(row, "at")?);
     let events: Option<Vec<FromStored>> = place.maybe_json(row, "events")?;
     let events = events.unwrap_or_default();
@@ -173,7 +177,8 @@ pub(crate) fn events(row: &Row<'_>) -> Done<Vec<StoredEvent>> {
 /// binary search, so that earlier parts of a long log are not read.
 pub(crate) fn events_after(
     conn: &Connection,
-    (run, end): (&RunId, End),
+    run: &RunId,
+    end: End,
     after: u64,
     limit: usize,
 ) -> Done<Vec<StoredEvent>> {
@@ -196,7 +201,8 @@ pub(crate) fn events_after(
 /// Returns the place of the first row with events after a number, or a lower place without such
 /// rows in between.
 fn first_after(conn: &Connection, end: End, after: u64) -> Done<i64> {
-    let (mut low, mut high) = (end.first_place(), end.place);
+    let mut low = end.first_place();
+    let mut high = end.place;
     if after == 0 {
         return Ok(low);
     }

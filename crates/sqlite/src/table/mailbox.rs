@@ -2,7 +2,7 @@
 
 use crate::error::Done;
 use crate::row::{self, At};
-use crate::table::runs::{expect_status, made_by, read};
+use crate::table::runs::{expect_status, read, read_creator};
 use rusqlite::{Connection, params};
 use weftwork_store::{ActivityCounts, NewRun, RunRow, StoreError, mailbox};
 use weftwork_types::run::RunRef;
@@ -45,7 +45,7 @@ pub(crate) fn next_run(
         ")"
     );
     let values = params![now.0, org.as_str(), thread.as_str()];
-    row::one(conn, sql, values, |row| Ok((made_by(row)?, read(row)?)))
+    row::one(conn, sql, values, |row| Ok((read_creator(row)?, read(row)?)))
 }
 
 /// Counts the activities of an instance.

@@ -3,6 +3,7 @@
 use crate::error::Done;
 use crate::row::{self, At};
 use rusqlite::{Connection, Row, params};
+use weftwork_store::columns;
 use weftwork_store::{Commit, invariants};
 use weftwork_types::event::{Piece, Position};
 use weftwork_types::run::RunRef;
@@ -10,7 +11,8 @@ use weftwork_types::{OrgId, RunId};
 
 /// Deletes void text and stores new text. Most commits have neither.
 pub(crate) fn write(conn: &Connection, org: &OrgId, run: &RunId, commit: &Commit) -> Done<()> {
-    let (org, run) = (org.as_str(), run.as_str());
+    let org = org.as_str();
+    let run = run.as_str();
     if let Some(void) = commit.void {
         let sql = "DELETE FROM pieces WHERE org = ?1 AND run = ?2 AND (seq, bytes) <= (?3, ?4)";
         row::execute(conn, sql, params![org, run, row::int(void.seq), row::int(void.bytes)])?;
@@ -39,7 +41,8 @@ pub(crate) fn read(
     let sql = "SELECT * FROM pieces WHERE org = ?1 AND run = ?2 AND (seq, bytes) > (?3, ?4)
                ORDER BY seq, bytes";
     let mut statement = conn.prepare_cached(sql)?;
-    let (seq, bytes) = (row::int(after.seq), row::int(after.bytes));
+    let seq = row::int(after.seq);
+    let bytes = row::int(after.bytes);
     let mut rows = statement.query(params![org.as_str(), at.run.as_str(), seq, bytes])?;
     let mut found = Vec::new();
     while found.len() < limit {
@@ -53,14 +56,5 @@ pub(crate) fn read(
 /// Reads the partial text of one commit.
 pub(crate) fn batch(row: &Row<'_>) -> Done<Vec<Piece>> {
     let run: RunId = At::new("pieces", &"the run of a row").id(row, "run")?;
-    let name = format!("run `{run}`");
-    let place = At::new("pieces", &name);
-    let pieces: Vec<Piece> = place.json(row, "pieces")?;
-    let end = (place.plain::<u64>(row, "seq")?, place.plain::<u64>(row, "bytes")?);
-    let last = pieces.last().map(|piece| (piece.at.end.seq, piece.at.end.bytes));
-    if last != Some(end) {
-        let what = format!("the last piece ends at {last:?}, expected {end:?}");
-        return Err(place.corrupt(what).into());
-    }
-    Ok(pieces)
+    Ok(columns::read_piece_batch(row, &run)?)
 }

@@ -34,7 +34,8 @@ pub(crate) fn requeue(
     at: &RunRef,
     now: Timestamp,
 ) -> Done<RunRow> {
-    let (org, run) = (&who.org, at.run.as_str());
+    let org = &who.org;
+    let run = at.run.as_str();
     let row = runs::expect(conn, org, at)?;
     if let Some(open) = runs::open_run(conn, org, &at.thread)? {
         return Err(invariants::busy(&open).into());

@@ -8,6 +8,7 @@ use crate::table::{checkpoint_write, claim_cache, commit, requeue, threads, work
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::columns;
 use weftwork_store::table::{ReadRuns, Result, WriteRuns};
 use weftwork_store::{
     ActivityCounts, Base, CheckpointNamespace, Claim, Commit, Committed, NewRun, OrphanPage,
@@ -22,7 +23,8 @@ use weftwork_types::{
 
 impl ReadRuns for SqliteStore {
     fn run<'a>(&'a self, who: &'a Principal, at: &'a RunRef) -> BoxFuture<'a, Result<RunRow>> {
-        let (org, at) = (who.org.clone(), at.clone());
+        let org = who.org.clone();
+        let at = at.clone();
         self.read(move |conn| expect(conn, &org, &at))
     }
 
@@ -31,7 +33,8 @@ impl ReadRuns for SqliteStore {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<RunRow>>> {
-        let (org, thread) = (who.org.clone(), thread.clone());
+        let org = who.org.clone();
+        let thread = thread.clone();
         self.read(move |conn| {
             threads::expect(conn, &org, &thread)?;
             let sql = "SELECT * FROM runs WHERE org = ?1 AND thread = ?2 ORDER BY rowid";
@@ -44,7 +47,8 @@ impl ReadRuns for SqliteStore {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<RunRow>>> {
-        let (org, thread) = (who.org.clone(), thread.clone());
+        let org = who.org.clone();
+        let thread = thread.clone();
         self.read(move |conn| {
             threads::expect(conn, &org, &thread)?;
             let sql = "SELECT * FROM runs INDEXED BY runs_unfinished
@@ -59,7 +63,8 @@ impl ReadRuns for SqliteStore {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Option<RunRow>>> {
-        let (org, thread) = (who.org.clone(), thread.clone());
+        let org = who.org.clone();
+        let thread = thread.clone();
         self.read(move |conn| {
             threads::expect(conn, &org, &thread)?;
             let sql = "SELECT * FROM runs WHERE number = (
@@ -71,7 +76,8 @@ impl ReadRuns for SqliteStore {
     }
 
     fn find_run<'a>(&'a self, who: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>> {
-        let (org, id) = (who.org.clone(), id.clone());
+        let org = who.org.clone();
+        let id = id.clone();
         self.read(move |conn| {
             let sql = "SELECT * FROM runs WHERE org = ?1 AND id = ?2";
             let found = row::one(conn, sql, params![org.as_str(), id.as_str()], read)?;
@@ -95,7 +101,7 @@ impl ReadRuns for SqliteStore {
                            AND json_extract(t.metadata, '$.\"weft:terminated\"') IS NOT TRUE
                        ORDER BY t.wakes_at, t.org, t.id";
             let asked = params![now.0, row::json(&graphs)?];
-            row::readable(conn, sql, asked, limit, |row| Ok(Some((made_by(row)?, read(row)?))))
+            row::readable(conn, sql, asked, limit, |row| Ok(Some((read_creator(row)?, read(row)?))))
         })
     }
 
@@ -114,7 +120,8 @@ impl ReadRuns for SqliteStore {
         thread: &'a ThreadId,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Option<(Principal, RunRow)>>> {
-        let (org, thread) = (who.org.clone(), thread.clone());
+        let org = who.org.clone();
+        let thread = thread.clone();
         self.read(move |conn| mailbox::next_run(conn, &org, &thread, now))
     }
 
@@ -123,7 +130,8 @@ impl ReadRuns for SqliteStore {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<ActivityCounts>> {
-        let (org, thread) = (who.org.clone(), thread.clone());
+        let org = who.org.clone();
+        let thread = thread.clone();
         self.read(move |conn| mailbox::count(conn, &org, &thread))
     }
 
@@ -135,8 +143,7 @@ impl ReadRuns for SqliteStore {
                            AND cancel_requested AND status = 'running'
                        ORDER BY org, thread";
             row::all(conn, sql, [worker.as_str()], |row| {
-                let name = RowName::of(row)?;
-                let at = name.at();
+                let at = At::new("runs", &"a run to stop");
                 let run = RunRef { thread: at.id(row, "thread")?, run: at.id(row, "id")? };
                 Ok((at.id(row, "org")?, run))
             })
@@ -165,7 +172,8 @@ impl WriteRuns for SqliteStore {
         answers: BTreeMap<InterruptId, Answer>,
         worker: &'a WorkerId,
     ) -> BoxFuture<'a, Result<(RunRow, Option<Claim>)>> {
-        let (who, worker) = (who.clone(), worker.clone());
+        let who = who.clone();
+        let worker = worker.clone();
         self.write(move |conn| {
             if let Some(row) = earlier(conn, &who.org, &run)? {
                 return Ok((row, None));
@@ -186,7 +194,10 @@ impl WriteRuns for SqliteStore {
         worker: &'a WorkerId,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<(Claim, RunRow)>> {
-        let (org, at, worker, locks) = (who.org.clone(), at.clone(), worker.clone(), self.locks());
+        let org = who.org.clone();
+        let at = at.clone();
+        let worker = worker.clone();
+        let locks = self.locks();
         self.write(move |conn| {
             let row = expect(conn, &org, &at)?;
             if row.status.is_final() {
@@ -217,9 +228,11 @@ impl WriteRuns for SqliteStore {
         claim: &'a Claim,
         commit: Commit,
     ) -> BoxFuture<'a, Result<Committed>> {
-        let (org, claim) = (who.org.clone(), claim.clone());
+        let org = who.org.clone();
+        let claim = claim.clone();
         Box::pin(async move {
-            let (known, run) = (self.known(), claim.at.run.clone());
+            let known = self.known();
+            let run = claim.at.run.clone();
             let work = {
                 let known = Arc::clone(&known);
                 move |conn: &Connection| commit::commit(conn, &known, &org, &claim, &commit)
@@ -236,7 +249,8 @@ impl WriteRuns for SqliteStore {
         claim: &'a Claim,
         at: Timestamp,
     ) -> BoxFuture<'a, Result<u64>> {
-        let (org, claim) = (who.org.clone(), claim.clone());
+        let org = who.org.clone();
+        let claim = claim.clone();
         self.write(move |conn| {
             claim_cache::check(conn, &org, &claim)?;
             requeue::put(conn, &org, &claim.at, AiEvent::Released { claim: claim.fence }, at)
@@ -249,7 +263,8 @@ impl WriteRuns for SqliteStore {
         at: &'a RunRef,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<RunRow>> {
-        let (who, at) = (who.clone(), at.clone());
+        let who = who.clone();
+        let at = at.clone();
         self.write(move |conn| requeue::requeue(conn, &who, &at, now))
     }
 
@@ -258,7 +273,8 @@ impl WriteRuns for SqliteStore {
         who: &'a Principal,
         at: &'a RunRef,
     ) -> BoxFuture<'a, Result<()>> {
-        let (org, at) = (who.org.clone(), at.clone());
+        let org = who.org.clone();
+        let at = at.clone();
         self.write(move |conn| {
             let sql = "UPDATE runs SET cancel_requested = 1
                        WHERE org = ?1 AND id = ?2 AND thread = ?3
@@ -288,7 +304,8 @@ fn claim(
     let status = row::word(&run.status)?;
     let sql = "UPDATE runs SET status = ?3, worker = ?4, fence = ?5, base = ?6
                WHERE org = ?1 AND id = ?2";
-    let (fence, base) = (row::int(run.fence), run.base.map(Base::to_bytes));
+    let fence = row::int(run.fence);
+    let base = run.base.map(Base::to_bytes);
     let values = params![org.as_str(), at.run.as_str(), status, worker.as_str(), fence, base];
     row::execute(conn, sql, values)?;
     let sql = "UPDATE threads SET status = ?3, updated_at = ?4 WHERE org = ?1 AND id = ?2";
@@ -369,8 +386,7 @@ fn orphans(
     ];
     let mut alive = BTreeMap::new();
     row::readable(conn, sql, values, page.limit, |row| {
-        let name = RowName::of(row)?;
-        let at = name.at();
+        let at = At::new("runs", &"a run without a living worker");
         if let Some(worker) = at.plain::<Option<String>>(row, "worker")? {
             let known = alive.get(&worker).copied();
             let is_alive = match known {
@@ -382,7 +398,7 @@ fn orphans(
                 return Ok(None);
             }
         }
-        let found = (made_by(row)?, read(row)?);
+        let found = (read_creator(row)?, read(row)?);
         Ok((!found.1.waits_in_mailbox(now)).then_some(found))
     })
 }
@@ -394,7 +410,7 @@ pub(crate) fn open_run(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Don
                WHERE org = ?1 AND thread = ?2 AND status IN ('queued', 'pending', 'running')
                ORDER BY number LIMIT 1";
     row::one(conn, sql, params![org.as_str(), thread.as_str()], |row| {
-        let run: RunId = RowName::of(row)?.at().id(row, "id")?;
+        let run: RunId = At::new("runs", thread).id(row, "id")?;
         Ok(RunRef { thread: thread.clone(), run })
     })
 }
@@ -405,64 +421,16 @@ pub(crate) fn expect(conn: &Connection, org: &OrgId, at: &RunRef) -> Done<RunRow
     Ok(row::one(conn, sql, key, read)?.ok_or_else(|| invariants::missing("run", &at.run))?)
 }
 
-pub(crate) fn made_by(row: &Row<'_>) -> Done<Principal> {
-    let name = RowName::of(row)?;
-    let at = name.at();
-    Ok(Principal::new(at.id(row, "org")?, at.plain::<String>(row, "subject")?))
+pub(crate) fn read_creator(row: &Row<'_>) -> Done<Principal> {
+    Ok(columns::read_creator(row)?)
 }
 
 /// Reads a status and the number of runs that have it.
 pub(crate) fn expect_status(row: &Row<'_>) -> Done<(RunStatus, u64)> {
-    let name = RowName::of(row)?;
-    Ok((name.at().word(row, "status")?, name.at().plain(row, "runs")?))
-}
-
-/// The name of a row for messages.
-struct RowName(String);
-
-impl RowName {
-    fn of(row: &Row<'_>) -> Done<Self> {
-        Ok(Self(format!("run `{}`", row.get::<_, String>("id")?)))
-    }
-
-    fn at(&self) -> At<'_> {
-        At::new("runs", &self.0)
-    }
+    let at = At::new("runs", &"the count of a status");
+    Ok((at.word(row, "status")?, at.count(row, "runs")?))
 }
 
 pub(crate) fn read(row: &Row<'_>) -> Done<RunRow> {
-    let name = RowName::of(row)?;
-    let at = name.at();
-    let worker: Option<String> = at.plain(row, "worker")?;
-    Ok(RunRow {
-        new: NewRun {
-            at: RunRef { thread: at.id(row, "thread")?, run: at.id(row, "id")? },
-            graph: at.plain(row, "graph")?,
-            caller: at.json(row, "caller")?,
-            input: at.json(row, "input")?,
-            options: at.json(row, "options")?,
-            created_at: Timestamp(at.plain(row, "created_at")?),
-        },
-        status: at.word(row, "status")?,
-        worker: worker.map(|_| at.id(row, "worker")).transpose()?,
-        fence: at.plain(row, "fence")?,
-        outcome: at.maybe_json(row, "outcome")?,
-        ended_at: at.plain::<Option<i64>>(row, "ended_at")?.map(Timestamp),
-        cancel_requested: at.plain(row, "cancel_requested")?,
-        base: base(&at, row)?,
-        last_checkpoint: at.maybe_bits(row, "last_checkpoint")?.map(CheckpointId),
-        answers: maybe_run(&at, row, "answers")?,
-        rolled_back_by: maybe_run(&at, row, "rolled_back_by")?,
-    })
-}
-
-fn maybe_run(at: &At<'_>, row: &Row<'_>, column: &str) -> Done<Option<RunId>> {
-    let found: Option<String> = at.plain(row, column)?;
-    Ok(found.map(|_| at.id(row, column)).transpose()?)
-}
-
-fn base(at: &At<'_>, row: &Row<'_>) -> Done<Option<Base>> {
-    let Some(bytes) = at.plain::<Option<Vec<u8>>>(row, "base")? else { return Ok(None) };
-    let base = Base::from_bytes(&bytes);
-    Ok(Some(base.ok_or_else(|| at.corrupt("column `base`: it is not a checkpoint id"))?))
+    Ok(columns::read_run(row)?)
 }

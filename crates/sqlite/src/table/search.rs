@@ -2,10 +2,11 @@
 
 use crate::error::Done;
 use crate::row::{self, At};
-use crate::table::threads::{self, Readable};
+use crate::table::threads;
 use rusqlite::types::Value as Column;
 use rusqlite::{Connection, params_from_iter};
 use serde_json::Value;
+use weftwork_store::columns::ReadableThread;
 use weftwork_store::thread::{Direction, ThreadKey};
 use weftwork_store::{FoundThread, Metadata, ThreadPage, ThreadQuery};
 use weftwork_types::{OrgId, ThreadId};
@@ -87,7 +88,7 @@ pub(crate) fn search(conn: &Connection, org: &OrgId, query: &ThreadQuery) -> Don
     let mut found = Vec::new();
     while found.len() < query.reads() {
         let Some(row) = rows.next()? else { break };
-        let Readable { row: thread, damage } = threads::read_what_is_readable(row)?;
+        let ReadableThread { row: thread, damage } = threads::read_readable(row)?;
         if query.fits(&thread) {
             let status = At::new("threads", &thread.id).word(row, "thread_status")?;
             let damage = damage.map(|error| error.fault());

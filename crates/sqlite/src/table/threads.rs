@@ -1,15 +1,15 @@
 use crate::error::Done;
-use crate::row::{self, At};
+use crate::row;
 use crate::store::SqliteStore;
 use crate::table::{checkpoint_write, effects, runs, search, usage};
 use rusqlite::{Connection, Row, params};
+use weftwork_store::columns::{self, ReadableThread};
 use weftwork_store::table::{ReadThreads, Result, WriteThreads};
 use weftwork_store::thread::merge_metadata;
 use weftwork_store::{
-    IfExists, Metadata, NewThread, StoreError, ThreadPage, ThreadQuery, ThreadRow, invariants,
-    mailbox,
+    IfExists, Metadata, NewThread, ThreadPage, ThreadQuery, ThreadRow, invariants, mailbox,
 };
-use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId, Timestamp};
+use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
 impl ReadThreads for SqliteStore {
     fn thread<'a>(
@@ -17,7 +17,8 @@ impl ReadThreads for SqliteStore {
         who: &'a Principal,
         id: &'a ThreadId,
     ) -> BoxFuture<'a, Result<ThreadRow>> {
-        let (org, id) = (who.org.clone(), id.clone());
+        let org = who.org.clone();
+        let id = id.clone();
         self.look(move |conn| {
             let found = one(conn, &org, &id)?;
             Ok(found.ok_or_else(|| invariants::missing("thread", &id))?)
@@ -46,7 +47,8 @@ impl ReadThreads for SqliteStore {
                        CROSS JOIN threads_now now ON now.org = t.org AND now.id = t.id
                        WHERE t.org = ?1 AND t.status IN ('pending', 'running')
                        ORDER BY updated_at DESC, id DESC LIMIT ?3 OFFSET ?4";
-            let (reach, limit) = (row::int(offset.saturating_add(limit)), row::int(limit));
+            let reach = row::int(offset.saturating_add(limit));
+            let limit = row::int(limit);
             row::all(conn, sql, params![org.as_str(), reach, limit, row::int(offset)], read)
         })
     }
@@ -85,7 +87,8 @@ impl WriteThreads for SqliteStore {
         metadata: Metadata,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<ThreadRow>> {
-        let (org, id) = (who.org.clone(), id.clone());
+        let org = who.org.clone();
+        let id = id.clone();
         self.write(move |conn| {
             let found = one(conn, &org, &id)?;
             let mut row = found.ok_or_else(|| invariants::missing("thread", &id))?;
@@ -106,7 +109,8 @@ impl WriteThreads for SqliteStore {
         who: &'a Principal,
         id: &'a ThreadId,
     ) -> BoxFuture<'a, Result<()>> {
-        let (org, id) = (who.org.clone(), id.clone());
+        let org = who.org.clone();
+        let id = id.clone();
         self.write(move |conn| delete(conn, &org, &id))
     }
 }
@@ -134,9 +138,10 @@ pub(crate) fn insert(conn: &Connection, org: &OrgId, thread: &ThreadRow) -> Done
 
 fn delete(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
     let sql = "SELECT * FROM threads_now WHERE org = ?1 AND id = ?2";
-    let found = row::one(conn, sql, [org.as_str(), id.as_str()], read_what_is_readable)?;
+    let found = row::one(conn, sql, [org.as_str(), id.as_str()], read_readable)?;
     // A damaged thread can be deleted.
-    let Readable { row: thread, .. } = found.ok_or_else(|| invariants::missing("thread", id))?;
+    let ReadableThread { row: thread, .. } =
+        found.ok_or_else(|| invariants::missing("thread", id))?;
     mailbox::check_deletion(id, &thread.metadata)?;
     if let Some(open) = runs::open_run(conn, org, id)? {
         return Err(invariants::busy(&open).into());
@@ -173,50 +178,9 @@ pub(crate) fn expect(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> 
 }
 
 pub(crate) fn read(row: &Row<'_>) -> Done<ThreadRow> {
-    let Readable { row, damage } = read_what_is_readable(row)?;
-    Ok(damage.map_or(Ok(row), Err)?)
+    Ok(columns::read_thread(row)?)
 }
 
-/// The columns of a thread that can be read.
-pub(crate) struct Readable {
-    pub(crate) row: ThreadRow,
-    /// Error of the first column that cannot be read. The row has its default.
-    pub(crate) damage: Option<StoreError>,
-}
-
-/// Reads all columns that can be read.
-///
-/// # Errors
-/// [`StoreError::Corrupt`] for a thread without a valid id.
-pub(crate) fn read_what_is_readable(row: &Row<'_>) -> Done<Readable> {
-    let key: String = row.get("id")?;
-    let name = format!("thread `{key}`");
-    let at = At::new("threads", &name);
-    let mut damage = None;
-    let graph: String = or_default(at.plain(row, "graph"), &mut damage);
-    let word: String = or_default(at.plain(row, "status"), &mut damage);
-    let status = (!word.is_empty()).then(|| at.word(row, "status")).transpose();
-    let wakes_at: Option<i64> = or_default(at.plain(row, "wakes_at"), &mut damage);
-    let thread = ThreadRow {
-        id: at.id(row, "id")?,
-        graph: Some(graph).filter(|graph| !graph.is_empty()),
-        status: or_default(status, &mut damage),
-        head: or_default(at.maybe_bits(row, "head"), &mut damage).map(CheckpointId),
-        created_at: Timestamp(or_default(at.plain(row, "created_at"), &mut damage)),
-        updated_at: Timestamp(or_default(at.plain(row, "updated_at"), &mut damage)),
-        wakes_at: wakes_at.map(Timestamp),
-        metadata: or_default(at.maybe_json(row, "metadata"), &mut damage).unwrap_or_default(),
-    };
-    Ok(Readable { row: thread, damage })
-}
-
-/// Returns a column, or its default and the error, unless an earlier column had one.
-fn or_default<T: Default>(
-    column: std::result::Result<T, StoreError>,
-    damage: &mut Option<StoreError>,
-) -> T {
-    column.unwrap_or_else(|error| {
-        damage.get_or_insert(error);
-        T::default()
-    })
+pub(crate) fn read_readable(row: &Row<'_>) -> Done<ReadableThread> {
+    Ok(columns::read_readable_thread(row)?)
 }

@@ -22,7 +22,8 @@ impl ExportThreads for SqliteStore {
         who: &'a Principal,
         id: &'a ThreadId,
     ) -> BoxFuture<'a, Result<ThreadExport>> {
-        let (org, id) = (who.org.clone(), id.clone());
+        let org = who.org.clone();
+        let id = id.clone();
         self.read(move |conn| read(conn, &org, &id))
     }
 }
@@ -51,7 +52,7 @@ fn read(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<ThreadExport> {
     })?;
     let runs = rows.into_iter().map(|(subject, row)| {
         let run = &row.new.at.run;
-        let events = log::events_after(conn, (run, log::end(conn, org, run)?), 0, usize::MAX)?;
+        let events = log::events_after(conn, run, log::end(conn, org, run)?, 0, usize::MAX)?;
         Ok(RunExport { subject, row, events })
     });
     let runs = runs.collect::<Done<Vec<_>>>()?;
@@ -93,16 +94,19 @@ fn kept(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<CheckpointBatch> 
     let sql = "SELECT * FROM checkpoints WHERE org = ?1 AND thread = ?2 ORDER BY ns, id";
     let checkpoints = row::all(conn, sql, key(), |row| {
         let at = at("checkpoints");
-        let (ns, id) = (at.plain::<String>(row, "ns")?, CheckpointId(at.bits(row, "id")?));
+        let ns = at.plain::<String>(row, "ns")?;
+        let id = CheckpointId(at.bits(row, "id")?);
         let of = at.plain::<Other>(row, "of")?.to(id);
-        let (tasks, body) = (at.plain(row, "tasks")?, at.plain(row, "body")?);
+        let tasks = at.plain(row, "tasks")?;
+        let body = at.plain(row, "body")?;
         let blobs = says(&ns, id, checkpoint_write::CHECKPOINT);
         Ok(NewCheckpoint { ns, id, of, tasks, body, blobs })
     })?;
     let sql = "SELECT * FROM pending WHERE org = ?1 AND thread = ?2 ORDER BY ns, of, part";
     let pending = row::all(conn, sql, key(), |row| {
         let at = at("pending");
-        let (ns, of) = (at.plain::<String>(row, "ns")?, CheckpointId(at.bits(row, "of")?));
+        let ns = at.plain::<String>(row, "ns")?;
+        let of = CheckpointId(at.bits(row, "of")?);
         let part: i64 = at.plain(row, "part")?;
         let what =
             if part == checkpoint_write::OUTSIDE { Pending::Outside } else { Pending::Tasks };
@@ -143,7 +147,7 @@ fn put_run(conn: &Connection, org: &OrgId, run: &RunExport) -> Done<()> {
     let new = &row.new;
     accept::check_new(conn, org, new)?;
     let events_from = events.first().map_or(1, |event| event.seq);
-    accept::insert(conn, (org, subject), row, events_from)?;
+    accept::insert(conn, org, subject, row, events_from)?;
     // Events of one commit have the same time, and were in one row.
     for batch in events.chunk_by(|a, b| a.at == b.at) {
         let events: Vec<_> = batch.iter().map(|stored| stored.event.clone()).collect();
@@ -179,7 +183,8 @@ fn put_interrupt(
     let id = asked.interrupt.id.0.to_be_bytes();
     let record = row::json(&asked.interrupt)?;
     let answer = asked.answer.as_ref().map(row::json).transpose()?;
-    let (run, closed) = (asked.run.as_str(), asked.closed);
+    let run = asked.run.as_str();
+    let closed = asked.closed;
     let values = params![org.as_str(), thread.as_str(), id, run, record, answer, closed];
     row::execute(conn, sql, values)?;
     Ok(())

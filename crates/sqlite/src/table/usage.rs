@@ -1,11 +1,12 @@
 use crate::error::Done;
-use crate::row::{self, At};
+use crate::row;
 use crate::store::SqliteStore;
 use crate::table::log::{self, of_runs};
 use crate::table::threads;
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 use weftwork_store::UsageRow;
+use weftwork_store::columns;
 use weftwork_store::table::{ReadUsage, Result, WriteUsage};
 use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId};
 
@@ -15,7 +16,8 @@ impl ReadUsage for SqliteStore {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<UsageRow>>> {
-        let (org, thread) = (who.org.clone(), thread.clone());
+        let org = who.org.clone();
+        let thread = thread.clone();
         self.read(move |conn| {
             threads::expect(conn, &org, &thread)?;
             of_thread(conn, &org, &thread)
@@ -27,7 +29,8 @@ impl ReadUsage for SqliteStore {
         who: &'a Principal,
         run: &'a RunId,
     ) -> BoxFuture<'a, Result<Vec<UsageRow>>> {
-        let (org, run) = (who.org.clone(), run.clone());
+        let org = who.org.clone();
+        let run = run.clone();
         self.read(move |conn| {
             let logged =
                 of_runs!("caller, graph, usage", "org = ?1 AND id = ?2 AND usage IS NOT NULL");
@@ -102,7 +105,5 @@ pub(crate) fn record(conn: &Connection, org: &OrgId, usage: &UsageRow) -> Done<(
 }
 
 pub(crate) fn read(row: &Row<'_>) -> Done<UsageRow> {
-    let name = format!("invocation `{}`", row.get::<_, String>("invocation")?);
-    let at = At::new("usage", &name);
-    Ok(UsageRow { caller: at.json(row, "caller")?, fact: at.json(row, "fact")? })
+    Ok(columns::read_usage(row)?)
 }

@@ -27,7 +27,8 @@ impl Workers for SqliteStore {
     }
 
     fn retire<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<()>> {
-        let (locks, worker) = (self.locks(), worker.clone());
+        let locks = self.locks();
+        let worker = worker.clone();
         self.write(move |conn| delete(conn, &locks, &worker))
     }
 }

@@ -46,7 +46,8 @@ fn claims(store: &SqliteStore, count: usize) -> Vec<Claim> {
 fn one_refused_commit_spoils_no_other() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder, &Options::default());
-    let (who, claims) = (Principal::local(), claims(&store, 8));
+    let who = Principal::local();
+    let claims = claims(&store, 8);
     let hold = Hold::take(&store);
     let old = |n: usize| Claim { fence: 0, ..claims[n].clone() };
     let held: Vec<_> =
@@ -72,7 +73,8 @@ fn one_commit_without_room_spoils_no_other() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = Options { size_bytes_max: Some(400_000), ..Options::default() };
     let store = open(&folder, &options);
-    let (who, claims) = (Principal::local(), claims(&store, 6));
+    let who = Principal::local();
+    let claims = claims(&store, 6);
     let hold = Hold::take(&store);
     let commit = |n: usize| commit_of(1, vec![0; if n == 3 { 1_000_000 } else { 100 }]);
     let started: Vec<_> =
@@ -89,7 +91,8 @@ fn one_commit_without_room_spoils_no_other() {
 fn a_dropped_future_does_nothing_before_its_first_poll_and_all_after_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder, &Options::default());
-    let (who, claims) = (Principal::local(), claims(&store, 2));
+    let who = Principal::local();
+    let claims = claims(&store, 2);
     drop(store.commit(&who, &claims[0], commit_of(1, vec![1])));
     let hold = Hold::take(&store);
     drop(start(&store, &who, &claims[1], commit_of(1, vec![1])));

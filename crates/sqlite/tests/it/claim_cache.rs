@@ -78,7 +78,8 @@ fn what_was_taken_back_is_not_remembered() {
         let folder = tempfile::tempdir().expect("a folder");
         let options = Options { durability, size_bytes_max: Some(400_000), ..Options::default() };
         let store = open(&folder, &options);
-        let (one, two) = (begin(&store, "t1", "r1"), begin(&store, "t2", "r2"));
+        let one = begin(&store, "t1", "r1");
+        let two = begin(&store, "t2", "r2");
         for number in 1..=20_u128 {
             for claim in [&one, &two] {
                 let large = commit_of(100 + number, vec![0; 1_000_000]);

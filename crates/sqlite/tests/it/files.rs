@@ -73,7 +73,7 @@ type Spoil = fn(&TempDir);
 #[test]
 fn a_file_that_cannot_be_used_is_named_with_the_reason() {
     let mut table = String::new();
-    let cases: [(&str, Spoil); 8] = [
+    let cases: [(&str, Spoil); 9] = [
         ("cut in the middle", |folder| {
             let bytes = fs::read(folder.path().join("weft.db")).expect("reads");
             write_file(folder, &bytes[..bytes.len() / 2]);
@@ -83,6 +83,7 @@ fn a_file_that_cannot_be_used_is_named_with_the_reason() {
             write_file(folder, &bytes[..60]);
         }),
         ("no database at all", |folder| write_file(folder, &[b'x'; 9_000])),
+        ("an older format", |folder| edit(folder, "PRAGMA user_version = 16")),
         ("a newer format", |folder| edit(folder, "PRAGMA user_version = 100")),
         ("an impossible format", |folder| edit(folder, "PRAGMA user_version = -1")),
         ("another program's", |folder| edit(folder, "PRAGMA application_id = 1234")),
@@ -194,7 +195,8 @@ fn a_thread_without_its_checkpoints_is_not_copied() {
     let folder = filled();
     edit(&folder, "DELETE FROM checkpoint_rows");
     let store = open(&folder, &QUICK);
-    let (from, to) = (crate::support::at("t", "r").thread, crate::support::at("t2", "r").thread);
+    let from = crate::support::at("t", "r").thread;
+    let to = crate::support::at("t2", "r").thread;
     let copied = block_on(store.copy_checkpoints(&Principal::local(), &from, &to));
     let error = copied.expect_err("there is nothing to copy");
     assert!(error.to_string().contains("table `blocks`, thread `t`: a block has no"), "{error}");
@@ -208,7 +210,8 @@ fn a_thread_under_another_name_is_neither_read_nor_copied() {
     let store = open(&folder, &QUICK);
     edit(&folder, "UPDATE blocks SET thread = 't2' WHERE thread = 't'");
     let who = Principal::local();
-    let (from, to) = (crate::support::at("t2", "r").thread, crate::support::at("t3", "r").thread);
+    let from = crate::support::at("t2", "r").thread;
+    let to = crate::support::at("t3", "r").thread;
     let read = block_on(store.checkpoint(&who, &root("t2"), None)).expect_err("must not be read");
     let page = block_on(store.page(&who, &root("t2"), None, 9)).expect_err("must not be read");
     let copied = block_on(store.copy_checkpoints(&who, &from, &to)).expect_err("nor copied");
@@ -294,7 +297,8 @@ fn a_deleted_thread_gives_its_room_back() {
     let path = folder.path().join("weft.db");
     let before = fs::metadata(&path).expect("a file").len();
     let store = open(&folder, &Options::default());
-    let (who, claim) = (Principal::local(), begin_next(&store));
+    let who = Principal::local();
+    let claim = begin_next(&store);
     let end = weftwork_store::Commit {
         finish: Some(RunOutcome::cancelled()),
         ..weftwork_store::Commit::default()
@@ -368,7 +372,8 @@ fn a_file_that_may_only_be_read_is_named_with_the_reason() {
     };
     let inner = folder.path().join("inner");
     fs::create_dir(&inner).expect("makes");
-    let (file, absent) = (inner.join("weft.db"), inner.join("not/there/weft.db"));
+    let file = inner.join("weft.db");
+    let absent = inner.join("not/there/weft.db");
     drop(SqliteStore::open(&file, &QUICK).expect("opens"));
     set(folder.path(), 0o755);
     let mut table = String::new();

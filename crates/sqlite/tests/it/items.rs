@@ -40,7 +40,8 @@ mod at_normal {
 fn agree(ops: Vec<ItemOp>) -> Result<(), TestCaseError> {
     let folder = tempfile::tempdir().expect("a folder");
     let options = Options { durability: Durability::Normal, ..Options::default() };
-    let (memory, mut file) = (MemoryStore::new(), open(&folder, &options));
+    let memory = MemoryStore::new();
+    let mut file = open(&folder, &options);
     let mut now = 0;
     for op in ops {
         if matches!(op, ItemOp::Reopen) {
@@ -68,10 +69,12 @@ proptest! {
 #[test]
 fn another_process_finds_what_was_put() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (ours, theirs) = (open(&folder, &Options::default()), open(&folder, &Options::default()));
+    let ours = open(&folder, &Options::default());
+    let theirs = open(&folder, &Options::default());
     let mut now = 0;
     for n in 0..3 {
-        let (value, options) = (json!({ "n": 7 }), PutOptions::default());
+        let value = json!({ "n": 7 });
+        let options = PutOptions::default();
         let put = ItemOp::Put { org: 0, at: (0, n), value, options };
         let get = ItemOp::Get { org: 0, at: (0, n), ttl: Ttl::Keep };
         block_on(apply(&ours, put, &mut now));

@@ -54,7 +54,8 @@ fn writer_process() {
 /// Takes over the run of the thread and commits until it is killed. Every acknowledged commit is
 /// printed.
 fn write_on(store: &SqliteStore, writer: usize, round: usize) {
-    let (who, worker) = (Principal::local(), register(store, &format!("w{writer}-{round}")));
+    let who = Principal::local();
+    let worker = register(store, &format!("w{writer}-{round}"));
     let thread = format!("t{writer}");
     let mut claim: Option<Claim> = None;
     let mut number = numbers(store, &thread).last().copied().unwrap_or(0);
@@ -159,7 +160,8 @@ fn check(file: &Path, round: usize, known: &mut [u128; WRITERS]) {
 fn acknowledged_commits_outlive_kills() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("weft.db");
-    let (mut random, mut known) = (Random(0x9e37_79b9_7f4a_7c15), [0; WRITERS]);
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut known = [0; WRITERS];
     for round in 0..KILLS {
         run_and_kill(&file, round, &mut random, &mut known);
         check(&file, round, &mut known);

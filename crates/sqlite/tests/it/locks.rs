@@ -21,7 +21,8 @@ fn lock_files(folder: &tempfile::TempDir) -> Vec<String> {
 #[test]
 fn a_worker_without_a_process_is_dead() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (first, second) = (open(&folder, &Options::default()), open(&folder, &Options::default()));
+    let first = open(&folder, &Options::default());
+    let second = open(&folder, &Options::default());
     let claim = begin(&first, "t", "r");
     assert_eq!(lock_files(&folder), ["weft.db.worker-w.lock"]);
     let who = Principal::local();
@@ -47,11 +48,13 @@ fn a_worker_without_a_process_is_dead() {
 #[test]
 fn without_a_lock_file_the_lease_decides() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (first, second) = (open(&folder, &Options::default()), open(&folder, &Options::default()));
+    let first = open(&folder, &Options::default());
+    let second = open(&folder, &Options::default());
     let claim = begin(&first, "t", "r");
     std::fs::remove_file(folder.path().join("weft.db.worker-w.lock")).expect("removes");
     drop(first);
-    let (who, heir) = (Principal::local(), register(&second, "heir"));
+    let who = Principal::local();
+    let heir = register(&second, "heir");
     let busy = block_on(second.claim(&who, &claim.at, &heir, Timestamp(2)));
     assert!(matches!(busy, Err(StoreError::Busy { .. })), "{busy:?}");
     let late = block_on(second.claim(&who, &claim.at, &heir, Timestamp(i64::MAX)));
@@ -61,7 +64,8 @@ fn without_a_lock_file_the_lease_decides() {
 #[test]
 fn two_processes_cannot_be_the_same_worker() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (first, second) = (open(&folder, &Options::default()), open(&folder, &Options::default()));
+    let first = open(&folder, &Options::default());
+    let second = open(&folder, &Options::default());
     let row = WorkerRow { id: worker("a:b.c"), renewed_at: Timestamp(0), expires_at: Timestamp(9) };
     block_on(first.keep_alive(row.clone())).expect("registers");
     block_on(first.keep_alive(row.clone())).expect("prolongs");

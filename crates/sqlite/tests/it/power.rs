@@ -89,7 +89,8 @@ fn events(trace: &str) -> Vec<Event> {
             match before.split('(').next().expect("a name") {
                 "lseek" => place = number(result),
                 "pwrite64" => {
-                    let (at, len) = (number(arguments[0]), number(result));
+                    let at = number(arguments[0]);
+                    let len = number(result);
                     events.push(Event::Wrote { at, len });
                 }
                 "write" => {
@@ -128,7 +129,8 @@ fn log_after(events: &[Event], whole: &[u8], random: &mut Random) -> Vec<u8> {
 /// were lost, and the number of moments; `None` if tracing is not permitted here.
 fn fail(full: bool, rounds: usize) -> Option<(u128, usize)> {
     let folder = tempfile::tempdir().expect("a folder");
-    let (file, trace) = (folder.path().join("weft.db"), folder.path().join("trace"));
+    let file = folder.path().join("weft.db");
+    let trace = folder.path().join("trace");
     drop(SqliteStore::open(&file, &Options::default()).expect("opens"));
     let closed = fs::read(&file).expect("reads");
     let mut watch = Command::new("strace");
@@ -147,7 +149,9 @@ fn fail(full: bool, rounds: usize) -> Option<(u128, usize)> {
     assert!(before[100..] == closed[100..], "only the log is written");
     let whole = fs::read(folder.path().join("weft.db-wal")).expect("a log");
     let events = events(&trace);
-    let (mut random, mut lost, mut moments) = (Random(5), 0, 0);
+    let mut random = Random(5);
+    let mut lost = 0;
+    let mut moments = 0;
     for _ in 0..rounds {
         for end in 1..=events.len() {
             let log = log_after(&events[..end], &whole, &mut random);

@@ -1,6 +1,6 @@
 //! Tests of stores that are replaced by backups, and of stores whose file changes while they are open.
 
-use crate::migrate::{FORMATS, contents, made};
+use crate::format::{OLDEST, contents, made};
 use crate::support::{begin, block_on, commit_of, register, worker};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ fn quick() -> Options {
 
 /// A store with rows in every table, and a backup of it.
 fn filled(folder: &TempDir) -> (SqliteStore, PathBuf) {
-    let path = made(folder, FORMATS.last().copied());
+    let path = made(folder, Some(OLDEST));
     let store = SqliteStore::open(path, &quick()).expect("opens");
     let backup = folder.path().join("backup.db");
     store.backup(&backup).expect("copies");

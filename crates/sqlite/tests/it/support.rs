@@ -70,7 +70,8 @@ pub(crate) fn register(store: &SqliteStore, id: &str) -> WorkerId {
 
 /// Creates a run and claims it for the worker `w`.
 pub(crate) fn begin(store: &SqliteStore, thread: &str, run: &str) -> Claim {
-    let (who, worker) = (Principal::local(), register(store, "w"));
+    let who = Principal::local();
+    let worker = register(store, "w");
     let new = new_run(thread, run);
     block_on(store.create_run(&who, new.clone(), BTreeMap::new())).expect("makes a run");
     block_on(store.claim(&who, &new.at, &worker, Timestamp(1))).expect("claims").0

@@ -1,7 +1,7 @@
 //! Tests of maintenance: backups equal their stores, damage is found before a run encounters it,
 //! and space is released.
 
-use crate::migrate::{FORMATS, contents, made};
+use crate::format::{OLDEST, contents, made};
 use crate::support::{begin, block_on, commit_of, numbers, open};
 use rusqlite::Connection;
 use std::fmt::Write as _;
@@ -29,7 +29,7 @@ fn quick() -> Options {
 
 /// A store with rows in every table.
 fn filled(folder: &TempDir) -> SqliteStore {
-    SqliteStore::open(made(folder, FORMATS.last().copied()), &quick()).expect("opens")
+    SqliteStore::open(made(folder, Some(OLDEST)), &quick()).expect("opens")
 }
 
 fn thread(id: &str) -> ThreadId {
@@ -83,7 +83,8 @@ fn a_backup_is_a_store_of_its_own() {
     let store = SqliteStore::open(&path, &quick()).expect("opens");
     no_damage(&store);
     assert_eq!(contents(&store), before);
-    let (hash, bytes) = (canonical::hash_bytes(b"a"), b"a".to_vec());
+    let hash = canonical::hash_bytes(b"a");
+    let bytes = b"a".to_vec();
     assert_eq!(block_on(store.blob(&Principal::local(), hash)), Ok(Some(bytes)));
     // Parked runs continue, and space is released as before.
     let orphans = block_on(store.orphans(Timestamp(i64::MAX), 99)).expect("reads");
@@ -150,7 +151,8 @@ fn a_backup_beside_a_writer_is_one_state_of_the_store() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder, &quick());
     let claim = begin(&store, "t", "r");
-    let (done, enough) = (AtomicBool::new(false), Options { busy_timeout_ms: 5_000, ..quick() });
+    let done = AtomicBool::new(false);
+    let enough = Options { busy_timeout_ms: 5_000, ..quick() };
     let copies: Vec<PathBuf> = (0..3).map(|n| folder.path().join(format!("copy-{n}.db"))).collect();
     let mut written = 0;
     std::thread::scope(|scope| {
@@ -194,7 +196,8 @@ fn a_backup_that_is_killed_has_no_name() {
     let store = filled(&folder);
     keep_large(&store, "large", 100);
     let expected = contents(&store);
-    let (mut whole, mut none) = (0, 0);
+    let mut whole = 0;
+    let mut none = 0;
     for kill in 0..8 {
         let to = folder.path().join(format!("copy-{kill}.db"));
         let mut command = Command::new(std::env::current_exe().expect("this program"));

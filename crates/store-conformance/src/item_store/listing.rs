@@ -39,7 +39,8 @@ pub(super) async fn namespaces_are_picked_by_how_they_begin_and_end(bench: Bench
         (&["*"], &["*", "*", "*", "*"], &[]),
     ];
     for (prefix, suffix, expected) in cases {
-        let (prefix, suffix) = (pattern(prefix), pattern(suffix));
+        let prefix = pattern(prefix);
+        let suffix = pattern(suffix);
         let query = NamespaceQuery { prefix, suffix, ..NamespaceQuery::default() };
         assert_eq!(bench.namespaces(&query).await, expected, "{query:?}");
     }

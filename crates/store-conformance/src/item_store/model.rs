@@ -77,7 +77,8 @@ const SPACES: [&str; 6] = ["u", "u.a", "u.a.b", "u.b", "ua", "v"];
 
 pub(super) async fn agrees_with_a_plain_list(bench: Bench) {
     for seed in 0..8 {
-        let (mut numbers, mut plain) = (Numbers(seed), Plain::default());
+        let mut numbers = Numbers(seed);
+        let mut plain = Plain::default();
         for n in 0..150 {
             let now = bench.clock.now().0;
             plain.forget(now);

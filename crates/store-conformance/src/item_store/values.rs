@@ -102,7 +102,8 @@ pub(super) async fn clearing_takes_what_begins_alike_and_nothing_else(bench: Ben
 pub(super) async fn another_organisation_sees_nothing(bench: Bench) {
     let them = principal("them");
     bench.put("u/k", json!({"text": "word"})).await;
-    let (store, word) = (&bench.store, Some("word".to_owned()));
+    let store = &bench.store;
+    let word = Some("word".to_owned());
     assert_eq!(store.get(&them, &at("u/k"), Ttl::Refresh).await, Ok(None));
     let query = ItemQuery { text: word, ..ItemQuery::default() };
     for query in [query, ItemQuery::default()] {

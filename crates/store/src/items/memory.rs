@@ -76,7 +76,8 @@ impl Row {
     }
 
     fn stored(&self, namespace: &Namespace) -> StoredItem {
-        let (item, indexing) = (self.item(namespace, None), self.indexing.clone());
+        let item = self.item(namespace, None);
+        let indexing = self.indexing.clone();
         StoredItem { item, indexing, ttl: self.ttl }.as_written()
     }
 
@@ -145,7 +146,8 @@ impl Tables {
         &mut self,
         org: &OrgId,
         at: &ItemRef,
-        (value, options): (Value, PutOptions),
+        value: Value,
+        options: PutOptions,
         now: Timestamp,
     ) -> Result<()> {
         check_value(at, &value)?;
@@ -164,7 +166,8 @@ impl Tables {
         items: Vec<StoredItem>,
         now: Timestamp,
     ) -> Result<usize> {
-        let (mut new, mut known) = (Vec::with_capacity(items.len()), BTreeMap::new());
+        let mut new = Vec::with_capacity(items.len());
+        let mut known = BTreeMap::new();
         for stored in items.into_iter().filter(|stored| stored.lives(now)) {
             let at = stored.checked()?;
             let there = self.row(org, &at).filter(|row| row.lives(now));
@@ -288,7 +291,8 @@ impl Tables {
     /// Restarts the time to live of an unexpired item and returns its new expiry time.
     fn refresh(&mut self, org: &OrgId, at: &ItemRef, now: Timestamp) -> Option<Timestamp> {
         let row = self.row_mut(org, at).filter(|row| row.lives(now))?;
-        let (before, after) = (row.expires_at?, now.plus(row.ttl?));
+        let before = row.expires_at?;
+        let after = now.plus(row.ttl?);
         let place = row.place;
         row.expires_at = Some(after);
         self.forget_expiry(Some(before), place);

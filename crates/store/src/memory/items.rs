@@ -45,7 +45,7 @@ impl ItemTable for MemoryStore {
         options: PutOptions,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<()>> {
-        self.with(move |tables| tables.items.put_new(&who.org, at, (value, options), now))
+        self.with(move |tables| tables.items.put_new(&who.org, at, value, options, now))
     }
 
     fn delete_item<'a>(

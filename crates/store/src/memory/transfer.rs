@@ -46,7 +46,8 @@ fn read(tables: &Tables, who: &Principal, id: &ThreadId) -> Result<ThreadExport>
 }
 
 fn put(tables: &mut Tables, who: &Principal, whole: ThreadExport) -> Result<()> {
-    let (org, id) = (&who.org, whole.thread.id.clone());
+    let org = &who.org;
+    let id = whole.thread.id.clone();
     let place = (org.clone(), id.clone());
     if tables.threads.contains_key(&place) || tables.checkpoints.has_any(org, &id) {
         return Err(invariants::thread_exists(&id));

@@ -40,7 +40,7 @@ impl WriteRuns for MemoryStore {
             if row.status != RunStatus::Pending {
                 return Ok((row, None));
             }
-            let (claim, row) = claim(tables, who, &row.new.at, (worker, now))?;
+            let (claim, row) = claim(tables, who, &row.new.at, worker, now)?;
             Ok((row, Some(claim)))
         })
     }
@@ -69,7 +69,7 @@ impl WriteRuns for MemoryStore {
                     return Err(mailbox::not_its_turn(&at.thread, asking));
                 }
             }
-            claim(tables, who, at, (worker, now))
+            claim(tables, who, at, worker, now)
         })
     }
 
@@ -155,7 +155,8 @@ fn claim(
     tables: &mut Tables,
     who: &Principal,
     at: &RunRef,
-    (worker, now): (&WorkerId, Timestamp),
+    worker: &WorkerId,
+    now: Timestamp,
 ) -> Result<(Claim, RunRow)> {
     begin(tables, who, at)?;
     let (thread, index) = tables.run_mut(who, at)?;

@@ -22,6 +22,7 @@ fn all() -> Vec<StoreError> {
         StoreError::Full { place: place(), reason: text("database or disk is full") },
         StoreError::ReadOnly { place: place(), reason: text("attempt to write") },
         StoreError::Newer { place: format!("store `{}`", place()), found: 2, known: 0 },
+        StoreError::Older { place: format!("store `{}`", place()), found: 2, oldest: 16 },
         StoreError::Corrupt { place: text("table `blobs`"), what: text("the checksum differs") },
         StoreError::Unavailable {
             place: place(),

@@ -126,5 +126,5 @@ async fn tell_ended(
 /// Ends a run without a live worker as cancelled.
 pub(crate) async fn end_orphan(store: &dyn Store, at: &RunRef) -> Result<(), CliError> {
     let us = WorkerId::new("weft-cancels")?;
-    Ok(cancel_orphan(store, &Principal::local(), at, (&us, SystemClock::new().now())).await?)
+    Ok(cancel_orphan(store, &Principal::local(), at, &us, SystemClock::new().now()).await?)
 }

@@ -1,7 +1,7 @@
 PRAGMA foreign_keys = OFF;
 PRAGMA auto_vacuum = INCREMENTAL;
 PRAGMA journal_mode = WAL;
-PRAGMA user_version = 11;
+PRAGMA user_version = 17;
 PRAGMA application_id = 2003134068;
 CREATE TABLE meta (
     key TEXT NOT NULL PRIMARY KEY,
@@ -14,8 +14,86 @@ CREATE TABLE threads (
     status TEXT NOT NULL,
     head BLOB,
     created_at INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL, wakes_at INTEGER,
+    updated_at INTEGER NOT NULL,
+    wakes_at INTEGER,
+    metadata TEXT,
     PRIMARY KEY (org, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX threads_due ON threads (wakes_at) WHERE wakes_at IS NOT NULL;
+CREATE INDEX threads_by_creation ON threads (org, created_at, id);
+CREATE INDEX threads_resting ON threads (org, updated_at, id)
+WHERE status NOT IN ('pending', 'running');
+CREATE INDEX threads_running ON threads (org, id) WHERE status IN ('pending', 'running');
+CREATE TABLE thread_metadata (
+    org TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    thread TEXT NOT NULL,
+    PRIMARY KEY (org, name, value, thread),
+    FOREIGN KEY (org, thread) REFERENCES threads (org, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+CREATE INDEX thread_metadata_by_thread ON thread_metadata (org, thread);
+CREATE TABLE runs (
+    number INTEGER PRIMARY KEY,
+    org TEXT NOT NULL,
+    id TEXT NOT NULL,
+    thread TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    graph TEXT NOT NULL,
+    caller TEXT NOT NULL,
+    input TEXT NOT NULL,
+    options TEXT NOT NULL,
+    idempotency_key TEXT,
+    created_at INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    worker TEXT,
+    fence INTEGER NOT NULL,
+    outcome TEXT,
+    ended_at INTEGER,
+    cancel_requested INTEGER NOT NULL,
+    events_from INTEGER NOT NULL DEFAULT 1,
+    base BLOB,
+    last_checkpoint BLOB,
+    answers TEXT,
+    rolled_back_by TEXT,
+    UNIQUE (org, id),
+    FOREIGN KEY (org, thread) REFERENCES threads (org, id) ON DELETE CASCADE
+) STRICT;
+CREATE INDEX runs_by_thread ON runs (org, thread);
+CREATE UNIQUE INDEX runs_by_key ON runs (org, idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE UNIQUE INDEX runs_open ON runs (org, thread) WHERE status IN ('pending', 'running');
+CREATE INDEX runs_unfinished ON runs (org, thread, number)
+WHERE status IN ('queued', 'pending', 'running');
+CREATE TABLE log (
+    place INTEGER PRIMARY KEY,
+    first_seq INTEGER NOT NULL,
+    last_seq INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    head BLOB,
+    calls TEXT,
+    usage TEXT,
+    events TEXT
+) STRICT;
+CREATE VIEW threads_now AS
+SELECT org, id, graph, status, created_at, wakes_at, metadata,
+    coalesce((SELECT log.head FROM log
+              WHERE place BETWEEN open << 32 AND (open << 32) + 0xffffffff AND log.head IS NOT NULL
+              ORDER BY place DESC LIMIT 1), head) AS head,
+    max(updated_at, coalesce((SELECT at FROM log
+              WHERE place BETWEEN open << 32 AND (open << 32) + 0xffffffff
+              ORDER BY place DESC LIMIT 1), updated_at)) AS updated_at
+FROM (SELECT threads.*, (SELECT number FROM runs
+                         WHERE runs.org = threads.org AND runs.thread = threads.id
+                             AND runs.status IN ('pending', 'running')) AS open
+      FROM threads);
+CREATE TABLE pieces (
+    org TEXT NOT NULL,
+    run TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    pieces TEXT NOT NULL,
+    PRIMARY KEY (org, run, seq, bytes),
+    FOREIGN KEY (org, run) REFERENCES runs (org, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE interrupts (
     org TEXT NOT NULL,
@@ -29,21 +107,27 @@ CREATE TABLE interrupts (
     FOREIGN KEY (org, thread) REFERENCES threads (org, id) ON DELETE CASCADE
 ) STRICT;
 CREATE INDEX interrupts_open ON interrupts (org, thread) WHERE answer IS NULL AND closed = 0;
-CREATE TABLE usage (
+CREATE TABLE blocks (
     org TEXT NOT NULL,
-    invocation TEXT NOT NULL,
-    run TEXT NOT NULL,
-    started_at INTEGER NOT NULL,
-    caller TEXT NOT NULL,
-    fact TEXT NOT NULL,
-    PRIMARY KEY (org, invocation)
-) STRICT;
-CREATE INDEX usage_by_run ON usage (org, run);
-CREATE TABLE workers (
-    id TEXT NOT NULL PRIMARY KEY,
-    started_at INTEGER NOT NULL,
-    expires_at INTEGER NOT NULL
+    thread TEXT NOT NULL,
+    ns TEXT NOT NULL,
+    prefix BLOB NOT NULL,
+    number INTEGER NOT NULL,
+    seal INTEGER NOT NULL,
+    PRIMARY KEY (org, thread, ns, prefix)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX blocks_within ON blocks (org, thread, prefix) WHERE ns > '';
+CREATE TABLE checkpoint_rows (
+    place INTEGER PRIMARY KEY,
+    of ANY,
+    tasks BLOB NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+CREATE VIEW checkpoints AS
+SELECT org, thread, ns,
+    CAST(prefix || unhex(printf('%06x', place & 0xffffff)) AS BLOB) AS id, of, tasks, body, place
+FROM blocks
+CROSS JOIN checkpoint_rows ON place BETWEEN number << 24 AND (number << 24) + 0xffffff;
 CREATE TABLE pending (
     org TEXT NOT NULL,
     thread TEXT NOT NULL,
@@ -75,86 +159,21 @@ CREATE TABLE layouts (
     body BLOB NOT NULL,
     PRIMARY KEY (org, hash)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX threads_due ON threads (wakes_at) WHERE wakes_at IS NOT NULL;
-CREATE TABLE checkpoint_rows (
-    place INTEGER PRIMARY KEY,
-    of ANY,
-    tasks BLOB NOT NULL,
-    body BLOB NOT NULL
-) STRICT;
-CREATE INDEX threads_resting ON threads (org, updated_at, id)
-WHERE status NOT IN ('pending', 'running');
-CREATE INDEX threads_running ON threads (org, id) WHERE status IN ('pending', 'running');
-CREATE TABLE log (
-    place INTEGER PRIMARY KEY,
-    first_seq INTEGER NOT NULL,
-    last_seq INTEGER NOT NULL,
-    at INTEGER NOT NULL,
-    head BLOB,
-    calls TEXT,
-    usage TEXT,
-    events TEXT
-) STRICT;
-CREATE TABLE "runs" (
-    number INTEGER PRIMARY KEY,
+CREATE TABLE usage (
     org TEXT NOT NULL,
-    id TEXT NOT NULL,
-    thread TEXT NOT NULL,
-    subject TEXT NOT NULL,
-    graph TEXT NOT NULL,
-    caller TEXT NOT NULL,
-    input TEXT NOT NULL,
-    options TEXT NOT NULL,
-    idempotency_key TEXT,
-    created_at INTEGER NOT NULL,
-    status TEXT NOT NULL,
-    worker TEXT,
-    fence INTEGER NOT NULL,
-    outcome TEXT,
-    ended_at INTEGER,
-    cancel_requested INTEGER NOT NULL,
-    events_from INTEGER NOT NULL DEFAULT 1, base BLOB,
-    UNIQUE (org, id),
-    FOREIGN KEY (org, thread) REFERENCES threads (org, id) ON DELETE CASCADE
-) STRICT;
-CREATE INDEX runs_by_thread ON runs (org, thread);
-CREATE UNIQUE INDEX runs_by_key ON runs (org, idempotency_key) WHERE idempotency_key IS NOT NULL;
-CREATE UNIQUE INDEX runs_open ON runs (org, thread) WHERE status IN ('pending', 'running');
-CREATE TABLE pieces (
-    org TEXT NOT NULL,
+    invocation TEXT NOT NULL,
     run TEXT NOT NULL,
-    seq INTEGER NOT NULL,
-    bytes INTEGER NOT NULL,
-    pieces TEXT NOT NULL,
-    PRIMARY KEY (org, run, seq, bytes),
-    FOREIGN KEY (org, run) REFERENCES runs (org, id) ON DELETE CASCADE
+    started_at INTEGER NOT NULL,
+    caller TEXT NOT NULL,
+    fact TEXT NOT NULL,
+    PRIMARY KEY (org, invocation)
+) STRICT;
+CREATE INDEX usage_by_run ON usage (org, run);
+CREATE TABLE workers (
+    id TEXT NOT NULL PRIMARY KEY,
+    renewed_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE VIEW threads_now AS
-SELECT org, id, graph, status, created_at, wakes_at,
-    coalesce((SELECT log.head FROM log
-              WHERE place BETWEEN open << 32 AND (open << 32) + 0xffffffff AND log.head IS NOT NULL
-              ORDER BY place DESC LIMIT 1), head) AS head,
-    max(updated_at, coalesce((SELECT at FROM log
-              WHERE place BETWEEN open << 32 AND (open << 32) + 0xffffffff
-              ORDER BY place DESC LIMIT 1), updated_at)) AS updated_at
-FROM (SELECT threads.*, (SELECT number FROM runs
-                         WHERE runs.org = threads.org AND runs.thread = threads.id
-                             AND runs.status IN ('pending', 'running')) AS open
-      FROM threads);
-CREATE TABLE blocks (
-    org TEXT NOT NULL,
-    thread TEXT NOT NULL,
-    ns TEXT NOT NULL,
-    prefix BLOB NOT NULL,
-    number INTEGER NOT NULL,
-    seal INTEGER NOT NULL,
-    PRIMARY KEY (org, thread, ns, prefix)
-) STRICT, WITHOUT ROWID;
-CREATE VIEW checkpoints AS
-SELECT org, thread, ns,
-    CAST(prefix || unhex(printf('%06x', place & 0xffffff)) AS BLOB) AS id, of, tasks, body, place
-FROM blocks
-CROSS JOIN checkpoint_rows ON place BETWEEN number << 24 AND (number << 24) + 0xffffff;
 CREATE TABLE items (
     number INTEGER PRIMARY KEY,
     org TEXT NOT NULL,
@@ -172,8 +191,23 @@ CREATE TABLE items (
 ) STRICT;
 CREATE INDEX items_in_order ON items (org, path, space, number, expires_at);
 CREATE INDEX items_due ON items (expires_at) WHERE expires_at IS NOT NULL;
-CREATE INDEX runs_unfinished ON runs (org, thread, number)
-WHERE status IN ('queued', 'pending', 'running');
+CREATE TABLE sequences (
+    org TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    key TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (org, kind, key)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE effects (
+    org TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    key TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    format INTEGER NOT NULL,
+    content BLOB NOT NULL,
+    PRIMARY KEY (org, kind, key, version)
+) STRICT;
 INSERT INTO blob_refs VALUES ('local', 'large', '', X'00000000000000000000000e00000015', -1, X'6483e0e5d4400aa8dd075a60f92dfcf9d1cf41f92d2ecafee622a7358a696484');
 INSERT INTO blob_refs VALUES ('local', 'large', '', X'00000000000000000000000e00000014', -1, X'88b3ef6a700498769c47221b45e1b47aae2b65e98b4729db758dfd5843018770');
 INSERT INTO blobs VALUES ('local', X'88b3ef6a700498769c47221b45e1b47aae2b65e98b4729db758dfd5843018770', CAST('{"log":["in"],"text":"' || replace(hex(zeroblob(33000)), '0', 'x') || '","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}' AS BLOB));
@@ -335,7 +369,7 @@ INSERT INTO log VALUES (68719476739, 4, 3, 1767225600000, NULL, '[["44cd727bfbd9
 INSERT INTO log VALUES (68719476740, 4, 3, 1767225600000, NULL, '[["1fb49351bcbb86e973de48b9c34689407996beb4926d476822106e553e65ac49","once","work 2","work",2,"external_side_effect","settled",{"value":{"of":"work 2"}},1,0,0,1767225600000,1767225600000],["44cd727bfbd9b32232837f29c77c78c5d802ff50dc50c7818fd1494cbabfd1cf","once","work 1","work",2,"external_side_effect","settled",{"value":{"of":"work 1"}},1,0,0,1767225600000,1767225600000]]', NULL, NULL);
 INSERT INTO log VALUES (68719476741, 4, 5, 1767225600000, X'00000000000000000000000e00000017', NULL, NULL, '[{"type":"step","step":2,"nodes":["work","work"]},{"type":"done","outcome":"completed"}]');
 INSERT INTO log VALUES (73014444033, 1, 0, 1767225600000, NULL, NULL, NULL, NULL);
-INSERT INTO meta VALUES ('format', 10);
+INSERT INTO meta VALUES ('format', 16);
 INSERT INTO pending VALUES ('local', 'asked', '', X'0000000000000000000000060000000d', 1, X'01bf75aca755f269e6c78763b0153a97d10100020004ae017b22696e7465727275707473223a5b7b226964223a226264633233663866303635373766636637376630306662623930383766613466222c227461736b223a223034616231323330656131633366303033353666663033646566663834323731222c226e6f6465223a2261736b222c2261736b223a7b226b696e64223a2276616c7565222c2276616c7565223a7b22676f223a226f6e3f227d7d7d5d2c2277656e745f6f6e223a66616c73657df4c1ea6006991127');
 INSERT INTO pending VALUES ('local', 'asked', '', X'0000000000000000000000060000000d', 2, X'01bf75aca755f269e6c78763b0153a97d10200010100030200000b5b22776f726b2031225d03000231000000010101030200000b5b22776f726b2032225d030002320000e9401e6908a43de4');
 INSERT INTO pending VALUES ('local', 'answered', '', X'0000000000000000000000070000000e', 1, X'01bf75aca755f269e6c78763b0153a97d10100020004ae017b22696e7465727275707473223a5b7b226964223a223837666238623837666630666165346334363339393066333734313861373337222c227461736b223a223035363331313463643164363734643336353264316537626435353263303665222c226e6f6465223a2261736b222c2261736b223a7b226b696e64223a2276616c7565222c2276616c7565223a7b22676f223a226f6e3f227d7d7d5d2c2277656e745f6f6e223a66616c73657dbb812957848c2d39');
@@ -350,31 +384,31 @@ INSERT INTO pending VALUES ('local', 'in-process', '', X'00000000000000000000000
 INSERT INTO pending VALUES ('local', 'in-process', '', X'00000000000000000000000000000017', 5, X'02bf75aca755f269e6c78763b0153a97d1010001010110011fb49351bcbb86e973de48b9c34689407996beb4926d476822106e553e65ac49080706776f726b20320401000080a0d5edee6600107b226f66223a22776f726b2032227d240cf444ae754eea');
 INSERT INTO pending VALUES ('local', 'in-process', '', X'00000000000000000000000000000017', 6, X'01bf75aca755f269e6c78763b0153a97d10200010100030200000b5b22776f726b2031225d03000231000000010101030200000b5b22776f726b2032225d030002320000d58469c04fce1cf3');
 INSERT INTO pieces VALUES ('local', '00000000-0000-0000-0000-000000000014', 0, 7, '[{"at":{"end":{"seq":0,"bytes":3},"node":"plan","task":"00000000000000000000000000000007"},"kind":"reasoning","text":"hm "},{"at":{"end":{"seq":0,"bytes":7},"node":"plan","task":"00000000000000000000000000000007"},"kind":"text","text":"half"}]');
-INSERT INTO runs VALUES (1, 'local', '00000000-0000-0000-0000-000000000002', 'long', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'');
-INSERT INTO runs VALUES (2, 'local', '00000000-0000-0000-0000-000000000004', 'long', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'00000000000000000000000000000008');
-INSERT INTO runs VALUES (3, 'local', '00000000-0000-0000-0000-000000000005', 'long', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'00000000000000000000000100000009');
-INSERT INTO runs VALUES (4, 'local', '00000000-0000-0000-0000-000000000006', 'long', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'0000000000000000000000020000000a');
-INSERT INTO runs VALUES (5, 'local', '00000000-0000-0000-0000-000000000007', 'long', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'0000000000000000000000030000000b');
-INSERT INTO runs VALUES (6, 'local', '00000000-0000-0000-0000-000000000008', 'long', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'0000000000000000000000040000000c');
-INSERT INTO runs VALUES (7, 'local', '00000000-0000-0000-0000-000000000009', 'asked', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"ask","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'interrupted', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"interrupted","interrupts":["bdc23f8f06577fcf77f00fbb9087fa4f"]}', 1767225600000, 0, 1, X'');
-INSERT INTO runs VALUES (8, 'local', '00000000-0000-0000-0000-00000000000a', 'answered', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"ask","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'interrupted', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"interrupted","interrupts":["87fb8b87ff0fae4c463990f37418a737"]}', 1767225600000, 0, 1, X'');
-INSERT INTO runs VALUES (9, 'local', '00000000-0000-0000-0000-00000000000b', 'answered', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"resume","answers":{"87fb8b87ff0fae4c463990f37418a737":["yes",null]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'0000000000000000000000070000000e');
-INSERT INTO runs VALUES (10, 'local', '00000000-0000-0000-0000-00000000000c', 'within', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"within","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'interrupted', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"interrupted","interrupts":["8b99a4ee532669281fd11b1e588f180a"]}', 1767225600000, 0, 1, X'');
-INSERT INTO runs VALUES (11, 'local', '00000000-0000-0000-0000-00000000000d', 'failed', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"fail","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'failed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"failed","fault":{"code":"W0109","message":"it broke","retriable":false}}', 1767225600000, 0, 1, X'');
-INSERT INTO runs VALUES (12, 'local', '00000000-0000-0000-0000-00000000000e', 'forked', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'');
-INSERT INTO runs VALUES (13, 'local', '00000000-0000-0000-0000-00000000000f', 'forked', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"continue"}', '{"at":"00000000000000000000000b00000012"}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'00000000000000000000000b00000013');
-INSERT INTO runs VALUES (14, 'local', '00000000-0000-0000-0000-000000000010', 'updated', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'');
-INSERT INTO runs VALUES (15, 'local', '00000000-0000-0000-0000-000000000011', 'updated', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"update","writes":{"any":{"from":"outside"}},"as_node":"work"}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'00000000000000000000000d00000015');
-INSERT INTO runs VALUES (16, 'local', '00000000-0000-0000-0000-000000000012', 'large', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"' || replace(hex(zeroblob(33000)), '0', 'x') || '","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'');
-INSERT INTO runs VALUES (17, 'local', '00000000-0000-0000-0000-000000000014', 'open', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'running', 'w', 1, NULL, NULL, 0, 1, X'');
-INSERT INTO threads VALUES ('local', 'answered', 'test:graph', 'completed', X'0000000000000000000000080000000d', 1767225600000, 1767225600000, NULL);
-INSERT INTO threads VALUES ('local', 'asked', 'test:graph', 'interrupted', X'0000000000000000000000060000000d', 1767225600000, 1767225600000, NULL);
-INSERT INTO threads VALUES ('local', 'failed', 'test:graph', 'failed', X'00000000000000000000000a00000011', 1767225600000, 1767225600000, NULL);
-INSERT INTO threads VALUES ('local', 'forked', 'test:graph', 'completed', X'00000000000000000000000c00000012', 1767225600000, 1767225600000, NULL);
-INSERT INTO threads VALUES ('local', 'large', 'test:graph', 'completed', X'00000000000000000000000e00000017', 1767225600000, 1767225600000, NULL);
-INSERT INTO threads VALUES ('local', 'long', 'test:graph', 'completed', X'0000000000000000000000050000000d', 1767225600000, 1767225600000, NULL);
-INSERT INTO threads VALUES ('local', 'open', 'test:graph', 'running', NULL, 1767225600000, 1767225600000, NULL);
-INSERT INTO threads VALUES ('local', 'updated', 'test:graph', 'completed', X'00000000000000000000000e00000012', 1767225600000, 1767225600000, NULL);
-INSERT INTO threads VALUES ('local', 'within', 'test:graph', 'interrupted', X'00000000000000000000000900000010', 1767225600000, 1767225600000, NULL);
+INSERT INTO runs VALUES (1, 'local', '00000000-0000-0000-0000-000000000002', 'long', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'', NULL, NULL, NULL);
+INSERT INTO runs VALUES (2, 'local', '00000000-0000-0000-0000-000000000004', 'long', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'00000000000000000000000000000008', NULL, NULL, NULL);
+INSERT INTO runs VALUES (3, 'local', '00000000-0000-0000-0000-000000000005', 'long', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'00000000000000000000000100000009', NULL, NULL, NULL);
+INSERT INTO runs VALUES (4, 'local', '00000000-0000-0000-0000-000000000006', 'long', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'0000000000000000000000020000000a', NULL, NULL, NULL);
+INSERT INTO runs VALUES (5, 'local', '00000000-0000-0000-0000-000000000007', 'long', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'0000000000000000000000030000000b', NULL, NULL, NULL);
+INSERT INTO runs VALUES (6, 'local', '00000000-0000-0000-0000-000000000008', 'long', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'0000000000000000000000040000000c', NULL, NULL, NULL);
+INSERT INTO runs VALUES (7, 'local', '00000000-0000-0000-0000-000000000009', 'asked', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"ask","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'interrupted', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"interrupted","interrupts":["bdc23f8f06577fcf77f00fbb9087fa4f"]}', 1767225600000, 0, 1, X'', NULL, NULL, NULL);
+INSERT INTO runs VALUES (8, 'local', '00000000-0000-0000-0000-00000000000a', 'answered', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"ask","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'interrupted', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"interrupted","interrupts":["87fb8b87ff0fae4c463990f37418a737"]}', 1767225600000, 0, 1, X'', NULL, NULL, NULL);
+INSERT INTO runs VALUES (9, 'local', '00000000-0000-0000-0000-00000000000b', 'answered', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"resume","answers":{"87fb8b87ff0fae4c463990f37418a737":["yes",null]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'0000000000000000000000070000000e', NULL, NULL, NULL);
+INSERT INTO runs VALUES (10, 'local', '00000000-0000-0000-0000-00000000000c', 'within', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"within","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'interrupted', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"interrupted","interrupts":["8b99a4ee532669281fd11b1e588f180a"]}', 1767225600000, 0, 1, X'', NULL, NULL, NULL);
+INSERT INTO runs VALUES (11, 'local', '00000000-0000-0000-0000-00000000000d', 'failed', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"fail","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'failed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"failed","fault":{"code":"W0109","message":"it broke","retriable":false}}', 1767225600000, 0, 1, X'', NULL, NULL, NULL);
+INSERT INTO runs VALUES (12, 'local', '00000000-0000-0000-0000-00000000000e', 'forked', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'', NULL, NULL, NULL);
+INSERT INTO runs VALUES (13, 'local', '00000000-0000-0000-0000-00000000000f', 'forked', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"continue"}', '{"at":"00000000000000000000000b00000012"}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'00000000000000000000000b00000013', NULL, NULL, NULL);
+INSERT INTO runs VALUES (14, 'local', '00000000-0000-0000-0000-000000000010', 'updated', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'', NULL, NULL, NULL);
+INSERT INTO runs VALUES (15, 'local', '00000000-0000-0000-0000-000000000011', 'updated', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"update","writes":{"any":{"from":"outside"}},"as_node":"work"}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'00000000000000000000000d00000015', NULL, NULL, NULL);
+INSERT INTO runs VALUES (16, 'local', '00000000-0000-0000-0000-000000000012', 'large', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"' || replace(hex(zeroblob(33000)), '0', 'x') || '","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'completed', '00000000-0000-0000-0000-000000000001', 1, '{"outcome":"completed","output":null}', 1767225600000, 0, 1, X'', NULL, NULL, NULL);
+INSERT INTO runs VALUES (17, 'local', '00000000-0000-0000-0000-000000000014', 'open', 'local', 'test:graph', '{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}', '{"kind":"start","input":{"log":["in"],"text":"plain","messages":[{"id":"m-in","role":"user","parts":[{"type":"text","text":"in"}]}]}}', '{}', NULL, 1767225600000, 'running', 'w', 1, NULL, NULL, 0, 1, X'', NULL, NULL, NULL);
+INSERT INTO threads VALUES ('local', 'answered', 'test:graph', 'completed', X'0000000000000000000000080000000d', 1767225600000, 1767225600000, NULL, NULL);
+INSERT INTO threads VALUES ('local', 'asked', 'test:graph', 'interrupted', X'0000000000000000000000060000000d', 1767225600000, 1767225600000, NULL, NULL);
+INSERT INTO threads VALUES ('local', 'failed', 'test:graph', 'failed', X'00000000000000000000000a00000011', 1767225600000, 1767225600000, NULL, NULL);
+INSERT INTO threads VALUES ('local', 'forked', 'test:graph', 'completed', X'00000000000000000000000c00000012', 1767225600000, 1767225600000, NULL, NULL);
+INSERT INTO threads VALUES ('local', 'large', 'test:graph', 'completed', X'00000000000000000000000e00000017', 1767225600000, 1767225600000, NULL, NULL);
+INSERT INTO threads VALUES ('local', 'long', 'test:graph', 'completed', X'0000000000000000000000050000000d', 1767225600000, 1767225600000, NULL, NULL);
+INSERT INTO threads VALUES ('local', 'open', 'test:graph', 'running', NULL, 1767225600000, 1767225600000, NULL, NULL);
+INSERT INTO threads VALUES ('local', 'updated', 'test:graph', 'completed', X'00000000000000000000000e00000012', 1767225600000, 1767225600000, NULL, NULL);
+INSERT INTO threads VALUES ('local', 'within', 'test:graph', 'interrupted', X'00000000000000000000000900000010', 1767225600000, 1767225600000, NULL, NULL);
 INSERT INTO usage VALUES ('local', 'i', '00000000-0000-0000-0000-000000000014', 1, '{"caller":{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"},"run":"00000000-0000-0000-0000-000000000014","graph":"test:graph","graph_version":"1"}', '{"invocation_id":"i","attempt":1,"provider":"local","model":"small","status":"ok","tokens":{"input":7,"output":3,"estimated":false},"cost_micro_usd":11,"prompt_hash":"d5c35dc42880af8ea51f2aed62e8aa32127127a3354052e17726ff172b2e38a5","started_at":1,"latency_ms":5}');
 INSERT INTO workers VALUES ('w', 1, 2);

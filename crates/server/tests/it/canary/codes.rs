@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 const OUTSIDE: [(&str, &[&str]); 9] = [
     ("building a graph", &["W0101", "W0112"]),
     ("a call in Rust of what has no form over HTTP", &["W0119", "W0135"]),
-    ("opening a store", &["W0206", "W0209", "W0219"]),
+    ("opening a store", &["W0206", "W0209", "W0219", "W0220"]),
     (
         "configuration of models",
         &["W0316", "W0501", "W0502", "W0503", "W0504", "W0505", "W0506", "W0507", "W0511", "W0512"],

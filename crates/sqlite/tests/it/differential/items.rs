@@ -158,7 +158,8 @@ pub(crate) fn op() -> impl Strategy<Value = ItemOp> {
     ]
 }
 
-fn item((space, key): (usize, u8)) -> ItemRef {
+fn item(at: (usize, u8)) -> ItemRef {
+    let (space, key) = at;
     let namespace = Namespace::new(SPACES[space].iter().copied()).expect("a namespace");
     ItemRef::new(namespace, format!("k'{key}")).expect("a key")
 }
@@ -202,7 +203,8 @@ pub(crate) async fn apply(store: &dyn Store, op: ItemOp, now_ms: &mut i64) -> St
 
 /// Returns all unexpired items, followed by the number of expired rows.
 pub(crate) async fn dump(store: &dyn Store, now_ms: i64) -> Vec<String> {
-    let (mut lines, now) = (Vec::new(), Timestamp(now_ms));
+    let mut lines = Vec::new();
+    let now = Timestamp(now_ms);
     for who in [principal(0), principal(1)] {
         let query = ItemQuery { limit: usize::MAX, ..ItemQuery::default() };
         let found = store.search_items(&who, &Prefix::all(), &query, now).await.expect("searches");

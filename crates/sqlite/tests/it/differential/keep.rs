@@ -67,7 +67,8 @@ fn checkpoint() -> impl Strategy<Value = NewCheckpoint> {
     (ns(), id(), of, bytes(), bytes(), blobs()).prop_map(|(ns, id, of, tasks, body, blobs)| {
         // Usually the previous checkpoint, so that this one is its successor.
         let of = of.map(|of| if of == u128::MAX { id.saturating_sub(1) } else { of });
-        let (id, of) = (CheckpointId(id), of.map(CheckpointId));
+        let id = CheckpointId(id);
+        let of = of.map(CheckpointId);
         NewCheckpoint { ns, id, of, tasks, body, blobs }
     })
 }

@@ -19,9 +19,11 @@ proptest! {
     fn memory_and_file_agree(ops in prop::collection::vec(op(), 1..80)) {
         let folder = tempfile::tempdir().expect("a folder");
         let options = Options { durability: Durability::Normal, ..Options::default() };
-        let (memory, file) = (MemoryStore::new(), open(&folder, &options));
+        let memory = MemoryStore::new();
+        let file = open(&folder, &options);
         let principals = [principal(0), principal(1)];
-        let (mut ours, mut theirs) = (World::default(), World::default());
+        let mut ours = World::default();
+        let mut theirs = World::default();
         for (now, op) in (0..).step_by(10).map(Timestamp).zip(ops) {
             let in_memory = block_on(apply(&memory, op.clone(), now, &mut ours));
             let in_file = block_on(apply(&file, op, now, &mut theirs));

@@ -217,7 +217,9 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
 }
 
 pub(crate) fn op() -> impl Strategy<Value = Op> {
-    let (org, thread, worker) = (|| 0..2u8, || 0..2u8, || 0..3u8);
+    let org = || 0..2u8;
+    let thread = || 0..2u8;
+    let worker = || 0..3u8;
     let any_of = any::<Index>;
     let key = prop::option::weighted(0.2, 0..3u8);
     let input = prop::sample::select(vec![json!({"a": 1}), json!({"a": 2.5})]);
@@ -270,13 +272,14 @@ fn key(n: u8) -> CallKey {
 }
 
 fn new_run(
-    (thread, run): (u8, u8),
-    (key, multitask): (Option<u8>, Multitask),
+    at: RunRef,
+    key: Option<u8>,
+    multitask: Multitask,
     input: Value,
     now: Timestamp,
 ) -> NewRun {
     NewRun {
-        at: at(thread, run),
+        at,
         graph: "test:graph".to_owned(),
         caller: Caller::local("request").expect("an id"),
         input: RunInput::Start { input },
@@ -298,8 +301,8 @@ fn answers(ids: Vec<u8>, now: Timestamp) -> BTreeMap<InterruptId, Answer> {
 /// Applies the operation and formats its result.
 pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut World) -> String {
     match op {
-        Op::Create { org, at, how, input, answers: given } => {
-            let run = new_run(at, how, input, now);
+        Op::Create { org, at: (thread, run), how: (key, multitask), input, answers: given } => {
+            let run = new_run(at(thread, run), key, multitask, input, now);
             let made = store.create_run(&principal(org), run, answers(given, now)).await;
             world.runs.extend(made.iter().map(|row| (org, row.new.at.clone())));
             format!("{made:?}")
@@ -343,7 +346,8 @@ pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut
             format!("{:?}", store.drop_events(&principal(org), before, limit).await)
         }
         Op::Describe { org, thread, metadata, create } => {
-            let (who, id) = (principal(org), at(thread, 0).thread);
+            let who = principal(org);
+            let id = at(thread, 0).thread;
             if !create {
                 return format!("{:?}", store.update_metadata(&who, &id, metadata, now).await);
             }
@@ -366,7 +370,7 @@ pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut
         }
         Op::Commit { claim, .. } | Op::Release { claim } => {
             let Some((org, claim)) = recent(&world.claims, claim) else { return String::new() };
-            apply_claimed(store, op, now, (org, &claim)).await
+            apply_claimed(store, op, now, org, &claim).await
         }
     }
 }
@@ -376,7 +380,8 @@ async fn apply_claimed(
     store: &dyn Store,
     op: Op,
     now: Timestamp,
-    (org, claim): (u8, &Claim),
+    org: u8,
+    claim: &Claim,
 ) -> String {
     let who = principal(org);
     match op {
