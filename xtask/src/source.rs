@@ -1,12 +1,16 @@
 //! A parsed Rust file: its lines of code, docs and tests, the length of its functions, and its
 //! attributes.
 
+mod language;
+
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use proc_macro2::{Delimiter, LineColumn, Span, TokenStream, TokenTree};
 use syn::spanned::Spanned as _;
 use syn::visit::{self, Visit};
+
+pub(crate) use language::Language;
 
 /// The purpose of a file, derived from its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +76,7 @@ pub(crate) struct Source {
     pub(crate) modules: Vec<(String, usize)>,
     /// Names and lines of items and methods that are `pub` without restriction.
     pub(crate) public: Vec<(String, usize)>,
+    pub(crate) language: Language,
 }
 
 impl Source {
@@ -99,6 +104,7 @@ impl Source {
             attributes: tokens.attributes,
             modules,
             public,
+            language: Language::of(&file),
         })
     }
 

@@ -4,6 +4,7 @@
 mod arrows;
 mod compiled;
 mod errors;
+mod language;
 mod manifests;
 mod module_arrows;
 mod notes;
@@ -136,6 +137,7 @@ const RULES: &[Rule] = &[
     Rule { name: "errors", check: errors::check },
     Rule { name: "fences", check: texts::fences },
     Rule { name: "homes", check: manifests::homes },
+    Rule { name: "language", check: language::check },
     Rule { name: "lockfile", check: manifests::lockfile },
     Rule { name: "machine", check: texts::machine },
     Rule { name: "manifests", check: manifests::manifests },

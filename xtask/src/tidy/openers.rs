@@ -62,7 +62,7 @@ fn over(house: &House<'_>, name: &str, count: usize, allowed: usize) -> Vec<Offe
 }
 
 /// The package of a file, or its top folder if it is in none.
-fn group(path: &str) -> &str {
+pub(super) fn group(path: &str) -> &str {
     package_of(path).or_else(|| path.split('/').next()).unwrap_or(path)
 }
 

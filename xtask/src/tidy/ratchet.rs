@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::{House, Offence, module_arrows, openers, sizes};
+use super::{House, Offence, language, module_arrows, openers, sizes};
 use crate::tree::RATCHET;
 
 /// Figures by file, function or crate.
@@ -25,6 +25,10 @@ pub(super) struct Ratchet {
     pub(super) doc_openers: Option<Figures>,
     /// `None` in versions older than the rule on arrows between modules.
     pub(super) circular_arrows: Option<Figures>,
+    /// `None`, as the next two, in versions older than the rule on language.
+    pub(super) tuple_parameters: Option<Figures>,
+    pub(super) tuple_lets: Option<Figures>,
+    pub(super) private_names: Option<Figures>,
 }
 
 impl Ratchet {
@@ -63,20 +67,26 @@ pub(super) fn grown(now: &Figures, past: &Figures) -> Vec<Offence> {
 pub(super) fn tightened(house: &House<'_>) -> Result<String> {
     let old = house.tree.text(RATCHET).unwrap_or_default();
     let list = Ratchet::parse(old)?;
-    let (files, functions) = (sizes::files(house), sizes::functions(house));
+    let files = sizes::files(house);
+    let functions = sizes::functions(house);
     let doc_openers = openers::per_crate(house);
     let circular_arrows = module_arrows::circular(house);
-    let listed_openers = list.doc_openers.unwrap_or_default();
-    let listed_arrows = list.circular_arrows.unwrap_or_default();
+    let none = Figures::new();
+    let listed_openers = list.doc_openers.as_ref().unwrap_or(&none);
+    let listed_arrows = list.circular_arrows.as_ref().unwrap_or(&none);
+    let language = language::figures(house, &list);
     let remark: Vec<&str> = old.lines().take_while(|line| line.starts_with('#')).collect();
     let mut text = remark.join("\n");
-    let parts = [
+    let parts = vec![
         ("file_lines", &list.file_lines, &files, sizes::FILE_LINES_MAX),
         ("function_lines", &list.function_lines, &functions, sizes::FUNCTION_LINES_MAX),
-        ("doc_openers", &listed_openers, &doc_openers, 0),
-        ("circular_arrows", &listed_arrows, &circular_arrows, 0),
+        ("doc_openers", listed_openers, &doc_openers, 0),
+        ("circular_arrows", listed_arrows, &circular_arrows, 0),
     ];
-    for (title, listed, measured, most) in parts {
+    let language = language
+        .iter()
+        .map(|(title, listed, measured)| (*title, listed.unwrap_or(&none), measured, 0));
+    for (title, listed, measured, most) in parts.into_iter().chain(language) {
         write!(text, "\n\n[{title}]")?;
         for (name, allowed) in listed {
             let figure = measured.get(name).copied().unwrap_or_default();
@@ -107,7 +117,8 @@ mod tests {
         let found = tightened(&House::of(&tree)).unwrap();
         let expected = "# Why.\n\n[file_lines]\n\n[function_lines]\n\
                         \"crates/a/src/lib.rs::long\" = 120\n\n[doc_openers]\n\"a\" = 1\n\n\
-                        [circular_arrows]\n";
+                        [circular_arrows]\n\n[tuple_parameters]\n\n[tuple_lets]\n\n\
+                        [private_names]\n";
         assert_eq!(found, expected);
     }
 }

@@ -1,6 +1,8 @@
 //! Names that the project replaced, as listed in `xtask/retired.toml`: no public item, module or
 //! file has one of them.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use super::{House, Offence};
@@ -14,6 +16,10 @@ const LIST: &str = "xtask/retired.toml";
 struct List {
     #[serde(default)]
     retired: Vec<Retired>,
+    /// Names that no field and no function should have, also private ones, with a description of
+    /// better ones. The rule on language counts them.
+    #[serde(default)]
+    private: Vec<Retired>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -39,6 +45,13 @@ impl Retired {
         let package = package_of(path).filter(|package| *package != "xtask");
         package.is_some_and(|name| self.crates.is_empty() || self.crates.iter().any(|c| c == name))
     }
+}
+
+/// The retired private names, with descriptions of better ones. A list that cannot be read is reported
+/// by [`check`].
+pub(super) fn private_names(house: &House<'_>) -> BTreeMap<String, String> {
+    let list: List = toml::from_str(house.tree.text(LIST).unwrap_or_default()).unwrap_or_default();
+    list.private.into_iter().map(|retired| (retired.name, retired.replacement)).collect()
 }
 
 pub(super) fn check(house: &House<'_>) -> Vec<Offence> {
