@@ -29,7 +29,7 @@ cargo xtask <job>
   tidy [--tighten]                 check the project's rules; --tighten lowers xtask/ratchet.toml
   arrows [<crate>] [--open <module>]… [--write]
                                    print the tables of modules and their circles; --write updates
-                                   ARCHITECTURE.md
+                                   xtask/arrows.md
   metrics                          print sizes, test and doc shares, and dependencies per crate
   new error <CODE> <title…>        make docs/errors/<CODE>.md
   new adr <title…>                 make the next docs/adr/NNNN-<title>.md

@@ -80,7 +80,7 @@ fn package(root: &Path, name: &str, about: &str) -> Result<()> {
     create(root, &format!("{folder}/tests/it/main.rs"), &test)?;
     std::fs::write(root.join(HOUSE), house).context("Cargo.toml could not be written")?;
     println!(
-        "now give `{name}` a row in ARCHITECTURE.md, an ADR for its arrow, and its first test"
+        "now give `{name}` a row in xtask/arrows.md, an ADR for its arrow, and its first test"
     );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The tables of modules in `ARCHITECTURE.md`, read and written.
+//! The tables of modules in `xtask/arrows.md`, read and written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use super::{Arrows, Modules};
 use crate::markdown;
 
 /// The document with the tables.
-pub(crate) const DOCUMENT: &str = "ARCHITECTURE.md";
+pub(crate) const DOCUMENT: &str = "xtask/arrows.md";
 const HEADER: &str = "module of";
 
 /// The table of a crate: units with the units that they may use.

@@ -1,4 +1,4 @@
-//! Dependencies between crates: compares the table in `ARCHITECTURE.md` with the manifests, and the
+//! Dependencies between crates: compares the table in `xtask/arrows.md` with the manifests, and the
 //! manifests with the sources.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use crate::markdown;
 use crate::source::{Role, role};
 use crate::workspace::{Crate, Kind, PREFIX, package_of};
 
-const DOCUMENT: &str = "ARCHITECTURE.md";
+const DOCUMENT: &str = "xtask/arrows.md";
 /// The crate that tests of any crate may use.
 const TEST_SUPPORT: &str = "testkit";
 
@@ -258,9 +258,9 @@ mod tests {
         table(text, &mut offences).unwrap();
         let found: Vec<String> = offences.iter().map(ToString::to_string).collect();
         let expected = [
-            "ARCHITECTURE.md:5: `types` has two rows",
-            "ARCHITECTURE.md:4: `stroe` has no row of its own",
-            "ARCHITECTURE.md:4: `tpyes` has no row of its own",
+            "xtask/arrows.md:5: `types` has two rows",
+            "xtask/arrows.md:4: `stroe` has no row of its own",
+            "xtask/arrows.md:4: `tpyes` has no row of its own",
         ];
         assert_eq!(found, expected);
     }

@@ -1,4 +1,4 @@
-//! Arrows between the modules of a crate: compares the tables in `ARCHITECTURE.md` with the
+//! Arrows between the modules of a crate: compares the tables in `xtask/arrows.md` with the
 //! sources. The ratchet has the number of arrows in circles that a crate may have.
 
 use std::collections::BTreeSet;

@@ -1,9 +1,9 @@
-//! The list of behaviours in `docs/rows.md`: each names the tests that show it, and they exist.
+//! The list of behaviours in `tests/rows.md`: each names the tests that show it, and they exist.
 
 use super::{House, Offence};
 use crate::markdown;
 
-const LIST: &str = "docs/rows.md";
+const LIST: &str = "tests/rows.md";
 /// Header of the column with the tests.
 const TESTS: &str = "Shown by";
 
