@@ -69,4 +69,16 @@ impl WorkerContext {
         let store: Arc<dyn CheckpointStore> = Arc::clone(&self.store) as _;
         self.local.clone().with_checkpointer(StoreCheckpointer::new(store, who.clone()))
     }
+
+    /// Returns read access to the checkpoints of an organisation for the admission of a run: the
+    /// checkpoint that it decodes is at hand when the run begins here.
+    pub(crate) fn admitting(&self, who: &Principal) -> Local {
+        let store: Arc<dyn CheckpointStore> = Arc::clone(&self.store) as _;
+        let recent = Arc::clone(&self.recent);
+        self.local.clone().with_checkpointer(StoreCheckpointer::admitting(
+            store,
+            who.clone(),
+            recent,
+        ))
+    }
 }

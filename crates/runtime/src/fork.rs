@@ -187,7 +187,8 @@ fn continued(
     };
     let options = &mut last.row.new.options;
     options.metadata = without_reserved(std::mem::take(&mut options.metadata));
-    (last.row.answers, last.row.rolled_back_by) = (None, None);
+    last.row.answers = None;
+    last.row.rolled_back_by = None;
     let mut metadata = thread.metadata;
     let forked = metadata.remove(FORKED_FROM);
     metadata = without_reserved(metadata);

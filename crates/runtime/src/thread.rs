@@ -169,7 +169,7 @@ impl Thread {
     /// # Errors
     /// As [`Runtime::history`].
     pub async fn history(&self, filter: &HistoryFilter) -> Result<Vec<Snapshot>, RuntimeError> {
-        self.runtime.read_history(&self.who, &self.id, (&self.query(), filter)).await
+        self.runtime.read_history(&self.who, &self.id, &self.query(), filter).await
     }
 
     /// Open questions of the thread.

@@ -1,40 +1,38 @@
 //! Runs that are activities of instances: retries in place, and the error in the state.
 
-use super::driver::RunDriver;
+use super::claimed::{ClaimedRun, RunScope};
 use super::end::{LazyOutcome, ready};
-use super::local::local;
-use super::run_scope::RunScope;
+use super::local::local_host;
 use super::writer::Writer;
+use crate::run_kind::{Activity, Repetition};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{AsNode, Finished, Host as Local, StateQuery, StateUpdate};
 use weftwork_types::code::Fault;
 use weftwork_types::instance::AgentRuntimeError;
 use weftwork_types::run::RunOutcome;
 
-impl RunDriver {
+impl ClaimedRun {
     /// Waits before the next repetition of an activity that failed; `false` if there is none, or the
     /// run is cancelled.
-    pub(super) async fn waits_to_retry(&self, error: &RuntimeError) -> bool {
+    pub(super) async fn wait_to_repeat(&self, error: &RuntimeError) -> bool {
         let RuntimeError::Node(fault) = error else { return false };
-        if !self.will_retry(fault) {
+        if !self.will_repeat(fault) {
             return false;
         }
-        let number = self.retries.fetch_add(1, Ordering::Relaxed);
-        let retry = self.run.row.new.options.mailbox.as_ref().and_then(|mailbox| mailbox.retry);
-        let Some(delay) = retry.and_then(|retry| retry.delay(number)) else { return false };
+        let next = self.kind.activity().and_then(Activity::next_repetition);
+        let Some(Repetition { number, delay }) = next else { return false };
         // The deadline ends the wait, too.
-        let (now, deadline) = (self.run.context.clock.now(), self.run.row.new.options.deadline);
+        let now = self.context.clock.now();
+        let deadline = self.row.new.options.deadline;
         let delay = deadline.map_or(delay, |deadline| delay.min(deadline.since(now)));
-        tracing::debug!(run = %self.run.claim.at.run, %fault, number, "the activity is repeated");
-        let mut cancelled = self.run.cancel.subscribe();
+        tracing::debug!(run = %self.claim.at.run, %fault, number, "the activity is repeated");
         let waited = tokio::select! {
             biased;
-            _ = cancelled.wait_for(|cancelled| *cancelled) => false,
-            () = self.run.context.clock.sleep(delay) => true,
+            () = self.cancelled() => false,
+            () = self.context.clock.sleep(delay) => true,
         };
         // A test clock may not wait at all.
         tokio::task::yield_now().await;
@@ -42,19 +40,17 @@ impl RunDriver {
     }
 
     /// Returns `true` if an activity with this failure is repeated.
-    pub(super) fn will_retry(&self, fault: &Fault) -> bool {
-        let retry = self.run.row.new.options.mailbox.as_ref().and_then(|mailbox| mailbox.retry);
-        let number = self.retries.load(Ordering::Relaxed);
-        let is_left = retry.is_some_and(|retry| retry.delay(number).is_some());
-        is_left && fault.retriable && !*self.run.cancel.borrow()
+    pub(super) fn will_repeat(&self, fault: &Fault) -> bool {
+        let is_left = self.kind.activity().is_some_and(Activity::has_repetition);
+        is_left && fault.retriable && !self.is_cancelled()
     }
 
     /// Returns `true` for an activity whose deadline has passed. Other runs are cut off while they
     /// wait.
     pub(super) fn is_expired(&self) -> bool {
-        let options = &self.run.row.new.options;
-        let now = self.run.context.clock.now();
-        options.mailbox.is_some() && options.deadline.is_some_and(|deadline| deadline <= now)
+        let now = self.context.clock.now();
+        let has_passed = self.row.new.options.deadline.is_some_and(|deadline| deadline <= now);
+        has_passed && self.kind.activity().is_some()
     }
 
     /// Records the error of an activity in the state, before its end is recorded. The nodes that were
@@ -62,16 +58,16 @@ impl RunDriver {
     pub(super) async fn record_error(
         &self,
         local: &Local,
+        activity: &Activity,
         outcome: &RunOutcome,
     ) -> Result<(), RuntimeError> {
-        let Some(mailbox) = &self.run.row.new.options.mailbox else { return Ok(()) };
-        let at = &self.run.claim.at;
+        let at = &self.claim.at;
         let Some(error) = AgentRuntimeError::of_outcome(at.run.as_str(), outcome) else {
             return Ok(());
         };
         let Fault { code, message: reason, .. } = &error.fault;
         tracing::warn!(instance = %at.thread, activity = %at.run, code, reason, "an activity failed");
-        match &mailbox.error_channel {
+        match activity.error_channel() {
             Some(channel) => self.write(local, channel, json!(error)).await,
             None => Ok(()),
         }
@@ -79,14 +75,12 @@ impl RunDriver {
 
     /// Records the error of an activity that its graph did not reach.
     pub(super) async fn record_outside_error(&self, writer: &Arc<Writer>, outcome: &RunOutcome) {
-        let mailbox = self.run.row.new.options.mailbox.as_ref();
-        let Some(channel) = mailbox.and_then(|mailbox| mailbox.error_channel.as_ref()) else {
-            return;
-        };
-        let at = &self.run.claim.at;
+        let channel = self.kind.activity().and_then(Activity::error_channel);
+        let Some(channel) = channel else { return };
+        let at = &self.claim.at;
         let error = AgentRuntimeError::of_outcome(at.run.as_str(), outcome);
-        let scope = RunScope::empty(&self.run, &self.graph);
-        let local = local((&self.run, &self.graph), writer, &scope, (BTreeMap::new(), 0));
+        let scope = RunScope::empty(self);
+        let local = local_host(self, writer, &scope, BTreeMap::new(), 0);
         let written = self.write(&local, channel, json!(error)).await;
         let written = match written {
             Ok(()) => writer.let_go().await.map_err(RuntimeError::from),
@@ -100,7 +94,7 @@ impl RunDriver {
 
     /// Returns the channel in which an activity that completed left the error of an earlier one.
     pub(super) fn error_left(&self, finished: &Finished) -> Option<&str> {
-        let channel = self.run.row.new.options.mailbox.as_ref()?.error_channel.as_deref()?;
+        let channel = self.kind.activity()?.error_channel()?;
         finished.channel(channel).filter(|error| !error.is_null()).map(|_| channel)
     }
 
@@ -113,7 +107,7 @@ impl RunDriver {
     ) -> Result<LazyOutcome, RuntimeError> {
         writer.let_go().await?;
         self.write(local, channel, Json::Null).await?;
-        let at = StateQuery::thread(self.run.claim.at.thread.as_str());
+        let at = StateQuery::thread(self.claim.at.thread.as_str());
         let output = self.graph.state(local, &at, false).await?.values;
         let outcome = RunOutcome::Completed { output };
         Ok(ready(writer.finish(outcome, Vec::new()).await?))
@@ -122,7 +116,7 @@ impl RunDriver {
     /// Writes a channel in the name of no node. A value that does not fit the channel is reported, and
     /// does not fail the activity.
     async fn write(&self, local: &Local, channel: &str, value: Json) -> Result<(), RuntimeError> {
-        let thread = &self.run.claim.at.thread;
+        let thread = &self.claim.at.thread;
         let at = StateQuery::thread(thread.as_str());
         let values = Some(vec![(channel.to_owned(), value)]);
         let update = StateUpdate { values, as_node: AsNode::State };

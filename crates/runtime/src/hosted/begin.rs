@@ -2,13 +2,14 @@
 
 use super::claimed::ClaimedRun;
 use super::left_behind::with_calls_left_behind;
+use crate::thread_snapshot::ThreadSnapshot;
+use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Start, StartCommand, StateUpdate};
-use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_types::CheckpointId;
 use weftwork_types::run::{Answers, RunCommand, RunInput};
 
 /// First action of a run.
-pub(super) enum Begin {
+pub(super) enum FirstAction {
     /// Its input is a change from outside, after which no node runs.
     Update(StateUpdate),
     Run(Start),
@@ -18,45 +19,45 @@ pub(super) enum Begin {
 
 /// Returns the start of the run, given the checkpoint at which it begins if that may be another than
 /// the newest; `begun`: an earlier process performed it.
-pub(super) async fn begin(
+pub(super) async fn first_action(
     run: &ClaimedRun,
-    graph: &CompiledGraph,
+    thread: &ThreadSnapshot,
     begins_at: Option<CheckpointId>,
     begun: bool,
-) -> Result<Begin, RuntimeError> {
+) -> Result<FirstAction, RuntimeError> {
     let missing = || RuntimeError::NothingToContinue { thread: run.claim.at.thread.to_string() };
     Ok(match run.row.new.input.clone() {
-        RunInput::Update { .. } if begun => Begin::Nothing,
+        RunInput::Update { .. } if begun => FirstAction::Nothing,
         // The state before the runs that it rolls back is that of a new thread.
         RunInput::Update { .. }
-            if run.row.new.options.roll_back.is_some() && run.is_new().await? =>
+            if run.row.new.options.roll_back.is_some() && thread.is_new().await? =>
         {
-            Begin::Nothing
+            FirstAction::Nothing
         }
         RunInput::Update { writes, as_node } => {
-            Begin::Update(StateUpdate::read(writes, as_node.into())?)
+            FirstAction::Update(StateUpdate::read(writes, as_node.into())?)
         }
         RunInput::Start { input } if !begun => {
-            let input = with_calls_left_behind(run, graph, begins_at, input).await?;
-            Begin::Run(Start::Input(input))
+            let input = with_calls_left_behind(run, thread, begins_at, input).await?;
+            FirstAction::Run(Start::Input(input))
         }
-        RunInput::Command(command) if !begun && applies(run, &command).await? => {
-            Begin::Run(Start::Command(StartCommand::from(command)))
+        RunInput::Command(command) if !begun && applies(thread, &command).await? => {
+            FirstAction::Run(Start::Command(StartCommand::from(command)))
         }
-        _ if run.is_new().await? => return Err(missing()),
+        _ if thread.is_new().await? => return Err(missing()),
         RunInput::Command(RunCommand { answers: Some(Answers::ById(answers)), .. })
             if begun && run.row.new.options.at.is_some() =>
         {
-            Begin::Run(Start::Resumed(answers))
+            FirstAction::Run(Start::Resumed(answers))
         }
         // Questions take the answers on record, each by the id of its question.
         RunInput::Start { .. } | RunInput::Command(_) | RunInput::Continue => {
-            Begin::Run(Start::Continue)
+            FirstAction::Run(Start::Continue)
         }
     })
 }
 
 /// Returns `true` if a command does more than answer, or if the thread has a state.
-async fn applies(run: &ClaimedRun, command: &RunCommand) -> Result<bool, RuntimeError> {
-    Ok(!command.only_answers() || !run.is_new().await?)
+async fn applies(thread: &ThreadSnapshot, command: &RunCommand) -> Result<bool, RuntimeError> {
+    Ok(!command.only_answers() || !thread.is_new().await?)
 }

@@ -1,10 +1,9 @@
 //! Environment of nodes in hosted runs: models and tools with journal, budget and ledger, and the
 //! watchers of the run.
 
-use super::claimed::ClaimedRun;
+use super::claimed::{ClaimedRun, RunScope};
 use super::journal::{RunBook, RunJournal};
 use super::log::CallLog;
-use super::run_scope::RunScope;
 use super::writer::Writer;
 use crate::context::WorkerContext;
 use crate::event_bus::EventBus;
@@ -47,9 +46,11 @@ impl Calls {
         run: &ClaimedRun,
         writer: &Arc<Writer>,
         scope: &RunScope,
-        (journal, answers): (RunJournal, BTreeMap<InterruptId, Answer>),
+        journal: RunJournal,
+        answers: BTreeMap<InterruptId, Answer>,
     ) -> Self {
-        let (context, options) = (&run.context, &run.row.new.options);
+        let context = &run.context;
+        let options = &run.row.new.options;
         let log = Arc::clone(&journal.log);
         let late = context.ledger.clone();
         Self {

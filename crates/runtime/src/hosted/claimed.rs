@@ -1,13 +1,16 @@
 //! A run that this worker has claimed.
 
+use super::accepted::{AcceptedRun, ModeReceiver, Requester};
 use crate::context::WorkerContext;
 use crate::event_bus::EventBus;
+use crate::run_kind::RunKind;
 use std::sync::Arc;
-use tokio::sync::watch;
-use weftwork_graph::{CompiledGraph, RuntimeError};
+use tokio::sync::{OnceCell, watch};
+use weftwork_graph::CompiledGraph;
 use weftwork_store::{Claim, RunRow};
 use weftwork_types::Principal;
 use weftwork_types::caller::GraphCaller;
+use weftwork_types::port::{Budget, Dependencies};
 
 /// A run under a claim of this worker.
 #[derive(Debug)]
@@ -16,24 +19,71 @@ pub(crate) struct ClaimedRun {
     pub(crate) who: Principal,
     pub(crate) claim: Claim,
     pub(crate) row: RunRow,
+    pub(crate) graph: CompiledGraph,
+    pub(crate) kind: RunKind,
     pub(crate) bus: Arc<EventBus>,
     pub(crate) cancel: watch::Sender<bool>,
+    pub(super) requester: Requester,
+    pub(super) receiver: Option<ModeReceiver>,
+    /// Its budget and dependencies, once they are opened.
+    pub(super) scope: OnceCell<RunScope>,
+}
+
+/// Resources of one run. They stay the same while this process executes it.
+#[derive(Debug, Clone)]
+pub(super) struct RunScope {
+    /// Billing identity of the run.
+    pub(super) caller: Arc<GraphCaller>,
+    pub(super) budget: Arc<dyn Budget>,
+    pub(super) dependencies: Dependencies,
 }
 
 impl ClaimedRun {
+    /// Creates the run of this claim; `row` is that of the claim.
+    pub(crate) fn new(
+        accepted: AcceptedRun,
+        context: Arc<WorkerContext>,
+        claim: Claim,
+        row: RunRow,
+        cancel: watch::Sender<bool>,
+    ) -> Self {
+        let AcceptedRun { who, graph, requester, receiver, at: _ } = accepted;
+        Self {
+            bus: Arc::new(EventBus::new(Arc::clone(&context.clock), claim.fence)),
+            kind: RunKind::of(&row.new.options),
+            context,
+            who,
+            claim,
+            row,
+            graph,
+            cancel,
+            requester,
+            receiver,
+            scope: OnceCell::new(),
+        }
+    }
+
     /// Billing identity of the run.
-    pub(super) fn caller(&self, graph: &CompiledGraph) -> GraphCaller {
+    pub(super) fn caller(&self) -> GraphCaller {
         GraphCaller {
             caller: self.row.new.caller.clone(),
             run: self.claim.at.run.clone(),
             graph: self.row.new.graph.clone(),
-            graph_version: graph.version().to_owned(),
+            graph_version: self.graph.version().to_owned(),
         }
     }
 
-    /// Returns `true` if the thread has no checkpoint.
-    pub(super) async fn is_new(&self) -> Result<bool, RuntimeError> {
-        let thread = self.context.store.thread(&self.who, &self.claim.at.thread).await?;
-        Ok(thread.head.is_none())
+    /// Returns `true` if the run is cancelled.
+    pub(super) fn is_cancelled(&self) -> bool {
+        *self.cancel.borrow()
+    }
+
+    /// Waits until the run is cancelled. Cancel safe.
+    pub(super) fn cancelled(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut cancelled = self.cancel.subscribe();
+        async move {
+            // Fails only without a sender, and the run is one.
+            cancelled.wait_for(|cancelled| *cancelled).await.map(drop).unwrap_or_default();
+        }
     }
 }

@@ -8,11 +8,12 @@
 
 use super::claimed::ClaimedRun;
 use crate::fork::fork_origins;
+use crate::thread_snapshot::ThreadSnapshot;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
+use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::StateQuery;
-use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{Base, RunRow, StoreError, by_execution};
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Part, Role, ToolCall, ToolResult};
@@ -92,21 +93,22 @@ type Begun = BTreeMap<String, Vec<Timestamp>>;
 /// in a conversation are.
 pub(super) async fn with_calls_left_behind(
     run: &ClaimedRun,
-    graph: &CompiledGraph,
+    thread: &ThreadSnapshot,
     begins_at: Option<CheckpointId>,
     mut input: Json,
 ) -> Result<Json, RuntimeError> {
+    let graph = &run.graph;
     let mut names = graph.plan().channel_names();
     let Some(channel) = names.find(|name| graph.holds_messages(name)) else { return Ok(input) };
     if !graph.has_closers() || run.row.new.options.within.is_some() {
         return Ok(input);
     }
-    let left = left_by(run, begins_at).await?;
+    let left = left_by(run, thread, begins_at).await?;
     if left.is_empty() {
         return Ok(input);
     }
     let mut messages = Vec::new();
-    let known = known_calls(run, graph, channel, begins_at).await?;
+    let known = known_calls(run, channel, begins_at).await?;
     for work in left {
         messages.extend(calls_of(run, &work, &known).await?);
     }
@@ -120,24 +122,23 @@ pub(super) async fn with_calls_left_behind(
 /// Returns the work that a run with new input leaves behind.
 async fn left_by(
     run: &ClaimedRun,
+    snapshot: &ThreadSnapshot,
     begins_at: Option<CheckpointId>,
 ) -> Result<Vec<LeftWork>, RuntimeError> {
-    let store = run.context.store.as_ref();
-    let who = &run.who;
     let thread = &run.claim.at.thread;
     let own = |runs| LeftWork { thread: thread.clone(), runs };
     let mut left = Vec::new();
     if begins_at.is_some() || run.row.clears() {
         left.push(own(begins_at.into()));
-    } else if let Some(last) = store.last_ended(who, thread).await?
+    } else if let Some(last) = snapshot.last_ended().await?
         && matches!(last.new.input, RunInput::Start { .. })
         && last.rolled_back_by.is_none()
-        && !may_have_lost_checkpoints(&last)
+        && !may_have_lost_checkpoints(last)
     {
         // Most runs: what there was to add was added to the input of the one before.
         return Ok(left);
     }
-    let runs = by_execution(store.runs(who, thread).await?);
+    let runs = snapshot.runs().await?;
     let before = runs.iter().take_while(|row| row.new.at != run.claim.at);
     let before: Vec<&RunRow> =
         before.filter(|row| row.fence > 0 && row.rolled_back_by.is_none()).collect();
@@ -162,7 +163,7 @@ async fn left_by(
         }
     }
     if begins_at.is_some() || is_first_input {
-        left.extend(left_by_forks(run, begins_at).await?);
+        left.extend(left_by_forks(run, snapshot, begins_at).await?);
     }
     left.dedup();
     Ok(left)
@@ -172,10 +173,11 @@ async fn left_by(
 /// checkpoint that came with the fork.
 async fn left_by_forks(
     run: &ClaimedRun,
+    snapshot: &ThreadSnapshot,
     begins_at: Option<CheckpointId>,
 ) -> Result<Vec<LeftWork>, RuntimeError> {
     let store = run.context.store.as_ref();
-    let thread = store.thread(&run.who, &run.claim.at.thread).await?;
+    let thread = snapshot.existing_row().await?.clone();
     let position = begins_at.or(thread.head);
     let origins = fork_origins(store, &run.who, thread, position).await?.threads;
     let work = |thread| LeftWork { thread, runs: position.into() };
@@ -185,7 +187,6 @@ async fn left_by_forks(
 /// Returns the ids of the calls in the state from which a run begins.
 async fn known_calls(
     run: &ClaimedRun,
-    graph: &CompiledGraph,
     channel: &str,
     begins_at: Option<CheckpointId>,
 ) -> Result<BTreeSet<ToolCallId>, RuntimeError> {
@@ -195,7 +196,7 @@ async fn known_calls(
     let host = run.context.looking(&run.who);
     let thread = StateQuery::thread(run.claim.at.thread.as_str());
     let at = StateQuery { checkpoint: begins_at, ..thread };
-    let state = graph.state(&host, &at, false).await?;
+    let state = run.graph.state(&host, &at, false).await?;
     let messages = state.values.get(channel).cloned().unwrap_or_default();
     let messages: Option<Vec<Message>> = serde_json::from_value(messages).ok();
     let messages = messages.unwrap_or_default();

@@ -1,31 +1,31 @@
 //! The resources with which the run loop executes a hosted run.
 
 use super::calls::Calls;
-use super::claimed::ClaimedRun;
+use super::claimed::{ClaimedRun, RunScope};
 use super::journal::RunJournal;
 use super::lineage::Lineage;
 use super::made_elsewhere::ReadElsewhere;
 use super::past::PastCalls;
 use super::remote_threads::RemoteThreadIds;
-use super::run_scope::RunScope;
 use super::writer::Writer;
 use crate::stored::StoreCheckpointer;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::OnceCell;
-use weftwork_graph::CompiledGraph;
 use weftwork_graph::run_loop::{Host as Local, ReuseOrigins, Unanswered};
 use weftwork_store::{Base, CheckpointStore};
 use weftwork_types::InterruptId;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::ReuseFrom;
 
-/// Returns the resources of a run: checkpoints, calls and events go through its writer.
-pub(super) fn local(
-    (run, graph): (&ClaimedRun, &CompiledGraph),
+/// Returns the resources of a run: checkpoints, calls and events go through its writer. `lost` is the
+/// number of processes that may have made calls of the open superstep before.
+pub(super) fn local_host(
+    run: &ClaimedRun,
     writer: &Arc<Writer>,
     scope: &RunScope,
-    (answers, lost): (BTreeMap<InterruptId, Answer>, u32),
+    answers: BTreeMap<InterruptId, Answer>,
+    lost: u32,
 ) -> Local {
     let context = &run.context;
     let saver = StoreCheckpointer::claimed(
@@ -48,12 +48,12 @@ pub(super) fn local(
         claim: run.claim.clone(),
         log: Arc::clone(&writer.calls),
         lost,
-        lineage: lineage(run, graph),
-        elsewhere: elsewhere(run, graph),
+        lineage: lineage(run),
+        elsewhere: elsewhere(run),
         past,
         remote_threads,
     };
-    let calls = Calls::new(run, writer, scope, (journal, answers));
+    let calls = Calls::new(run, writer, scope, journal, answers);
     let local = context.local.clone().with_checkpointer(saver).in_environment(Arc::new(calls));
     match scope.dependencies.is_empty() {
         true => local,
@@ -61,12 +61,12 @@ pub(super) fn local(
     }
 }
 
-fn elsewhere(run: &ClaimedRun, graph: &CompiledGraph) -> ReadElsewhere {
+fn elsewhere(run: &ClaimedRun) -> ReadElsewhere {
     let store = &run.context.store;
     ReadElsewhere {
         store: Arc::clone(store),
         saver: StoreCheckpointer::new(Arc::clone(store) as _, run.who.clone()),
-        plan: Arc::clone(graph.plan()),
+        plan: Arc::clone(run.graph.plan()),
         clock: Arc::clone(&run.context.clock),
         who: run.who.clone(),
         run: run.claim.at.clone(),
@@ -80,9 +80,9 @@ fn elsewhere(run: &ClaimedRun, graph: &CompiledGraph) -> ReadElsewhere {
     }
 }
 
-fn lineage(run: &ClaimedRun, graph: &CompiledGraph) -> Option<Lineage> {
+fn lineage(run: &ClaimedRun) -> Option<Lineage> {
     let new = &run.row.new;
-    let waits = graph.semantics().unanswered == Unanswered::Wait;
+    let waits = run.graph.semantics().unanswered == Unanswered::Wait;
     let reuses = match new.options.reuse_from {
         ReuseFrom::Origin => ReuseOrigins::Everything,
         // Answers at an older checkpoint: what the tasks did before their questions is not repeated.
@@ -95,7 +95,7 @@ fn lineage(run: &ClaimedRun, graph: &CompiledGraph) -> Option<Lineage> {
     Some(Lineage {
         reuses,
         saver: StoreCheckpointer::new(store, run.who.clone()),
-        plan: Arc::clone(graph.plan()),
+        plan: Arc::clone(run.graph.plan()),
         clock: Arc::clone(&run.context.clock),
         run: run.claim.at.clone(),
         known: Mutex::default(),

@@ -4,6 +4,7 @@
 //! of nodes are recorded in the journal, and the outcome is committed with the last superstep.
 //! Streaming, resuming and continuing after a crash use the same loop from different starting points.
 
+mod accepted;
 mod activity;
 mod attempts;
 mod begin;
@@ -12,6 +13,7 @@ mod claimed;
 mod decisions;
 mod driver;
 mod end;
+mod finish;
 mod journal;
 mod left_behind;
 mod lineage;
@@ -25,6 +27,6 @@ mod remote_threads;
 mod run_scope;
 mod writer;
 
+pub(crate) use accepted::{AcceptedRun, ModeReceiver, Requester};
 pub(crate) use claimed::ClaimedRun;
-pub(crate) use driver::{Live, RunDriver};
 pub(crate) use end::{ClaimEnd, LazyOutcome, ready};

@@ -1,16 +1,34 @@
 //! Options of a stored run, as the run loop takes them.
 
+use super::accepted::ModeReceiver;
+use super::attempts::AttemptHistory;
 use super::claimed::ClaimedRun;
 use crate::context::begins_from;
+use crate::thread_snapshot::ThreadSnapshot;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::run_loop::{Config, Run as LocalRun, StateQuery};
+use weftwork_graph::run_loop::{
+    Config, Host as Local, Run as GraphRun, Start, StateForm, StateQuery,
+};
 use weftwork_types::CheckpointId;
-use weftwork_types::run::RunInput;
+use weftwork_types::run::{Durability, RunInput};
 
 impl ClaimedRun {
-    /// Applies the stored options of the run.
-    pub(super) fn with_options(&self, mut run: LocalRun) -> LocalRun {
+    /// Returns the run of the graph with the stored options of the run, and with the progress that
+    /// earlier processes made.
+    pub(super) fn requested_run(
+        &self,
+        local: &Local,
+        start: Start,
+        begins_at: Option<CheckpointId>,
+        attempts: &AttemptHistory,
+    ) -> GraphRun {
         let options = &self.row.new.options;
+        let mut run = self.graph.run(local, start).thread(self.claim.at.thread.as_str());
+        run = run.durability(match options.durability {
+            Durability::Async => Durability::Async,
+            // The writer holds the supersteps until the end of the run.
+            Durability::Sync | Durability::Exit => Durability::Sync,
+        });
         if let Some(limit) = options.step_limit {
             run = run.step_limit(limit);
         }
@@ -26,13 +44,29 @@ impl ClaimedRun {
         if let Some(tasks_max) = options.concurrency {
             run = run.concurrency(usize::try_from(tasks_max).unwrap_or(usize::MAX));
         }
-        run.context(options.context.clone()).configurable(options.configurable.clone())
+        run = run.context(options.context.clone()).configurable(options.configurable.clone());
+        if let Some(ModeReceiver { modes, form, items }) = &self.receiver {
+            run = run.report_to(*modes, items.clone());
+            if *form == StateForm::Whole {
+                run = run.whole_state();
+            }
+        }
+        if !attempts.begun {
+            run = self.placed(run, begins_at);
+        }
+        match attempts.progress(&self.row.new.input) {
+            Some(earlier) => run.continued(earlier),
+            None => run,
+        }
     }
 
     /// Checkpoint at which the run begins, if it may be another than the newest: the one that the
     /// request names, or the base of the runs that it rolls back. A rollback of nothing begins at
     /// the newest one, as it is.
-    pub(super) async fn begins_at(&self) -> Result<Option<CheckpointId>, RuntimeError> {
+    pub(super) async fn begins_at(
+        &self,
+        thread: &ThreadSnapshot,
+    ) -> Result<Option<CheckpointId>, RuntimeError> {
         let new = &self.row.new;
         let back = match (new.options.at, self.row.back_to()) {
             (None, Some(back)) => back,
@@ -43,7 +77,7 @@ impl ClaimedRun {
             return Ok(Some(back));
         }
         let by = Some(&self.claim.at.run);
-        let runs = self.context.store.runs(&self.who, &self.claim.at.thread).await?;
+        let runs = thread.runs().await?;
         Ok(runs.iter().any(|run| run.rolled_back_by.as_ref() == by).then_some(back))
     }
 
@@ -53,10 +87,11 @@ impl ClaimedRun {
     }
 
     /// Sets the checkpoint at which the run begins.
-    pub(super) fn placed(&self, run: LocalRun, begins_at: Option<CheckpointId>) -> LocalRun {
+    fn placed(&self, run: GraphRun, begins_at: Option<CheckpointId>) -> GraphRun {
         match (&self.row.new.options.within, begins_at) {
             (Some(within), at) => {
-                let (ns, map) = (within.namespace.clone(), within.checkpoints.clone());
+                let ns = within.namespace.clone();
+                let map = within.checkpoints.clone();
                 run.from(&Config { ns, id: at, map })
             }
             (None, Some(at)) => run.at(at),

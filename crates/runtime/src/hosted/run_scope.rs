@@ -1,39 +1,23 @@
 //! Resources that a process opens once for each run it executes.
 
-use super::claimed::ClaimedRun;
+use super::claimed::{ClaimedRun, RunScope};
 use crate::usage::StoredUsage;
 use std::sync::Arc;
-use weftwork_graph::{CompiledGraph, RuntimeError};
+use weftwork_graph::RuntimeError;
 use weftwork_types::approval::BindingThread;
-use weftwork_types::caller::GraphCaller;
-use weftwork_types::port::{
-    Budget, BudgetScope, BudgetWithin, Dependencies, LimitedBudget, Unlimited,
-};
+use weftwork_types::port::{BudgetScope, BudgetWithin, Dependencies, LimitedBudget, Unlimited};
 use weftwork_types::usage::Usage;
-
-/// Resources of one run. They stay the same while this process executes it.
-#[derive(Debug, Clone)]
-pub(crate) struct RunScope {
-    /// Billing identity of the run.
-    pub(super) caller: Arc<GraphCaller>,
-    pub(super) budget: Arc<dyn Budget>,
-    pub(super) dependencies: Dependencies,
-}
 
 impl RunScope {
     /// Resources of a run that executes no node.
-    pub(super) fn empty(run: &ClaimedRun, graph: &CompiledGraph) -> Self {
-        let caller = Arc::new(run.caller(graph));
+    pub(super) fn empty(run: &ClaimedRun) -> Self {
+        let caller = Arc::new(run.caller());
         Self { caller, budget: Arc::new(Unlimited), dependencies: Dependencies::new() }
     }
 
     /// Opens the resources of a run that has used its budget so far.
-    pub(super) async fn open(
-        run: &ClaimedRun,
-        graph: &CompiledGraph,
-        used: Usage,
-    ) -> Result<Self, RuntimeError> {
-        let caller = Arc::new(run.caller(graph));
+    pub(super) async fn open(run: &ClaimedRun, used: Usage) -> Result<Self, RuntimeError> {
+        let caller = Arc::new(run.caller());
         let scope = BudgetScope {
             principal: run.who.clone(),
             caller: Arc::clone(&caller),
@@ -52,14 +36,11 @@ impl RunScope {
             let used = used + options.spent.unwrap_or_default();
             budget = Arc::new(BudgetWithin::new(budget, LimitedBudget::new(limits, used)));
         }
-        Ok(Self { caller, budget, dependencies: dependencies(run, graph).await? })
+        Ok(Self { caller, budget, dependencies: dependencies(run).await? })
     }
 }
 
-async fn dependencies(
-    run: &ClaimedRun,
-    graph: &CompiledGraph,
-) -> Result<Dependencies, RuntimeError> {
+async fn dependencies(run: &ClaimedRun) -> Result<Dependencies, RuntimeError> {
     let id = &run.row.new.graph;
     let made = match run.context.dependencies.get(id) {
         None => Dependencies::new(),
@@ -72,7 +53,7 @@ async fn dependencies(
     if let Some(activity) = &run.row.new.options.activity {
         made = made.with(BindingThread(activity.thread.clone()));
     }
-    match graph.dependencies().missing_in(&made) {
+    match run.graph.dependencies().missing_in(&made) {
         None => Ok(made),
         Some(type_name) => Err(RuntimeError::missing_dependency(id, type_name)),
     }

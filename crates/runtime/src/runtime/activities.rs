@@ -5,8 +5,11 @@
 //! recovery, attends the mailbox: one task executes its activities until none is left. An idle
 //! instance has no task.
 
+use super::admission::{check_depth, new_run};
 use super::core::{Inner, Runtime};
 use crate::fork::copy_activity;
+use crate::hosted::Requester;
+use crate::run_kind::sets_aside;
 use futures_util::FutureExt;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -21,9 +24,7 @@ use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::mailbox::RESERVED;
 use weftwork_store::{InterruptRow, RunRow, StoreError};
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{
-    Mailbox, RunInput, RunOptions, RunOutcome, RunRef, RunRequest, RunStatus,
-};
+use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRef, RunRequest, RunStatus};
 use weftwork_types::{OrgId, Principal, ThreadId, Timestamp, canonical};
 
 /// Interval of checks of a mailbox whose next activity waits for another process or for a slot. In
@@ -65,10 +66,11 @@ impl Runtime {
         if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
         }
-        super::admission::check_depth(&request.input)?;
+        check_depth(&request.input)?;
         let context = &self.0.context;
-        let (who, now) = (request.principal.clone(), context.clock.now());
-        let new = super::admission::new_run(&*context.clock, request, now);
+        let who = request.principal.clone();
+        let now = context.clock.now();
+        let new = new_run(&*context.clock, request, now);
         Ok(context.store.create_run(&who, new, BTreeMap::new()).await?)
     }
 
@@ -107,8 +109,9 @@ impl Runtime {
         graph: &CompiledGraph,
         thread: &ThreadId,
     ) -> Result<(), RuntimeError> {
-        let (context, at) = (self.looking(who), StateQuery::thread(thread.as_str()));
-        let read = AssertUnwindSafe(graph.state(&context, &at, true)).catch_unwind().await;
+        let host = self.looking(who);
+        let at = StateQuery::thread(thread.as_str());
+        let read = AssertUnwindSafe(graph.state(&host, &at, true)).catch_unwind().await;
         read.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))).map(drop)
     }
 
@@ -138,7 +141,7 @@ impl Runtime {
             self.check_hosted(&by, &row.new.graph, thread).await?;
             *checked = Some(row.new.graph.clone());
         }
-        match self.take(&by, at, false).await {
+        match self.take(&by, at, Requester::Recovery).await {
             Ok(handle) => Ok(Step::Follow(Box::new(handle))),
             // A living worker has it, or another one became the next.
             Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
@@ -174,7 +177,7 @@ impl Runtime {
         let Some(question) = rows.iter().find(asks) else { return Ok(false) };
         let asked = RunRef { thread: thread.clone(), run: question.run.clone() };
         let run = self.store().run(who, &asked).await?;
-        if !run.new.options.mailbox.as_ref().is_some_and(Mailbox::sets_aside) {
+        if !sets_aside(&run.new.options) {
             return Ok(false);
         }
         let graph = run.new.graph.clone();
@@ -197,7 +200,7 @@ impl Runtime {
             input: RunInput::Update { writes: Json::Null, as_node: Some("__end__".to_owned()) },
             options,
         };
-        match self.accept(dropped, None).await?.handle().outcome.await {
+        match self.accept(dropped, None).await?.outcome.await {
             RunOutcome::Failed { fault } => Err(RuntimeError::Node(fault)),
             _ => Ok(true),
         }

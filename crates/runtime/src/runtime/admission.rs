@@ -1,43 +1,61 @@
-//! Requests for runs, and the reasons to refuse them.
+//! Admission of runs: from a request to a run in the store.
+//!
+//! A request becomes a [`RequestedRun`], whose checks read the thread through one snapshot. The store
+//! checks again whatever may change meanwhile, in the transaction that creates the run.
 
-use super::core::{Admitted, Goes, Runtime};
-use super::execution::{Begun, Requested};
-use super::refusals::Answered;
-use crate::context::begins_from;
-use crate::hosted::Live;
-use futures_util::FutureExt;
-use serde_json::{Value as Json, json};
-use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
-use weftwork_engine::EngineError;
-use weftwork_graph::run_loop::{Unanswered, answers_by_id, check_answer, check_open, out_of_node};
-use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_store::mailbox::{RESERVED, is_living_instance};
-use weftwork_store::{
-    CheckpointNamespace, InterruptRow, NewRun, RunRow, StoreError, ThreadRow, invariants,
-    open_questions,
-};
-use weftwork_types::canonical::can_be_read_back;
-use weftwork_types::interrupt::Answer;
+mod answers;
+mod keys;
+mod requested;
+
+pub(super) use keys::check_depth;
+pub use keys::check_key;
+
+use super::core::Runtime;
+use super::execution::{ClaimAttempt, UnclaimedRun};
+use super::refusals::GivenAnswers;
+use crate::hosted::{AcceptedRun, ModeReceiver, Requester};
+use crate::thread_snapshot::ThreadSnapshot;
+use answers::AnsweredCheckpoint;
+use requested::RequestedRun;
+use weftwork_graph::RuntimeError;
+use weftwork_graph::run_loop::check_open;
+use weftwork_store::mailbox::is_living_instance;
+use weftwork_store::{NewRun, RunRow, StoreError, ThreadRow, invariants, open_questions};
 use weftwork_types::port::{Clock, ExecuteError, GraphExecutor, RunHandle};
-use weftwork_types::run::{Answers, RunCommand, RunInput, RunRef, RunRequest, RunStatus, Within};
-use weftwork_types::{BoxFuture, InterruptId, Principal, RunId, ThreadId, Timestamp};
+use weftwork_types::run::{RunInput, RunRef, RunRequest, RunStatus};
+use weftwork_types::{BoxFuture, InterruptId, Principal, RunId, Timestamp};
+
+/// A run that was accepted.
+pub(super) enum StartedRun {
+    /// This process executes it.
+    Here(RunHandle),
+    /// Another worker executes it, an earlier request created it, or it waits.
+    Elsewhere(RunHandle),
+}
+
+impl StartedRun {
+    fn into_handle(self) -> RunHandle {
+        match self {
+            Self::Here(handle) | Self::Elsewhere(handle) => handle,
+        }
+    }
+}
 
 impl Runtime {
     /// Accepts a run, and reports its events to a receiver while it is executed here.
-    pub(crate) async fn accepted(
+    pub(crate) async fn accept(
         &self,
         request: RunRequest,
-        live: Option<Live>,
+        receiver: Option<ModeReceiver>,
     ) -> Result<RunHandle, RuntimeError> {
-        self.accept(request, live).await.map(Goes::handle)
+        self.start_requested(request, receiver).await.map(StartedRun::into_handle)
     }
 
-    pub(super) async fn accept(
+    pub(super) async fn start_requested(
         &self,
-        mut request: RunRequest,
-        live: Option<Live>,
-    ) -> Result<Goes, RuntimeError> {
+        request: RunRequest,
+        receiver: Option<ModeReceiver>,
+    ) -> Result<StartedRun, RuntimeError> {
         let graph = self.graph(&request.graph)?;
         if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
@@ -47,356 +65,140 @@ impl Runtime {
         if let (RunInput::Start { input }, None) = (&request.input, &request.options.run_model) {
             graph.check_input(input).map_err(RuntimeError::Node)?;
         }
-        let thread = self.check_thread(&request, &graph).await?;
-        let asked = self.resolve_answers(&mut request, &graph).await?;
-        self.continue_options(&mut request).await?;
-        let given = Answered::by(&request);
-        let mailbox = thread.filter(|thread| is_living_instance(&thread.metadata));
         let who = request.principal.clone();
-        let accepted = self.create(request, graph, live, asked).await;
+        let mut requested = RequestedRun::new(self, request, graph);
+        requested.check_thread().await?;
+        let answered = requested.resolve_answers().await?;
+        self.continue_options(&mut requested.request, &requested.thread).await?;
+        let given = GivenAnswers::of(&requested.request);
+        let is_instance = |thread: &ThreadRow| is_living_instance(&thread.metadata);
+        let instance = requested.thread.row().await?.is_some_and(is_instance);
+        let thread = requested.request.thread.clone();
+        let started = self.create(requested, receiver, answered).await;
         // The activities that wait behind a question follow its answer. A question whose answer is
         // refused may be one to set aside that a process has left there.
-        if let Some(instance) = mailbox {
-            self.attend(&who, &instance.id);
+        if instance {
+            self.attend(&who, &thread);
         }
-        let error = match accepted {
-            Ok(goes) => return Ok(goes),
+        let error = match started {
+            Ok(started) => return Ok(started),
             Err(error) => error,
         };
-        if let Some(given) = given {
-            self.record_refusals(given, &error).await;
-        }
+        let Some(given) = given else { return Err(error) };
+        // The questions as they are after the refusal: another answer may be the reason for it.
+        let thread = ThreadSnapshot::new(self.store(), &who, &thread);
+        let error = match answered {
+            AnsweredCheckpoint::Newest => self.reason_of_refusal(&thread, &given, error).await,
+            AnsweredCheckpoint::Older => error,
+        };
+        self.record_refusals(&given, &thread, &error).await;
         Err(error)
     }
 
     /// Stores the run of a request whose answers have ids, and begins it.
     async fn create(
         &self,
-        request: RunRequest,
-        graph: CompiledGraph,
-        live: Option<Live>,
-        asked: AskedAt,
-    ) -> Result<Goes, RuntimeError> {
+        requested: RequestedRun<'_>,
+        receiver: Option<ModeReceiver>,
+        answered: AnsweredCheckpoint,
+    ) -> Result<StartedRun, RuntimeError> {
         let context = &self.0.context;
         let now = context.clock.now();
-        let answers = match asked {
-            AskedAt::Newest => {
-                self.check_answers(&request, &graph).await?;
-                answers(&request, now)
-            }
+        let answers = match answered {
+            AnsweredCheckpoint::Newest => requested.checked_answers(now).await?,
             // The input of the run has them; the questions of the newest checkpoint stay open.
-            AskedAt::Older => BTreeMap::new(),
+            AnsweredCheckpoint::Older => Default::default(),
         };
-        let given: Vec<_> = answers.keys().copied().collect();
+        let RequestedRun { request, graph, .. } = requested;
         let who = request.principal.clone();
         let new = new_run(&*context.clock, request, now);
-        let at_once = new.options.begins_later(now).is_none() && !new.is_sent();
-        let slot = if at_once { self.0.slots.take() } else { None };
-        let here = slot.map(|slot| self.register(&who.org, &new.at, slot)).transpose()?;
-        let created = match here {
-            Some(here) => {
-                let (this, by, new) = (self.clone(), who.clone(), new.clone());
+        let run = AcceptedRun {
+            who: who.clone(),
+            at: new.at.clone(),
+            graph,
+            requester: Requester::Client,
+            receiver,
+        };
+        let begins_now = new.options.begins_later(now).is_none() && !new.is_sent();
+        let slot = if begins_now { self.0.slots.take() } else { None };
+        let attempt = match slot {
+            Some(slot) => {
+                let registration = self.register(&who.org, &new.at, slot)?;
+                let this = self.clone();
                 let create = async move {
-                    this.store().create_claimed(&by, new, answers, this.worker()).await
+                    this.store().create_claimed(&who, new, answers, this.worker()).await
                 };
-                let (who, graph) = (who.clone(), graph.clone());
-                here.execute(Requested { who, graph, asked: true, live }, create).await
+                registration.execute(run, create).await?
             }
             None => {
-                let created = context.store.create_run(&who, new.clone(), answers).await;
-                let created = created.map(|row| Begun::Unclaimed(Box::new(row), live));
-                created.map_err(RuntimeError::from)
+                let row = context.store.create_run(&who, new, answers).await?;
+                ClaimAttempt::Unclaimed(Box::new(UnclaimedRun { run, row }))
             }
         };
-        match created {
-            Ok(Begun::Here(handle)) => Ok(Goes::Here(handle)),
-            Ok(Begun::Unclaimed(row, live)) => {
-                Ok(Goes::Elsewhere(self.wait_or_follow(who, &new.at.run, *row, graph, live)))
+        Ok(match attempt {
+            ClaimAttempt::Claimed(handle) => StartedRun::Here(handle),
+            ClaimAttempt::Unclaimed(unclaimed) => {
+                let UnclaimedRun { run, row } = *unclaimed;
+                StartedRun::Elsewhere(self.wait_or_follow(run, row))
             }
-            Err(error) => Err(self.why_refused(&who, &new.at.thread, &given, error).await),
-        }
+        })
     }
 
     /// Follows a run that was accepted without a claim: one that waits, or that of an earlier
-    /// request.
-    fn wait_or_follow(
-        &self,
-        who: Principal,
-        asked: &RunId,
-        row: RunRow,
-        graph: CompiledGraph,
-        live: Option<Live>,
-    ) -> RunHandle {
-        if row.new.at.run != *asked {
-            return self.follow(who, row.new.at, graph);
+    /// request, which has another id.
+    fn wait_or_follow(&self, run: AcceptedRun, row: RunRow) -> RunHandle {
+        if row.new.at.run != run.at.run {
+            return self.follow(run.who, row.new.at, run.graph);
         }
         if row.new.is_sent() {
-            self.attend(&who, &row.new.at.thread);
-            return self.follow(who, row.new.at, graph);
+            self.attend(&run.who, &run.at.thread);
+            return self.follow(run.who, run.at, run.graph);
         }
-        let queued = row.status == RunStatus::Queued;
-        if queued && row.new.options.multitask.cancels() {
-            self.cancel_others(&who, &row.new.at);
+        let is_queued = row.status == RunStatus::Queued;
+        if is_queued && row.new.options.multitask.cancels() {
+            self.cancel_others(&run.who, &run.at);
         }
-        let begins = row.new.options.begins_later(self.0.context.clock.now());
-        let admitted = Admitted { who, row, graph, asked: true, live };
-        if let Some(begins) = begins {
-            return self.wait_for_time(admitted, begins);
+        if let Some(begins) = row.new.options.begins_later(self.0.context.clock.now()) {
+            return self.wait_for_time(run, row.status, begins);
         }
-        if queued { self.wait_for_turn(admitted) } else { self.wait_for_slot(admitted) }
+        if is_queued { self.wait_for_turn(run) } else { self.wait_for_slot(run) }
     }
 
-    /// Returns the error of a refused request. An answer to no open question is refused with the open
-    /// ones. While the run of the first answer is active, the
-    /// thread is busy; a second answer is refused because of that answer instead.
-    async fn why_refused(
+    /// Returns the error of a refused request with answers. An answer to no open question is refused
+    /// with the open ones. While the run of the first answer is active, the thread is busy; a second
+    /// answer is refused because of that answer instead.
+    async fn reason_of_refusal(
         &self,
-        who: &Principal,
-        thread: &ThreadId,
-        given: &[InterruptId],
+        thread: &ThreadSnapshot,
+        given: &GivenAnswers,
         error: RuntimeError,
     ) -> RuntimeError {
         let RuntimeError::Store(error) = error else { return error };
-        let unknown = matches!(error, StoreError::NotFound { kind: "interrupt", .. });
-        if !(unknown || matches!(error, StoreError::Busy { .. })) || given.is_empty() {
+        let is_unknown = matches!(error, StoreError::NotFound { kind: "interrupt", .. });
+        if !(is_unknown || matches!(error, StoreError::Busy { .. })) || given.answers.is_empty() {
             return error.into();
         }
-        let rows = match self.store().interrupts(who, thread).await {
+        let rows = match thread.questions().await {
             Ok(rows) => rows,
             Err(unread) => return unread.into(),
         };
-        if unknown {
-            let open = open_questions(rows);
+        if is_unknown {
+            let open = open_questions(rows.to_vec());
             let open: Vec<_> = open.iter().collect();
-            return check_open(given, &open).err().unwrap_or(error.into());
+            return check_open(given.answers.keys(), &open).err().unwrap_or(error.into());
         }
-        let asked = |id: &InterruptId| rows.iter().find(|row| row.interrupt.id == *id);
-        let mut refusals =
-            given.iter().filter_map(|id| invariants::check_answerable(*id, asked(id)).err());
-        let answered = |refusal: &StoreError| matches!(refusal, StoreError::Answered { .. });
-        refusals.find(answered).unwrap_or(error).into()
-    }
-
-    /// Checks that this graph can read the thread, and that it has the checkpoint from which to
-    /// continue. Returns the thread if it exists.
-    async fn check_thread(
-        &self,
-        request: &RunRequest,
-        graph: &CompiledGraph,
-    ) -> Result<Option<ThreadRow>, RuntimeError> {
-        let missing = || missing(request);
-        // A request with a key may be a repetition.
-        let repeats = request.options.idempotency_key.is_some();
-        if request.options.at.is_some() && !repeats {
-            self.check_loads(request, graph).await?;
-        }
-        let found = self.store().thread(&request.principal, &request.thread).await;
-        if let Ok(thread) = &found {
-            self.check_other_graph(request, thread).await?;
-        }
-        match found {
-            Ok(thread) if is_at_rest(&thread) && is_of_other(&thread, request) => {
-                let missing = thread.head.is_none() && request.input == RunInput::Continue;
-                let read = self.check_loads(request, graph).await;
-                read.map_err(|error| as_of_other(error, &thread, &request.graph))?;
-                if missing { Err(self::missing(request)) } else { Ok(Some(thread)) }
-            }
-            Ok(thread)
-                if thread.head.is_none()
-                    && thread.status.is_none_or(RunStatus::is_final)
-                    && request.input == RunInput::Continue
-                    && !repeats =>
-            {
-                let runs =
-                    self.store().unfinished_runs(&request.principal, &request.thread).await?;
-                // One that waits for its turn may have begun by then.
-                if runs.is_empty() { Err(missing()) } else { Ok(Some(thread)) }
-            }
-            Ok(thread) => Ok(Some(thread)),
-            Err(StoreError::NotFound { .. }) => match request.input {
-                RunInput::Start { .. } | RunInput::Update { .. } => Ok(None),
-                RunInput::Command(ref command) if !command.only_answers() => Ok(None),
-                _ => Err(missing()),
-            },
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Refuses a run on the thread of another graph, unless the request allows it and no question is
-    /// open there: a superstep of this graph would replace that of the question.
-    async fn check_other_graph(
-        &self,
-        request: &RunRequest,
-        thread: &ThreadRow,
-    ) -> Result<(), RuntimeError> {
-        if !is_of_other(thread, request) {
-            return Ok(());
-        }
-        if !request.options.other_graph {
-            let reason = "a thread is continued by the graph that ran on it last";
-            return Err(other_graph(thread, &request.graph, reason.to_owned()));
-        }
-        let rows = self.store().interrupts(&request.principal, &thread.id).await?;
-        let Some(open) = rows.iter().find(|row| row.is_open()) else { return Ok(()) };
-        let id = open.interrupt.id;
-        let reason = format!("it waits for interrupt `{id}`, which the run would replace");
-        Err(other_graph(thread, &request.graph, reason))
-    }
-
-    /// Replaces answers that name no ids by answers by id. With the semantics of LangGraph, a single
-    /// answer is offered to whichever question is asked next, and stays as it is.
-    async fn resolve_answers(
-        &self,
-        request: &mut RunRequest,
-        graph: &CompiledGraph,
-    ) -> Result<AskedAt, RuntimeError> {
-        let RunInput::Command(RunCommand { answers: Some(given), .. }) = &request.input else {
-            return Ok(AskedAt::Newest);
-        };
-        let reruns = graph.semantics().unanswered == Unanswered::Rerun;
-        if reruns && matches!(given, Answers::One(_)) {
-            return Ok(AskedAt::Newest);
-        }
-        if self.is_past(request, graph).await? {
-            let by_id = self.answers_to_past(request, graph, given.clone()).await?;
-            if let RunInput::Command(command) = &mut request.input {
-                command.answers = Some(Answers::ById(by_id));
-            }
-            return Ok(AskedAt::Older);
-        }
-        let RunInput::Command(RunCommand { answers: Some(answers), .. }) = &mut request.input
-        else {
-            return Ok(AskedAt::Newest);
-        };
-        let rows = match self.store().interrupts(&request.principal, &request.thread).await {
-            // Such a request is refused because of its thread.
-            Err(StoreError::NotFound { .. }) if matches!(answers, Answers::ById(_)) => {
-                return Ok(AskedAt::Newest);
-            }
-            rows => rows?,
-        };
-        if let (Answers::ById(given), true) = (&mut *answers, reruns) {
-            // In the reference answers to other questions have no effect.
-            let asked = |id: &InterruptId| rows.iter().find(|row| row.interrupt.id == *id);
-            given.retain(|id, _| asked(id).is_some_and(|row| !row.closed || row.answer.is_some()));
-            return Ok(AskedAt::Newest);
-        }
-        let open = open_questions(rows);
-        let open: Vec<_> = open.iter().collect();
-        let now = self.0.context.clock.now();
-        *answers = Answers::ById(answers_by_id(&open, answers.clone(), now)?);
-        Ok(AskedAt::Newest)
-    }
-
-    /// Returns `true` if a request names a checkpoint that is not the newest of its thread.
-    async fn is_past(
-        &self,
-        request: &RunRequest,
-        graph: &CompiledGraph,
-    ) -> Result<bool, RuntimeError> {
-        if let Some(within) = &request.options.within {
-            if graph.semantics().unanswered == Unanswered::Wait {
-                self.check_newest_within(request, within).await?;
-            }
-            return Ok(false);
-        }
-        let Some(at) = request.options.at else { return Ok(false) };
-        match self.store().thread(&request.principal, &request.thread).await {
-            Ok(thread) => Ok(thread.head.is_some_and(|head| head != at)),
-            Err(StoreError::NotFound { .. }) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Refuses answers at checkpoints of a subgraph, and of the graphs around it, that are not the
-    /// newest ones: a branch begins at a checkpoint of the outermost graph.
-    async fn check_newest_within(
-        &self,
-        request: &RunRequest,
-        within: &Within,
-    ) -> Result<(), RuntimeError> {
-        let around = within.checkpoints.iter().map(|(ns, at)| (ns, *at));
-        // With those of the graphs around it, the request names that of the outermost one.
-        let own = request.options.at.filter(|_| within.checkpoints.is_empty());
-        let own = own.map(|at| (&within.namespace, at));
-        for (ns, at) in around.chain(own) {
-            let place = CheckpointNamespace { thread: request.thread.clone(), ns: ns.clone() };
-            let newest = self.store().page(&request.principal, &place, None, 1).await?;
-            if newest.first().is_some_and(|newest| newest.id != at) {
-                let ns = within.namespace.clone();
-                return Err(RuntimeError::AnsweredPastWithin { ns });
-            }
-        }
-        Ok(())
-    }
-
-    /// Resolves answers to the questions of the checkpoint that a request names, and checks them.
-    async fn answers_to_past(
-        &self,
-        request: &RunRequest,
-        graph: &CompiledGraph,
-        given: Answers,
-    ) -> Result<BTreeMap<InterruptId, Json>, RuntimeError> {
-        let context = self.0.context.looking(&request.principal);
-        let at = begins_from(&request.thread, &request.options, request.options.at);
-        let state = AssertUnwindSafe(graph.state(&context, &at, false)).catch_unwind().await;
-        let state = state.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref())))?;
-        let asked: Vec<_> = state.interrupts.iter().collect();
-        let now = self.0.context.clock.now();
-        let given = answers_by_id(&asked, given, now)?;
-        // In the reference answers to other questions have no effect.
-        if graph.semantics().unanswered == Unanswered::Wait {
-            check_open(given.keys(), &asked)?;
-        }
-        for question in asked {
-            if let Some(answer) = given.get(&question.id) {
-                check_answer(question, answer, now)?;
-            }
-        }
-        Ok(given)
-    }
-
-    /// Refuses an answer that does not fit its question before it counts as the first one, and an
-    /// answer to a thread that this build cannot continue.
-    async fn check_answers(
-        &self,
-        request: &RunRequest,
-        graph: &CompiledGraph,
-    ) -> Result<(), RuntimeError> {
-        let Some(answers) = request.input.answers_by_id() else { return Ok(()) };
-        let rows = self.store().interrupts(&request.principal, &request.thread).await?;
-        let given = |row: &InterruptRow| answers.contains_key(&row.interrupt.id);
-        if rows.iter().any(|row| given(row) && row.is_open()) {
-            self.check_loads(request, graph).await?;
-        }
-        let now = self.0.context.clock.now();
-        for row in rows.iter().filter(|row| given(row)) {
-            let asked = &row.interrupt;
-            // An answer that was given before is refused as the second one.
-            if let Some(answer) = answers.get(&asked.id).filter(|_| row.answer.is_none()) {
-                check_answer(asked, answer, now)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads the thread as a run would. This decodes types of users, which may panic.
-    async fn check_loads(
-        &self,
-        request: &RunRequest,
-        graph: &CompiledGraph,
-    ) -> Result<(), RuntimeError> {
-        let context = self.0.context.looking(&request.principal);
-        let at = begins_from(&request.thread, &request.options, request.options.at);
-        let read = AssertUnwindSafe(graph.state(&context, &at, true)).catch_unwind().await;
-        read.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))).map(drop)
+        let row_of = |id: &InterruptId| rows.iter().find(|row| row.interrupt.id == *id);
+        let check = |id: &InterruptId| invariants::check_answerable(*id, row_of(id)).err();
+        let mut refusals = given.answers.keys().filter_map(check);
+        let is_answered = |refusal: &StoreError| matches!(refusal, StoreError::Answered { .. });
+        refusals.find(is_answered).unwrap_or(error).into()
     }
 }
 
 impl GraphExecutor for Runtime {
     fn execute(&self, request: RunRequest) -> BoxFuture<'_, Result<RunHandle, ExecuteError>> {
         Box::pin(async move {
-            let accepted = self.accept(request, None).await.map(Goes::handle);
+            let accepted = self.accept(request, None).await;
             accepted.map_err(|e| ExecuteError { fault: e.fault() })
         })
     }
@@ -413,51 +215,6 @@ impl GraphExecutor for Runtime {
     }
 }
 
-/// Checkpoint whose questions a request answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AskedAt {
-    /// The newest of the thread. Each of its questions has one answer for good.
-    Newest,
-    /// An older one. Its answers are for the branch of the run alone.
-    Older,
-}
-
-fn missing(request: &RunRequest) -> RuntimeError {
-    RuntimeError::NothingToContinue { thread: request.thread.to_string() }
-}
-
-/// Returns `true` if the last run of a thread was of another graph. What a run that rolls back will
-/// read is not known yet.
-fn is_of_other(thread: &ThreadRow, request: &RunRequest) -> bool {
-    thread.graph.as_ref().is_some_and(|found| *found != request.graph)
-        && request.options.roll_back.is_none()
-}
-
-/// Returns `true` if no run of a thread is unfinished; otherwise what the next one reads is not known.
-fn is_at_rest(thread: &ThreadRow) -> bool {
-    thread.status.is_none_or(RunStatus::is_final)
-}
-
-/// Returns the error of a graph that cannot read the thread of another one: it lacks a node that is
-/// due, or has a channel of the same name and another kind.
-fn as_of_other(error: RuntimeError, thread: &ThreadRow, asked: &str) -> RuntimeError {
-    match error {
-        RuntimeError::Engine(EngineError::LostNode { .. } | EngineError::OtherBuild { .. }) => {
-            other_graph(thread, asked, error.to_string())
-        }
-        error => error,
-    }
-}
-
-fn other_graph(thread: &ThreadRow, asked: &str, reason: String) -> RuntimeError {
-    RuntimeError::OtherGraph {
-        thread: thread.id.to_string(),
-        found: thread.graph.clone().unwrap_or_default(),
-        asked: asked.to_owned(),
-        reason,
-    }
-}
-
 /// Creates the record of a request's run, with a new id.
 pub(super) fn new_run(clock: &dyn Clock, request: RunRequest, created_at: Timestamp) -> NewRun {
     NewRun {
@@ -471,43 +228,4 @@ pub(super) fn new_run(clock: &dyn Clock, request: RunRequest, created_at: Timest
         options: request.options,
         created_at,
     }
-}
-
-/// Checks an idempotency key of a client. Keys that begin with
-/// [`RESERVED`](weftwork_store::mailbox::RESERVED) are those of the runtime.
-///
-/// # Errors
-/// [`RuntimeError::InvalidKey`] if the key is empty or reserved.
-pub fn check_key(key: &str) -> Result<(), RuntimeError> {
-    let problem = if key.is_empty() {
-        "it is empty; give it at least one character, or leave it out"
-    } else if key.starts_with(RESERVED) {
-        "keys that begin with `weft:` are those of the runtime; choose another one"
-    } else {
-        return Ok(());
-    };
-    Err(RuntimeError::InvalidKey { found: key.to_owned(), problem })
-}
-
-/// Refuses values that would make the thread unreadable.
-pub(super) fn check_depth(input: &RunInput) -> Result<(), RuntimeError> {
-    let (what, sound) = match input {
-        RunInput::Start { input } => ("the input", can_be_read_back(input)),
-        RunInput::Update { writes, .. } => ("the update", can_be_read_back(writes)),
-        RunInput::Command(command) => ("the command", can_be_read_back(&json!(command))),
-        RunInput::Continue => return Ok(()),
-    };
-    if sound { Ok(()) } else { Err(RuntimeError::TooDeep { what }) }
-}
-
-fn answers(request: &RunRequest, now: weftwork_types::Timestamp) -> BTreeMap<InterruptId, Answer> {
-    let Some(answers) = request.input.answers_by_id() else { return BTreeMap::new() };
-    let by = &request.principal.subject;
-    answers
-        .iter()
-        .map(|(id, value)| {
-            let answer = Answer { value: value.clone(), answered_by: by.clone(), answered_at: now };
-            (*id, answer)
-        })
-        .collect()
 }

@@ -314,12 +314,12 @@ impl RuntimeBuilder {
             projections: Arc::default(),
             ends: watch::Sender::new(0),
         });
-        tokio::spawn(queue::heed(Arc::downgrade(&inner)));
+        tokio::spawn(queue::cancel_requested_runs(Arc::downgrade(&inner)));
         if self.runs_max < usize::MAX {
-            tokio::spawn(queue::begin_waiting(Arc::downgrade(&inner)));
+            tokio::spawn(queue::begin_waiting_runs(Arc::downgrade(&inner)));
         }
         if self.recovery == Recovery::Automatic {
-            tokio::spawn(recovery::look(Arc::downgrade(&inner), self.lease));
+            tokio::spawn(recovery::recover_at_intervals(Arc::downgrade(&inner), self.lease));
             tokio::spawn(wakes::wake_at_times(Arc::downgrade(&inner), self.lease));
             if !inner.remote_servers.all.is_empty() {
                 tokio::spawn(remote_deletions::pass_on(Arc::downgrade(&inner)));

@@ -1,6 +1,7 @@
 //! Cancellation of runs, with or without rollback of their work.
 
 use super::core::Runtime;
+use crate::hosted::Requester;
 use weftwork_graph::RuntimeError;
 use weftwork_store::{RunRow, StoreError, invariants};
 use weftwork_types::Principal;
@@ -59,7 +60,7 @@ impl Runtime {
         if !self.is_delayed(who, run).await? {
             return Ok(());
         }
-        match self.take(who, run, true).await {
+        match self.take(who, run, Requester::Client).await {
             // It began meanwhile.
             Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
                 Ok(())
@@ -99,6 +100,6 @@ impl Runtime {
             input: RunInput::Update { writes, as_node: Some("__copy__".to_owned()) },
             options,
         };
-        self.accepted(request, None).await
+        self.accept(request, None).await
     }
 }

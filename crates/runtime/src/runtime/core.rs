@@ -4,7 +4,6 @@ use super::mailboxes::Mailboxes;
 use super::remote_servers::RemoteServers;
 use super::slots::Slots;
 use crate::context::WorkerContext;
-use crate::hosted::Live;
 use crate::modes::Projections;
 use crate::origin::{HistoryReader, Origins};
 use crate::worker::Heartbeat;
@@ -13,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use tokio::sync::watch;
 use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateQuery};
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_store::{NewRun, RunRow, Store, StoreError, invariants};
-use weftwork_types::port::{Clock, Dependencies, RunHandle};
+use weftwork_store::{NewRun, Store, StoreError, invariants};
+use weftwork_types::port::{Clock, Dependencies};
 use weftwork_types::run::RunRef;
 use weftwork_types::{CheckpointId, OrgId, Principal, RunId, ThreadId, WorkerId};
 
@@ -36,7 +35,7 @@ pub(super) struct Inner {
     /// Servers on which threads are deleted together with local ones.
     pub(super) remote_servers: Arc<RemoteServers>,
     pub(super) heartbeat: Heartbeat,
-    pub(super) running: Mutex<BTreeMap<RunId, Here>>,
+    pub(super) running: Mutex<BTreeMap<RunId, LocalRun>>,
     /// Limit of the runs that are executed at once.
     pub(super) slots: Arc<Slots>,
     /// Projections of the runs whose frames are followed here.
@@ -53,37 +52,10 @@ impl Drop for Inner {
 
 /// A run that this process executes.
 #[derive(Debug, Clone)]
-pub(super) struct Here {
+pub(super) struct LocalRun {
     pub(super) org: OrgId,
     pub(super) thread: ThreadId,
     pub(super) cancel: watch::Sender<bool>,
-}
-
-/// A run to be claimed and executed here.
-#[derive(Debug, Clone)]
-pub(super) struct Admitted {
-    pub(super) who: Principal,
-    pub(super) row: RunRow,
-    pub(super) graph: CompiledGraph,
-    /// `true` if a client requested it, so that it runs however many processes it has ended before.
-    pub(super) asked: bool,
-    /// Receiver of its events in stream modes.
-    pub(super) live: Option<Live>,
-}
-
-/// A run that was accepted.
-pub(super) enum Goes {
-    Here(RunHandle),
-    /// Another worker executes it, an earlier request created it, or it is queued.
-    Elsewhere(RunHandle),
-}
-
-impl Goes {
-    pub(super) fn handle(self) -> RunHandle {
-        match self {
-            Self::Here(handle) | Self::Elsewhere(handle) => handle,
-        }
-    }
 }
 
 /// A reference to a [`Runtime`] that does not keep it open.
@@ -176,7 +148,7 @@ impl Runtime {
         thread: &ThreadId,
         filter: &HistoryFilter,
     ) -> Result<Vec<Snapshot>, RuntimeError> {
-        self.read_history(who, thread, (&StateQuery::thread(thread.as_str()), filter)).await
+        self.read_history(who, thread, &StateQuery::thread(thread.as_str()), filter).await
     }
 
     /// Reads checkpoints of a thread in the form of the query.
@@ -184,7 +156,8 @@ impl Runtime {
         &self,
         who: &Principal,
         thread: &ThreadId,
-        (at, filter): (&StateQuery, &HistoryFilter),
+        at: &StateQuery,
+        filter: &HistoryFilter,
     ) -> Result<Vec<Snapshot>, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
         self.history_by(&graph, who, at, filter).await
@@ -315,9 +288,9 @@ impl Runtime {
         // A store that accepts no writes now does not prevent a run here from being stopped. Its
         // error is returned all the same, because the request is not stored yet.
         if asked.as_ref().map_or_else(StoreError::is_retriable, |()| true)
-            && let Some(here) = self.running().get(&run.run)
+            && let Some(local) = self.running().get(&run.run)
         {
-            here.cancel.send_replace(true);
+            local.cancel.send_replace(true);
         }
         asked
     }
@@ -335,7 +308,7 @@ impl Runtime {
         })
     }
 
-    pub(super) fn running(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, Here>> {
+    pub(super) fn running(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, LocalRun>> {
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,15 +1,13 @@
 //! Execution of runs in this process, and the events of runs wherever they are executed.
 
-use super::core::{Admitted, Goes, Here, Runtime};
-use super::slots::{Slot, Ticket};
-use crate::event_bus::EventBus;
+use super::core::{LocalRun, Runtime};
+use super::slots::Slot;
 use crate::follow::{Follow, FollowFrom, Follower, RunLog, ThreadEvents};
-use crate::hosted::{ClaimEnd, ClaimedRun, LazyOutcome, Live, RunDriver, ready};
+use crate::hosted::{AcceptedRun, ClaimEnd, ClaimedRun, LazyOutcome, Requester, ready};
 use futures_util::FutureExt;
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-use tokio::sync::{OnceCell, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{Claim, RunRow, StoreError, invariants};
 use weftwork_types::code::Fault;
@@ -19,46 +17,36 @@ use weftwork_types::run::{RunOutcome, RunRef};
 use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId};
 
 impl Runtime {
+    /// Claims a run that no worker has and executes it, or lets it wait for a slot.
     pub(super) async fn take(
         &self,
         who: &Principal,
         at: &RunRef,
-        asked: bool,
+        requester: Requester,
     ) -> Result<RunHandle, RuntimeError> {
-        let admitted = self.admit(who, at, asked).await?;
+        let row = self.store().run(who, at).await?;
+        let graph = self.graph(&row.new.graph)?;
         let now = self.0.context.clock.now();
-        let row = &admitted.row;
-        if !asked && !row.cancel_requested && row.new.options.begins_later(now).is_some() {
+        let begins_later = row.new.options.begins_later(now).is_some();
+        if requester == Requester::Recovery && !row.cancel_requested && begins_later {
             // Nobody executes it, and nobody should.
             return Err(invariants::busy(at).into());
         }
+        let is_final = row.status.is_final();
+        let run =
+            AcceptedRun { who: who.clone(), at: row.new.at, graph, requester, receiver: None };
         match self.0.slots.take() {
-            Some(slot) => self.start(admitted, slot).await,
-            None if admitted.row.status.is_final() => {
-                Err(invariants::missing("run", &at.run).into())
-            }
-            None => Ok(self.wait_for_slot(admitted)),
+            Some(slot) => self.start(run, slot).await,
+            None if is_final => Err(invariants::missing("run", &at.run).into()),
+            None => Ok(self.wait_for_slot(run)),
         }
     }
 
-    /// Reads a run that is to be executed here.
-    pub(super) async fn admit(
-        &self,
-        who: &Principal,
-        at: &RunRef,
-        asked: bool,
-    ) -> Result<Admitted, RuntimeError> {
-        let row = self.store().run(who, at).await?;
-        let graph = self.graph(&row.new.graph)?;
-        Ok(Admitted { who: who.clone(), row, graph, asked, live: None })
-    }
-
     /// Adds a run to those that wait for a slot of this process, and follows it.
-    pub(super) fn wait_for_slot(&self, admitted: Admitted) -> RunHandle {
-        let Admitted { who, row, graph, asked, live } = admitted;
-        let at = row.new.at;
-        self.0.slots.wait(Ticket { who: who.clone(), at: at.clone(), asked, live });
-        self.follow(who, at, graph)
+    pub(super) fn wait_for_slot(&self, run: AcceptedRun) -> RunHandle {
+        let handle = self.follow(run.who.clone(), run.at.clone(), run.graph.clone());
+        self.0.slots.wait(run);
+        handle
     }
 
     /// Registers a run as one of this process. This comes before its claim: a request to cancel
@@ -68,61 +56,60 @@ impl Runtime {
         org: &OrgId,
         at: &RunRef,
         slot: Arc<Slot>,
-    ) -> Result<Registered, RuntimeError> {
+    ) -> Result<Registration, RuntimeError> {
         let mut running = self.running();
         // Under this lock: a shutdown waits for all runs that are registered here.
         if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
         }
-        let new = !running.contains_key(&at.run);
-        let here = running.entry(at.run.clone()).or_insert_with(|| Here {
+        let is_new = !running.contains_key(&at.run);
+        let local = running.entry(at.run.clone()).or_insert_with(|| LocalRun {
             org: org.clone(),
             thread: at.thread.clone(),
             cancel: watch::channel(false).0,
         });
-        let cancel = here.cancel.clone();
+        let cancel = local.cancel.clone();
         drop(running);
         let run = at.run.clone();
-        Ok(Registered { runtime: self.clone(), run, new, cancel, _slot: slot })
+        Ok(Registration { runtime: self.clone(), run, is_new, cancel, _slot: slot })
     }
 
     /// Claims a run and executes it.
     pub(super) async fn start(
         &self,
-        admitted: Admitted,
+        run: AcceptedRun,
         slot: Arc<Slot>,
     ) -> Result<RunHandle, RuntimeError> {
-        let Admitted { who, row, graph, asked, live } = admitted;
-        let registered = self.register(&who.org, &row.new.at, slot)?;
+        let registration = self.register(&run.who.org, &run.at, slot)?;
         let this = self.clone();
-        let claim = {
-            let (who, at) = (who.clone(), row.new.at.clone());
-            async move {
-                let now = this.0.context.clock.now();
-                let claimed = this.store().claim(&who, &at, this.worker(), now).await;
-                claimed.map(|(claim, row)| (row, Some(claim)))
-            }
+        let who = run.who.clone();
+        let at = run.at.clone();
+        let claim = async move {
+            let now = this.0.context.clock.now();
+            let (claim, row) = this.store().claim(&who, &at, this.worker(), now).await?;
+            Ok((row, Some(claim)))
         };
-        let (at, followed) = (row.new.at, graph.clone());
-        match registered.execute(Requested { who: who.clone(), graph, asked, live }, claim).await? {
-            Begun::Here(handle) => Ok(handle),
-            Begun::Unclaimed(..) => Ok(self.follow(who, at, followed)),
+        match registration.execute(run, claim).await? {
+            ClaimAttempt::Claimed(handle) => Ok(handle),
+            ClaimAttempt::Unclaimed(unclaimed) => {
+                let AcceptedRun { who, at, graph, .. } = unclaimed.run;
+                Ok(self.follow(who, at, graph))
+            }
         }
     }
 
     /// Starts a run that was just stored, or follows it if another worker has claimed it.
-    pub(super) async fn start_or_follow(&self, admitted: Admitted) -> Result<Goes, RuntimeError> {
-        let Admitted { who, row, graph, .. } = &admitted;
-        let (who, at, graph) = (who.clone(), row.new.at.clone(), graph.clone());
-        let Some(slot) = self.0.slots.take() else {
-            return Ok(Goes::Elsewhere(self.wait_for_slot(admitted)));
-        };
-        match self.start(admitted, slot).await {
+    pub(super) async fn start_or_follow(
+        &self,
+        run: AcceptedRun,
+    ) -> Result<RunHandle, RuntimeError> {
+        let Some(slot) = self.0.slots.take() else { return Ok(self.wait_for_slot(run)) };
+        match self.start(run.clone(), slot).await {
             // Another worker found the run without a worker and took it over: it executes the run.
             Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
-                Ok(Goes::Elsewhere(self.follow(who, at, graph)))
+                Ok(self.follow(run.who, run.at, run.graph))
             }
-            started => started.map(Goes::Here),
+            started => started,
         }
     }
 
@@ -191,72 +178,80 @@ impl Runtime {
 }
 
 /// The registration of a run with this process, and its slot. Dropping it ends both.
-pub(super) struct Registered {
+pub(super) struct Registration {
     runtime: Runtime,
     run: RunId,
     /// `false` if this process executes the run already.
-    new: bool,
+    is_new: bool,
     cancel: watch::Sender<bool>,
     _slot: Arc<Slot>,
 }
 
-impl Drop for Registered {
+impl Drop for Registration {
     fn drop(&mut self) {
-        if self.new {
+        if self.is_new {
             self.runtime.running().remove(&self.run);
         }
     }
 }
 
-/// A run as it is requested of this process.
-pub(super) struct Requested {
-    pub(super) who: Principal,
-    pub(super) graph: CompiledGraph,
-    pub(super) asked: bool,
-    pub(super) live: Option<Live>,
-}
-
-/// A registered run after its claim was tried.
-pub(super) enum Begun {
-    /// It is executed in a task of its own.
-    Here(RunHandle),
+/// Result of an attempt to claim a registered run.
+pub(super) enum ClaimAttempt {
+    /// The run is executed in a task of its own.
+    Claimed(RunHandle),
     /// There was nothing to claim.
-    Unclaimed(Box<RunRow>, Option<Live>),
+    Unclaimed(Box<UnclaimedRun>),
 }
 
-impl Registered {
+/// A run that waits, or that of an earlier request, which `row` then is.
+pub(super) struct UnclaimedRun {
+    pub(super) run: AcceptedRun,
+    pub(super) row: RunRow,
+}
+
+/// A claimed run with its ends: the driver's, and the one of those that follow it here.
+struct ConnectedRun {
+    run: Box<ClaimedRun>,
+    handle: RunHandle,
+    outcome: oneshot::Sender<LazyOutcome>,
+}
+
+impl Registration {
     /// Claims the run by a write to the store, and executes it, in a task of its own: a run that was
     /// claimed is executed even if the caller is cancelled.
     pub(super) async fn execute<C>(
         self,
-        requested: Requested,
+        run: AcceptedRun,
         claim: C,
-    ) -> Result<Begun, RuntimeError>
+    ) -> Result<ClaimAttempt, RuntimeError>
     where
         C: Future<Output = Result<(RunRow, Option<Claim>), StoreError>> + Send + 'static,
     {
-        let (tell, begun) = oneshot::channel();
+        let (sender, attempt) = oneshot::channel();
         let task = tokio::spawn(async move {
-            // The caller may be gone.
-            let tell = |begun| drop(tell.send(begun));
+            // Fails only if the caller is gone.
+            let report = |attempt| drop(sender.send(attempt));
             // Futures that are needed for a short time only, or rarely, are no part of the task, whose
             // memory is held as long as the run is executed.
             match Box::pin(claim).await {
                 Ok((row, Some(claim))) => {
-                    let (run, handle, outcome) = self.claimed(requested, claim, row);
-                    tell(Ok(Begun::Here(handle)));
+                    let ConnectedRun { run, handle, outcome } = self.connect(run, claim, row);
+                    report(Ok(ClaimAttempt::Claimed(handle)));
                     self.drive(run, outcome).await;
                 }
-                unclaimed => {
+                Ok((row, None)) => {
+                    // Before the report: the run may begin here at once.
                     drop(self);
-                    let unclaimed =
-                        unclaimed.map(|(row, _)| Begun::Unclaimed(Box::new(row), requested.live));
-                    tell(unclaimed.map_err(RuntimeError::from));
+                    report(Ok(ClaimAttempt::Unclaimed(Box::new(UnclaimedRun { run, row }))));
+                }
+                Err(error) => {
+                    drop(self);
+                    report(Err(RuntimeError::from(error)));
                 }
             }
         });
-        match begun.await {
-            Ok(begun) => begun,
+        match attempt.await {
+            Ok(attempt) => attempt,
             // The task ended before the claim: the store panicked, or the process stops.
             Err(_) => match task.await {
                 Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
@@ -266,48 +261,40 @@ impl Registered {
     }
 
     /// Connects a claimed run to those that follow it here.
-    fn claimed(
-        &self,
-        requested: Requested,
-        claim: Claim,
-        row: RunRow,
-    ) -> (Box<RunDriver>, RunHandle, oneshot::Sender<LazyOutcome>) {
-        let Requested { who, graph, asked, live } = requested;
+    fn connect(&self, run: AcceptedRun, claim: Claim, row: RunRow) -> ConnectedRun {
         if row.cancel_requested {
             self.cancel.send_replace(true);
         }
         let context = Arc::clone(&self.runtime.0.context);
-        let at = claim.at.clone();
-        let bus = Arc::new(EventBus::new(Arc::clone(&context.clock), claim.fence));
-        let log = self.runtime.log(who.clone(), at.clone());
-        let events = Follower::of_claim(log, Arc::clone(&bus), claim.fence);
-        context.live.begin(&who.org, &at, &bus);
-        let (ended, outcome) = oneshot::channel();
-        let run = ClaimedRun { context, who, claim, row, bus, cancel: self.cancel.clone() };
-        let (scope, retries) = (OnceCell::new(), AtomicU32::new(0));
-        let run = Box::new(RunDriver { run, graph, asked, live, scope, retries });
-        let handle = RunHandle { run: at, events: events.events(), outcome: final_of(outcome) };
-        (run, handle, ended)
+        let run = ClaimedRun::new(run, context, claim, row, self.cancel.clone());
+        let at = run.claim.at.clone();
+        let log = self.runtime.log(run.who.clone(), at.clone());
+        let events = Follower::of_claim(log, Arc::clone(&run.bus), run.claim.fence);
+        run.context.live.begin(&run.who.org, &at, &run.bus);
+        let (sender, outcome) = oneshot::channel();
+        let handle =
+            RunHandle { run: at, events: events.events(), outcome: receive_outcome(outcome) };
+        ConnectedRun { run: Box::new(run), handle, outcome: sender }
     }
 
     /// Executes a claimed run until this process is done with it.
-    async fn drive(self, run: Box<RunDriver>, ended: oneshot::Sender<LazyOutcome>) {
-        let claimed = &run.run;
-        let id = claimed.claim.at.run.clone();
-        let (who, at) = (claimed.who.clone(), claimed.claim.at.clone());
+    async fn drive(self, run: Box<ClaimedRun>, outcome: oneshot::Sender<LazyOutcome>) {
         let runtime = self.runtime.clone();
-        let follow = Follow { log: runtime.log(who, at), graph: run.graph.clone() };
-        let bus = Arc::clone(&claimed.bus);
-        let became = run.drive().await;
+        let at = run.claim.at.clone();
+        let follow =
+            Follow { log: runtime.log(run.who.clone(), at.clone()), graph: run.graph.clone() };
+        let bus = Arc::clone(&run.bus);
+        let end = run.drive().await;
+        // The slot is free before anyone learns of the end.
         drop(self);
-        runtime.0.context.live.end(&follow.log.who.org, &id, &bus);
+        runtime.0.context.live.end(&follow.log.who.org, &at.run, &bus);
         runtime.0.ends.send_modify(|ends| *ends += 1);
-        // There may be no receiver any more.
-        let tell = |outcome: LazyOutcome| drop(ended.send(outcome));
-        match became {
-            ClaimEnd::Recorded(outcome) => tell(outcome),
+        // Fails only if nobody waits for the outcome.
+        let report = |ended: LazyOutcome| drop(outcome.send(ended));
+        match end {
+            ClaimEnd::Recorded(outcome) => report(outcome),
             ClaimEnd::Unrecorded(unrecorded) => {
-                tell(ready(unrecorded.outcome.clone()));
+                report(ready(unrecorded.outcome.clone()));
                 Box::pin(unrecorded.record()).await;
             }
             // Remaining watchers learn that the run continues elsewhere.
@@ -315,14 +302,14 @@ impl Registered {
             ClaimEnd::Lost => {
                 let outcome = Box::pin(follow.end()).await;
                 bus.give_up(AiEvent::Done { outcome: outcome.status() });
-                tell(ready(outcome));
+                report(ready(outcome));
             }
         }
     }
 }
 
 /// Returns the outcome of a run; its output is converted to JSON only when the future is polled.
-fn final_of(outcome: oneshot::Receiver<LazyOutcome>) -> BoxFuture<'static, RunOutcome> {
+fn receive_outcome(outcome: oneshot::Receiver<LazyOutcome>) -> BoxFuture<'static, RunOutcome> {
     Box::pin(outcome.map(|ended| ended.map_or_else(|_| stopped(), |outcome| outcome())))
 }
 

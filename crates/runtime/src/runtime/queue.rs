@@ -4,9 +4,10 @@
 //! the one before it has ended in this process, and soon after it has ended in another. If the
 //! process dies, the run is found by recovery once it is due.
 
-use super::core::{Admitted, Inner, Runtime};
+use super::core::{Inner, Runtime};
 use super::execution::stopped;
-use super::slots::{Load, Slot, Ticket};
+use super::slots::{Load, Slot};
+use crate::hosted::{AcceptedRun, Requester};
 use futures_util::{FutureExt, StreamExt, stream};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -24,13 +25,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Cancels runs on the request of other processes, as long as the runtime exists. A run also sees
 /// such a request with each of its commits; this is for runs that wait for a model or a tool.
-pub(super) async fn heed(runtime: Weak<Inner>) {
+pub(super) async fn cancel_requested_runs(runtime: Weak<Inner>) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let Some(inner) = runtime.upgrade() else { return };
         let runtime = Runtime(inner);
         if !runtime.running().is_empty()
-            && let Err(error) = runtime.stop_what_should().await
+            && let Err(error) = runtime.cancel_on_request().await
         {
             tracing::warn!(%error, "cannot look for runs that are to stop");
         }
@@ -38,16 +39,16 @@ pub(super) async fn heed(runtime: Weak<Inner>) {
 }
 
 /// Begins the runs that wait for a slot, as long as the runtime exists.
-pub(super) async fn begin_waiting(runtime: Weak<Inner>) {
+pub(super) async fn begin_waiting_runs(runtime: Weak<Inner>) {
     while let Some(inner) = runtime.upgrade() {
         let slots = Arc::clone(&inner.slots);
         if inner.context.shutdown.drains() {
             return;
         }
         let runtime = Runtime(inner);
-        while let Some((slot, ticket)) = slots.next() {
+        while let Some((slot, run)) = slots.next() {
             let runtime = runtime.clone();
-            tokio::spawn(async move { runtime.begin_ticket(ticket, slot).await });
+            tokio::spawn(async move { runtime.begin_waiting_run(run, slot).await });
         }
         drop(runtime);
         slots.changed().await;
@@ -56,17 +57,10 @@ pub(super) async fn begin_waiting(runtime: Weak<Inner>) {
 
 impl Runtime {
     /// Begins a run that waited for a slot. A store that cannot be read now is asked again.
-    async fn begin_ticket(&self, ticket: Ticket, slot: Arc<Slot>) {
-        let Ticket { who, at, asked, live } = ticket;
+    async fn begin_waiting_run(&self, run: AcceptedRun, slot: Arc<Slot>) {
+        let id = run.at.run.clone();
         loop {
-            let begun = match self.admit(&who, &at, asked).await {
-                Ok(admitted) => {
-                    let admitted = Admitted { live: live.clone(), ..admitted };
-                    self.start(admitted, Arc::clone(&slot)).await
-                }
-                Err(error) => Err(error),
-            };
-            match begun {
+            match self.start(run.clone(), Arc::clone(&slot)).await {
                 // Dropping the handle does not end the run.
                 Ok(_) => return,
                 // Another worker has it, or it has ended.
@@ -79,7 +73,7 @@ impl Runtime {
                 Err(RuntimeError::Stopping) => return,
                 Err(error) => {
                     let error = error.log_text();
-                    tracing::warn!(error, run = %at.run, "a waiting run cannot begin here");
+                    tracing::warn!(error, run = %id, "a waiting run cannot begin here");
                     return;
                 }
             }
@@ -89,34 +83,37 @@ impl Runtime {
     /// Cancels the runs of a thread in this process. The store has recorded the request for all
     /// runs.
     pub(super) fn cancel_others(&self, who: &Principal, at: &RunRef) {
-        for (id, here) in self.running().iter() {
-            if here.org == who.org && here.thread == at.thread && *id != at.run {
-                here.cancel.send_replace(true);
+        for (id, local) in self.running().iter() {
+            if local.org == who.org && local.thread == at.thread && *id != at.run {
+                local.cancel.send_replace(true);
             }
         }
     }
 
     /// Begins a run at its time, as long as this process lives, and follows it. Recovery finds a run
     /// whose time has come without one.
-    pub(super) fn wait_for_time(&self, admitted: Admitted, begins: Timestamp) -> RunHandle {
-        let Admitted { who, row, graph, .. } = &admitted;
-        let handle = self.follow(who.clone(), row.new.at.clone(), graph.clone());
-        let (clock, inner) = (Arc::clone(&self.0.context.clock), Arc::downgrade(&self.0));
+    pub(super) fn wait_for_time(
+        &self,
+        run: AcceptedRun,
+        status: RunStatus,
+        begins: Timestamp,
+    ) -> RunHandle {
+        let handle = self.follow(run.who.clone(), run.at.clone(), run.graph.clone());
+        let clock = Arc::clone(&self.0.context.clock);
+        let inner = Arc::downgrade(&self.0);
         tokio::spawn(async move {
             let wait = begins.0.saturating_sub(clock.now().0);
             clock.sleep(Duration::from_millis(u64::try_from(wait).unwrap_or(0))).await;
             let Some(inner) = inner.upgrade() else { return };
             let runtime = Runtime(inner);
-            if admitted.row.status == RunStatus::Queued {
+            if status == RunStatus::Queued {
                 // Dropping the handle does not end the run.
-                drop(runtime.wait_for_turn(admitted));
+                drop(runtime.wait_for_turn(run));
                 return;
             }
-            let Admitted { who, row, asked, live, .. } = admitted;
-            let ticket = Ticket { who, at: row.new.at, asked, live };
             match runtime.0.slots.take() {
-                Some(slot) => runtime.begin_ticket(ticket, slot).await,
-                None => runtime.0.slots.wait(ticket),
+                Some(slot) => runtime.begin_waiting_run(run, slot).await,
+                None => runtime.0.slots.wait(run),
             }
         });
         handle
@@ -129,16 +126,16 @@ impl Runtime {
     }
 
     /// Returns a handle for a queued run, which waits even if the handle is dropped.
-    pub(super) fn wait_for_turn(&self, admitted: Admitted) -> RunHandle {
-        let run = admitted.row.new.at.clone();
-        let (tell_events, events) = oneshot::channel::<BoxStream<'static, RunEvent>>();
-        let (tell_outcome, outcome) = oneshot::channel::<BoxFuture<'static, RunOutcome>>();
+    pub(super) fn wait_for_turn(&self, run: AcceptedRun) -> RunHandle {
+        let at = run.at.clone();
+        let (events_sender, events) = oneshot::channel::<BoxStream<'static, RunEvent>>();
+        let (outcome_sender, outcome) = oneshot::channel::<BoxFuture<'static, RunOutcome>>();
         let this = self.clone();
         tokio::spawn(async move {
-            if let Some(begun) = this.turn(admitted).await {
+            if let Some(begun) = this.begin_in_turn(run).await {
                 // The handle may have been dropped.
-                drop(tell_events.send(begun.events));
-                drop(tell_outcome.send(begun.outcome));
+                drop(events_sender.send(begun.events));
+                drop(outcome_sender.send(begun.outcome));
             }
         });
         let events = events.map(|begun| begun.unwrap_or_else(|_| stream::empty().boxed()));
@@ -148,33 +145,34 @@ impl Runtime {
                 Err(_) => stopped(),
             }
         };
-        RunHandle { run, events: events.flatten_stream().boxed(), outcome: Box::pin(outcome) }
+        RunHandle { run: at, events: events.flatten_stream().boxed(), outcome: Box::pin(outcome) }
     }
 
     /// Starts a run once those before it have ended, or follows it when another worker does;
     /// `None` when this process stops, or cannot find out.
-    async fn turn(&self, admitted: Admitted) -> Option<RunHandle> {
-        let (who, at) = (admitted.who.clone(), admitted.row.new.at.clone());
+    async fn begin_in_turn(&self, run: AcceptedRun) -> Option<RunHandle> {
+        let who = run.who.clone();
+        let at = run.at.clone();
         let mut ends = self.0.ends.subscribe();
         loop {
             let started = match self.0.slots.take() {
-                Some(slot) => self.start(admitted.clone(), slot).await,
+                Some(slot) => self.start(run.clone(), slot).await,
                 None => match self.first_unfinished(&who, &at).await {
-                    Ok(first) if first == at => return Some(self.wait_for_slot(admitted)),
+                    Ok(first) if first == at => return Some(self.wait_for_slot(run)),
                     Ok(first) => Err(invariants::busy(&first).into()),
                     Err(error) => Err(error.into()),
                 },
             };
             let before = match started {
                 Ok(handle) => return Some(handle),
-                Err(RuntimeError::Store(StoreError::Busy { run, .. }))
-                    if run != at.run.as_str() =>
+                Err(RuntimeError::Store(StoreError::Busy { run: other, .. }))
+                    if other != at.run.as_str() =>
                 {
-                    Some(run)
+                    Some(other)
                 }
                 // Another worker has it, or had it.
                 Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
-                    return Some(self.follow(who, at, admitted.graph));
+                    return Some(self.follow(who, at, run.graph));
                 }
                 Err(RuntimeError::Store(error)) if error.is_retriable() => None,
                 Err(RuntimeError::Stopping) => return None,
@@ -191,9 +189,9 @@ impl Runtime {
                         self.take_before(&who, &at, before).await;
                         break;
                     }
-                    // Fails only without a sender, and we are one.
+                    // Fails only without a sender, and this runtime has one.
                     _ = ends.changed() => {
-                        if !before.as_ref().is_some_and(|run| self.goes_here(run)) {
+                        if !before.as_ref().is_some_and(|run| self.executes(run)) {
                             break;
                         }
                     }
@@ -212,11 +210,11 @@ impl Runtime {
     /// Takes over a run whose worker is dead, because others wait for it.
     async fn take_before(&self, who: &Principal, at: &RunRef, before: Option<String>) {
         let Some(Ok(run)) = before.map(RunId::new) else { return };
-        if self.goes_here(run.as_str()) {
+        if self.executes(run.as_str()) {
             return;
         }
         let before = RunRef { thread: at.thread.clone(), run };
-        match self.take(who, &before, false).await {
+        match self.take(who, &before, Requester::Recovery).await {
             Ok(_) => tracing::info!(run = %before.run, "goes on with a run that others wait for"),
             // The run is executed elsewhere, or has ended meanwhile.
             Err(error) => tracing::debug!(%error, run = %before.run, "is waited for"),
@@ -224,17 +222,17 @@ impl Runtime {
     }
 
     /// Cancels the runs of this process that other processes requested to cancel.
-    async fn stop_what_should(&self) -> Result<(), RuntimeError> {
+    async fn cancel_on_request(&self) -> Result<(), RuntimeError> {
         for (org, at) in self.store().to_stop(self.worker()).await? {
             let running = self.running();
-            if let Some(here) = running.get(&at.run).filter(|here| here.org == org) {
-                here.cancel.send_replace(true);
+            if let Some(local) = running.get(&at.run).filter(|local| local.org == org) {
+                local.cancel.send_replace(true);
             }
         }
         Ok(())
     }
 
-    fn goes_here(&self, run: &str) -> bool {
+    fn executes(&self, run: &str) -> bool {
         self.running().keys().any(|id| id.as_str() == run)
     }
 }

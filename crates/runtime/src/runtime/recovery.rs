@@ -1,7 +1,9 @@
 //! Recovery of runs without a living worker, and the decision how a thread is resumed.
 
-use super::core::{Admitted, Goes, Inner, Runtime};
+use super::core::{Inner, Runtime};
 use super::spent::waiting_activity;
+use crate::hosted::{AcceptedRun, Requester};
+use crate::run_kind::is_activity;
 use crate::worker::LeaseConfig;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -24,7 +26,7 @@ impl Runtime {
     /// [`RuntimeError::Store`] with `Busy` while a living worker has it, with `NotFound` when it
     /// has ended; [`RuntimeError::UnknownGraph`].
     pub async fn take_over(&self, who: &Principal, at: &RunRef) -> Result<RunHandle, RuntimeError> {
-        self.take(who, at, true).await
+        self.take(who, at, Requester::Client).await
     }
 
     /// Resumes a thread whose last run did not complete:
@@ -77,7 +79,7 @@ impl Runtime {
             runs.retain(|run| !run.waits_for_time(now));
         }
         let nothing = |reason| RuntimeError::NothingToResume { thread: thread.to_string(), reason };
-        let is_instance = runs.iter().any(|run| run.new.options.mailbox.is_some());
+        let is_instance = runs.iter().any(|run| is_activity(&run.new.options));
         // Queued runs behind an unfinished one start when it ends, activities in their own order.
         let unfinished = runs
             .iter()
@@ -103,13 +105,14 @@ impl Runtime {
                     // same checkpoint.
                     let before = &last.new.options;
                     let options = options.unwrap_or_else(|| before.clone().for_continuation());
-                    let (at, within) = (before.at.or(last.back_to()), before.within.clone());
+                    let at = before.at.or(last.back_to());
+                    let within = before.within.clone();
                     // An activity takes its place in the mailbox again.
                     let mailbox = before.mailbox.clone();
                     let options = RunOptions { at, within, mailbox, ..options };
                     let input = last.new.input.clone();
                     let resumed = self.follow_up(who, last, input, Some(options)).await?;
-                    if before.mailbox.is_some() {
+                    if is_activity(before) {
                         self.attend(who, thread);
                     }
                     return Ok(resumed);
@@ -118,7 +121,7 @@ impl Runtime {
             }
             // A failure that is recorded in the state dropped the nodes that were due.
             Some(_)
-                if last.new.options.mailbox.is_some()
+                if is_activity(&last.new.options)
                     && self.state(who, thread).await?.next.is_empty() =>
             {
                 Err(nothing(NotResumable::Recorded))
@@ -158,8 +161,9 @@ impl Runtime {
             RunInput::Start { .. } => self.continued_budget(who, last, options).await?,
             _ => options,
         };
-        let (principal, thread) = (who.clone(), at.thread);
-        self.accepted(RunRequest { principal, caller, graph, thread, input, options }, None).await
+        let principal = who.clone();
+        let thread = at.thread;
+        self.accept(RunRequest { principal, caller, graph, thread, input, options }, None).await
     }
 
     /// Returns `true` if the run was an update from outside, which executes no node, and left a
@@ -176,13 +180,16 @@ impl Runtime {
             return Ok(false);
         }
         let rows = self.store().interrupts(who, &run.new.at.thread).await?;
-        let (open, now) = (open_questions(rows), self.0.context.clock.now());
-        Ok(open.iter().any(|question| question.lapses_at().is_some_and(|at| at <= now)))
+        let now = self.0.context.clock.now();
+        Ok(open_questions(rows)
+            .iter()
+            .any(|question| question.lapses_at().is_some_and(|at| at <= now)))
     }
 
     /// Returns `true` if a failed run is continued by applying its input again.
     async fn begins_anew(&self, who: &Principal, run: &RunRow) -> Result<bool, RuntimeError> {
-        let (at, store) = (&run.new.at, self.store());
+        let at = &run.new.at;
+        let store = self.store();
         if !run.brings() || has_begun(store.as_ref(), who, at).await? {
             return Ok(false);
         }
@@ -207,8 +214,14 @@ impl Runtime {
             return Err(RuntimeError::Stopping);
         }
         let row = self.store().requeue(who, at, self.0.context.clock.now()).await?;
-        let admitted = Admitted { who: who.clone(), row, graph, asked: true, live: None };
-        self.start_or_follow(admitted).await.map(Goes::handle)
+        self.start_or_follow(AcceptedRun {
+            who: who.clone(),
+            at: row.new.at,
+            graph,
+            requester: Requester::Client,
+            receiver: None,
+        })
+        .await
     }
 
     /// Takes over all runs of this store that have no living worker and whose graphs are hosted
@@ -219,13 +232,16 @@ impl Runtime {
     /// [`RuntimeError::Store`]. Runs that another worker took over first are omitted.
     pub async fn recover(&self) -> Result<Vec<RunHandle>, RuntimeError> {
         let now = self.0.context.clock.now();
-        let (mut handles, mut after) = self.recover_page(now, None).await?;
-        while after.is_some() {
-            let (more, next) = self.recover_page(now, after).await?;
-            handles.extend(more);
-            after = next;
+        let mut handles = Vec::new();
+        let mut after = None;
+        loop {
+            let page = self.recover_page(now, after).await?;
+            handles.extend(page.handles);
+            if page.next.is_none() {
+                return Ok(handles);
+            }
+            after = page.next;
         }
-        Ok(handles)
     }
 
     /// Takes over the runs of one page, and returns the place after which the next page begins.
@@ -233,7 +249,7 @@ impl Runtime {
         &self,
         now: Timestamp,
         after: Option<OrphanCursor>,
-    ) -> Result<(Vec<RunHandle>, Option<OrphanCursor>), RuntimeError> {
+    ) -> Result<RecoveredPage, RuntimeError> {
         let page = OrphanPage { graphs: Some(self.graph_ids()), after, limit: ORPHANS_MAX };
         let orphans = self.store().orphan_page(now, page.clone()).await?;
         let next = page.next(&orphans);
@@ -244,14 +260,14 @@ impl Runtime {
             if self.running().contains_key(run) || self.0.slots.has(run) {
                 continue;
             }
-            if row.new.options.mailbox.is_some() {
+            if is_activity(&row.new.options) {
                 if let Ok(graph) = self.graph(&row.new.graph) {
                     self.attend(&who, &row.new.at.thread);
                     handles.push(self.follow(who, row.new.at, graph));
                 }
                 continue;
             }
-            match self.take(&who, &row.new.at, false).await {
+            match self.take(&who, &row.new.at, Requester::Recovery).await {
                 Ok(handle) => handles.push(handle),
                 Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
                 }
@@ -259,7 +275,7 @@ impl Runtime {
                     tracing::debug!(graph = found, run = %row.new.at.run, "no such graph here");
                 }
                 // Other workers take over the remaining runs.
-                Err(RuntimeError::Stopping) => return Ok((handles, None)),
+                Err(RuntimeError::Stopping) => return Ok(RecoveredPage { handles, next: None }),
                 Err(RuntimeError::Store(error)) if error.is_retriable() => return Err(error.into()),
                 Err(error) => {
                     let error = error.log_text();
@@ -267,8 +283,15 @@ impl Runtime {
                 }
             }
         }
-        Ok((handles, next))
+        Ok(RecoveredPage { handles, next })
     }
+}
+
+/// Runs of one page that were taken over.
+struct RecoveredPage {
+    handles: Vec<RunHandle>,
+    /// Place after which the next page begins; `None` after the last one.
+    next: Option<OrphanCursor>,
 }
 
 /// The time of the next look for runs without a worker, by both clocks.
@@ -292,7 +315,7 @@ impl NextLook {
 }
 
 /// Takes over runs at regular intervals, as long as the runtime exists.
-pub(super) async fn look(runtime: Weak<Inner>, lease: LeaseConfig) {
+pub(super) async fn recover_at_intervals(runtime: Weak<Inner>, lease: LeaseConfig) {
     let mut next: Option<NextLook> = None;
     let mut after = None;
     while let Some(inner) = runtime.upgrade() {
@@ -311,7 +334,7 @@ pub(super) async fn look(runtime: Weak<Inner>, lease: LeaseConfig) {
             // One page at a time: runs that cannot be resumed here delay others, and never prevent
             // their recovery.
             match runtime.recover_page(clock.now(), after.take()).await {
-                Ok((_, further)) => after = further,
+                Ok(page) => after = page.next,
                 Err(error) => tracing::warn!(%error, "cannot take over runs"),
             }
             next = Some(NextLook::after(&*clock, wait));

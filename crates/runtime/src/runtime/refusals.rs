@@ -1,6 +1,7 @@
 //! Refused answers about calls, on the record of their thread.
 
 use super::core::Runtime;
+use crate::thread_snapshot::ThreadSnapshot;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use weftwork_graph::RuntimeError;
@@ -13,15 +14,15 @@ use weftwork_types::run::RunRequest;
 use weftwork_types::{InterruptId, Principal, ThreadId, Timestamp};
 
 /// Answers of a request, by question.
-pub(super) struct Answered {
+pub(super) struct GivenAnswers {
     who: Principal,
     thread: ThreadId,
-    answers: BTreeMap<InterruptId, Json>,
+    pub(super) answers: BTreeMap<InterruptId, Json>,
 }
 
-impl Answered {
+impl GivenAnswers {
     /// Returns the answers of a request, if it has some.
-    pub(super) fn by(request: &RunRequest) -> Option<Self> {
+    pub(super) fn of(request: &RunRequest) -> Option<Self> {
         let answers = request.input.answers_by_id()?.clone();
         Some(Self { who: request.principal.clone(), thread: request.thread.clone(), answers })
     }
@@ -30,7 +31,12 @@ impl Answered {
 impl Runtime {
     /// Records the answers of a refused request that were themselves the reason, if they are about
     /// calls. A refusal stands whether or not it can be recorded.
-    pub(super) async fn record_refusals(&self, given: Answered, error: &RuntimeError) {
+    pub(super) async fn record_refusals(
+        &self,
+        given: &GivenAnswers,
+        thread: &ThreadSnapshot,
+        error: &RuntimeError,
+    ) {
         let of_answer = matches!(
             error,
             RuntimeError::WrongAnswer { .. }
@@ -39,18 +45,22 @@ impl Runtime {
                     StoreError::Answered { .. } | StoreError::NotFound { kind: "interrupt", .. }
                 )
         );
-        if of_answer && let Err(error) = self.try_record_refusals(&given).await {
+        if of_answer && let Err(error) = self.try_record_refusals(given, thread).await {
             tracing::warn!(thread = %given.thread, %error, "refused answers are not on record");
         }
     }
 
-    async fn try_record_refusals(&self, given: &Answered) -> Result<(), StoreError> {
-        let Answered { who, thread, answers } = given;
+    async fn try_record_refusals(
+        &self,
+        given: &GivenAnswers,
+        snapshot: &ThreadSnapshot,
+    ) -> Result<(), StoreError> {
+        let GivenAnswers { who, thread, answers } = given;
         let at = self.clock().now();
-        for row in self.store().interrupts(who, thread).await? {
+        for row in snapshot.questions().await? {
             let Ask::Approval(request) = &row.interrupt.ask else { continue };
             let Some(answer) = answers.get(&row.interrupt.id) else { continue };
-            let Some(reason) = reason(&row, request, answer, at) else { continue };
+            let Some(reason) = reason_of(row, request, answer, at) else { continue };
             let record = ApprovalRecord {
                 question: row.interrupt.id,
                 request: request.clone(),
@@ -66,7 +76,7 @@ impl Runtime {
 }
 
 /// Returns the reason to refuse an answer to a question, if there is one.
-fn reason(
+fn reason_of(
     row: &InterruptRow,
     request: &ApprovalRequest,
     answer: &Json,

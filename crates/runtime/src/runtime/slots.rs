@@ -1,12 +1,11 @@
 //! A limit of the runs that a process executes at once, and the runs that wait for a slot.
 
-use crate::hosted::Live;
+use crate::hosted::AcceptedRun;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
-use weftwork_types::run::RunRef;
-use weftwork_types::{OrgId, Principal, RunId};
+use weftwork_types::{OrgId, RunId};
 
 /// Slots of a process, and the runs that wait for one.
 #[derive(Debug)]
@@ -21,21 +20,10 @@ pub(super) struct Slots {
 #[derive(Debug, Default)]
 struct State {
     taken: usize,
-    waiting: BTreeMap<OrgId, VecDeque<Ticket>>,
+    waiting: BTreeMap<OrgId, VecDeque<AcceptedRun>>,
     ids: BTreeSet<RunId>,
     /// Organisation of the run that left the queue last.
     last: Option<OrgId>,
-}
-
-/// A run that waits for a slot. The run itself is in the store.
-#[derive(Debug)]
-pub(super) struct Ticket {
-    pub(super) who: Principal,
-    pub(super) at: RunRef,
-    /// `true` if a client requested it, so that it runs however many processes it has ended before.
-    pub(super) asked: bool,
-    /// Receiver of its events in stream modes.
-    pub(super) live: Option<Live>,
 }
 
 /// The runs of a process at one time.
@@ -56,8 +44,7 @@ pub(super) struct Slot(Arc<Slots>);
 impl Slots {
     /// Creates the slots of a process.
     pub(super) fn new(slots_max: usize, waiting_max: usize) -> Arc<Self> {
-        let (state, changed) = (Mutex::default(), Notify::new());
-        Arc::new(Self { slots_max, waiting_max, state, changed })
+        Arc::new(Self { slots_max, waiting_max, state: Mutex::default(), changed: Notify::new() })
     }
 
     /// Takes a slot; `None` if none is free, or other runs wait for one.
@@ -72,32 +59,32 @@ impl Slots {
 
     /// Adds a run to the queue of its organisation. Beyond the limit of waiting runs it is left to
     /// the store, where recovery finds it.
-    pub(super) fn wait(&self, ticket: Ticket) {
+    pub(super) fn wait(&self, run: AcceptedRun) {
         let mut state = self.lock();
-        let full = state.ids.len() >= self.waiting_max && ticket.live.is_none();
-        if full || !state.ids.insert(ticket.at.run.clone()) {
+        let full = state.ids.len() >= self.waiting_max && run.receiver.is_none();
+        if full || !state.ids.insert(run.at.run.clone()) {
             return;
         }
-        state.waiting.entry(ticket.who.org.clone()).or_default().push_back(ticket);
+        state.waiting.entry(run.who.org.clone()).or_default().push_back(run);
         // A slot may have become free meanwhile.
         self.changed.notify_one();
     }
 
     /// Takes a slot for the next waiting run: of the next organisation in turn, the oldest one.
-    pub(super) fn next(self: &Arc<Self>) -> Option<(Arc<Slot>, Ticket)> {
+    pub(super) fn next(self: &Arc<Self>) -> Option<(Arc<Slot>, AcceptedRun)> {
         let mut state = self.lock();
         if state.taken >= self.slots_max {
             return None;
         }
-        let ticket = state.next()?;
+        let run = state.next()?;
         state.taken += 1;
-        Some((Arc::new(Slot(Arc::clone(self))), ticket))
+        Some((Arc::new(Slot(Arc::clone(self))), run))
     }
 
     /// Returns the number of slots that are taken, and of runs that wait for one.
     pub(super) fn load(&self) -> Load {
-        let (state, max) = (self.lock(), self.slots_max);
-        let executed_max = (max != usize::MAX).then_some(max);
+        let state = self.lock();
+        let executed_max = Some(self.slots_max).filter(|max| *max != usize::MAX);
         Load { executed: state.taken, waiting: state.ids.len(), executed_max }
     }
 
@@ -127,20 +114,20 @@ impl Slots {
 }
 
 impl State {
-    fn next(&mut self) -> Option<Ticket> {
+    fn next(&mut self) -> Option<AcceptedRun> {
         let after = self.last.take().map_or(Bound::Unbounded, Bound::Excluded);
         let mut later = self.waiting.range((after, Bound::Unbounded));
         let org =
             later.next().or_else(|| self.waiting.iter().next()).map(|(org, _)| org.clone())?;
         let queue = self.waiting.get_mut(&org)?;
-        let ticket = queue.pop_front();
+        let run = queue.pop_front();
         if queue.is_empty() {
             self.waiting.remove(&org);
         }
         self.last = Some(org);
-        let ticket = ticket?;
-        self.ids.remove(&ticket.at.run);
-        Some(ticket)
+        let run = run?;
+        self.ids.remove(&run.at.run);
+        Some(run)
     }
 }
 
@@ -157,29 +144,49 @@ impl Drop for Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weftwork_types::ThreadId;
+    use crate::hosted::Requester;
+    use weftwork_graph::{CompiledGraph, Graph, START, State};
+    use weftwork_types::run::RunRef;
+    use weftwork_types::{Principal, ThreadId};
 
-    fn ticket(org: &str, run: &str) -> Ticket {
-        let who = Principal::new(OrgId::new(org).expect("an id"), "ada");
-        let thread = ThreadId::new(run).expect("an id");
-        let at = RunRef { thread, run: RunId::new(run).expect("an id") };
-        Ticket { who, at, asked: false, live: None }
+    /// A graph that no test runs.
+    fn graph() -> CompiledGraph {
+        #[derive(State)]
+        struct Nothing {
+            n: i64,
+        }
+        async fn rest(_: State<Nothing>) {}
+        let graph = Graph::<Nothing>::new("rest").node("rest", rest).edge(START, "rest");
+        graph.build().expect("a graph")
+    }
+
+    fn run(org: &str, run: &str) -> AcceptedRun {
+        AcceptedRun {
+            who: Principal::new(OrgId::new(org).expect("an id"), "ada"),
+            at: RunRef {
+                thread: ThreadId::new(run).expect("an id"),
+                run: RunId::new(run).expect("an id"),
+            },
+            graph: graph(),
+            requester: Requester::Recovery,
+            receiver: None,
+        }
     }
 
     #[test]
     fn organisations_take_turns_and_runs_of_one_stay_in_order() {
         let slots = Slots::new(1, 100);
         let first = slots.take().expect("a slot is free");
-        for run in ["a1", "a2", "a3"] {
-            slots.wait(ticket("a", run));
+        for id in ["a1", "a2", "a3"] {
+            slots.wait(run("a", id));
         }
-        slots.wait(ticket("b", "b1"));
-        slots.wait(ticket("c", "c1"));
+        slots.wait(run("b", "b1"));
+        slots.wait(run("c", "c1"));
         assert!(slots.next().is_none(), "no slot is free");
         drop(first);
         assert!(slots.take().is_none(), "others wait");
         let order: Vec<_> = std::iter::from_fn(|| slots.next())
-            .map(|(_slot, ticket)| ticket.at.run.to_string())
+            .map(|(_slot, run)| run.at.run.to_string())
             .collect();
         assert_eq!(order, ["a1", "b1", "c1", "a2", "a3"]);
         assert!(slots.take().is_some());
@@ -189,8 +196,8 @@ mod tests {
     fn a_run_waits_once_and_only_so_many_wait_here() {
         let slots = Slots::new(1, 2);
         let _first = slots.take();
-        for run in ["a1", "a1", "a2", "a3"] {
-            slots.wait(ticket("a", run));
+        for id in ["a1", "a1", "a2", "a3"] {
+            slots.wait(run("a", id));
         }
         assert_eq!(slots.waiting(), 2);
         assert!(slots.has(&RunId::new("a2").expect("an id")));

@@ -1,11 +1,13 @@
 //! Usage of runs, and what runs that continue others have left of a budget.
 
 use super::core::Runtime;
+use crate::run_kind::is_activity;
+use crate::thread_snapshot::ThreadSnapshot;
 use crate::usage::StoredUsage;
 use std::collections::BTreeSet;
 use weftwork_graph::RuntimeError;
 use weftwork_store::mailbox::RESERVED;
-use weftwork_store::{InterruptRow, RunRow, StoreError, by_execution};
+use weftwork_store::{InterruptRow, RunRow, StoreError};
 use weftwork_types::instance::ACTIVITY_PAYLOAD;
 use weftwork_types::run::{Mailbox, RunInput, RunOptions, RunRef, RunRequest, RunStatus};
 use weftwork_types::usage::{Usage, UsageCount};
@@ -49,6 +51,7 @@ impl Runtime {
     pub(super) async fn continue_options(
         &self,
         request: &mut RunRequest,
+        thread: &ThreadSnapshot,
     ) -> Result<(), RuntimeError> {
         let continues = match &request.input {
             RunInput::Continue => true,
@@ -58,16 +61,13 @@ impl Runtime {
         if !continues || request.options.spent.is_some() {
             return Ok(());
         }
-        let who = &request.principal;
-        // Before the runs, which then have every run that asked: another answer may make its run
-        // meanwhile.
-        let rows = match self.store().interrupts(who, &request.thread).await {
+        let rows = match thread.questions().await {
             Err(StoreError::NotFound { .. }) => return Ok(()),
             rows => rows?,
         };
-        let runs = by_execution(self.store().runs(who, &request.thread).await?);
+        let runs = thread.runs().await?;
         let concerns =
-            |run: &RunRow| run.new.options.budget.is_some() || is_activity(&run.new.options);
+            |run: &RunRow| run.new.options.budget.is_some() || concerns_activity(&run.new.options);
         if request.options.budget.is_none() && !runs.iter().any(concerns) {
             return Ok(());
         }
@@ -84,8 +84,8 @@ impl Runtime {
         }
         let last = match request.input.answers_by_id() {
             // Of an instance, activities wait behind the one that continues.
-            None if runs.iter().any(|run| run.new.options.mailbox.is_some()) => {
-                waiting_activity(&runs, &rows)
+            None if runs.iter().any(|run| is_activity(&run.new.options)) => {
+                waiting_activity(runs, rows)
             }
             None => {
                 let mut begun = runs.iter().rev().filter(|run| run.status != RunStatus::Queued);
@@ -93,12 +93,12 @@ impl Runtime {
             }
             Some(answers) => {
                 let asked = rows.iter().filter(|row| answers.contains_key(&row.interrupt.id));
-                last_after(&runs, asked.map(|row| row.run.clone()).collect())
+                last_after(runs, asked.map(|row| row.run.clone()).collect())
             }
         };
         if let Some(last) = last {
             let options = std::mem::take(&mut request.options);
-            request.options = self.continued_budget(who, last, options).await?;
+            request.options = self.continued_budget(&request.principal, last, options).await?;
             continue_activity(&mut request.options, &last.new.options);
             request.options.activity = last.activity();
         }
@@ -137,15 +137,15 @@ pub(super) fn waiting_activity<'a>(
 }
 
 /// Returns `true` for the options of an activity, also in a thread that was copied from an instance.
-fn is_activity(options: &RunOptions) -> bool {
-    options.mailbox.is_some()
+fn concerns_activity(options: &RunOptions) -> bool {
+    is_activity(options)
         || options.activity.is_some()
         || options.configurable.contains_key(ACTIVITY_PAYLOAD)
 }
 
 /// Completes the options of a run that continues an activity, given those of the activity.
 fn continue_activity(options: &mut RunOptions, before: &RunOptions) {
-    if !is_activity(before) {
+    if !concerns_activity(before) {
         return;
     }
     if let Some(mailbox) = &before.mailbox {
@@ -168,7 +168,8 @@ fn continue_activity(options: &mut RunOptions, before: &RunOptions) {
 /// Returns the newest run of those that asked questions and of the runs that continued them. `runs`
 /// are those of the thread, in the order of their execution.
 fn last_after(runs: &[RunRow], mut chain: BTreeSet<RunId>) -> Option<&RunRow> {
-    let (mut last, mut before) = (None, None);
+    let mut last = None;
+    let mut before = None;
     for run in runs.iter().filter(|run| run.rolled_back_by.is_none()) {
         let id = &run.new.at.run;
         let answers = run.answers.as_ref().is_some_and(|asking| chain.contains(asking));

@@ -1,6 +1,8 @@
 //! Threads that resume by themselves at their time.
 
-use super::core::{Goes, Inner, Runtime};
+use super::admission::StartedRun;
+use super::core::{Inner, Runtime};
+use crate::run_kind::sets_aside;
 use crate::worker::LeaseConfig;
 use futures_util::{StreamExt, stream};
 use std::sync::{Arc, Weak};
@@ -8,7 +10,7 @@ use std::time::Duration;
 use weftwork_graph::RuntimeError;
 use weftwork_store::{NewRun, RunRow, StoreError};
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{Mailbox, Multitask, RunInput, RunOptions, RunRequest};
+use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRequest};
 use weftwork_types::{Principal, Timestamp};
 
 /// Maximum number of threads woken by one check.
@@ -60,8 +62,8 @@ impl Runtime {
             .buffer_unordered(WOKEN_AT_ONCE);
         while let Some(one) = all.next().await {
             match one {
-                Ok(Some(Goes::Here(handle))) => woken.handles.push(handle),
-                Ok(Some(Goes::Elsewhere(_)) | None) => {}
+                Ok(Some(StartedRun::Here(handle))) => woken.handles.push(handle),
+                Ok(Some(StartedRun::Elsewhere(_)) | None) => {}
                 Err(RuntimeError::Stopping) => break,
                 Err(RuntimeError::Store(
                     StoreError::Busy { .. }
@@ -82,8 +84,12 @@ impl Runtime {
 
     /// Resumes a thread after its last run; or sets that aside, without a run, if it is an activity
     /// that asks.
-    async fn wake_one(&self, who: Principal, last: RunRow) -> Result<Option<Goes>, RuntimeError> {
-        if last.new.options.mailbox.as_ref().is_some_and(Mailbox::sets_aside) {
+    async fn wake_one(
+        &self,
+        who: Principal,
+        last: RunRow,
+    ) -> Result<Option<StartedRun>, RuntimeError> {
+        if sets_aside(&last.new.options) {
             let thread = &last.new.at.thread;
             // The task of the mailbox does it.
             if self.0.mailboxes.has(&(who.org.clone(), thread.clone())) {
@@ -103,9 +109,15 @@ impl Runtime {
             multitask: Multitask::Reject,
             ..options
         };
-        let (thread, input) = (at.thread, RunInput::Continue);
-        let request = RunRequest { principal: who, caller, graph, thread, input, options };
-        self.accept(request, None).await.map(Some)
+        let request = RunRequest {
+            principal: who,
+            caller,
+            graph,
+            thread: at.thread,
+            input: RunInput::Continue,
+            options,
+        };
+        self.start_requested(request, None).await.map(Some)
     }
 
     /// Returns the time at which the next thread is due, as stored, after this number of threads
@@ -149,7 +161,8 @@ pub(super) async fn wake_at_times(runtime: Weak<Inner>, lease: LeaseConfig) {
         if inner.context.shutdown.drains() {
             return;
         }
-        let (clock, timers) = (Arc::clone(&inner.context.clock), Arc::clone(&inner.context.timers));
+        let clock = Arc::clone(&inner.context.clock);
+        let timers = Arc::clone(&inner.context.timers);
         let runtime = Runtime(inner);
         // Times that are set during the check stay.
         timers.clear();
@@ -162,7 +175,8 @@ pub(super) async fn wake_at_times(runtime: Weak<Inner>, lease: LeaseConfig) {
             Err(error) => tracing::warn!(%error, "cannot resume threads whose time has come"),
         }
         drop(runtime);
-        let (now, next) = (clock.now(), timers.next());
+        let now = clock.now();
+        let next = timers.next();
         let wait = next.map(|next| u64::try_from(next.0.saturating_sub(now.0)).unwrap_or(0));
         let until = async {
             match wait {

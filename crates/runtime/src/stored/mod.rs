@@ -47,7 +47,17 @@ pub struct StoreCheckpointer {
     layouts: Arc<Mutex<BTreeMap<LayoutId, Arc<Layout>>>>,
     /// Writes for a run that a worker has claimed.
     claimed: Option<Arc<dyn Claimed>>,
-    recent: Option<Arc<Recent>>,
+    recent: RecentUse,
+}
+
+/// Use of the cache of newest checkpoints.
+#[derive(Debug, Clone)]
+enum RecentUse {
+    None,
+    /// Decoded checkpoints are added, and all are read from the store: a damaged row is found.
+    Fill(Arc<Recent>),
+    /// Written checkpoints are added, and the newest is taken from the cache if it is there.
+    Full(Arc<Recent>),
 }
 
 /// Rows to store, and the base for the next checkpoint.
@@ -73,7 +83,7 @@ impl StoreCheckpointer {
     }
 
     fn unclaimed(store: Arc<dyn CheckpointStore>, who: Principal, owner: Option<ThreadId>) -> Self {
-        Self { store, who, owner, layouts: Arc::default(), claimed: None, recent: None }
+        Self { store, who, owner, layouts: Arc::default(), claimed: None, recent: RecentUse::None }
     }
 
     /// Creates a checkpointer for a run that a worker has claimed, with writes in that run's
@@ -90,8 +100,17 @@ impl StoreCheckpointer {
             owner: None,
             layouts: Arc::default(),
             claimed: Some(run),
-            recent: Some(recent),
+            recent: RecentUse::Full(recent),
         })
+    }
+
+    /// Creates a checkpointer that reads the threads of runs which are about to begin.
+    pub(crate) fn admitting(
+        store: Arc<dyn CheckpointStore>,
+        who: Principal,
+        recent: Arc<Recent>,
+    ) -> Arc<Self> {
+        Arc::new(Self { recent: RecentUse::Fill(recent), ..Self::unclaimed(store, who, None) })
     }
 
     /// Encodes checkpoints as rows.
@@ -159,7 +178,9 @@ impl StoreCheckpointer {
         bundle.keep.checkpoints.push(new);
         self.add_layout(plan, &mut bundle.keep);
         bundle.hint = WriteHint { mark: Some(Arc::new(encoded.delta_base)), newest: true };
-        if let Some(recent) = self.recent.as_ref().filter(|_| at.ns.is_empty()) {
+        if let RecentUse::Full(recent) = &self.recent
+            && at.ns.is_empty()
+        {
             let key = (self.who.org.clone(), Arc::clone(&at.thread));
             recent.keep(key, id, checkpoint.machine, bundle.hint.clone());
         }

@@ -1,7 +1,7 @@
 //! Decoding of stored checkpoints.
 
-use super::StoreCheckpointer;
 use super::row::{self, Kind, RowReader};
+use super::{RecentUse, StoreCheckpointer};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use weftwork_graph::run_loop::{
     WriteHint,
 };
 use weftwork_store::{CheckpointNamespace, FoundCheckpoint, StoreError};
-use weftwork_types::CheckpointId;
 use weftwork_types::canonical::{Hash, hash_bytes};
+use weftwork_types::{CheckpointId, OrgId};
 
 /// Reads checkpoints of one graph of one thread. Rows that several of them refer to are read once.
 pub(super) struct Reading<'a> {
@@ -66,6 +66,9 @@ impl Reading<'_> {
             Some(known) => known,
             None => self.load(id, body, newest).await?,
         };
+        if newest {
+            self.add_recent(id, &machine, &hint);
+        }
         let mut records = TaskRecords::new();
         for row in tasks {
             self.tasks(id, row, &mut records).await?;
@@ -88,9 +91,24 @@ impl Reading<'_> {
     }
 
     fn recent(&self, id: CheckpointId) -> Option<(Machine, WriteHint)> {
-        let recent = self.saver.recent.as_ref().filter(|_| self.shelf.ns.is_empty())?;
-        let key = (self.saver.who.org.clone(), self.shelf.thread.as_str().into());
-        recent.get(&key, id, self.plan)
+        match &self.saver.recent {
+            RecentUse::Full(recent) if self.shelf.ns.is_empty() => {
+                recent.get(&self.recent_key(), id, self.plan)
+            }
+            _ => None,
+        }
+    }
+
+    fn add_recent(&self, id: CheckpointId, machine: &Machine, hint: &WriteHint) {
+        if let RecentUse::Fill(recent) = &self.saver.recent
+            && self.shelf.ns.is_empty()
+        {
+            recent.keep(self.recent_key(), id, machine.clone(), hint.clone());
+        }
+    }
+
+    fn recent_key(&self) -> (OrgId, Arc<str>) {
+        (self.saver.who.org.clone(), self.shelf.thread.as_str().into())
     }
 
     async fn load(

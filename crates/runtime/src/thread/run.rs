@@ -1,6 +1,7 @@
 //! Runs of threads: their requests, their streams and their ends.
 
 use super::{Thread, read};
+use crate::hosted::ModeReceiver;
 use crate::runtime::{Runtime, check_key};
 use futures_util::FutureExt;
 use serde_json::{Map, Value as Json};
@@ -155,7 +156,7 @@ impl ThreadRun {
     /// [`RuntimeError`] when the run was not accepted; nothing was stored.
     pub async fn begin(self) -> Result<RunHandle, RuntimeError> {
         let (runtime, request) = self.request()?;
-        runtime.accepted(request, None).await
+        runtime.accept(request, None).await
     }
 
     /// Requests the run and streams its events in these modes. Dropping the stream does not stop
@@ -178,8 +179,8 @@ impl ThreadRun {
         let thread = self.thread.clone();
         let (runtime, request) = self.request()?;
         let (sender, items) = unbounded_channel();
-        let live = Some((modes, thread.form, sender));
-        let handle = runtime.accepted(request, live).await?;
+        let receiver = ModeReceiver { modes, form: thread.form, items: sender };
+        let handle = runtime.accept(request, Some(receiver)).await?;
         let run = handle.run.clone();
         Ok(ThreadStream { run, items, end: async move { thread.end(handle).await }.boxed() })
     }

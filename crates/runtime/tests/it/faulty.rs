@@ -1,6 +1,5 @@
 //! A store that lets a test interfere before and after each write for runs, and each read of a
-//! checkpoint, and that has one
-//! connection.
+//! checkpoint, and that has one connection.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,7 +79,8 @@ impl Faulty {
     /// Makes a write, with what the test says before and after it.
     async fn at<'a, T>(
         &'a self,
-        (point, commit): (&'static str, Option<&Commit>),
+        point: &'static str,
+        commit: Option<&Commit>,
         write: impl FnOnce() -> BoxFuture<'a, Result<T>> + Send,
     ) -> Result<T> {
         let interferes = Arc::clone(&self.interferes.lock().expect("not poisoned"));
@@ -107,125 +107,49 @@ impl Faulty {
     }
 }
 
-impl ReadThreads for Faulty {
-    fn thread<'a>(
-        &'a self,
-        w: &'a Principal,
-        id: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<ThreadRow>> {
-        self.inner.thread(w, id)
-    }
-    fn threads<'a>(
-        &'a self,
-        w: &'a Principal,
-        offset: usize,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
-        self.inner.threads(w, offset, limit)
-    }
-    fn search_threads<'a>(
-        &'a self,
-        w: &'a Principal,
-        query: ThreadQuery,
-    ) -> BoxFuture<'a, Result<ThreadPage>> {
-        self.inner.search_threads(w, query)
-    }
+/// Implements tables of a store by those of the inner one, except for the functions written by hand.
+macro_rules! pass_on {
+    ($($table:ident {
+        $(fn $name:ident<$life:lifetime>($($arg:ident: $type:ty),*) -> $result:ty;)*
+    } $(=> by hand { $($by_hand:tt)* })?)*) => { $(
+        impl $table for Faulty {
+            $(fn $name<$life>(&$life self, $($arg: $type),*) -> BoxFuture<$life, Result<$result>> {
+                self.inner.$name($($arg),*)
+            })*
+            $($($by_hand)*)?
+        }
+    )* };
 }
 
-impl WriteThreads for Faulty {
-    fn create_thread<'a>(
-        &'a self,
-        w: &'a Principal,
-        new: NewThread,
-    ) -> BoxFuture<'a, Result<ThreadRow>> {
-        self.inner.create_thread(w, new)
-    }
-    fn update_metadata<'a>(
-        &'a self,
-        w: &'a Principal,
-        id: &'a ThreadId,
-        metadata: Metadata,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<ThreadRow>> {
-        self.inner.update_metadata(w, id, metadata, now)
-    }
-    fn delete_thread<'a>(
-        &'a self,
-        w: &'a Principal,
-        id: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<()>> {
-        self.inner.delete_thread(w, id)
-    }
+pass_on! {
+ReadThreads {
+    fn thread<'a>(who: &'a Principal, id: &'a ThreadId) -> ThreadRow;
+    fn threads<'a>(who: &'a Principal, offset: usize, limit: usize) -> Vec<ThreadRow>;
+    fn search_threads<'a>(who: &'a Principal, query: ThreadQuery) -> ThreadPage;
 }
-
-impl ReadRuns for Faulty {
-    fn run<'a>(&'a self, w: &'a Principal, at: &'a RunRef) -> BoxFuture<'a, Result<RunRow>> {
-        self.inner.run(w, at)
-    }
-    fn runs<'a>(&'a self, w: &'a Principal, t: &'a ThreadId) -> BoxFuture<'a, Result<Vec<RunRow>>> {
-        self.inner.runs(w, t)
-    }
-    fn unfinished_runs<'a>(
-        &'a self,
-        w: &'a Principal,
-        t: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<Vec<RunRow>>> {
-        self.inner.unfinished_runs(w, t)
-    }
-    fn last_ended<'a>(
-        &'a self,
-        w: &'a Principal,
-        t: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<Option<RunRow>>> {
-        self.inner.last_ended(w, t)
-    }
-    fn find_run<'a>(&'a self, w: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>> {
-        self.inner.find_run(w, id)
-    }
-    fn due(
-        &self,
-        now: Timestamp,
-        graphs: Vec<String>,
-        limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
-        self.inner.due(now, graphs, limit)
-    }
-    fn orphan_page(
-        &self,
-        now: Timestamp,
-        page: OrphanPage,
-    ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
-        self.inner.orphan_page(now, page)
-    }
-    fn next_run<'a>(
-        &'a self,
-        w: &'a Principal,
-        t: &'a ThreadId,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<Option<(Principal, RunRow)>>> {
-        self.inner.next_run(w, t, now)
-    }
-    fn count_activities<'a>(
-        &'a self,
-        w: &'a Principal,
-        t: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<ActivityCounts>> {
-        self.inner.count_activities(w, t)
-    }
-    fn to_stop<'a>(&'a self, w: &'a WorkerId) -> BoxFuture<'a, Result<Vec<(OrgId, RunRef)>>> {
-        self.inner.to_stop(w)
-    }
+WriteThreads {
+    fn create_thread<'a>(who: &'a Principal, new: NewThread) -> ThreadRow;
+    fn update_metadata<'a>(who: &'a Principal, id: &'a ThreadId, metadata: Metadata, now: Timestamp) -> ThreadRow;
+    fn delete_thread<'a>(who: &'a Principal, id: &'a ThreadId) -> ();
 }
-
-impl WriteRuns for Faulty {
-    fn create_run<'a>(
-        &'a self,
-        w: &'a Principal,
-        run: NewRun,
-        answers: BTreeMap<InterruptId, Answer>,
-    ) -> BoxFuture<'a, Result<RunRow>> {
-        self.inner.create_run(w, run, answers)
-    }
+ReadRuns {
+    fn run<'a>(who: &'a Principal, at: &'a RunRef) -> RunRow;
+    fn runs<'a>(who: &'a Principal, thread: &'a ThreadId) -> Vec<RunRow>;
+    fn unfinished_runs<'a>(who: &'a Principal, thread: &'a ThreadId) -> Vec<RunRow>;
+    fn last_ended<'a>(who: &'a Principal, thread: &'a ThreadId) -> Option<RunRow>;
+    fn find_run<'a>(who: &'a Principal, id: &'a RunId) -> RunRow;
+    fn due<'a>(now: Timestamp, graphs: Vec<String>, limit: usize) -> Vec<(Principal, RunRow)>;
+    fn orphan_page<'a>(now: Timestamp, page: OrphanPage) -> Vec<(Principal, RunRow)>;
+    fn next_run<'a>(who: &'a Principal, thread: &'a ThreadId, now: Timestamp) -> Option<(Principal, RunRow)>;
+    fn count_activities<'a>(who: &'a Principal, thread: &'a ThreadId) -> ActivityCounts;
+    fn to_stop<'a>(who: &'a WorkerId) -> Vec<(OrgId, RunRef)>;
+}
+WriteRuns {
+    fn create_run<'a>(who: &'a Principal, run: NewRun, answers: BTreeMap<InterruptId, Answer>) -> RunRow;
+    fn release<'a>(who: &'a Principal, claim: &'a Claim, at: Timestamp) -> u64;
+    fn requeue<'a>(who: &'a Principal, at: &'a RunRef, now: Timestamp) -> RunRow;
+    fn request_cancel<'a>(who: &'a Principal, at: &'a RunRef) -> ();
+} => by hand {
     fn create_claimed<'a>(
         &'a self,
         w: &'a Principal,
@@ -234,7 +158,7 @@ impl WriteRuns for Faulty {
         worker: &'a WorkerId,
     ) -> BoxFuture<'a, Result<(RunRow, Option<Claim>)>> {
         let create = move || self.inner.create_claimed(w, run, answers, worker);
-        Box::pin(self.at(("claim", None), create))
+        Box::pin(self.at("claim", None, create))
     }
     fn claim<'a>(
         &'a self,
@@ -243,7 +167,7 @@ impl WriteRuns for Faulty {
         worker: &'a WorkerId,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<(Claim, RunRow)>> {
-        Box::pin(self.at(("claim", None), move || self.inner.claim(w, at, worker, now)))
+        Box::pin(self.at("claim", None, move || self.inner.claim(w, at, worker, now)))
     }
     fn commit<'a>(
         &'a self,
@@ -254,119 +178,25 @@ impl WriteRuns for Faulty {
         Box::pin(async move {
             let _connection = self.connected().await;
             let told = commit.clone();
-            self.at(("commit", Some(&told)), || self.inner.commit(w, claim, commit)).await
+            self.at("commit", Some(&told), || self.inner.commit(w, claim, commit)).await
         })
     }
-    fn release<'a>(
-        &'a self,
-        w: &'a Principal,
-        claim: &'a Claim,
-        at: Timestamp,
-    ) -> BoxFuture<'a, Result<u64>> {
-        self.inner.release(w, claim, at)
-    }
-    fn requeue<'a>(
-        &'a self,
-        w: &'a Principal,
-        at: &'a RunRef,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<RunRow>> {
-        self.inner.requeue(w, at, now)
-    }
-    fn request_cancel<'a>(&'a self, w: &'a Principal, at: &'a RunRef) -> BoxFuture<'a, Result<()>> {
-        self.inner.request_cancel(w, at)
-    }
 }
-
-impl Effects for Faulty {
-    fn effects<'a>(
-        &'a self,
-        w: &'a Principal,
-        query: EffectQuery,
-    ) -> BoxFuture<'a, Result<Vec<EffectRow>>> {
-        self.inner.effects(w, query)
-    }
-    fn effect_version<'a>(
-        &'a self,
-        w: &'a Principal,
-        sequence: &'a Sequence,
-    ) -> BoxFuture<'a, Result<u64>> {
-        self.inner.effect_version(w, sequence)
-    }
-    fn apply_effects<'a>(
-        &'a self,
-        w: &'a Principal,
-        effects: Vec<Effect>,
-        at: Timestamp,
-    ) -> BoxFuture<'a, Result<()>> {
-        self.inner.apply_effects(w, effects, at)
-    }
+Retention {
+    fn untouched<'a>(who: &'a Principal, which: Untouched) -> Vec<ThreadRow>;
+    fn delete_untouched<'a>(who: &'a Principal, which: Untouched) -> Vec<ThreadId>;
+    fn drop_events<'a>(who: &'a Principal, before: Timestamp, limit: usize) -> u64;
 }
-
-impl Retention for Faulty {
-    fn untouched<'a>(
-        &'a self,
-        w: &'a Principal,
-        which: Untouched,
-    ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
-        self.inner.untouched(w, which)
-    }
-    fn delete_untouched<'a>(
-        &'a self,
-        w: &'a Principal,
-        which: Untouched,
-    ) -> BoxFuture<'a, Result<Vec<ThreadId>>> {
-        self.inner.delete_untouched(w, which)
-    }
-    fn drop_events<'a>(
-        &'a self,
-        w: &'a Principal,
-        before: Timestamp,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<u64>> {
-        self.inner.drop_events(w, before, limit)
-    }
+ReadEvents {
+    fn events<'a>(who: &'a Principal, at: &'a RunRef, after: u64, limit: usize) -> Vec<StoredEvent>;
+    fn pieces<'a>(who: &'a Principal, at: &'a RunRef, after: Position, limit: usize) -> Vec<Piece>;
 }
-
-impl ReadEvents for Faulty {
-    fn events<'a>(
-        &'a self,
-        w: &'a Principal,
-        at: &'a RunRef,
-        after: u64,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<StoredEvent>>> {
-        self.inner.events(w, at, after, limit)
-    }
-    fn pieces<'a>(
-        &'a self,
-        w: &'a Principal,
-        at: &'a RunRef,
-        after: Position,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Piece>>> {
-        self.inner.pieces(w, at, after, limit)
-    }
+ReadInterrupts {
+    fn interrupts<'a>(who: &'a Principal, thread: &'a ThreadId) -> Vec<InterruptRow>;
 }
-
-impl ReadInterrupts for Faulty {
-    fn interrupts<'a>(
-        &'a self,
-        w: &'a Principal,
-        t: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<Vec<InterruptRow>>> {
-        self.inner.interrupts(w, t)
-    }
-}
-
-impl JournalRead for Faulty {
-    fn calls<'a>(
-        &'a self,
-        w: &'a Principal,
-        t: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<Vec<CallRecord>>> {
-        self.inner.calls(w, t)
-    }
+JournalRead {
+    fn calls<'a>(who: &'a Principal, thread: &'a ThreadId) -> Vec<CallRecord>;
+} => by hand {
     fn call<'a>(
         &'a self,
         w: &'a Principal,
@@ -391,60 +221,39 @@ impl JournalRead for Faulty {
         self.inner.call_since(w, t, key, since)
     }
 }
-
-impl ReadUsage for Faulty {
-    fn usage_of_thread<'a>(
-        &'a self,
-        w: &'a Principal,
-        t: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<Vec<UsageRow>>> {
-        self.inner.usage_of_thread(w, t)
-    }
-    fn usage_of_run<'a>(
-        &'a self,
-        w: &'a Principal,
-        run: &'a RunId,
-    ) -> BoxFuture<'a, Result<Vec<UsageRow>>> {
-        self.inner.usage_of_run(w, run)
-    }
+ReadUsage {
+    fn usage_of_thread<'a>(who: &'a Principal, thread: &'a ThreadId) -> Vec<UsageRow>;
+    fn usage_of_run<'a>(who: &'a Principal, run: &'a RunId) -> Vec<UsageRow>;
 }
-
-impl ExportThreads for Faulty {
-    fn export_thread<'a>(
-        &'a self,
-        w: &'a Principal,
-        id: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<ThreadExport>> {
-        self.inner.export_thread(w, id)
-    }
+Effects {
+    fn effects<'a>(who: &'a Principal, query: EffectQuery) -> Vec<EffectRow>;
+    fn effect_version<'a>(who: &'a Principal, sequence: &'a Sequence) -> u64;
+    fn apply_effects<'a>(who: &'a Principal, effects: Vec<Effect>, at: Timestamp) -> ();
 }
-
-impl ImportThreads for Faulty {
-    fn import_thread<'a>(
-        &'a self,
-        w: &'a Principal,
-        whole: ThreadExport,
-    ) -> BoxFuture<'a, Result<()>> {
-        self.inner.import_thread(w, whole)
-    }
+ExportThreads {
+    fn export_thread<'a>(who: &'a Principal, id: &'a ThreadId) -> ThreadExport;
 }
-
-impl WriteUsage for Faulty {
-    fn record_usage<'a>(&'a self, w: &'a Principal, usage: UsageRow) -> BoxFuture<'a, Result<()>> {
-        self.inner.record_usage(w, usage)
-    }
+ImportThreads {
+    fn import_thread<'a>(who: &'a Principal, whole: ThreadExport) -> ();
 }
-
-impl Workers for Faulty {
+WriteUsage {
+    fn record_usage<'a>(who: &'a Principal, usage: UsageRow) -> ();
+}
+Workers {
+    fn retire<'a>(worker: &'a WorkerId) -> ();
+} => by hand {
     fn keep_alive(&self, worker: WorkerRow) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.at(("keep_alive", None), move || self.inner.keep_alive(worker)))
-    }
-    fn retire<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<()>> {
-        self.inner.retire(worker)
+        Box::pin(self.at("keep_alive", None, move || self.inner.keep_alive(worker)))
     }
 }
-
-impl ReadCheckpoints for Faulty {
+ReadCheckpoints {
+    fn checkpoint_bytes<'a>(who: &'a Principal, at: &'a CheckpointNamespace, ids: Vec<CheckpointId>) -> Vec<Body>;
+    fn page<'a>(who: &'a Principal, at: &'a CheckpointNamespace, before: Option<CheckpointId>, limit: usize) -> Vec<FoundCheckpoint>;
+    fn checkpoint_namespaces<'a>(who: &'a Principal, thread: &'a ThreadId) -> Vec<CheckpointNamespace>;
+    fn newest_id<'a>(who: &'a Principal, thread: &'a ThreadId) -> Option<CheckpointId>;
+    fn blob<'a>(who: &'a Principal, hash: Hash) -> Option<Vec<u8>>;
+    fn layout<'a>(who: &'a Principal, hash: Hash) -> Option<Vec<u8>>;
+} => by hand {
     fn checkpoint<'a>(
         &'a self,
         w: &'a Principal,
@@ -452,160 +261,27 @@ impl ReadCheckpoints for Faulty {
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<FoundCheckpoint>>> {
         let read = move || self.inner.checkpoint(w, at, id);
-        Box::pin(self.at(("read of a checkpoint", None), read))
-    }
-    fn checkpoint_bytes<'a>(
-        &'a self,
-        w: &'a Principal,
-        at: &'a CheckpointNamespace,
-        ids: Vec<CheckpointId>,
-    ) -> BoxFuture<'a, Result<Vec<Body>>> {
-        self.inner.checkpoint_bytes(w, at, ids)
-    }
-    fn page<'a>(
-        &'a self,
-        w: &'a Principal,
-        at: &'a CheckpointNamespace,
-        before: Option<CheckpointId>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<FoundCheckpoint>>> {
-        self.inner.page(w, at, before, limit)
-    }
-    fn checkpoint_namespaces<'a>(
-        &'a self,
-        w: &'a Principal,
-        t: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<Vec<CheckpointNamespace>>> {
-        self.inner.checkpoint_namespaces(w, t)
-    }
-    fn newest_id<'a>(
-        &'a self,
-        w: &'a Principal,
-        t: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>>> {
-        self.inner.newest_id(w, t)
-    }
-    fn blob<'a>(&'a self, w: &'a Principal, hash: Hash) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
-        self.inner.blob(w, hash)
-    }
-    fn layout<'a>(
-        &'a self,
-        w: &'a Principal,
-        hash: Hash,
-    ) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
-        self.inner.layout(w, hash)
+        Box::pin(self.at("read of a checkpoint", None, read))
     }
 }
-
-impl WriteCheckpoints for Faulty {
-    fn keep<'a>(
-        &'a self,
-        w: &'a Principal,
-        t: &'a ThreadId,
-        keep: CheckpointBatch,
-    ) -> BoxFuture<'a, Result<()>> {
-        self.inner.keep(w, t, keep)
-    }
-    fn rewrite<'a>(
-        &'a self,
-        w: &'a Principal,
-        at: &'a CheckpointNamespace,
-        newest: CheckpointId,
-        keep: CheckpointBatch,
-    ) -> BoxFuture<'a, Result<()>> {
-        self.inner.rewrite(w, at, newest, keep)
-    }
-    fn copy_checkpoints<'a>(
-        &'a self,
-        w: &'a Principal,
-        from: &'a ThreadId,
-        to: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<()>> {
-        self.inner.copy_checkpoints(w, from, to)
-    }
-    fn delete_checkpoints<'a>(
-        &'a self,
-        w: &'a Principal,
-        t: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<()>> {
-        self.inner.delete_checkpoints(w, t)
-    }
-    fn collect_blobs<'a>(&'a self, w: &'a Principal) -> BoxFuture<'a, Result<u64>> {
-        self.inner.collect_blobs(w)
-    }
+WriteCheckpoints {
+    fn keep<'a>(who: &'a Principal, thread: &'a ThreadId, keep: CheckpointBatch) -> ();
+    fn rewrite<'a>(who: &'a Principal, at: &'a CheckpointNamespace, newest: CheckpointId, keep: CheckpointBatch) -> ();
+    fn copy_checkpoints<'a>(who: &'a Principal, from: &'a ThreadId, to: &'a ThreadId) -> ();
+    fn delete_checkpoints<'a>(who: &'a Principal, thread: &'a ThreadId) -> ();
+    fn collect_blobs<'a>(who: &'a Principal) -> u64;
 }
-
-impl ItemTable for Faulty {
-    fn item<'a>(
-        &'a self,
-        w: &'a Principal,
-        at: &'a ItemRef,
-        ttl: Ttl,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<Option<Item>>> {
-        self.inner.item(w, at, ttl, now)
-    }
-    fn search_items<'a>(
-        &'a self,
-        w: &'a Principal,
-        within: &'a Prefix,
-        query: &'a ItemQuery,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<Vec<Item>>> {
-        self.inner.search_items(w, within, query, now)
-    }
-    fn item_namespaces<'a>(
-        &'a self,
-        w: &'a Principal,
-        query: &'a NamespaceQuery,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<Vec<Namespace>>> {
-        self.inner.item_namespaces(w, query, now)
-    }
-    fn put_item<'a>(
-        &'a self,
-        w: &'a Principal,
-        at: &'a ItemRef,
-        value: serde_json::Value,
-        options: PutOptions,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<()>> {
-        self.inner.put_item(w, at, value, options, now)
-    }
-    fn delete_item<'a>(
-        &'a self,
-        w: &'a Principal,
-        at: &'a ItemRef,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<bool>> {
-        self.inner.delete_item(w, at, now)
-    }
-    fn clear_items<'a>(
-        &'a self,
-        w: &'a Principal,
-        within: &'a Prefix,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<usize>> {
-        self.inner.clear_items(w, within, now)
-    }
-    fn sweep_items(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize>> {
-        self.inner.sweep_items(limit, now)
-    }
-    fn stored_items<'a>(
-        &'a self,
-        w: &'a Principal,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<Vec<StoredItem>>> {
-        self.inner.stored_items(w, now)
-    }
-    fn put_stored_items<'a>(
-        &'a self,
-        w: &'a Principal,
-        items: Vec<StoredItem>,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<usize>> {
-        self.inner.put_stored_items(w, items, now)
-    }
+ItemTable {
+    fn item<'a>(who: &'a Principal, at: &'a ItemRef, ttl: Ttl, now: Timestamp) -> Option<Item>;
+    fn search_items<'a>(who: &'a Principal, within: &'a Prefix, query: &'a ItemQuery, now: Timestamp) -> Vec<Item>;
+    fn item_namespaces<'a>(who: &'a Principal, query: &'a NamespaceQuery, now: Timestamp) -> Vec<Namespace>;
+    fn put_item<'a>(who: &'a Principal, at: &'a ItemRef, value: serde_json::Value, options: PutOptions, now: Timestamp) -> ();
+    fn delete_item<'a>(who: &'a Principal, at: &'a ItemRef, now: Timestamp) -> bool;
+    fn clear_items<'a>(who: &'a Principal, within: &'a Prefix, now: Timestamp) -> usize;
+    fn sweep_items<'a>(limit: usize, now: Timestamp) -> usize;
+    fn stored_items<'a>(who: &'a Principal, now: Timestamp) -> Vec<StoredItem>;
+    fn put_stored_items<'a>(who: &'a Principal, items: Vec<StoredItem>, now: Timestamp) -> usize;
+}
 }
 
 impl Store for Faulty {

@@ -148,9 +148,8 @@ impl Service {
         let opened = opened.with_principal(self.who().clone());
         let run = opened.start(input).options(options).caller(caller);
         // The run continues without a follower.
-        let run = run.begin().await?.run;
-        self.log_run(&run, self.name_of(hosted.id)).await?;
-        Ok(run)
+        let handle = run.begin().await?;
+        Ok(self.log_run(handle, self.name_of(hosted.id)).run)
     }
 
     /// Returns the meaning of a request on a thread.

@@ -9,7 +9,7 @@ use crate::translate::assistant::Assistant;
 use crate::translate::stream::{Received, Requested, Stream, Translator};
 use crate::translate::{ids, messages, rows, state};
 use axum::http::StatusCode;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use uuid::Uuid;
@@ -119,7 +119,7 @@ impl Service {
             return Ok(Started { handle, ignored });
         }
         self.log_ignored(&handle.run.thread, &ignored);
-        self.log_run(&handle.run, assistant.record.graph()).await?;
+        let handle = self.log_run(handle, assistant.record.graph());
         if assistant.id != ids::assistant_of(assistant.record.graph()) {
             // The thread is found by the assistant that ran on it last.
             let id = Value::from(assistant.id.to_string());
@@ -152,25 +152,38 @@ impl Service {
         Ok(runs.into_iter().find(|run| run.new.options.idempotency_key.as_deref() == key))
     }
 
-    /// Adds the start of a run to the log, and its end once it has ended.
-    pub(super) async fn log_run(&self, run: &RunRef, graph: &str) -> Result<()> {
-        let Some(log) = self.log().cloned() else { return Ok(()) };
+    /// Adds the start of a run to the log, and its end once it has ended, also if the client that
+    /// waits for it leaves.
+    pub(super) fn log_run(&self, handle: RunHandle, graph: &str) -> RunHandle {
+        let Some(log) = self.log().cloned() else { return handle };
+        let RunHandle { run, events, outcome } = handle;
         log.add(LogEntry::RunBegun { run: run.clone(), graph: graph.to_owned() });
-        let outcome = self.runtime().watch(self.who(), run, Position::START).await?.outcome;
+        let outcome = outcome.shared();
         let service = self.clone();
-        let run = run.clone();
         let begun = self.now();
+        let logged = outcome.clone();
+        let at = run.clone();
         tokio::spawn(async move {
-            outcome.await;
-            // A run without an end continues in another process.
-            if let Ok(row) = service.store().run(service.who(), &run).await
-                && row.status.is_final()
-            {
+            let outcome = logged.await;
+            let status = match outcome {
+                RunOutcome::Failed { .. } => service.stored_failure(&at).await,
+                outcome => Some(outcome.status()),
+            };
+            if let Some(status) = status {
                 let took = service.now().since(begun);
-                log.add(LogEntry::RunEnded { run, status: row.status, took });
+                log.add(LogEntry::RunEnded { run: at, status, took });
             }
         });
-        Ok(())
+        RunHandle { run, events, outcome: outcome.boxed() }
+    }
+
+    /// Returns the status of a run that was reported as failed; `None` for a run without an end, which
+    /// goes on in another process. A store that did not take the end yet is waited for.
+    async fn stored_failure(&self, run: &RunRef) -> Option<RunStatus> {
+        let handle = self.runtime().watch(self.who(), run, Position::END).await.ok()?;
+        handle.outcome.await;
+        let row = self.store().run(self.who(), run).await.ok()?;
+        row.status.is_final().then_some(row.status)
     }
 
     fn run_view_of(&self, row: &RunRow) -> rows::RunView {
