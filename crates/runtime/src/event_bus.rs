@@ -384,7 +384,8 @@ impl State {
             after.seal();
             Some(after)
         };
-        let (durable, own) = (carried.events.len(), !own.is_empty());
+        let durable = carried.events.len();
+        let own = !own.is_empty();
         self.flight = Some(Flight { taken, durable, own, places, after });
         carried
     }

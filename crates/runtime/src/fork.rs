@@ -96,7 +96,8 @@ pub async fn fork_thread(
     let nothing = || RuntimeError::NothingToContinue { thread: from.to_string() };
     let last = at.or(whole.thread.head).ok_or_else(nothing)?;
     if !whole.kept.checkpoints.iter().any(|row| row.ns.is_empty() && row.id == last) {
-        let (thread, ns) = (from.to_string(), String::new());
+        let thread = from.to_string();
+        let ns = String::new();
         return Err(RuntimeError::UnknownCheckpoint { thread, ns, checkpoint: last });
     }
     Ok(store.import_thread(who, copy(whole, last, to, now)).await?)
@@ -195,7 +196,8 @@ fn continued(
     metadata.extend(forked.map(|origin| (FORKED_FROM.to_owned(), origin)));
     let id = to.thread.clone();
     let thread = ThreadRow { id, created_at: now, updated_at: now, wakes_at, metadata, ..thread };
-    let (runs, usage) = (vec![last], Vec::new());
+    let runs = vec![last];
+    let usage = Vec::new();
     ThreadExport { thread, runs, interrupts, calls, kept, usage }
 }
 
@@ -226,7 +228,10 @@ fn copy(whole: ThreadExport, last: CheckpointId, to: &ThreadId, now: Timestamp) 
         wakes_at: None,
         metadata,
     };
-    let (runs, interrupts, calls, usage) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let runs = Vec::new();
+    let interrupts = Vec::new();
+    let calls = Vec::new();
+    let usage = Vec::new();
     let mut copied = ThreadExport { thread, runs, interrupts, calls, kept, usage };
     let referenced: BTreeSet<_> = copied.spoken().collect();
     copied.kept.blobs.retain(|(hash, _)| referenced.contains(hash));

@@ -53,7 +53,8 @@ impl LiveRuns {
 
     /// Records that a run has ended or left this process, unless it has begun here again.
     pub(crate) fn end(&self, org: &OrgId, run: &RunId, bus: &Arc<EventBus>) {
-        let (mut tables, key) = (self.lock(), (org.clone(), run.clone()));
+        let mut tables = self.lock();
+        let key = (org.clone(), run.clone());
         let Some(sender) = tables.runs.get(&key) else { return };
         sender.send_if_modified(|here| here.take_if(|here| Arc::ptr_eq(here, bus)).is_some());
         if sender.receiver_count() == 0 && sender.borrow().is_none() {

@@ -46,7 +46,8 @@ impl<'a> Origins<'a> {
             Err(StoreError::NotFound { .. }) => Vec::new(),
             rows => by_execution(rows?),
         };
-        let (mut runs, mut newest) = (Vec::new(), 0);
+        let mut runs = Vec::new();
+        let mut newest = 0;
         // A run that was not claimed made nothing.
         for row in rows.into_iter().filter(|row| row.fence > 0) {
             if let Some(Base::At(id)) = row.base {
@@ -108,7 +109,8 @@ impl<'a> Origins<'a> {
 
     /// Reads the times from the log of a run.
     async fn times(&self, run: &RunRef) -> Result<Times, RuntimeError> {
-        let (mut times, mut after) = (Times::default(), 0);
+        let mut times = Times::default();
+        let mut after = 0;
         loop {
             let store = self.store;
             let page = match store.events(self.who, run, after, EVENTS_AT_ONCE).await {

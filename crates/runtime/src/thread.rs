@@ -47,7 +47,8 @@ impl Runtime {
         let (graph, compiled) = self.find_graph(graph)?;
         let id = ThreadId::new(thread)?;
         let who = Principal::local();
-        let (at, form) = (None, StateForm::Shown);
+        let at = None;
+        let form = StateForm::Shown;
         Ok(Thread { runtime: self.clone(), graph, compiled, id, who, at, form })
     }
 }
@@ -227,7 +228,8 @@ impl Thread {
     /// As [`fork_thread`], and [`RuntimeError::InvalidId`] if `to` is not a valid id.
     pub async fn fork(&self, to: impl AsRef<str>) -> Result<Self, RuntimeError> {
         let id = ThreadId::new(to)?;
-        let (store, now) = (self.runtime.store().as_ref(), self.runtime.clock().now());
+        let store = self.runtime.store().as_ref();
+        let now = self.runtime.clock().now();
         fork_thread(store, &self.who, (&self.id, self.at), &id, now).await?;
         Ok(Self { id, at: None, ..self.clone() })
     }
@@ -240,7 +242,8 @@ impl Thread {
     /// As [`copy_thread`], and [`RuntimeError::InvalidId`] if `to` is not a valid id.
     pub async fn copy(&self, to: impl AsRef<str>) -> Result<Self, RuntimeError> {
         let id = ThreadId::new(to)?;
-        let (store, clock) = (self.runtime.store().as_ref(), self.runtime.clock().as_ref());
+        let store = self.runtime.store().as_ref();
+        let clock = self.runtime.clock().as_ref();
         copy_thread(store, &self.who, &self.id, &id, clock).await?;
         Ok(Self { id, at: None, ..self.clone() })
     }

@@ -56,7 +56,8 @@ impl Threads {
     pub async fn create(&self, metadata: Metadata) -> Result<ThreadRow, RuntimeError> {
         let clock = self.runtime.clock();
         let id = ThreadId::from_uuid(uuid::Uuid::from_u128(clock.unique()));
-        let (created_at, if_exists) = (clock.now(), IfExists::Refuse);
+        let created_at = clock.now();
+        let if_exists = IfExists::Refuse;
         let new = NewThread { id, graph: None, metadata, created_at, if_exists };
         Ok(self.runtime.store().create_thread(&self.who, new).await?)
     }

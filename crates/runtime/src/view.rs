@@ -28,7 +28,9 @@ impl ThreadView {
         who: &Principal,
         at: StateQuery,
     ) -> Self {
-        let (runtime, graph, who) = (runtime.clone(), graph.clone(), who.clone());
+        let runtime = runtime.clone();
+        let graph = graph.clone();
+        let who = who.clone();
         Self { runtime, graph, who, at, subgraphs: false }
     }
 

@@ -51,7 +51,9 @@ impl Heartbeat {
         store.keep_alive(lease(&id, clock.now(), config)).await?;
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name("weft-heartbeat".to_owned()).spawn({
-            let (stop, id, store) = (Arc::clone(&stop), id.clone(), Arc::clone(&store));
+            let stop = Arc::clone(&stop);
+            let id = id.clone();
+            let store = Arc::clone(&store);
             let handle = tokio::runtime::Handle::current();
             move || {
                 while !stop.load(Ordering::Acquire) {

@@ -77,7 +77,8 @@ impl LiveQueue {
         if state.receivers == 0 || state.closed {
             return;
         }
-        let (bytes, unread) = (size(&event), state.receivers);
+        let bytes = size(&event);
+        let unread = state.receivers;
         state.slots.push_back(Slot { event: Arc::new(event), bytes, unread });
         state.bytes += bytes;
         while state.bytes > LAG_BYTES_MAX {

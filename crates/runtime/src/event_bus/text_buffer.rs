@@ -143,7 +143,8 @@ impl TextBuffer {
                 said.piece.at.end = at.end;
             }
             None => {
-                let (text, told_at) = (text.to_owned(), clock.now());
+                let text = text.to_owned();
+                let told_at = clock.now();
                 let piece = Piece { at: at.clone(), told_at, kind, text };
                 let told_at = clock.elapsed();
                 self.unsaved.push_back(Said { piece, step: by.step, told_at });

@@ -67,7 +67,8 @@ impl Follower {
     }
 
     fn new(log: RunLog, at: Position, source: Source, extent: Extent) -> Self {
-        let (page, interval) = (PageSize::new(), Interval::new());
+        let page = PageSize::new();
+        let interval = Interval::new();
         Self { log, at, next: VecDeque::new(), source, extent, page, interval, may_be_over: true }
     }
 
@@ -190,7 +191,7 @@ impl Follower {
             };
             let ends = match &self.extent {
                 Extent::Run(_) => self.is_last(&seen).await,
-                Extent::Claim { bus, fence } => ends_claim(&mut seen, (bus, *fence), is_over),
+                Extent::Claim { bus, fence } => ends_claim(&mut seen, bus, *fence, is_over),
             };
             if ends {
                 return Ok(seen);
@@ -241,11 +242,7 @@ impl Follower {
 
 /// Drops the events after those of a claim from a page of the store, and appends the last event of
 /// the claim if it is not stored. Returns `true` if no events of the claim follow.
-fn ends_claim(
-    page: &mut VecDeque<RunEvent>,
-    (bus, fence): (&EventBus, u64),
-    is_over: bool,
-) -> bool {
+fn ends_claim(page: &mut VecDeque<RunEvent>, bus: &EventBus, fence: u64, is_over: bool) -> bool {
     let later =
         |event: &RunEvent| matches!(event.event, AiEvent::TakenOver { claim } if claim > fence);
     if let Some(end) = page.iter().position(later) {

@@ -116,7 +116,8 @@ pub(super) fn merged(
     pieces: impl Iterator<Item = Piece>,
 ) -> VecDeque<RunEvent> {
     let mut all = VecDeque::new();
-    let (mut events, mut at) = (events.peekable(), after);
+    let mut events = events.peekable();
+    let mut at = after;
     for piece in pieces {
         while let Some(event) = events.next_if(|event| event.seq <= Some(piece.at.end.seq)) {
             at = event.position().unwrap_or(at);

@@ -153,7 +153,8 @@ impl ThreadFollower {
                 self.runs.wait().await;
                 continue;
             };
-            let (context, who) = (Arc::clone(&self.runs.context), self.runs.who.clone());
+            let context = Arc::clone(&self.runs.context);
+            let who = self.runs.who.clone();
             self.current = Some(Follower::of_run(RunLog { context, who, at: run }, after));
         }
     }
@@ -167,7 +168,8 @@ impl ThreadRuns {
         from: FollowFrom,
     ) -> Self {
         let live = context.live.thread(&who.org, &id);
-        let (place, interval) = (Place::Begin(from), Interval::new());
+        let place = Place::Begin(from);
+        let interval = Interval::new();
         let reported = ReportedRuns::default();
         let is_delayed = false;
         Self { context, who, id, place, reported, live, is_delayed, seen: None, interval }
@@ -198,7 +200,8 @@ impl ThreadRuns {
 
     /// Finds the next run with events, and the position after which they are.
     pub(crate) async fn next_run(&mut self) -> Result<Option<(RunRef, Position)>, RuntimeError> {
-        let (store, now) = (&self.context.store, self.context.clock.now());
+        let store = &self.context.store;
+        let now = self.context.clock.now();
         let thread = match store.thread(&self.who, &self.id).await {
             // Its first run creates it.
             Err(StoreError::NotFound { .. }) => {

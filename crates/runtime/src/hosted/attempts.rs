@@ -87,7 +87,8 @@ impl AttemptHistory {
     pub(super) fn progress(&self, input: &RunInput) -> Option<Continued> {
         let brings = matches!(input, RunInput::Start { .. });
         let input = self.begun && brings && !self.requeued;
-        let (steps, ran) = (self.steps, self.ran.clone());
+        let steps = self.steps;
+        let ran = self.ran.clone();
         (input || steps > 0).then_some(Continued { steps, ran, input })
     }
 

@@ -79,9 +79,12 @@ impl RunEnvironment for Calls {
                 let book = Box::new(RunBook { journal: Arc::clone(&self.journal), since });
                 (Arc::new(TaskJournal::new(book, at, attempt)), Arc::clone(&self.ledger))
             };
-        let (to, signals) = (Arc::clone(&self.bus), Arc::clone(attempt.signals));
+        let to = Arc::clone(&self.bus);
+        let signals = Arc::clone(attempt.signals);
         let hidden = Arc::clone(at.hidden_values());
-        let (at, by, clock) = (at.clone(), OnceLock::new(), Arc::clone(&context.clock));
+        let at = at.clone();
+        let by = OnceLock::new();
+        let clock = Arc::clone(&context.clock);
         let emit = Arc::new(Pulse { to, at, by, clock, signals });
         CallContext {
             principal: self.journal.who.clone(),
@@ -136,8 +139,9 @@ impl RunEnvironment for Calls {
     }
 
     fn takes(&self, question: InterruptId, ask: &Ask, given: Given<'_>) {
-        let (known, now) = (self.answers.get(&question), self.context.clock.now());
-        self.writer.decisions.taken(question, ask, (given, known), now);
+        let known = self.answers.get(&question);
+        let now = self.context.clock.now();
+        self.writer.decisions.taken(question, ask, given, known, now);
     }
 
     fn branch_root(&self) -> CheckpointId {

@@ -43,7 +43,8 @@ impl Decisions {
         &self,
         question: InterruptId,
         ask: &Ask,
-        (given, known): (Given<'_>, Option<&Answer>),
+        given: Given<'_>,
+        known: Option<&Answer>,
         now: Timestamp,
     ) {
         let Ask::Approval(request) = ask else { return };

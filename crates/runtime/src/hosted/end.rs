@@ -46,7 +46,8 @@ impl Unrecorded {
     /// Retries until the store accepts the end, so that the thread does not stay busy as long as
     /// this process lives, or until the store refuses it for good.
     pub(crate) async fn record(self) {
-        let (clock, at) = (self.writer.context.clock.as_ref(), &self.writer.claim.at);
+        let clock = self.writer.context.clock.as_ref();
+        let at = &self.writer.claim.at;
         let mut patience = Patience::new();
         let mut tried = self.writer.failed(self.outcome.clone()).await;
         while let Err(error) = tried {

@@ -132,7 +132,8 @@ impl RunJournal {
         since: Option<CheckpointId>,
     ) -> Result<Option<Arc<CallRecord>>, Fault> {
         let mut patience = Patience::new();
-        let (who, thread) = (&self.who, &self.claim.at.thread);
+        let who = &self.who;
+        let thread = &self.claim.at.thread;
         loop {
             let found = match since {
                 Some(since) => self.store.call_since(who, thread, key, since).await,
@@ -152,7 +153,8 @@ impl RunJournal {
         if self.log.on_disk(ticket).await {
             return Ok(());
         }
-        let (run, fence) = (self.claim.at.run.to_string(), self.claim.fence);
+        let run = self.claim.at.run.to_string();
+        let fence = self.claim.fence;
         Err(StoreError::Fenced { run, newest: fence, ours: fence })
     }
 }

@@ -36,7 +36,9 @@ impl Lineage {
         if let Some(found) = known().get(&branch) {
             return Ok(Arc::clone(found));
         }
-        let (mut found, mut next, mut earlier) = (Vec::new(), Some(branch), 0);
+        let mut found = Vec::new();
+        let mut next = Some(branch);
+        let mut earlier = 0;
         while let Some(branch) = next.take() {
             let Some(first) = self.load(branch).await? else { break };
             // A replay of the tasks due there uses one superstep for its own checkpoint.

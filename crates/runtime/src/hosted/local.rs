@@ -37,7 +37,8 @@ pub(super) fn local_host(
     let past = PastCalls::new(
         Arc::clone(&context.store),
         Arc::clone(&context.clock),
-        (run.who.clone(), run.claim.at.clone()),
+        run.who.clone(),
+        run.claim.at.clone(),
         Arc::clone(&writer.calls),
     );
     let remote_threads = RemoteThreadIds::new(run, Arc::clone(&writer.calls));

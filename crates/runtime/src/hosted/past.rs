@@ -37,7 +37,8 @@ impl PastCalls {
     pub(super) fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
-        (who, at): (Principal, RunRef),
+        who: Principal,
+        at: RunRef,
         log: Arc<CallLog>,
     ) -> Self {
         Self { store, clock, who, at, log, known: Mutex::default() }
@@ -65,7 +66,8 @@ impl PastCalls {
         if let Err(reason) = (call.decide)(&known.calls) {
             return Ok(Admitted::No { reason });
         }
-        let (tool, args) = (call.intent.name.clone(), call.args.clone());
+        let tool = call.intent.name.clone();
+        let args = call.args.clone();
         let begun = PastCall { key, tool, args, succeeded: false };
         let content = Content::json(FORMAT, &begun)?;
         self.log.write([Effect::append(known.sequence.clone(), content)]);
@@ -85,7 +87,8 @@ impl PastCalls {
     }
 
     pub(super) fn store_artifact(&self, new: NewArtifact) -> Option<String> {
-        let (at, now) = (&self.at, self.clock.now());
+        let at = &self.at;
+        let now = self.clock.now();
         let id = artifact_id(at, new.key.0);
         let artifact = Artifact {
             id: id.clone(),

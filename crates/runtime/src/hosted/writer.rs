@@ -82,7 +82,8 @@ impl Writer {
         let begins = Some(AiEvent::RunStarted { graph, continues: None });
         let new = &run.row.new;
         let changes = matches!(new.input, RunInput::Update { .. });
-        let (calls, thread) = (Arc::<CallLog>::default(), run.claim.at.thread.clone());
+        let calls = Arc::<CallLog>::default();
+        let thread = run.claim.at.thread.clone();
         let subject = run.who.subject.clone();
         Arc::new(Self {
             decisions: Decisions::new(Arc::clone(&calls), thread, subject),
@@ -158,7 +159,8 @@ impl Writer {
     /// void.
     pub(super) async fn take_over(&self) -> Result<(), StoreError> {
         let mut events = vec![AiEvent::TakenOver { claim: self.claim.fence }];
-        // Tasks that had emitted text when their worker died or released the run.
+        // Watchers may have text of tasks whose worker died or released the run; these tasks run again,
+        // so their text is void before they emit more.
         let dead = speaking(self.context.store.as_ref(), &self.who, &self.claim.at).await?;
         if dead.is_empty() {
             self.bus.nothing_left();
@@ -270,6 +272,7 @@ impl Writer {
         };
         let commit = Commit { keep, events, finish, wakes_at, ..told };
         self.commit(&mut state, commit).await?;
+        // Only after the commit: a thread must not wake while the store has it as busy.
         wakes_at.into_iter().for_each(|at| self.context.timers.add(at));
         (state.held, state.held_bytes) = (None, 0);
         Ok(outcome)
@@ -283,6 +286,7 @@ impl Writer {
         if !keep.is_empty() || self.waits() {
             self.commit_once(&mut state, &mut Commit { keep, events, ..Commit::default() }).await?;
         }
+        // After the commit: a worker that takes the run over must find the held superstep.
         let now = self.context.clock.now();
         let seq = self.context.store.release(&self.who, &self.claim, now).await?;
         self.bus.logged(seq, now, AiEvent::Released { claim: self.claim.fence });
@@ -332,7 +336,8 @@ impl Writer {
 
     /// Time at which the thread wakes after a run that made no progress.
     async fn still_wakes(&self, open: &[Interrupt]) -> Option<Timestamp> {
-        let (store, at) = (self.context.store.as_ref(), &self.claim.at);
+        let store = self.context.store.as_ref();
+        let at = &self.claim.at;
         let found = wakes_as_before(store, &self.who, at, open).await;
         found.unwrap_or_else(|error| {
             tracing::warn!(%error, run = %at.run, "cannot read when the thread was to wake");
@@ -381,7 +386,9 @@ impl Writer {
             matches!(commit.finish, Some(RunOutcome::Failed { .. } | RunOutcome::Cancelled { .. }));
         let begins = state.begins.take_if(|_| with_run && !(fails && commit.keep.is_empty()));
         let Waiting { calls, usage, effects, .. } = self.calls.waiting();
-        let (called, billed, written) = (calls.len(), usage.len(), effects.len());
+        let called = calls.len();
+        let billed = usage.len();
+        let written = effects.len();
         if let Some(begins) = &begins {
             // The first event of the log; it is emitted at its place in the log.
             own.insert(0, begins.clone());
@@ -393,6 +400,7 @@ impl Writer {
         let committed = match self.context.store.commit(&self.who, &self.claim, whole).await {
             Ok(committed) => committed,
             Err(error) => {
+                // The next attempt reports the start again, at the first place of the log.
                 if begins.is_some() {
                     own.remove(0);
                     state.begins = begins;
@@ -403,12 +411,14 @@ impl Writer {
             }
         };
         if further {
+            // The run got past the place at which its workers died: the next suspect may start.
             self.hold(None);
         }
         if reports {
             let mut open_steps = self.open_steps();
             own.iter().for_each(|event| open_steps.read(event));
         }
+        // By number: calls that arrived during the commit are behind these and wait for the next one.
         self.calls.committed(called, billed, written);
         self.bus.committed(committed.first_seq, at, own);
         if committed.cancel_requested {
@@ -452,7 +462,9 @@ impl Claimed for Writer {
                 return if commits { self.commit_held(&mut state).await } else { Ok(()) };
             }
             let (keep, events) = with(state.held.clone(), keep, own);
-            // A checkpoint that is read back is committed at once.
+            // The last superstep waits for the end of the run: both are one commit, so that a crash
+            // between them cannot leave a thread whose state has ended and whose run has not. A
+            // checkpoint that is read back is committed at once.
             if told.is_last && !self.context.rebuilds {
                 state.held = Some((keep, events));
                 return Ok(());

@@ -72,7 +72,8 @@ impl<'a> EventMessages<'a> {
                 let new = messages.into_iter().filter(|message| self.is_first(message));
                 let event = |message| {
                     let part = MessagePart::Returned(message);
-                    let (node, step) = (node.clone(), step.step());
+                    let node = node.clone();
+                    let step = step.step();
                     (ns.clone(), StreamEvent::Message { part, node, step })
                 };
                 new.map(event).collect()

@@ -85,8 +85,10 @@ impl Projections {
         let mut runs = locked(&self.0);
         let known = runs.get(&key).and_then(Weak::upgrade);
         let projection = known.unwrap_or_else(|| {
-            let (state, messages) = (Mutex::default(), Mutex::default());
-            let (registry, key) = (Arc::downgrade(self), key.clone());
+            let state = Mutex::default();
+            let messages = Mutex::default();
+            let registry = Arc::downgrade(self);
+            let key = key.clone();
             Arc::new(Projection { source, form, state, messages, registry, key })
         });
         runs.insert(key, Arc::downgrade(&projection));
@@ -213,13 +215,15 @@ impl Projection {
         let mut reader = EventReader { source: &self.source, progress: progress.clone() };
         let messages = EventMessages::new(&self.messages, seq);
         let Some(list) = FrameList::new(event, self.form) else {
-            let (frames, returned) = (Vec::new(), Vec::new());
+            let frames = Vec::new();
+            let returned = Vec::new();
             return Ok(EventFrames { modes, frames, returned, next: Arc::new(reader.progress) });
         };
         let mut frames = Frames { modes, messages, list };
         reader.read(&event.event, &mut frames).await?;
         let Frames { messages, list, .. } = frames;
-        let (frames, returned) = (list.into_frames(), messages.into_returned());
+        let frames = list.into_frames();
+        let returned = messages.into_returned();
         Ok(EventFrames { modes, frames, returned, next: Arc::new(reader.progress) })
     }
 }

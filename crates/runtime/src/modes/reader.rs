@@ -242,7 +242,8 @@ impl Source {
     /// The outcome of a task when it ended. Its record may be that of a later run, which got
     /// answers or failed again.
     async fn outcome(&self, step: &StoredStep, end: &TaskEnd) -> Result<TaskOutcome, RuntimeError> {
-        let (id, status) = (end.id, end.status);
+        let id = end.id;
+        let status = end.status;
         let recorded = step.questions(id);
         let mut questions = Vec::new();
         let mut rows = None;

@@ -84,6 +84,7 @@ impl Runtime {
             Ok(started) => return Ok(started),
             Err(error) => error,
         };
+        // Refused answers about calls are on record too, so that the record shows every attempt.
         let Some(given) = given else { return Err(error) };
         // The questions as they are after the refusal: another answer may be the reason for it.
         let thread = ThreadSnapshot::new(self.store(), &who, &thread);
@@ -123,6 +124,7 @@ impl Runtime {
         let slot = if begins_now { self.0.slots.take() } else { None };
         let attempt = match slot {
             Some(slot) => {
+                // Before the store has the run: a request to cancel it that follows must find it here.
                 let registration = self.register(&who.org, &new.at, slot)?;
                 let this = self.clone();
                 let create = async move {

@@ -55,7 +55,8 @@ impl Runtime {
         untouched_for: Duration,
         keep: usize,
     ) -> Result<Vec<ThreadId>, RuntimeError> {
-        let (before, waiting) = (self.ago(untouched_for), Waiting::Included);
+        let before = self.ago(untouched_for);
+        let waiting = Waiting::Included;
         let which = Untouched { before, waiting, limit: usize::MAX };
         let context = self.0.context.looking(who);
         let mut pruned = Vec::new();
@@ -95,7 +96,8 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError::Store`]. Space that was freed before the error stays free.
     pub async fn sweep_items(&self) -> Result<usize, RuntimeError> {
-        let (now, mut swept) = (self.0.context.clock.now(), 0);
+        let now = self.0.context.clock.now();
+        let mut swept = 0;
         loop {
             match self.store().sweep_items(SWEPT_AT_ONCE, now).await? {
                 0 => return Ok(swept),

@@ -58,7 +58,8 @@ impl Runtime {
             let shutdown = Arc::clone(&self.0.context.shutdown);
             Box::pin(async move { shutdown.closed().await })
         };
-        let (mut events_end, outcome_ends) = (closed(), closed());
+        let mut events_end = closed();
+        let outcome_ends = closed();
         let events = stream::poll_fn(move |cx| match events.poll_next_unpin(cx) {
             Poll::Pending => events_end.poll_unpin(cx).map(|()| None),
             event => event,

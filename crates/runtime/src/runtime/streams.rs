@@ -104,7 +104,8 @@ impl Runtime {
         let context = Arc::clone(&self.0.context);
         let shutdown = Arc::clone(&context.shutdown);
         let runs = ThreadRuns::new(context, who.clone(), thread.clone(), from);
-        let (runtime, who) = (self.clone(), who.clone());
+        let runtime = self.clone();
+        let who = who.clone();
         let follower = OutputFollower { runtime, who, options, runs, current: None };
         let output = unfold(Some(follower), async |follower| {
             let mut follower = follower?;
@@ -135,8 +136,10 @@ impl Runtime {
         let row = self.store().run(who, run).await?;
         let graph = self.find_graph(&row.new.graph)?.1;
         let events = self.watch(who, run, Position::START).await?.events;
-        let (host, store) = (self.looking(who), Arc::clone(self.store()));
-        let (who, thread) = (who.clone(), run.thread.clone());
+        let host = self.looking(who);
+        let store = Arc::clone(self.store());
+        let who = who.clone();
+        let thread = run.thread.clone();
         let source = Source { graph, host, store, who, thread, options: row.new.options };
         Ok(Followed { source, run: run.run.clone(), events })
     }
@@ -167,13 +170,13 @@ impl OutputFollower {
                 return Ok(None);
             }
             match self.runs.next_run().await? {
-                Some(next) => self.current = Some(self.open(next).await?),
+                Some((run, at)) => self.current = Some(self.open(run, at).await?),
                 None => self.runs.wait().await,
             }
         }
     }
 
-    async fn open(&mut self, (run, at): (RunRef, Position)) -> Result<Current, RuntimeError> {
+    async fn open(&mut self, run: RunRef, at: Position) -> Result<Current, RuntimeError> {
         let followed = self.runtime.followed(&self.who, &run).await?;
         let part = if at == Position::START { 0 } else { u64::MAX };
         let options = StreamOptions { after: FramePosition { event: at, part }, ..self.options };

@@ -101,7 +101,9 @@ fn read_one(
     let name = read.text()?.to_owned();
     let node = if has(flag::NODE) { read.text()? } else { of }.to_owned();
     let step = read.signed()?;
-    let (made, possibly_paid, reused) = (read.number()?, read.number()?, read.number()?);
+    let made = read.number()?;
+    let possibly_paid = read.number()?;
+    let reused = read.number()?;
     let opened_at = Timestamp(read.signed()?);
     let after = if has(flag::ENDED) { Some(read.signed()?) } else { None };
     let result = if has(flag::RESULT) { Some(with.json(read, "a call")?) } else { None };

@@ -59,7 +59,7 @@ pub fn check_names(hash: Hash, bytes: &[u8]) -> Result<(), StoreError> {
 
 impl CheckedRows {
     fn look(&mut self, thread: &ThreadId, ns: &str, what: (Kind, CheckpointId), bytes: &[u8]) {
-        match names_of(ns, what, bytes) {
+        match names_of(ns, what.0, what.1, bytes) {
             Ok(names) => drop(self.names.insert(names)),
             Err(error) => {
                 let graph = if ns.is_empty() { String::new() } else { format!(", graph `{ns}`") };
@@ -76,7 +76,7 @@ impl CheckedRows {
 }
 
 /// Returns the hash of the names that a row leaves out.
-fn names_of(ns: &str, (kind, id): (Kind, CheckpointId), bytes: &[u8]) -> Result<Hash, EngineError> {
+fn names_of(ns: &str, kind: Kind, id: CheckpointId, bytes: &[u8]) -> Result<Hash, EngineError> {
     let expected = "the bytes that fit its checksum";
     let bytes = row::open(kind, ns, id, bytes).ok_or(EngineError::Damaged { at: 0, expected })?;
     let (names, mut read) = row::open_as(kind, bytes)?;

@@ -135,7 +135,8 @@ impl StoreCheckpointer {
         bundle: &mut Bundle,
     ) -> Result<(), EngineError> {
         let CheckpointWrite { checkpoint, of, tasks, ended, due } = put;
-        let (id, plan) = (checkpoint.id, checkpoint.machine.plan());
+        let id = checkpoint.id;
+        let plan = checkpoint.machine.plan();
         let rest = row::write_metadata(&checkpoint.metadata, checkpoint.parent);
         let since = bundle.hint.mark.take();
         if self.claimed.is_some() && at.ns.is_empty() {
@@ -147,7 +148,7 @@ impl StoreCheckpointer {
             }
         }
         if self.claimed.is_some() {
-            bundle.told.events.push(stored(&at.ns, &checkpoint, (ended, due)));
+            bundle.told.events.push(stored(&at.ns, &checkpoint, ended, due));
         }
         let encoded = encode(&checkpoint.machine, id, since.as_deref(), &rest)?;
         let mut body = encoded.bytes;
@@ -167,7 +168,7 @@ impl StoreCheckpointer {
         if let Some(of) = of.filter(|_| !tasks.is_empty()) {
             if in_row {
                 let known = text.map(|text| ReferenceRow { off: id.0.wrapping_sub(of.0), text });
-                let (tasks, blobs) = tasks_row(plan, at, of, (&tasks, known))?;
+                let (tasks, blobs) = tasks_row(plan, at, of, &tasks, known)?;
                 (new.of, new.tasks) = (Some(of), tasks);
                 new.blobs.extend(blobs.iter().map(|(hash, _)| *hash));
                 bundle.keep.blobs.extend(blobs);
@@ -195,9 +196,10 @@ impl StoreCheckpointer {
         tasks: &TaskRecords,
         keep: &mut CheckpointBatch,
     ) -> Result<(), EngineError> {
-        let (body, blobs) = tasks_row(plan, at, of, (tasks, None))?;
+        let (body, blobs) = tasks_row(plan, at, of, tasks, None)?;
         let hashes = blobs.iter().map(|(hash, _)| *hash).collect();
-        let (ns, what) = (at.ns.to_string(), Pending::Tasks);
+        let ns = at.ns.to_string();
+        let what = Pending::Tasks;
         keep.pending.push(NewPending { ns, of, what, body, blobs: hashes });
         keep.blobs.extend(blobs);
         self.add_layout(plan, keep);
@@ -225,8 +227,8 @@ impl StoreCheckpointer {
             return Ok(ThreadId::from_uuid(uuid::Uuid::from_u128(bits)));
         }
         ThreadId::new(name).map_err(|error| {
-            let (place, expected) =
-                ("the thread of a checkpoint".to_owned(), "a valid name".to_owned());
+            let place = "the thread of a checkpoint".to_owned();
+            let expected = "a valid name".to_owned();
             StoreError::Conflict { place, expected, found: error.to_string() }.into()
         })
     }
@@ -267,7 +269,8 @@ fn tasks_row(
     plan: &Plan,
     at: &CheckpointAddress,
     of: CheckpointId,
-    (tasks, known): (&TaskRecords, Option<ReferenceRow>),
+    tasks: &TaskRecords,
+    known: Option<ReferenceRow>,
 ) -> Result<row::Written, EngineError> {
     let (mut body, blobs) = row::write_tasks(plan, tasks, known)?;
     row::seal(Kind::Tasks, &at.ns, of, &mut body);
@@ -284,7 +287,8 @@ fn new_messages(machine: &Machine, since: Option<&DeltaBase>, ended: &[TaskEnd])
 fn stored(
     ns: &str,
     checkpoint: &Checkpoint,
-    (ended, due): (Vec<TaskEnd>, Option<Vec<TaskDue>>),
+    ended: Vec<TaskEnd>,
+    due: Option<Vec<TaskDue>>,
 ) -> AiEvent {
     let Checkpoint { id, parent, metadata, machine } = checkpoint;
     let source = match metadata.source {
@@ -294,7 +298,9 @@ fn stored(
         Source::Update => CheckpointSource::Update,
         Source::Fork => CheckpointSource::Fork,
     };
-    let (id, parent, step) = (*id, *parent, metadata.step);
+    let id = *id;
+    let parent = *parent;
+    let step = metadata.step;
     let due = due.unwrap_or_else(|| tasks_due(machine, ns, (id, step)));
     let ns = ns.to_owned();
     AiEvent::Checkpoint(Box::new(CheckpointStored { ns, id, parent, source, step, ended, due }))
@@ -392,7 +398,8 @@ impl Checkpointer for StoreCheckpointer {
             let ended: Vec<_> = ended.collect();
             let mut told = Told::default();
             if !ended.is_empty() {
-                let (ns, checkpoint) = (at.ns.to_string(), of);
+                let ns = at.ns.to_string();
+                let checkpoint = of;
                 told.events.push(AiEvent::TasksEnded { ns, checkpoint, ended });
             }
             self.keep(at, plan, keep, told).await
@@ -414,7 +421,8 @@ impl Checkpointer for StoreCheckpointer {
             let (mut body, blobs) = row::write_outside(plan, &outside)?;
             row::seal(Kind::Outside, &at.ns, of, &mut body);
             let hashes: Vec<Hash> = blobs.iter().map(|(hash, _)| *hash).collect();
-            let (ns, what) = (at.ns.to_string(), Pending::Outside);
+            let ns = at.ns.to_string();
+            let what = Pending::Outside;
             let pending = vec![NewPending { ns, of, what, body, blobs: hashes }];
             let mut keep = CheckpointBatch { pending, blobs, ..CheckpointBatch::default() };
             self.add_layout(plan, &mut keep);
@@ -434,7 +442,8 @@ impl Checkpointer for StoreCheckpointer {
         to: &'a str,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         Box::pin(async move {
-            let (from, to) = (self.thread(from)?, self.thread(to)?);
+            let from = self.thread(from)?;
+            let to = self.thread(to)?;
             Ok(self.store.copy_checkpoints(&self.who, &from, &to).await?)
         })
     }
@@ -502,7 +511,8 @@ impl StoreCheckpointer {
                 let (mut body, blobs) = row::write_outside(plan, &outside)?;
                 row::seal(Kind::Outside, &at.ns, of, &mut body);
                 let hashes = blobs.iter().map(|(hash, _)| *hash).collect();
-                let (ns, what) = (at.ns.to_string(), Pending::Outside);
+                let ns = at.ns.to_string();
+                let what = Pending::Outside;
                 rows.keep.pending.push(NewPending { ns, of, what, body, blobs: hashes });
                 rows.keep.blobs.extend(blobs);
             }

@@ -136,7 +136,8 @@ impl Reading<'_> {
             if wants.is_empty() {
                 return Ok(());
             }
-            let (store, who) = (&self.saver.store, &self.saver.who);
+            let store = &self.saver.store;
+            let who = &self.saver.who;
             let rows = &self.rows;
             if wants.rows.iter().any(|row| !rows.contains_key(row)) {
                 let all = wants.rows.iter().copied().chain(loader.soon());
@@ -280,7 +281,8 @@ impl Reading<'_> {
             }
         }
         if !missing.is_empty() {
-            let (store, who) = (&self.saver.store, &self.saver.who);
+            let store = &self.saver.store;
+            let who = &self.saver.who;
             for (row, body) in store.checkpoint_bytes(who, self.shelf, missing).await? {
                 let body = self.open(Kind::Checkpoint, row, body)?;
                 found.insert(row.0.wrapping_sub(id.0), body);

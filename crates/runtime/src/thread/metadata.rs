@@ -16,7 +16,8 @@ impl Thread {
         metadata: Metadata,
         if_exists: IfExists,
     ) -> Result<ThreadRow, RuntimeError> {
-        let (id, graph) = (self.id.clone(), Some(self.graph.clone()));
+        let id = self.id.clone();
+        let graph = Some(self.graph.clone());
         let created_at = self.runtime.clock().now();
         let new = NewThread { id, graph, metadata, created_at, if_exists };
         Ok(self.runtime.store().create_thread(&self.who, new).await?)

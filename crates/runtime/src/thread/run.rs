@@ -47,7 +47,8 @@ impl ThreadRun {
     /// Replaces all options. The checkpoint chosen with [`Thread::at`] stays.
     pub fn options(mut self, options: RunOptions) -> Self {
         let RunOptions { at, within, .. } = self.options;
-        let (at, within) = (at.or(options.at), within.or(options.within));
+        let at = at.or(options.at);
+        let within = within.or(options.within);
         self.options = RunOptions { at, within, ..options };
         self
     }
