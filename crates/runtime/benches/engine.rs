@@ -68,11 +68,13 @@ async fn cost_on<H, T>(
     mut run: impl AsyncFnMut(&H, T),
 ) -> Cost {
     let batches = (TASKS / tasks / BATCH).max(1);
-    let (mut cpu, mut wall) = (0.0, 0.0);
+    let mut cpu = 0.0;
+    let mut wall = 0.0;
     for _ in 0..batches {
         let shared = shared();
         let inputs: Vec<T> = (0..BATCH).map(|_| input()).collect();
-        let (cpu_before, wall_before) = (cpu_ns(), Instant::now());
+        let cpu_before = cpu_ns();
+        let wall_before = Instant::now();
         for input in inputs {
             run(&shared, input).await;
         }
@@ -111,7 +113,8 @@ struct Loops {
 
 impl Loops {
     async fn new(work: Work) -> Self {
-        let (typed, json) = (Typed::new(work), Inline::new(work));
+        let typed = Typed::new(work);
+        let json = Inline::new(work);
         let end = typed.run(typed.input()).await;
         assert!(typed.is_right(&end), "by hand: {end:?}");
         Self { typed, json, costs: Vec::new() }
@@ -148,7 +151,8 @@ impl Loops {
 async fn measure(case: &Case, savers: &[&str], rows: &mut Vec<Value>) {
     case.verify().await;
     let mut by_hand = Loops::new(case.work).await;
-    let (mut none, mut memory) = (Vec::new(), Vec::new());
+    let mut none = Vec::new();
+    let mut memory = Vec::new();
     for _ in 0..=ROUNDS {
         let run = async |input| case.run(input).await;
         by_hand.measure(case.tasks).await;
@@ -195,7 +199,8 @@ fn tell(
     bar: Option<Bar>,
     rows: &mut Vec<Value>,
 ) {
-    let (ratio, json_ratio) = (ours.cpu / hand.typed.cpu, ours.cpu / hand.json.cpu);
+    let ratio = ours.cpu / hand.typed.cpu;
+    let json_ratio = ours.cpu / hand.json.cpu;
     let limit = bar.map(|bar| format!("{:.2}", bar.limit_us)).unwrap_or_default();
     println!(
         "{:<13} {saver:>11} {:>10.2} {:>10.2} {:>10.3} {ratio:>7.1} {:>10.3} {json_ratio:>7.1} {limit:>10}",
@@ -230,12 +235,15 @@ async fn filed(case: &Case, durability: Durability, hand: ByHand) -> (Cost, Bar)
     let commits_per_task = filed.commits() as f64 / f64::from(case.tasks);
     let bytes = filed.bytes();
     let bare = cases::filed::Bare::open(durability, bytes);
-    let (mut ours, mut commits, mut id) = (Vec::new(), Vec::new(), 0);
+    let mut ours = Vec::new();
+    let mut commits = Vec::new();
+    let mut id = 0;
     for round in 0..=ROUNDS {
         let commits_a_run = commits_per_task * f64::from(case.tasks);
         let runs = (f64::from(FILED_COMMITS) / commits_a_run) as u32;
         let inputs: Vec<_> = (0..runs).map(|_| case.input_kept()).collect();
-        let (cpu, wall) = (cpu_ns(), Instant::now());
+        let cpu = cpu_ns();
+        let wall = Instant::now();
         for input in inputs {
             case.run_kept(&filed.host, input).await;
         }
@@ -273,7 +281,8 @@ async fn hosted(case: &Case) -> Vec<Cost> {
                 hosted.input(thread)
             })
             .collect();
-        let (cpu, wall) = (cpu_ns(), Instant::now());
+        let cpu = cpu_ns();
+        let wall = Instant::now();
         for request in requests {
             hosted.run(request).await;
         }
@@ -301,10 +310,13 @@ async fn journaled(savers: &[&str], rows: &mut Vec<Value>) {
         case.verify().await;
         let bytes = case.bytes();
         let bare = cases::filed::Bare::open(durability, bytes);
-        let (mut costs, mut bares, mut id) = (Vec::new(), Vec::new(), 0);
+        let mut costs = Vec::new();
+        let mut bares = Vec::new();
+        let mut id = 0;
         for round in 0..=ROUNDS {
             let runs = HOSTED_TASKS / Journaled::TASKS;
-            let (cpu, wall) = (cpu_ns(), Instant::now());
+            let cpu = cpu_ns();
+            let wall = Instant::now();
             for _ in 0..runs {
                 case.run().await;
             }
@@ -321,7 +333,8 @@ async fn journaled(savers: &[&str], rows: &mut Vec<Value>) {
                 bares.push((cpu_ns() - cpu) / f64::from(HOSTED_TASKS) / 1e3);
             }
         }
-        let (ours, commit_us) = (medians(&costs), median(bares));
+        let ours = medians(&costs);
+        let commit_us = median(bares);
         let limit_us = 1.5 * commits * commit_us + 3.0;
         println!(
             "react50 with calls, {saver}: {:.2} us a task, limit {limit_us:.2} ({:.2} wall, a commit of {bytes} bytes by hand {commit_us:.2}); {commits:.3} commits a task, limit {COMMITS_MAX}",
@@ -339,7 +352,8 @@ async fn journaled(savers: &[&str], rows: &mut Vec<Value>) {
 /// The agent's loop must not cost more the longer it goes: the last of 500 turns against the
 /// first 50.
 async fn flat(rows: &mut Vec<Value>) {
-    let (short, long) = (Case::react(50), Case::react(500));
+    let short = Case::react(50);
+    let long = Case::react(500);
     let mut ratios = Vec::new();
     for round in 0..=ROUNDS {
         let short_cost =
@@ -363,7 +377,8 @@ async fn flat(rows: &mut Vec<Value>) {
 async fn long_list(rows: &mut Vec<Value>) {
     let mut ratios = Vec::new();
     for round in 0..=ROUNDS {
-        let (empty, full) = (cases::with_list(0).await, cases::with_list(100_000).await);
+        let empty = cases::with_list(0).await;
+        let full = cases::with_list(100_000).await;
         let empty = cost(10, || (), async |()| empty.run().await).await;
         let full = cost(10, || (), async |()| full.run().await).await;
         if round > 0 {

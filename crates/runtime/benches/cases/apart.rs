@@ -22,12 +22,16 @@ pub(crate) async fn measure(case: &Case, rows: &mut Vec<Value>) {
     for (level, durability) in [("sqlite", Durability::Normal), ("sqlite-full", Durability::Full)] {
         let probe = Filed::open(durability);
         case.run_kept(&probe.host, case.input_kept()).await;
-        let (commits, bytes) = (probe.commits() as u32, probe.bytes());
+        let commits = probe.commits() as u32;
+        let bytes = probe.bytes();
         let alone = Bare::open(durability, bytes);
         let nothing = Filed::with(durability, Commits::Nothing);
         let between =
             Filed::with(durability, Commits::ByHand(Mutex::new(Bare::open(durability, bytes))));
-        let (mut hot, mut cold, mut hand, mut id) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let mut hot = Vec::new();
+        let mut cold = Vec::new();
+        let mut hand = Vec::new();
+        let mut id = 0;
         for round in 0..=ROUNDS {
             let inline = cost(
                 case.tasks,
@@ -51,7 +55,9 @@ pub(crate) async fn measure(case: &Case, rows: &mut Vec<Value>) {
                 hand.push(inline);
             }
         }
-        let (hot, cold, hand) = (median(hot), median(cold), median(hand));
+        let hot = median(hot);
+        let cold = median(cold);
+        let hand = median(hand);
         println!(
             "{} apart, {level}: {hot:.2} us a task without a commit, {cold:.2} between commits by hand; the loop over JSON {hand:.3}, four times {:.2}",
             case.name,

@@ -82,13 +82,16 @@ pub(crate) fn measure(rows: &mut Vec<Value>) {
         ("64 blocking tasks of a superstep", Kind::Blocking, 1, COUNT),
         ("64 runs of one task", Kind::Inline, COUNT, 1),
     ] {
-        let (mut one, mut two) = (Vec::new(), Vec::new());
+        let mut one = Vec::new();
+        let mut two = Vec::new();
         for _ in 0..ROUNDS {
             one.push(seconds(1, graph(tasks, kind), (runs, tasks)));
             two.push(seconds(2, graph(tasks, kind), (runs, tasks)));
         }
         let ratios = one.iter().zip(&two).map(|(one, two)| one / two).collect();
-        let (one, two, gain) = (median(one), median(two), median(ratios));
+        let one = median(one);
+        let two = median(two);
+        let gain = median(ratios);
         println!(
             "cores: {what}: {one:.3} s on one thread, {two:.3} s on two, {gain:.2} times (at least {GAIN_MIN})"
         );

@@ -133,7 +133,8 @@ async fn follow(
     let modes = modes.fold(Modes::NONE, |all, mode| all | mode);
     let options = StreamOptions { modes, subgraphs: Subgraphs::Include, ..Default::default() };
     let stream = runtime.stream(&Principal::local(), &run, options).await;
-    let (mut stream, mut frames) = (stream.expect("is there"), 0);
+    let mut stream = stream.expect("is there");
+    let mut frames = 0;
     while let Some(frame) = stream.next().await {
         let frame = frame.expect("reads");
         frames += 1;
@@ -158,7 +159,10 @@ fn resident_kib() -> f64 {
 /// Measures runs without followers, with slow ones, and with fast ones, in turns.
 pub(crate) async fn measure(rows: &mut Vec<Value>) {
     let mut case = Case::open().await;
-    let (mut alone, mut slow, mut fast, mut kib) = (vec![], vec![], vec![], 0.0_f64);
+    let mut alone = vec![];
+    let mut slow = vec![];
+    let mut fast = vec![];
+    let mut kib = 0.0_f64;
     let mut frames = 0;
     for round in 0..=ROUNDS {
         let without = case.run(None).await;
@@ -173,7 +177,9 @@ pub(crate) async fn measure(rows: &mut Vec<Value>) {
             fast.push(all.cpu_ms);
         }
     }
-    let (alone, slow, fast) = (median(alone), median(slow), median(fast));
+    let alone = median(alone);
+    let slow = median(slow);
+    let fast = median(fast);
     let ratio = slow / alone;
     let each_us = (fast - alone) * 1e3 / frames as f64;
     println!(

@@ -30,7 +30,9 @@ pub(crate) struct Journaled {
 async fn call(ctx: &Ctx, kind: CallKind, nth: usize) -> NodeResult<()> {
     let input = serde_json::json!({"nth": nth});
     let call_id = (kind == CallKind::Tool).then(|| format!("call-{nth}"));
-    let (name, effect, attempts) = ("bench".to_owned(), Effect::ReadOnly, Attempts::Each);
+    let name = "bench".to_owned();
+    let effect = Effect::ReadOnly;
+    let attempts = Attempts::Each;
     let intent = Intent { kind, name, input: hash(&input), call_id, effect, attempts };
     let calls = ctx.calls();
     let Opened::New { key } = calls.journal.open(intent).await? else {
@@ -39,7 +41,8 @@ async fn call(ctx: &Ctx, kind: CallKind, nth: usize) -> NodeResult<()> {
     let value = serde_json::json!({"text": format!("result {nth}")});
     if kind == CallKind::Tool {
         let tool_call_id = || ToolCallId::new(format!("call-{nth}")).expect("valid id");
-        let (tool_name, args) = ("bench".to_owned(), input);
+        let tool_name = "bench".to_owned();
+        let args = input;
         let start = AiEvent::ToolCallStart {
             tool_call_id: tool_call_id(),
             tool_name,
@@ -129,7 +132,8 @@ impl Journaled {
 
     /// Everything of the last run is on record.
     pub(crate) async fn verify(&self) {
-        let (who, store) = (Principal::local(), self.runtime.store());
+        let who = Principal::local();
+        let store = self.runtime.store();
         let thread = ThreadId::new(format!("t{}", self.threads)).expect("valid id");
         let calls = store.calls(&who, &thread).await.expect("reads");
         assert_eq!(calls.len(), Self::TASKS as usize);
@@ -153,7 +157,8 @@ impl Journaled {
         let number = |at: usize| {
             u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize
         };
-        let (page, salts) = (number(8), &bytes[16..24]);
+        let page = number(8);
+        let salts = &bytes[16..24];
         // A frame is of this log when it has its salts; the last one of a commit says how many
         // pages the file has after it.
         let frames = (32..bytes.len()).step_by(24 + page);

@@ -158,7 +158,8 @@ impl Case {
     /// The agent's loop with its calls journaled.
     pub(crate) fn calls() -> Self {
         let fresh = || Start::typed(BenchUpdate::new()).expect("an update");
-        let (work, graph) = (Work::React50, journaled::graph());
+        let work = Work::React50;
+        let graph = journaled::graph();
         let check: fn(&serde_json::Value) -> bool =
             |out| out["messages"].as_array().expect("a list").len() == 101;
         Self::over("react50-calls", work, work.tasks(), graph, Box::new(fresh), check)
@@ -172,7 +173,8 @@ impl Case {
         start: Box<dyn Fn() -> Start>,
         check: fn(&serde_json::Value) -> bool,
     ) -> Self {
-        let (host, threads) = (Host::new(), AtomicU64::new(0));
+        let host = Host::new();
+        let threads = AtomicU64::new(0);
         Self { name, work, tasks, graph, start, check, host, threads }
     }
 

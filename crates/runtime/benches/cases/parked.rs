@@ -84,7 +84,8 @@ pub(crate) async fn measure(rows: &mut Vec<Value>) {
             }
         }
         took.sort_by(f64::total_cmp);
-        let (half, p99) = (took[took.len() / 2], took[took.len() * 99 / 100]);
+        let half = took[took.len() / 2];
+        let p99 = took[took.len() * 99 / 100];
         println!(
             "parked: answered {what}: half within {half:.2} ms, p99 {p99:.2} ms (limit {P99_MS_MAX})"
         );

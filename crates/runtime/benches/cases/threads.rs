@@ -43,7 +43,8 @@ async fn multiply(file: &Path, threads: u64) {
     let made = store.export_thread(&who, &id(ThreadId::new(THREAD))).await.expect("reads");
     for number in 1..=threads {
         let mut whole = made.clone();
-        let (thread, ago) = (id(ThreadId::new(format!("t{}", spread(number)))), number as i64);
+        let thread = id(ThreadId::new(format!("t{}", spread(number))));
+        let ago = number as i64;
         for run in &mut whole.runs {
             let row = &mut run.row;
             row.new.at =
@@ -106,7 +107,8 @@ impl Stored {
 
     /// Returns the cost of each operation of `WHAT` in a round, in microseconds.
     async fn round(&mut self) -> Vec<f64> {
-        let (who, now) = (Principal::local(), Timestamp(2));
+        let who = Principal::local();
+        let now = Timestamp(2);
         let mut cost = vec![0.0; WHAT.len()];
         let add = |at: usize, cpu: f64, cost: &mut Vec<f64>| {
             cost[at] += (cpu_ns() - cpu) / f64::from(LOOKS) / 1e3;
@@ -144,7 +146,8 @@ impl Stored {
 /// The same with one thread and with so many, in turns.
 pub(crate) async fn measure(threads: u64, rows: &mut Vec<Value>) {
     let dir = tempfile::tempdir().expect("a directory");
-    let (few, many) = (dir.path().join("few.db"), dir.path().join("many.db"));
+    let few = dir.path().join("few.db");
+    let many = dir.path().join("many.db");
     for file in [&few, &many] {
         Hosted::fill(file).await;
     }

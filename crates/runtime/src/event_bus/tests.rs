@@ -48,7 +48,8 @@ fn texts(carried: &Carried) -> Vec<String> {
 
 #[test]
 fn order_is_kept_and_only_durable_events_wait_for_the_log() {
-    let (bus, one) = (bus(), by(1, 1));
+    let bus = bus();
+    let one = by(1, 1);
     let mut watcher = bus.watch();
     bus.emit(&one, delta("a"));
     assert_eq!(heard(&mut watcher), ["0+1 a"], "at once");
@@ -76,7 +77,8 @@ fn order_is_kept_and_only_durable_events_wait_for_the_log() {
 
 #[test]
 fn text_that_comes_during_a_commit_stands_where_it_was_told() {
-    let (bus, one) = (bus(), by(1, 2));
+    let bus = bus();
+    let one = by(1, 2);
     let mut watcher = bus.watch();
     bus.emit(&one, delta("a"));
     assert_eq!(texts(&bus.begin(&[])), ["0+1 a"]);
@@ -100,7 +102,9 @@ fn text_that_comes_during_a_commit_stands_where_it_was_told() {
 
 #[test]
 fn a_commit_that_is_tried_again_takes_what_it_took_at_first() {
-    let (bus, one, two) = (bus(), by(1, 1), by(2, 2));
+    let bus = bus();
+    let one = by(1, 1);
+    let two = by(2, 2);
     let mut watcher = bus.watch();
     let step = [AiEvent::Step { step: 1, nodes: Vec::new() }];
     bus.emit(&one, custom(1));
@@ -133,7 +137,9 @@ fn a_commit_that_is_tried_again_takes_what_it_took_at_first() {
 
 #[test]
 fn text_is_void_with_its_step_or_its_attempt() {
-    let (bus, one, two) = (bus(), by(1, 1), by(2, 1));
+    let bus = bus();
+    let one = by(1, 1);
+    let two = by(2, 1);
     let save = |expected: &[&str], void: Option<(u64, u64)>, own: Vec<AiEvent>, seq: u64| {
         let carried = bus.begin(&own);
         assert_eq!(texts(&carried), expected);
@@ -165,7 +171,8 @@ fn text_is_void_with_its_step_or_its_attempt() {
 
 #[test]
 fn no_more_text_is_kept_than_its_limit() {
-    let (bus, one) = (bus(), by(1, 1));
+    let bus = bus();
+    let one = by(1, 1);
     let most = "x".repeat(text_buffer::KEPT_BYTES_MAX);
     bus.emit(&one, delta(&most));
     bus.emit(&one, delta("y"));
@@ -188,7 +195,8 @@ fn no_more_text_is_kept_than_its_limit() {
 
 #[test]
 fn who_comes_later_gets_the_rest() {
-    let (bus, one) = (bus(), by(1, 1));
+    let bus = bus();
+    let one = by(1, 1);
     let attached = |bus: &EventBus| {
         let attached = bus.attach().expect("the run goes on");
         let unsaved: Vec<_> = attached.unsaved.iter().map(|piece| piece.text.clone()).collect();
@@ -216,8 +224,10 @@ fn third() -> AiEvent {
 
 #[test]
 fn a_watcher_that_lags_is_detached_and_the_others_are_not() {
-    let (bus, one) = (bus(), by(1, 1));
-    let (mut slow, mut fast) = (bus.watch(), bus.watch());
+    let bus = bus();
+    let one = by(1, 1);
+    let mut slow = bus.watch();
+    let mut fast = bus.watch();
     for _ in 0..3 {
         bus.emit(&one, third());
         assert_eq!(received(&mut fast).count(), 1);
@@ -239,7 +249,8 @@ fn a_watcher_that_lags_is_detached_and_the_others_are_not() {
 
 #[test]
 fn an_event_beyond_the_limit_is_read_from_the_store() {
-    let (bus, one) = (bus(), by(1, 1));
+    let bus = bus();
+    let one = by(1, 1);
     let mut watcher = bus.watch();
     bus.emit(&one, delta(&"x".repeat(live::LAG_BYTES_MAX)));
     assert_eq!(watcher.try_recv(), Some(Live::Lagged));

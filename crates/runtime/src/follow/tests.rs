@@ -208,7 +208,9 @@ impl World {
         let carried = self.worker.bus.begin(&own);
         let mut events = carried.events;
         events.extend(own.iter().cloned());
-        let (void, pieces, at) = (carried.void, carried.pieces, self.clock.now());
+        let void = carried.void;
+        let pieces = carried.pieces;
+        let at = self.clock.now();
         let commit = Commit { events, void, pieces, finish, at, ..Commit::default() };
         let committed = now(self.context.store.commit(&who(), &self.worker.claim, commit));
         self.worker.bus.committed(committed.expect("commits").first_seq, at, own);

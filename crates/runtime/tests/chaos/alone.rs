@@ -109,7 +109,8 @@ fn host(folder: &Path) -> Host {
 #[tokio::test]
 async fn program() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
-    let (graph, host) = (graph(&folder), host(&folder));
+    let graph = graph(&folder);
+    let host = host(&folder);
     let state = graph.state(&host, &StateQuery::thread(THREAD), false).await.expect("reads");
     let start = match state.metadata {
         Some(_) => Start::Continue,
@@ -124,7 +125,8 @@ async fn program() {
 
 /// Returns the calls with a recorded result, in the notation used when they are made.
 async fn settled(folder: &Path) -> BTreeSet<String> {
-    let (graph, host) = (graph(folder), host(folder));
+    let graph = graph(folder);
+    let host = host(folder);
     let calls = graph.calls(&host, &StateQuery::thread(THREAD)).await.expect("reads");
     let settled = calls.iter().filter(|call| call.state == CallState::Settled);
     let thread = ThreadId::new(THREAD).expect("a name");
@@ -152,7 +154,8 @@ struct Tally {
 async fn one_thread(draw: &mut Draw, memory: Memory, tally: &mut Tally) {
     let folder = tempfile::tempdir().expect("a folder");
     let outside = Outside(folder.path().into());
-    let (mut recorded, mut found) = (BTreeMap::new(), 0);
+    let mut recorded = BTreeMap::new();
+    let mut found = 0;
     while !folder.path().join("ended").exists() {
         let before = outside.made().len();
         let mut command = Command::new(std::env::current_exe().expect("this program"));
@@ -195,7 +198,8 @@ async fn one_thread(draw: &mut Draw, memory: Memory, tally: &mut Tally) {
 #[tokio::test]
 async fn a_program_that_is_killed_calls_nothing_again_that_is_on_record() {
     let kills_min = if full() { 1_000 } else { 25 };
-    let (mut draw, mut tally) = (Draw::new(seed()), Tally::default());
+    let mut draw = Draw::new(seed());
+    let mut tally = Tally::default();
     while tally.kills < kills_min {
         one_thread(&mut draw, Memory::Sound, &mut tally).await;
     }
@@ -215,7 +219,8 @@ async fn a_program_that_is_killed_calls_nothing_again_that_is_on_record() {
 
 #[tokio::test]
 async fn a_program_that_makes_recorded_calls_again_is_found() {
-    let (mut draw, mut tally) = (Draw::new(seed()), Tally::default());
+    let mut draw = Draw::new(seed());
+    let mut tally = Tally::default();
     while tally.kills < 25 && tally.repeated.is_empty() {
         one_thread(&mut draw, Memory::Forgets, &mut tally).await;
     }

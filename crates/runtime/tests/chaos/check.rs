@@ -22,7 +22,8 @@ pub(crate) async fn check(site: &Site, graph: &str, threads: &[Vec<RunRef>]) -> 
         }
     }
     let begun = begun(site);
-    let (mut runs, mut again) = (0, 0);
+    let mut runs = 0;
+    let mut again = 0;
     for refs in threads {
         let id = refs.first().expect("each has one").thread.clone();
         let expected: Vec<_> = refs
@@ -85,7 +86,8 @@ fn begun(site: &Site) -> BTreeMap<String, Vec<(u32, String)>> {
 /// A process that goes on with a run begins where the mode says: with the step that was open, with
 /// the one before it when that may have been on its way to the store, or with the first.
 fn check_begun(tag: &str, durability: Durability, begun: &[(u32, String)]) {
-    let (mut last, mut furthest) = (BTreeMap::new(), 0_u32);
+    let mut last = BTreeMap::new();
+    let mut furthest = 0_u32;
     for (step, process) in begun {
         let goes_on = last.insert(process, *step).is_some_and(|last| last + 1 == *step);
         let may = match durability {

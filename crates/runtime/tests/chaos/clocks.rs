@@ -100,7 +100,8 @@ async fn jump(name: &str, place: Place, whose: Whose, folder: &Path) -> u64 {
     let frozen = format!("at {}", SystemClock::new().now().0);
     let hour = 3_600_000;
     let mut jumps = 0;
-    let (mut ended, mut moment) = (false, 0);
+    let mut ended = false;
+    let mut moment = 0;
     let said = [format!("by {hour}"), format!("by -{hour}"), frozen, "by 0".to_owned()];
     while !ended {
         let both = match whose {

@@ -72,7 +72,8 @@ impl Crowd {
         let thread = self.runtime.thread("emits", format!("t{}", self.runs)).expect("hosted");
         let handle = thread.start(json!({})).begin().await.expect("accepted");
         drop(handle.events);
-        let (before, who) = (resident(), Principal::local());
+        let before = resident();
+        let who = Principal::local();
         let mut crowd = Vec::new();
         for _ in 0..followers {
             let watched = self.runtime.watch(&who, &handle.run, Position::START).await;
@@ -98,7 +99,8 @@ async fn followers_that_do_not_read_cost_little() {
     let runtime = runtime.open().await.expect("opens");
     let mut crowd = Crowd { runtime, gate, runs: 0 };
     crowd.run(0).await;
-    let (mut alone, mut followed) = (Duration::MAX, Duration::MAX);
+    let mut alone = Duration::MAX;
+    let mut followed = Duration::MAX;
     let mut held = 0;
     let mut last = Vec::new();
     for _ in 0..ROUNDS {

@@ -43,7 +43,8 @@ async fn rows(store: &Arc<dyn Store>, runs: &[Vec<RunRef>]) -> Vec<RunRow> {
 
 /// Waits until all runs have ended or nothing was done for a second; says whether they have.
 async fn settled(site: &Site, store: &Arc<dyn Store>, runs: &[Vec<RunRef>]) -> bool {
-    let (mut known, mut still) = (0, 0);
+    let mut known = 0;
+    let mut still = 0;
     loop {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let rows = rows(store, runs).await;
@@ -79,7 +80,8 @@ async fn files_that_may_not_grow_pause_runs_until_they_may() {
         step_ms: 2,
         attempts_max: 50,
     };
-    let (store, file) = (site.place.open(), folder.path().join("weft.db"));
+    let store = site.place.open();
+    let file = folder.path().join("weft.db");
     let worker = start(&site);
     let threads = if full() { 60 } else { 12 };
     limit(&worker, Some(ROOM));
@@ -87,7 +89,8 @@ async fn files_that_may_not_grow_pause_runs_until_they_may() {
     for thread in 0..threads {
         runs.push(vec![accept(&store, CHAIN, &format!("t{thread}"), "0").await]);
     }
-    let (mut room, mut pauses) = (ROOM, 0);
+    let mut room = ROOM;
+    let mut pauses = 0;
     while !settled(&site, &store, &runs).await {
         whole(&file);
         pauses += 1;

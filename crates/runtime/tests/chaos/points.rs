@@ -88,7 +88,8 @@ async fn crash(name: &str, place: Place, folder: &Path) {
     let rounds = if full() { 20 } else { 1 };
     let site = Site { place, folder: folder.to_owned(), pace_ms: 25, step_ms: 2, attempts_max: 50 };
     let store = site.place.open();
-    let (mut threads, mut hits) = (Vec::new(), Vec::new());
+    let mut threads = Vec::new();
+    let mut hits = Vec::new();
     for (point, most) in POINTS {
         for moment in [Moment::Before, Moment::After] {
             for round in 0..rounds {

@@ -14,7 +14,8 @@ use weftwork_types::port::{CallKey, CallRecord};
 use weftwork_types::run::{Durability, RunStatus};
 
 async fn stall(name: &str, place: Place, folder: &Path) {
-    let (who, tick) = (Principal::local(), Duration::from_millis(10));
+    let who = Principal::local();
+    let tick = Duration::from_millis(10);
     let pace_ms = if full() { 2_000 } else { 100 };
     let site = Site { place, folder: folder.to_owned(), pace_ms, step_ms: 400, attempts_max: 3 };
     let store = site.place.open();

@@ -35,7 +35,8 @@ async fn asleep(store: &Arc<dyn Store>, timers: usize, ahead_ms: u64, look: Dura
         let due = clock.now().plus(ahead);
         let mut runs = Vec::new();
         for n in 0..timers {
-            let (thread, tag) = (format!("t{}-{n}", ahead.as_millis()), due.0.to_string());
+            let thread = format!("t{}-{n}", ahead.as_millis());
+            let tag = due.0.to_string();
             runs.push(accept_as(store, NAPS, (&thread, &tag), Durability::Sync).await);
         }
         while clock.now() < due {
@@ -58,7 +59,8 @@ async fn all_at_once(name: &str, place: Place, folder: &Path) {
         if full() { (10_000, 150_000, 2_000, 1_000) } else { (300, 6_000, 150, 10) };
     let look = Duration::from_millis(look_ms);
     let site = Site { place, folder: folder.to_owned(), pace_ms, step_ms: 0, attempts_max: 50 };
-    let (store, clock) = (site.place.open(), SystemClock::new());
+    let store = site.place.open();
+    let clock = SystemClock::new();
     let first = Worker::start(&site);
     let second = Worker::start(&site);
     let Asleep { runs, due } = asleep(&store, timers, ahead_ms, look).await;
@@ -77,7 +79,8 @@ async fn all_at_once(name: &str, place: Place, folder: &Path) {
         late.push(rows[1].new.created_at.0 - due.0);
     }
     late.sort_unstable();
-    let (half, last) = (late[late.len() / 2], late[late.len() - 1]);
+    let half = late[late.len() / 2];
+    let last = late[late.len() - 1];
     assert!(late[0] >= 0, "{} ms", late[0]);
     check_time(Duration::from_millis(u64::try_from(last).unwrap_or(0)), BEGUN);
     report(name, &format!("{timers} timers: first {} ms, half {half} ms, last {last} ms", late[0]));

@@ -80,7 +80,8 @@ impl Site {
         let place = std::env::var(PLACE).ok()?;
         let number = |name| std::env::var(name).expect("is set").parse().expect("a number");
         let folder = PathBuf::from(std::env::var(FOLDER).expect("is set"));
-        let (pace_ms, step_ms) = (number(PACE_MS), number(STEP_MS));
+        let pace_ms = number(PACE_MS);
+        let step_ms = number(STEP_MS);
         let attempts_max = std::env::var(ATTEMPTS_MAX).expect("is set").parse().expect("a number");
         Some(Self { place: Place::of(&place), folder, pace_ms, step_ms, attempts_max })
     }
@@ -93,7 +94,8 @@ impl Site {
 
     /// The calls that were made outside, with the place of each in the log that is kept there.
     pub(crate) fn made(&self) -> Vec<(u64, String)> {
-        let (mut place, mut made) = (0, Vec::new());
+        let mut place = 0;
+        let mut made = Vec::new();
         for line in self.effects() {
             let words: Vec<&str> = line.split(' ').collect();
             if let ["made", name, key, _] = words.as_slice() {

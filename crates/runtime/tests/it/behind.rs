@@ -123,7 +123,8 @@ async fn the_next_superstep_runs_while_one_is_committed() {
     let step = ["begins commit of a step", "ends commit of a step"];
     let end = ["begins commit of the end", "ends commit of the end"];
     for durability in [Durability::Sync, Durability::Async] {
-        let (store, world) = (Faulty::new(store()), World::default());
+        let store = Faulty::new(store());
+        let world = World::default();
         watch_commits(&store, &world);
         let bench = Bench::on(store, noting(&world)).await;
         let (events, outcome) = bench.run(request(durability)).await;
@@ -143,7 +144,8 @@ async fn the_next_superstep_runs_while_one_is_committed() {
 
 #[tokio::test]
 async fn an_effect_is_made_only_when_all_before_it_is_stored() {
-    let (store, world) = (Faulty::new(store()), World::default());
+    let store = Faulty::new(store());
+    let world = World::default();
     watch_commits(&store, &world);
     let bench = Bench::on(store, working(&world)).await;
     completed(bench.run(request(Durability::Async)).await.1);
@@ -191,7 +193,8 @@ fn expected(durability: Durability) -> Vec<Value> {
     let parts = |node: &str| {
         ["begins", "goes on", "ends"].map(|part| json!(format!("{node} {part}"))).into_iter()
     };
-    let (steps, nodes) = ((1..).zip(["a", "b", "c"]), ["a", "b", "c"].into_iter());
+    let steps = (1..).zip(["a", "b", "c"]);
+    let nodes = ["a", "b", "c"].into_iter();
     match durability {
         // Supersteps are committed with the end, and with them that the run began.
         Durability::Exit => nodes.flat_map(parts).chain([started]).chain(steps.map(step)).collect(),
@@ -230,7 +233,8 @@ async fn events_keep_their_order_when_a_commit_is_tried_again() {
     let graph = emitting();
     for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
         for (refused, times) in (1..14).flat_map(|commit| [(commit, 1), (commit, 2)]) {
-            let (store, clock) = (Faulty::new(store()), Arc::new(ManualClock::new()));
+            let store = Faulty::new(store());
+            let clock = Arc::new(ManualClock::new());
             let commits = AtomicUsize::new(0);
             store.interfere(move |point, moment, commit| {
                 if commit.is_none() || moment == Moment::After {
@@ -238,7 +242,8 @@ async fn events_keep_their_order_when_a_commit_is_tried_again() {
                 }
                 let at = commits.fetch_add(1, Ordering::SeqCst) + 1;
                 if (refused..refused + times).contains(&at) {
-                    let (place, reason) = (name(point, commit).to_owned(), "busy".to_owned());
+                    let place = name(point, commit).to_owned();
+                    let reason = "busy".to_owned();
                     return Err(StoreError::Unavailable { place, reason, retriable: true });
                 }
                 Ok(Duration::ZERO)
@@ -253,8 +258,10 @@ async fn events_keep_their_order_when_a_commit_is_tried_again() {
 async fn a_commit_that_is_refused_for_good_is_the_last() {
     for durability in [Durability::Sync, Durability::Async] {
         for refused in 0..3 {
-            let (store, world) = (Faulty::new(store()), World::default());
-            let (ours, steps) = (world.clone(), AtomicUsize::new(0));
+            let store = Faulty::new(store());
+            let world = World::default();
+            let ours = world.clone();
+            let steps = AtomicUsize::new(0);
             store.interfere(move |point, moment, commit| {
                 if commit.is_none() || moment == Moment::After {
                     return Ok(Duration::ZERO);
@@ -314,7 +321,8 @@ async fn crash_at_each_commit(durability: Durability) {
     let mut crashes = 0;
     for moment in [Moment::Before, Moment::After] {
         for write in 1.. {
-            let (store, world) = (store(), World::default());
+            let store = store();
+            let world = World::default();
             let graph = working(&world);
             let at = format!("{durability:?}, {moment:?} commit {write}");
             if !dies_at(&store, &graph, durability, DeathAt { commit: write, moment }).await {
@@ -370,7 +378,8 @@ async fn runs_that_answer_find_effects_whenever_checkpoints_were_stored() {
         let graph = Graph::<Log>::new("asks").with(world.clone());
         let graph = graph.node("a", works).node("b", works).node("asks", asks);
         let graph = graph.edge(START, "a").edge("a", "b").edge("b", "asks").build();
-        let (graph, store) = (graph.expect("sound"), store());
+        let graph = graph.expect("sound");
+        let store = store();
         let mut open = None;
         for mode in [begins, answers, answers] {
             // A process of its own each time.

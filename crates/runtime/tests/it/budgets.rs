@@ -111,7 +111,8 @@ async fn three(ctx: Ctx) -> NodeResult<LogUpdate> {
         let reservation = ctx.calls().budget.reserve(&demand()).await;
         let reservation = reservation.map_err(|error| error.fault())?;
         let tool_call_id = ToolCallId::new(format!("c{call}")).expect("an id");
-        let (tool_name, args) = ("t".to_owned(), json!({}));
+        let tool_name = "t".to_owned();
+        let args = json!({});
         ctx.calls().emit.emit(AiEvent::ToolCallStart {
             tool_call_id,
             tool_name,

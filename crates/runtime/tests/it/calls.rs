@@ -127,7 +127,8 @@ fn chain(outside: &Outside) -> CompiledGraph {
 
 #[tokio::test]
 async fn reads_come_on_record_with_their_steps() {
-    let (store, outside) = (Faulty::new(store()), Outside::new());
+    let store = Faulty::new(store());
+    let outside = Outside::new();
     let commits = watched(&store);
     let bench = Bench::on(store.clone(), chain(&outside)).await;
     let (events, outcome) = bench.run(Bench::request(RunInput::Start { input: json!({}) })).await;
@@ -144,7 +145,8 @@ async fn reads_come_on_record_with_their_steps() {
 
 #[tokio::test]
 async fn an_effect_waits_for_its_intent_and_its_result() {
-    let (store, outside) = (Faulty::new(store()), Outside::new());
+    let store = Faulty::new(store());
+    let outside = Outside::new();
     let commits = watched(&store);
     let graph = Graph::<Log>::new("effect")
         .with(outside.clone())
@@ -222,7 +224,9 @@ async fn dies_with(
     let before = outside.made();
     let mut process = tokio::runtime::Builder::new_multi_thread();
     let process = process.worker_threads(1).enable_all().build().expect("a runtime");
-    let (ours, graph, who) = (Arc::clone(store), graph.clone(), Principal::local());
+    let ours = Arc::clone(store);
+    let graph = graph.clone();
+    let who = Principal::local();
     let began = process.spawn(async move {
         let builder = Runtime::builder(Arc::clone(&ours)).graph("test:graph", graph);
         let runtime = builder.open().await.expect("opens");
@@ -390,8 +394,10 @@ async fn calls_that_were_cut_off_in_order_are_on_record_as_begun() {
     let graph = Graph::<Log>::new("cut")
         .with(outside.clone())
         .node("a", async |ctx: Ctx, outside: Deps<Outside>| -> NodeResult<LogUpdate> {
-            let (name, effect) = ("slow".to_owned(), Effect::ReadOnly);
-            let (input, attempts) = (hash(&json!(name)), Attempts::Each);
+            let name = "slow".to_owned();
+            let effect = Effect::ReadOnly;
+            let input = hash(&json!(name));
+            let attempts = Attempts::Each;
             let kind = CallKind::Model;
             let intent = Intent { kind, name, input, call_id: None, effect, attempts };
             let Opened::New { key } = ctx.calls().journal.open(intent).await? else {
@@ -495,7 +501,8 @@ fn fact(n: i64) -> UsageFact {
 
 #[tokio::test]
 async fn bills_come_with_the_answers_they_are_for() {
-    let (store, outside) = (Faulty::new(store()), Outside::new());
+    let store = Faulty::new(store());
+    let outside = Outside::new();
     let commits = watched(&store);
     let graph = Graph::<Log>::new("bills")
         .with(outside.clone())

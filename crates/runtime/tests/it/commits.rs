@@ -53,7 +53,9 @@ fn fan() -> CompiledGraph {
 
 /// Makes a call unless it is on record.
 async fn call(ctx: &Ctx, kind: CallKind, effect: Effect, nth: usize) -> NodeResult<()> {
-    let (name, input, attempts) = ("call".to_owned(), hash(&json!(nth)), Attempts::Each);
+    let name = "call".to_owned();
+    let input = hash(&json!(nth));
+    let attempts = Attempts::Each;
     let call_id = (kind == CallKind::Tool).then(|| format!("call-{nth}"));
     let intent = Intent { kind, name, input, call_id, effect, attempts };
     let journal = &ctx.calls().journal;

@@ -78,7 +78,9 @@ async fn a_flipped_bit_never_gives_another_state() {
         looked(&bench, &ids).await.into_iter().map(|s| s.expect("sound")).collect();
     let file = std::fs::read(&copy).expect("reads");
     let places = places(&file, &bench.store, &ids).await;
-    let (mut random, mut detected, mut harmless) = (0x9e37_79b9_7f4a_7c15_u64, 0, 0);
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut detected = 0;
+    let mut harmless = 0;
     for seed in 0..seeds {
         random ^= random << 13;
         random ^= random >> 7;
@@ -168,7 +170,9 @@ async fn damage_anywhere_in_the_files_never_gives_a_state_that_never_was() {
         for _ in 0..6 {
             completed(bench.start(json!({})).await);
         }
-        let (who, thread, filter) = (Principal::local(), thread(), HistoryFilter::default());
+        let who = Principal::local();
+        let thread = thread();
+        let filter = HistoryFilter::default();
         let history = bench.runtime.history(&who, &thread, &filter).await.expect("sound");
         let states: Vec<_> = history.into_iter().rev().map(|state| state.values).collect();
         let store = SqliteStore::open(&sound, &Options::default()).expect("opens");
@@ -180,7 +184,8 @@ async fn damage_anywhere_in_the_files_never_gives_a_state_that_never_was() {
     let whole = std::fs::read(&copy).expect("reads");
     assert!(log.len() > whole.len() / 2, "it is in the log");
     let mut random = Random::new(3);
-    let (mut of_file, mut of_log) = (Came::default(), Came::default());
+    let mut of_file = Came::default();
+    let mut of_log = Came::default();
     for seed in 0..seeds {
         let path = folder.path().join(format!("{seed}.db"));
         let mut bytes = if seed % 2 == 0 { whole.clone() } else { log.clone() };
@@ -189,7 +194,8 @@ async fn damage_anywhere_in_the_files_never_gives_a_state_that_never_was() {
             bytes.truncate(end);
             format!("seed {seed}: cut off after {end} bytes")
         } else {
-            let (at, bit) = (random.below(bytes.len()), random.below(8));
+            let at = random.below(bytes.len());
+            let bit = random.below(8);
             bytes[at] ^= 1 << bit;
             format!("seed {seed}: bit {bit} of byte {at}")
         };
@@ -244,7 +250,8 @@ async fn of_fifty_answers_at_once_one_counts_and_the_others_get_its_record() {
             Bench::request(RunInput::answers(std::collections::BTreeMap::from([(open, json!(n))])));
         bench.runtime.execute(request)
     });
-    let (mut won, mut refused) = (Vec::new(), Vec::new());
+    let mut won = Vec::new();
+    let mut refused = Vec::new();
     for handle in futures_util::future::join_all(asked).await {
         match handle {
             Ok(handle) => won.push(completed(handle.outcome.await)),

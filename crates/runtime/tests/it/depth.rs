@@ -74,7 +74,8 @@ async fn what_a_node_makes_is_refused_before_it_spoils_its_thread() {
             "tell" => assert!(matches!(outcome, RunOutcome::Completed { .. }), "{outcome:?}"),
             _ => assert!(failed(outcome).1.contains("nested"), "{node}"),
         }
-        let (who, runs) = (Principal::local(), thread());
+        let who = Principal::local();
+        let runs = thread();
         let runs = bench.store.runs(&who, &runs).await.expect("reads");
         bench.store.events(&who, &runs[0].new.at, 0, 99).await.expect("the log can be read");
         bench.store.calls(&who, &thread()).await.expect("the journal can be read");

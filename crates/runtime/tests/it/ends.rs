@@ -61,7 +61,8 @@ fn start() -> RunInput {
 fn refuse(store: &Faulty, refuses: impl Fn(&Commit) -> bool + Send + Sync + 'static) {
     store.interfere(move |_, moment, commit| {
         if moment == Moment::Before && commit.is_some_and(&refuses) {
-            let (place, reason) = ("faulty".to_owned(), "no room".to_owned());
+            let place = "faulty".to_owned();
+            let reason = "no room".to_owned();
             return Err(StoreError::Full { place, reason });
         }
         Ok(Duration::ZERO)
@@ -190,7 +191,8 @@ async fn a_run_at_its_deadline_while_its_events_are_committed_reports_each_once(
         .edge(START, "a")
         .build()
         .expect("sound");
-    let (store, clock) = (Faulty::new(crate::support::store()), Arc::new(ManualClock::new()));
+    let store = Faulty::new(crate::support::store());
+    let clock = Arc::new(ManualClock::new());
     let committing = Arc::new(tokio::sync::Notify::new());
     let begun = Arc::clone(&committing);
     store.interfere(move |point, moment, commit| {
@@ -243,7 +245,8 @@ async fn open_questions(bench: &Bench) -> Vec<InterruptId> {
 
 #[tokio::test(start_paused = true)]
 async fn questions_of_a_run_that_is_cut_at_its_deadline_stay_open() {
-    let (begun, clock) = (Arc::new(tokio::sync::Notify::new()), Arc::new(ManualClock::new()));
+    let begun = Arc::new(tokio::sync::Notify::new());
+    let clock = Arc::new(ManualClock::new());
     let store = crate::support::store();
     let bench = Bench::with_clock(store, asking_beside(&begun), clock.clone()).await;
     let mut request = Bench::request(start());
@@ -397,7 +400,8 @@ async fn a_loop_of_nodes_that_never_wait_lets_others_work_and_can_be_cancelled()
 #[tokio::test]
 async fn a_run_that_another_process_cancels_stops_at_its_next_commit() {
     let store: Arc<dyn Store> = crate::support::store();
-    let (runs, other) = (Count::default(), Count::default());
+    let runs = Count::default();
+    let other = Count::default();
     let bench = Bench::on(Arc::clone(&store), endless(&runs)).await;
     let elsewhere = Bench::on(store, endless(&other)).await;
     let handle = bench.runtime.execute(Bench::request(start())).await.expect("accepted");

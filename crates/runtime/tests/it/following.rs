@@ -99,9 +99,11 @@ fn seqs(events: &[RunEvent]) -> Vec<u64> {
 
 #[tokio::test]
 async fn a_follower_of_a_queued_run_is_live_when_it_begins() {
-    let (store, clock) = (store(), ManualClock::new());
+    let store = store();
+    let clock = ManualClock::new();
     let (here, prompter) = process(&store, &clock).await;
-    let (first, second) = (started(&here).await, started(&here).await);
+    let first = started(&here).await;
+    let second = started(&here).await;
     let mut follower = watched(&here, &second.run, Position::START).await;
     assert!(follower.events.next().now_or_never().is_none(), "it has not begun");
     tell(&prompter, [Line::End, Line::Say("now")]);
@@ -118,7 +120,8 @@ async fn a_follower_of_a_queued_run_is_live_when_it_begins() {
 
 #[tokio::test]
 async fn a_follower_of_a_released_run_is_live_when_it_is_taken_over() {
-    let (store, clock) = (store(), ManualClock::new());
+    let store = store();
+    let clock = ManualClock::new();
     let (one, leaves) = process(&store, &clock).await;
     let (two, stays) = process(&store, &clock).await;
     let mut handle = started(&one).await;
@@ -149,7 +152,8 @@ async fn a_follower_of_a_released_run_is_live_when_it_is_taken_over() {
 
 #[tokio::test]
 async fn waiting_for_the_end_of_a_run_of_this_process_polls_nothing() {
-    let (store, clock) = (store(), ManualClock::new());
+    let store = store();
+    let clock = ManualClock::new();
     let (here, prompter) = process(&store, &clock).await;
     let (elsewhere, _) = process(&store, &clock).await;
     let handle = started(&here).await;
@@ -174,7 +178,8 @@ async fn waiting_for_the_end_of_a_run_of_this_process_polls_nothing() {
 
 #[tokio::test]
 async fn a_follower_elsewhere_polls_more_and_more_seldom() {
-    let (store, clock) = (store(), ManualClock::new());
+    let store = store();
+    let clock = ManualClock::new();
     let (here, prompter) = process(&store, &clock).await;
     let (elsewhere, _) = process(&store, &clock).await;
     let handle = started(&here).await;
@@ -200,12 +205,14 @@ async fn a_follower_elsewhere_polls_more_and_more_seldom() {
 
 #[tokio::test]
 async fn followers_that_lag_get_the_rest_from_the_store() {
-    let (store, clock) = (store(), ManualClock::new());
+    let store = store();
+    let clock = ManualClock::new();
     let (here, prompter) = process(&store, &clock).await;
     let mut handle = started(&here).await;
     let mut follower = watched(&here, &handle.run, Position::START).await;
     tell(&prompter, [Line::Say("begin")]);
-    let (own, others) = (heard(&mut handle, "begin").await, heard(&mut follower, "begin").await);
+    let own = heard(&mut handle, "begin").await;
+    let others = heard(&mut follower, "begin").await;
     // Several times as much as may wait for them.
     for _ in 0..100 {
         tell(&prompter, [Line::Emit(4 << 10), Line::Say("said"), Line::Emit(1)]);
@@ -221,7 +228,8 @@ async fn followers_that_lag_get_the_rest_from_the_store() {
 
 #[tokio::test]
 async fn a_client_that_reconnects_after_the_end_is_told_so() {
-    let (store, clock) = (store(), ManualClock::new());
+    let store = store();
+    let clock = ManualClock::new();
     let (here, prompter) = process(&store, &clock).await;
     tell(&prompter, [Line::End]);
     let handle = started(&here).await;
@@ -250,14 +258,16 @@ async fn next(
 
 #[tokio::test]
 async fn all_runs_of_a_thread_are_one_stream() {
-    let (store, clock) = (store(), ManualClock::new());
+    let store = store();
+    let clock = ManualClock::new();
     let (here, prompter) = process(&store, &clock).await;
     let (elsewhere, _) = process(&store, &clock).await;
     // Before there is a thread.
     let mut live = of(&here).follow(FollowFrom::Start).stream();
     let mut far = of(&elsewhere).follow(FollowFrom::Start).stream();
     assert!(live.next().now_or_never().is_none());
-    let (mut told, mut far_told) = (Vec::new(), Vec::new());
+    let mut told = Vec::new();
+    let mut far_told = Vec::new();
     for text in ["one", "two", "three"] {
         let handle = started(&here).await;
         tell(&prompter, [Line::Emit(3), Line::Say(text), Line::End]);

@@ -81,7 +81,8 @@ struct World {
 
 impl World {
     async fn new(store: Arc<dyn Store>, bytes: usize) -> Self {
-        let (store, loads) = (Faulty::new(store), Arc::new(AtomicUsize::new(0)));
+        let store = Faulty::new(store);
+        let loads = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&loads);
         store.interfere(move |point, moment, _| {
             if point == "read of a checkpoint" && moment == Moment::Before {
@@ -216,7 +217,8 @@ async fn a_follower_that_reconnects_knows_the_messages_of_others() {
             break;
         }
     }
-    let (at, before) = (last.expect("some").position, world.loads());
+    let at = last.expect("some").position;
+    let before = world.loads();
     let again = world.frames(all(), at).await;
     let one = rest(others).await;
     let loads = world.loads();

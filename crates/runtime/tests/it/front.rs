@@ -195,7 +195,8 @@ async fn a_run_is_streamed_in_modes_while_it_is_hosted() {
     let order = order(&store()).await;
     let run = order.start(RefundUpdate::new().amount(5));
     let mut stream = run.stream(Modes::VALUES | Modes::UPDATES).await.expect("accepted");
-    let (mut values, mut updates) = (0, Vec::new());
+    let mut values = 0;
+    let mut updates = Vec::new();
     while let Some(item) = stream.next().await {
         match item.event {
             StreamEvent::Values { .. } => values += 1,
@@ -209,7 +210,8 @@ async fn a_run_is_streamed_in_modes_while_it_is_hosted() {
 
 #[tokio::test]
 async fn of_two_runs_of_a_thread_the_second_is_refused_or_waits() {
-    let (came, open) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let came = Arc::new(Notify::new());
+    let open = Arc::new(Notify::new());
     let node = async |gate: Deps<(Arc<Notify>, Arc<Notify>)>| {
         let (came, open) = &*gate;
         came.notify_one();

@@ -28,7 +28,8 @@ struct Talk {
 
 /// Tells what is remembered, and remembers what was said for an hour.
 async fn remembers(ctx: Ctx, talk: State<Talk>) -> NodeResult<TalkUpdate> {
-    let (items, who) = (ctx.items().expect("items"), &ctx.calls().principal);
+    let items = ctx.items().expect("items");
+    let who = &ctx.calls().principal;
     let facts = Namespace::new(["facts"]).expect("a namespace");
     let found = items.search(who, &Prefix::from(&facts), &ItemQuery::default()).await;
     let known: Vec<_> = found.expect("searches").into_iter().map(|item| item.key).collect();
@@ -70,7 +71,8 @@ fn file(path: &Path) -> Arc<dyn Store> {
 #[tokio::test]
 async fn what_a_node_put_is_there_after_a_restart() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (path, clock) = (folder.path().join("weft.db"), ManualClock::new());
+    let path = folder.path().join("weft.db");
+    let clock = ManualClock::new();
     let runtime = opened(file(&path), &clock).await;
     assert_eq!(says(&runtime, "us", "one").await, json!([]));
     drop(runtime);

@@ -70,8 +70,11 @@ fn line(event: &AiEvent) -> String {
     };
     match event {
         AiEvent::Checkpoint(stored) => {
-            let (source, step, ns) = (stored.source, stored.step, plain(&stored.ns));
-            let (ended, due) = (ends(&stored.ended), names(&stored.due));
+            let source = stored.source;
+            let step = stored.step;
+            let ns = plain(&stored.ns);
+            let ended = ends(&stored.ended);
+            let due = names(&stored.due);
             format!("{ns}{source:?} {step} [{ended}] -> [{due}]")
         }
         AiEvent::TasksStarted { ns, tasks, .. } => format!("{}starts {}", plain(ns), names(tasks)),
@@ -195,8 +198,8 @@ async fn the_log_reports_checkpoints_and_tasks() {
             expected.push("done Completed".to_owned());
         }
         // With durability `exit`, what a node emits is committed before the checkpoints.
-        let (mut found, at_exit) =
-            (found, options().durability == weftwork_types::run::Durability::Exit);
+        let mut found = found;
+        let at_exit = options().durability == weftwork_types::run::Durability::Exit;
         if at_exit && name == "failure" {
             found.sort();
             expected.sort();
@@ -233,7 +236,8 @@ async fn a_run_that_resumes_reports_the_tasks_that_were_open() {
         "Loop 2 [c] -> []",
         "done Completed",
     ];
-    let (mut found, mut expected) = (found, expected.map(str::to_owned).to_vec());
+    let mut found = found;
+    let mut expected = expected.map(str::to_owned).to_vec();
     // The open tasks may be reported with the first commit or before it.
     found[..2].sort();
     expected[..2].sort();

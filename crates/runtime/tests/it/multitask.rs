@@ -164,7 +164,9 @@ impl Model {
             self.runs.iter_mut().for_each(|run| run.cancelled |= !run.ended());
         }
         let base = oldest.filter(|_| how == Multitask::Rollback).and_then(|oldest| oldest.base);
-        let (status, cancelled, may_pass) = (RunStatus::Queued, false, false);
+        let status = RunStatus::Queued;
+        let cancelled = false;
+        let may_pass = false;
         self.runs.push(Expected { who, status, cancelled, may_pass, base });
         self.go_on();
         true
@@ -264,7 +266,8 @@ impl Real {
 async fn plays(ops: Vec<Op>) {
     let gate = Gate::new();
     let runtime = Bench::new(graph(&gate)).await.runtime;
-    let (mut model, mut real) = (Model::default(), Real { gate, runtime, runs: Vec::new() });
+    let mut model = Model::default();
+    let mut real = Real { gate, runtime, runs: Vec::new() };
     for op in ops {
         match op {
             Op::Start(how) => {
@@ -314,7 +317,8 @@ fn strategies_do_as_the_model_says() {
 /// A run that waits begins when one in another process has ended.
 #[tokio::test]
 async fn a_run_waits_for_one_of_another_process() {
-    let (gate, store) = (Gate::new(), store());
+    let gate = Gate::new();
+    let store = store();
     let ours = Bench::on(Arc::clone(&store), graph(&gate)).await;
     let theirs = Bench::on(store, graph(&gate)).await;
     let first = ours.runtime.execute(request("one", Multitask::Reject)).await.expect("accepted");
@@ -332,7 +336,8 @@ async fn a_run_waits_for_one_of_another_process() {
 /// A run in another process is stopped while its node waits for something.
 #[tokio::test]
 async fn a_run_stops_one_of_another_process() {
-    let (gate, store) = (Gate::new(), store());
+    let gate = Gate::new();
+    let store = store();
     let ours = Bench::on(Arc::clone(&store), graph(&gate)).await;
     let theirs = Bench::on(store, graph(&gate)).await;
     let first = ours.runtime.execute(request("one", Multitask::Reject)).await.expect("accepted");
@@ -364,7 +369,8 @@ async fn a_run_waits_although_nobody_waits_for_it() {
 /// A process that takes over finds what waits, in its order.
 #[tokio::test]
 async fn what_waits_outlives_its_process() {
-    let (gate, store) = (Gate::new(), store());
+    let gate = Gate::new();
+    let store = store();
     for who in ["one", "two", "three"] {
         let request = request(who, Multitask::Enqueue);
         let new = NewRun {

@@ -61,7 +61,8 @@ fn start() -> RunInput {
 
 #[tokio::test]
 async fn resuming_does_not_execute_finished_nodes_again() {
-    let (before, behind) = (Count::default(), Count::default());
+    let before = Count::default();
+    let behind = Count::default();
     let bench = Bench::new(gated(&before, &behind)).await;
     let open = interrupted(bench.start(json!({})).await);
     let output = completed(bench.resume([(open[0], json!(1))].into()).await);
@@ -71,7 +72,8 @@ async fn resuming_does_not_execute_finished_nodes_again() {
 
 #[tokio::test]
 async fn a_streamed_run_leaves_checkpoints() {
-    let (before, behind) = (Count::default(), Count::default());
+    let before = Count::default();
+    let behind = Count::default();
     let bench = Bench::new(gated(&before, &behind)).await;
     let (events, outcome) = bench.run(Bench::request(start())).await;
     check_stream(&events);
@@ -81,7 +83,8 @@ async fn a_streamed_run_leaves_checkpoints() {
 
 #[tokio::test]
 async fn watching_does_not_run_a_node_twice() {
-    let (before, behind) = (Count::default(), Count::default());
+    let before = Count::default();
+    let behind = Count::default();
     let bench = Bench::new(gated(&before, &behind)).await;
     let watched = bench.runtime.execute(Bench::request(start())).await.expect("accepted");
     let seen: Vec<_> = watched.events.collect().await;
@@ -96,7 +99,8 @@ async fn watching_does_not_run_a_node_twice() {
 
 #[tokio::test]
 async fn an_approval_gate_holds_while_streaming() {
-    let (before, behind) = (Count::default(), Count::default());
+    let before = Count::default();
+    let behind = Count::default();
     let bench = Bench::new(gated(&before, &behind)).await;
     let (_, outcome) = bench.run(Bench::request(start())).await;
     let open = interrupted(outcome);
@@ -107,7 +111,8 @@ async fn an_approval_gate_holds_while_streaming() {
 
 #[tokio::test]
 async fn an_answered_gate_lets_its_node_run() {
-    let (before, behind) = (Count::default(), Count::default());
+    let before = Count::default();
+    let behind = Count::default();
     let bench = Bench::new(gated(&before, &behind)).await;
     for round in 1..=2 {
         let open = interrupted(bench.start(json!({})).await);
@@ -166,7 +171,8 @@ async fn an_unknown_route_is_an_error() {
 
 #[tokio::test]
 async fn the_payload_of_a_question_reaches_the_caller() {
-    let (before, behind) = (Count::default(), Count::default());
+    let before = Count::default();
+    let behind = Count::default();
     let bench = Bench::new(gated(&before, &behind)).await;
     let (events, outcome) = bench.run(Bench::request(start())).await;
     let payload = Ask::Value { value: json!({"amount": 25, "to": ["Ada"]}) };

@@ -49,7 +49,8 @@ type Prompter = mpsc::UnboundedSender<Line>;
 
 async fn speaks(ctx: Ctx, script: Deps<Script>) -> NodeResult<TalkUpdate> {
     let mut lines = script.0.0[ctx.node()].lock().await;
-    let (id, mut said) = (ctx.message_id(), String::new());
+    let id = ctx.message_id();
+    let mut said = String::new();
     while let Some(line) = lines.recv().await {
         match line {
             Line::Say(text) => {
@@ -186,7 +187,8 @@ async fn ends(clock: &ManualClock, store: &Arc<dyn Store>, handle: RunHandle) ->
 
 #[tokio::test]
 async fn text_is_saved_when_it_has_waited_for_a_quarter_of_a_second() {
-    let (store, clock) = (store(), ManualClock::new());
+    let store = store();
+    let clock = ManualClock::new();
     let (graph, [a]) = graph(["a"]);
     let bench = process(&store, &clock, graph).await;
     let mut handle = started(&bench).await;
@@ -211,7 +213,8 @@ async fn text_is_saved_when_it_has_waited_for_a_quarter_of_a_second() {
 
 #[tokio::test]
 async fn much_text_is_saved_at_once_and_other_commits_take_text_along() {
-    let (store, clock) = (store(), ManualClock::new());
+    let store = store();
+    let clock = ManualClock::new();
     let (graph, [a]) = graph(["a"]);
     let handle = started(&process(&store, &clock, graph).await).await;
     say(&a, "x".repeat(4_095));
@@ -233,7 +236,8 @@ async fn much_text_is_saved_at_once_and_other_commits_take_text_along() {
 
 #[tokio::test]
 async fn whoever_follows_from_another_process_sees_the_text_grow() {
-    let (store, clock) = (store(), ManualClock::new());
+    let store = store();
+    let clock = ManualClock::new();
     let (here, [a]) = graph(["a"]);
     let one = process(&store, &clock, here).await;
     let two = process(&store, &clock, graph(["a"]).0).await;
@@ -266,7 +270,8 @@ async fn whoever_follows_from_another_process_sees_the_text_grow() {
 
 #[tokio::test]
 async fn whoever_comes_back_gets_exactly_the_rest() {
-    let (store, clock) = (store(), ManualClock::new());
+    let store = store();
+    let clock = ManualClock::new();
     let (here, [a]) = graph(["a"]);
     let one = process(&store, &clock, here).await;
     let two = process(&store, &clock, graph(["a"]).0).await;
@@ -317,8 +322,10 @@ async fn whoever_comes_back_gets_exactly_the_rest() {
 
 #[test]
 fn text_of_a_dead_worker_is_void_before_there_is_new_text() {
-    let (store, clock) = (store(), ManualClock::new());
-    let (dies, goes_on) = (tokio_runtime(), tokio_runtime());
+    let store = store();
+    let clock = ManualClock::new();
+    let dies = tokio_runtime();
+    let goes_on = tokio_runtime();
     let (here, [a]) = graph(["a"]);
     let (there, [again]) = graph(["a"]);
     let run = dies.block_on(async {
@@ -357,7 +364,8 @@ fn tokio_runtime() -> tokio::runtime::Runtime {
 
 #[tokio::test]
 async fn several_who_speak_at_the_same_time_are_told_apart() {
-    let (store, clock) = (store(), ManualClock::new());
+    let store = store();
+    let clock = ManualClock::new();
     let (graph, [a, b]) = graph(["a", "b"]);
     let mut handle = started(&process(&store, &clock, graph).await).await;
     for (who, word) in [(&a, "a1 "), (&b, "b1 "), (&a, "a2 "), (&b, "b2 ")] {
@@ -388,7 +396,8 @@ async fn several_who_speak_at_the_same_time_are_told_apart() {
 
 #[tokio::test]
 async fn a_full_store_holds_up_nobody_who_listens() {
-    let (inner, clock) = (store(), ManualClock::new());
+    let inner = store();
+    let clock = ManualClock::new();
     let faulty = Faulty::new(Arc::clone(&inner));
     let full = Arc::new(Cell::new(true));
     faulty.interfere({
@@ -422,14 +431,16 @@ async fn a_full_store_holds_up_nobody_who_listens() {
 
 #[tokio::test]
 async fn text_of_a_superstep_that_is_begun_again_is_void() {
-    let (inner, clock) = (store(), ManualClock::new());
+    let inner = store();
+    let clock = ManualClock::new();
     let faulty = Faulty::new(Arc::clone(&inner));
     let refuses = Arc::new(AtomicBool::new(false));
     faulty.interfere({
         let refuses = Arc::clone(&refuses);
         move |name, _, _| {
             if name == "read of a checkpoint" && refuses.swap(false, Ordering::SeqCst) {
-                let (place, reason) = ("it".to_owned(), "restarts".to_owned());
+                let place = "it".to_owned();
+                let reason = "restarts".to_owned();
                 return Err(StoreError::Unavailable { place, reason, retriable: true });
             }
             Ok(Duration::ZERO)
@@ -454,7 +465,8 @@ async fn text_of_a_superstep_that_is_begun_again_is_void() {
 /// The time of the store goes by only while nothing can go on.
 #[tokio::test(start_paused = true)]
 async fn text_of_a_superstep_outlives_the_late_commit_of_the_one_before() {
-    let (inner, clock) = (store(), ManualClock::new());
+    let inner = store();
+    let clock = ManualClock::new();
     let faulty = Faulty::new(Arc::clone(&inner));
     faulty.interfere(|name, moment, _| {
         let late = name == "commit of a step" && moment == crate::faulty::Moment::Before;
@@ -484,7 +496,8 @@ async fn text_of_a_superstep_outlives_the_late_commit_of_the_one_before() {
 
 #[tokio::test]
 async fn a_run_without_text_costs_nothing_more() {
-    let (inner, clock) = (store(), ManualClock::new());
+    let inner = store();
+    let clock = ManualClock::new();
     let faulty = Faulty::new(inner);
     let commits: Arc<Cell<Vec<Commit>>> = Arc::default();
     faulty.interfere({

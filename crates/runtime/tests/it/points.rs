@@ -55,8 +55,10 @@ enum Fault {
 
 /// Plays runs with a fault at a write until it was met often enough.
 async fn play(point: &'static str, fault: Fault, moment: Moment) {
-    let (store, met) = (Faulty::new(crate::support::store()), Count::default());
-    let (made, times) = (Count::default(), Count::default());
+    let store = Faulty::new(crate::support::store());
+    let met = Count::default();
+    let made = Count::default();
+    let times = Count::default();
     let clock = Arc::new(ManualClock::moved_by_sleeps());
     let bench = Bench::with_clock(store.clone(), chain(&made), clock).await;
     let count = Arc::clone(&met);
@@ -70,7 +72,8 @@ async fn play(point: &'static str, fault: Fault, moment: Moment) {
         }
         if times.fetch_add(1, Ordering::SeqCst).is_multiple_of(3) {
             count.fetch_add(1, Ordering::SeqCst);
-            let (place, reason) = ("faulty".to_owned(), "no room".to_owned());
+            let place = "faulty".to_owned();
+            let reason = "no room".to_owned();
             return Err(StoreError::Full { place, reason });
         }
         Ok(Duration::ZERO)

@@ -62,7 +62,8 @@ async fn pay(seen: Arc<Seen>, ctx: Ctx) -> NodeResult<OrderUpdate> {
 }
 
 fn graph(seen: &Arc<Seen>) -> CompiledGraph {
-    let (works, pays) = (Arc::clone(seen), Arc::clone(seen));
+    let works = Arc::clone(seen);
+    let pays = Arc::clone(seen);
     let built = Graph::<Order>::new("order")
         .node("work", move |_: Ctx| work(Arc::clone(&works)))
         .node("pay", move |ctx: Ctx| pay(Arc::clone(&pays), ctx))
@@ -84,13 +85,15 @@ async fn act(thread: Thread, act: u32) -> Result<Option<EndedRun>, RuntimeError>
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_tasks_race_for_a_thread_in_memory() {
-    let (mut won, mut lost) = (0, 0);
+    let mut won = 0;
+    let mut lost = 0;
     for race in 0..RACES {
         let seen = Arc::new(Seen::default());
         let runtime = Runtime::in_memory().graph("order", graph(&seen)).open().await;
         let runtime = runtime.expect("opens");
         let thread = runtime.thread("order", "order-7").expect("valid names");
-        let (mut starts, mut answers) = (0, 0);
+        let mut starts = 0;
+        let mut answers = 0;
         if race % 3 > 0 {
             thread.start(json!({"log": []})).await.expect("accepted");
             starts += 1;

@@ -60,7 +60,8 @@ async fn a_failed_run_that_is_requeued_goes_on_where_it_stood() {
     let count = Count::default();
     let bench = Bench::new(once(&count)).await;
     failed(bench.start(json!({})).await);
-    let (who, at) = (Principal::local(), only_run(&bench).await);
+    let who = Principal::local();
+    let at = only_run(&bench).await;
     let handle = bench.runtime.requeue(&who, &at).await.expect("it failed");
     assert_eq!(handle.run, at);
     let events: Vec<_> = handle.events.collect().await;
@@ -96,7 +97,8 @@ async fn a_crash_loop_that_is_requeued_has_its_attempts_counted_anew() {
 async fn input_that_was_refused_is_refused_again_and_not_forgotten() {
     let bench = Bench::new(once(&Count::default())).await;
     let (code, message) = failed(bench.start(json!({"lgo": []})).await);
-    let (who, at) = (Principal::local(), only_run(&bench).await);
+    let who = Principal::local();
+    let at = only_run(&bench).await;
     let handle = bench.runtime.requeue(&who, &at).await.expect("it failed");
     assert_eq!(failed(handle.outcome.await), (code, message));
     // On a thread that stands, too.

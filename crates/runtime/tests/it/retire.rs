@@ -129,7 +129,8 @@ async fn calls(inner: Deps<CompiledGraph>, ctx: Ctx) -> NodeResult<LogUpdate> {
 
 #[tokio::test]
 async fn a_called_graph_stops_after_its_superstep_and_the_run_is_put_back() {
-    let (store, gate) = (store(), Arc::new(Gate::default()));
+    let store = store();
+    let gate = Arc::new(Gate::default());
     let around = || {
         let built = Graph::<Log>::new("around").with(graph(&gate)).node("calls", calls);
         let built = built.edge(START, "calls").build().expect("sound");
@@ -167,8 +168,10 @@ async fn a_node_that_quotes_the_reason_of_a_shutdown_ends_its_own_run() {
 
 #[tokio::test]
 async fn a_run_that_does_not_come_to_the_end_of_its_superstep_is_cut_off() {
-    let (store, gate) = (store(), Arc::new(Gate::default()));
-    let (one, two) = (runtime(&store, &gate).await, runtime(&store, &gate).await);
+    let store = store();
+    let gate = Arc::new(Gate::default());
+    let one = runtime(&store, &gate).await;
+    let two = runtime(&store, &gate).await;
     let handle = begun(&one, &gate).await;
     assert_eq!(one.shutdown(Duration::ZERO).await, Ok(Vec::new()));
     put_back(&store, handle).await;
@@ -180,7 +183,8 @@ async fn a_run_that_does_not_come_to_the_end_of_its_superstep_is_cut_off() {
 
 #[tokio::test]
 async fn stopping_in_order_is_no_attempt_however_often() {
-    let (store, gate) = (store(), Arc::new(Gate::default()));
+    let store = store();
+    let gate = Arc::new(Gate::default());
     let first = runtime(&store, &gate).await;
     drop(begun(&first, &gate).await);
     first.shutdown(Duration::ZERO).await.expect("stops");
@@ -198,7 +202,8 @@ async fn stopping_in_order_is_no_attempt_however_often() {
 
 #[tokio::test]
 async fn deaths_still_count_beside_it() {
-    let (store, gate) = (store(), Arc::new(Gate::default()));
+    let store = store();
+    let gate = Arc::new(Gate::default());
     let at = created(&store).await;
     dies(&store, &at, 2, None).await;
     let third = runtime(&store, &gate).await;
@@ -213,7 +218,8 @@ async fn deaths_still_count_beside_it() {
 
 #[tokio::test]
 async fn a_process_without_runs_stops_at_once_and_twice() {
-    let (store, gate) = (store(), Arc::new(Gate::default()));
+    let store = store();
+    let gate = Arc::new(Gate::default());
     let one = runtime(&store, &gate).await;
     assert_eq!(one.shutdown(Duration::from_secs(60)).await, Ok(Vec::new()));
     assert_eq!(one.shutdown(Duration::from_secs(60)).await, Ok(Vec::new()));

@@ -302,7 +302,8 @@ async fn napping(store: &Arc<dyn Store>, clock: &ManualClock) -> Runtime {
 
 #[tokio::test]
 async fn a_run_and_those_that_wake_after_it_are_waited_for_as_one() {
-    let (store, clock) = (store(), ManualClock::new());
+    let store = store();
+    let clock = ManualClock::new();
     let runtime = napping(&store, &clock).await;
     let thread = runtime.thread("nap", "t").expect("a name");
     let first = thread.start(LogUpdate::new()).await.expect("runs");

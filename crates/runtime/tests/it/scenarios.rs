@@ -107,7 +107,8 @@ struct Scene {
 
 impl Scene {
     async fn new(store: &Arc<dyn Store>, workers: usize, row: &Row, name: &str) -> Self {
-        let (reached, open) = (watch::Sender::new(false), watch::Sender::new(false));
+        let reached = watch::Sender::new(false);
+        let open = watch::Sender::new(false);
         let stage = Stage { thread: row.thread, reached, open, failed: AtomicBool::new(false) };
         let stage = Arc::new(stage);
         let opened = async || {
@@ -232,7 +233,8 @@ impl Scene {
         };
         let log: Vec<String> = serde_json::from_value(log).unwrap_or_default();
         let made: String = history.iter().rev().map(letter).collect();
-        let (before, run) = (self.status(before.as_ref()).await, self.status(run.as_ref()).await);
+        let before = self.status(before.as_ref()).await;
+        let run = self.status(run.as_ref()).await;
         let cells = [request, before, run, log.join(" "), made];
         cells.map(|cell| if cell.is_empty() { "-".to_owned() } else { cell }).join(" | ")
     }
@@ -250,7 +252,8 @@ fn letter(state: &Snapshot) -> char {
 
 /// Plays all scenarios of the table, and reports those with another result.
 async fn plays(store: Arc<dyn Store>, workers: usize) {
-    let (mut played, mut differ) = (0, Vec::new());
+    let mut played = 0;
+    let mut differ = Vec::new();
     for row in rows(TABLE) {
         for (strategy, name) in &row.strategies {
             let scene = Scene::new(&store, workers, &row, name).await;

@@ -91,7 +91,8 @@ async fn all_completed(handles: Vec<RunHandle>) {
 
 #[tokio::test]
 async fn runs_beyond_the_limit_begin_in_order_and_organisations_take_turns() {
-    let (store, gate) = (store(), Gate::new());
+    let store = store();
+    let gate = Gate::new();
     let runtime = runtime(&store, &gate).runs_max(1).open().await.expect("opens");
     let mut handles = vec![start(&runtime, "a0", Multitask::Reject).await];
     gate.until_begun(1).await;
@@ -108,7 +109,8 @@ async fn runs_beyond_the_limit_begin_in_order_and_organisations_take_turns() {
 
 #[tokio::test]
 async fn a_queued_run_waits_for_its_thread_and_then_for_a_slot() {
-    let (store, gate) = (store(), Gate::new());
+    let store = store();
+    let gate = Gate::new();
     let runtime = runtime(&store, &gate).runs_max(1).open().await.expect("opens");
     let first = start(&runtime, "a0", Multitask::Reject).await;
     gate.until_begun(1).await;
@@ -124,7 +126,9 @@ async fn a_queued_run_waits_for_its_thread_and_then_for_a_slot() {
 
 #[tokio::test]
 async fn a_waiting_run_begins_in_another_process_that_recovers() {
-    let (store, gate, open) = (store(), Gate::new(), Gate::new());
+    let store = store();
+    let gate = Gate::new();
+    let open = Gate::new();
     let full = runtime(&store, &gate).runs_max(1).open().await.expect("opens");
     let first = start(&full, "a0", Multitask::Reject).await;
     gate.until_begun(1).await;
@@ -144,7 +148,8 @@ async fn a_waiting_run_begins_in_another_process_that_recovers() {
 
 #[tokio::test]
 async fn a_cancelled_run_ends_in_its_turn_and_a_shutdown_leaves_the_others() {
-    let (store, gate) = (store(), Gate::new());
+    let store = store();
+    let gate = Gate::new();
     let runtime = runtime(&store, &gate).runs_max(1).open().await.expect("opens");
     let first = start(&runtime, "a0", Multitask::Reject).await;
     gate.until_begun(1).await;

@@ -157,7 +157,8 @@ async fn two_writes_to_a_last_value_are_an_error_that_names_both() {
 
 #[tokio::test]
 async fn a_failed_step_keeps_what_its_siblings_finished() {
-    let (runs, fails) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(1)));
+    let runs = Arc::new(AtomicU32::new(0));
+    let fails = Arc::new(AtomicU32::new(1));
     let graph = Graph::<Log>::new("fail")
         .with(Arc::clone(&runs))
         .with(Fails(Arc::clone(&fails)))

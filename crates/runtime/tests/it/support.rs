@@ -154,7 +154,8 @@ impl Bench {
 
     pub(crate) async fn run(&self, request: RunRequest) -> (Vec<RunEvent>, RunOutcome) {
         if PLACE.get() == Place::Rebuilt {
-            let (graph, clock) = (self.graph.clone(), self.clock.clone());
+            let graph = self.graph.clone();
+            let clock = self.clock.clone();
             let fresh = Self::open(Arc::clone(&self.store), graph, clock).await;
             return Self::watched(&fresh.runtime, request).await;
         }

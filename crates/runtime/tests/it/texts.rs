@@ -53,7 +53,8 @@ async fn every_checkpoint_has_its_texts() {
     history.reverse();
     assert_eq!(history.len(), TURNS * 3);
     for (at, state) in history.iter().enumerate() {
-        let (turn, step) = (at / 3, at % 3);
+        let turn = at / 3;
+        let step = at % 3;
         assert_eq!(state.values["log"], log(2 * turn + step), "checkpoint {at}");
         let Some(task) = state.tasks.first() else {
             assert_eq!(step, 2, "a task is due at checkpoint {at}");
@@ -73,7 +74,8 @@ async fn texts_are_written_once() {
     let bench = talk().await;
     let count = |bytes: &[u8]| bytes.windows(SAID.len()).filter(|w| *w == SAID.as_bytes()).count();
     let rows = bench.checkpoints().await;
-    let (mut bodies, mut tasks) = (0, 0);
+    let mut bodies = 0;
+    let mut tasks = 0;
     for row in &rows {
         bodies += count(&row.body);
         tasks += row.tasks.iter().map(|row| count(row)).sum::<usize>();

@@ -176,7 +176,8 @@ async fn what_follows_a_changed_past_may_reuse_what_is_as_before() {
     completed(bench.start(json!({})).await);
     let from = id(&due(&history(&bench).await, "a"));
     let change = || {
-        let (writes, as_node) = (json!({"log": ["changed"]}), Some("a".to_owned()));
+        let writes = json!({"log": ["changed"]});
+        let as_node = Some("a".to_owned());
         at(RunInput::Update { writes, as_node }, from)
     };
     completed(bench.run(change()).await.1);

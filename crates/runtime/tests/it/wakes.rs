@@ -233,7 +233,8 @@ async fn an_input_that_cannot_be_taken_does_not_keep_a_thread_from_waking() {
 /// Time goes by only while nothing can go on.
 #[tokio::test(start_paused = true)]
 async fn a_runtime_that_stays_wakes_threads_by_itself() {
-    let (store, clock) = (store(), ManualClock::new());
+    let store = store();
+    let clock = ManualClock::new();
     let builder = Runtime::builder(Arc::clone(&store)).graph("test:graph", nap());
     let builder = builder.clock(Arc::new(clock.clone())).recovery(Recovery::Automatic);
     let runtime = builder.open().await.expect("opens");
@@ -281,7 +282,8 @@ async fn park(runtime: &Runtime, threads: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn a_timer_begins_at_its_time_and_many_at_once() {
-    let (store, clock) = (store(), ManualClock::new());
+    let store = store();
+    let clock = ManualClock::new();
     let builder = Runtime::builder(Arc::clone(&store)).graph("test:graph", short_nap());
     let builder = builder.clock(Arc::new(clock.clone())).recovery(Recovery::Automatic).runs_max(8);
     let runtime = builder.open().await.expect("opens");
@@ -303,7 +305,8 @@ async fn a_timer_begins_at_its_time_and_many_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_timer_of_another_process_is_found_by_those_that_stay() {
-    let (store, clock) = (store(), ManualClock::new());
+    let store = store();
+    let clock = ManualClock::new();
     let builder = || {
         let builder = Runtime::builder(Arc::clone(&store)).graph("test:graph", short_nap());
         builder.clock(Arc::new(clock.clone()))

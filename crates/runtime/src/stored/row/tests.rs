@@ -194,6 +194,7 @@ fn rows_of_tasks_never_panic() {
     });
     let errors: BTreeSet<_> = ways.keys().filter(|way| way.contains("W01")).collect();
     let few = ways.values().sum::<u64>() < ROUNDS;
-    let (read, refused) = (ways.len() - errors.len(), errors.len());
+    let read = ways.len() - errors.len();
+    let refused = errors.len();
     assert!(few || read >= 3 && refused >= 8, "the changes are too tame");
 }

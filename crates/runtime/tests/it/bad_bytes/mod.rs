@@ -109,7 +109,8 @@ async fn run(bench: &Bench, who: &Principal, thread: &str, goes_on: bool) {
 impl Site {
     async fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let (made, file) = (folder.path().join("made.db"), folder.path().join("sound.db"));
+        let made = folder.path().join("made.db");
+        let file = folder.path().join("sound.db");
         {
             let bench = Bench::on(opened(&made), asking()).await;
             let ours = Principal::local();

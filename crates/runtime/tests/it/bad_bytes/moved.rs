@@ -31,7 +31,9 @@ fn pending(set: &str) -> String {
 }
 
 fn cases() -> Vec<(&'static str, &'static str, String)> {
-    let (newest, last, later) = (newest("t"), place("t"), place("later"));
+    let newest = newest("t");
+    let last = place("t");
+    let later = place("later");
     let tasks = format!(
         "body = (SELECT tasks FROM checkpoints
              WHERE {OURS} = 'later' AND of IS NOT NULL ORDER BY id LIMIT 1)"

@@ -133,10 +133,13 @@ fn told<T: serde::Serialize>(rows: &[T]) -> Vec<Value> {
 
 /// Everything of a thread, as this program reads it.
 async fn contents(runtime: &Runtime, thread: &str) -> Value {
-    let (who, thread, store) = (Principal::local(), id(thread), runtime.store());
+    let who = Principal::local();
+    let thread = id(thread);
+    let store = runtime.store();
     let state = runtime.state(&who, &thread).await;
     let history = runtime.history(&who, &thread, &HistoryFilter::default()).await.expect("reads");
-    let (mut events, mut pieces) = (Vec::new(), Vec::new());
+    let mut events = Vec::new();
+    let mut pieces = Vec::new();
     let runs = store.runs(&who, &thread).await.expect("reads");
     for run in &runs {
         let log = store.events(&who, &run.new.at, 0, usize::MAX).await.expect("reads");
@@ -180,7 +183,8 @@ async fn contents(runtime: &Runtime, thread: &str) -> Value {
 }
 
 async fn all(store: Arc<dyn Store>) -> Value {
-    let (query, who) = (ItemQuery::default(), Principal::local());
+    let query = ItemQuery::default();
+    let who = Principal::local();
     let items = store.search_items(&who, &Prefix::all(), &query, Timestamp(0)).await;
     let bench = Bench::on(Arc::clone(&store), story::graph()).await;
     let mut all = serde_json::Map::new();
@@ -189,7 +193,8 @@ async fn all(store: Arc<dyn Store>) -> Value {
         all.insert(thread.to_owned(), contents(&bench.runtime, thread).await);
     }
     let saver = StoreCheckpointer::new(store as _, Principal::local());
-    let (graph, host) = (story::graph(), Host::new().with_checkpointer(saver));
+    let graph = story::graph();
+    let host = Host::new().with_checkpointer(saver);
     let calls = graph.calls(&host, &StateQuery::thread(story::IN_PROCESS)).await.expect("reads");
     all.insert(story::IN_PROCESS.to_owned(), told(&calls).into());
     Value::Object(all)

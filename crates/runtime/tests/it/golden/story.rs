@@ -181,7 +181,9 @@ pub(super) async fn play(store: Arc<dyn Store>) {
     let value = json!({"likes": ["tea", 1.5, null]});
     store.put_item(&who, &at, value, options, clock.now()).await.expect("puts");
     let metadata = Metadata::from_iter([("user".to_owned(), json!("ann"))]);
-    let (id, created_at, if_exists) = (super::id("new"), clock.now(), IfExists::Refuse);
+    let id = super::id("new");
+    let created_at = clock.now();
+    let if_exists = IfExists::Refuse;
     let new = NewThread { id, graph: None, metadata, created_at, if_exists };
     store.create_thread(&who, new).await.expect("creates");
     let content = Content::json(1, &json!({"to": "ann"})).expect("JSON");

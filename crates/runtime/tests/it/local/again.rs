@@ -61,7 +61,8 @@ async fn another_attempt_takes_what_its_tasks_returned() {
     });
     let fails = Count::default();
     let node = move |_: Input, ctx: Ctx| {
-        let (double, first) = (double.clone(), fails.up() == 1);
+        let double = double.clone();
+        let first = fails.up() == 1;
         async move {
             let two = ctx.task(&double, json!(2)).await?;
             if first {
@@ -127,11 +128,14 @@ async fn what_a_graph_within_that_ended_did_is_not_done_again_after_a_question()
 async fn an_error_handler_that_a_process_died_in_finds_what_it_did() {
     let dir = tempfile::tempdir().expect("a folder");
     for (name, host, other) in hosts(&dir) {
-        let (made, gate) = (Count::default(), Arc::new(Semaphore::new(0)));
-        let (counted, waits) = (made.clone(), Arc::clone(&gate));
+        let made = Count::default();
+        let gate = Arc::new(Semaphore::new(0));
+        let counted = made.clone();
+        let waits = Arc::clone(&gate);
         let fails = async |_: Input| Err::<DynUpdate, _>(NodeError::message("boom"));
         let handles = move |_: Input, ctx: Ctx| {
-            let (made, gate) = (counted.clone(), Arc::clone(&waits));
+            let made = counted.clone();
+            let gate = Arc::clone(&waits);
             async move {
                 let said = call(&ctx, "refund", Effect::ExternalSideEffect, &made).await?;
                 gate.acquire().await.expect("never closed").forget();
@@ -212,11 +216,15 @@ async fn an_error_handler_of_a_task_that_fails_in_a_replay_finds_what_it_did() {
 async fn an_effect_on_a_thread_of_its_own_is_made_when_its_intent_is_kept() {
     let dir = tempfile::tempdir().expect("a folder");
     for (name, host, other) in hosts(&dir) {
-        let (made, looks) = (Count::default(), other.clone());
-        let (counted, slot) = (made.clone(), Arc::new(std::sync::OnceLock::<CompiledGraph>::new()));
+        let made = Count::default();
+        let looks = other.clone();
+        let counted = made.clone();
+        let slot = Arc::new(std::sync::OnceLock::<CompiledGraph>::new());
         let known = Arc::clone(&slot);
         let node = move |_: Input, ctx: Ctx| {
-            let (made, known, looks) = (counted.clone(), Arc::clone(&known), looks.clone());
+            let made = counted.clone();
+            let known = Arc::clone(&known);
+            let looks = looks.clone();
             async move {
                 for n in 0..20 {
                     call(&ctx, &format!("read {n}"), Effect::ReadOnly, &made).await?;
@@ -247,10 +255,12 @@ async fn an_effect_on_a_thread_of_its_own_is_made_when_its_intent_is_kept() {
 async fn another_attempt_finds_what_a_graph_did_that_keeps_its_state_from_run_to_run() {
     let dir = tempfile::tempdir().expect("a folder");
     for (name, host, _) in hosts(&dir) {
-        let (made, runs) = (Count::default(), Count::default());
+        let made = Count::default();
+        let runs = Count::default();
         let inner = one_call("pay", Effect::ExternalSideEffect, &made);
         let node = move |_: Input, ctx: Ctx| {
-            let (inner, nth) = (inner.clone(), runs.up());
+            let inner = inner.clone();
+            let nth = runs.up();
             async move {
                 ctx.call(&inner, SubgraphState::PerThread, json!({"log": []})).await?;
                 // Not in the first run of the thread, so that the graph has a history then.

@@ -79,8 +79,10 @@ async fn the_next_superstep_runs_while_one_is_written_and_the_one_after_it_waits
         (Durability::Exit, &[3]),
     ];
     for (durability, ran) in cases {
-        let (world, gated) = (World::default(), Gated::new());
-        let (graph, host) = (world.chain(), host(&gated));
+        let world = World::default();
+        let gated = Gated::new();
+        let graph = world.chain();
+        let host = host(&gated);
         let run = graph.run(&host, empty()).thread("t").durability(durability).outcome();
         let mut run = std::pin::pin!(run);
         for (write, ran) in ran.iter().enumerate() {
@@ -227,8 +229,10 @@ async fn a_write_that_fails_ends_the_run_and_nothing_comes_after_it() {
     for at in 0..4 {
         let mut ends = Vec::new();
         for durability in [Durability::Sync, Durability::Async] {
-            let (world, gated) = (World::default(), Gated::failing(at));
-            let (graph, host) = (world.chain(), host(&gated));
+            let world = World::default();
+            let gated = Gated::failing(at);
+            let graph = world.chain();
+            let host = host(&gated);
             let run = graph.run(&host, empty()).thread("t").durability(durability);
             let error = let_through(&gated, std::pin::pin!(run.outcome())).await;
             let seen = gated.seen().clone();
@@ -260,8 +264,10 @@ async fn a_write_that_fails_cuts_off_the_tasks_beside_it() {
 #[tokio::test]
 async fn a_run_that_is_dropped_leaves_what_was_stored() {
     for writes in 0..4 {
-        let (world, gated) = (World::default(), Gated::new());
-        let (graph, host) = (world.chain(), host(&gated));
+        let world = World::default();
+        let gated = Gated::new();
+        let graph = world.chain();
+        let host = host(&gated);
         {
             let run = graph.run(&host, empty()).thread("t").durability(Durability::Async);
             let mut run = std::pin::pin!(run.outcome());

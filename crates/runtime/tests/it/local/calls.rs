@@ -27,7 +27,8 @@ pub(super) async fn call(
     made: &Count,
 ) -> NodeResult<String> {
     let attempts = if effect == Effect::ReadOnly { Attempts::Each } else { Attempts::Shared };
-    let (kind, input) = (CallKind::Model, hash(&json!(name)));
+    let kind = CallKind::Model;
+    let input = hash(&json!(name));
     let intent = Intent { kind, name: name.to_owned(), input, call_id: None, effect, attempts };
     match ctx.calls().journal.open(intent).await? {
         Opened::New { key } => {
@@ -137,10 +138,13 @@ async fn what_was_called_before_a_question_is_not_called_again_after_it() {
 async fn what_was_called_before_a_failure_is_not_called_again_when_the_run_goes_on() {
     let dir = tempfile::tempdir().expect("a folder");
     for (name, host, other) in hosts(&dir) {
-        let (made, runs) = (Count::default(), Count::default());
-        let (counted, ran) = (made.clone(), runs.clone());
+        let made = Count::default();
+        let runs = Count::default();
+        let counted = made.clone();
+        let ran = runs.clone();
         let graph = only(move |ctx| {
-            let (made, ran) = (counted.clone(), ran.clone());
+            let made = counted.clone();
+            let ran = ran.clone();
             async move {
                 let said = call(&ctx, "model", Effect::ReadOnly, &made).await?;
                 if ran.up() == 1 {
@@ -201,10 +205,13 @@ async fn what_a_waiting_task_called_is_on_record_when_the_process_ends() {
     for durability in [Durability::Sync, Durability::Async] {
         let dir = tempfile::tempdir().expect("a folder");
         for (name, host, other) in hosts(&dir) {
-            let (made, gate) = (Count::default(), Arc::new(Semaphore::new(0)));
-            let (counted, waits) = (made.clone(), Arc::clone(&gate));
+            let made = Count::default();
+            let gate = Arc::new(Semaphore::new(0));
+            let counted = made.clone();
+            let waits = Arc::clone(&gate);
             let graph = only(move |ctx| {
-                let (made, gate) = (counted.clone(), Arc::clone(&waits));
+                let made = counted.clone();
+                let gate = Arc::clone(&waits);
                 async move {
                     tokio::task::yield_now().await;
                     let said = call(&ctx, "model", Effect::ReadOnly, &made).await?;
@@ -231,9 +238,12 @@ async fn an_effect_that_was_cut_off_is_on_record_before_it_is_made() {
         let graph = only(move |ctx| {
             let gate = Arc::clone(&waits);
             async move {
-                let (kind, effect) = (CallKind::Tool, Effect::ExternalSideEffect);
-                let (input, attempts) = (hash(&json!(1)), Attempts::Shared);
-                let (name, call_id) = ("pay".to_owned(), None);
+                let kind = CallKind::Tool;
+                let effect = Effect::ExternalSideEffect;
+                let input = hash(&json!(1));
+                let attempts = Attempts::Shared;
+                let name = "pay".to_owned();
+                let call_id = None;
                 let intent = Intent { kind, name, input, call_id, effect, attempts };
                 Ok(match ctx.calls().journal.open(intent).await? {
                     Opened::New { .. } => {
@@ -259,10 +269,13 @@ async fn an_effect_that_was_cut_off_is_on_record_before_it_is_made() {
 async fn calls_of_a_task_that_another_one_cut_off_are_on_record() {
     let dir = tempfile::tempdir().expect("a folder");
     for (name, host, other) in hosts(&dir) {
-        let (made, slows, fails) = (Count::default(), Count::default(), Count::default());
+        let made = Count::default();
+        let slows = Count::default();
+        let fails = Count::default();
         let counted = made.clone();
         let slow = move |_: Input, ctx: Ctx| {
-            let (made, first) = (counted.clone(), slows.up() == 1);
+            let made = counted.clone();
+            let first = slows.up() == 1;
             async move {
                 let said = call(&ctx, "model", Effect::ReadOnly, &made).await?;
                 if first {
@@ -307,7 +320,8 @@ async fn calls_of_graphs_and_tasks_within_a_node_are_told_apart_and_found_again(
                 }
             });
             let graph = only(move |ctx| {
-                let (inner, double) = (inner.clone(), double.clone());
+                let inner = inner.clone();
+                let double = double.clone();
                 async move {
                     let within = ctx.call(&inner, keep, json!({"log": []})).await?;
                     let again = match keep {

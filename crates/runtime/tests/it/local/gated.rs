@@ -34,7 +34,8 @@ impl Gated {
     }
 
     fn plain(inner: Arc<dyn Checkpointer>) -> Self {
-        let (gate, seen) = (Semaphore::new(0), Mutex::default());
+        let gate = Semaphore::new(0);
+        let seen = Mutex::default();
         Self { inner, gate, seen, when: When::LetThrough, fails: None }
     }
 
@@ -119,7 +120,8 @@ impl Checkpointer for Gated {
         WriteResult::Later(Box::pin(async move {
             self.gate.acquire().await.expect("is never closed").forget();
             if fails {
-                let (place, reason) = ("gated".to_owned(), "it fails".to_owned());
+                let place = "gated".to_owned();
+                let reason = "it fails".to_owned();
                 return Err(StoreError::Unavailable { place, reason, retriable: false }.into());
             }
             let kept = match (now, later) {

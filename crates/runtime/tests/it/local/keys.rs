@@ -30,9 +30,11 @@ impl Sent {
 
 /// A node that charges the same for everybody, and waits within for the gate.
 fn charges(sent: &Sent, gate: &Arc<Semaphore>) -> CompiledGraph {
-    let (sent, gate) = (sent.clone(), Arc::clone(gate));
+    let sent = sent.clone();
+    let gate = Arc::clone(gate);
     let node = move |_: Input, ctx: Ctx| {
-        let (sent, gate) = (sent.clone(), Arc::clone(&gate));
+        let sent = sent.clone();
+        let gate = Arc::clone(&gate);
         async move {
             let charge = Once::new("charge").with(json!({"cents": 4200})).idempotent();
             let work = async |key: weftwork_types::port::IdempotencyKey| {
@@ -56,12 +58,14 @@ const EACH: [Durability; 3] = [Durability::Sync, Durability::Async, Durability::
 
 #[tokio::test]
 async fn no_two_threads_send_the_same_key() {
-    let (sent, gate) = (Sent::default(), Arc::new(Semaphore::new(1_000)));
+    let sent = Sent::default();
+    let gate = Arc::new(Semaphore::new(1_000));
     let graph = charges(&sent, &gate);
     for durability in EACH {
         let before = sent.all().len();
         let saver = InMemoryCheckpointer::new();
-        let (host, elsewhere) = (Host::new().with_checkpointer(saver.clone()), kept());
+        let host = Host::new().with_checkpointer(saver.clone());
+        let elsewhere = kept();
         run(&graph, &host, "a", durability).await;
         run(&graph, &host, "b", durability).await;
         // A thread of the same name in another store, and after it was deleted.
@@ -91,8 +95,10 @@ async fn no_two_threads_send_the_same_key() {
 
 #[tokio::test]
 async fn what_is_done_again_sends_the_same_key() {
-    let (sent, gate) = (Sent::default(), Arc::new(Semaphore::new(0)));
-    let (graph, host) = (charges(&sent, &gate), kept());
+    let sent = Sent::default();
+    let gate = Arc::new(Semaphore::new(0));
+    let graph = charges(&sent, &gate);
+    let host = kept();
     let mut first = Box::pin(graph.run(&host, empty()).thread("a").outcome());
     while sent.all().is_empty() {
         let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(first.as_mut().poll(cx)));

@@ -31,7 +31,8 @@ fn says(change: Value) -> DynUpdate {
 /// The parts of messages that a run emits, each with its node.
 async fn emitted(graph: &CompiledGraph) -> Vec<String> {
     let run = graph.run(&Host::new(), empty()).modes(Modes::MESSAGES);
-    let (mut stream, mut found) = (run.stream(), Vec::new());
+    let mut stream = run.stream();
+    let mut found = Vec::new();
     while let Some(item) = stream.next().await {
         let StreamEvent::Message { part, node, step } = item.event else { panic!("{item:?}") };
         found.push(match part {

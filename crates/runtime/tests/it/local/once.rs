@@ -54,10 +54,13 @@ fn question(outcome: Result<RunOutcome, RuntimeError>) -> Value {
 
 #[tokio::test]
 async fn it_is_done_once_whatever_else_the_node_stops_for() {
-    let (done, fails) = (Count::default(), Count::default());
-    let (counted, failed) = (done.clone(), fails.clone());
+    let done = Count::default();
+    let fails = Count::default();
+    let counted = done.clone();
+    let failed = fails.clone();
     let graph = only(move |ctx| {
-        let (done, fails) = (counted.clone(), failed.clone());
+        let done = counted.clone();
+        let fails = failed.clone();
         async move {
             let one: u32 = ctx.once("charge", async |_| Ok(done.up())).await?;
             let other: u32 =
@@ -81,9 +84,12 @@ async fn it_is_done_once_whatever_else_the_node_stops_for() {
 
 /// A node that charges, where the work waits for a gate, and asks something else after it.
 fn charges(done: &Count, gate: &Arc<Semaphore>, what: Once) -> CompiledGraph {
-    let (done, gate) = (done.clone(), Arc::clone(gate));
+    let done = done.clone();
+    let gate = Arc::clone(gate);
     only(move |ctx| {
-        let (done, gate, what) = (done.clone(), Arc::clone(&gate), what.clone());
+        let done = done.clone();
+        let gate = Arc::clone(&gate);
+        let what = what.clone();
         async move {
             let charged: String = ctx
                 .once(what, async |key| {
@@ -100,7 +106,8 @@ fn charges(done: &Count, gate: &Arc<Semaphore>, what: Once) -> CompiledGraph {
 
 #[tokio::test]
 async fn when_nobody_knows_a_person_is_asked_once_for_each_time_it_was_begun() {
-    let (done, gate) = (Count::default(), Arc::new(Semaphore::new(0)));
+    let done = Count::default();
+    let gate = Arc::new(Semaphore::new(0));
     let graph = charges(&done, &gate, Once::new("charge").with(json!({"cents": 42})));
     let host = host();
     dies(&graph, &host, empty()).await;
@@ -135,7 +142,8 @@ async fn when_nobody_knows_a_person_is_asked_once_for_each_time_it_was_begun() {
 #[tokio::test]
 async fn a_person_may_say_what_came_of_it_or_give_it_up() {
     for gives_up in [false, true] {
-        let (done, gate) = (Count::default(), Arc::new(Semaphore::new(0)));
+        let done = Count::default();
+        let gate = Arc::new(Semaphore::new(0));
         let graph = charges(&done, &gate, "charge".into());
         let host = host();
         dies(&graph, &host, empty()).await;
@@ -161,10 +169,13 @@ async fn a_person_may_say_what_came_of_it_or_give_it_up() {
 
 #[tokio::test]
 async fn an_answer_that_led_to_what_a_process_died_in_is_no_answer_to_something_else() {
-    let (done, gate) = (Count::default(), Arc::new(Semaphore::new(0)));
-    let (counted, waits) = (done.clone(), Arc::clone(&gate));
+    let done = Count::default();
+    let gate = Arc::new(Semaphore::new(0));
+    let counted = done.clone();
+    let waits = Arc::clone(&gate);
     let graph = only(move |ctx| {
-        let (done, gate) = (counted.clone(), Arc::clone(&waits));
+        let done = counted.clone();
+        let gate = Arc::clone(&waits);
         async move {
             let first = ctx.interrupt(json!("may I?"))?;
             let charge = Once::new("charge").idempotent();
@@ -203,7 +214,8 @@ async fn a_question_within_the_work_is_refused() {
 
 #[tokio::test]
 async fn what_the_other_side_knows_again_is_done_again_with_the_same_key() {
-    let (done, gate) = (Count::default(), Arc::new(Semaphore::new(0)));
+    let done = Count::default();
+    let gate = Arc::new(Semaphore::new(0));
     let graph = charges(&done, &gate, Once::new("charge").idempotent());
     let host = host();
     dies(&graph, &host, empty()).await;
@@ -237,7 +249,8 @@ async fn work_that_failed_leaves_open_what_came_of_it() {
 #[tokio::test]
 async fn what_another_build_did_is_not_done_again_when_it_has_another_form() {
     let done = Count::default();
-    let (first, second) = (done.clone(), done.clone());
+    let first = done.clone();
+    let second = done.clone();
     let before = only(move |ctx| {
         let done = first.clone();
         async move {
@@ -265,7 +278,8 @@ async fn what_another_build_did_is_not_done_again_when_it_has_another_form() {
 #[tokio::test]
 async fn a_question_in_a_graph_within_whose_process_died_is_asked_again_and_then_the_next() {
     for keep in [SubgraphState::PerTask, SubgraphState::PerThread] {
-        let (done, gate) = (Count::default(), Arc::new(Semaphore::new(0)));
+        let done = Count::default();
+        let gate = Arc::new(Semaphore::new(0));
         let inner = charges(&done, &gate, "charge".into());
         let graph = only(move |ctx| {
             let inner = inner.clone();

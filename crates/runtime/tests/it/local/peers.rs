@@ -72,8 +72,10 @@ fn is_gate(outcome: &RunOutcome) -> bool {
 
 #[tokio::test]
 async fn resuming_does_not_execute_finished_nodes_again() {
-    let (before, behind) = (Count::default(), Count::default());
-    let (graph, host) = (gated(&before, &behind), kept());
+    let before = Count::default();
+    let behind = Count::default();
+    let graph = gated(&before, &behind);
+    let host = kept();
     assert!(is_gate(&run(&graph, &host, empty()).await));
     let ended = run(&graph, &host, answer(json!(1))).await;
     assert_eq!(logged(ended), ["before", "gate 1", "behind"], "each update is applied once");
@@ -83,8 +85,10 @@ async fn resuming_does_not_execute_finished_nodes_again() {
 #[tokio::test]
 async fn a_streamed_run_leaves_checkpoints() {
     for modes in EVERYTHING {
-        let (before, behind) = (Count::default(), Count::default());
-        let (graph, host) = (gated(&before, &behind), kept());
+        let before = Count::default();
+        let behind = Count::default();
+        let graph = gated(&before, &behind);
+        let host = kept();
         assert!(is_gate(&watched(&graph, &host, empty(), modes).await.1));
         let history = graph.history(&host, &StateQuery::thread("t")).await.expect("is kept");
         assert_eq!(history.len(), 3, "the input, what led to the first node, and its step");
@@ -114,8 +118,10 @@ async fn watching_messages_does_not_run_a_node_twice() {
 #[tokio::test]
 async fn an_approval_gate_holds_in_every_stream_mode() {
     for modes in EVERYTHING {
-        let (before, behind) = (Count::default(), Count::default());
-        let (graph, host) = (gated(&before, &behind), kept());
+        let before = Count::default();
+        let behind = Count::default();
+        let graph = gated(&before, &behind);
+        let host = kept();
         let (_, first) = watched(&graph, &host, empty(), modes).await;
         assert!(is_gate(&first), "{modes:?}: {first:?}");
         let (_, again) = watched(&graph, &host, Start::Continue, modes).await;
@@ -181,7 +187,8 @@ async fn an_unknown_route_is_an_error() {
 
 #[tokio::test]
 async fn the_payload_of_a_question_reaches_the_caller() {
-    let (graph, host) = (gated(&Count::default(), &Count::default()), kept());
+    let graph = gated(&Count::default(), &Count::default());
+    let host = kept();
     let (items, outcome) = watched(&graph, &host, empty(), Modes::UPDATES).await;
     let RunOutcome::Interrupted { questions: interrupts, .. } = &outcome else {
         panic!("{outcome:?}")
@@ -209,7 +216,8 @@ async fn a_pruned_thread_stays_small_and_goes_on() {
 
 #[tokio::test]
 async fn what_finished_beside_a_failure_is_kept_with_its_writes() {
-    let (ran, tries) = (Count::default(), Count::default());
+    let ran = Count::default();
+    let tries = Count::default();
     let tried = tries.clone();
     let fails = move |_: Input| {
         let first = tried.up() == 1;
@@ -218,8 +226,8 @@ async fn what_finished_beside_a_failure_is_kept_with_its_writes() {
     };
     let graph = graph("beside").node("a", counted(&ran, "a")).node("b", fails);
     let graph = graph.edge(START, "a").edge(START, "b").build().expect("sound");
-    let (saver, place) =
-        (InMemoryCheckpointer::new(), CheckpointAddress { thread: "t".into(), ns: "".into() });
+    let saver = InMemoryCheckpointer::new();
+    let place = CheckpointAddress { thread: "t".into(), ns: "".into() };
     let host = Host::new().with_checkpointer(saver.clone());
     graph.run(&host, empty()).thread("t").outcome().await.expect_err("it fails first");
     let saved = saver.load(&place, graph.plan(), None).await.expect("reads").expect("a checkpoint");
@@ -253,7 +261,8 @@ fn a_plan_grows_with_its_graph_and_not_with_the_square() {
         let graph = graph.build().expect("sound");
         format!("{:?}", graph.plan()).len()
     };
-    let (small, large) = (size(200), size(800));
+    let small = size(200);
+    let large = size(800);
     assert!(large < small * 5, "200 nodes: {small}, 800 nodes: {large}");
 }
 
@@ -361,7 +370,8 @@ async fn a_crash_at_step_47_of_50_loses_one_step() {
 
 #[tokio::test]
 async fn a_thread_of_an_edited_graph_is_refused() {
-    let (host, before) = (kept(), chain(&["a", "b", "c"]));
+    let host = kept();
+    let before = chain(&["a", "b", "c"]);
     let before = before.interrupt_before(Stops::at(["b"])).build().expect("sound");
     run(&before, &host, empty()).await;
     let other_channel = Graph::dynamic("chain", Vec::new()).node("a", note("a")).edge(START, "a");

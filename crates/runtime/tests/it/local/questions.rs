@@ -306,7 +306,8 @@ async fn an_answered_question_is_not_open_again_after_a_failure() {
 #[tokio::test]
 async fn a_task_of_a_flow_keeps_the_answers_it_got() {
     let task = TaskDef::new("ask", async |_: Input, ctx: Ctx| {
-        let (one, two) = (ctx.interrupt(json!("one?"))?, ctx.interrupt(json!("two?"))?);
+        let one = ctx.interrupt(json!("one?"))?;
+        let two = ctx.interrupt(json!("two?"))?;
         NodeResult::Ok(weftwork_graph::Finish::value(json!([one, two])))
     });
     let flow = Flow::new("main", move |Input(_): Input, ctx: Ctx| {

@@ -152,7 +152,8 @@ async fn a_waiting_run_takes_defaults_and_ends_at_what_only_a_person_can_answer(
 #[tokio::test]
 async fn timers_of_one_node_may_end_in_any_order() {
     let node = async |_: Input, ctx: Ctx| {
-        let (one, two) = (ctx.sleep(2 * SECOND).await, ctx.sleep(SECOND).await);
+        let one = ctx.sleep(2 * SECOND).await;
+        let two = ctx.sleep(SECOND).await;
         one.and(two)?;
         NodeResult::Ok(log("up"))
     };

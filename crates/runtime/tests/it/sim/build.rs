@@ -234,7 +234,8 @@ fn handler(
     scene: &Scene,
     role: Role,
 ) -> impl Fn(Input, State<Dynamic>, Ctx) -> Ran + std::marker::Send + Sync + 'static {
-    let (spec, scene) = (Arc::clone(spec), scene.clone());
+    let spec = Arc::clone(spec);
+    let scene = scene.clone();
     move |Input(input), state, ctx| {
         let part = Part { spec: Arc::clone(&spec), index, scene: scene.clone(), role };
         Box::pin(part.run(input, state.object(), ctx))

@@ -184,7 +184,8 @@ fn difference(expected: &[Point], found: &[Point]) -> Result<(), String> {
     if let Some((step, (expected, found))) = pairs.into_iter().find(|(_, (a, b))| a != b) {
         return Err(format!("checkpoint {step}: expected {}", expected.difference(found)));
     }
-    let (expected, found) = (expected.len(), found.len());
+    let expected = expected.len();
+    let found = found.len();
     if expected == found {
         Ok(())
     } else {

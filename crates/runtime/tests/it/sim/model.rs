@@ -25,7 +25,8 @@ impl Point {
         let names = self.values.as_object().into_iter().chain(found.values.as_object());
         let names: BTreeSet<&String> = names.flat_map(Map::keys).collect();
         for name in names {
-            let (expected, found) = (&self.values[name], &found.values[name]);
+            let expected = &self.values[name];
+            let found = &found.values[name];
             let items = expected.as_array().zip(found.as_array());
             let from =
                 items.map_or(0, |(a, b)| a.iter().zip(b).take_while(|(a, b)| a == b).count());

@@ -252,7 +252,8 @@ impl Stage {
         }
         let polls = self.cut_after();
         let told = self.draw.chance(50);
-        let (saver, probe) = (Arc::clone(&self.saver), Arc::clone(&self.probe));
+        let saver = Arc::clone(&self.saver);
+        let probe = Arc::clone(&self.probe);
         let keeps = self.manner.durability != Durability::Exit;
         let idle = || {
             // What finished is kept before the run waits for anything but its saver.

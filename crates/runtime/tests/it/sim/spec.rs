@@ -177,7 +177,8 @@ impl Maker {
         let keeps = [SubgraphState::PerTask, SubgraphState::PerTask, own, SubgraphState::Stateless];
         let keep = self.draw.pick(&keeps).copied().unwrap_or_default();
         let count = 1 + self.draw.below(4);
-        let (draw, unkept) = (self.draw.split(), keep == SubgraphState::Stateless);
+        let draw = self.draw.split();
+        let unkept = keep == SubgraphState::Stateless;
         let maker = Self { draw, prefix: "in_", count, lenient: self.lenient, unkept };
         Some((Box::new(maker.graph()), keep))
     }
