@@ -264,7 +264,7 @@ impl TaskContext {
             ns: ns.into(),
             recorder,
             keep: LoopStorage { checkpointer, lent, own: keep == SubgraphState::PerThread },
-            resuming: self.resuming,
+            entry: self.entry,
             around,
             outer: Arc::clone(&self.task_state),
             outer_path: journals.then(|| self.way_to(number.of_attempt)),

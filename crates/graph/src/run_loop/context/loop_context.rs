@@ -36,6 +36,19 @@ impl Replay {
     }
 }
 
+/// Entry of a run into the open superstep. The loops of graphs that its tasks run start as the run
+/// did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum RunEntry {
+    /// The superstep follows the first one of the run: each nested loop decides by its own input.
+    Passed,
+    /// The run started here with new input.
+    Starts,
+    /// The run continues here from a checkpoint.
+    Resumes,
+}
+
 /// A single loop: a graph, its place, and its inputs from the enclosing loop.
 #[derive(Debug)]
 pub(crate) struct LoopContext {
@@ -43,9 +56,9 @@ pub(crate) struct LoopContext {
     pub(crate) graph: CompiledGraph,
     pub(crate) place: CheckpointAddress,
     pub(crate) keep: LoopStorage,
-    /// `true` if the run resumes rather than starts: set by the enclosing loop, or determined by
-    /// the outermost one.
-    resuming: AtomicU8,
+    /// Entry of the run into the open superstep: set by the enclosing loop, or determined by the
+    /// outermost one.
+    entry: AtomicU8,
     pub(crate) replay: Mutex<Option<Arc<Replay>>>,
     /// The checkpoints of the loops around this one, by their namespaces.
     pub(crate) around: BTreeMap<String, CheckpointId>,
@@ -121,7 +134,7 @@ impl LoopContext {
             graph,
             place,
             keep,
-            resuming: AtomicU8::new(0),
+            entry: AtomicU8::new(RunEntry::Passed as u8),
             replay: Mutex::default(),
             around,
             outer: None,
@@ -144,7 +157,7 @@ impl LoopContext {
             graph: within.graph.clone(),
             place,
             keep: within.keep,
-            resuming: AtomicU8::new(0),
+            entry: AtomicU8::new(RunEntry::Passed as u8),
             replay: Mutex::new(lock(&self.replay).clone()),
             around: within.around,
             outer: Some(within.outer),
@@ -157,7 +170,7 @@ impl LoopContext {
             calls: Mutex::default(),
             called: AtomicBool::new(false),
         };
-        scope.set_resuming(within.resuming);
+        scope.set_entry(within.entry);
         scope
     }
 
@@ -176,21 +189,16 @@ impl LoopContext {
         self.keep.checkpointer.is_some() && around
     }
 
-    pub(crate) fn resuming(&self) -> Option<bool> {
-        match self.resuming.load(Ordering::Relaxed) {
-            1 => Some(false),
-            2 => Some(true),
-            _ => None,
+    pub(crate) fn entry(&self) -> RunEntry {
+        match self.entry.load(Ordering::Relaxed) {
+            entry if entry == RunEntry::Starts as u8 => RunEntry::Starts,
+            entry if entry == RunEntry::Resumes as u8 => RunEntry::Resumes,
+            _ => RunEntry::Passed,
         }
     }
 
-    pub(crate) fn set_resuming(&self, resuming: Option<bool>) {
-        let value = match resuming {
-            None => 0,
-            Some(false) => 1,
-            Some(true) => 2,
-        };
-        self.resuming.store(value, Ordering::Relaxed);
+    pub(crate) fn set_entry(&self, entry: RunEntry) {
+        self.entry.store(entry as u8, Ordering::Relaxed);
     }
 
     /// Takes the answer of this loop that belongs to no task yet.
@@ -221,7 +229,7 @@ pub(crate) struct NestedLoop<'a> {
     pub(crate) graph: &'a CompiledGraph,
     pub(crate) ns: Arc<str>,
     pub(crate) keep: LoopStorage,
-    pub(crate) resuming: Option<bool>,
+    pub(crate) entry: RunEntry,
     pub(crate) around: BTreeMap<String, CheckpointId>,
     pub(crate) outer: Arc<TaskState>,
     pub(crate) outer_path: Option<Vec<(String, String, i64)>>,

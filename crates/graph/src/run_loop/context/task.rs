@@ -1,6 +1,6 @@
 //! Context of a task, and data that it retains across its attempts.
 
-use super::{EventSource, Given, LoopContext, TaskRecorder};
+use super::{EventSource, Given, LoopContext, RunEntry, TaskRecorder};
 use crate::run_loop::calls::{Calls, TaskCalls};
 use crate::run_loop::checkpointer::{TaskAnswers, TaskKey};
 use crate::run_loop::namespace::task_ns;
@@ -143,7 +143,8 @@ pub struct TaskContext {
     /// The checkpoint its superstep starts from.
     pub(crate) checkpoint: CheckpointId,
     pub(crate) step: i64,
-    pub(crate) resuming: Option<bool>,
+    /// Entry of the run into its superstep.
+    pub(crate) entry: RunEntry,
     pub(crate) earlier: Earlier,
     /// Recorder of its calls, when it is another task: that of the outermost graph around it.
     pub(crate) recorder: Option<Arc<TaskRecorder>>,

@@ -2,6 +2,7 @@
 
 use super::RunLoop;
 use crate::run_loop::checkpointer::TaskKey;
+use crate::run_loop::context::RunEntry;
 use crate::run_loop::event::Metadata;
 use crate::run_loop::sync::lock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,7 +127,7 @@ impl RunLoop {
         let overwritten: Vec<_> = overwrites.map(|(index, _)| *index).collect();
         let all: Vec<_> = plan.counted().map(|(index, _)| index).collect();
         self.counters.recount(overwritten.into_iter().filter(|index| all.contains(index)));
-        if self.open.runs_again() || self.scope.resuming() != Some(true) {
+        if self.open.runs_again() || self.scope.entry() != RunEntry::Resumes {
             return;
         }
         let used = |key: &TaskKey| {

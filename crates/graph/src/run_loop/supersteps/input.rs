@@ -1,23 +1,36 @@
 //! The start of a run: it takes its input, or continues from the thread's checkpoint.
 
+use super::loop_start::{
+    LoopRequest, LoopStart, RecordUse, Request, StartFacts, StoredStart, SubgraphStart,
+};
+use super::past::{KeptAnswers, PastAnswers};
 use super::{RunLoop, counted};
 use crate::error::RuntimeError;
-use crate::run_loop::context::Replay;
+use crate::run_loop::context::{Replay, RunEntry};
 use crate::run_loop::event::Source;
-use crate::run_loop::options::{Going, LoopInput, StartCommand};
+use crate::run_loop::options::{Going, LoopInput, Options, StartCommand};
 use crate::run_loop::sync::lock;
-use crate::semantics::{Resuming, Unanswered};
+use crate::semantics::Resuming;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::StartInput;
 use weftwork_engine::{NodeIdx, TaskOutput, Write};
+use weftwork_types::CheckpointId;
+
+/// Branch on which a loop starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BranchStart {
+    /// That of the loaded checkpoint.
+    Loaded,
+    /// One of its own.
+    New,
+}
 
 impl RunLoop {
-    /// `passes`: what stopped the thread does not stop it again.
-    pub(crate) async fn begin(&mut self, begin: LoopInput, passes: bool) -> Going<()> {
-        let scope = Arc::clone(&self.scope);
-        let begin = match begin {
+    /// Starts the loop: takes its input, or continues from its checkpoint.
+    pub(crate) async fn begin(&mut self, input: LoopInput, options: &Options) -> Going<()> {
+        let input = match input {
             LoopInput::Resumed(answers) => {
                 self.answer_past_again(answers).await?;
                 LoopInput::Nothing
@@ -26,109 +39,183 @@ impl RunLoop {
         };
         self.set_begun();
         if self.starts_anew() {
-            scope.set_resuming(Some(false));
+            self.scope.set_entry(RunEntry::Starts);
         }
-        let flag = scope.resuming();
-        let goes_on = matches!(begin, LoopInput::Nothing | LoopInput::Command(_));
-        let resuming = !self.machine.is_fresh() && flag.unwrap_or(goes_on);
-        let waits = scope.graph.semantics().unanswered == Unanswered::Wait;
-        if passes && waits && !scope.is_nested() && begin.answers() {
-            scope.check_newest_within().await?;
-            scope.shared.answers_newest.store(true, Ordering::Relaxed);
+        // A process that continues a run stops where the one before it would have stopped.
+        let passes_stop = options.continued.is_none();
+        if passes_stop && self.waits() && !self.scope.is_nested() && input.answers() {
+            self.scope.check_newest_within().await?;
+            self.scope.shared.answers_newest.store(true, Ordering::Relaxed);
         }
-        let continues = scope.shared.answers_newest.load(Ordering::Relaxed);
-        let named = scope.around.contains_key(&*scope.place.ns);
-        let here = scope.is_nested() && named && !continues;
-        // Before answers are cleared: they tell which calls may have been made.
-        let closed = match &begin {
-            LoopInput::Input(_) if !resuming => self.close_left_open().await?,
-            _ => false,
-        };
-        let addressed = self.start.is_addressed();
-        let superseded = self.start.is_superseded();
-        // Answers at an older checkpoint are for its questions, on a branch of their own.
-        let past = superseded && waits && !scope.is_nested() && begin.answers();
-        let (begin, kept) = match past {
-            true => self.answer_past(begin)?,
-            false => (begin, Vec::new()),
-        };
-        let travels = addressed && (here || past || !(begin.answers() || flag == Some(true)));
-        // A branch or a change is left too if its tasks cannot run again in their places.
-        let leaves = !self.position.is_forked() || superseded || waits && self.has_asked_for_good();
-        let again = travels || superseded;
-        self.open.set_runs_again(again);
-        if waits {
-            // An answer counts once.
-            self.open.outside_mut().resume = None;
-        }
-        if travels || superseded && waits {
-            self.open.recorded_mut().iter_mut().for_each(|(_, record)| record.clear_answers());
-            self.open.outside_mut().resume = None;
-        }
-        self.keep_answers(&kept);
-        let forks = resuming && travels && leaves;
-        if !resuming || again {
-            self.counters.set_recount(self.counted_in_records());
-        }
-        let (begin, given) = match begin {
-            LoopInput::Command(command) => (LoopInput::Nothing, Some(command)),
-            other => (other, None),
-        };
-        let command = match given {
-            Some(given) => Some(self.take_command(given, forks).await?),
-            None => None,
-        };
-        let beside = self.open.outside().output.clone();
-        self.machine.apply_beside(&beside).map_err(RuntimeError::Engine)?;
-        *lock(&scope.answer) = self.open.outside().resume.clone();
-        let mut bound = None;
-        if resuming {
-            if passes {
-                self.machine.pass();
+        let start = LoopStart::decide(&self.start_facts(&input));
+        let origin = match start {
+            LoopStart::Fresh { .. } => {
+                self.take_fresh_input(start, input).await?;
+                None
             }
-            bound = self.go_on(forks).await?;
-            if forks {
-                self.store_answers(kept).await?;
+            LoopStart::Resume { .. } | LoopStart::Continue { .. } | LoopStart::Replay => {
+                self.use_records(start, &[]);
+                self.apply_request(input, BranchStart::Loaded).await?;
+                self.continue_past(passes_stop);
+                None
             }
-        } else if let Some(input) = match begin {
-            LoopInput::Input(input) => Some(input),
-            // Without anything to continue, a command is input too.
-            _ => command.map(|output| StartInput::Writes(Arc::new(output))),
-        } {
-            self.machine.take_input(self.with_messages(input)?);
-            self.clear_recorded();
-            if !closed {
-                self.counters.clear_written();
-            }
-            self.checkpoint(Source::Input).await?;
-        } else if flag.is_none() {
-            return Err(RuntimeError::EmptyInput);
-        }
-        if !scope.is_nested() {
-            scope.set_resuming(Some(resuming));
-            if travels {
+            LoopStart::Fork => self.start_fork(input, passes_stop).await?,
+        };
+        if !self.scope.is_nested() {
+            let is_fresh = matches!(start, LoopStart::Fresh { .. });
+            self.scope.set_entry(if is_fresh { RunEntry::Starts } else { RunEntry::Resumes });
+            if start.subgraphs() == SubgraphStart::Replayed {
+                // Subgraphs had their state before the tasks of the loaded checkpoint ran. A branch
+                // repeats those of the checkpoint that it leaves.
                 let parent = self.position.parent().filter(|_| self.position.is_forked());
-                let bound = bound.or(parent).or(self.position.id());
-                *lock(&scope.replay) = bound.map(|bound| Arc::new(Replay::new(bound)));
+                let bound = origin.or(parent).or(self.position.id());
+                *lock(&self.scope.replay) = bound.map(|bound| Arc::new(Replay::new(bound)));
             }
         }
         Ok(())
     }
 
-    /// Continues past the stop of the thread; on a branch of its own if that was requested.
-    async fn go_on(&mut self, forks: bool) -> Going<Option<weftwork_types::CheckpointId>> {
-        let mut bound = None;
-        if forks {
-            if self.position.is_forked() {
-                bound = self.position.parent();
-            }
-            self.open.recorded_mut().iter_mut().for_each(|(_, record)| record.clear_questions());
+    /// Returns the facts that decide the start of the loop.
+    fn start_facts(&self, input: &LoopInput) -> StartFacts {
+        let scope = &self.scope;
+        let request = match input {
+            _ if scope.is_nested() => LoopRequest::Nested {
+                has_input: matches!(input, LoopInput::Input(_)),
+                entry: scope.entry(),
+                answers_newest: scope.shared.answers_newest.load(Ordering::Relaxed),
+            },
+            LoopInput::Input(_) => LoopRequest::Outermost(Request::Input),
+            LoopInput::Command(_) if input.answers() => LoopRequest::Outermost(Request::Answers),
+            LoopInput::Command(_) => LoopRequest::Outermost(Request::Command),
+            LoopInput::Nothing | LoopInput::Resumed(_) => LoopRequest::Outermost(Request::Nothing),
+        };
+        let stored = if self.machine.is_fresh() {
+            StoredStart::Nothing
+        } else if self.position.is_forked() {
+            StoredStart::Branch { is_repeatable: !self.has_asked_for_good() }
+        } else {
+            StoredStart::Superstep
+        };
+        let unanswered = scope.graph.semantics().unanswered;
+        StartFacts { request, point: self.start, stored, unanswered }
+    }
+
+    /// Takes the input, or a command in place of one if there is nothing that it could change.
+    async fn take_fresh_input(&mut self, start: LoopStart, input: LoopInput) -> Going<()> {
+        // Closers read the answers on record, which show the calls that may have been made: answers
+        // are cleared after them.
+        let has_closed = match &input {
+            LoopInput::Input(_) => self.close_left_open().await?,
+            _ => false,
+        };
+        let PastAnswers { rest, kept } = self.take_past_answers(start, input)?;
+        self.use_records(start, &kept);
+        let (given, command) = match rest {
+            LoopInput::Input(input) => (Some(input), LoopInput::Nothing),
+            command => (None, command),
+        };
+        let written = self.apply_request(command, BranchStart::Loaded).await?;
+        let written = written.map(|output| StartInput::Writes(Arc::new(output)));
+        let Some(input) = given.or(written) else {
+            // A graph that a task runs without input is due nothing in the superstep with which the
+            // run starts or continues. Elsewhere the caller has forgotten the input.
+            return match self.scope.entry() {
+                RunEntry::Passed => Err(RuntimeError::EmptyInput),
+                RunEntry::Starts | RunEntry::Resumes => Ok(()),
+            };
+        };
+        self.machine.take_input(self.with_messages(input)?);
+        self.clear_recorded();
+        if !has_closed {
             self.counters.clear_written();
-            self.checkpoint(Source::Fork).await?;
         }
+        // The checkpoint of the input contains what closers wrote, so that a crash before it
+        // repeats both.
+        self.checkpoint(Source::Input).await
+    }
+
+    /// Continues on a branch of its own. Returns the checkpoint that was left, if it was itself a
+    /// branch: its parent.
+    async fn start_fork(
+        &mut self,
+        input: LoopInput,
+        passes_stop: bool,
+    ) -> Going<Option<CheckpointId>> {
+        let PastAnswers { rest, kept } = self.take_past_answers(LoopStart::Fork, input)?;
+        self.use_records(LoopStart::Fork, &kept);
+        self.apply_request(rest, BranchStart::New).await?;
+        if passes_stop {
+            self.machine.pass();
+        }
+        let origin = self.position.parent().filter(|_| self.position.is_forked());
+        self.open.recorded_mut().iter_mut().for_each(|(_, record)| record.clear_questions());
+        self.counters.clear_written();
+        self.checkpoint(Source::Fork).await?;
+        self.emit_start();
+        // The answers follow the checkpoint that they are stored with. After a crash between them,
+        // the next process takes them from the request again.
+        self.store_answers(kept).await?;
+        Ok(origin)
+    }
+
+    /// Continues in the place of the loaded checkpoint. If `passes_stop`, the stop that ended the
+    /// run before does not end this one.
+    fn continue_past(&mut self, passes_stop: bool) {
+        if passes_stop {
+            self.machine.pass();
+        }
+        self.emit_start();
+    }
+
+    fn emit_start(&mut self) {
         self.emitted = Some(self.machine.slots().clone());
         self.scope.emit_values(self.machine.slots(), None);
-        Ok(bound)
+    }
+
+    /// Takes the answers to questions of an older checkpoint, if the start goes back to it.
+    fn take_past_answers(&self, start: LoopStart, input: LoopInput) -> Going<PastAnswers> {
+        match start.subgraphs() {
+            SubgraphStart::Replayed => self.answer_past(input),
+            SubgraphStart::Newest => Ok(PastAnswers { rest: input, kept: Vec::new() }),
+        }
+    }
+
+    /// Prepares the records of the open superstep for their use by the start, with the answers that
+    /// its tasks have from the start.
+    fn use_records(&mut self, start: LoopStart, kept: &[KeptAnswers]) {
+        let records = start.record_use();
+        self.open.set_record_use(records);
+        if self.waits() || records == RecordUse::Calls {
+            // An answer counts once.
+            self.open.outside_mut().resume = None;
+        }
+        if records == RecordUse::Calls {
+            self.open.recorded_mut().iter_mut().for_each(|(_, record)| record.clear_answers());
+        }
+        // After the old answers are cleared: these are the new ones.
+        self.keep_answers(kept);
+        let is_fresh = matches!(start, LoopStart::Fresh { .. });
+        if is_fresh || records != RecordUse::Results {
+            // The results on record are not used: what they wrote is not in the next checkpoint.
+            self.counters.set_recount(self.counted_in_records());
+        }
+    }
+
+    /// Applies the command, if there is one, and the changes from outside that are on record. Returns
+    /// the writes of the command.
+    async fn apply_request(
+        &mut self,
+        input: LoopInput,
+        branch: BranchStart,
+    ) -> Going<Option<TaskOutput>> {
+        let written = match input {
+            LoopInput::Command(command) => Some(self.take_command(command, branch).await?),
+            LoopInput::Input(_) | LoopInput::Nothing | LoopInput::Resumed(_) => None,
+        };
+        let outside = self.open.outside().output.clone();
+        self.machine.apply_beside(&outside).map_err(RuntimeError::Engine)?;
+        *lock(&self.scope.answer) = self.open.outside().resume.clone();
+        Ok(written)
     }
 
     pub(crate) fn clear_recorded(&mut self) {
@@ -138,7 +225,11 @@ impl RunLoop {
     }
 
     /// Returns what the command writes and where it leads.
-    async fn take_command(&mut self, command: StartCommand, forks: bool) -> Going<TaskOutput> {
+    async fn take_command(
+        &mut self,
+        command: StartCommand,
+        branch: BranchStart,
+    ) -> Going<TaskOutput> {
         let StartCommand { goto, update, resume } = command;
         let answers = resume.is_some();
         let one = resume.map_or(Ok(None), |resume| self.accept(resume))?;
@@ -160,7 +251,7 @@ impl RunLoop {
         plan.find_named(NodeIdx::START, &mut output).map_err(RuntimeError::Engine)?;
         // A change that cannot be applied must not be stored: the thread could not be read with it.
         self.machine.check_beside(&output).map_err(RuntimeError::Engine)?;
-        if forks {
+        if branch == BranchStart::New {
             self.counters.recount(counted(plan, &output));
         }
         let outside = self.open.outside_mut();
@@ -171,7 +262,8 @@ impl RunLoop {
             self.open.outside_mut().resume = one;
         }
         if !nothing
-            && !forks
+            // The first checkpoint of a branch contains the change.
+            && branch == BranchStart::Loaded
             && !self.on_exit()
             && let (Some(checkpointer), Some(id)) =
                 (&self.scope.keep.checkpointer, self.position.id())
@@ -187,7 +279,7 @@ impl RunLoop {
     fn starts_anew(&self) -> bool {
         let scope = &self.scope;
         scope.keep.own
-            && scope.resuming() == Some(true)
+            && scope.entry() == RunEntry::Resumes
             && self.position.metadata().parents != scope.around
             && !fault_injection::has(Bug::DropsOwnInput)
             && scope.graph.semantics().resuming == Resuming::Exact

@@ -6,6 +6,7 @@ mod counters;
 mod emit;
 mod input;
 mod left_open;
+mod loop_start;
 mod messages;
 mod open_step;
 mod past;
@@ -20,7 +21,7 @@ use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::run_loop::checkpoint_writer::CheckpointWriter;
 use crate::run_loop::checkpointer::{ExternalInput, StoredCheckpoint, TaskRecords, WriteHint};
-use crate::run_loop::context::LoopContext;
+use crate::run_loop::context::{LoopContext, RunEntry};
 use crate::run_loop::event::{Modes, StreamEvent};
 use crate::run_loop::options::{Continued, Going, LoopInput, LoopOutcome, Options};
 use crate::run_loop::sync::lock;
@@ -60,7 +61,7 @@ impl RunLoop {
         options: &Options,
     ) -> Going<(LoopOutcome, Self)> {
         let mut cycle = Self::load(scope, options).await?;
-        cycle.begin(start, options.continued.is_none()).await?;
+        cycle.begin(start, options).await?;
         cycle.position.set_limit(&cycle.scope, &cycle.machine, options);
         let ended = match cycle.stopped_after(options) {
             true => Ok(LoopOutcome::Interrupted(Vec::new())),
@@ -216,7 +217,7 @@ impl LoopContext {
             } else {
                 checkpointer.load(at, plan, None).await?
             };
-            self.set_resuming(None);
+            self.set_entry(RunEntry::Passed);
             return Ok((StartPoint::Replay, saved));
         }
         Ok((StartPoint::Newest, checkpointer.load(at, plan, None).await?))

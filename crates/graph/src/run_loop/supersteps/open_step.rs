@@ -1,5 +1,6 @@
 //! The open superstep of a loop.
 
+use super::loop_start::RecordUse;
 use crate::run_loop::checkpointer::{ExternalInput, TaskRecords};
 use crate::run_loop::task::OpenTask;
 
@@ -13,7 +14,7 @@ pub(crate) struct OpenStep {
     recorded: TaskRecords,
     outside: ExternalInput,
     origin: StepOrigin,
-    reuse: Reuse,
+    record_use: RecordUse,
 }
 
 /// Origin of the open superstep.
@@ -27,20 +28,17 @@ enum StepOrigin {
     Begun,
 }
 
-/// Use of the recorded outcomes of the open superstep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reuse {
-    /// Tasks that finished do not run again.
-    Results,
-    /// All tasks run again, with their answers and calls.
-    Answers,
-}
-
 impl OpenStep {
     /// The superstep that starts from a loaded checkpoint.
     pub(crate) fn new(recorded: TaskRecords, outside: ExternalInput) -> Self {
-        let (origin, reuse) = (StepOrigin::Loaded, Reuse::Results);
-        Self { tasks: Vec::new(), failed: false, recorded, outside, origin, reuse }
+        Self {
+            tasks: Vec::new(),
+            failed: false,
+            recorded,
+            outside,
+            origin: StepOrigin::Loaded,
+            record_use: RecordUse::Results,
+        }
     }
 
     pub(crate) fn tasks(&self) -> &[OpenTask] {
@@ -109,12 +107,12 @@ impl OpenStep {
 
     /// Returns `true` if tasks that finished run again.
     pub(crate) fn runs_again(&self) -> bool {
-        self.reuse == Reuse::Answers
+        self.record_use != RecordUse::Results
     }
 
-    /// Runs all tasks again, or only those that have not finished.
-    pub(crate) fn set_runs_again(&mut self, again: bool) {
-        self.reuse = if again { Reuse::Answers } else { Reuse::Results };
+    /// Sets the use of the recorded outcomes.
+    pub(crate) fn set_record_use(&mut self, record_use: RecordUse) {
+        self.record_use = record_use;
     }
 
     /// Begins the next superstep, of which nothing is on record. Returns `true` if the closed one
@@ -128,7 +126,7 @@ impl OpenStep {
         if loaded {
             self.clear_records();
         }
-        self.reuse = Reuse::Results;
+        self.record_use = RecordUse::Results;
         loaded
     }
 }

@@ -25,6 +25,14 @@ pub(crate) struct KeptAnswers {
     answers: TaskAnswers,
 }
 
+/// Command whose answers to questions of an older checkpoint are taken.
+pub(super) struct PastAnswers {
+    /// What is left of the command.
+    pub(super) rest: LoopInput,
+    /// Answers that tasks of the branch have from the start.
+    pub(super) kept: Vec<KeptAnswers>,
+}
+
 /// A superstep whose tasks asked: the one that is open, or that of an older checkpoint.
 struct AskedStep<'a> {
     ns: &'a str,
@@ -111,9 +119,9 @@ impl RunLoop {
     ///
     /// # Errors
     /// As for answers at the newest checkpoint, about the questions of the older one.
-    pub(super) fn answer_past(&self, begin: LoopInput) -> Going<(LoopInput, Vec<KeptAnswers>)> {
+    pub(super) fn answer_past(&self, begin: LoopInput) -> Going<PastAnswers> {
         let LoopInput::Command(StartCommand { goto, update, resume: Some(resume) }) = begin else {
-            return Ok((begin, Vec::new()));
+            return Ok(PastAnswers { rest: begin, kept: Vec::new() });
         };
         if !self.writer.is_on() {
             return Err(RuntimeError::NoCheckpointer { what: "an answer" });
@@ -134,11 +142,11 @@ impl RunLoop {
             kept = step.kept(&answers);
             self.carry(step.asked_within(), &answers);
         }
-        let begin = match goto.is_empty() && update.is_empty() {
+        let rest = match goto.is_empty() && update.is_empty() {
             true => LoopInput::Nothing,
             false => LoopInput::Command(StartCommand { goto, update, resume: None }),
         };
-        Ok((begin, kept))
+        Ok(PastAnswers { rest, kept })
     }
 
     /// Takes the answers at an older checkpoint again, in a run that another process began. That

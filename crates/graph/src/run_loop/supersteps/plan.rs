@@ -3,6 +3,7 @@
 use super::{RunLoop, Started};
 use crate::error::RuntimeError;
 use crate::run_loop::checkpointer::{CheckpointerError, TaskWrites};
+use crate::run_loop::context::RunEntry;
 use crate::run_loop::event::{Modes, Source};
 use crate::run_loop::node_cache::CacheKey;
 use crate::run_loop::options::{Going, LoopOutcome};
@@ -304,7 +305,7 @@ impl RunLoop {
             self.open.clear_tasks();
             return Ok(Some(LoopOutcome::Interrupted(Vec::new())));
         }
-        self.scope.set_resuming(None);
+        self.scope.set_entry(RunEntry::Passed);
         Ok(None)
     }
 

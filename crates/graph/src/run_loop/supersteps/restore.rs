@@ -2,7 +2,7 @@
 
 use super::RunLoop;
 use crate::run_loop::checkpointer::{TaskKey, TaskPause, TaskRecord};
-use crate::run_loop::context::{CalledTask, LoopContext};
+use crate::run_loop::context::{CalledTask, LoopContext, RunEntry};
 use crate::run_loop::sync::lock;
 use crate::run_loop::task::{Ending, OpenTask, Storage, handler_of};
 use crate::semantics::{Resuming, Unanswered};
@@ -102,7 +102,7 @@ impl OpenTask {
         if !open.is_empty()
             && !record.is_due()
             && scope.graph.semantics().unanswered == Unanswered::Wait
-            && scope.resuming() == Some(true)
+            && scope.entry() == RunEntry::Resumes
             && !scope.may_answer(&open)
         {
             self.record.details_mut().pause = TaskPause::Asked(open);

@@ -191,7 +191,7 @@ impl RunLoop {
             from: self.started_by(slot),
             checkpoint,
             step,
-            resuming: self.scope.resuming(),
+            entry: self.scope.entry(),
             earlier: self.earlier(),
             recorder: self.scope.recorder.clone(),
             slots: self.machine.slots().clone(),

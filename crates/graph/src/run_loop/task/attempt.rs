@@ -7,7 +7,7 @@ use crate::error::{Drain, NODE_FAILED, NODE_TIMED_OUT, NodeError, Stop};
 use crate::extract::TaskInput;
 use crate::output::NodeResult;
 use crate::run_loop::checkpointer::TaskAnswers;
-use crate::run_loop::context::{AttemptSignals, Earlier, Purpose, TaskContext};
+use crate::run_loop::context::{AttemptSignals, Earlier, Purpose, RunEntry, TaskContext};
 use crate::run_loop::panics::{choose, node_panicked};
 use crate::run_loop::task::on_thread;
 use crate::semantics::{Resuming, Unanswered};
@@ -165,7 +165,7 @@ impl TaskRunner {
             self.at.reset_chunks();
             clock.sleep(wait).await;
             attempt += 1;
-            self.at.resuming = Some(true);
+            self.at.entry = RunEntry::Resumes;
             self.at.earlier = self.at.earlier.max(Earlier::Attempts);
             self.at.task_state.asked.store(0, Ordering::Relaxed);
             if self.graph().semantics().resuming == Resuming::Exact {
