@@ -146,6 +146,12 @@ pub enum EngineError {
         /// The panic's message.
         message: String,
     },
+    /// Parts of a run do not fit each other, which no input and no stored data can cause.
+    #[error("an invariant of the runtime is broken: {what}; please report this message")]
+    BrokenInvariant {
+        /// The part that is missing, and where it was expected.
+        what: &'static str,
+    },
 }
 
 impl EngineError {
@@ -161,6 +167,7 @@ impl EngineError {
             Self::Damaged { .. } | Self::NewerRecord { .. } | Self::BadStored { .. } => "W0106",
             Self::LostNode { .. } | Self::OtherBuild { .. } => "W0107",
             Self::ReducerPanicked { .. } => "W0108",
+            Self::BrokenInvariant { .. } => "W0140",
         })
     }
 
@@ -181,7 +188,8 @@ impl EngineError {
             | Self::Damaged { .. }
             | Self::NewerRecord { .. }
             | Self::LostNode { .. }
-            | Self::OtherBuild { .. } => false,
+            | Self::OtherBuild { .. }
+            | Self::BrokenInvariant { .. } => false,
         }
     }
 

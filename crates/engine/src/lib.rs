@@ -13,8 +13,6 @@ mod binary;
 pub mod channel;
 pub mod codec;
 pub mod error;
-#[doc(hidden)]
-pub mod fault_injection;
 mod fold;
 pub mod ids;
 mod index;

@@ -2,6 +2,7 @@
 //! offences, and has a fixture in `xtask/fixtures/<rule>.txt` that violates it.
 
 mod arrows;
+mod bugs;
 mod compiled;
 mod errors;
 mod language;
@@ -132,6 +133,7 @@ const RULES: &[Rule] = &[
     Rule { name: "architecture", check: texts::architecture },
     Rule { name: "arrows", check: arrows::check },
     Rule { name: "attributes", check: sources::attributes },
+    Rule { name: "bugs", check: bugs::check },
     Rule { name: "compiled", check: compiled::check },
     Rule { name: "dependencies", check: manifests::dependencies },
     Rule { name: "errors", check: errors::check },

@@ -19,7 +19,7 @@ use random::Random;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
-use story::{Act, DURABILITIES, Journal, Measure, Story};
+use story::{Act, DURABILITIES, Measure, Story};
 
 /// Draws another series of kills.
 const SEED: &str = "WEFT_TEST_SEED";
@@ -27,9 +27,6 @@ const SEED: &str = "WEFT_TEST_SEED";
 const KILLS: &str = "WEFT_CHAOS_KILLS";
 /// The most kills of one story; then it may come to its end.
 const KILLS_PER_STORY: u64 = 8;
-/// The most kills until a story without a journal must have shown what that costs.
-#[cfg(feature = "fault-injection")]
-const PATIENCE: usize = 400;
 
 /// Kills stories until told to stop.
 #[derive(Debug)]
@@ -63,7 +60,7 @@ impl Killer {
         let folder = tempfile::tempdir().expect("a folder");
         let (provider, told) = Provider::start(&folder.path().join("requests.log"), seed);
         let mut watch = Watch::new(told);
-        let mut warm = Story::new("warm", &provider, Journal::On, "sync");
+        let mut warm = Story::new("warm", &provider, "sync");
         let measure = Measure::take(&mut warm, &mut watch);
         assert_eq!(check(&warm.facts(&provider)).violations, [], "without a kill");
         let random = Random::new(seed, stream);
@@ -80,11 +77,11 @@ impl Killer {
     }
 
     /// Plays one story, killing its processes again and again.
-    fn story(&mut self, journal: Journal) -> Findings {
+    fn story(&mut self) -> Findings {
         self.stories += 1;
         let name = format!("story-{}", self.stories);
         let durability = DURABILITIES[self.random.below(DURABILITIES.len() as u64) as usize];
-        let mut story = Story::new(&name, &self.provider, journal, durability);
+        let mut story = Story::new(&name, &self.provider, durability);
         let mut kills_left = 1 + self.random.below(KILLS_PER_STORY);
         while let Some(act) = story.next() {
             let plan = (kills_left > 0).then(|| self.plan(act));
@@ -140,7 +137,7 @@ fn killed_anywhere_the_story_ends_once_and_no_recorded_call_is_repeated() {
     let mut repeats = 0;
     let mut violations = Vec::new();
     while killer.tally.landed < kills {
-        let findings = killer.story(Journal::On);
+        let findings = killer.story();
         repeats += findings.repeats();
         let stories = killer.stories;
         violations.extend(findings.violations.into_iter().map(|one| (stories, one)));
@@ -162,20 +159,4 @@ fn killed_anywhere_the_story_ends_once_and_no_recorded_call_is_repeated() {
     report(&figures);
     assert!(violations.is_empty(), "seed {}: {violations:#?}", killer.seed);
     assert!(share >= 95.0, "seed {}: {places:?}", killer.seed);
-}
-
-#[cfg(feature = "fault-injection")]
-#[test]
-fn without_the_journal_the_check_finds_repeated_calls() {
-    let mut killer = Killer::new(2);
-    while killer.tally.landed < PATIENCE {
-        let findings = killer.story(Journal::Off);
-        if findings.repeats() > 0 {
-            let landed = killer.tally.landed;
-            let story = killer.stories;
-            println!("found after {landed} kills, in story {story}: {:?}", findings.violations);
-            return;
-        }
-    }
-    panic!("seed {}: {PATIENCE} kills without a journal repeated nothing", killer.seed);
 }

@@ -42,20 +42,11 @@ impl Act {
     }
 }
 
-/// Recording of calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Journal {
-    On,
-    #[cfg(feature = "fault-injection")]
-    Off,
-}
-
 /// A story in a folder of its own.
 #[derive(Debug)]
 pub(crate) struct Story {
     name: String,
     folder: tempfile::TempDir,
-    journal: Journal,
     durability: &'static str,
     kills: Vec<Kill>,
 }
@@ -74,17 +65,12 @@ struct Snapshot {
 }
 
 impl Story {
-    pub(crate) fn new(
-        name: &str,
-        provider: &Provider,
-        journal: Journal,
-        durability: &'static str,
-    ) -> Self {
+    pub(crate) fn new(name: &str, provider: &Provider, durability: &'static str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let address = &provider.address;
         let config = format!("[providers.far]\nurl = \"http://{address}/{name}/v1\"\n");
         std::fs::write(folder.path().join("weft.toml"), config).expect("writes");
-        Self { name: name.to_owned(), folder, journal, durability, kills: Vec::new() }
+        Self { name: name.to_owned(), folder, durability, kills: Vec::new() }
     }
 
     /// Returns the next act; `None` when the story is over.
@@ -146,13 +132,6 @@ impl Story {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
         let store = format!("sqlite:{}", self.folder.path().join("weft.db").display());
         command.env_clear().current_dir(self.folder.path()).args(["--store", &store]);
-        match self.journal {
-            Journal::On => {}
-            #[cfg(feature = "fault-injection")]
-            Journal::Off => {
-                command.env("WEFT_TEST_BUG", "RecordsNoCalls");
-            }
-        }
         command
     }
 

@@ -255,7 +255,7 @@ fn large_values_are_apart_and_due_input_comes_back() {
     let large = "x".repeat(INLINE_MAX + 1);
     let mut machine = with(&Machine::new(Arc::clone(&plan)), 1, Value::new(large.clone()));
     let input = serde_json::json!({"small": 1, "text": large});
-    machine.take_input(StartInput::Json(Arc::new(input.clone())));
+    machine.take_input(StartInput::Json(Arc::new(input.clone()))).expect("sound");
     let delta_base = rows.put(1, &machine, None);
     assert!(rows.rows[&CheckpointId(1)].len() < 500);
     assert_eq!(rows.blobs.len(), 2, "the value and the input");
@@ -279,7 +279,7 @@ fn what_the_input_writes_stays_with_the_input() {
         let output = TaskOutput { writes: writes.into_iter().collect(), ..TaskOutput::default() };
         let empty = pushed(&Machine::new(Arc::clone(&plan)), &["before".to_owned()]);
         let mut machine = empty.clone();
-        machine.take_input(StartInput::Writes(Arc::new(output)));
+        machine.take_input(StartInput::Writes(Arc::new(output))).expect("sound");
         let delta_base = rows.put(1, &machine, None);
         let applied = with(&with(&empty, 0, small), 1, text);
         let delta_base = rows.put(2, &applied, Some(&delta_base));
@@ -308,7 +308,9 @@ fn what_the_input_says_is_named_in_the_change_of_a_list() {
     let empty = rows.put(1, &machine, None);
     let said = "a text that is longer than what is worth the while to be named".repeat(2);
     let before = machine.clone();
-    machine.take_input(StartInput::Json(Arc::new(serde_json::json!({"log": [said]}))));
+    machine
+        .take_input(StartInput::Json(Arc::new(serde_json::json!({"log": [said]}))))
+        .expect("sound");
     let delta_base = rows.put(2, &machine, Some(&empty));
     let taken = pushed(&before, std::slice::from_ref(&said));
     let delta_base = rows.put(3, &taken, Some(&delta_base));

@@ -89,16 +89,18 @@ mod tests {
     /// A machine whose node `a` is due.
     fn started() -> Machine {
         let mut machine = Machine::new(plan());
-        machine.take_input(StartInput::Json(Arc::new(json!({"log": [1], "brief": 7}))));
+        machine
+            .take_input(StartInput::Json(Arc::new(json!({"log": [1], "brief": 7}))))
+            .expect("sound");
         let input = machine.start_output().expect("fits");
-        let task = machine.due().pop().expect("the input");
+        let task = machine.due().expect("sound").pop().expect("the input");
         let done = Done { task: &task, output: &input, edges: true };
         machine.apply(&mut [done], &mut Vec::new()).expect("applies");
         machine
     }
 
     fn closed(mut machine: Machine, output: &TaskOutput, ahead: Option<Ahead>) -> Machine {
-        let task = machine.due().pop().expect("`a`");
+        let task = machine.due().expect("sound").pop().expect("`a`");
         let mut written = Vec::new();
         let done = Done { task: &task, output, edges: true };
         machine.apply_ahead(&mut [done], ahead, &mut written).expect("applies");

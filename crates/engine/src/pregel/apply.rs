@@ -3,7 +3,6 @@
 use super::control::{Control, Sent, StartInput, Updated};
 use super::{Ahead, Machine, Path, Task};
 use crate::error::EngineError;
-use crate::fault_injection::{self, Bug};
 use crate::fold::Batch;
 use crate::ids::did_you_mean;
 use crate::plan::{ChannelIdx, Finder, NodeIdx, Plan, Unknown};
@@ -62,35 +61,37 @@ impl Machine {
     ) -> Result<(), EngineError> {
         let Self { plan, slots, control } = self;
         let plan: &Plan = plan;
-        if done.len() > 1 && !fault_injection::has(Bug::CompletionOrder) {
+        if done.len() > 1 {
             done.sort_by_key(|d| d.task.path.order(plan, d.task.node));
         }
-        control.remember();
         let next = control.version + 1;
-        control.begin(plan, done.iter().map(|d| d.task), next);
+        control.begin(plan, done.iter().map(|d| d.task), next)?;
         if !ahead.is_some_and(|ahead| ahead.reach(slots, written)) {
             plan.fold_all(slots, done, written)?;
         }
         control.note_state(slots, written);
         let mut sends = Vec::new();
         for d in done.iter() {
-            control.follow_edges(plan, d, next);
+            control.follow_edges(plan, d, next)?;
             control.follow(plan, d.task.node, &d.output.goto, &mut sends, next)?;
         }
-        control.end((plan, slots), written, sends, next);
-        Ok(())
+        control.end(plan, slots, Closed { written, sends, next })
     }
 
     /// Takes new input and drops the nodes that were due. Afterwards the hidden first node is due.
-    pub fn take_input(&mut self, input: StartInput) {
-        let dropped = self.due();
+    ///
+    /// # Errors
+    /// [`EngineError::BrokenInvariant`].
+    pub fn take_input(&mut self, input: StartInput) -> Result<(), EngineError> {
+        let dropped = self.due()?;
         let Self { plan, slots, control } = self;
         let next = control.version + 1;
-        control.begin(plan, dropped.iter(), next);
+        control.begin(plan, dropped.iter(), next)?;
         control.set_start(input, next);
         if !dropped.is_empty() {
-            control.end((plan, slots), &[], Vec::new(), next);
+            control.end(plan, slots, Closed { written: &[], sends: Vec::new(), next })?;
         }
+        Ok(())
     }
 
     /// Takes input as a change from outside; due nodes stay due.
@@ -154,16 +155,22 @@ impl Control {
     }
 
     /// Marks the triggers of the tasks as read.
-    fn begin<'a>(&mut self, plan: &Plan, tasks: impl Iterator<Item = &'a Task> + Clone, next: u32) {
+    fn begin<'a>(
+        &mut self,
+        plan: &Plan,
+        tasks: impl Iterator<Item = &'a Task> + Clone,
+        next: u32,
+    ) -> Result<(), EngineError> {
         self.begin_updated();
         let pulled = tasks.filter(|task| task.path == Path::Pull);
         let pulled = pulled.map(|task| if plan.single { NodeIdx::START } else { task.node });
         for node in pulled.clone() {
-            self.see(plan, node);
+            self.mark_read(plan, node)?;
         }
         for node in pulled {
-            self.consume(plan, node, next);
+            self.consume(plan, node, next)?;
         }
+        Ok(())
     }
 
     fn note_state(&mut self, slots: &Slots, written: &[ChannelIdx]) {
@@ -173,23 +180,25 @@ impl Control {
         }
     }
 
-    fn follow_edges(&mut self, plan: &Plan, done: &Done<'_>, next: u32) {
+    fn follow_edges(&mut self, plan: &Plan, done: &Done<'_>, next: u32) -> Result<(), EngineError> {
         if !done.edges {
-            return;
+            return Ok(());
         }
         if done.task.node == NodeIdx::START {
             for node in &plan.entry {
-                self.lead_to(plan, *node, next);
+                self.lead_to(plan, *node, next)?;
             }
-            return;
+            return Ok(());
         }
-        let Some(node) = plan.nodes.get(done.task.node.0) else { return };
+        let missing = EngineError::BrokenInvariant { what: "the plan has no node of a task" };
+        let node = plan.nodes.get(done.task.node.0).ok_or(missing)?;
         for target in &node.edges {
-            self.lead_to(plan, *target, next);
+            self.lead_to(plan, *target, next)?;
         }
         for join in &node.joins {
-            self.arrive(plan, done.task.node, *join, next);
+            self.arrive(plan, done.task.node, *join, next)?;
         }
+        Ok(())
     }
 
     fn follow(
@@ -206,16 +215,11 @@ impl Control {
                 Goto::End => {}
                 Goto::Node(name) => {
                     if let Some(node) = targets.find(name)? {
-                        self.lead_to(plan, node, next);
+                        self.lead_to(plan, node, next)?;
                     }
                 }
                 Goto::Send { node, arg } => {
                     let found = targets.find(node)?;
-                    let merged = fault_injection::has(Bug::SendsMerged)
-                        && sends.iter().any(|sent| *sent.name == **node);
-                    if merged {
-                        continue;
-                    }
                     let name = match found {
                         Some(index) => Arc::clone(plan.shared_name(index)),
                         None => node.as_str().into(),
@@ -234,31 +238,40 @@ impl Control {
     /// and releases deferred nodes when nothing else is due.
     fn end(
         &mut self,
-        (plan, slots): (&Plan, &mut Slots),
-        written: &[ChannelIdx],
-        sends: Vec<Sent>,
-        next: u32,
-    ) {
+        plan: &Plan,
+        slots: &mut Slots,
+        closed: Closed<'_>,
+    ) -> Result<(), EngineError> {
+        let Closed { written, sends, next } = closed;
         if let (false, Updated::Known { any, .. }) = (sends.is_empty(), &mut self.updated) {
             *any = true;
         }
         let mut changed = !written.is_empty() || !sends.is_empty() || !self.sends.is_empty();
         self.sends = sends.into();
-        self.clear_unwritten(plan, next);
+        self.clear_unwritten(plan, next)?;
         for index in &plan.lapsing {
-            let lapses = !written.contains(&ChannelIdx(*index)) && slots.get(*index).is_some();
-            if lapses && !fault_injection::has(Bug::EphemeralStays) {
+            if !written.contains(&ChannelIdx(*index)) && slots.get(*index).is_some() {
                 slots.set(*index, None);
                 changed = true;
             }
         }
-        if !self.leads_on() || fault_injection::has(Bug::DeferredEarly) {
-            self.release_deferred(plan, next);
+        if !self.leads_on() {
+            self.release_deferred(plan, next)?;
         }
         if changed {
             self.version = next;
         }
+        Ok(())
     }
+}
+
+/// A superstep whose outputs are applied.
+struct Closed<'a> {
+    /// The channels that its tasks wrote.
+    written: &'a [ChannelIdx],
+    sends: Vec<Sent>,
+    /// The count of changes after it.
+    next: u32,
 }
 
 /// Finds the nodes that an output leads to.

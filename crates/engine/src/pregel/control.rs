@@ -5,12 +5,26 @@
 //! `NamedBarrierValue` and their `AfterFinish` forms), and the versions by which `apply_writes` and
 //! `prepare_next_tasks` of `pregel/_algo.py` decide (`docs/adr/0006-what-is-due.md`).
 
-use crate::fault_injection::{self, Bug};
-use crate::plan::{NodeIdx, Plan, TriggerIdx, TriggerKind};
+use crate::error::EngineError;
+use crate::plan::{NodeIdx, Plan, TriggerIdx, TriggerKind, TriggerPlan};
 use crate::task::Arg;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// A control state of another plan.
+const NO_TRIGGER: EngineError =
+    EngineError::BrokenInvariant { what: "the control state has no such trigger" };
+
+fn planned(plan: &Plan, index: TriggerIdx) -> Result<&TriggerPlan, EngineError> {
+    let missing = EngineError::BrokenInvariant { what: "the plan has no such trigger" };
+    plan.triggers.get(index.0).ok_or(missing)
+}
+
+fn triggers_of(plan: &Plan, node: NodeIdx) -> Result<&[TriggerIdx], EngineError> {
+    let missing = EngineError::BrokenInvariant { what: "the plan has no such node" };
+    Ok(plan.nodes.get(node.0).ok_or(missing)?.triggers.as_slice())
+}
 
 /// A list of indices, usually one or two.
 pub(crate) type Indices<T> = SmallVec<[T; 2]>;
@@ -122,9 +136,6 @@ pub(crate) struct Control {
     pub(crate) version: u32,
     /// The value of `version` when the run last continued past an interrupt.
     pub(crate) passed: u32,
-    /// The control state before the last superstep was closed.
-    #[cfg(feature = "fault-injection")]
-    before: Option<Box<Self>>,
 }
 
 impl Control {
@@ -133,154 +144,187 @@ impl Control {
         Self { triggers, ..Self::default() }
     }
 
-    pub(crate) fn trigger(&self, index: TriggerIdx) -> Trigger {
-        self.triggers.get(index.0).copied().unwrap_or_default()
+    /// The state of a trigger. Control states are made for their plan, or checked against it when
+    /// they are read, so that each trigger of the plan has one.
+    pub(crate) fn trigger(&self, index: TriggerIdx) -> Result<&Trigger, EngineError> {
+        self.triggers.get(index.0).ok_or(NO_TRIGGER)
     }
 
-    fn is_full(&self, plan: &Plan, index: TriggerIdx) -> bool {
-        match plan.triggers.get(index.0).map(|t| &t.kind) {
-            Some(TriggerKind::Branch { .. }) => self.trigger(index).written,
-            Some(TriggerKind::Join { sources, .. }) => {
-                self.arrived.get(&index).is_some_and(|arrived| {
-                    let all = sources.iter().all(|source| arrived.contains(source));
-                    all || fault_injection::has(Bug::JoinPerBranch)
-                })
-            }
-            None => false,
-        }
+    fn trigger_mut(&mut self, index: TriggerIdx) -> Result<&mut Trigger, EngineError> {
+        self.triggers.get_mut(index.0).ok_or(NO_TRIGGER)
     }
 
-    fn is_deferred(plan: &Plan, index: TriggerIdx) -> bool {
-        plan.triggers.get(index.0).is_some_and(|t| t.kind.is_deferred())
+    fn is_full(&self, plan: &Plan, index: TriggerIdx) -> Result<bool, EngineError> {
+        Ok(match &planned(plan, index)?.kind {
+            TriggerKind::Branch { .. } => self.trigger(index)?.written,
+            TriggerKind::Join { sources, .. } => self
+                .arrived
+                .get(&index)
+                .is_some_and(|arrived| sources.iter().all(|source| arrived.contains(source))),
+        })
     }
 
-    pub(crate) fn is_available(&self, plan: &Plan, index: TriggerIdx) -> bool {
-        self.is_full(plan, index)
-            && (self.trigger(index).finished || !Self::is_deferred(plan, index))
+    fn is_deferred(plan: &Plan, index: TriggerIdx) -> Result<bool, EngineError> {
+        Ok(planned(plan, index)?.kind.is_deferred())
+    }
+
+    fn is_available(&self, plan: &Plan, index: TriggerIdx) -> Result<bool, EngineError> {
+        Ok(self.is_full(plan, index)?
+            && (self.trigger(index)?.finished || !Self::is_deferred(plan, index)?))
     }
 
     /// `true` if one of a node's triggers is available and changed since the node last ran.
-    pub(crate) fn is_due(&self, plan: &Plan, node: NodeIdx) -> bool {
+    fn is_due(&self, plan: &Plan, node: NodeIdx) -> Result<bool, EngineError> {
         if node == NodeIdx::START {
-            return self.start.is_some() && self.start_version > self.start_seen;
+            return Ok(self.start.is_some() && self.start_version > self.start_seen);
         }
-        let triggers = plan.nodes.get(node.0).map(|n| n.triggers.as_slice()).unwrap_or_default();
-        triggers.iter().any(|index| {
-            let trigger = self.trigger(*index);
-            trigger.version > trigger.seen && self.is_available(plan, *index)
-        })
+        for index in triggers_of(plan, node)? {
+            let trigger = self.trigger(*index)?;
+            if trigger.version > trigger.seen && self.is_available(plan, *index)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Removes the nodes that are not due.
+    fn retain_due(
+        &self,
+        plan: &Plan,
+        candidates: Indices<NodeIdx>,
+    ) -> Result<Indices<NodeIdx>, EngineError> {
+        let mut due = Indices::new();
+        for node in candidates {
+            if self.is_due(plan, node)? {
+                due.push(node);
+            }
+        }
+        Ok(due)
     }
 
     /// The nodes that are due. If the triggers updated by the last superstep are known, only these
     /// are checked, by name; otherwise all nodes, in the order in which they were added.
-    pub(crate) fn due(&self, plan: &Plan) -> Indices<NodeIdx> {
+    pub(crate) fn due(&self, plan: &Plan) -> Result<Indices<NodeIdx>, EngineError> {
         let mut candidates = Indices::new();
         match &self.updated {
             Updated::Known { any: true, start, triggers } => {
                 if *start {
                     candidates.push(NodeIdx::START);
                 }
-                candidates.extend(self.targets(plan, triggers.iter().copied()));
+                for index in triggers {
+                    candidates.push(planned(plan, *index)?.target);
+                }
                 if candidates.len() > 1 {
                     candidates.sort_by_key(|node| plan.rank.get(node.0).copied());
-                    if !fault_injection::has(Bug::FanInPerBranch) {
-                        candidates.dedup();
-                    }
+                    candidates.dedup();
                 }
             }
             Updated::Known { .. } | Updated::Unknown => return self.due_in_order(plan),
         }
-        candidates.retain(|node| self.is_due(plan, *node));
-        candidates
+        self.retain_due(plan, candidates)
     }
 
     /// The nodes that are due, in the order in which they were added.
-    pub(crate) fn due_in_order(&self, plan: &Plan) -> Indices<NodeIdx> {
+    pub(crate) fn due_in_order(&self, plan: &Plan) -> Result<Indices<NodeIdx>, EngineError> {
         let mut candidates = Indices::new();
         if self.start.is_some() {
             candidates.push(NodeIdx::START);
         }
-        let joins = self.arrived.keys().copied();
-        let mut nodes: Indices<_> =
-            self.targets(plan, self.written.iter().copied().chain(joins)).collect();
+        let mut nodes: Indices<NodeIdx> = Indices::new();
+        for index in self.written.iter().chain(self.arrived.keys()) {
+            nodes.push(planned(plan, *index)?.target);
+        }
         nodes.sort_unstable();
         nodes.dedup();
         candidates.extend(nodes);
-        candidates.retain(|node| self.is_due(plan, *node));
-        candidates
-    }
-
-    fn targets(
-        &self,
-        plan: &Plan,
-        triggers: impl Iterator<Item = TriggerIdx>,
-    ) -> impl Iterator<Item = NodeIdx> {
-        triggers.filter_map(|index| plan.triggers.get(index.0)).map(|trigger| trigger.target)
+        self.retain_due(plan, candidates)
     }
 
     /// Marks the triggers of a node as read, after it ran or was dropped.
-    pub(crate) fn see(&mut self, plan: &Plan, node: NodeIdx) {
+    pub(crate) fn mark_read(&mut self, plan: &Plan, node: NodeIdx) -> Result<(), EngineError> {
         if node == NodeIdx::START {
             self.start_seen = self.start_version;
-            return;
+            return Ok(());
         }
-        for index in plan.nodes.get(node.0).map(|n| n.triggers.as_slice()).unwrap_or_default() {
-            if let Some(trigger) = self.triggers.get_mut(index.0) {
-                trigger.seen = trigger.version;
-            }
+        for index in triggers_of(plan, node)? {
+            let trigger = self.trigger_mut(*index)?;
+            trigger.seen = trigger.version;
         }
+        Ok(())
     }
 
     /// Resets the triggers that a node has read: joins, and deferrals that were released.
-    pub(crate) fn consume(&mut self, plan: &Plan, node: NodeIdx, next: u32) {
-        for index in plan.nodes.get(node.0).map(|n| n.triggers.as_slice()).unwrap_or_default() {
+    pub(crate) fn consume(
+        &mut self,
+        plan: &Plan,
+        node: NodeIdx,
+        next: u32,
+    ) -> Result<(), EngineError> {
+        if node == NodeIdx::START {
+            return Ok(());
+        }
+        for index in triggers_of(plan, node)? {
             let join = index.0 >= plan.nodes.len();
-            if !(join || Self::is_deferred(plan, *index)) || !self.is_available(plan, *index) {
+            if !(join || Self::is_deferred(plan, *index)?) || !self.is_available(plan, *index)? {
                 continue;
             }
             self.arrived.remove(index);
             self.written.retain(|written| *written != *index);
-            if let Some(trigger) = self.triggers.get_mut(index.0) {
-                *trigger = Trigger { version: next, seen: trigger.seen, ..Trigger::default() };
-            }
+            let trigger = self.trigger_mut(*index)?;
+            *trigger = Trigger { version: next, seen: trigger.seen, ..Trigger::default() };
             self.version = next;
         }
+        Ok(())
     }
 
     /// Records that an edge, a route or a command leads to a node.
-    pub(crate) fn lead_to(&mut self, plan: &Plan, node: NodeIdx, next: u32) {
+    pub(crate) fn lead_to(
+        &mut self,
+        plan: &Plan,
+        node: NodeIdx,
+        next: u32,
+    ) -> Result<(), EngineError> {
         let index = TriggerIdx(node.0);
-        let deferred = Self::is_deferred(plan, index);
-        let Some(trigger) = self.triggers.get_mut(index.0) else { return };
-        if !trigger.written {
+        let deferred = Self::is_deferred(plan, index)?;
+        let before = *self.trigger(index)?;
+        if !before.written {
             self.written.push(index);
         }
-        *trigger = Trigger { version: next, seen: trigger.seen, written: true, finished: false };
+        *self.trigger_mut(index)? =
+            Trigger { version: next, seen: before.seen, written: true, finished: false };
         self.version = next;
+        // A deferred node becomes available only when no other node is due.
         if !deferred {
             self.note(index);
         }
+        Ok(())
     }
 
     /// Records the end of a source of a join.
-    pub(crate) fn arrive(&mut self, plan: &Plan, node: NodeIdx, join: TriggerIdx, next: u32) {
+    pub(crate) fn arrive(
+        &mut self,
+        plan: &Plan,
+        node: NodeIdx,
+        join: TriggerIdx,
+        next: u32,
+    ) -> Result<(), EngineError> {
         if !self.arrived.entry(join).or_default().insert(node) {
-            return;
+            return Ok(());
         }
-        if let Some(trigger) = self.triggers.get_mut(join.0) {
-            trigger.version = next;
-        }
+        self.trigger_mut(join)?.version = next;
         self.version = next;
-        if self.is_available(plan, join) {
+        if self.is_available(plan, join)? {
             self.note(join);
         }
+        Ok(())
     }
 
     /// Starts the record of updated triggers.
     pub(crate) fn begin_updated(&mut self) {
         match &mut self.updated {
             Updated::Known { any, start, triggers } => {
-                (*any, *start) = (false, false);
+                *any = false;
+                *start = false;
                 triggers.clear();
             }
             Updated::Unknown => {
@@ -293,7 +337,7 @@ impl Control {
     fn note(&mut self, index: TriggerIdx) {
         if let Updated::Known { any, triggers, .. } = &mut self.updated {
             *any = true;
-            if !triggers.contains(&index) || fault_injection::has(Bug::FanInPerBranch) {
+            if !triggers.contains(&index) {
                 triggers.push(index);
             }
         }
@@ -312,17 +356,18 @@ impl Control {
     }
 
     /// Clears the triggers and the input that were not written in this superstep.
-    pub(crate) fn clear_unwritten(&mut self, plan: &Plan, next: u32) {
+    pub(crate) fn clear_unwritten(&mut self, plan: &Plan, next: u32) -> Result<(), EngineError> {
         let before = self.written.len();
-        let mut written = std::mem::take(&mut self.written);
-        written.retain(|index| {
-            let keep = Self::is_deferred(plan, *index) || self.is_noted(*index);
-            if let (false, Some(trigger)) = (keep, self.triggers.get_mut(index.0)) {
+        let mut written = Indices::new();
+        for index in std::mem::take(&mut self.written) {
+            if Self::is_deferred(plan, index)? || self.is_noted(index) {
+                written.push(index);
+            } else {
+                let trigger = self.trigger_mut(index)?;
                 trigger.written = false;
                 trigger.version = next;
             }
-            keep
-        });
+        }
         self.written = written;
         let start = matches!(self.updated, Updated::Known { start: true, .. });
         let started = !start && self.start.take().is_some();
@@ -332,21 +377,22 @@ impl Control {
         if started || before != self.written.len() {
             self.version = next;
         }
+        Ok(())
     }
 
     /// Releases deferred nodes, after no other node is due.
-    pub(crate) fn release_deferred(&mut self, plan: &Plan, next: u32) {
+    pub(crate) fn release_deferred(&mut self, plan: &Plan, next: u32) -> Result<(), EngineError> {
         for index in &plan.deferred {
-            if self.trigger(*index).finished || !self.is_full(plan, *index) {
+            if self.trigger(*index)?.finished || !self.is_full(plan, *index)? {
                 continue;
             }
-            if let Some(trigger) = self.triggers.get_mut(index.0) {
-                trigger.finished = true;
-                trigger.version = next;
-            }
+            let trigger = self.trigger_mut(*index)?;
+            trigger.finished = true;
+            trigger.version = next;
             self.version = next;
             self.note(*index);
         }
+        Ok(())
     }
 
     /// The node that ran last, if there is only one.
@@ -368,28 +414,5 @@ impl Control {
             [.., (second, _), (first, node)] if first != second => Some(*node),
             _ => None,
         }
-    }
-}
-
-#[cfg(not(feature = "fault-injection"))]
-impl Control {
-    pub(crate) fn remember(&mut self) {}
-
-    pub(crate) fn name_finished(&mut self) {}
-}
-
-#[cfg(feature = "fault-injection")]
-impl Control {
-    /// Restores the previous control state, so that stored checkpoints name nodes that have
-    /// finished; see [`Bug::NamesFinished`].
-    pub(crate) fn name_finished(&mut self) {
-        if let Some(before) = self.before.take() {
-            *self = *before;
-        }
-    }
-
-    pub(crate) fn remember(&mut self) {
-        self.before = None;
-        self.before = fault_injection::has(Bug::NamesFinished).then(|| Box::new(self.clone()));
     }
 }

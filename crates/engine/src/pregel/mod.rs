@@ -10,7 +10,6 @@ pub(crate) use control::{Control, Indices, Trigger, Updated};
 pub use control::{Sent, StartInput};
 
 use crate::error::{EngineError, THE_INPUT};
-use crate::fault_injection::{self, Bug};
 use crate::ids::cut;
 use crate::plan::{ChannelIdx, NodeIdx, Plan, Unknown};
 use crate::task::{Arg, TaskOutput, Writes};
@@ -99,20 +98,19 @@ impl Machine {
     }
 
     /// The tasks of the next superstep in the order in which they start, sends first.
-    #[must_use]
-    pub fn due(&self) -> Vec<Task> {
-        self.with_sends(self.control.due(&self.plan)).collect()
+    ///
+    /// # Errors
+    /// [`EngineError::BrokenInvariant`].
+    pub fn due(&self) -> Result<Vec<Task>, EngineError> {
+        Ok(self.with_sends(self.control.due(&self.plan)?).collect())
     }
 
     /// `true` if nothing is due.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.due_iter().next().is_none()
-    }
-
-    /// Iterates over the tasks of the next superstep.
-    fn due_iter(&self) -> impl Iterator<Item = Task> {
-        self.with_sends(self.control.due(&self.plan))
+    ///
+    /// # Errors
+    /// [`EngineError::BrokenInvariant`].
+    pub fn is_done(&self) -> Result<bool, EngineError> {
+        Ok(self.with_sends(self.control.due(&self.plan)?).next().is_none())
     }
 
     /// Number of pending sends.
@@ -122,21 +120,28 @@ impl Machine {
     }
 
     /// Calls `take` with each task of the next superstep.
-    pub fn each_due(&self, mut take: impl FnMut(Task)) {
+    ///
+    /// # Errors
+    /// [`EngineError::BrokenInvariant`].
+    pub fn each_due(&self, mut take: impl FnMut(Task)) -> Result<(), EngineError> {
+        let nodes = self.control.due(&self.plan)?;
         if self.control.sends.is_empty() && !self.plan.single {
-            for node in self.control.due(&self.plan) {
+            for node in nodes {
                 take(Task { node, path: Path::Pull, arg: None });
             }
         } else {
-            self.due_iter().for_each(take);
+            self.with_sends(nodes).for_each(take);
         }
+        Ok(())
     }
 
     /// The same tasks, with nodes in the order in which they were added, for the inspection of a
     /// checkpoint.
-    #[must_use]
-    pub fn due_in_order(&self) -> Vec<Task> {
-        self.with_sends(self.control.due_in_order(&self.plan)).collect()
+    ///
+    /// # Errors
+    /// [`EngineError::BrokenInvariant`].
+    pub fn due_in_order(&self) -> Result<Vec<Task>, EngineError> {
+        Ok(self.with_sends(self.control.due_in_order(&self.plan)?).collect())
     }
 
     fn with_sends(&self, nodes: Indices<NodeIdx>) -> impl Iterator<Item = Task> {
@@ -169,16 +174,13 @@ impl Machine {
 
     /// Continues past an interrupt: the changes so far do not stop the run again.
     pub fn pass(&mut self) {
-        if !fault_injection::has(Bug::StopsRearm) {
-            self.control.passed = self.control.version;
-        }
+        self.control.passed = self.control.version;
     }
 
     /// The machine as it is stored: without values that are not stored, in the state and in sends.
     #[must_use]
     pub fn stored(&self) -> Self {
         let mut stored = self.clone();
-        stored.control.name_finished();
         for index in &self.plan.untracked {
             stored.slots.set(*index, None);
         }

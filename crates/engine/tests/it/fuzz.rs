@@ -104,11 +104,13 @@ impl Corpus {
         let mut machine = Machine::new(Arc::clone(&plan));
         let mut delta_base: Option<DeltaBase> = None;
         for step in 0..SUPERSTEPS {
-            if machine.is_done() {
-                machine.take_input(StartInput::Json(Arc::new(json!({"log": [LONG], "sum": 2}))));
+            if machine.is_done().expect("sound") {
+                machine
+                    .take_input(StartInput::Json(Arc::new(json!({"log": [LONG], "sum": 2}))))
+                    .expect("sound");
             }
             delta_base = Some(corpus.put(&machine, delta_base.as_ref()));
-            let due = machine.due();
+            let due = machine.due().expect("sound");
             let outputs: Vec<_> = due
                 .iter()
                 .map(|task| match plan.node_name(task.node) {
@@ -205,21 +207,21 @@ type Way = Result<String, EngineError>;
 /// A checkpoint that was read is one: it is looked at, written again, and goes on.
 fn goes_on(mut machine: Machine, delta_base: &DeltaBase) -> String {
     let plan = Arc::clone(machine.plan());
-    let due = machine.due().len();
+    let due = machine.due().expect("sound").len();
     machine.start_output().map(drop).unwrap_or_default();
     encode(&machine, CheckpointId(u128::MAX), Some(delta_base), b"").map(drop).unwrap_or_default();
     let mut outputs = vec![TaskOutput::default(); due];
     for output in &mut outputs {
         output.goto.push(Goto::Node("b".into()));
     }
-    let tasks = machine.due();
+    let tasks = machine.due().expect("sound");
     let mut done: Vec<_> = tasks
         .iter()
         .zip(&outputs)
         .map(|(task, output)| Done { task, output, edges: true })
         .collect();
     let applied = machine.apply(&mut done, &mut Vec::new());
-    machine.take_input(StartInput::Json(Arc::new(json!({}))));
+    machine.take_input(StartInput::Json(Arc::new(json!({})))).expect("sound");
     let values = plan.channel_names().filter(|n| plan.channel_json(machine.slots(), n).is_some());
     let (values, went) = (values.count(), if applied.is_ok() { "goes on" } else { "stops" });
     format!("read, {} due, {values} values, {went}", due.min(5))

@@ -339,6 +339,11 @@ impl RuntimeError {
         Self::Dependencies { graph: graph.to_owned(), source }
     }
 
+    /// Parts of a run do not fit each other: a bug of this library, which ends the run.
+    pub(crate) fn broken_invariant(what: &'static str) -> Self {
+        Self::Engine(EngineError::BrokenInvariant { what })
+    }
+
     /// A name that is no node of the graph.
     pub(crate) fn unknown_node(what: &'static str, node: &str, plan: &Plan) -> Self {
         let names = || plan.nodes().iter().map(|node| &*node.name);
@@ -355,6 +360,7 @@ impl RuntimeError {
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
         match self {
+            Self::Engine(EngineError::BrokenInvariant { .. }) => false,
             Self::Engine(_) | Self::UnknownGraph { .. } => true,
             Self::Store(error) => {
                 matches!(error, StoreError::Corrupt { .. } | StoreError::Newer { .. })

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weftwork_engine::channel::MessageWrite;
 use weftwork_engine::pregel::{Done, Path, Task};
-use weftwork_engine::{NodeIdx, TaskOutput};
+use weftwork_engine::{EngineError, NodeIdx, TaskOutput};
 use weftwork_types::TaskId;
 use weftwork_types::code::Fault;
 use weftwork_types::event::OutsideWrites;
@@ -90,11 +90,11 @@ impl StoredStep {
         }
         let (ns, records) = (place.ns, found.tasks);
         let mut step = Self { graph, ns, checkpoint, records, origin, due: Vec::new() };
-        step.due = step.due_tasks();
+        step.due = step.due_tasks()?;
         Ok(Some(step))
     }
 
-    fn due_tasks(&self) -> Vec<Task> {
+    fn due_tasks(&self) -> Result<Vec<Task>, EngineError> {
         let plan = self.graph.plan();
         let single = plan.is_single().then(|| single_arg(&self.checkpoint.machine)).flatten();
         let mut due = Vec::new();
@@ -103,8 +103,8 @@ impl StoredStep {
                 task.arg.clone_from(&single);
             }
             due.push(task);
-        });
-        due
+        })?;
+        Ok(due)
     }
 
     /// Operation that made the checkpoint.

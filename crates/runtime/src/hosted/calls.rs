@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
-use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_graph::run_loop::{
     Attempt, AttemptSignals, EventSource, Given, RunEnvironment, TaskContext, TaskJournal, millis,
 };
@@ -21,7 +20,7 @@ use weftwork_types::caller::GraphCaller;
 use weftwork_types::canonical::{Hash, hash};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask};
-use weftwork_types::port::{CallContext, Clock, Emit, Journal, Ledger, NoJournal};
+use weftwork_types::port::{CallContext, Clock, Emit, Journal, Ledger};
 use weftwork_types::usage::UsageFact;
 use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, Principal, Timestamp};
 
@@ -71,14 +70,10 @@ impl Calls {
 impl RunEnvironment for Calls {
     fn calls(&self, at: &TaskContext, attempt: Attempt<'_>) -> CallContext {
         let context = &self.context;
-        let (journal, ledger): (Arc<dyn Journal>, Arc<dyn Ledger>) =
-            if fault_injection::has(Bug::RecordsNoCalls) {
-                (Arc::new(NoJournal), Arc::new(context.ledger.clone()))
-            } else {
-                let since = at.run_base().filter(|_| !self.writer.holds);
-                let book = Box::new(RunBook { journal: Arc::clone(&self.journal), since });
-                (Arc::new(TaskJournal::new(book, at, attempt)), Arc::clone(&self.ledger))
-            };
+        let since = at.run_base().filter(|_| !self.writer.holds);
+        let book = Box::new(RunBook { journal: Arc::clone(&self.journal), since });
+        let journal: Arc<dyn Journal> = Arc::new(TaskJournal::new(book, at, attempt));
+        let ledger: Arc<dyn Ledger> = Arc::clone(&self.ledger);
         let to = Arc::clone(&self.bus);
         let signals = Arc::clone(attempt.signals);
         let hidden = Arc::clone(at.hidden_values());

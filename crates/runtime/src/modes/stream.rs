@@ -9,15 +9,11 @@ use super::reader::{Source, refers_to_checkpoints};
 use futures_util::StreamExt;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::Modes;
 use weftwork_types::event::RunEvent;
 use weftwork_types::shown::StateForm;
 use weftwork_types::{BoxStream, RunId};
-
-/// Number of the event that a follower misses with an injected bug.
-const MISSED: u64 = 3;
 
 /// Selection of the frames of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -125,10 +121,6 @@ impl FrameFollower {
                 return Some(Ok(output));
             }
             let event = self.events.next().await?;
-            let reconnects = self.options.after != FramePosition::START;
-            if fault_injection::has(Bug::MissesEvent) && reconnects && event.seq == Some(MISSED) {
-                continue;
-            }
             if event.position().is_some_and(|position| position > self.options.after.event) {
                 self.next.push_back(RunOutput::Event(Box::new(event.clone())));
             }

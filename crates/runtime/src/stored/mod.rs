@@ -142,13 +142,13 @@ impl StoreCheckpointer {
         if self.claimed.is_some() && at.ns.is_empty() {
             let told = &mut bundle.told;
             told.begins_branch |= checkpoint.metadata.branch == Some(id);
-            told.is_last = checkpoint.machine.is_done();
+            told.is_last = checkpoint.machine.is_done()?;
             if checkpoint.metadata.source != Source::Input {
                 told.messages.extend(new_messages(&checkpoint.machine, since.as_deref(), &ended));
             }
         }
         if self.claimed.is_some() {
-            bundle.told.events.push(stored(&at.ns, &checkpoint, ended, due));
+            bundle.told.events.push(stored(&at.ns, &checkpoint, ended, due)?);
         }
         let encoded = encode(&checkpoint.machine, id, since.as_deref(), &rest)?;
         let mut body = encoded.bytes;
@@ -289,7 +289,7 @@ fn stored(
     checkpoint: &Checkpoint,
     ended: Vec<TaskEnd>,
     due: Option<Vec<TaskDue>>,
-) -> AiEvent {
+) -> Result<AiEvent, EngineError> {
     let Checkpoint { id, parent, metadata, machine } = checkpoint;
     let source = match metadata.source {
         Source::Nothing => CheckpointSource::Empty,
@@ -301,9 +301,10 @@ fn stored(
     let id = *id;
     let parent = *parent;
     let step = metadata.step;
-    let due = due.unwrap_or_else(|| tasks_due(machine, ns, (id, step)));
+    let due = due.map_or_else(|| tasks_due(machine, ns, id, step), Ok)?;
     let ns = ns.to_owned();
-    AiEvent::Checkpoint(Box::new(CheckpointStored { ns, id, parent, source, step, ended, due }))
+    let stored = CheckpointStored { ns, id, parent, source, step, ended, due };
+    Ok(AiEvent::Checkpoint(Box::new(stored)))
 }
 
 impl Checkpointer for StoreCheckpointer {

@@ -8,7 +8,6 @@ use crate::run_loop::namespace::nowhere;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_engine::Plan;
-use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_types::{BoxFuture, CheckpointId};
 
 /// Stores checkpoints in memory, as they are: nothing is encoded as bytes.
@@ -47,10 +46,6 @@ impl Threads {
             Some(graph) => {
                 if let Some(entry) = put.of.and_then(|of| graph.get_mut(of)) {
                     entry.add(tasks);
-                }
-                if let (true, Some(last)) = (fault_injection::has(Bug::Aliased), graph.0.last_mut())
-                {
-                    last.put.checkpoint.machine = put.checkpoint.machine.clone();
                 }
                 graph.insert(Entry { put, outside: None });
             }

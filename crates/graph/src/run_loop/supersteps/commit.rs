@@ -7,13 +7,12 @@ use crate::run_loop::checkpointer::{
     TaskRecords, WriteHint,
 };
 use crate::run_loop::context::LoopContext;
-use crate::run_loop::event::{Modes, Source};
+use crate::run_loop::event::Source;
 use crate::run_loop::options::{Going, LoopOutcome};
 use crate::run_loop::sync::lock;
 use crate::run_loop::task::{OpenTask, tasks_due};
 use std::sync::Arc;
 use weftwork_engine::Unknown;
-use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::Machine;
 use weftwork_types::event::TaskEnd;
 use weftwork_types::run::Durability;
@@ -34,9 +33,7 @@ impl RunLoop {
 
     /// Makes a checkpoint of the current state, and stores it unless that is done at the end.
     pub(crate) async fn checkpoint(&mut self, source: Source) -> Going<()> {
-        let take_unstored =
-            fault_injection::has(Bug::StreamsKeepNothing) && self.scope.shared.wants(Modes::TASKS);
-        if !self.writer.is_on() || self.on_exit() || take_unstored {
+        if !self.writer.is_on() || self.on_exit() {
             self.advance(source, false);
             return Ok(());
         }
@@ -44,13 +41,9 @@ impl RunLoop {
         let ended = self.ended(source);
         let tasks = self.take_unstored(StepState::Closed);
         self.advance(source, true);
-        match self.next_write(of, tasks) {
-            Some(mut put) => {
-                put.ended = ended;
-                self.keep(put).await
-            }
-            None => Ok(()),
-        }
+        let mut put = self.next_write(of, tasks)?;
+        put.ended = ended;
+        self.keep(put).await
     }
 
     /// The current state as a checkpoint to be stored.
@@ -58,11 +51,12 @@ impl RunLoop {
         &self,
         of: Option<CheckpointId>,
         tasks: TaskRecords,
-    ) -> Option<Box<CheckpointWrite>> {
+    ) -> Going<Box<CheckpointWrite>> {
+        let id = self.position.id().ok_or_else(no_checkpoint)?;
         let metadata = self.position.metadata();
         let mut put = Box::new(CheckpointWrite {
             checkpoint: Checkpoint {
-                id: self.position.id()?,
+                id,
                 parent: self.writer.newest(),
                 metadata: metadata.clone(),
                 machine: self.machine.stored(),
@@ -74,12 +68,12 @@ impl RunLoop {
         });
         if metadata.source == Source::Fork {
             if self.scope.shared.host.environment().has_log() {
-                let at = (put.checkpoint.id, metadata.step);
-                put.due = Some(tasks_due(&self.machine, &self.scope.place.ns, at));
+                let due = tasks_due(&self.machine, &self.scope.place.ns, id, metadata.step);
+                put.due = Some(due.map_err(RuntimeError::Engine)?);
             }
             put.checkpoint.machine.forget_updated();
         }
-        Some(put)
+        Ok(put)
     }
 
     /// The tasks of the superstep that a checkpoint closes, in runs that have a log.
@@ -144,7 +138,9 @@ impl RunLoop {
     /// Continues with the stored state of a checkpoint.
     async fn rebuild(&mut self, id: CheckpointId) -> Going<()> {
         let scope = Arc::clone(&self.scope);
-        let Some(checkpointer) = &scope.keep.checkpointer else { return Ok(()) };
+        let none =
+            || RuntimeError::broken_invariant("a checkpoint is read back without a checkpointer");
+        let checkpointer = scope.keep.checkpointer.as_ref().ok_or_else(none)?;
         let plan = scope.graph.plan();
         let lost = || self::lost(&scope, id);
         let saved = checkpointer.load(&scope.place, plan, Some(id)).await?.ok_or_else(lost)?;
@@ -208,28 +204,29 @@ impl RunLoop {
         }
         self.writer.wait_durable(&self.scope).await?;
         self.writer.write_deferred(&self.scope).await?;
-        match self.flushing() {
+        match self.flushing()? {
             Some(flushed) => Ok(flushed.await?),
             None => Ok(()),
         }
     }
 
     /// The same as a future that may run beside tasks; none when there is nothing to store.
-    pub(crate) fn flushing(&mut self) -> Option<BoxFuture<'static, Result<(), CheckpointerError>>> {
-        let take_unstored = fault_injection::has(Bug::KeepsNothing);
-        if take_unstored || self.on_exit() {
-            return None;
-        }
-        let tasks = self.take_unstored(StepState::Open);
+    pub(crate) fn flushing(&mut self) -> Going<Option<Flush>> {
         let scope = Arc::clone(&self.scope);
-        let (checkpointer, of) = (scope.keep.checkpointer.clone()?, self.position.id()?);
+        let Some(checkpointer) = scope.keep.checkpointer.clone().filter(|_| !self.on_exit()) else {
+            return Ok(None);
+        };
+        let tasks = self.take_unstored(StepState::Open);
         if tasks.is_empty() {
-            return None;
+            return Ok(None);
         }
-        Some(Box::pin(async move {
+        let of = self.position.id().ok_or_else(no_checkpoint)?;
+        Ok(Some(Box::pin(async move {
+            // A record names its checkpoint, and those of the loops around it: after a crash none of
+            // them may be missing.
             scope.wait_durable_around().await?;
             checkpointer.put_tasks(&scope.place, scope.graph.plan(), of, tasks).await
-        }))
+        })))
     }
 
     /// Stores the checkpoints and records that are stored at the end only, and emits the questions
@@ -265,9 +262,8 @@ impl RunLoop {
     async fn store_at_exit(&mut self) -> Going<()> {
         if self.position.has_moved() {
             self.store_empty_start().await?;
-            if let Some(put) = self.next_write(None, TaskRecords::new()) {
-                self.keep(put).await?;
-            }
+            let put = self.next_write(None, TaskRecords::new())?;
+            self.keep(put).await?;
         }
         let tasks = self.take_unstored(StepState::Open);
         let calls = std::mem::take(&mut *lock(&self.scope.calls));
@@ -277,12 +273,12 @@ impl RunLoop {
         // An answer that a question took is not pending.
         let resume = lock(&self.scope.answer).clone();
         let outside = ExternalInput { output: self.open.outside().output.clone(), resume };
-        if let (Some(checkpointer), Some(id)) = (&self.scope.keep.checkpointer, self.position.id())
-        {
-            let (at, plan) = (&self.scope.place, self.scope.graph.plan());
-            checkpointer.put_tasks(at, plan, id, tasks).await?;
-            checkpointer.put_outside(at, plan, id, outside).await?;
-        }
+        let Some(checkpointer) = &self.scope.keep.checkpointer else { return Ok(()) };
+        let id = self.position.id().ok_or_else(no_checkpoint)?;
+        let at = &self.scope.place;
+        let plan = self.scope.graph.plan();
+        checkpointer.put_tasks(at, plan, id, tasks).await?;
+        checkpointer.put_outside(at, plan, id, outside).await?;
         Ok(())
     }
 
@@ -320,6 +316,13 @@ impl RunLoop {
         }
         Ok(())
     }
+}
+
+/// Records of an open superstep that are being stored.
+pub(crate) type Flush = BoxFuture<'static, Result<(), CheckpointerError>>;
+
+fn no_checkpoint() -> RuntimeError {
+    RuntimeError::broken_invariant("tasks of a superstep are stored that starts from no checkpoint")
 }
 
 fn lost(scope: &LoopContext, checkpoint: CheckpointId) -> RuntimeError {

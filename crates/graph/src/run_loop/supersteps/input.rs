@@ -13,7 +13,6 @@ use crate::run_loop::sync::lock;
 use crate::semantics::Resuming;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::StartInput;
 use weftwork_engine::{NodeIdx, TaskOutput, Write};
 use weftwork_types::CheckpointId;
@@ -54,7 +53,7 @@ impl RunLoop {
                 None
             }
             LoopStart::Resume { .. } | LoopStart::Continue { .. } | LoopStart::Replay => {
-                self.use_records(start, &[]);
+                self.use_records(start, &[])?;
                 self.apply_request(input, BranchStart::Loaded).await?;
                 self.continue_past(passes_stop);
                 None
@@ -109,7 +108,7 @@ impl RunLoop {
             _ => false,
         };
         let PastAnswers { rest, kept } = self.take_past_answers(start, input)?;
-        self.use_records(start, &kept);
+        self.use_records(start, &kept)?;
         let (given, command) = match rest {
             LoopInput::Input(input) => (Some(input), LoopInput::Nothing),
             command => (None, command),
@@ -124,7 +123,7 @@ impl RunLoop {
                 RunEntry::Starts | RunEntry::Resumes => Ok(()),
             };
         };
-        self.machine.take_input(self.with_messages(input)?);
+        self.machine.take_input(self.with_messages(input)?).map_err(RuntimeError::Engine)?;
         self.clear_recorded();
         if !has_closed {
             self.counters.clear_written();
@@ -142,7 +141,7 @@ impl RunLoop {
         passes_stop: bool,
     ) -> Going<Option<CheckpointId>> {
         let PastAnswers { rest, kept } = self.take_past_answers(LoopStart::Fork, input)?;
-        self.use_records(LoopStart::Fork, &kept);
+        self.use_records(LoopStart::Fork, &kept)?;
         self.apply_request(rest, BranchStart::New).await?;
         if passes_stop {
             self.machine.pass();
@@ -182,7 +181,7 @@ impl RunLoop {
 
     /// Prepares the records of the open superstep for their use by the start, with the answers that
     /// its tasks have from the start.
-    fn use_records(&mut self, start: LoopStart, kept: &[KeptAnswers]) {
+    fn use_records(&mut self, start: LoopStart, kept: &[KeptAnswers]) -> Going<()> {
         let records = start.record_use();
         self.open.set_record_use(records);
         if self.waits() || records == RecordUse::Calls {
@@ -193,12 +192,13 @@ impl RunLoop {
             self.open.recorded_mut().iter_mut().for_each(|(_, record)| record.clear_answers());
         }
         // After the old answers are cleared: these are the new ones.
-        self.keep_answers(kept);
+        self.keep_answers(kept)?;
         let is_fresh = matches!(start, LoopStart::Fresh { .. });
         if is_fresh || records != RecordUse::Results {
             // The results on record are not used: what they wrote is not in the next checkpoint.
             self.counters.set_recount(self.counted_in_records());
         }
+        Ok(())
     }
 
     /// Applies the command, if there is one, and the changes from outside that are on record. Returns
@@ -281,7 +281,6 @@ impl RunLoop {
         scope.keep.own
             && scope.entry() == RunEntry::Resumes
             && self.position.metadata().parents != scope.around
-            && !fault_injection::has(Bug::DropsOwnInput)
             && scope.graph.semantics().resuming == Resuming::Exact
     }
 }

@@ -67,7 +67,7 @@ impl RunLoop {
         let shared = Arc::new(RunContext::new(host, &options, None));
         let scope = LoopContext::outermost(shared, graph.clone(), BTreeMap::new());
         let mut cycle = Self::load(Arc::new(scope), &options).await?;
-        cycle.make_tasks();
+        cycle.make_tasks()?;
         let tasks = cycle.open.tasks().iter().enumerate();
         let closers: Vec<_> = tasks
             .filter(|(_, slot)| dropped.iter().any(|key| slot.is(key, graph)))
@@ -92,7 +92,7 @@ impl RunLoop {
         if !graph.has_closers() {
             return Ok(false);
         }
-        self.make_tasks();
+        self.make_tasks()?;
         let closers: Vec<_> = self.open.tasks().iter().map(|slot| closer(&graph, slot)).collect();
         let mut outputs: Vec<Arc<TaskOutput>> = Vec::new();
         for (index, closer) in closers.into_iter().enumerate() {
@@ -119,14 +119,16 @@ impl RunLoop {
     async fn close_task(&mut self, index: usize, closer: NodeFn) -> Going<Arc<TaskOutput>> {
         let graph = &self.scope.graph;
         let (tasks, recorded) = self.open.restoring();
-        let Some(slot) = tasks.get_mut(index) else { return Ok(Arc::default()) };
+        let missing =
+            || RuntimeError::broken_invariant("a task is closed that is not of the superstep");
+        let slot = tasks.get_mut(index).ok_or_else(missing)?;
         if let Some((_, record)) = recorded.iter().find(|(key, _)| slot.is(key, graph)) {
             if let Some(output) = record.output() {
                 return Ok(unfollowed(Arc::clone(output)));
             }
             slot.restore_attempt(record);
         }
-        let Some(job) = self.job(index) else { return Ok(Arc::default()) };
+        let job = self.job(index)?;
         let at = TaskContext { purpose: Purpose::Close, ..job.at };
         let job = TaskRunner { at, node: closer, follows: Follows::Nothing, ..job };
         let End { what, .. } = Box::pin(job.attempts()).await;

@@ -34,7 +34,6 @@ use start::Started;
 pub(crate) use start::single_arg;
 use std::sync::Arc;
 pub(crate) use stop_points::StopPoints;
-use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{Slots, TaskOutput};
 use weftwork_types::interrupt::Interrupt;
@@ -82,10 +81,7 @@ impl RunLoop {
         {
             scope.shared.host.seen_id(newest);
         }
-        let (mut start, mut saved) = scope.start_point(options).await?;
-        if scope.is_nested() && fault_injection::has(Bug::StartsOverWithin) {
-            saved = None;
-        }
+        let (mut start, saved) = scope.start_point(options).await?;
         if saved.is_none() && !start.is_addressed() {
             start = StartPoint::Empty;
         }

@@ -1,7 +1,9 @@
 //! The open superstep of a loop.
 
 use super::loop_start::RecordUse;
+use crate::error::RuntimeError;
 use crate::run_loop::checkpointer::{ExternalInput, TaskRecords};
+use crate::run_loop::options::Going;
 use crate::run_loop::task::OpenTask;
 
 /// The open superstep: its tasks and their records.
@@ -15,6 +17,10 @@ pub(crate) struct OpenStep {
     outside: ExternalInput,
     origin: StepOrigin,
     record_use: RecordUse,
+}
+
+fn no_task() -> RuntimeError {
+    RuntimeError::broken_invariant("the open superstep has no task at a place")
 }
 
 /// Origin of the open superstep.
@@ -43,6 +49,15 @@ impl OpenStep {
 
     pub(crate) fn tasks(&self) -> &[OpenTask] {
         &self.tasks
+    }
+
+    /// A task of the superstep, by its place.
+    pub(crate) fn task(&self, index: usize) -> Going<&OpenTask> {
+        self.tasks.get(index).ok_or_else(no_task)
+    }
+
+    pub(crate) fn task_mut(&mut self, index: usize) -> Going<&mut OpenTask> {
+        self.tasks.get_mut(index).ok_or_else(no_task)
     }
 
     pub(crate) fn tasks_mut(&mut self) -> &mut Vec<OpenTask> {

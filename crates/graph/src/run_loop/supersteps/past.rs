@@ -243,17 +243,18 @@ impl RunLoop {
     }
 
     /// Gives the answers to the tasks that run again.
-    pub(super) fn keep_answers(&mut self, kept: &[KeptAnswers]) {
+    pub(super) fn keep_answers(&mut self, kept: &[KeptAnswers]) -> Going<()> {
         for KeptAnswers { key, answers } in kept {
             let recorded = self.open.recorded_mut().iter_mut().find(|(known, _)| known == key);
-            if let Some((_, record)) = recorded {
-                record.details_mut().answers = Some(answers.clone());
-            }
+            let lost = || RuntimeError::broken_invariant("an answered task has no record");
+            let (_, record) = recorded.ok_or_else(lost)?;
+            record.details_mut().answers = Some(answers.clone());
             if let TaskKey::Call { .. } = key {
                 let called = CalledTask { key: key.clone(), record: of(answers), fresh: false };
                 lock(&self.scope.calls).push(called);
             }
         }
+        Ok(())
     }
 
     /// Stores the answers with the first checkpoint of the branch, so that another process has them.
@@ -263,9 +264,8 @@ impl RunLoop {
         }
         let scope = Arc::clone(&self.scope);
         let checkpointer = scope.keep.checkpointer.as_ref();
-        let Some((checkpointer, id)) = checkpointer.zip(self.position.id()) else {
-            return Ok(());
-        };
+        let lost = || RuntimeError::broken_invariant("a branch is stored without a checkpoint");
+        let (checkpointer, id) = checkpointer.zip(self.position.id()).ok_or_else(lost)?;
         let records = kept.into_iter().map(|kept| (kept.key, of(&kept.answers)));
         let records: TaskRecords = records.collect();
         self.writer.wait_durable(&scope).await?;

@@ -1,8 +1,9 @@
 //! A single superstep: plan, start, settle, close.
 
+use super::commit::Flush;
 use super::{RunLoop, Started};
 use crate::error::RuntimeError;
-use crate::run_loop::checkpointer::{CheckpointerError, TaskWrites};
+use crate::run_loop::checkpointer::TaskWrites;
 use crate::run_loop::context::RunEntry;
 use crate::run_loop::event::{Modes, Source};
 use crate::run_loop::node_cache::CacheKey;
@@ -15,14 +16,20 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use weftwork_engine::TaskOutput;
 use weftwork_engine::pregel::{Path, Task};
-use weftwork_engine::{TaskOutput, fault_injection};
 use weftwork_types::BoxFuture;
 
 /// Number of supersteps without a wait after which the run yields to other runs.
 const STEPS_BETWEEN_YIELDS: u32 = 64;
 
-pub(crate) type Running = FuturesUnordered<BoxFuture<'static, (usize, End)>>;
+/// A task of the open superstep that ended, by its place.
+pub(crate) struct TaskEnded {
+    pub(crate) index: usize,
+    pub(crate) end: End,
+}
+
+pub(crate) type Running = FuturesUnordered<BoxFuture<'static, TaskEnded>>;
 
 impl RunLoop {
     pub(crate) async fn supersteps(&mut self) -> Going<LoopOutcome> {
@@ -42,7 +49,7 @@ impl RunLoop {
             }
             self.emit_task_starts();
             self.emit_reused();
-            self.use_cache();
+            self.use_cache()?;
             self.note_messages();
             if let Some(ended) = self.settle_all().await? {
                 return Ok(ended);
@@ -57,7 +64,7 @@ impl RunLoop {
     fn plan(&mut self) -> Going<Option<LoopOutcome>> {
         let limits = self.scope.graph.semantics().limits;
         let (step, stop) = (self.position.step(), self.position.stop());
-        self.make_tasks();
+        self.make_tasks()?;
         self.emit_checkpoint();
         if limits == Limits::Reference && step > stop {
             return Ok(Some(LoopOutcome::LimitReached));
@@ -81,20 +88,29 @@ impl RunLoop {
         Ok(self.scope.shared.drained().map(LoopOutcome::Drained))
     }
 
-    pub(super) fn make_tasks(&mut self) {
+    pub(super) fn make_tasks(&mut self) -> Going<()> {
         self.machine.set_managed(self.position.step(), self.position.stop());
         let single = self.single_arg();
         let (tasks, machine) = (self.open.clear_tasks(), &self.machine);
-        // No task is due on a thread without a checkpoint.
-        let Some(id) = self.position.id() else { return };
+        // The ids of tasks are derived from their checkpoint: on a thread without one, none is due.
+        let Some(id) = self.position.id() else {
+            return match machine.is_done().map_err(RuntimeError::Engine)? {
+                true => Ok(()),
+                false => {
+                    let what = "tasks are due on a thread without a checkpoint";
+                    Err(RuntimeError::broken_invariant(what))
+                }
+            };
+        };
         let at = (id, self.position.step());
         tasks.reserve(machine.sent());
-        machine.each_due(|mut task: Task| {
+        let due = machine.each_due(|mut task: Task| {
             if single.is_some() && task.arg.is_none() {
                 task.arg.clone_from(&single);
             }
             tasks.push(OpenTask::new(task, at));
         });
+        due.map_err(RuntimeError::Engine)
     }
 
     fn emit_reused(&self) {
@@ -104,9 +120,9 @@ impl RunLoop {
     }
 
     /// Uses results of nodes that got the same input before.
-    fn use_cache(&mut self) {
+    fn use_cache(&mut self) -> Going<()> {
         for index in 0..self.open.tasks().len() {
-            let Some(slot) = self.open.tasks().get(index) else { continue };
+            let slot = self.open.task(index)?;
             let node = self.scope.graph.node(slot.task.node);
             let cache = node.and_then(|node| node.options.cache);
             let handler = matches!(slot.task.path, Path::Handler(_));
@@ -117,7 +133,7 @@ impl RunLoop {
             let (host, graph) = (&self.scope.shared.host, &self.scope.graph);
             let key = CacheKey::new(graph.name(), slot.name(graph), &input, cache);
             let found = host.cached(&key);
-            let Some(slot) = self.open.tasks_mut().get_mut(index) else { continue };
+            let slot = self.open.task_mut(index)?;
             slot.cache = Some(Box::new(key));
             if let Some(output) = found {
                 slot.record.writes = TaskWrites::Followed(output);
@@ -127,6 +143,7 @@ impl RunLoop {
                 self.scope.emit_task_end(slot, self.position.step(), self.machine.slots(), true);
             }
         }
+        Ok(())
     }
 
     /// Runs the tasks that have not finished, each polled once in order, and settles each as it
@@ -139,12 +156,12 @@ impl RunLoop {
             let index = next;
             next += 1;
             if self.open.tasks().get(index).is_some_and(OpenTask::is_due) {
-                match self.start(index).await {
+                match self.start(index).await? {
                     Started::Ended(end) => {
                         if end.asks() {
                             self.writer.wait_durable(&self.scope).await?;
                         }
-                        self.settle(index, end, &mut ends);
+                        self.settle(index, end, &mut ends)?;
                     }
                     Started::Running(future) => {
                         let running = Running::from_iter([future]);
@@ -172,19 +189,21 @@ impl RunLoop {
                 let index = next;
                 next += 1;
                 if self.open.tasks().get(index).is_some_and(OpenTask::is_due) {
-                    match self.start(index).await {
+                    match self.start(index).await? {
                         Started::Ended(end) => {
-                            self.settle_or_hold((index, end), ends, &mut parked);
+                            self.settle_or_hold(TaskEnded { index, end }, ends, &mut parked)?;
                         }
                         Started::Running(future) => running.push(future),
                     }
                 }
             }
             while let Some(Some(ended)) = running.next().now_or_never() {
-                self.settle_or_hold(ended, ends, &mut parked);
+                self.settle_or_hold(ended, ends, &mut parked)?;
             }
             if !self.scope.is_behind() {
-                parked.drain(..).for_each(|(index, end)| self.settle(index, end, ends));
+                for TaskEnded { index, end } in parked.drain(..) {
+                    self.settle(index, end, ends)?;
+                }
             }
             if self.open.has_failed() || (running.is_empty() && next >= self.open.tasks().len()) {
                 break;
@@ -195,11 +214,11 @@ impl RunLoop {
             if self.writer.is_in_flight() {
                 let ended = self.writer.write_beside(&self.scope, running.next()).await?;
                 if let Some(ended) = ended {
-                    self.settle_or_hold(ended, ends, &mut parked);
+                    self.settle_or_hold(ended, ends, &mut parked)?;
                 }
                 continue;
             }
-            match self.flushing() {
+            match self.flushing()? {
                 Some(flushed) => {
                     self.flush_beside(flushed, &mut running, ends, &mut parked).await?;
                 }
@@ -208,7 +227,7 @@ impl RunLoop {
                     let scope = Arc::clone(&self.scope);
                     let noted = std::pin::pin!(scope.noted.notified());
                     if let Either::Left((Some(ended), _)) = select(running.next(), noted).await {
-                        self.settle_or_hold(ended, ends, &mut parked);
+                        self.settle_or_hold(ended, ends, &mut parked)?;
                     }
                 }
             }
@@ -217,7 +236,9 @@ impl RunLoop {
         drop(running);
         if !parked.is_empty() {
             self.writer.wait_durable(&self.scope).await?;
-            parked.into_iter().for_each(|(index, end)| self.settle(index, end, ends));
+            for TaskEnded { index, end } in parked {
+                self.settle(index, end, ends)?;
+            }
         }
         Ok(())
     }
@@ -226,29 +247,29 @@ impl RunLoop {
     /// question depends on a checkpoint that is not stored yet.
     fn settle_or_hold(
         &mut self,
-        (index, end): (usize, End),
+        ended: TaskEnded,
         ends: &mut Option<LoopOutcome>,
-        parked: &mut Vec<(usize, End)>,
-    ) {
-        if end.asks() && self.scope.is_behind() {
-            parked.push((index, end));
-        } else {
-            self.settle(index, end, ends);
+        parked: &mut Vec<TaskEnded>,
+    ) -> Going<()> {
+        if ended.end.asks() && self.scope.is_behind() {
+            parked.push(ended);
+            return Ok(());
         }
+        self.settle(ended.index, ended.end, ends)
     }
 
     /// Flushes while the tasks run. They must: a task may hold the store's only connection.
     async fn flush_beside(
         &mut self,
-        mut flushed: BoxFuture<'static, Result<(), CheckpointerError>>,
+        mut flushed: Flush,
         running: &mut Running,
         ends: &mut Option<LoopOutcome>,
-        parked: &mut Vec<(usize, End)>,
+        parked: &mut Vec<TaskEnded>,
     ) -> Going<()> {
         loop {
             match select(&mut flushed, running.next()).await {
                 Either::Left((done, _)) => return Ok(done?),
-                Either::Right((Some(ended), _)) => self.settle_or_hold(ended, ends, parked),
+                Either::Right((Some(ended), _)) => self.settle_or_hold(ended, ends, parked)?,
                 Either::Right((None, _)) => return Ok(flushed.await?),
             }
         }
@@ -273,7 +294,6 @@ impl RunLoop {
                 // State that is not shared is changed in place.
                 tasks.iter_mut().for_each(|slot| slot.ahead = None);
                 let mut done: Vec<_> = tasks.iter().map(|slot| slot.done(&nothing)).collect();
-                fault_injection::by_completion(&mut done);
                 self.machine.apply(&mut done, &mut written)
             }
         };
@@ -300,7 +320,7 @@ impl RunLoop {
         let graph = &self.scope.graph;
         let stops = self.stops.has_after() && self.machine.changed_since_passed();
         if stops && self.stops.is_after(self.open.tasks(), graph) {
-            self.make_tasks();
+            self.make_tasks()?;
             self.emit_checkpoint();
             self.open.clear_tasks();
             return Ok(Some(LoopOutcome::Interrupted(Vec::new())));

@@ -6,7 +6,6 @@ use crate::run_loop::context::{CalledTask, LoopContext, RunEntry};
 use crate::run_loop::sync::lock;
 use crate::run_loop::task::{Ending, OpenTask, Storage, handler_of};
 use crate::semantics::{Resuming, Unanswered};
-use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::Task;
 use weftwork_types::CheckpointId;
 
@@ -56,7 +55,7 @@ impl RunLoop {
             self.add_handler(&task, at);
         }
         let exact = self.scope.graph.semantics().resuming == Resuming::Exact;
-        if exact && !fault_injection::has(Bug::HandlersRerun) {
+        if exact {
             let graph = &self.scope.graph;
             let (tasks, recorded) = self.open.restoring();
             for slot in tasks.iter_mut().skip(first) {
@@ -87,14 +86,12 @@ impl OpenTask {
         if let Some(answers) = record.answers() {
             self.record.details_mut().answers = Some(answers.clone());
         }
-        if !fault_injection::has(Bug::ForgetsCalls) {
-            self.recorded_calls.clone_from(&record.calls);
-        }
+        self.recorded_calls.clone_from(&record.calls);
     }
 
     fn restore_tasks(&mut self, record: &TaskRecord, scope: &LoopContext) {
         self.restore_attempt(record);
-        if record.output().is_some() && !fault_injection::has(Bug::ForgetsFinished) {
+        if record.output().is_some() {
             self.record.writes.clone_from(&record.writes);
             self.end(Ending::Reused, Storage::Done);
         }

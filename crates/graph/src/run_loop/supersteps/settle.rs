@@ -9,24 +9,31 @@ use crate::run_loop::task::{End, Ending, Failed, OpenTask, Storage, TaskOutcome}
 use crate::semantics::{Resuming, Unanswered};
 use std::sync::Arc;
 use weftwork_engine::NodeIdx;
-use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::Path;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
 
 impl RunLoop {
-    pub(crate) fn settle(&mut self, index: usize, end: End, ends: &mut Option<LoopOutcome>) {
-        let handles = self.has_handler(index);
+    /// Records how a task ended, and adds its error handler to the superstep if it failed.
+    pub(crate) fn settle(
+        &mut self,
+        index: usize,
+        end: End,
+        ends: &mut Option<LoopOutcome>,
+    ) -> Going<()> {
+        let handles = self.has_handler(index)?;
         let graph = &self.scope.graph;
         let (tasks, recorded) = self.open.restoring();
-        let Some(slot) = tasks.get_mut(index) else { return };
+        let missing =
+            || RuntimeError::broken_invariant("a task ended that is not of the superstep");
+        let slot = tasks.get_mut(index).ok_or_else(missing)?;
         slot.end(Ending::Ran, Storage::Due);
-        fault_injection::ended(index);
         let answered = end.answers.is_some();
         if answered {
             slot.record.details_mut().answers = end.answers;
         }
-        let (mut failed, mut unhandled) = (None, false);
+        let mut failed = None;
+        let mut unhandled = false;
         match end.what {
             TaskOutcome::Done(output, ahead) => {
                 slot.ahead = ahead;
@@ -51,10 +58,10 @@ impl RunLoop {
                     slot.is(key, graph) && !record.open_questions(task).is_empty()
                 };
                 let stored = !recorded.iter().any(asked);
-                if stored || fault_injection::has(Bug::StaleQuestions) {
+                if stored {
                     slot.set_stored();
                 }
-                return;
+                return Ok(());
             }
             TaskOutcome::Waiting(interrupts) => {
                 slot.record.details_mut().pause = TaskPause::Asked(interrupts);
@@ -87,24 +94,24 @@ impl RunLoop {
                 slot.record.details_mut().pause = TaskPause::Stopped;
                 slot.set_stored();
                 ends.get_or_insert(LoopOutcome::Parent(output));
-                return;
+                return Ok(());
             }
             TaskOutcome::Drained(drain) => {
                 slot.record.details_mut().pause = TaskPause::Stopped;
                 slot.set_stored();
                 ends.get_or_insert(LoopOutcome::TaskDrained(drain));
-                return;
+                return Ok(());
             }
         }
         if unhandled {
             self.open.set_failed();
         }
-        if let Some(slot) = self.open.tasks().get(index) {
-            self.scope.emit_task_end(slot, self.position.step(), self.machine.slots(), false);
-        }
+        let slot = self.open.task(index)?;
+        self.scope.emit_task_end(slot, self.position.step(), self.machine.slots(), false);
         if let Some((task, at)) = failed {
             self.add_handler(&task, at);
         }
+        Ok(())
     }
 
     /// Ends the tasks that still run beside one that failed.
@@ -143,11 +150,12 @@ impl RunLoop {
         left
     }
 
-    fn has_handler(&self, index: usize) -> bool {
-        let slot =
-            self.open.tasks().get(index).filter(|s| !matches!(s.task.path, Path::Handler(_)));
-        let node = slot.and_then(|slot| self.scope.graph.node(slot.task.node));
-        node.is_some_and(|node| node.options.on_error.is_some())
+    fn has_handler(&self, index: usize) -> Going<bool> {
+        let slot = self.open.task(index)?;
+        // The failure of a handler has no handler of its own. The hidden first node is no node.
+        let is_handler = matches!(slot.task.path, Path::Handler(_));
+        let node = self.scope.graph.node(slot.task.node).filter(|_| !is_handler);
+        Ok(node.is_some_and(|node| node.options.on_error.is_some()))
     }
 
     /// The first fault in the order of tasks that no error handler takes over.

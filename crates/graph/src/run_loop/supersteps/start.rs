@@ -1,9 +1,12 @@
 //! Starting a task: what it gets, and its first poll.
 
 use super::RunLoop;
+use super::plan::TaskEnded;
 use crate::context::LazyCtx;
+use crate::error::RuntimeError;
 use crate::run_loop::context::{Earlier, Purpose, TaskContext, TaskState};
 use crate::run_loop::namespace::task_ns;
+use crate::run_loop::options::Going;
 use crate::run_loop::stream::By;
 use crate::run_loop::task::{
     End, Follows, NodeFuture, OpenTask, Polled, TaskOutcome, TaskRunner, finish, routed,
@@ -23,25 +26,27 @@ use weftwork_types::run::Durability;
 
 impl RunLoop {
     /// Starts a task and polls it once.
-    pub(crate) async fn start(&mut self, index: usize) -> Started {
-        let Some(slot) = self.open.tasks_mut().get_mut(index) else { return Started::nothing() };
+    pub(crate) async fn start(&mut self, index: usize) -> Going<Started> {
+        let slot = self.open.task_mut(index)?;
         slot.run();
         let node_index = slot.task.node;
         if node_index == NodeIdx::START {
-            return Started::Ended(self.start_input());
+            return Ok(Started::Ended(self.start_input()));
         }
-        let Some(node) = self.scope.graph.node(node_index) else { return Started::nothing() };
+        let node = self.scope.graph.node(node_index).ok_or_else(no_node)?;
         let handler = matches!(slot.task.path, Path::Handler(_));
         if handler || !node.options.is_plain() {
-            let Some(job) = self.job(index) else { return Started::nothing() };
-            let future = Box::pin(async move { (index, job.attempts().await) });
-            return Started::of(future).await;
+            let job = self.job(index)?;
+            let future = Box::pin(async move { TaskEnded { index, end: job.attempts().await } });
+            return Ok(Started::of(future).await);
         }
         let cell = OnceCell::new();
-        let called = self.call_plain(index, &cell);
+        let called = self.call_plain(index, &cell)?;
         let mut future = match called {
             Ok(future) => future,
-            Err(panic) => return Started::Ended(self.finish_plain(index, Err(panic), &cell)),
+            Err(panic) => {
+                return Ok(Started::Ended(self.finish_plain(index, Err(panic), &cell)?));
+            }
         };
         let polled: Poll<Polled> = poll_fn(|cx| {
             let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
@@ -53,21 +58,21 @@ impl RunLoop {
         })
         .await;
         match polled {
-            Poll::Ready(polled) => Started::Ended(self.finish_plain(index, polled, &cell)),
+            Poll::Ready(polled) => Ok(Started::Ended(self.finish_plain(index, polled, &cell)?)),
             Poll::Pending => {
-                let Some(job) = self.job(index) else { return Started::nothing() };
+                let job = self.job(index)?;
                 let ctx = cell.into_inner();
-                Started::Running(Box::pin(async move {
+                Ok(Started::Running(Box::pin(async move {
                     let polled = AssertUnwindSafe(future).catch_unwind().await;
-                    // What the context shares with the job is what the node's questions took.
+                    // The answers that the node consumed are shared by its context and its attempt.
                     let end = match &ctx {
                         Some(ctx) => {
                             TaskRunner { at: ctx.at().clone(), ..job }.finish(polled, Some(ctx))
                         }
                         None => job.finish(polled, None),
                     };
-                    (index, end)
-                }))
+                    TaskEnded { index, end }
+                })))
             }
         }
     }
@@ -77,10 +82,10 @@ impl RunLoop {
         &self,
         index: usize,
         cell: &OnceCell<crate::context::Ctx>,
-    ) -> Result<NodeFuture, Box<dyn std::any::Any + Send>> {
-        let Some(slot) = self.open.tasks().get(index) else { return Err(Box::new("no such task")) };
+    ) -> Going<Result<NodeFuture, Box<dyn std::any::Any + Send>>> {
+        let slot = self.open.task(index)?;
         let graph = &self.scope.graph;
-        let Some(node) = graph.node(slot.task.node) else { return Err(Box::new("no such node")) };
+        let node = graph.node(slot.task.node).ok_or_else(no_node)?;
         let source = LazyCtx { cell, make: &|| self.make_ctx(index) };
         let input = crate::extract::TaskInput {
             slots: self.machine.slots(),
@@ -89,7 +94,7 @@ impl RunLoop {
             arg: slot.task.arg.as_deref(),
             source: &source,
         };
-        catch_unwind(AssertUnwindSafe(|| node.call(&input)))
+        Ok(catch_unwind(AssertUnwindSafe(|| node.call(&input))))
     }
 
     #[expect(clippy::expect_used, reason = "a task that is called is one of the superstep's")]
@@ -102,17 +107,15 @@ impl RunLoop {
         index: usize,
         polled: Polled,
         cell: &OnceCell<crate::context::Ctx>,
-    ) -> End {
+    ) -> Going<End> {
+        let slot = self.open.task(index)?;
         // Making a job costs more than most nodes do.
-        if let (Some(ctx), Some(slot)) = (cell.get(), self.open.tasks().get(index)) {
-            return finish(ctx.at(), (slot.task.node, Follows::Routes), polled, Some(ctx));
+        if let Some(ctx) = cell.get() {
+            return Ok(finish(ctx.at(), slot.task.node, Follows::Routes, polled, Some(ctx)));
         }
-        match (polled, self.open.tasks().get(index)) {
-            (Ok(Ok(output)), Some(slot)) => self.finish_output(slot, output),
-            (polled, _) => match self.job(index) {
-                Some(job) => job.finish(polled, None),
-                None => End { what: TaskOutcome::Done(Arc::default(), None), answers: None },
-            },
+        match polled {
+            Ok(Ok(output)) => Ok(self.finish_output(slot, output)),
+            polled => Ok(self.job(index)?.finish(polled, None)),
         }
     }
 
@@ -175,10 +178,10 @@ impl RunLoop {
     }
 
     /// Everything a task needs to run by itself.
-    pub(super) fn job(&self, index: usize) -> Option<TaskRunner> {
-        let slot = self.open.tasks().get(index)?;
+    pub(super) fn job(&self, index: usize) -> Going<TaskRunner> {
+        let slot = self.open.task(index)?;
         let graph = &self.scope.graph;
-        let node = graph.node(slot.task.node)?;
+        let node = graph.node(slot.task.node).ok_or_else(no_node)?;
         let resume = slot.record.answers().cloned().unwrap_or_default();
         let new =
             || Arc::new(TaskState::new(Arc::clone(&self.scope), resume, &slot.recorded_calls));
@@ -188,7 +191,7 @@ impl RunLoop {
             scope: Arc::clone(&self.scope),
             task_state: Arc::clone(task_state),
             key: slot.key(graph),
-            from: self.started_by(slot),
+            from: self.started_by(slot)?,
             checkpoint,
             step,
             entry: self.scope.entry(),
@@ -197,37 +200,46 @@ impl RunLoop {
             slots: self.machine.slots().clone(),
             purpose: Purpose::Finish,
         };
-        let handler = matches!(slot.task.path, Path::Handler(_));
-        let (node, failure, follows) = match &node.options.on_error {
-            Some(on_error) if handler => {
-                let failed = self.open.tasks().iter().find(|other| {
-                    other.record.is_handled()
-                        && other.task.node == slot.task.node
-                        && other.task.path == failed_path(slot.task.path)
-                });
-                let failure = failed.and_then(|slot| slot.record.fault().cloned());
-                (on_error.clone(), failure, Follows::Nothing)
-            }
-            _ => (node.clone(), None, Follows::Routes),
-        };
+        let index = slot.task.node;
         let arg = slot.task.arg.clone();
-        Some(TaskRunner { at, index: slot.task.node, node, arg, failure, follows })
+        let Path::Handler(_) = slot.task.path else {
+            let node = node.clone();
+            return Ok(TaskRunner {
+                at,
+                index,
+                node,
+                arg,
+                failure: None,
+                follows: Follows::Routes,
+            });
+        };
+        let none = || RuntimeError::broken_invariant("a node without an error handler has one due");
+        let node = node.options.on_error.clone().ok_or_else(none)?;
+        let failed = self.failed_task(slot)?;
+        let none = || RuntimeError::broken_invariant("an error handler has no failure to handle");
+        let failure = failed.record.fault().filter(|_| failed.record.is_handled());
+        let failure = Some(failure.cloned().ok_or_else(none)?);
+        Ok(TaskRunner { at, index, node, arg, failure, follows: Follows::Nothing })
+    }
+
+    /// The task whose failure a handler handles.
+    fn failed_task(&self, handler: &OpenTask) -> Going<&OpenTask> {
+        let mut tasks = self.open.tasks().iter();
+        let failed = tasks.find(|other| {
+            other.task.node == handler.task.node
+                && other.task.path == failed_path(handler.task.path)
+        });
+        let none = || RuntimeError::broken_invariant("an error handler has no failed task");
+        failed.ok_or_else(none)
     }
 
     /// The namespace of the origin of a task: its graph, or the task whose failure it handles.
-    fn started_by(&self, slot: &OpenTask) -> Arc<str> {
+    fn started_by(&self, slot: &OpenTask) -> Going<Arc<str>> {
         let ns = &self.scope.place.ns;
-        let Path::Handler(_) = slot.task.path else { return Arc::clone(ns) };
-        let failed = self.open.tasks().iter().find(|other| {
-            other.task.node == slot.task.node && other.task.path == failed_path(slot.task.path)
-        });
-        match failed {
-            Some(failed) => {
-                let graph = &self.scope.graph;
-                task_ns(ns, failed.name(graph), failed.id(ns, graph)).into()
-            }
-            None => Arc::clone(ns),
-        }
+        let Path::Handler(_) = slot.task.path else { return Ok(Arc::clone(ns)) };
+        let failed = self.failed_task(slot)?;
+        let graph = &self.scope.graph;
+        Ok(task_ns(ns, failed.name(graph), failed.id(ns, graph)).into())
     }
 
     /// The node of a flow gets the input as if it had been sent to it.
@@ -248,6 +260,10 @@ pub(crate) fn single_arg(machine: &Machine) -> Option<Arc<weftwork_engine::task:
     Some(Arc::new(weftwork_engine::task::Arg { typed: None, json }))
 }
 
+fn no_node() -> RuntimeError {
+    RuntimeError::broken_invariant("the graph has no node of a task")
+}
+
 /// The path of the task whose failure a handler handles.
 fn failed_path(handler: Path) -> Path {
     match handler {
@@ -259,17 +275,13 @@ fn failed_path(handler: Path) -> Path {
 /// A task after its first poll.
 pub(crate) enum Started {
     Ended(End),
-    Running(BoxFuture<'static, (usize, End)>),
+    Running(BoxFuture<'static, TaskEnded>),
 }
 
 impl Started {
-    fn nothing() -> Self {
-        Self::Ended(End { what: TaskOutcome::Done(Arc::default(), None), answers: None })
-    }
-
-    async fn of(mut future: BoxFuture<'static, (usize, End)>) -> Self {
+    async fn of(mut future: BoxFuture<'static, TaskEnded>) -> Self {
         match poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
-            Poll::Ready((_, end)) => Self::Ended(end),
+            Poll::Ready(ended) => Self::Ended(ended.end),
             Poll::Pending => Self::Running(future),
         }
     }

@@ -219,7 +219,7 @@ impl TaskRunner {
 
     /// Returns the outcome of an attempt.
     pub(crate) fn finish(&self, polled: Polled, ctx: Option<&Ctx>) -> End {
-        finish(&self.at, (self.index, self.follows), polled, ctx)
+        finish(&self.at, self.index, self.follows, polled, ctx)
     }
 
     fn end(&self, what: TaskOutcome) -> End {
@@ -230,7 +230,8 @@ impl TaskRunner {
 /// Returns the outcome of an attempt of a node, given the consumer of its result.
 pub(crate) fn finish(
     at: &TaskContext,
-    node: (NodeIdx, Follows),
+    node: NodeIdx,
+    follows: Follows,
     mut polled: Polled,
     ctx: Option<&Ctx>,
 ) -> End {
@@ -247,8 +248,8 @@ pub(crate) fn finish(
     };
     let all = at.scope.graph.semantics().unanswered == Unanswered::Wait;
     let mut what = match polled {
-        Ok(Ok(output)) => followed(at, node, output),
-        Ok(Err(NodeError(Stop::Own(output)))) => followed(at, node, *output),
+        Ok(Ok(output)) => followed(at, node, follows, output),
+        Ok(Err(NodeError(Stop::Own(output)))) => followed(at, node, follows, *output),
         Ok(Err(NodeError(Stop::Failed(fault)))) => {
             let open = if all { ctx.map(Ctx::take_open) } else { None };
             let open = open.unwrap_or_default();
@@ -277,11 +278,7 @@ pub(crate) fn finish(
 }
 
 /// The result with its channels found, and with where its routes lead.
-fn followed(
-    at: &TaskContext,
-    (node, follows): (NodeIdx, Follows),
-    output: TaskOutput,
-) -> TaskOutcome {
+fn followed(at: &TaskContext, node: NodeIdx, follows: Follows, output: TaskOutput) -> TaskOutcome {
     let graph = &at.scope.graph;
     if follows == Follows::Caller || graph.plan().is_single() {
         return finished(at.key.name(), output);

@@ -6,13 +6,20 @@ use crate::error::NODE_CANCELLED;
 use crate::run_loop::checkpointer::TaskKey;
 use std::sync::Arc;
 use weftwork_engine::pregel::{Machine, Path};
-use weftwork_engine::{NodeIdx, Plan};
+use weftwork_engine::{EngineError, NodeIdx, Plan};
 use weftwork_types::event::{TaskDue, TaskEnd, TaskStatus};
 use weftwork_types::{CheckpointId, TaskId};
 
 /// Returns the tasks that start from a checkpoint of the graph at a namespace, given its superstep.
-#[must_use]
-pub fn tasks_due(machine: &Machine, ns: &str, (id, step): (CheckpointId, i64)) -> Vec<TaskDue> {
+///
+/// # Errors
+/// [`EngineError::BrokenInvariant`].
+pub fn tasks_due(
+    machine: &Machine,
+    ns: &str,
+    id: CheckpointId,
+    step: i64,
+) -> Result<Vec<TaskDue>, EngineError> {
     let plan = machine.plan();
     let mut due = Vec::new();
     machine.each_due(|task| {
@@ -22,8 +29,8 @@ pub fn tasks_due(machine: &Machine, ns: &str, (id, step): (CheckpointId, i64)) -
             let id = TaskKey::Node { node: Arc::clone(&node), path }.id(ns, id, step + 1);
             due.push(TaskDue { id, node: node.to_string(), triggers, finished: false });
         }
-    });
-    due
+    })?;
+    Ok(due)
 }
 
 /// Returns the names of the triggers of a task.

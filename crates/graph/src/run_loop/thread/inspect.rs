@@ -194,11 +194,11 @@ impl Inspection<'_> {
         let StoredCheckpoint { checkpoint, tasks: records, outside, .. } = saved;
         let step = checkpoint.metadata.step + 1;
         let mut machine = checkpoint.machine.over(self.graph.plan())?;
-        let mut due = machine.due_in_order();
+        let mut due = machine.due_in_order()?;
         machine.apply_beside(&outside.output)?;
         if live && self.graph.semantics().resuming == Resuming::Exact {
             // The reference leaves out the targets of commands.
-            due = machine.due_in_order();
+            due = machine.due_in_order()?;
         }
         let mut tasks = Vec::with_capacity(due.len());
         let mut next = Vec::new();

@@ -102,7 +102,7 @@ fn apply_state(
     let mut output = TaskOutput { named, ..TaskOutput::default() };
     plan.find_named(NodeIdx::START, &mut output)?;
     let task = Task { node: NodeIdx::START, path: Path::Outside(0), arg: None };
-    let (due, nothing) = (machine.due_in_order(), TaskOutput::default());
+    let (due, nothing) = (machine.due_in_order()?, TaskOutput::default());
     let dropped = due.iter().filter(|task| task.node != NodeIdx::START);
     let mut done = vec![Done { task: &task, output: &output, edges: false }];
     done.extend(dropped.map(|task| Done { task, output: &nothing, edges: false }));
@@ -228,7 +228,7 @@ impl ThreadUpdate<'_> {
     async fn clear(&self, mut from: From) -> Result<Config, RuntimeError> {
         let mut written = Vec::new();
         if from.id.is_some() {
-            let due = from.machine.due_in_order();
+            let due = from.machine.due_in_order()?;
             let is_finished =
                 |task: &Task| self.record(&from, task).is_some_and(TaskRecord::is_finished);
             let dropped = due.iter().filter(|task| !is_finished(task)).cloned().collect();
@@ -269,7 +269,7 @@ impl ThreadUpdate<'_> {
             });
         };
         // Under the next checkpoint their tasks would be others, without the record of these.
-        let closed = self.closed(&from, from.machine.due_in_order()).await?;
+        let closed = self.closed(&from, from.machine.due_in_order()?).await?;
         let kept = self.apply_closed(&mut from, &closed)?;
         let json = Json::Object(values.into_iter().collect());
         from.machine.add_input(StartInput::Json(Arc::new(json)));
@@ -303,7 +303,7 @@ impl ThreadUpdate<'_> {
     ) -> Result<Config, RuntimeError> {
         let values = updates.into_iter().next().and_then(|update| update.values);
         self.check_open_work(&from)?;
-        let closed = self.closed(&from, from.machine.due_in_order()).await?;
+        let closed = self.closed(&from, from.machine.due_in_order()?).await?;
         let kept = self.apply_closed(&mut from, &closed)?;
         let mut written = apply_state(self.graph.plan(), &mut from.machine, values)?;
         written.extend(kept);
@@ -319,9 +319,9 @@ impl ThreadUpdate<'_> {
         let nodes = updates.iter().map(|update| self.node(&from, &update.as_node, several));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         self.check_open_work(&from)?;
-        let named = self.named(&from, &nodes);
+        let named = self.named(&from, &nodes)?;
         // Nodes that are due stay due; sends are dropped with their superstep.
-        let mut dropped = from.machine.due_in_order();
+        let mut dropped = from.machine.due_in_order()?;
         dropped.retain(|task| {
             matches!(task.path, Path::Push(_)) && !named.contains(&Some(key_of(self.graph, task)))
         });

@@ -34,7 +34,7 @@ impl Newest {
         let Some(saved) = checkpointer.load(place, plan, None).await? else { return Ok(None) };
         let StoredCheckpoint { checkpoint, tasks: records, .. } = saved;
         let step = checkpoint.metadata.step + 1;
-        let due = checkpoint.machine.over(plan)?.due_in_order();
+        let due = checkpoint.machine.over(plan)?.due_in_order()?;
         Ok(Some(Self { id: checkpoint.id, step, due, records }))
     }
 }

@@ -7,8 +7,6 @@
 #![expect(clippy::print_stdout, reason = "what a seed did is told to those who look")]
 
 mod build;
-#[cfg(feature = "fault-injection")]
-mod fault_injection;
 mod laws;
 mod logic;
 mod model;

@@ -171,7 +171,7 @@ pub(super) fn point(machine: &Machine) -> Point {
         .channel_names()
         .filter_map(|name| Some((name.to_owned(), plan.channel_json(machine.slots(), name)?)))
         .collect();
-    let due = machine.due_in_order();
+    let due = machine.due_in_order().expect("sound");
     let mut next: Vec<String> =
         due.iter().map(|task| plan.shared_name(task.node).to_string()).collect();
     next.sort();

@@ -18,7 +18,7 @@ impl ThreadUpdate<'_> {
         if from.superseded || !self.graph.has_closers() {
             return Ok(());
         }
-        match from.machine.due_in_order().iter().any(|task| self.has_open_work(from, task)) {
+        match from.machine.due_in_order()?.iter().any(|task| self.has_open_work(from, task)) {
             true => Err(RuntimeError::BadUpdate {
                 reason: "a task that has called a graph is open, and the change would drop what was done there; answer its question, give new input, or change the state of that graph",
             }),
@@ -38,8 +38,12 @@ impl ThreadUpdate<'_> {
 
     /// Returns the due tasks in whose name changes of these nodes are made, none where no task of the
     /// node is due.
-    pub(super) fn named(&self, from: &From, nodes: &[NodeIdx]) -> Vec<Option<TaskKey>> {
-        let mut due = from.machine.due_in_order();
+    pub(super) fn named(
+        &self,
+        from: &From,
+        nodes: &[NodeIdx],
+    ) -> Result<Vec<Option<TaskKey>>, RuntimeError> {
+        let mut due = from.machine.due_in_order()?;
         if self.graph.has_closers() {
             // A result on record is not replaced while another task of the node has none.
             due.sort_by_key(|task| self.record(from, task).is_some_and(TaskRecord::is_finished));
@@ -48,7 +52,7 @@ impl ThreadUpdate<'_> {
             let index = due.iter().position(|task| task.node == *node)?;
             Some(key_of(self.graph, &due.remove(index)))
         });
-        named.collect()
+        Ok(named.collect())
     }
 
     /// Applies the writes with which tasks are closed that a change drops. Returns the channels that
