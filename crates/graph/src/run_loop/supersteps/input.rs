@@ -20,9 +20,9 @@ use weftwork_types::CheckpointId;
 /// Branch on which a loop starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BranchStart {
-    /// That of the loaded checkpoint.
+    /// The branch of the loaded checkpoint.
     Loaded,
-    /// One of its own.
+    /// A new branch.
     New,
 }
 

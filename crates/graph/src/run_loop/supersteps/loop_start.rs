@@ -74,7 +74,7 @@ pub(crate) enum RecordUse {
 pub(super) enum SubgraphStart {
     /// Their newest ones.
     Newest,
-    /// Those that they had at the checkpoint that the loop starts from.
+    /// The checkpoints that they had at the one that the loop starts from.
     Replayed,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct KeptAnswers {
 
 /// Command whose answers to questions of an older checkpoint are taken.
 pub(super) struct PastAnswers {
-    /// What is left of the command.
+    /// The rest of the command.
     pub(super) rest: LoopInput,
     /// Answers that tasks of the branch have from the start.
     pub(super) kept: Vec<KeptAnswers>,
