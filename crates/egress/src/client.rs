@@ -113,14 +113,18 @@ impl GuardedClient {
         redirects: Redirects,
         asked: &mut String,
     ) -> Result<(Response, String), EgressError> {
+        let mut redirect = None;
         loop {
             asked.clone_from(&hop.target.name);
-            let response = self.send_once(&hop).await?;
+            let response = self.send_once(&hop).await;
+            let response = response.map_err(|error| name_redirect(error, redirect.take()))?;
             let host = hop.target.name.clone();
             if redirects == Redirects::Return {
                 return Ok((response, host));
             }
-            match hop.next(&response, &self.allow)? {
+            redirect = Some((host.clone(), response.status().as_u16()));
+            let next = hop.next(&response, &self.allow);
+            match next.map_err(|error| name_redirect(error, redirect.take()))? {
                 Step::Arrived => return Ok((response, host)),
                 Step::Again(next) => hop = next,
             }
@@ -158,6 +162,14 @@ impl Egress for GuardedClient {
     fn send(&self, request: EgressRequest) -> BoxFuture<'_, Result<EgressResponse, EgressError>> {
         Box::pin(self.fetch(request))
     }
+}
+
+/// Names the redirect that led to a refused address.
+fn name_redirect(mut error: EgressError, led: Option<(String, u16)>) -> EgressError {
+    if let EgressError::Refused { redirect, .. } = &mut error {
+        *redirect = led;
+    }
+    error
 }
 
 /// Returns the body, which is read on demand and ends with an error at the limit.

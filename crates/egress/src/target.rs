@@ -108,6 +108,7 @@ pub(crate) fn check_address(host: &str, address: IpAddr, trust: Trust) -> Result
         host: host.to_owned(),
         address: address.to_string(),
         class: class.name(),
+        redirect: None,
     })
 }
 

@@ -4,9 +4,13 @@ use crate::chat::{ChatModel, ChatRequest, ToolChoice};
 use crate::error::ModelError;
 use serde::Deserialize;
 use std::sync::{Arc, LazyLock};
-use weftwork_types::message::{Media, Message, Part, Role, ToolResult, content_parts, note_media};
+use weftwork_types::message::{
+    Media, Message, Part, Role, ToolResult, content_parts, media_note, note_media,
+};
 
 const BUILT_IN: &str = include_str!("../models.toml");
+/// Reason for a note in place of a medium.
+const NOT_TAKEN: &str = "this model does not take it";
 
 /// Something that a request may ask of a model and that some models cannot do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
@@ -169,12 +173,30 @@ pub(crate) fn note_result_media(
         parts.iter().any(|part| matches!(part, Part::Media(media) if is_lacking(media)))
     };
     if request.messages.iter().flat_map(Message::tool_results).any(has_lacking) {
-        let reason =
-            |media: &Media| is_lacking(media).then(|| "this model does not take it".to_owned());
+        let reason = |media: &Media| is_lacking(media).then(|| NOT_TAKEN.to_owned());
         let messages = Arc::make_mut(&mut request).messages.iter_mut();
         for part in messages.flat_map(|message| &mut message.parts) {
             if let Part::ToolResult(result) = part {
                 note_media(&mut result.value, reason);
+            }
+        }
+    }
+    request
+}
+
+/// Replaces all media that a model refused by notes. Without such media, this is the same request.
+pub(crate) fn note_all_media(
+    refused: &[Capability],
+    request: Arc<ChatRequest>,
+) -> Arc<ChatRequest> {
+    let mut request = note_result_media(refused, request);
+    if refused.iter().any(|refused| has_media(&request, *refused)) {
+        let messages = Arc::make_mut(&mut request).messages.iter_mut();
+        for part in messages.flat_map(|message| &mut message.parts) {
+            if let Part::Media(media) = part
+                && refused.contains(&Capability::of_media(&media.media_type))
+            {
+                *part = Part::Text { text: media_note(media, NOT_TAKEN) };
             }
         }
     }

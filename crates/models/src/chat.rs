@@ -147,7 +147,7 @@ pub enum ChatEvent {
     Usage(Tokens),
     /// Cost of the answer by the provider's own account, in millionths of a US dollar.
     Cost(u64),
-    /// The answer is complete. Always the last event of a successful attempt.
+    /// The answer has ended. Always the last event of a successful attempt.
     Finish {
         /// Why the answer ended.
         reason: FinishReason,
@@ -179,6 +179,9 @@ pub enum FinishReason {
     Length,
     /// The provider's content filter cut the answer.
     ContentFilter,
+    /// The answer reached the end of the model's context window. An answer of
+    /// [`ModelCaller`](crate::ModelCaller) has [`FinishReason::Length`] in its place.
+    ContextLength,
     /// The provider paused its answer, and continues it when it is asked again with what it has so
     /// far. [`ModelCaller`](crate::ModelCaller) does so; no answer that it returns has this reason.
     Paused,

@@ -12,8 +12,13 @@ use weftwork_types::event::ToolCallPart;
 use weftwork_types::json;
 use weftwork_types::message::{Message, Part, Role, ToolCall};
 use weftwork_types::port::CallKey;
+use weftwork_types::tool::ToolSpec;
 use weftwork_types::usage::Tokens;
 use weftwork_types::{MessageId, ToolCallId};
+
+/// Maximum nesting of arguments. Records of a run add levels of their own, and a JSON text is read up to
+/// 128 levels.
+const ARGS_DEPTH_MAX: usize = 64;
 
 /// The content of an attempt received so far.
 #[derive(Debug, Default)]
@@ -55,9 +60,10 @@ impl Collector {
         request: &ChatRequest,
     ) -> Option<ToolCallPart> {
         let call = self.calls.get_mut(&index).filter(|call| !call.name.is_empty())?;
+        let tool_name = resolve_name(&call.name, request);
         let ids = self.ids.get_or_insert_with(|| CallIds::new(key, request));
         let made = call.made.get_or_insert_with(|| ids.of(index, call.id.clone()));
-        Some(ToolCallPart { tool_call_id: made.clone(), tool_name: call.name.clone(), index })
+        Some(ToolCallPart { tool_call_id: made.clone(), tool_name, index })
     }
 
     pub(crate) fn push(&mut self, event: ChatEvent) {
@@ -147,6 +153,14 @@ impl Collector {
                 reason,
             });
         };
+        let is_context = reason == FinishReason::ContextLength;
+        let reason = if is_context { FinishReason::Length } else { reason };
+        let too_long = || ModelError::BadRequest {
+            provider: provider(),
+            status: 200,
+            message: "the answer reached the end of the model's context window".to_owned(),
+            kind: RefusalKind::ContextLength,
+        };
         let mut ids = self.ids.unwrap_or_else(|| CallIds::new(key, request));
         let mut parts = Vec::with_capacity(self.parts.len());
         let mut calls = self.calls;
@@ -161,13 +175,14 @@ impl Collector {
                         UNNAMED.clone_into(&mut call.name);
                     }
                     let id = call.made.unwrap_or_else(|| ids.of(index, call.id));
+                    let name = resolve_name(&call.name, request);
                     let Some(args) = read_args(call.args, reason) else {
-                        return Err(ModelError::CutByLimit {
-                            provider: provider(),
-                            tool: call.name,
+                        return Err(match is_context {
+                            true => too_long(),
+                            false => ModelError::CutByLimit { provider: provider(), tool: name },
                         });
                     };
-                    Part::ToolCall(ToolCall { id, name: call.name, args, shown: None })
+                    Part::ToolCall(ToolCall { id, name, args, shown: None })
                 }
             });
         }
@@ -176,7 +191,7 @@ impl Collector {
             // The results of the calls continue the answer.
             parts.retain(|part| !is_paused_turn(part));
         }
-        let message = Message::new(id, Role::Assistant, parts);
+        let mut message = Message::new(id, Role::Assistant, parts);
         // No call of an answer that was withheld is made.
         if reason == FinishReason::ContentFilter && (has_calls || message.joined_text().is_empty())
         {
@@ -188,6 +203,9 @@ impl Collector {
             });
         }
         if !has_calls && is_empty(&message, reason) {
+            if is_context {
+                return Err(too_long());
+            }
             return Err(ModelError::Empty {
                 provider: provider(),
                 finish: reason,
@@ -214,16 +232,50 @@ impl Collector {
             (FinishReason::ToolCalls, false) => FinishReason::Stop,
             (reason, _) => reason,
         };
+        mark_cut(&mut message, finish);
         Ok(ChatResponse { message, finish, tokens, model: info.id(), provider_call_id })
     }
 }
 
-/// Returns `true` if an answer without calls says nothing. Reasoning alone is something that a model
-/// said, unless the token limit cut it.
+/// Notes in a message that its text was cut, under the name that OpenAI gives to the reason.
+fn mark_cut(message: &mut Message, finish: FinishReason) {
+    let word = match finish {
+        FinishReason::Length => "length",
+        FinishReason::ContentFilter => "content_filter",
+        _ => return,
+    };
+    let extra = message.extra.get_or_insert_default();
+    extra.response_metadata.insert("finish_reason".to_owned(), word.into());
+}
+
+/// Returns the name of the tool that a call means. Some models write the name with the namespace or the
+/// number of the call, or with a token of their template, as in `functions.find:0` or
+/// `find<|channel|>commentary`. A name that fits no tool, or several ones, stays as it is.
+fn resolve_name(name: &str, request: &ChatRequest) -> String {
+    let tools = || request.tools.iter().map(ToolSpec::wire_name);
+    if tools().any(|tool| tool == name) {
+        return name.to_owned();
+    }
+    let plain = name.split("<|").find(|piece| !piece.trim().is_empty()).unwrap_or(name).trim();
+    let unnumbered = match plain.rsplit_once(':') {
+        Some((rest, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => rest,
+        _ => plain,
+    };
+    let last = |name: &str| name.rsplit_once(['.', ':']).map(|(_, last)| last.to_owned());
+    let forms = [Some(plain.to_owned()), Some(unnumbered.to_owned()), last(unnumbered)];
+    let mut found: Vec<String> =
+        tools().filter(|tool| forms.contains(&Some(tool.clone()))).collect();
+    found.dedup();
+    match (found.pop(), found.is_empty()) {
+        (Some(tool), true) => tool,
+        _ => name.to_owned(),
+    }
+}
+
+/// Returns `true` if an answer without calls says nothing. Reasoning alone is no answer.
 fn is_empty(message: &Message, reason: FinishReason) -> bool {
     let is_said = |part: &Part| match part {
         Part::Text { text } => !text.trim().is_empty(),
-        Part::Reasoning { text, .. } => reason != FinishReason::Length && !text.trim().is_empty(),
         _ => false,
     };
     matches!(reason, FinishReason::Stop | FinishReason::Length)
@@ -231,7 +283,8 @@ fn is_empty(message: &Message, reason: FinishReason) -> bool {
 }
 
 /// Parses arguments as JSON. Text that is not JSON, or has integers that would be rounded, stays a
-/// string, which no tool's schema accepts.
+/// string, which no tool's schema accepts. So does JSON that is nested more deeply than a record of a
+/// run can have.
 /// Returns `None` if the token limit truncated it.
 fn read_args(text: String, reason: FinishReason) -> Option<Value> {
     let is_cut = reason == FinishReason::Length;
@@ -239,11 +292,15 @@ fn read_args(text: String, reason: FinishReason) -> Option<Value> {
         // Many servers send an empty text for a call without arguments.
         return (!is_cut).then(|| Value::Object(Map::new()));
     }
+    let is_deep = |text: &str| json::without_depth(text.as_bytes(), ARGS_DEPTH_MAX).is_some();
+    if is_deep(&text) {
+        return Some(Value::String(text));
+    }
     match json::read(text.as_bytes()) {
         Ok(Value::Null) => Some(Value::Object(Map::new())),
         // A text of an object, in JSON once more.
         Ok(Value::String(inner)) => match json::read(inner.as_bytes()) {
-            Ok(args @ Value::Object(_)) => Some(args),
+            Ok(args @ Value::Object(_)) if !is_deep(&inner) => Some(args),
             _ => Some(Value::String(inner)),
         },
         Ok(args) => Some(args),

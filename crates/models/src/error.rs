@@ -46,7 +46,7 @@ pub enum ModelError {
     },
     /// The provider limits the request rate, a quota is used up, or the provider did not finish in
     /// time.
-    #[error("provider `{provider}` {}: {message}", throttled(*kind))]
+    #[error("provider `{provider}` {}: {message}{}", throttled(*kind), asked_delay(*retry_after))]
     Throttled {
         /// The provider.
         provider: String,
@@ -105,7 +105,7 @@ pub enum ModelError {
         /// `true` if another attempt may give an answer that can be read.
         retriable: bool,
     },
-    /// The answer has no text, no call and no reasoning, or reached its limit before them.
+    /// The answer has no text and no call, or reached its limit before them.
     #[error("the answer of `{provider}` {}", emptiness(*finish, *tokens, *limit))]
     Empty {
         /// The provider.
@@ -330,7 +330,7 @@ impl ModelError {
 
 fn emptiness(finish: FinishReason, tokens: Tokens, limit: Option<u32>) -> String {
     if finish != FinishReason::Length {
-        return "is empty: it ended without a text, a call or reasoning".to_owned();
+        return "is empty: it ended without a text or a call".to_owned();
     }
     let limit = match limit {
         Some(limit) => format!("the token limit of {limit}"),
@@ -357,6 +357,18 @@ fn throttled(kind: RefusalKind) -> &'static str {
         RefusalKind::QuotaExhausted => "has no quota left for the account",
         RefusalKind::Timeout => "did not finish in time",
         _ => "limits requests",
+    }
+}
+
+/// Longest delay that an error does not name, because the call is made again after it.
+const UNNAMED_DELAY_MAX: Duration = Duration::from_secs(60);
+
+fn asked_delay(retry_after: Option<Duration>) -> String {
+    match retry_after {
+        Some(delay) if delay > UNNAMED_DELAY_MAX => {
+            format!("; it asks to wait {} s, which is too long for a call", delay.as_secs())
+        }
+        _ => String::new(),
     }
 }
 

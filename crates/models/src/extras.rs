@@ -53,12 +53,10 @@ impl Additions {
         let mut extras = RequestExtras { body: self.body.clone(), ..RequestExtras::default() };
         for (name, value) in &self.headers {
             let name = name.to_ascii_lowercase();
-            let is_token =
-                |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-            if name.is_empty() || !name.bytes().all(is_token) {
+            if !is_header_name(&name) {
                 return Err(format!("`{name}` in `headers` is no name of a header"));
             }
-            if RESERVED_HEADERS.contains(&name.as_str()) {
+            if is_reserved_header(&name) {
                 return Err(format!("the header `{name}` cannot be set"));
             }
             let what = format!("the header `{name}`");
@@ -79,6 +77,17 @@ impl Additions {
             None => Ok(extras),
         }
     }
+}
+
+/// Returns `true` for the name of a header.
+pub(crate) fn is_header_name(name: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_token)
+}
+
+/// Returns `true` for the name of a header that the library writes itself.
+pub(crate) fn is_reserved_header(name: &str) -> bool {
+    RESERVED_HEADERS.iter().any(|reserved| name.eq_ignore_ascii_case(reserved))
 }
 
 /// Additions to requests with the values of their variables. Values are not printed: they may be

@@ -391,7 +391,8 @@ impl FormReader {
             return Ok((call, FinishReason::ToolCalls));
         }
         let provider = self.provider.clone();
-        if reason == FinishReason::Length && text.trim_start().starts_with('{') {
+        let is_cut = matches!(reason, FinishReason::Length | FinishReason::ContextLength);
+        if is_cut && text.trim_start().starts_with('{') {
             return Err(ModelError::CutByLimit { provider, tool: cut_name(&text) });
         }
         if json.is_some() || text.trim_start().starts_with('{') {

@@ -3,6 +3,7 @@
 //! Providers report the same problem with different statuses, codes and texts. The rules that read
 //! them are data (`refusals.toml`), and so are the documented bodies that the tests check them with.
 
+use crate::{Capability, ModelError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
@@ -111,7 +112,8 @@ impl Refusal {
         let spoken = object.map_or_else(text, spoken);
         let kind = kind(response.status, &fields, &spoken)?;
         let message = object.and_then(message).unwrap_or_else(text);
-        let retry_after = retry_delay(response).or(fields.wait);
+        let retry_after =
+            retry_delay(response).or(fields.wait).or_else(|| told_delay(kind, &message));
         Some(Self { kind, status: response.status, message, retry_after })
     }
 
@@ -123,7 +125,8 @@ impl Refusal {
         let status = fields.status.unwrap_or(status);
         let kind = kind(status, &fields, &spoken(object))?;
         let message = message(object).unwrap_or_else(|| object.to_string());
-        Some(Self { kind, status, message, retry_after: fields.wait })
+        let retry_after = fields.wait.or_else(|| told_delay(kind, &message));
+        Some(Self { kind, status, message, retry_after })
     }
 }
 
@@ -208,14 +211,35 @@ struct Rule {
     statuses: Vec<u16>,
 }
 
+/// Phrases with which providers refuse media that a model does not take.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MediaRule {
+    lacks: Vec<Capability>,
+    phrases: Vec<String>,
+}
+
 #[derive(Debug, Deserialize)]
 struct Rules {
     rule: Vec<Rule>,
+    media: Vec<MediaRule>,
 }
 
 #[expect(clippy::expect_used, reason = "the table is part of the program, and a test reads it")]
 static TABLE: LazyLock<Rules> =
     LazyLock::new(|| toml::from_str(RULES).expect("the built-in table is valid"));
+
+/// Returns the kinds of media that a provider refused because the model does not take them.
+pub(crate) fn refused_media(error: &ModelError) -> Vec<Capability> {
+    let (ModelError::BadRequest { message, .. } | ModelError::Provider { message, .. }) = error
+    else {
+        return Vec::new();
+    };
+    let message = message.to_lowercase();
+    let is_said = |phrase: &String| message.contains(phrase.as_str());
+    let rules = TABLE.media.iter().filter(|rule| rule.phrases.iter().any(is_said));
+    rules.flat_map(|rule| rule.lacks.iter().copied()).collect()
+}
 
 /// The meaning of a status with its error object. `None` for a status that is no answer.
 fn kind(status: u16, fields: &ErrorFields, spoken: &str) -> Option<RefusalKind> {
@@ -294,6 +318,37 @@ fn spoken(json: &Value) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// The delay that the message of a limit names, as in "Please try again in 1m2.5s" (OpenAI, Groq).
+fn told_delay(kind: RefusalKind, message: &str) -> Option<Duration> {
+    if kind != RefusalKind::RateLimit {
+        return None;
+    }
+    let message = message.to_lowercase();
+    let begins = ["try again in ", "retry in ", "retry after ", "wait "];
+    let mut rest = begins.iter().find_map(|begin| Some(message.split_once(begin)?.1))?;
+    let mut seconds = 0.0;
+    let mut has_part = false;
+    loop {
+        rest = rest.trim_start();
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let Ok(number) = rest[..digits].parse::<f64>() else { break };
+        let after = rest[digits..].trim_start();
+        let letters = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
+        let unit = match &after[..letters] {
+            "ms" | "millisecond" | "milliseconds" => 0.001,
+            "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
+            "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
+            "h" | "hour" | "hours" => 3600.0,
+            "d" | "day" | "days" => 86_400.0,
+            _ => break,
+        };
+        seconds += number * unit;
+        has_part = true;
+        rest = &after[letters..];
+    }
+    has_part.then(|| Duration::try_from_secs_f64(seconds).ok())?
 }
 
 /// The delay that the provider asks for. A date is relative to the response's own date, so that the

@@ -39,6 +39,8 @@ async fn a_redirect_to_a_closed_address_is_refused() {
         let server = redirecting(302, location).await;
         let error = client().send(get(server.url("/"))).await.expect_err(location);
         assert!(matches!(error, EgressError::Refused { .. }), "{location}: {error}");
+        let named = error.to_string().contains("redirects with status 302");
+        assert!(named, "{location}: {error}");
     }
 }
 

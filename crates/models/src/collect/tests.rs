@@ -133,6 +133,7 @@ fn an_answer_that_says_nothing_is_none() {
         (vec![], FinishReason::Stop, true),
         (vec![blank.clone()], FinishReason::Stop, true),
         (vec![signed], FinishReason::Stop, true),
+        (vec![thought.clone()], FinishReason::Stop, true),
         (vec![], FinishReason::Length, false),
         (vec![thought.clone(), blank], FinishReason::Length, false),
     ] {
@@ -140,11 +141,73 @@ fn an_answer_that_says_nothing_is_none() {
         let error = collect(events, reason, &ChatRequest::default()).expect_err(&shown);
         assert_eq!((error.code().0, error.is_retriable()), ("W0317", is_again), "{shown}");
     }
-    // Reasoning is something that the model said; a filter is another error.
-    let answer = collect(vec![thought], FinishReason::Stop, &ChatRequest::default());
-    assert_eq!(answer.expect("an answer").finish, FinishReason::Stop);
+    // A filter and the end of the context window are other errors.
     let withheld = collect(Vec::new(), FinishReason::ContentFilter, &ChatRequest::default());
     assert_eq!(withheld.expect_err("withheld").code().0, "W0306");
+    for events in [vec![], vec![thought], vec![call(0, Some("c"), Some("refund"), "{\"a\": 2")]] {
+        let full = collect(events, FinishReason::ContextLength, &ChatRequest::default());
+        let full = full.expect_err("no room");
+        assert_eq!(full.refusal(), Some(RefusalKind::ContextLength), "{full}");
+        assert!(!full.is_retriable() && full.to_string().contains("fewer or shorter messages"));
+    }
+}
+
+#[test]
+fn a_text_that_was_cut_says_so() {
+    for (reason, word) in [
+        (FinishReason::Length, Some("length")),
+        (FinishReason::ContextLength, Some("length")),
+        (FinishReason::ContentFilter, Some("content_filter")),
+        (FinishReason::Stop, None),
+    ] {
+        let words = vec![ChatEvent::TextDelta("The total is 12".to_owned())];
+        let answer = collect(words, reason, &ChatRequest::default()).expect("an answer");
+        let extra = answer.message.extra.unwrap_or_default();
+        assert_eq!(extra.response_metadata.get("finish_reason"), word.map(Value::from).as_ref());
+        assert_ne!(answer.finish, FinishReason::ContextLength);
+    }
+}
+
+#[test]
+fn names_with_additions_are_those_of_the_tool_that_they_mean() {
+    let tool = |name: &str| ToolSpec {
+        name: name.to_owned(),
+        description: String::new(),
+        parameters: json!({}),
+        output: None,
+        effect: weftwork_types::tool::Effect::ReadOnly,
+        on_unknown: weftwork_types::tool::UnknownOutcome::Idempotent,
+        shown: None,
+        examples: Vec::new(),
+    };
+    let tools = ["lookup_order", "files/read", "order:1", "read"].map(tool).to_vec();
+    let request = ChatRequest { tools, ..ChatRequest::default() };
+    for (name, found) in [
+        ("lookup_order", "lookup_order"),
+        ("functions.lookup_order", "lookup_order"),
+        ("functions.lookup_order:0", "lookup_order"),
+        ("default_api:lookup_order", "lookup_order"),
+        ("lookup_order<|channel|>commentary", "lookup_order"),
+        (" lookup_order ", "lookup_order"),
+        ("functions.files__read:12", "files__read"),
+        ("order:1", "order:1"),
+        ("functions.Lookup", "functions.Lookup"),
+        ("lookup", "lookup"),
+        ("", "unnamed"),
+    ] {
+        let events = vec![call(0, Some("c"), Some(name), "{}")];
+        let answer = collect(events, FinishReason::ToolCalls, &request).expect("an answer");
+        assert_eq!(answer.message.tool_calls().next().expect("a call").name, found, "{name}");
+    }
+}
+
+#[test]
+fn arguments_that_no_record_can_have_stay_a_string() {
+    for levels in [10, 60, 70, 100, 130, 1000] {
+        let args = format!("{{\"a\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
+        let found = calls(vec![call(0, Some("c"), Some("add"), &args)]);
+        assert_eq!(found[0].args.is_string(), levels > 64, "{levels}");
+    }
 }
 
 #[test]

@@ -59,6 +59,17 @@ fn what_providers_say_has_a_code_and_tells_what_to_do() {
             "provider `p` limits requests: words",
         ),
         (
+            ModelError::Throttled {
+                provider: provider.clone(),
+                message: message.clone(),
+                retry_after: Some(Duration::from_secs(3600)),
+                kind: RefusalKind::RateLimit,
+            },
+            "W0304",
+            true,
+            "provider `p` limits requests: words; it asks to wait 3600 s, which is too long for a call",
+        ),
+        (
             ModelError::Provider {
                 provider: provider.clone(),
                 status: 500,
@@ -123,7 +134,7 @@ fn answers_that_are_none_have_a_code_and_tell_what_to_do() {
             },
             "W0317",
             true,
-            "the answer of `p` is empty: it ended without a text, a call or reasoning",
+            "the answer of `p` is empty: it ended without a text or a call",
         ),
         (
             ModelError::Empty {

@@ -76,12 +76,29 @@ impl Account<'_> {
     /// Returns the provider's own cost in millionths of a US dollar, rounded up. A gateway with a
     /// key of the caller's own reports what the provider behind it asks for.
     pub(super) fn cost_micro_usd(self) -> Option<u64> {
-        self.cost_at(&["/cost/total_cost", "/cost_details/upstream_inference_cost", "/cost"])
+        let paths = [
+            "/cost/total_cost",
+            "/cost_details/upstream_inference_cost",
+            "/cost",
+            "/estimated_cost",
+        ];
+        self.cost_at(&paths).or_else(|| self.cost_of_ticks())
     }
 
     /// Returns the cost of a whole document, as Vercel's gateway reports it.
     pub(super) fn gateway_cost_micro_usd(self) -> Option<u64> {
-        self.cost_at(&["/provider_metadata/gateway/cost", "/providerMetadata/gateway/cost"])
+        self.cost_at(&[
+            "/provider_metadata/gateway/cost",
+            "/providerMetadata/gateway/cost",
+            "/choices/0/delta/provider_metadata/gateway/cost",
+            "/choices/0/message/provider_metadata/gateway/cost",
+            "/choices/0/provider_metadata/gateway/cost",
+        ])
+    }
+
+    /// Returns xAI's cost, which has the unit of 1/10,000,000,000 of a US dollar.
+    fn cost_of_ticks(self) -> Option<u64> {
+        Some(self.count(&["/cost_in_usd_ticks"])?.div_ceil(10_000))
     }
 
     fn cost_at(self, paths: &[&str]) -> Option<u64> {
@@ -93,6 +110,13 @@ impl Account<'_> {
         // What decimals lose in binary is not a further millionth.
         Some((cost * 1_000_000.0 - 1e-6).ceil().max(0.0) as u64)
     }
+}
+
+/// Returns the cost that a text states in US dollars, as LiteLLM's proxy does in a header, in millionths
+/// of a US dollar. Zero at the head of a stream is no cost.
+pub(super) fn cost_of_header(text: &str) -> Option<u64> {
+    let account = serde_json::json!({ "cost": text });
+    Account(&account).cost_micro_usd().filter(|cost| *cost > 0)
 }
 
 /// Returns a number, which some servers send as a text.
@@ -129,6 +153,8 @@ mod tests {
             (json!({"cost": 0.000_012}), Some(12)),
             (json!({"cost": "0.000012"}), Some(12)),
             (json!({"cost": {"total": 1}}), None),
+            (json!({"cost_in_usd_ticks": 37_756_000}), Some(3776)),
+            (json!({"estimated_cost": 0.000_42}), Some(420)),
             (json!({"cost": -1}), None),
         ] {
             assert_eq!(Account(&account).cost_micro_usd(), expected, "{account}");

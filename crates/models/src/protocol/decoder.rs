@@ -3,10 +3,12 @@
 use super::end::End;
 use super::failure::{self, Source};
 use super::signature::Format;
+use super::surrogates::{OpenHalves, join_all, mark_halves};
 use crate::ModelError;
 use crate::chat::{ChatEvent, FinishReason};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
 use weftwork_types::json::read_liberal;
@@ -92,7 +94,12 @@ impl Progress {
             // A limit or a filter stays one, whatever follows.
             Some(End::Finish(reason)) => {
                 let is_cut = |reason: &FinishReason| {
-                    matches!(reason, FinishReason::Length | FinishReason::ContentFilter)
+                    matches!(
+                        reason,
+                        FinishReason::Length
+                            | FinishReason::ContentFilter
+                            | FinishReason::ContextLength
+                    )
                 };
                 self.finish = self.finish.filter(is_cut).or(Some(reason));
             }
@@ -149,6 +156,10 @@ pub(super) struct Decoder {
     reader: Box<dyn Reader>,
     progress: Progress,
     documents: u64,
+    /// Halves of characters whose other half may follow.
+    halves: OpenHalves,
+    /// `true` once a half of a character was received alone.
+    has_halves: bool,
     /// Something that is no document, which may say why there is none.
     remark: Option<String>,
     /// Name of the current event, which some servers send in place of a document's type.
@@ -180,10 +191,17 @@ impl Decoder {
             reader,
             progress,
             documents: 0,
+            halves: OpenHalves::default(),
+            has_halves: false,
             remark: None,
             event_name: String::new(),
             done: false,
         }
+    }
+
+    /// Sets the cost that the head of the response states; a cost in the answer goes before it.
+    pub(super) fn set_cost(&mut self, cost_micro_usd: Option<u64>) {
+        self.progress.cost_micro_usd = cost_micro_usd;
     }
 
     pub(super) fn source(&self) -> &Source {
@@ -349,7 +367,9 @@ impl Decoder {
     ) -> Result<(), ModelError> {
         // Accounts have numbers of any size, and are no reason to refuse an answer. Arguments of calls
         // keep their digits, and their schema says if a text will do.
-        let document: Value = read_liberal(data.as_bytes()).map_err(|error| {
+        let marked = mark_halves(data);
+        self.has_halves |= matches!(marked, Cow::Owned(_));
+        let document: Value = read_liberal(marked.as_bytes()).map_err(|error| {
             let shown: String = data.chars().take(80).collect();
             // The mark of a cut, so that a secret is found that is cut with the text.
             let mark = if shown.len() < data.len() { "…" } else { "" };
@@ -386,6 +406,7 @@ impl Decoder {
             for (index, args) in self.progress.events.iter().filter_map(ChatEvent::args) {
                 *self.progress.calls.entry(index).or_default() |= !args.is_empty();
             }
+            self.join_halves();
             out.append(&mut self.progress.events);
             read.map_err(|flaw| self.error_of_flaw(flaw))?;
         }
@@ -394,6 +415,12 @@ impl Decoder {
             self.end(out);
         }
         Ok(())
+    }
+
+    fn join_halves(&mut self) {
+        if self.has_halves {
+            self.halves.join(&mut self.progress.events);
+        }
     }
 
     /// The error for an answer without a reason for its end.
@@ -411,6 +438,10 @@ impl Decoder {
         match flaw {
             Flaw::Malformed(reason) => self.source.malformed(self.source.quote(&reason)),
             Flaw::Truncated(reason) => self.truncated_answer(self.source.quote(&reason)),
+            Flaw::Refused(object) if self.has_halves => {
+                let object = serde_json::from_str(&join_all(&object.to_string())).unwrap_or(object);
+                failure::from_object(&self.source, self.status, &object)
+            }
             Flaw::Refused(object) => failure::from_object(&self.source, self.status, &object),
         }
     }
@@ -418,6 +449,8 @@ impl Decoder {
     fn end(&mut self, out: &mut VecDeque<ChatEvent>) {
         let Some(reason) = self.progress.finish.filter(|_| !self.done) else { return };
         self.reader.end(&mut self.progress);
+        self.join_halves();
+        self.progress.events.extend(self.halves.end());
         out.append(&mut self.progress.events);
         out.extend(self.progress.tokens.map(ChatEvent::Usage));
         out.extend(self.progress.cost_micro_usd.map(ChatEvent::Cost));

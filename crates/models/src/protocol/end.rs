@@ -36,7 +36,10 @@ impl End {
             "tool_calls" | "tool_call" | "tool_use" | "function_call" | "function_calls" => {
                 Self::Finish(FinishReason::ToolCalls)
             }
-            "model_context_window_exceeded" => Self::Finish(FinishReason::Length),
+            // Anthropic, Z.ai; servers after them have words of their own.
+            word if word.contains("context_window") || word.contains("context_length") => {
+                Self::Finish(FinishReason::ContextLength)
+            }
             "refusal"
             | "recitation"
             | "prohibited_content"

@@ -17,8 +17,11 @@ mod media;
 mod model;
 mod openai;
 mod quirk;
+mod redirect;
+mod refused_media;
 mod responses;
 mod signature;
+mod surrogates;
 mod url;
 
 pub(crate) use calls::UNNAMED;

@@ -1,8 +1,11 @@
 //! A model behind an HTTP server.
 
+use super::account::cost_of_header;
 use super::decoder::Decoder;
 use super::encoding::{BodyDecoder, EncodingError};
 use super::failure::{self, Source};
+use super::redirect::next_address;
+use super::refused_media::RefusedMedia;
 use super::{Protocol, Quirk, Quirks};
 use crate::capability::{self, ModelFacts};
 use crate::chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelInfo};
@@ -14,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_types::BoxStream;
-use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method};
+use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method, Redirects};
 
 /// Maximum size of an answer, in bytes on the wire, and in bytes once it is decompressed.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -110,16 +113,22 @@ impl ChatModel for HttpModel {
             config: Arc::clone(&self.config),
             egress: Arc::clone(&self.egress),
         };
-        let request = capability::note_result_media(&self.facts.lacks, request);
-        let form = self.config.quirks.has(Quirk::ToolsAsSchema).then(|| Form::of(&request));
+        let mut request = capability::note_result_media(&self.facts.lacks, request);
+        let id = self.info.id();
         let first = async move {
-            let asked = form.as_ref().map_or(&*request, Form::request);
-            match attempt.send(asked).await {
-                Ok(events) => match form {
-                    Some(form) => FormReader::read(form, &attempt.config.provider, events),
-                    None => events,
-                },
-                Err(error) => streams::iter([Err(error)]).boxed(),
+            let refused = RefusedMedia::new(&attempt.config.base_url, &attempt.model);
+            request = refused.note_known(request);
+            loop {
+                match attempt.answer(&request).await {
+                    Ok(events) => return events,
+                    Err(error) => match refused.note_new(&error, &request) {
+                        Some(noted) => {
+                            tracing::warn!(model = %id, "sent again without the refused media");
+                            request = noted;
+                        }
+                        None => return streams::iter([Err(error)]).boxed(),
+                    },
+                }
             }
         };
         streams::once(first).flatten().boxed()
@@ -136,16 +145,37 @@ struct HttpAttempt {
 }
 
 impl HttpAttempt {
+    /// Sends a request, in the form that the server needs.
+    async fn answer(&self, request: &ChatRequest) -> Result<ChatStream, ModelError> {
+        if !self.config.quirks.has(Quirk::ToolsAsSchema) {
+            return self.send(request).await;
+        }
+        let form = Form::of(request);
+        let events = self.send(form.request()).await?;
+        Ok(FormReader::read(form, &self.config.provider, events))
+    }
+
     async fn send(&self, request: &ChatRequest) -> Result<ChatStream, ModelError> {
-        let response = self.egress.send(self.http_request(request)?).await;
-        let response = response.map_err(|error| self.transport_error(error))?;
+        let mut http = self.http_request(request)?;
+        let mut followed = 0;
+        let response = loop {
+            let response = self.egress.send(http.clone()).await;
+            let response = response.map_err(|error| self.transport_error(error))?;
+            match next_address(&http.url, &response, followed) {
+                None => break response,
+                Some(Err(error)) => return Err(self.transport_error(error)),
+                Some(Ok(url)) => http.url = url,
+            }
+            followed += 1;
+        };
         if !(200..300).contains(&response.status) {
             return Err(self.read_refusal(response).await);
         }
         let reader = self.config.protocol.reader();
         let source = Source::of(&self.config);
         let encoding = BodyDecoder::new(&response, ANSWER_BYTES_MAX);
-        let decoder = Decoder::new(source, response.status, &self.model, reader);
+        let mut decoder = Decoder::new(source, response.status, &self.model, reader);
+        decoder.set_cost(response.header("x-litellm-response-cost").and_then(cost_of_header));
         let reading = Reading::new(response.body, encoding, decoder);
         Ok(streams::unfold(Some(reading), Reading::next).boxed())
     }
@@ -188,6 +218,7 @@ impl HttpAttempt {
         http.body = Bytes::from(body.to_string());
         http.head_timeout = config.head_timeout;
         http.idle_timeout = config.idle_timeout;
+        http.redirects = Redirects::Return;
         Ok(http)
     }
 

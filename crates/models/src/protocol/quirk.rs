@@ -18,6 +18,9 @@ pub enum Quirk {
     NoStreamOptions,
     /// The server accepts ids of tool calls with nine letters and digits only.
     NineCharacterIds,
+    /// The server refuses a message of the user or of the system right after the results of tools, so
+    /// that a message of the assistant is written between them.
+    NoUserAfterTool,
 }
 
 /// The quirks of one server.

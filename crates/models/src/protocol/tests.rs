@@ -284,7 +284,7 @@ fn errors_inside_an_answer_are_named() {
 /// Documents that end an answer, and what they mean.
 #[test]
 fn reasons_for_an_end_have_one_meaning_each() {
-    use FinishReason::{ContentFilter, Length, Stop};
+    use FinishReason::{ContentFilter, ContextLength, Length, Stop};
     let anthropic = |word: &str| {
         format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"{word}"}},"usage":{{}}}}"#)
     };
@@ -298,7 +298,7 @@ fn reasons_for_an_end_have_one_meaning_each() {
         (Protocol::Anthropic, anthropic("end_turn"), Ok(Stop)),
         (Protocol::Anthropic, anthropic("stop_sequence"), Ok(Stop)),
         (Protocol::Anthropic, anthropic("max_tokens"), Ok(Length)),
-        (Protocol::Anthropic, anthropic("model_context_window_exceeded"), Ok(Length)),
+        (Protocol::Anthropic, anthropic("model_context_window_exceeded"), Ok(ContextLength)),
         (Protocol::Anthropic, anthropic("refusal"), Ok(ContentFilter)),
         (Protocol::Anthropic, anthropic("bored"), Err("W0307")),
         (Protocol::Gemini, gemini("STOP"), Ok(Stop)),

@@ -25,7 +25,11 @@ pub(crate) fn base_url(text: &str, protocol: Protocol) -> Result<String, &'stati
     let text = text.trim_end_matches('/');
     let text = text.strip_suffix(endpoint).unwrap_or(text).trim_end_matches('/');
     let rest = ["https://", "http://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+    let has_user = |rest: &str| rest.split('/').next().is_some_and(|host| host.contains('@'));
     match rest {
+        Some(rest) if has_user(rest) => Err(
+            "a base URL has no user name and password; set the header, such as `headers = { authorization = \"Basic ${NAME}\" }`",
+        ),
         None => Err("a base URL begins with `https://` or `http://`"),
         Some(rest) if rest.is_empty() || rest.starts_with('/') => Err("the base URL names no host"),
         Some(rest) => match rest.rsplit_once('/') {
@@ -79,7 +83,15 @@ mod tests {
         ] {
             assert_eq!(base_url(text, protocol).as_deref(), Ok(url), "{text:?}");
         }
-        for text in ["", "localhost:8080", "ftp://h/v1", "https://", "https:///v1", "http://h/?a"] {
+        for text in [
+            "",
+            "localhost:8080",
+            "ftp://h/v1",
+            "https://",
+            "https:///v1",
+            "http://h/?a",
+            "http://user:pw@h/v1",
+        ] {
             assert!(base_url(text, Protocol::Openai).is_err(), "{text:?}");
         }
     }

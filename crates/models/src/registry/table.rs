@@ -1,5 +1,6 @@
 //! The provider table: built-in rows, changed by configuration and environment.
 
+use crate::extras::{is_header_name, is_reserved_header};
 use crate::protocol::{Protocol, Quirks, base_url, facts};
 use crate::{
     Additions, ModelError, ModelFacts, ModelPrices, Price, PriceTable, RequestExtras, Secret,
@@ -244,6 +245,14 @@ fn row(
         body: draft.body.unwrap_or_default(),
     };
     let extras = additions.resolve(env)?;
+    if let Some(name) = &draft.key_header {
+        if !is_header_name(name) {
+            return Err(format!("`{name}` in `key_header` is no name of a header"));
+        }
+        if is_reserved_header(name) {
+            return Err(format!("`key_header` cannot be `{name}`: each request has its own"));
+        }
+    }
     let url =
         base_url(&url, protocol).map_err(|reason| format!("its URL cannot be used: {reason}"))?;
     let key_env = draft.key_env.unwrap_or_default();

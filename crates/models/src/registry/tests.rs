@@ -146,9 +146,14 @@ fn a_row_that_cannot_be_used_is_named() {
         "[lab]\nurl = \"http://h/#x\"",
         "[lab]\nurl = \"http://h\"\nheaders = { host = \"x\" }",
         "[\"La b\"]\nurl = \"http://h\"",
+        "[lab]\nurl = \"http://user:hunter2@h/v1\"",
+        "[lab]\nurl = \"http://h\"\nkey_header = \"x y\"",
+        "[lab]\nurl = \"http://h\"\nkey_header = \"\"",
+        "[lab]\nurl = \"http://h\"\nkey_header = \"Host\"",
     ] {
         let error = ProviderTable::load(&no_env, &overrides(toml)).expect_err(toml);
         assert_eq!(error.code().0, "W0316", "{toml}");
+        assert!(!error.to_string().contains("hunter2"), "{error}");
     }
     assert!(toml::from_str::<ProviderOverride>("urll = \"x\"").is_err());
 }

@@ -2,10 +2,13 @@
 
 use crate::desk::{Desk, request};
 use crate::server::{fragment, model, said, server, stream, waiting, whole, words};
+use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_models::{CallError, ChatRequest, FinishReason, ModelCaller, ModelError, RetryPolicy};
+use weftwork_models::{
+    CallError, ChatEvent, ChatRequest, FinishReason, ModelCaller, ModelError, RetryPolicy,
+};
 use weftwork_testkit::{LoopbackServer, ManualClock, Reply};
 use weftwork_types::code::Phase;
 use weftwork_types::event::AiEvent;
@@ -147,8 +150,102 @@ async fn what_goes_wrong_has_its_own_name() {
         (Reply::nothing(), "W0309"),
         (Reply::nothing().hang(), "W0309"),
         (Reply::full(302, &[("location", "http://10.0.0.1/")], ""), "W0309"),
+        (Reply::full(303, &[("location", "/v1/chat/completions/")], ""), "W0309"),
     ] {
         assert_eq!(refused(reply.clone()).await.code().0, code, "{reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_keeps_the_request_and_goes_to_no_other_origin() {
+    let other = server(|_, _| whole(&[words("from another")], "stop")).await;
+    for status in [301, 302, 307, 308] {
+        let moved = server(move |number, _| match number {
+            0 => Reply::full(status, &[("location", "/v1/chat/completions/")], ""),
+            _ => whole(&[words("here")], "stop"),
+        })
+        .await;
+        let answer = ask_once(&moved).await.expect("an answer");
+        assert_eq!(answer.message.joined_text(), "here", "{status}");
+        let received = moved.received();
+        assert_eq!(received[1].path, "/v1/chat/completions/", "{status}");
+        assert_eq!(
+            (&received[1].method, &received[1].body),
+            (&received[0].method, &received[0].body)
+        );
+
+        let location = other.url("/v1/chat/completions?key=hunter2");
+        let error = refused(Reply::full(status, &[("location", &location)], "")).await;
+        let text = error.to_string();
+        let target = other.url("/v1/chat/completions");
+        assert!(text.contains(&target) && text.contains(&format!("status {status}")), "{text}");
+        assert!(!error.is_retriable());
+    }
+    assert!(other.received().is_empty());
+}
+
+#[tokio::test]
+async fn media_that_a_model_refuses_are_left_out_of_its_requests() {
+    let refusals = [
+        (404, r#"{"error":{"message":"No endpoints found that support image input","code":404}}"#),
+        (
+            400,
+            r#"{"error":{"message":"Invalid content type. image_url is only supported by certain models."}}"#,
+        ),
+        (400, r#"{"error":{"message":"messages[0].content must be a string"}}"#),
+        (
+            500,
+            r#"{"error":{"message":"image input is not supported - hint: you may need to provide the mmproj"}}"#,
+        ),
+    ];
+    for (status, refusal) in refusals {
+        let server = server(move |_, received| {
+            match String::from_utf8_lossy(&received.body).contains("image_url") {
+                true => Reply::full(status, &[("content-type", "application/json")], refusal),
+                false => whole(&[words("seen")], "stop"),
+            }
+        })
+        .await;
+        let mut request = request("see");
+        request.messages[0].parts.push(Part::Media(weftwork_types::message::Media {
+            media_type: "image/png".to_owned(),
+            url: "data:image/png;base64,AA==".to_owned(),
+        }));
+        for requests in [2, 3] {
+            let desk = Desk::new();
+            let clock = ManualClock::moved_by_sleeps();
+            let caller = ModelCaller::new(RetryPolicy::once());
+            let model = waiting(&server, "", PATIENCE_MS);
+            let answer = caller.call(&*model, request.clone(), &desk.context(&clock)).await;
+            assert_eq!(answer.expect("an answer").message.joined_text(), "seen", "{refusal}");
+            assert_eq!(server.received().len(), requests, "{refusal}");
+            let sent = String::from_utf8_lossy(&server.received()[requests - 1].body).into_owned();
+            assert!(sent.contains("this model does not take it"), "{sent}");
+        }
+    }
+    // Another refusal is passed on.
+    let error = refused(Reply::full(400, &[], "image format not supported")).await;
+    assert_eq!(error.code().0, "W0306");
+}
+
+#[tokio::test]
+async fn the_cost_in_a_header_is_read() {
+    for (header, cost) in [("0.0077", Some(7700)), ("0.0", None), ("none", None)] {
+        let server = server(move |_, _| {
+            let text = json!({"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}]});
+            let headers =
+                [("content-type", "application/json"), ("x-litellm-response-cost", header)];
+            Reply::full(200, &headers, &text.to_string())
+        })
+        .await;
+        let mut events = waiting(&server, "", PATIENCE_MS).stream(Arc::new(request("hi")));
+        let mut found = None;
+        while let Some(event) = events.next().await {
+            if let ChatEvent::Cost(micro_usd) = event.expect("an event") {
+                found = Some(micro_usd);
+            }
+        }
+        assert_eq!(found, cost, "{header}");
     }
 }
 

@@ -124,7 +124,8 @@ impl std::fmt::Debug for EgressResponse {
 pub enum EgressError {
     /// The host resolved to an address that is not allowed.
     #[error(
-        "address {address} of `{host}` is {class} and not allowed; allow the host in the configuration (`egress.allow`) if you trust it"
+        "address {address} of `{host}`{} is {class} and not allowed; allow the host in the configuration (`egress.allow`) if you trust it",
+        redirecting(redirect.as_ref())
     )]
     Refused {
         /// Host name in the URL.
@@ -133,6 +134,8 @@ pub enum EgressError {
         address: String,
         /// Class of the address, such as `loopback`.
         class: &'static str,
+        /// Host that redirected the request to this one, and its status.
+        redirect: Option<(String, u16)>,
     },
     /// The URL is not supported.
     #[error("url `{url}` cannot be used: {reason}")]
@@ -176,6 +179,12 @@ pub enum EgressError {
         /// The limit, in bytes.
         limit: u64,
     },
+}
+
+fn redirecting(redirect: Option<&(String, u16)>) -> String {
+    redirect.map_or_else(String::new, |(host, status)| {
+        format!(", to which `{host}` redirects with status {status},")
+    })
 }
 
 impl EgressError {

@@ -11,6 +11,9 @@ use weftwork_types::message::{Media, Message, Part, Role, ToolResult, content_pa
 
 /// Maximum length of a call's id, at OpenAI.
 const ID_BYTES_MAX: usize = 40;
+/// Text of the assistant between results of tools and a message of the user, for servers that refuse
+/// them one after the other.
+const BETWEEN_RESULT_AND_USER: &str = "OK.";
 
 /// Writes a request.
 pub(in crate::protocol) fn write(
@@ -117,7 +120,23 @@ fn messages(model: &str, request: &ChatRequest, config: &ServerConfig) -> Result
         }
     }
     out.extend(media_message(&mut media));
+    if config.quirks.has(Quirk::NoUserAfterTool) {
+        out = separate_results(out);
+    }
     Ok(out.into())
+}
+
+/// Writes a message of the assistant between results of tools and a message that is no answer to them.
+fn separate_results(messages: Vec<Value>) -> Vec<Value> {
+    let mut out: Vec<Value> = Vec::with_capacity(messages.len());
+    for message in messages {
+        let follows_result = out.last().is_some_and(|last| last["role"] == "tool");
+        if follows_result && (message["role"] == "user" || message["role"] == "system") {
+            out.push(json!({"role": "assistant", "content": BETWEEN_RESULT_AND_USER}));
+        }
+        out.push(message);
+    }
+    out
 }
 
 /// The text of a result. Results have no media in this protocol, so they are added to those that

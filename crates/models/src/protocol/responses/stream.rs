@@ -18,6 +18,8 @@ pub(in crate::protocol) struct ResponsesReader {
     emitted_texts: Vec<(Place, Option<u64>)>,
     /// `true` once reasoning or its signature was received.
     has_reasoning: bool,
+    /// `true` once a part of the summary of the current item was received.
+    has_item_reasoning: bool,
     /// `true` once a summary part began, which a blank line separates from the next.
     in_summary: bool,
     /// Places of the messages whose phase was emitted.
@@ -182,6 +184,7 @@ impl Reader for ResponsesReader {
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 self.has_reasoning = true;
+                self.has_item_reasoning = true;
                 progress.reasoning(&fragment(&document.delta));
             }
             "response.function_call_arguments.delta" => {
@@ -242,6 +245,7 @@ impl Reader for ResponsesReader {
 impl ResponsesReader {
     fn add_item(&mut self, place: Place, item: &Item, progress: &mut Progress) {
         self.in_summary = false;
+        self.has_item_reasoning = false;
         if item.kind == "message" {
             self.emit_phase(&place, item, progress);
         }
@@ -303,6 +307,11 @@ impl ResponsesReader {
                 self.text((place, None), &text, progress);
             }
             "reasoning" => {
+                let summary: Vec<&str> =
+                    item.summary.iter().map(|part| part.text.as_str()).collect();
+                if !std::mem::take(&mut self.has_item_reasoning) {
+                    progress.reasoning(&summary.join("\n\n"));
+                }
                 self.has_reasoning = true;
                 if let Some(content) = &item.encrypted_content {
                     let mut issued = json!({"id": item.id, "encrypted_content": content});
@@ -372,8 +381,7 @@ impl ResponsesReader {
         let is_known = |kind: &str| known.contains(&(kind, true));
         let items = (0..).zip(std::mem::take(&mut response.output));
         for (output_index, item) in items.filter(|(_, item)| !is_known(&item.kind)) {
-            let summary: Vec<&str> = item.summary.iter().map(|part| part.text.as_str()).collect();
-            progress.reasoning(&summary.join("\n\n"));
+            self.has_item_reasoning = false;
             self.end_item(Place::Index(output_index), &item, progress);
         }
         if self.emitted_texts.is_empty() && self.calls.is_empty() {

@@ -53,6 +53,39 @@ fn a_plain_request_says_only_what_it_must() {
 }
 
 #[test]
+fn no_message_of_the_user_follows_a_result_where_the_server_refuses_it() {
+    let call = ToolCallId::new("c").expect("an id");
+    let image = json!([{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]);
+    let roles = |value: &Value, quirks: &[Quirk]| {
+        let made =
+            ToolCall { id: call.clone(), name: "f".to_owned(), args: json!({}), shown: None };
+        let result = ToolResult {
+            tool_call_id: call.clone(),
+            name: "f".to_owned(),
+            value: value.clone(),
+            shown: None,
+            is_error: false,
+        };
+        let messages = vec![
+            Message::text(id("a"), Role::User, "hi"),
+            Message::new(id("b"), Role::Assistant, vec![Part::ToolCall(made)]),
+            Message::tool_result(id("c"), result),
+            Message::text(id("d"), Role::User, "and?"),
+        ];
+        let request = ChatRequest { messages, ..Default::default() };
+        let body = body("m", &request, &config(quirks)).expect("a body");
+        let roles = body["messages"].as_array().expect("a list").iter();
+        roles.map(|message| message["role"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let plain: Vec<String> = roles(&json!("done"), &[]);
+    assert_eq!(plain, ["user", "assistant", "tool", "user"]);
+    let apart: Vec<String> = roles(&json!("done"), &[Quirk::NoUserAfterTool]);
+    assert_eq!(apart, ["user", "assistant", "tool", "assistant", "user"]);
+    let with_image: Vec<String> = roles(&image, &[Quirk::NoUserAfterTool]);
+    assert_eq!(with_image, ["user", "assistant", "tool", "assistant", "user", "user"]);
+}
+
+#[test]
 fn every_option_has_its_member() {
     let request = ChatRequest {
         tools: vec![add()],
