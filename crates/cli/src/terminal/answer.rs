@@ -103,7 +103,8 @@ impl<'a> Answer<'a> {
                 }
             }
             AiEvent::MessageFinal { message } if message.role == Role::Assistant => {
-                self.show_whole(message)
+                self.show_whole(message)?;
+                self.note_cut(message)
             }
             AiEvent::ToolCallStart { tool_call_id, tool_name, args, .. } => {
                 self.calls.insert(tool_call_id.to_string(), tool_name.clone());
@@ -217,6 +218,20 @@ impl<'a> Answer<'a> {
             self.show_text(&text)?;
         }
         self.end_line()
+    }
+
+    /// Notes that the provider cut the text of a message.
+    fn note_cut(&mut self, message: &Message) -> Result<(), CliError> {
+        let metadata = message.extra.as_ref().map(|extra| &extra.response_metadata);
+        let reason = metadata.and_then(|metadata| metadata.get("finish_reason")?.as_str());
+        let cause = match reason {
+            Some("length") => "it reached the token limit",
+            Some("content_filter") => "the provider's content filter ended it",
+            _ => return Ok(()),
+        };
+        self.end_line()?;
+        self.terminal.note(format_args!("the answer is cut: {cause}"));
+        Ok(())
     }
 
     /// Returns `true` if the text of a complete message was streamed as text of no known message.

@@ -116,7 +116,7 @@ impl ChatModel for HttpModel {
         let mut request = capability::note_result_media(&self.facts.lacks, request);
         let id = self.info.id();
         let first = async move {
-            let refused = RefusedMedia::new(&attempt.config.base_url, &attempt.model);
+            let refused = RefusedMedia::new(&attempt.config, &attempt.model);
             request = refused.note_known(request);
             loop {
                 match attempt.answer(&request).await {

@@ -3,6 +3,7 @@
 //! A medium stays in its conversation, so that a model that refuses it would refuse every later message.
 //! The request is sent again with notes in place of the media, and so are later requests of this process.
 
+use super::ServerConfig;
 use crate::chat::ChatRequest;
 use crate::refusal::refused_media;
 use crate::{Capability, ModelError, capability};
@@ -12,7 +13,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 /// Maximum number of models whose refusals are remembered.
 const MODELS_MAX: usize = 1000;
 
-/// Kinds of media that models refused in this process, by address and model.
+/// Kinds of media that models refused in this process, by address, protocol and model.
 static REFUSED: LazyLock<Mutex<BTreeMap<String, BTreeSet<Capability>>>> =
     LazyLock::new(Mutex::default);
 
@@ -23,8 +24,8 @@ pub(super) struct RefusedMedia {
 }
 
 impl RefusedMedia {
-    pub(super) fn new(base_url: &str, model: &str) -> Self {
-        Self { model: format!("{base_url} {model}") }
+    pub(super) fn new(config: &ServerConfig, model: &str) -> Self {
+        Self { model: format!("{} {:?} {model}", config.base_url, config.protocol) }
     }
 
     /// Returns a request without the media that the model refused before.

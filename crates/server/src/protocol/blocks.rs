@@ -50,11 +50,14 @@ fn of_assistant(message: &Message) -> Value {
         block
     });
     let content: Vec<_> = content.collect();
+    let extra = message.extra.as_ref();
+    let mut metadata = extra.map(|extra| extra.response_metadata.clone()).unwrap_or_default();
+    metadata.insert("output_version".to_owned(), "v1".into());
     let mut shown = json!({
         "type": "ai",
         "content": content,
         "id": message.id,
-        "response_metadata": {"output_version": "v1"},
+        "response_metadata": metadata,
     });
     let calls = message.tool_calls().map(block_of_call);
     let (valid, invalid): (Vec<_>, Vec<_>) = calls.partition(|call| call["type"] == "tool_call");
