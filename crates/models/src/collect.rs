@@ -1,5 +1,8 @@
 //! Assembles the events of an attempt into a message.
 
+mod tool_name;
+
+use self::tool_name::resolve_name;
 use crate::call::ChatResponse;
 use crate::chat::{ChatEvent, ChatRequest, FinishReason, ModelInfo};
 use crate::protocol::{UNNAMED, is_paused_turn};
@@ -12,7 +15,6 @@ use weftwork_types::event::ToolCallPart;
 use weftwork_types::json;
 use weftwork_types::message::{Message, Part, Role, ToolCall};
 use weftwork_types::port::CallKey;
-use weftwork_types::tool::ToolSpec;
 use weftwork_types::usage::Tokens;
 use weftwork_types::{MessageId, ToolCallId};
 
@@ -246,30 +248,6 @@ fn mark_cut(message: &mut Message, finish: FinishReason) {
     };
     let extra = message.extra.get_or_insert_default();
     extra.response_metadata.insert("finish_reason".to_owned(), word.into());
-}
-
-/// Returns the name of the tool that a call means. Some models write the name with the namespace or the
-/// number of the call, or with a token of their template, as in `functions.find:0` or
-/// `find<|channel|>commentary`. A name that fits no tool, or several ones, stays as it is.
-fn resolve_name(name: &str, request: &ChatRequest) -> String {
-    let tools = || request.tools.iter().map(ToolSpec::wire_name);
-    if tools().any(|tool| tool == name) {
-        return name.to_owned();
-    }
-    let plain = name.split("<|").find(|piece| !piece.trim().is_empty()).unwrap_or(name).trim();
-    let unnumbered = match plain.rsplit_once(':') {
-        Some((rest, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => rest,
-        _ => plain,
-    };
-    let last = |name: &str| name.rsplit_once(['.', ':']).map(|(_, last)| last.to_owned());
-    let forms = [Some(plain.to_owned()), Some(unnumbered.to_owned()), last(unnumbered)];
-    let mut found: Vec<String> =
-        tools().filter(|tool| forms.contains(&Some(tool.clone()))).collect();
-    found.dedup();
-    match (found.pop(), found.is_empty()) {
-        (Some(tool), true) => tool,
-        _ => name.to_owned(),
-    }
 }
 
 /// Returns `true` if an answer without calls says nothing. Reasoning alone is no answer.

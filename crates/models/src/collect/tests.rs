@@ -170,7 +170,7 @@ fn a_text_that_was_cut_says_so() {
 
 #[test]
 fn names_with_additions_are_those_of_the_tool_that_they_mean() {
-    let tool = |name: &str| ToolSpec {
+    let tool = |name: &str| weftwork_types::tool::ToolSpec {
         name: name.to_owned(),
         description: String::new(),
         parameters: json!({}),

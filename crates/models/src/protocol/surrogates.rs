@@ -140,12 +140,11 @@ impl OpenHalves {
 
     /// Returns events for halves whose other half was not received.
     pub(super) fn end(&mut self) -> impl Iterator<Item = ChatEvent> {
-        std::mem::take(&mut self.0).into_keys().map(|text| match text {
-            Text::Answer => ChatEvent::TextDelta(REPLACEMENT.into()),
-            Text::Reasoning => ChatEvent::ReasoningDelta(REPLACEMENT.into()),
-            Text::Arguments(index) => {
-                ChatEvent::ToolCallDelta { index, id: None, name: None, args: REPLACEMENT.into() }
-            }
+        std::mem::take(&mut self.0).into_keys().filter_map(|text| match text {
+            Text::Answer => Some(ChatEvent::TextDelta(REPLACEMENT.into())),
+            Text::Reasoning => Some(ChatEvent::ReasoningDelta(REPLACEMENT.into())),
+            // Arguments that end within a text are no JSON.
+            Text::Arguments(_) => None,
         })
     }
 }
