@@ -4,11 +4,13 @@ use crate::McpError;
 use crate::file::{Reached, ServerConfig};
 use crate::gauge::{Gauge, Measured};
 use crate::handler::{Handler, Listener};
-use crate::http::{EgressClient, http_cause, new_transport};
+use crate::http::{EgressClient, Repeatable, http_cause, new_transport};
+use crate::http_answer::is_status_error;
 use crate::limits::Limits;
-use crate::lines::{LateAnswer, Lines, RequestLines};
+use crate::lines::{LateAnswer, Lines, RequestLines, is_unreadable};
 use crate::oauth::Login;
 use crate::process::Process;
+use crate::secrets::Secrets;
 use crate::text::short;
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -47,6 +49,7 @@ pub(crate) struct Caller {
     peer: Peer<RoleClient>,
     handler: Handler,
     gauge: Arc<Gauge>,
+    secrets: Secrets,
 }
 
 /// A request that was sent. Dropping it before its answer cancels it on the server.
@@ -106,6 +109,7 @@ impl Connection {
         mode: &ClientLifecycleMode,
     ) -> Result<Self, McpError> {
         let gauge = Arc::new(Gauge::default());
+        let secrets = &config.secrets;
         let (mut process, service) = match &config.reached {
             Reached::Process { command, args, env, folder } => {
                 let (process, input, output) = Process::start(server, command, args, env, folder)?;
@@ -114,18 +118,18 @@ impl Connection {
                 let output = Lines::new(measured, late.clone());
                 let pipes = AsyncRwTransport::new(output, RequestLines::new(input, late))
                     .with_max_line_length(limits.message_bytes.saturating_add(1));
-                (Some(process), start_session(server, pipes, limits, mode).await)
+                (Some(process), start_session(config, server, pipes, limits, mode).await)
             }
             Reached::Http { url, headers, .. } => {
                 let web = web.ok_or_else(|| McpError::Start {
                     server: server.to_owned(),
                     problem: "this program has no HTTP client for it".to_owned(),
                 })?;
-                let client = EgressClient::new(web.clone(), limits);
+                let client = EgressClient::new(web.clone(), limits, secrets.clone());
                 let pipes = new_transport(client, url, headers);
                 let pipes = pipes
                     .map_err(|problem| McpError::Start { server: server.to_owned(), problem })?;
-                (None, start_session(server, pipes, limits, mode).await)
+                (None, start_session(config, server, pipes, limits, mode).await)
             }
         };
         let service = match (service, gauge.exceeded(server)) {
@@ -133,7 +137,7 @@ impl Connection {
             (Err(_), Some(limit)) => return Err(limit),
             (Err(McpError::Start { server, problem }), None) => {
                 let words = match &mut process {
-                    Some(process) => process.last_words().await,
+                    Some(process) => process.last_words(secrets).await,
                     None => String::new(),
                 };
                 return Err(McpError::Start { server, problem: format!("{problem}{words}") });
@@ -142,7 +146,8 @@ impl Connection {
         };
         let peer = service.peer().clone();
         let handler = service.service().clone();
-        let caller = Caller { server: server.to_owned(), peer, handler, gauge };
+        let caller =
+            Caller { server: server.to_owned(), peer, handler, gauge, secrets: secrets.clone() };
         Ok(Self { caller, service, process, limits })
     }
 
@@ -257,9 +262,13 @@ impl Caller {
         &self,
         params: CallToolRequestParams,
         number: u64,
+        repeatable: Option<Repeatable>,
     ) -> Result<CallToolResponse, McpError> {
         self.gauge.begin();
-        let request = CallToolRequest::new(params);
+        let mut request = CallToolRequest::new(params);
+        if let Some(mark) = repeatable {
+            request.extensions.insert(mark);
+        }
         let options = PeerRequestOptions::no_options();
         let request = ClientRequest::CallToolRequest(request);
         let sent = self.peer.send_cancellable_request(request, options).await;
@@ -269,7 +278,9 @@ impl Caller {
         let answer = sent.await_response().await;
         guard.id = None;
         match answer.map_err(|error| self.failed(&error))? {
-            ServerResult::CallToolResult(result) => Ok(CallToolResponse::Complete(result)),
+            ServerResult::CallToolResult(result) => {
+                Ok(CallToolResponse::Complete(self.secrets.hide_in_result(result)))
+            }
             ServerResult::InputRequiredResult(result) => {
                 Ok(CallToolResponse::InputRequired(result))
             }
@@ -277,12 +288,21 @@ impl Caller {
             ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_) => {
                 Ok(CallToolResponse::Complete(CallToolResult::default()))
             }
-            _ => Err(self.answer("it answered `tools/call` with something else than a result")),
+            _ => Err(self.unanswered("it answered `tools/call` with something else than a result")),
         }
     }
 
     fn answer(&self, problem: &str) -> McpError {
-        McpError::Answer { server: self.server.clone(), problem: short(problem, PROBLEM_CHARS_MAX) }
+        McpError::Answer { server: self.server.clone(), problem: self.words(problem) }
+    }
+
+    fn unanswered(&self, problem: &str) -> McpError {
+        McpError::Unanswered { server: self.server.clone(), problem: self.words(problem) }
+    }
+
+    /// Returns words of the server as they may be read.
+    fn words(&self, text: &str) -> String {
+        short(&self.secrets.hide(text), PROBLEM_CHARS_MAX)
     }
 
     fn failed(&self, error: &ServiceError) -> McpError {
@@ -294,11 +314,15 @@ impl Caller {
             return source.clone().of(&server);
         }
         match error {
+            ServiceError::McpError(error) if is_unreadable(error) => {
+                self.unanswered(&error.message)
+            }
+            ServiceError::McpError(error) if is_status_error(error) => self.answer(&error.message),
             ServiceError::McpError(error) => {
                 self.answer(&format!("{} (code {})", error.message, error.code.0))
             }
             ServiceError::UnexpectedResponse => {
-                self.answer("its answer has not the form that the protocol requires")
+                self.unanswered("its answer has not the form that the protocol requires")
             }
             other => {
                 let problem = match describe_chain(other) {
@@ -306,7 +330,7 @@ impl Caller {
                     text if text.contains("::") => "the connection to it ended".to_owned(),
                     text => text,
                 };
-                McpError::Lost { server, problem: short(&problem, PROBLEM_CHARS_MAX) }
+                McpError::Lost { server, problem: self.words(&problem) }
             }
         }
     }
@@ -322,6 +346,7 @@ fn newest_lifecycle() -> ClientLifecycleMode {
 
 /// Agrees on a protocol.
 async fn start_session<T, E, A>(
+    config: &ServerConfig,
     server: &str,
     pipes: T,
     limits: Limits,
@@ -334,7 +359,7 @@ where
     let served = Box::pin(Handler::default().serve_with_lifecycle(pipes, mode.clone()));
     match tokio::time::timeout(limits.start, served).await {
         Ok(Ok(service)) => Ok(service),
-        Ok(Err(error)) => Err(not_greeted(server, &error)),
+        Ok(Err(error)) => Err(not_greeted(server, &error, &config.secrets)),
         Err(_) => Err(start_timeout(server, limits.start)),
     }
 }
@@ -343,7 +368,7 @@ fn start_timeout(server: &str, after: Duration) -> McpError {
     McpError::Timeout { server: server.to_owned(), what: "its first request", after }
 }
 
-fn not_greeted(server: &str, error: &ClientInitializeError) -> McpError {
+fn not_greeted(server: &str, error: &ClientInitializeError, secrets: &Secrets) -> McpError {
     let inner: &(dyn std::error::Error + 'static) = match error {
         ClientInitializeError::TransportError { error, .. } => error,
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => match fallback.as_ref() {
@@ -356,7 +381,7 @@ fn not_greeted(server: &str, error: &ClientInitializeError) -> McpError {
         Some(source) => source.clone().of(server),
         None => McpError::Start {
             server: server.to_owned(),
-            problem: short(&describe_chain(inner), PROBLEM_CHARS_MAX),
+            problem: short(&secrets.hide(&describe_chain(inner)), PROBLEM_CHARS_MAX),
         },
     }
 }

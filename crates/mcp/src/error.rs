@@ -81,6 +81,14 @@ pub enum McpError {
         /// The problem.
         problem: String,
     },
+    /// The server answered with something that does not say what the request did.
+    #[error("MCP server `{server}` did not answer the request: {problem}")]
+    Unanswered {
+        /// The server.
+        server: String,
+        /// The problem, with the words of the server.
+        problem: String,
+    },
     /// The server does not wait for the answer of a person any more.
     #[error(
         "MCP server `{server}` does not wait for the answer any more, and the call is not made again, because that could do its effect twice; check what it did"
@@ -187,7 +195,7 @@ impl McpError {
             Self::UnknownServer { .. } => "W0903",
             Self::Start { .. } => "W0904",
             Self::DiesOften { .. } | Self::EndsServer { .. } => "W0905",
-            Self::Lost { .. } => "W0906",
+            Self::Lost { .. } | Self::Unanswered { .. } => "W0906",
             Self::Timeout { .. } => "W0907",
             Self::Limit { .. } => "W0908",
             Self::Egress { source, .. } => return source.code(),
@@ -208,6 +216,7 @@ impl McpError {
             Self::DiesOften { .. }
             | Self::EndsServer { .. }
             | Self::Lost { .. }
+            | Self::Unanswered { .. }
             | Self::Timeout { .. } => true,
             Self::Egress { source, .. } => source.is_retriable(),
             _ => false,
@@ -224,7 +233,7 @@ impl McpError {
     /// answer, it is unknown what it has done.
     pub(crate) fn after_sending(self) -> ToolError {
         let is_lost = match &self {
-            Self::Lost { .. } | Self::Limit { .. } => true,
+            Self::Lost { .. } | Self::Unanswered { .. } | Self::Limit { .. } => true,
             Self::Egress { source, .. } => {
                 matches!(
                     source,

@@ -1,8 +1,10 @@
 //! Files of servers, in the form that MCP clients share.
 
 use crate::McpError;
+use crate::secrets::Secrets;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -34,6 +36,15 @@ pub struct ServerConfig {
     pub reached: Reached,
     /// Time limits of a call.
     pub timeouts: Timeouts,
+    /// Values that are hidden in errors of the server.
+    pub(crate) secrets: Secrets,
+}
+
+impl fmt::Display for ServerConfig {
+    /// Writes the way to the server, without values of variables in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.secrets.hide(&self.reached.to_string()))
+    }
 }
 
 /// Time limits of the calls of a server.
@@ -310,7 +321,7 @@ impl McpFile {
         };
         let mut servers = BTreeMap::new();
         for (name, entry) in entries {
-            if weftwork_tools::wire_name(&format!("{name}/tool")).is_err() {
+            if !weftwork_tools::is_server_name(name) {
                 return Err(bad(format!(
                     "server name `{}`: expected ASCII letters, digits, `_`, `-` and `.`",
                     crate::text::short(name, 80)
@@ -321,7 +332,7 @@ impl McpFile {
             if entry.disabled {
                 continue;
             }
-            let place = Place { path, server: name, variable };
+            let place = Place { path, server: name, variable, secrets: RefCell::default() };
             servers.insert(name.clone(), entry.into_config(&place)?);
         }
         Ok(Self { path: path.to_owned(), servers })
@@ -333,6 +344,8 @@ struct Place<'a> {
     path: &'a Path,
     server: &'a str,
     variable: &'a dyn Fn(&str) -> Option<String>,
+    /// Values that are hidden in errors of the server.
+    secrets: RefCell<Secrets>,
 }
 
 impl Place<'_> {
@@ -356,7 +369,12 @@ impl Place<'_> {
             };
             let value = (self.variable)(name).filter(|value| !value.is_empty());
             match (value, default) {
-                (Some(value), _) => out.push_str(&value),
+                (Some(value), _) => {
+                    if !INHERITED.contains(&name) {
+                        self.secrets.borrow_mut().add(&value);
+                    }
+                    out.push_str(&value);
+                }
                 (None, Some(default)) => out.push_str(default),
                 (None, None) => {
                     return Err(McpError::Variable {
@@ -394,7 +412,11 @@ impl Entry {
             (None | Some("http" | "streamable-http" | "streamableHttp"), None, Some(url)) => {
                 let url = place.expand(url)?;
                 let oauth = self.oauth.into_settings(place)?;
-                Reached::Http { url, headers: place.expand_all(self.headers)?, oauth }
+                let headers = place.expand_all(self.headers)?;
+                let mut secrets = place.secrets.borrow_mut();
+                secrets.add_address(&url);
+                headers.values().for_each(|value| secrets.add(value));
+                Reached::Http { url, headers, oauth }
             }
             (Some(kind), _, _)
                 if !matches!(kind, "stdio" | "http" | "streamable-http" | "streamableHttp") =>
@@ -406,7 +428,7 @@ impl Entry {
             }
             _ => return Err(place.bad("expected either `command` or `url`, fitting `type`")),
         };
-        Ok(ServerConfig { reached, timeouts })
+        Ok(ServerConfig { reached, timeouts, secrets: place.secrets.take() })
     }
 
     fn read_process(self, place: &Place<'_>) -> Result<Reached, McpError> {
@@ -420,7 +442,9 @@ impl Entry {
             Some(((*name).to_owned(), value))
         });
         let mut env: BTreeMap<String, String> = inherited.collect();
-        env.extend(place.expand_all(self.env)?);
+        let own = place.expand_all(self.env)?;
+        own.values().for_each(|value| place.secrets.borrow_mut().add_literal(value));
+        env.extend(own);
         let home = place.path.parent().unwrap_or(Path::new(""));
         let home = if home.as_os_str().is_empty() { Path::new(".") } else { home };
         let folder = match self.cwd {

@@ -1,55 +1,37 @@
 //! Streamable HTTP over the egress port.
 
 use crate::connection::Web;
-use crate::header_values::HeaderValues;
+use crate::http_answer::{
+    SessionLoss, WORDS_CHARS, describe_status, is_refusal, judge_session, read_answer,
+    refused_answer, status_words,
+};
 use crate::limits::Limits;
 use crate::lines::repair_line;
 use crate::oauth::{Challenge, OauthError};
+use crate::secrets::Secrets;
 use crate::text::short;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use http::{HeaderName, HeaderValue};
-use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
-};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, RequestId};
 use rmcp::transport::streamable_http_client::{
     HttpStatusError, SseError, StreamableHttpClient, StreamableHttpClientTransportConfig,
     StreamableHttpError, StreamableHttpPostResponse,
 };
 use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
-use serde_json::{Value, json};
+use serde_json::Value;
 use sse_stream::{Sse, SseStream};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use weftwork_types::port::{EgressError, EgressRequest, EgressResponse, Method};
+use weftwork_types::port::{EgressRequest, EgressResponse, Method};
 
 const SESSION: &str = "mcp-session-id";
 const LAST_EVENT: &str = "last-event-id";
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
-/// Error code of servers for a session that they do not know.
-const SESSION_NOT_FOUND: i64 = -32001;
-/// Words of servers about a session that they do not know.
-const SESSION_LOST: [&str; 10] = [
-    "no valid session",
-    "session not found",
-    "session expired",
-    "session has expired",
-    "session terminated",
-    "session does not exist",
-    "invalid session",
-    "unknown session",
-    "missing session",
-    "server not initialized",
-];
-/// Part of an answer that may say why the request failed, in bytes.
-const WORDS_BYTES: usize = 4_000;
-/// Length of a server's words in an error, in characters.
-const WORDS_CHARS: usize = 300;
-
 /// Maximum wait between two pieces of a response. Calls have time limits of their own.
 const IDLE: Duration = Duration::from_secs(15 * 60);
 
@@ -60,6 +42,47 @@ type Failure = StreamableHttpError<OauthError>;
 pub(crate) struct EgressClient {
     web: Web,
     limits: Limits,
+    secrets: Secrets,
+    sessions: LostSessions,
+}
+
+/// Mark of a call whose repetition does no harm, among the extensions of its request. The server does
+/// not get it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Repeatable;
+
+/// Losses of sessions.
+#[derive(Debug, Clone, Default)]
+struct LostSessions(Arc<Mutex<Losses>>);
+
+#[derive(Debug, Default)]
+struct Losses {
+    /// Session of which the server has said in the answer to a call that it is lost.
+    session: Option<Arc<str>>,
+    /// Requests that are sent again because their session was lost.
+    repeated: HashSet<RequestId>,
+}
+
+impl LostSessions {
+    /// Records that a request is sent again in a new session. Returns `false` if it was before.
+    fn repeat(&self, request: &RequestId) -> bool {
+        let mut losses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        losses.repeated.insert(request.clone())
+    }
+
+    fn set_lost(&self, session: Option<Arc<str>>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).session = session;
+    }
+
+    /// Returns `true` once for a session that is lost.
+    fn take_lost(&self, session: Option<&Arc<str>>) -> bool {
+        let mut losses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_lost = losses.session.is_some() && losses.session.as_ref() == session;
+        if is_lost {
+            losses.session = None;
+        }
+        is_lost
+    }
 }
 
 /// Creates the transport to an address.
@@ -121,12 +144,12 @@ struct Request {
 /// A response, and the values that its request had.
 struct Sent {
     response: EgressResponse,
-    values: HeaderValues,
+    values: Secrets,
 }
 
 impl EgressClient {
-    pub(crate) fn new(web: Web, limits: Limits) -> Self {
-        Self { web, limits }
+    pub(crate) fn new(web: Web, limits: Limits, secrets: Secrets) -> Self {
+        Self { web, limits, secrets, sessions: LostSessions::default() }
     }
 
     /// Sends a request with the token of the login. A server that refuses the token has not carried
@@ -145,7 +168,7 @@ impl EgressClient {
     }
 
     async fn send_once(&self, head: Head, request: Request) -> Result<Sent, Failure> {
-        let values = HeaderValues::of(head.token.as_deref(), &head.headers);
+        let values = self.secrets.with_token(head.token.as_deref());
         let mut headers = request.own;
         if let Some(session) = head.session {
             headers.push((SESSION.to_owned(), session.to_string()));
@@ -168,6 +191,33 @@ impl EgressClient {
         let response = self.web.egress.send(request).await;
         let response = response.map_err(|error| StreamableHttpError::Client(error.into()))?;
         Ok(Sent { response, values })
+    }
+
+    /// Checks if the session of a request is lost, and the request is to be sent again in a new one.
+    ///
+    /// # Errors
+    /// [`Failure::SessionExpired`] if the request was not carried out or may be carried out twice, once
+    /// for each request. For others, the outcome is unknown; the next request begins a new session.
+    fn check_session(
+        &self,
+        message: &ClientJsonRpcMessage,
+        session: Option<&Arc<str>>,
+        status: u16,
+        text: &[u8],
+    ) -> Result<(), Failure> {
+        let loss = judge_session(status, text).filter(|_| session.is_some());
+        let Some(loss) = loss else { return Ok(()) };
+        let JsonRpcMessage::Request(request) = message else {
+            return Err(StreamableHttpError::SessionExpired);
+        };
+        if loss == SessionLoss::PerhapsAfterwards && !is_repeatable(message) {
+            self.sessions.set_lost(session.cloned());
+            return Err(no_answer(status_words(status, text)));
+        }
+        match self.sessions.repeat(&request.id) {
+            true => Err(StreamableHttpError::SessionExpired),
+            false => Ok(()),
+        }
     }
 
     /// Returns the error for a response that asks for a login or for more scopes.
@@ -206,12 +256,16 @@ impl StreamableHttpClient for EgressClient {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, Failure> {
-        let with_session = session_id.is_some();
+        let session = session_id.clone();
         let asked = match &message {
             JsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
         };
         let is_request = asked.is_some();
+        if let Some(asked) = asked.as_ref().filter(|_| self.sessions.take_lost(session.as_ref())) {
+            self.sessions.repeat(asked);
+            return Err(StreamableHttpError::SessionExpired);
+        }
         let body = Bytes::from(serde_json::to_vec(&message)?);
         let head =
             Head { url: uri, session: session_id, token: auth_header, headers: custom_headers };
@@ -219,42 +273,44 @@ impl StreamableHttpClient for EgressClient {
         let own = own.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         let request = Request { method: Method::Post, own, body };
         let Sent { response, values: sent } = self.send(head, request).await?;
-        let session = response.header(SESSION).map(str::to_owned);
+        let new_session = response.header(SESSION).map(str::to_owned);
         let status = response.status;
         let kind = content_type(&response).to_owned();
         match status {
             202 | 204 if !is_request => return Ok(StreamableHttpPostResponse::Accepted),
             200..=299 if kind == EVENTS => {
-                return Ok(StreamableHttpPostResponse::Sse(read_events(response, sent), session));
+                return Ok(StreamableHttpPostResponse::Sse(
+                    read_events(response, sent),
+                    new_session,
+                ));
             }
             _ => {}
         }
         let challenge = Challenge::of(&response);
         let body = String::from_utf8_lossy(&read_body(response).await?).into_owned();
         let text = sent.hide_in_error(status, &body).into_bytes();
-        if with_session && is_session_lost(status, &text) {
-            return Err(StreamableHttpError::SessionExpired);
-        }
+        self.check_session(&message, session.as_ref(), status, &text)?;
         if let Some(needed) = self.login_needed(status, &challenge, &text).await {
             return Err(needed);
         }
-        if !(200..=299).contains(&status) {
-            return refuse_request(&message, with_session, status, &text, session);
-        }
         // What a server answers to a notification does not matter.
         let Some(asked) = asked else { return Ok(StreamableHttpPostResponse::Accepted) };
-        let own = address_answer(&text, &asked);
-        let own = repair_line(own.as_bytes()).unwrap_or(own);
-        // Further messages are notifications, which the answer can do without.
-        match serde_json::from_str(answer_of(&own)) {
-            Ok(parsed) => Ok(StreamableHttpPostResponse::Json(parsed, session)),
-            Err(_) if is_discovery(&message) => {
-                Ok(StreamableHttpPostResponse::Json(unknown_answer(status, &text, asked), None))
+        // The answer of a server that failed, or of a gateway before it, does not say what the call
+        // did, unless it is that of the call itself.
+        let is_sure = (200..=299).contains(&status) || is_refusal(status) || !is_call(&message);
+        let answer = read_answer(&text, &asked, status, is_sure);
+        // Servers of older protocols do not know the first request.
+        let is_first = is_discovery(&message) && session.is_none();
+        match answer {
+            Some(answer) => Ok(StreamableHttpPostResponse::Json(answer, new_session)),
+            None if is_refusal(status) || is_first => {
+                let answer = refused_answer(status, &text, asked);
+                Ok(StreamableHttpPostResponse::Json(answer, new_session))
             }
-            Err(_) => Err(broken_connection(format!(
-                "{}, which is no answer",
-                describe_status(status, &text)
-            ))),
+            None if (200..=299).contains(&status) => {
+                Err(no_answer(format!("{}, which is no answer", describe_status(status, &text))))
+            }
+            None => Err(no_answer(describe_status(status, &text))),
         }
     }
 
@@ -306,7 +362,7 @@ fn content_type(response: &EgressResponse) -> &str {
 /// Returns the events of a response. Events that are no messages are left out.
 fn read_events(
     response: EgressResponse,
-    sent: HeaderValues,
+    sent: Secrets,
 ) -> BoxStream<'static, Result<Sse, SseError>> {
     // The last event may have no empty line after it.
     let end = stream::iter([Ok(Bytes::from_static(b"\n\n"))]);
@@ -331,48 +387,6 @@ fn is_remark(data: &str) -> bool {
     message["id"].is_null() && message["error"].is_object() && message.get("method").is_none()
 }
 
-/// Returns a message with the id of the request that it answers: an error of a server that did not
-/// read that id has none.
-fn address_answer(text: &[u8], asked: &RequestId) -> String {
-    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    let plain = || String::from_utf8_lossy(text).into_owned();
-    let Ok(Value::Object(mut members)) = serde_json::from_slice(text) else { return plain() };
-    let is_error = members.get("error").is_some_and(|error| !error.is_null());
-    if !is_error || members.get("id").is_some_and(|id| id == &json!(asked)) {
-        return plain();
-    }
-    members.insert("id".to_owned(), json!(asked));
-    Value::Object(members).to_string()
-}
-
-/// Returns the answer among the messages of a response.
-fn answer_of(lines: &str) -> &str {
-    let is_answer = |line: &&str| {
-        let message = serde_json::from_str::<Value>(line).unwrap_or_default();
-        message.get("method").is_none()
-            && (message.get("result").is_some() || message.get("error").is_some())
-    };
-    lines.lines().find(is_answer).unwrap_or(lines)
-}
-
-/// Returns `true` if a server says that it does not know the session of the request, which it then has
-/// not carried out: by status 404, or by an error that has no id, as it is from before the request was
-/// read. What a tool says of sessions has the id of the request.
-fn is_session_lost(status: u16, text: &[u8]) -> bool {
-    let answer = serde_json::from_slice::<Value>(text).unwrap_or_default();
-    let error = &answer["error"];
-    if !answer["id"].is_null() {
-        return (200..=499).contains(&status) && error["code"] == SESSION_NOT_FOUND;
-    }
-    let said = match (status, error["message"].as_str()) {
-        (404, _) => return true,
-        (200..=299 | 400..=499, Some(message)) => message.to_lowercase(),
-        (400, None) => String::from_utf8_lossy(&text[..text.len().min(WORDS_BYTES)]).to_lowercase(),
-        _ => return false,
-    };
-    SESSION_LOST.iter().any(|words| said.contains(words))
-}
-
 async fn read_body(mut response: EgressResponse) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     while let Some(piece) = response.body.next().await {
@@ -381,86 +395,28 @@ async fn read_body(mut response: EgressResponse) -> Result<Vec<u8>, Failure> {
     Ok(text)
 }
 
-/// Handles a response with an error status. Its JSON-RPC error is the answer, if it has one. A
-/// server that refuses `server/discover` in another way has an older protocol. A request that was
-/// refused by its status was not carried out; what a server did that failed is not known.
-fn refuse_request(
-    message: &ClientJsonRpcMessage,
-    with_session: bool,
-    status: u16,
-    text: &[u8],
-    session: Option<String>,
-) -> Result<StreamableHttpPostResponse, Failure> {
-    // What a server answers to a notification does not matter.
-    let JsonRpcMessage::Request(request) = message else {
-        return Ok(StreamableHttpPostResponse::Accepted);
-    };
-    let own = address_answer(text, &request.id);
-    let own = repair_line(own.as_bytes()).unwrap_or(own);
-    let error = match serde_json::from_str::<ServerJsonRpcMessage>(&own) {
-        Ok(JsonRpcMessage::Error(error)) => Some(error),
-        _ => None,
-    };
-    let is_refusal = (400..500).contains(&status) && status != 408;
-    let is_discovery = is_discovery(message) && !with_session;
-    match error {
-        Some(error) => Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), session)),
-        None if is_refusal || is_discovery => {
-            let answer = unknown_answer(status, text, request.id.clone());
-            Ok(StreamableHttpPostResponse::Json(answer, session))
-        }
-        None => Err(broken_connection(describe_status(status, text))),
+/// Returns `true` for a call of a tool.
+fn is_call(message: &ClientJsonRpcMessage) -> bool {
+    let JsonRpcMessage::Request(request) = message else { return false };
+    matches!(request.request, ClientRequest::CallToolRequest(_))
+}
+
+/// Returns `true` for a request that may be carried out twice.
+fn is_repeatable(message: &ClientJsonRpcMessage) -> bool {
+    let JsonRpcMessage::Request(request) = message else { return false };
+    match &request.request {
+        ClientRequest::CallToolRequest(call) => call.extensions.get::<Repeatable>().is_some(),
+        _ => true,
     }
+}
+
+/// The error for a request of which it is not known what the server did.
+fn no_answer(problem: String) -> Failure {
+    StreamableHttpError::Client(OauthError::Unanswered { problem })
 }
 
 /// Returns `true` for the first request, which servers of older protocols do not know.
 fn is_discovery(message: &ClientJsonRpcMessage) -> bool {
     let JsonRpcMessage::Request(request) = message else { return false };
     matches!(request.request, ClientRequest::DiscoverRequest(_))
-}
-
-/// The answer to a request that a server does not take.
-fn unknown_answer(status: u16, text: &[u8], asked: RequestId) -> ServerJsonRpcMessage {
-    let problem = ErrorData::invalid_request(describe_status(status, text), None);
-    ServerJsonRpcMessage::error(problem, Some(asked))
-}
-
-/// The error for a request of which it is not known what the server did.
-fn broken_connection(reason: String) -> Failure {
-    let error = EgressError::Broken { host: "the server".to_owned(), reason };
-    StreamableHttpError::Client(error.into())
-}
-
-/// Describes a status with the words of the server, and what to do about it.
-fn describe_status(status: u16, text: &[u8]) -> String {
-    let advice = match status {
-        401 | 403 => {
-            "; give the server a token: `\"headers\": {\"Authorization\": \"Bearer ${TOKEN}\"}` in the \
-             MCP file"
-        }
-        _ => "",
-    };
-    format!("{}{advice}", status_words(status, text))
-}
-
-/// Describes a status with the words of the server.
-fn status_words(status: u16, text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&text[..text.len().min(WORDS_BYTES)]);
-    let said = match serde_json::from_str::<Value>(&text) {
-        Ok(json) => {
-            let places = ["/error/message", "/message", "/detail", "/error_description", "/error"];
-            let found = places.iter().find_map(|place| json.pointer(place)?.as_str());
-            found.map_or_else(|| text.to_string(), str::to_owned)
-        }
-        // A page: its words without the tags.
-        Err(_) if text.trim_start().starts_with('<') => {
-            let pieces =
-                text.split('<').map(|piece| piece.split_once('>').map_or(piece, |(_, t)| t));
-            pieces.collect::<Vec<_>>().join(" ")
-        }
-        Err(_) => text.to_string(),
-    };
-    let said = short(&said.split_whitespace().collect::<Vec<_>>().join(" "), WORDS_CHARS);
-    let separator = if said.is_empty() { "" } else { ": " };
-    format!("HTTP status {status}{separator}{said}")
 }

@@ -2,6 +2,7 @@
 
 use crate::framing::Framer;
 use crate::repair;
+use rmcp::model::ErrorData;
 use serde_json::Value;
 use std::io;
 use std::pin::Pin;
@@ -18,6 +19,23 @@ const DEPTH_MAX: usize = 120;
 const MESSAGES_MAX: usize = 32;
 /// Error code of JSON-RPC for a message that is not JSON.
 const PARSE_ERROR: i64 = -32700;
+
+/// Mark in the details of an error that stands for an answer that cannot be read.
+const UNREADABLE: &str = "x-weft-unreadable";
+
+/// Returns `true` for an error that stands for an answer that cannot be read: the server may have
+/// carried the request out.
+pub(crate) fn is_unreadable(error: &ErrorData) -> bool {
+    error.data.as_ref().is_some_and(|data| data.get(UNREADABLE).is_some())
+}
+
+/// Returns `true` for the id of a request, which some servers repeat as a text.
+pub(crate) fn same_id(found: &Value, asked: &Value) -> bool {
+    match (found, asked) {
+        (Value::String(found), Value::Number(asked)) => *found == asked.to_string(),
+        (found, asked) => found == asked,
+    }
+}
 
 /// Returns a message that can be read in place of one that cannot: the same one in the JSON and in the
 /// form of the protocol that it means, or else an error as the answer to its request, if it names that
@@ -44,8 +62,9 @@ pub(crate) fn repair_line(message: &[u8]) -> Option<String> {
     }
     let error = error?;
     let id = find_id(&message)?;
-    let problem = format!("the server's answer is not JSON: {error}");
-    let error = serde_json::json!({"code": PARSE_ERROR, "message": problem});
+    let problem = format!("its answer is not JSON: {error}");
+    let details = serde_json::json!({UNREADABLE: true});
+    let error = serde_json::json!({"code": PARSE_ERROR, "message": problem, "data": details});
     let answer = serde_json::json!({"jsonrpc": "2.0", "id": id, "error": error});
     Some(answer.to_string())
 }

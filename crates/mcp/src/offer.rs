@@ -12,6 +12,9 @@ use weftwork_tools::{Policy, Tool, ToolBox, ToolContext, ToolError, ToolOutput, 
 use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome};
 use weftwork_types::{BoxFuture, canonical};
 
+/// Length of the name of a refused tool, in characters.
+const NAME_CHARS_MAX: usize = 200;
+
 /// The tools of a server.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Offer {
@@ -67,7 +70,7 @@ impl Offer {
         }
         let mut offer = Self::default();
         for tool in listed {
-            let name = short(&format!("{server}/{}", tool.name), 200);
+            let name = short(&format!("{server}/{}", tool.name), NAME_CHARS_MAX);
             let repeated = times.get(tool.name.as_ref()).is_some_and(|times| *times > 1);
             let checked = match repeated {
                 true => Err("the server lists the name more than once".to_owned()),
@@ -92,7 +95,8 @@ impl Offer {
         if let Some(tool) = self.tools.iter().find(|tool| tool.name == name) {
             return Ok(tool);
         }
-        if let Some(refused) = self.refused.iter().find(|refused| refused.name == name) {
+        let shown = short(name, NAME_CHARS_MAX);
+        if let Some(refused) = self.refused.iter().find(|refused| refused.name == shown) {
             return Err(refused.reason.clone());
         }
         let (server, tool) = name.split_once('/').unwrap_or(("", name));
@@ -114,7 +118,7 @@ impl OfferedTool {
         if let Some(problem) = listed.input_schema.get(PROBLEM).and_then(Value::as_str) {
             return Err(short(problem, 200));
         }
-        if listed.name.chars().any(is_hidden) {
+        if listed.name.chars().any(|letter| letter.is_control() || is_hidden(letter)) {
             return Err("its name contains characters that are not displayed".to_owned());
         }
         let description = listed.description.as_deref().or(listed.title.as_deref());

@@ -3,6 +3,7 @@
 use crate::McpError;
 use crate::connection::Caller;
 use crate::handler::{Listener, Notice};
+use crate::http::Repeatable;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, ElicitResult};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,10 +35,14 @@ pub(crate) enum Event {
 
 impl OpenCall {
     /// Makes a call in a task of its own.
-    pub(crate) fn start(caller: Caller, params: CallToolRequestParams) -> Self {
+    pub(crate) fn start(
+        caller: Caller,
+        params: CallToolRequestParams,
+        repeatable: Option<Repeatable>,
+    ) -> Self {
         let listener = caller.listen();
         let number = listener.number();
-        let task = tokio::spawn(async move { caller.call(params, number).await });
+        let task = tokio::spawn(async move { caller.call(params, number, repeatable).await });
         Self { task, listener, answer: None }
     }
 

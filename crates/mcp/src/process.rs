@@ -1,6 +1,7 @@
 //! Servers as processes, each with its descendants in a group of its own.
 
 use crate::McpError;
+use crate::secrets::Secrets;
 use crate::text::short;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::{BTreeMap, VecDeque};
@@ -25,7 +26,9 @@ grep -lszxF -- \"$2\" /proc/[0-9]*/environ | while IFS=/ read -r _ _ process _; 
   kill -s KILL \"$process\"
 done";
 /// Length of the kept end of a server's standard error, in bytes.
-const TAIL_BYTES: usize = 2_000;
+const TAIL_BYTES: usize = 8_000;
+/// Length of the part of it that is shown, in characters. A secret at its start is known as a whole.
+const WORDS_CHARS: usize = 2_000;
 /// Time for reading the standard error of a server that did not start.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
@@ -88,12 +91,12 @@ impl Process {
 
     /// The end of what the server wrote to its standard error, as the end of a message. Waits a
     /// moment for the rest of it, as a server that has exited may not have been read to its end.
-    pub(crate) async fn last_words(&mut self) -> String {
+    pub(crate) async fn last_words(&mut self, secrets: &Secrets) -> String {
         if let Some(errors) = &mut self.errors {
             let read = tokio::time::timeout(LAST_WORDS, errors).await;
             tracing::debug!(whole = read.is_ok(), "the errors of an MCP server were read");
         }
-        let text = self.tail.text();
+        let text = self.tail.text(secrets);
         if text.is_empty() { text } else { format!("; it wrote: {text}") }
     }
 
@@ -172,11 +175,13 @@ impl Tail {
         }
     }
 
-    fn text(&self) -> String {
+    fn text(&self, secrets: &Secrets) -> String {
         let kept: Vec<u8> = {
             let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             kept.iter().copied().collect()
         };
-        short(String::from_utf8_lossy(&kept).trim(), TAIL_BYTES)
+        let text = secrets.hide(String::from_utf8_lossy(&kept).trim());
+        let surplus = text.chars().count().saturating_sub(WORDS_CHARS);
+        short(&text.chars().skip(surplus).collect::<String>(), WORDS_CHARS)
     }
 }

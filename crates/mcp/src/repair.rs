@@ -10,6 +10,22 @@ use serde_json::{Map, Value, json};
 pub(crate) const PROBLEM: &str = "x-weft-problem";
 /// Error code of JSON-RPC for a failure without a code of its own.
 const INTERNAL_ERROR: i64 = -32603;
+/// Members of results: of lists of tools, of descriptions of servers, of calls, and of requests for
+/// input.
+const RESULT_MEMBERS: [&str; 10] = [
+    "tools",
+    "protocolVersion",
+    "supportedVersions",
+    "serverInfo",
+    "content",
+    "structuredContent",
+    "isError",
+    "toolResult",
+    "inputRequests",
+    "requestState",
+];
+/// Members that results of all kinds may have.
+const ENVELOPE_MEMBERS: [&str; 4] = ["_meta", "resultType", "ttlMs", "cacheScope"];
 /// Version of servers that do not name theirs.
 const VERSION: &str = "2025-03-26";
 
@@ -74,8 +90,17 @@ fn repair_error(error: &mut Value) {
 }
 
 fn repair_result(result: &mut Value) {
-    if let Value::Array(blocks) = result {
-        *result = json!({"content": blocks});
+    match result {
+        Value::Array(blocks) => *result = json!({"content": blocks}),
+        Value::Null => *result = json!({"content": []}),
+        Value::String(_) | Value::Number(_) | Value::Bool(_) => {
+            *result = json!({"content": [result.take()]});
+        }
+        // No request of this client has such a result: it is that of a call.
+        Value::Object(members) if is_foreign(members) => {
+            *result = json!({"content": [result.to_string()]});
+        }
+        Value::Object(_) => {}
     }
     let Value::Object(members) = result else { return };
     keep_if(members, "_meta", Value::is_object);
@@ -89,6 +114,13 @@ fn repair_result(result: &mut Value) {
     } else if ["content", "structuredContent", "isError", "toolResult"].into_iter().any(has) {
         repair_call_result(members);
     }
+}
+
+/// Returns `true` for the members of a result that none of the requests has.
+fn is_foreign(members: &Map<String, Value>) -> bool {
+    let is_known = |name: &str| RESULT_MEMBERS.contains(&name);
+    let is_envelope = |name: &str| ENVELOPE_MEMBERS.contains(&name);
+    members.keys().any(|name| !is_envelope(name)) && !members.keys().any(|name| is_known(name))
 }
 
 /// Removes a member unless it has the right type.
@@ -351,6 +383,19 @@ mod tests {
             (json!([{"type": "text", "text": "paid"}]), "paid"),
             (json!({"content": [{"text": "paid"}], "_meta": 5}), "paid"),
             (json!({"toolResult": "paid"}), "paid"),
+            (json!("paid"), "paid"),
+            (json!(7), "7"),
+            (json!(true), "true"),
+            (json!(null), ""),
+            (json!({"status": "paid"}), r#"{"status":"paid"}"#),
+            (
+                json!({"error": {"code": -1, "message": "no"}}),
+                r#"{"error":{"code":-1,"message":"no"}}"#,
+            ),
+            (
+                json!({"resultType": "complete", "messages": []}),
+                r#"{"resultType":"complete","messages":[]}"#,
+            ),
             (json!({"content": null, "structuredContent": null, "isError": null}), ""),
             (json!({"content": [{"type": "video", "id": 1}]}), r#"{"type":"video","id":1}"#),
             (

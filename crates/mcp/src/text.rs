@@ -1,6 +1,7 @@
 //! Texts of servers, without characters that a reader does not see.
 
 use serde_json::Value;
+pub(crate) use weftwork_types::tool::is_hidden;
 
 /// Returns a text without terminal sequences and without characters that are not displayed: control
 /// characters other than line breaks and tabs, direction marks, joiners, tags and fillers.
@@ -49,17 +50,6 @@ fn skip_sequence(letters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
         }
         _ => {}
     }
-}
-
-/// Returns `true` for a character that is not displayed, or that changes the order of others.
-pub(crate) fn is_hidden(letter: char) -> bool {
-    (letter.is_control() && !matches!(letter, '\n' | '\t'))
-        || matches!(letter,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
-            | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
-            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Removes hidden characters from the texts of a schema that only explain it.

@@ -4,6 +4,7 @@ use crate::declared;
 use crate::elicit::{self, Waiting};
 use crate::file::Timeouts;
 use crate::handler::Notice;
+use crate::http::Repeatable;
 use crate::lock::AllowedTool;
 use crate::open_call::{Event, OpenCall};
 use crate::progress::{self, ProgressTimer};
@@ -89,7 +90,9 @@ impl Call {
     /// Makes the request, until it has a result or a person must be asked.
     async fn make(mut self) -> Result<ToolOutput, ToolError> {
         for _ in 0..REPEATS_MAX {
-            let open = OpenCall::start(self.live.connection.caller(), self.params.clone());
+            let repeatable = self.tool.may_repeat().then_some(Repeatable);
+            let caller = self.live.connection.caller();
+            let open = OpenCall::start(caller, self.params.clone(), repeatable);
             if let Some(output) = self.follow_call(open).await? {
                 return Ok(output);
             }
@@ -210,7 +213,9 @@ impl Call {
                 }
                 Ok(Some(Questions::new(questions).state(json!(waiting)).into()))
             }
-            _ => Err(ToolError::failed("the server answered with something else than a result")),
+            _ => Err(ToolError::outcome_unknown(
+                "the server answered with something else than a result",
+            )),
         }
     }
 }

@@ -186,7 +186,7 @@ impl<E: std::fmt::Display> IntoToolError for E {
 pub enum ToolBoxError {
     /// The name is invalid.
     #[error(
-        "tool name `{name}` is not valid: expected a name in lower snake case beginning with a letter, without `__`, of at most 64 characters, or `server/tool`, each part of ASCII letters, digits, `_`, `-` and `.`"
+        "tool name `{name}` is not valid: expected a name in lower snake case beginning with a letter, without `__`, of at most 64 characters, or `server/tool` with a server of ASCII letters, digits, `_`, `-` and `.`, and a tool of at most 1024 characters, none of them hidden"
     )]
     Name {
         /// The name, cut to 80 characters.

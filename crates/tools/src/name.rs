@@ -9,8 +9,10 @@ use crate::ToolBoxError;
 use weftwork_types::tool;
 pub use weftwork_types::tool::WIRE_NAME_CHARS_MAX;
 
-/// Maximum length of the name of a server, and of its name of a tool, in characters.
-const PART_CHARS_MAX: usize = 128;
+/// Maximum length of the name of a server, in characters.
+const SERVER_CHARS_MAX: usize = 128;
+/// Maximum length of a server's name of a tool, in characters.
+const TOOL_CHARS_MAX: usize = 1_024;
 
 /// Name of the tool that asks the person. No other tool may have it.
 pub const ASK_HUMAN: &str = "ask_human";
@@ -18,11 +20,12 @@ pub const ASK_HUMAN: &str = "ask_human";
 /// Validates a canonical name and returns its wire name.
 ///
 /// # Errors
-/// [`ToolBoxError::Name`] if a name without server is not lower snake case or too long, or a part of
-/// `server/tool` contains other characters than ASCII letters, digits, `_`, `-` and `.`.
+/// [`ToolBoxError::Name`] if a name without server is not lower snake case or too long, if the server
+/// of `server/tool` contains other characters than ASCII letters, digits, `_`, `-` and `.`, or if the
+/// tool is too long or has characters that are not displayed.
 pub fn wire_name(canonical: &str) -> Result<String, ToolBoxError> {
     let valid = match canonical.split_once('/') {
-        Some((server, tool)) => is_part(server) && is_part(tool),
+        Some((server, tool)) => is_server_name(server) && is_tool_name(tool),
         None => is_snake_case(canonical) && canonical.len() <= WIRE_NAME_CHARS_MAX,
     };
     if valid {
@@ -36,11 +39,21 @@ pub(crate) fn server(canonical: &str) -> Option<&str> {
     canonical.split_once('/').map(|(server, _)| server)
 }
 
-/// Returns `true` for the name of a server, and for a server's name of a tool.
-pub(crate) fn is_part(text: &str) -> bool {
-    text.len() <= PART_CHARS_MAX
+/// Returns `true` for the name of a server: ASCII letters, digits, `_`, `-` and `.`, with at least one
+/// letter or digit.
+#[must_use]
+pub fn is_server_name(text: &str) -> bool {
+    text.len() <= SERVER_CHARS_MAX
         && text.bytes().any(|b| b.is_ascii_alphanumeric())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+}
+
+/// Returns `true` for a server's name of a tool. White space at its ends is not displayed.
+fn is_tool_name(text: &str) -> bool {
+    !text.is_empty()
+        && text.trim() == text
+        && text.chars().count() <= TOOL_CHARS_MAX
+        && !text.chars().any(|letter| letter.is_control() || tool::is_hidden(letter))
 }
 
 fn is_snake_case(text: &str) -> bool {
@@ -94,7 +107,8 @@ mod tests {
             "/",
             "a/",
             "/a",
-            "a/b/c",
+            "a b/c",
+            "\u{e4}/a",
             "A",
             "a-b",
             "a b",
@@ -103,16 +117,24 @@ mod tests {
             "a_",
             "a__b",
             "ä",
-            "a/-",
-            "a/ä",
-            "a/b c",
+            "-/a",
+            "a/ b",
+            "a/b ",
+            "a/b\u{a0}",
+            "a/b\tc",
+            "a/b\u{200b}c",
             "a/b\n",
             "a/\u{202e}b",
         ] {
             assert!(wire_name(bad).is_err(), "{bad:?}");
         }
         assert!(wire_name(&"a".repeat(65)).is_err());
-        assert!(wire_name(&format!("a/{}", "b".repeat(129))).is_err());
+        assert!(wire_name(&format!("{}/b", "a".repeat(129))).is_err());
+        assert!(wire_name(&format!("a/{}", "b".repeat(1_025))).is_err());
+        for good in ["a/b/c", "a/-", "a/\u{e4}", "a/b c", "a/b:c@1", "a/*", "a/(b)"] {
+            assert!(wire_name(good).is_ok(), "{good:?}");
+        }
+        assert_eq!(wire_name(&format!("a/{}", "b".repeat(1_024))).expect("valid").len(), 64);
         assert_eq!(wire_name("files/read_2").expect("valid"), "files__read_2");
         assert_eq!(wire_name("My-Files/readAll").expect("valid"), "my_files__read_all");
         assert_eq!(wire_name(&"a".repeat(64)).expect("valid").len(), 64);

@@ -4,7 +4,7 @@ mod question;
 mod wire;
 
 pub use question::{Questions, Reply, ToolQuestion, ToolRecord};
-pub use wire::{WIRE_NAME_CHARS_MAX, wire_name};
+pub use wire::{WIRE_NAME_CHARS_MAX, is_hidden, wire_name};
 
 use crate::ErrorCode;
 use crate::shown::present;

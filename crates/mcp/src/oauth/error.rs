@@ -13,6 +13,12 @@ pub(crate) enum OauthError {
     /// A request was not answered.
     #[error(transparent)]
     Egress(#[from] EgressError),
+    /// A request was sent, and no answer says what the server did.
+    #[error("{problem}")]
+    Unanswered {
+        /// The problem, with the words of the server.
+        problem: String,
+    },
     /// A person has to log in.
     #[error("{problem}")]
     Needed {
@@ -55,6 +61,7 @@ impl OauthError {
         let server = server.to_owned();
         match self {
             Self::Egress(source) => McpError::Egress { server, source },
+            Self::Unanswered { problem } => McpError::Unanswered { server, problem },
             Self::Needed { problem } => McpError::LoginNeeded { server, problem },
             Self::Failed { problem } => McpError::LoginFailed { server, problem },
         }

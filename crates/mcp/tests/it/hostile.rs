@@ -90,6 +90,23 @@ async fn a_shadowed_name_is_refused_and_servers_do_not_share_names() {
 }
 
 #[tokio::test]
+async fn a_tool_with_any_name_that_is_displayed_is_called() {
+    let rig = Rig::new().server("s", "odd-names");
+    let names = crate::server::odd_names().map(|name| format!("s/{name}"));
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    let servers = rig.allowing(&all, &reads()).await;
+    let wires: Vec<String> = all
+        .iter()
+        .map(|name| servers.lock().get(name).expect("allowed").wire_name.clone())
+        .collect();
+    let calls: Vec<_> = wires.iter().map(|wire| (wire.as_str(), json!({"text": wire}))).collect();
+    for (said, wire) in run(&servers, &calls).await.iter().zip(&wires) {
+        assert_eq!(said.ok(), &json!(wire));
+    }
+    assert_eq!(rig.calls(), crate::server::odd_names());
+}
+
+#[tokio::test]
 async fn hidden_characters_are_removed_from_texts_and_refused_in_names() {
     let offer = Rig::with("hidden").servers().offer("hidden").await.expect("listed");
     let all = format!("{:?}{:?}", offer.tools, offer.refused);
@@ -220,7 +237,9 @@ async fn an_answer_that_is_nearly_json_is_read_and_another_one_ends_its_call() {
     assert!(format!("{said:?}").contains("half \u{fffd}"), "{said:?}");
     // At once, and not at the limit of time.
     let (_, said) = call("no-json", |rig| rig.timeout(Duration::from_secs(600))).await;
-    assert!(said.failure().1.contains("is not JSON"), "{said:?}");
+    let (code, message) = said.failure();
+    assert_eq!(code, "W0906", "the outcome is not known");
+    assert!(message.contains("is not JSON"), "{message}");
 }
 
 #[tokio::test]

@@ -6,10 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weftwork_egress::{EgressConfig, GuardedClient};
 use weftwork_graph::SystemClock;
+use weftwork_mcp::Terms;
 use weftwork_models::scripted::Step;
 use weftwork_store::memory::MemoryStore;
 use weftwork_testkit::{LoopbackServer, Received, Reply};
+use weftwork_tools::{Decision, Policy, Rule, ToolPattern};
 use weftwork_types::port::Egress;
+use weftwork_types::run::RunOutcome;
+use weftwork_types::tool::Effect;
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 const EVENTS: (&str, &str) = ("content-type", "text/event-stream");
@@ -58,6 +62,18 @@ async fn called(status: u16, kind: (&'static str, &'static str), text: &str) -> 
 }
 
 async fn call(status: u16, kind: (&'static str, &'static str), text: &str) -> Called {
+    call_with(Effect::ReadOnly, status, kind, text).await
+}
+
+/// The text that the model reads if a person is asked what the call did.
+const ASKED: &str = "a person is asked";
+
+async fn call_with(
+    effect: Effect,
+    status: u16,
+    kind: (&'static str, &'static str),
+    text: &str,
+) -> Called {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     let first = (status, kind, text.to_owned());
@@ -66,15 +82,22 @@ async fn call(status: u16, kind: (&'static str, &'static str), text: &str) -> Ca
     let allow = vec![server.address().to_string().parse().expect("a host")];
     let client = GuardedClient::new(EgressConfig { allow, ..EgressConfig::default() });
     let egress: Arc<dyn Egress> = Arc::new(client.expect("a client"));
-    let rig = Rig::new().at("web", &server.url("/mcp"), egress);
-    let servers = rig.allowing(&["web/pay"], &reads()).await;
+    let rig = Rig::new().at("web", &server.url("/mcp?key=key-of-a-person"), egress);
+    let terms = Terms { effect, ..reads() };
+    let servers = rig.allowing(&["web/pay"], &terms).await;
     let steps = vec![Step::call("web__pay", json!({})), Step::text("Done.")];
     let store = Arc::new(MemoryStore::new());
     let clock = Arc::new(SystemClock::new());
-    let talk = Talk::open(store, clock, &servers, servers.policy(), steps).await;
-    let said = results(&talk.say().await);
+    let pay = ToolPattern::One("web/pay".to_owned());
+    let policy = Policy { rules: vec![Rule::new(pay, Decision::Allow)] };
+    let talk = Talk::open(store, clock, &servers, policy, steps).await;
+    let outcome = talk.say().await;
+    let said = match &outcome {
+        RunOutcome::Interrupted { .. } => ASKED.to_owned(),
+        outcome => format!("{:?}", results(outcome)[0]),
+    };
     Called {
-        said: format!("{:?}", said[0]),
+        said,
         calls: calls.load(Ordering::SeqCst),
         reports: std::mem::take(&mut *talk.reports.lock().expect("no panic")),
     }
@@ -95,10 +118,47 @@ async fn a_lost_session_begins_anew_within_the_call() {
         (200, lost("null")),
         (200, lost("ID").replace("-32000", "-32001")),
         (401, lost("null")),
+        (401, r#"{"error":"Session expired"}"#.to_owned()),
+        (403, "Invalid session ID".to_owned()),
+        (404, r#"{"error":"no such session"}"#.to_owned()),
     ] {
         let (said, calls) = called(status, JSON, &text).await;
         assert!(said.contains("paid"), "{status} {text}: {said}");
         assert_eq!(calls, 2, "{status} {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_with_an_effect_is_not_repeated_unless_it_was_certainly_not_made() {
+    let error = |id: &str, message: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32001,"message":"{message}"}}}}"#)
+    };
+    let gateway = r#"{"error":"upstream request timeout"}"#;
+    for (status, text, expected, calls) in [
+        // A refusal of the session is from before the call.
+        (404, error("null", "Session not found"), "paid", 2),
+        (400, error("null", "No valid session ID"), "paid", 2),
+        (401, r#"{"error":"Session expired"}"#.to_owned(), "paid", 2),
+        // The tool may have run before the session ended.
+        (200, error("null", "Session terminated"), ASKED, 1),
+        (200, error("ID", "Session not found"), ASKED, 1),
+        // Gateways give up while the tool runs.
+        (500, gateway.to_owned(), ASKED, 1),
+        (502, r#"{"error":{"code":502,"message":"Bad Gateway"}}"#.to_owned(), ASKED, 1),
+        (503, error("null", "overloaded"), ASKED, 1),
+        (504, gateway.to_owned(), ASKED, 1),
+        (504, r#"{"message":"upstream request timeout"}"#.to_owned(), ASKED, 1),
+        (408, gateway.to_owned(), ASKED, 1),
+        (200, gateway.to_owned(), ASKED, 1),
+        (200, r#"{"jsonrpc":"2.0","id":ID,"result":{"content":["#.to_owned(), ASKED, 1),
+        // The server answers the call.
+        (500, error("ID", "the till is closed"), "the till is closed", 1),
+        (500, error("\"ID\"", "the till is closed"), "the till is closed", 1),
+        (429, r#"{"error":"slow down"}"#.to_owned(), "HTTP status 429: slow down", 1),
+    ] {
+        let called = call_with(Effect::ExternalSideEffect, status, JSON, &text).await;
+        assert!(called.said.contains(expected), "{status} {text}: {}", called.said);
+        assert_eq!(called.calls, calls, "{status} {text}");
     }
 }
 
@@ -136,6 +196,20 @@ async fn a_failure_ends_its_call_at_once_with_the_words_of_the_server() {
             "HTTP status 403: not yours; give the server a token",
         ),
         (429, EVENTS, "slow down", "HTTP status 429: slow down"),
+        (429, JSON, r#"{"error":"slow down"}"#, "error: HTTP status 429: slow down\""),
+        (
+            400,
+            JSON,
+            r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32602,"message":"no field x"}}"#,
+            "HTTP status 400: no field x (code -32602)",
+        ),
+        (400, JSON, r#"{"error":"bad url /mcp?key=key-of-a-person"}"#, "bad url /mcp?key=***"),
+        (
+            504,
+            JSON,
+            r#"{"error":"too slow"}"#,
+            "did not answer the request: HTTP status 504: too slow",
+        ),
         (
             500,
             JSON,

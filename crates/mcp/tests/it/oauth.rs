@@ -61,6 +61,24 @@ async fn the_address_of_a_browser_on_another_machine_is_pasted() {
     servers.offer("web").await.expect("accepted");
 }
 
+#[tokio::test]
+async fn the_redirect_is_to_the_port_that_the_client_is_registered_with() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = free.local_addr().expect("an address").port();
+    let oauth = json!({"callbackPort": port});
+    let scene = Scene::with(Behaviour::default(), oauth).await;
+    let servers = scene.rig.servers();
+    let error = scene.log_in(&servers).await.map(drop).expect_err("the port is taken");
+    assert_eq!(error.code().0, "W0916");
+    assert!(error.to_string().contains(&format!("port {port} of 127.0.0.1")), "{error}");
+    drop(free);
+    let person = scene.log_in(&servers).await.expect("a login");
+    let expected = format!("http://localhost:{port}/callback");
+    assert_eq!(person.asked()["redirect_uri"], expected);
+    assert_eq!(scene.server.forms("/token")[0]["redirect_uri"], expected);
+    servers.offer("web").await.expect("accepted");
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn the_file_of_a_login_is_for_its_owner_alone() {

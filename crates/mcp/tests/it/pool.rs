@@ -213,6 +213,60 @@ async fn tools_of_two_servers_with_one_wire_name_are_not_both_allowed() {
 }
 
 #[tokio::test]
+async fn an_answer_in_an_odd_form_is_the_result_of_its_call() {
+    let rig = Rig::with("plain");
+    let servers = rig.allowing(&["plain/answers"], &reads()).await;
+    let forms = [
+        (json!("sent"), "sent"),
+        (json!(null), ""),
+        (json!({"status": "sent"}), r#"{"status":"sent"}"#),
+        (json!({"error": "x"}), r#"{"error":"x"}"#),
+        (
+            json!({"resultType": "complete", "resources": []}),
+            r#"{"resultType":"complete","resources":[]}"#,
+        ),
+    ];
+    let calls = forms.clone().map(|(result, _)| {
+        let answer = json!({"jsonrpc": "2.0", "id": "ID", "result": result}).to_string();
+        ("plain__answers", json!({"text": answer.replace("\"ID\"", "ID")}))
+    });
+    for (said, (form, expected)) in run(&servers, &calls).await.iter().zip(&forms) {
+        assert_eq!(said.ok(), &json!(expected), "{form}");
+    }
+}
+
+#[tokio::test]
+async fn secrets_of_an_entry_are_hidden_in_errors_of_its_server() {
+    let program = std::env::current_exe().expect("this program");
+    let rig = Rig::new();
+    let entry = |kind: &str| {
+        json!({
+            "command": program, "args": crate::server::ARGS,
+            "env": {KIND: kind, crate::server::FOLDER: rig.path(""), "API_KEY": "key-of-a-person"},
+        })
+    };
+    let starts = entry("leaks-at-start");
+    let calls = entry("leaks");
+    let rig = rig.entry("starts", starts).entry("calls", calls);
+    let error = rig.servers().offer("starts").await.expect_err("it ends");
+    assert!(error.to_string().contains("bad key ***"), "{error}");
+    let servers = rig.allowing(&["calls/fails", "calls/breaks", "calls/echo"], &reads()).await;
+    let said = run(
+        &servers,
+        &[
+            ("calls__fails", json!({})),
+            ("calls__breaks", json!({})),
+            ("calls__echo", json!({"text": "key-of-a-person"})),
+        ],
+    )
+    .await;
+    for failed in &said[..2] {
+        assert!(failed.failure().1.contains("bad key ***"), "{failed:?}");
+    }
+    assert_eq!(said[2].ok(), &json!("key-of-a-person"), "a result stays as it is");
+}
+
+#[tokio::test]
 async fn a_failure_that_a_server_reports_is_the_result_of_the_call() {
     let rig = Rig::with("plain");
     let servers = rig.allowing(&["plain/fails", "plain/breaks", "plain/echo"], &reads()).await;

@@ -63,6 +63,10 @@ impl Server {
                 std::io::stderr().write_all(said.as_bytes()).expect("writes");
                 std::process::exit(3);
             }
+            ("initialize", "leaks-at-start") => {
+                std::io::stderr().write_all(leak().as_bytes()).expect("writes");
+                std::process::exit(3);
+            }
             ("initialize", _) => say(
                 id,
                 json!({
@@ -98,6 +102,10 @@ impl Server {
             "wrong-ids" => say(&json!(424_242), json!({"tools": one()})),
             "twice" => say(id, json!({"tools": [echo("echo"), echo("other"), echo("echo")]})),
             "hidden" => say(id, json!({"tools": hidden()})),
+            "odd-names" => {
+                let tools: Vec<Value> = odd_names().iter().map(|name| echo(name)).collect();
+                say(id, json!({"tools": tools}));
+            }
             "schemas" => say(id, json!({"tools": schemas(&self.remote())})),
             "too-deep-to-read" => {
                 let far = with_schema(
@@ -125,7 +133,7 @@ impl Server {
             _ => {
                 let names = [
                     "echo", "pid", "exit", "child", "fails", "breaks", "poison", "guests",
-                    "sign-in", "page", "model", "works", "deep",
+                    "sign-in", "page", "model", "works", "deep", "answers",
                 ];
                 let mut tools = names.map(echo).to_vec();
                 for tool in tools.iter_mut().filter(|tool| tool["name"] == "deep") {
@@ -225,6 +233,12 @@ impl Server {
                 }),
             ),
             ("roots", _) => self.ask(id, "roots/list", json!({})),
+            ("leaks", "fails") => {
+                say(id, json!({"isError": true, "content": [{"type": "text", "text": leak()}]}));
+            }
+            ("leaks", "breaks") => write(&json!({
+                "jsonrpc": "2.0", "id": id, "error": {"code": -32000, "message": leak()},
+            })),
             ("secret", _) => self.ask(
                 id,
                 "elicitation/create",
@@ -247,6 +261,11 @@ impl Server {
                     )
                     .as_bytes(),
                 );
+            }
+            // The text is the answer, in which `ID` is that of the request.
+            (_, "answers") => {
+                let answer = params["arguments"]["text"].as_str().expect("a text");
+                print(format!("{}\n", answer.replace("ID", &id.to_string())).as_bytes());
             }
             (_, "works") => {
                 let token = &params["_meta"]["progressToken"];
@@ -346,6 +365,17 @@ fn echo(name: &str) -> Value {
 
 fn with_schema(name: &str, schema: Value) -> Value {
     json!({"name": name, "description": "Echoes a text.", "inputSchema": schema})
+}
+
+/// An error with a secret of the environment.
+fn leak() -> String {
+    format!("bad key {}", std::env::var("API_KEY").expect("a key"))
+}
+
+/// Names that are not in snake case.
+pub(crate) fn odd_names() -> [String; 8] {
+    let long = "n".repeat(1_000);
+    ["a/b/c.d", "a b", "a:b", "a@1", "\u{fc}n\u{ef}", "\u{1f600}", "*", &long].map(str::to_owned)
 }
 
 fn hidden() -> Vec<Value> {

@@ -38,7 +38,7 @@ pub(super) async fn list_servers(
             Reached::Process { .. } => "process",
             Reached::Http { .. } => "http",
         };
-        let reached = config.reached.to_string();
+        let reached = config.to_string();
         let state = check_server(servers, name).await;
         if state.is_err() {
             exit = Exit::Failed;
@@ -102,7 +102,11 @@ pub(super) async fn list_tools(
             if as_json {
                 terminal.line(json!({"tool": refused.name, "refused": refused.reason.fault()}))?;
             } else {
-                let reason = refused.reason.to_string();
+                let reason = match &refused.reason {
+                    // The row has the name.
+                    McpError::Tool { problem, .. } => problem.clone(),
+                    other => other.to_string(),
+                };
                 table.row([refused.name.clone(), "refused".to_owned(), String::new(), reason]);
             }
         }
