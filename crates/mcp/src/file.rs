@@ -354,8 +354,25 @@ impl Place<'_> {
         McpError::File { path: self.path.to_owned(), problem }
     }
 
-    /// Replaces `${NAME}` and `${NAME:-default}`.
+    /// Replaces `${NAME}` and `${NAME:-default}`, and hides the values of variables in errors.
     fn expand(&self, text: &str) -> Result<String, McpError> {
+        self.replace_variables(text, &|value| self.secrets.borrow_mut().add(value))
+    }
+
+    /// Replaces variables in an address. Its host is not secret.
+    fn expand_address(&self, text: &str) -> Result<String, McpError> {
+        let hide = |value: &str| self.secrets.borrow_mut().add_part_of_address(value);
+        let address = self.replace_variables(text, &hide)?;
+        self.secrets.borrow_mut().add_address(&address);
+        Ok(address)
+    }
+
+    /// Replaces variables in a path, which is not secret.
+    fn expand_path(&self, text: &str) -> Result<String, McpError> {
+        self.replace_variables(text, &|_| ())
+    }
+
+    fn replace_variables(&self, text: &str, hide: &dyn Fn(&str)) -> Result<String, McpError> {
         let mut out = String::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {
@@ -371,7 +388,7 @@ impl Place<'_> {
             match (value, default) {
                 (Some(value), _) => {
                     if !INHERITED.contains(&name) {
-                        self.secrets.borrow_mut().add(&value);
+                        hide(&value);
                     }
                     out.push_str(&value);
                 }
@@ -410,11 +427,10 @@ impl Entry {
             }
             (None | Some("stdio"), Some(_), None) => self.read_process(place)?,
             (None | Some("http" | "streamable-http" | "streamableHttp"), None, Some(url)) => {
-                let url = place.expand(url)?;
+                let url = place.expand_address(url)?;
                 let oauth = self.oauth.into_settings(place)?;
                 let headers = place.expand_all(self.headers)?;
                 let mut secrets = place.secrets.borrow_mut();
-                secrets.add_address(&url);
                 headers.values().for_each(|value| secrets.add(value));
                 Reached::Http { url, headers, oauth }
             }
@@ -432,7 +448,7 @@ impl Entry {
     }
 
     fn read_process(self, place: &Place<'_>) -> Result<Reached, McpError> {
-        let command = place.expand(&self.command.unwrap_or_default())?;
+        let command = place.expand_path(&self.command.unwrap_or_default())?;
         if command.trim().is_empty() {
             return Err(place.bad("`command` is empty, expected a program"));
         }
@@ -448,7 +464,7 @@ impl Entry {
         let home = place.path.parent().unwrap_or(Path::new(""));
         let home = if home.as_os_str().is_empty() { Path::new(".") } else { home };
         let folder = match self.cwd {
-            Some(cwd) => home.join(place.expand(&cwd)?),
+            Some(cwd) => home.join(place.expand_path(&cwd)?),
             None => home.to_owned(),
         };
         Ok(Reached::Process { command, args, env, folder })

@@ -9,6 +9,8 @@ use std::fmt;
 const HIDDEN_BYTES_MIN: usize = 6;
 /// Minimum length of a value that the file itself has in `env` or in an address, in bytes.
 const LITERAL_BYTES_MIN: usize = 8;
+/// Minimum length of a part of an address that a variable has as a whole, in bytes.
+const PATH_BYTES_MIN: usize = 16;
 /// The text in place of a hidden value.
 const HIDDEN: &str = "***";
 
@@ -38,7 +40,17 @@ impl Secrets {
         self.add_spellings(value, LITERAL_BYTES_MIN);
     }
 
-    /// Adds the password and the values in the query of an address.
+    /// Adds the value of a variable in an address, or the long parts of a value that is an address.
+    pub(crate) fn add_part_of_address(&mut self, value: &str) {
+        if !value.contains("://") {
+            return self.add(value);
+        }
+        for part in value.split(['/', '?', '&', '=', '#']) {
+            self.add_spellings(part, PATH_BYTES_MIN);
+        }
+    }
+
+    /// Adds the password and the values in the query of an address. Its host is not hidden.
     pub(crate) fn add_address(&mut self, address: &str) {
         let Ok(url) = url::Url::parse(address) else { return };
         self.add_literal(url.password().unwrap_or_default());
@@ -49,6 +61,8 @@ impl Secrets {
         for (_, value) in url.query_pairs() {
             self.add_literal(&value);
         }
+        let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
+        self.0.retain(|value| !host.contains(&value.to_ascii_lowercase()));
     }
 
     /// Adds a value as it is, as in JSON, and as in an address.
@@ -102,11 +116,7 @@ impl Secrets {
         }
         let mut hidden = serde_json::to_value(&result).unwrap_or_default();
         self.hide_in_value(&mut hidden);
-        serde_json::from_value(hidden).unwrap_or_else(|_| {
-            let mut bare = CallToolResult::default();
-            bare.is_error = Some(true);
-            bare
-        })
+        serde_json::from_value(hidden).unwrap_or_else(|_| CallToolResult::error(Vec::new()))
     }
 
     fn hide_in_value(&self, value: &mut Value) {
@@ -151,5 +161,14 @@ mod tests {
         for text in ["pass-1234", "a%2Fb%3Dc-12345", "a/b=c-12345"] {
             assert_eq!(secrets.hide(&format!("bad {text}, UTC")), "bad ***, UTC");
         }
+        secrets.add_part_of_address("https://host.example.com/s/key-of-a-person-1/mcp");
+        secrets.add_part_of_address("other.example.com");
+        secrets.add_address("https://host.example.com/s/key-of-a-person-1/mcp");
+        assert_eq!(
+            secrets.hide("https://host.example.com/s/key-of-a-person-1/mcp"),
+            "https://host.example.com/s/***/mcp"
+        );
+        secrets.add_address("https://other.example.com/mcp");
+        assert_eq!(secrets.hide("https://other.example.com/mcp"), "https://other.example.com/mcp");
     }
 }

@@ -37,6 +37,19 @@ fn a_file_of_other_clients_is_read_unchanged() {
 }
 
 #[test]
+fn values_of_variables_are_not_in_the_way_to_a_server() {
+    for (entry, expected) in [
+        (r#"{"command": "x", "args": ["--key", "${TOKEN}"]}"#, "x --key ***"),
+        (r#"{"command": "${TOKEN}", "args": ["y"]}"#, "CANARY y"),
+        (r#"{"url": "http://127.0.0.1/${TOKEN}/mcp?key=${TOKEN}"}"#, "http://127.0.0.1/***/mcp"),
+        (r#"{"url": "http://${TOKEN}/mcp"}"#, "http://CANARY/mcp"),
+    ] {
+        let server = only(&format!(r#"{{"mcpServers": {{"s": {entry}}}}}"#));
+        assert_eq!(server.to_string(), expected, "{entry}");
+    }
+}
+
+#[test]
 fn servers_is_another_name_and_disabled_entries_are_left_out() {
     let text = r#"{"servers": {
         "web": {"url": "http://me:CANARY@127.0.0.1:1/mcp?key=CANARY", "headers": {"Authorization": "Bearer ${TOKEN}"}},

@@ -226,10 +226,13 @@ async fn an_answer_in_an_odd_form_is_the_result_of_its_call() {
             r#"{"resultType":"complete","resources":[]}"#,
         ),
     ];
-    let calls = forms.clone().map(|(result, _)| {
-        let answer = json!({"jsonrpc": "2.0", "id": "ID", "result": result}).to_string();
-        ("plain__answers", json!({"text": answer.replace("\"ID\"", "ID")}))
-    });
+    let calls: Vec<_> = forms
+        .iter()
+        .map(|form| {
+            let answer = json!({"jsonrpc": "2.0", "id": "ID", "result": form.0}).to_string();
+            ("plain__answers", json!({"text": answer.replace("\"ID\"", "ID")}))
+        })
+        .collect();
     for (said, (form, expected)) in run(&servers, &calls).await.iter().zip(&forms) {
         assert_eq!(said.ok(), &json!(expected), "{form}");
     }
