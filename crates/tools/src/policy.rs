@@ -146,7 +146,10 @@ impl ToolPattern {
         }
         match text.strip_suffix("/*") {
             Some(server) if name::is_server_name(server) => Ok(Self::Server(server.to_owned())),
-            _ if name::wire_name(text).is_ok() => Ok(Self::One(text.to_owned())),
+            // A part of a name with `*` would look like a pattern and match nothing.
+            None if !text.contains('*') && name::wire_name(text).is_ok() => {
+                Ok(Self::One(text.to_owned()))
+            }
             _ => Err(ToolBoxError::Rule {
                 tool: text.chars().take(80).collect(),
                 detail: "expected a tool's name such as `refund_order` or `server/tool`, all tools of a server as `server/*`, or `*`".to_owned(),

@@ -96,6 +96,7 @@ fn a_rule_that_could_mean_something_else_is_refused() {
         (json!({"tool": "a*", "decision": "allow"}), "expected a tool's name"),
         (json!({"tool": "*/a", "decision": "allow"}), "expected a tool's name"),
         (json!({"tool": "a/b/*", "decision": "allow"}), "expected a tool's name"),
+        (json!({"tool": "a/b_*", "decision": "allow"}), "expected a tool's name"),
         (json!({"tool": "A", "decision": "allow"}), "expected a tool's name"),
         (json!({"tool": "a", "decision": "perhaps"}), "unknown variant"),
         (json!({"tool": "a", "decision": "allow", "efect": "read_only"}), "unknown field"),
