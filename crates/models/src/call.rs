@@ -176,7 +176,8 @@ impl ModelCaller {
             // A model call with an unknown outcome is repeated: its only effect is its cost.
             Opened::New { key } | Opened::Unknown { key, .. } => {
                 let mut request = request;
-                capability::note_older_media(model.lacks(), &mut request);
+                capability::read_text_files(&mut request);
+                capability::note_older_media(model, &mut request);
                 if let Some(what) = unsupported(model, &request) {
                     return Err(ModelError::Unsupported { model: name, what });
                 }

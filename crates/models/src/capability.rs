@@ -126,14 +126,16 @@ impl Capability {
 /// Replaces media that a model cannot take by notes, in all messages before the last one of the user.
 /// A conversation goes on after a model refused an image, and with another model than the one that
 /// saw it.
-pub(crate) fn note_older_media(lacks: &[Capability], request: &mut ChatRequest) {
+pub(crate) fn note_older_media(model: &dyn ChatModel, request: &mut ChatRequest) {
     let last = request.messages.iter().rposition(|message| message.role == Role::User);
     for message in &mut request.messages[..last.unwrap_or_default()] {
         for part in &mut message.parts {
             let Part::Media(media) = part else { continue };
             let is_sent = media.url.starts_with("https:") || media.url.starts_with("data:");
             let capability = Capability::of_media(&media.media_type);
-            if lacks.contains(&capability) || !is_sent {
+            let is_taken =
+                !model.lacks().contains(&capability) && model.check_medium(media).is_ok();
+            if !is_taken || !is_sent {
                 let text = format!(
                     "[a message part of type {} that this model does not take]",
                     media.media_type
@@ -144,21 +146,38 @@ pub(crate) fn note_older_media(lacks: &[Capability], request: &mut ChatRequest) 
     }
 }
 
+/// Replaces inline files of users by their texts if they are texts, such as CSV. Every model reads
+/// those, and most protocols have no form for the files.
+pub(crate) fn read_text_files(request: &mut ChatRequest) {
+    let said = request.messages.iter_mut().filter(|message| message.role == Role::User);
+    for part in said.flat_map(|message| &mut message.parts) {
+        let Part::Media(media) = &*part else { continue };
+        if let Some(text) = media.text() {
+            *part = Part::Text { text: format!("[file of type {}]\n{text}", media.media_type) };
+        }
+    }
+}
+
 /// Checks that a model takes the media of new messages of a conversation.
 ///
 /// # Errors
-/// [`ModelError::Unsupported`] with the kind of media that it does not take, as a call would have.
+/// [`ModelError::Unsupported`] with the media that it does not take, as a call would have.
 pub fn check_media(model: &dyn ChatModel, messages: Vec<Message>) -> Result<(), ModelError> {
     let mut request = ChatRequest { messages, ..ChatRequest::default() };
-    note_older_media(model.lacks(), &mut request);
+    read_text_files(&mut request);
+    note_older_media(model, &mut request);
     let mut lacking = model.lacks().iter().filter(|capability| capability.is_media());
-    match lacking.find(|capability| has_media(&request, **capability)) {
-        Some(capability) => {
-            let model = model.info().id();
-            Err(ModelError::Unsupported { model, what: capability.refusal() })
-        }
-        None => Ok(()),
-    }
+    let lacking = lacking.find(|capability| has_media(&request, **capability));
+    let what = match lacking {
+        Some(capability) => Err(capability.refusal()),
+        None => request.messages.iter().flat_map(|message| &message.parts).try_for_each(|part| {
+            match part {
+                Part::Media(media) => model.check_medium(media),
+                _ => Ok(()),
+            }
+        }),
+    };
+    what.map_err(|what| ModelError::Unsupported { model: model.info().id(), what })
 }
 
 /// Replaces media in results of tools that a model cannot take by notes: the calls were made, so the
@@ -266,6 +285,7 @@ static TABLE: LazyLock<Table> =
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chat::{ChatStream, ModelInfo};
     use weftwork_types::MessageId;
 
     #[test]
@@ -311,6 +331,65 @@ mod tests {
         );
     }
 
+    /// A model that lacks capabilities and takes no GIF.
+    #[derive(Debug)]
+    struct Lacking(Vec<Capability>);
+
+    impl ChatModel for Lacking {
+        fn info(&self) -> &ModelInfo {
+            static INFO: LazyLock<ModelInfo> = LazyLock::new(|| ModelInfo {
+                provider: "lab".to_owned(),
+                model: "tiny".to_owned(),
+                label: None,
+            });
+            &INFO
+        }
+
+        fn lacks(&self) -> &[Capability] {
+            &self.0
+        }
+
+        fn check_medium(&self, media: &Media) -> Result<(), String> {
+            match media.media_type.as_str() {
+                "image/gif" => Err("media of type `image/gif`".to_owned()),
+                _ => Ok(()),
+            }
+        }
+
+        fn stream(&self, _: Arc<ChatRequest>) -> ChatStream {
+            panic!("it is not called")
+        }
+    }
+
+    #[test]
+    fn media_that_a_model_cannot_be_sent_are_refused_and_noted_once_they_are_older() {
+        let said = |id: &str, media_type: &str, data: &str| {
+            let url = format!("data:{media_type};base64,{data}");
+            let media = Media { media_type: media_type.to_owned(), url };
+            let id = MessageId::new(id).expect("an id");
+            Message::new(id, Role::User, vec![Part::Media(media)])
+        };
+        let model = Lacking(vec![Capability::Documents]);
+        let gif = said("a", "image/gif", "AA==");
+        let csv = said("b", "text/csv", "YSxi");
+        let error = check_media(&model, vec![csv.clone(), gif.clone()]).expect_err("a GIF");
+        assert_eq!(error.code().0, "W0310");
+        assert!(error.to_string().contains("`image/gif`"), "{error}");
+        // An older one is a note, and a text is read as such.
+        check_media(&model, vec![gif.clone(), csv.clone()]).expect("taken");
+        let mut request = ChatRequest { messages: vec![gif, csv], ..ChatRequest::default() };
+        read_text_files(&mut request);
+        note_older_media(&model, &mut request);
+        let texts: Vec<_> = request.messages.iter().map(Message::joined_text).collect();
+        assert_eq!(
+            texts,
+            [
+                "[a message part of type image/gif that this model does not take]",
+                "[file of type text/csv]\na,b"
+            ]
+        );
+    }
+
     #[test]
     fn older_media_are_noted_for_a_model_that_does_not_take_them() {
         let media = |url: &str| {
@@ -324,7 +403,7 @@ mod tests {
             vec![said("a", "https://x/y"), said("b", "http://x/y"), said("c", "https://x/y")];
         let kept = |lacks: &[Capability]| {
             let mut request = ChatRequest { messages: messages.clone(), ..ChatRequest::default() };
-            note_older_media(lacks, &mut request);
+            note_older_media(&Lacking(lacks.to_vec()), &mut request);
             let is_media = |message: &Message| matches!(message.parts[0], Part::Media(_));
             request.messages.iter().map(is_media).collect::<Vec<_>>()
         };

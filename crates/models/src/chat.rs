@@ -5,7 +5,7 @@ use crate::{Capability, ModelError, Price, PriceTable, TokenLimits, fingerprint}
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
-use weftwork_types::message::Message;
+use weftwork_types::message::{Media, Message};
 use weftwork_types::tool::ToolSpec;
 use weftwork_types::usage::Tokens;
 use weftwork_types::{BoxStream, canonical};
@@ -22,6 +22,15 @@ pub trait ChatModel: Send + Sync + std::fmt::Debug {
     /// its first attempt.
     fn lacks(&self) -> &[Capability] {
         &[]
+    }
+
+    /// Checks that a request with a medium can be sent to the model. An older medium that cannot is a
+    /// note in the request; a call with a new one is refused by name.
+    ///
+    /// # Errors
+    /// The reason, with what is taken instead.
+    fn check_medium(&self, _media: &Media) -> Result<(), String> {
+        Ok(())
     }
 
     /// Returns the token limits of the model, as far as they are known.

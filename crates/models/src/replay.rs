@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weftwork_types::message::Media;
 
 /// Version of the cassette format.
 const VERSION: u32 = 1;
@@ -199,6 +200,10 @@ impl<M: ChatModel + ?Sized> ChatModel for Recorder<M> {
 
     fn lacks(&self) -> &[Capability] {
         self.model.lacks()
+    }
+
+    fn check_medium(&self, media: &Media) -> Result<(), String> {
+        self.model.check_medium(media)
     }
 
     fn token_limits(&self) -> TokenLimits {

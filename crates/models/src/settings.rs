@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use weftwork_types::message::Media;
 use weftwork_types::port::Clock;
 
 /// Settings of a model, as a configuration states them.
@@ -212,6 +213,10 @@ impl ChatModel for ConfiguredModel {
 
     fn lacks(&self) -> &[Capability] {
         self.model.lacks()
+    }
+
+    fn check_medium(&self, media: &Media) -> Result<(), String> {
+        self.model.check_medium(media)
     }
 
     fn token_limits(&self) -> TokenLimits {

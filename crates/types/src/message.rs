@@ -2,6 +2,7 @@
 
 mod block;
 mod content;
+mod inline;
 pub mod langchain;
 mod read;
 mod written;

@@ -33,11 +33,18 @@ pub(super) fn locate(media: &Media) -> Result<(Kind, Location<'_>), String> {
         _ if media.media_type == "application/pdf" => Kind::Pdf,
         _ => Kind::Other,
     };
+    if media.media_type == "image/svg+xml" {
+        return Err(format!("media of type `image/svg+xml`; {}", image_types()));
+    }
     if media.url.starts_with("https:") {
         return Ok((kind, Location::Url(&media.url)));
     }
     let data = media.url.strip_prefix("data:").and_then(|rest| rest.split_once(','));
     match data {
+        Some((head, _)) if head.ends_with(";base64") && !media.has_base64() => Err(format!(
+            "media of type `{}` whose data is not base64; encode the bytes of the file in base64",
+            media.media_type
+        )),
         Some((head, data)) if head.ends_with(";base64") => Ok((kind, Location::Base64(data))),
         Some(_) => Err(refused(media, "a `data:` URL in base64")),
         None => Err(refused(media, "`https:` and `data:` URLs")),
@@ -52,7 +59,21 @@ const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"]
 pub(super) fn reason_against(media: &Media) -> Option<String> {
     let is_odd =
         media.media_type.starts_with("image/") && !IMAGES.contains(&media.media_type.as_str());
-    is_odd.then(|| format!("images are read as {}", IMAGES.map(|kind| &kind[6..]).join(", ")))
+    is_odd.then(image_types)
+}
+
+/// Checks that an image has a type that all providers read. That of an image by URL may be unknown.
+pub(super) fn check_image(media: &Media) -> Result<(), String> {
+    match reason_against(media) {
+        Some(reason) if media.media_type != "image/*" => {
+            Err(format!("media of type `{}`; {reason}", media.media_type))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn image_types() -> String {
+    format!("images are read as {}", IMAGES.map(|kind| &kind[6..]).join(", "))
 }
 
 /// The reason for a refusal, with what is accepted instead.

@@ -107,6 +107,20 @@ impl Protocol {
         }
     }
 
+    /// Checks that messages of the protocol have a form for a medium of the user.
+    ///
+    /// # Errors
+    /// The reason, with what the protocol takes instead.
+    fn check_medium(self, media: &Media) -> Result<(), String> {
+        let written = match self {
+            Self::Openai => openai::write_medium(media),
+            Self::OpenaiResponses => responses::write_medium(media),
+            Self::Anthropic => anthropic::write_medium(media),
+            Self::Gemini => gemini::write_medium(media),
+        };
+        written.map(drop)
+    }
+
     /// A reader for one answer.
     fn reader(self) -> Box<dyn Reader> {
         match self {

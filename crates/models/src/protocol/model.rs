@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_types::BoxStream;
+use weftwork_types::message::Media;
 use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method, Redirects};
 
 /// Maximum size of an answer, in bytes on the wire, and in bytes once it is decompressed.
@@ -96,6 +97,10 @@ impl ChatModel for HttpModel {
 
     fn lacks(&self) -> &[Capability] {
         &self.facts.lacks
+    }
+
+    fn check_medium(&self, media: &Media) -> Result<(), String> {
+        self.config.protocol.check_medium(media)
     }
 
     fn token_limits(&self) -> TokenLimits {

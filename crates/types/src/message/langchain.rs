@@ -10,6 +10,9 @@ use crate::usage::Tokens;
 use crate::{MessageId, ToolCallId};
 use serde_json::{Map, Value, json};
 
+/// Maximum length of a value in texts of errors, in characters.
+const FOUND_CHARS_MAX: usize = 80;
+
 /// Replaces all messages in a value by their LangChain shape.
 pub fn show(value: &mut Value) {
     match value {
@@ -209,21 +212,51 @@ pub fn usage_metadata(tokens: &Tokens) -> Value {
 pub fn read(value: Value, make_id: &mut dyn FnMut() -> MessageId) -> Result<Value, String> {
     match value {
         Value::Array(items) => {
-            let items = items.into_iter().map(|item| read_one(item, make_id));
+            let items = items.into_iter().enumerate().map(|(index, item)| {
+                read_one(item, make_id).map_err(|problem| format!("message {index}: {problem}"))
+            });
             items.collect::<Result<Vec<_>, _>>().map(Value::Array)
         }
         one => read_one(one, make_id).map(|message| json!([message])),
     }
 }
 
+/// Returns the members of a message that LangChain has serialised, with its class as `type`; `None` for
+/// other objects.
+fn serialized(members: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let is_serialized =
+        members.contains_key("lc") && members.get("type")?.as_str() == Some("constructor");
+    let class = members.get("id")?.as_array()?.last()?.as_str()?;
+    let mut message = members.get("kwargs")?.as_object().filter(|_| is_serialized)?.clone();
+    if class != "ChatMessage" && class != "ChatMessageChunk" {
+        message.insert("type".to_owned(), json!(class));
+    }
+    Some(message)
+}
+
+/// Returns a message that is a pair of a role and a content as an object; `None` for other lists.
+fn pair(items: &[Value]) -> Option<Value> {
+    let [Value::String(role), content] = items else { return None };
+    Some(json!({"role": role, "content": content}))
+}
+
 fn read_one(value: Value, make_id: &mut dyn FnMut() -> MessageId) -> Result<Value, String> {
-    let Value::Object(mut members) = value else {
-        return match value {
-            Value::String(text) => Ok(json!(Message::text(make_id(), Role::User, text))),
-            other => Err(format!("expected a message, found `{other}`")),
-        };
+    let mut members = match value {
+        Value::Object(members) => serialized(&members).unwrap_or(members),
+        Value::String(text) => return Ok(json!(Message::text(make_id(), Role::User, text))),
+        other => match other.as_array().and_then(|items| pair(items)) {
+            Some(message) => return read_one(message, make_id),
+            None => {
+                let found: String = other.to_string().chars().take(FOUND_CHARS_MAX).collect();
+                return Err(format!(
+                    "expected a message, found `{found}`; a message is an object with `type` and \
+                     `content`, a pair of a role and a content, or a text of the user"
+                ));
+            }
+        },
     };
     if members.contains_key("parts") || members.contains_key("remove") {
+        check_parts(&members)?;
         if !members.contains_key("remove") {
             members.entry("id").or_insert_with(|| json!(make_id()));
         }
@@ -238,8 +271,8 @@ fn read_one(value: Value, make_id: &mut dyn FnMut() -> MessageId) -> Result<Valu
     let role = match kind {
         "human" | "user" | "HumanMessage" | "HumanMessageChunk" => Role::User,
         "ai" | "assistant" | "AIMessage" | "AIMessageChunk" => Role::Assistant,
-        "system" | "developer" | "SystemMessage" => Role::System,
-        "tool" | "ToolMessage" => Role::Tool,
+        "system" | "developer" | "SystemMessage" | "SystemMessageChunk" => Role::System,
+        "tool" | "ToolMessage" | "ToolMessageChunk" => Role::Tool,
         "remove" | "RemoveMessage" => return Ok(json!({"remove": id})),
         other => {
             return Err(format!(
@@ -293,10 +326,33 @@ pub fn blocks(content: Value) -> Result<Vec<Part>, String> {
         Value::Null => Ok(Vec::new()),
         Value::String(text) => Ok(vec![Part::Text { text }]),
         Value::Array(blocks) => {
-            blocks.iter().filter(|block| !is_ignored(block)).map(block).collect()
+            let blocks = blocks.iter().enumerate().filter(|(_, block)| !is_ignored(block));
+            let parts = blocks.map(|(index, block)| {
+                read_block(block).map_err(|problem| format!("part {index}: {problem}"))
+            });
+            parts.collect()
         }
         other => Err(format!("expected a text or a list of blocks as `content`, found `{other}`")),
     }
+}
+
+/// Reads a block, with inline data in base64.
+fn read_block(content: &Value) -> Result<Part, String> {
+    match block(content)? {
+        Part::Media(media) => media.normalize().map(Part::Media),
+        part => Ok(part),
+    }
+}
+
+/// Checks the inline data of a message in our shape.
+fn check_parts(members: &Map<String, Value>) -> Result<(), String> {
+    let parts = members.get("parts").and_then(Value::as_array).into_iter().flatten();
+    for (index, part) in parts.enumerate().filter(|(_, part)| part["type"] == "media") {
+        if let Ok(Part::Media(media)) = serde_json::from_value(part.clone()) {
+            media.normalize().map_err(|problem| format!("part {index}: {problem}"))?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -412,6 +468,36 @@ mod tests {
     }
 
     #[test]
+    fn serialised_messages_and_pairs_are_messages() {
+        let constructor = |class: &str, kwargs: Value| {
+            json!({"lc": 1, "type": "constructor", "id": ["langchain_core", "messages", class],
+                "kwargs": kwargs})
+        };
+        for (value, role, text) in [
+            (constructor("HumanMessage", json!({"content": "hi"})), "user", "hi"),
+            (
+                constructor("AIMessageChunk", json!({"content": "hi", "type": "ai"})),
+                "assistant",
+                "hi",
+            ),
+            (constructor("SystemMessage", json!({"content": "hi"})), "system", "hi"),
+            (constructor("ChatMessage", json!({"content": "hi", "role": "user"})), "user", "hi"),
+            (json!(["user", "hi"]), "user", "hi"),
+            (json!(["ai", [{"type": "text", "text": "hi"}]]), "assistant", "hi"),
+        ] {
+            let read = read(json!([value]), &mut || id("made")).expect("a message");
+            assert_eq!(
+                read,
+                json!([{"id": "made", "role": role, "parts": [{"type": "text", "text": text}]}])
+            );
+        }
+        let tool =
+            constructor("ToolMessage", json!({"content": "5", "tool_call_id": "c", "id": "m"}));
+        let read = read(tool, &mut || id("made")).expect("a message");
+        assert_eq!(read[0]["parts"][0]["tool_call_id"], "c");
+    }
+
+    #[test]
     fn what_is_no_message_is_named() {
         for (value, says) in [
             (json!([7]), "found `7`"),
@@ -420,6 +506,18 @@ mod tests {
             (json!({"type": "tool", "content": "x"}), "`tool_call_id`"),
             (json!({"type": "human", "content": 3}), "`content`"),
             (json!({"type": "human", "content": [{"type": "smell"}]}), "`smell`"),
+            (json!([["nobody", "hi"]]), "message 0: message type `nobody`"),
+            (json!([[1, 2]]), "found `[1,2]`; a message is"),
+            (
+                json!(["hi", {"type": "human", "content": ["look",
+                    {"type": "image", "mimeType": "image/png", "data": "@@@"}]}]),
+                "message 1: part 1: the data of type `image/png` is not base64: found `@@@`",
+            ),
+            (
+                json!({"role": "user", "parts": [
+                    {"type": "media", "media_type": "image/png", "url": "data:image/png;base64,@"}]}),
+                "part 0: the data of type `image/png` is not base64",
+            ),
         ] {
             let error = read(value, &mut || id("m")).expect_err(says);
             assert!(error.contains(says), "{error}");

@@ -6,5 +6,5 @@ mod request;
 mod stream;
 mod turn;
 
-pub(super) use request::write;
+pub(super) use request::{write, write_medium};
 pub(super) use stream::AnthropicReader;

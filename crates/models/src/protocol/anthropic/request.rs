@@ -101,7 +101,7 @@ fn text(text: &str) -> Option<Value> {
 fn user(message: &Message) -> Result<Vec<Value>, String> {
     let blocks = message.parts.iter().filter_map(|part| match part {
         Part::Text { text: words } => text(words).map(Ok),
-        Part::Media(media) => Some(medium(media)),
+        Part::Media(media) => Some(write_medium(media)),
         Part::Reasoning { .. } | Part::ToolCall(_) | Part::ToolResult(_) => None,
     });
     blocks.collect()
@@ -162,7 +162,7 @@ impl<'a> Issuer<'a> {
 
 fn results(message: &Message, calls: &WireCalls) -> Vec<Value> {
     let results = message.tool_results().map(|result| {
-        let blocks = result_blocks(&result.value, text, medium);
+        let blocks = result_blocks(&result.value, text, write_medium);
         let content = blocks.map_or_else(|| result_text(&result.value).into(), Value::from);
         json!({
             "type": "tool_result", "tool_use_id": calls.id(result.tool_call_id.as_str()),
@@ -172,10 +172,13 @@ fn results(message: &Message, calls: &WireCalls) -> Vec<Value> {
     results.collect()
 }
 
-fn medium(media: &Media) -> Result<Value, String> {
+pub(in crate::protocol) fn write_medium(media: &Media) -> Result<Value, String> {
     let (kind, location) = media::locate(media)?;
     let block = match kind {
-        Kind::Image => "image",
+        Kind::Image => {
+            media::check_image(media)?;
+            "image"
+        }
         Kind::Pdf => "document",
         Kind::Audio | Kind::Video | Kind::Other => {
             return Err(media::refused(media, "images and PDF documents"));

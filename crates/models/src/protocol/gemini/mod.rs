@@ -5,5 +5,5 @@
 mod request;
 mod stream;
 
-pub(super) use request::write;
+pub(super) use request::{write, write_medium};
 pub(super) use stream::GeminiReader;

@@ -113,7 +113,7 @@ fn contents(model: &str, request: &ChatRequest, provider: &str) -> Result<Value,
 fn user(message: &Message) -> Result<Vec<Value>, String> {
     let parts = message.parts.iter().filter_map(|part| match part {
         Part::Text { text } => Some(Ok(json!({ "text": text }))),
-        Part::Media(media) => Some(medium(media)),
+        Part::Media(media) => Some(write_medium(media)),
         Part::Reasoning { .. } | Part::ToolCall(_) | Part::ToolResult(_) => None,
     });
     parts.collect()
@@ -170,7 +170,7 @@ fn result(result: &ToolResult, reads_media: bool) -> Vec<Value> {
     for part in content_parts(&result.value).unwrap_or_default() {
         let Part::Media(media) = part else { continue };
         let is_read = matches!(media::locate(&media), Ok((Kind::Image | Kind::Pdf, _)));
-        match result_medium(&media, medium) {
+        match result_medium(&media, write_medium) {
             Ok(part) if reads_media && is_read => inside.push(part),
             Ok(part) => after.push(part),
             Err(reason) => after.push(json!({"text": media_note(&media, &reason)})),
@@ -183,9 +183,13 @@ fn result(result: &ToolResult, reads_media: bool) -> Vec<Value> {
     [response].into_iter().chain(after).collect()
 }
 
-fn medium(media: &Media) -> Result<Value, String> {
+pub(in crate::protocol) fn write_medium(media: &Media) -> Result<Value, String> {
     let kind = &media.media_type;
-    Ok(match media::locate(media)?.1 {
+    let (sort, location) = media::locate(media)?;
+    if sort == Kind::Other && !kind.starts_with("text/") {
+        return Err(media::refused(media, "images, audio, video, texts and PDF documents"));
+    }
+    Ok(match location {
         Location::Base64(data) => json!({"inlineData": {"mimeType": kind, "data": data}}),
         Location::Url(url) => json!({"fileData": {"mimeType": kind, "fileUri": url}}),
     })

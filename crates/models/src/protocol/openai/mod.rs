@@ -5,5 +5,5 @@ mod response;
 mod returned;
 mod stream;
 
-pub(super) use request::{is_strict, write};
+pub(super) use request::{is_strict, write, write_medium};
 pub(super) use stream::OpenaiReader;

@@ -145,7 +145,7 @@ fn result_content(result: &ToolResult, media: &mut Vec<Value>) -> String {
     let Some(parts) = content_parts(&result.value) else { return result_text(&result.value) };
     let mut text = |part: &Part| match part {
         Part::Text { text } => Some(text.clone()),
-        Part::Media(medium) => Some(match result_medium(medium, media_part) {
+        Part::Media(medium) => Some(match result_medium(medium, write_medium) {
             Ok(part) => {
                 let text = format!("From the result of `{}`:", result.name);
                 media.extend([json!({"type": "text", "text": text}), part]);
@@ -195,13 +195,13 @@ fn user_content(message: &Message) -> Result<Value, String> {
     }
     let parts = message.parts.iter().filter_map(|part| match part {
         Part::Text { text } => Some(Ok(json!({"type": "text", "text": text}))),
-        Part::Media(media) => Some(media_part(media)),
+        Part::Media(media) => Some(write_medium(media)),
         Part::Reasoning { .. } | Part::ToolCall(_) | Part::ToolResult(_) => None,
     });
     parts.collect()
 }
 
-fn media_part(media: &Media) -> Result<Value, String> {
+pub(in crate::protocol) fn write_medium(media: &Media) -> Result<Value, String> {
     let accepted = "images, and audio and PDF documents from `data:` URLs";
     match media::locate(media)? {
         (Kind::Image, _) => Ok(json!({"type": "image_url", "image_url": {"url": media.url}})),

@@ -99,7 +99,7 @@ fn items(request: &ChatRequest, provider: &str) -> Result<Value, String> {
             Role::User => items.push(json!({"role": "user", "content": user(message)?})),
             Role::Assistant => items.extend(assistant(message, &calls, provider)),
             Role::Tool => items.extend(message.tool_results().map(|result| {
-                let blocks = result_blocks(&result.value, input_text, medium);
+                let blocks = result_blocks(&result.value, input_text, write_medium);
                 let output = blocks.map_or_else(|| result_text(&result.value).into(), Value::from);
                 json!({
                     "type": "function_call_output",
@@ -119,7 +119,7 @@ fn input_text(text: &str) -> Option<Value> {
 fn user(message: &Message) -> Result<Value, String> {
     let parts = message.parts.iter().filter_map(|part| match part {
         Part::Text { text } => input_text(text).map(Ok),
-        Part::Media(media) => Some(medium(media)),
+        Part::Media(media) => Some(write_medium(media)),
         Part::Reasoning { .. } | Part::ToolCall(_) | Part::ToolResult(_) => None,
     });
     parts.collect()
@@ -180,9 +180,10 @@ fn reasoning(text: &str, signature: Option<&str>, provider: &str) -> Option<Valu
     }))
 }
 
-fn medium(media: &Media) -> Result<Value, String> {
+pub(in crate::protocol) fn write_medium(media: &Media) -> Result<Value, String> {
     match media::locate(media)? {
         (Kind::Image, _) => {
+            media::check_image(media)?;
             Ok(json!({"type": "input_image", "image_url": media.url, "detail": "auto"}))
         }
         (Kind::Pdf, Location::Base64(_)) => Ok(json!({

@@ -285,14 +285,29 @@ fn media_are_sent_or_refused_by_name() {
         ("application/pdf", url),
         ("audio/wav", audio),
         ("video/mp4", url),
+        ("image/svg+xml", "data:image/svg+xml;base64,AA=="),
+        ("image/heic", "data:image/heic;base64,AA=="),
+        ("image/png", "data:image/png;base64,@@@"),
+        ("application/zip", "data:application/zip;base64,AA=="),
     ];
+    let none = [false; 4];
+    let heic = [false, true, false, false];
     for (protocol, accepted) in [
-        (Protocol::Openai, [true, true, true, false, true, false]),
-        (Protocol::OpenaiResponses, [true, true, true, true, false, false]),
-        (Protocol::Anthropic, [true, true, true, true, false, false]),
-        (Protocol::Gemini, [true, true, true, true, true, true]),
+        (Protocol::Openai, [[true, true, true, false, true, false].as_slice(), &heic].concat()),
+        (
+            Protocol::OpenaiResponses,
+            [[true, true, true, true, false, false].as_slice(), &none].concat(),
+        ),
+        (Protocol::Anthropic, [[true, true, true, true, false, false].as_slice(), &none].concat()),
+        (Protocol::Gemini, [[true, true, true, true, true, true].as_slice(), &heic].concat()),
     ] {
         for ((kind, url), accepted) in all.into_iter().zip(accepted) {
+            let medium = Media { media_type: kind.to_owned(), url: url.to_owned() };
+            assert_eq!(
+                protocol.check_medium(&medium).is_ok(),
+                accepted,
+                "{protocol:?} {kind} {url}"
+            );
             let messages = vec![message("u", Role::User, vec![media(kind, url)])];
             let request = ChatRequest { messages, ..ChatRequest::default() };
             let written = protocol.write("m", true, &request, &config(protocol));
