@@ -1,6 +1,7 @@
 //! Conversations in the form that models accept.
 
 use std::collections::{BTreeMap, BTreeSet};
+use weftwork_tools::ASK_HUMAN;
 use weftwork_types::message::{Message, Part, ToolCall, ToolResult};
 use weftwork_types::secret::HiddenValues;
 use weftwork_types::tool::ToolErrorKind;
@@ -12,29 +13,65 @@ use weftwork_types::{MessageId, ToolCallId};
 /// Agents close the calls of their own messages from the record. A call without a result comes with
 /// a conversation from elsewhere, of which nothing is known.
 ///
+/// A call has one result, the first one after it: clients send invented results of calls that the
+/// agent has closed itself, and the model must not read those. Only answers of a person to a question
+/// of the model may come from clients, so that the newest one counts.
+///
 /// Models get the whole values, without marks of what is hidden: the run remembers that here.
 pub(crate) fn for_model<'a>(
     messages: impl Iterator<Item = &'a Message> + Clone,
     hidden: &HiddenValues,
 ) -> Vec<Message> {
     hidden.add_conversation(messages.clone());
-    let mut results: BTreeMap<&ToolCallId, &ToolResult> = BTreeMap::new();
-    for result in messages.clone().flat_map(Message::tool_results) {
-        results.insert(&result.tool_call_id, result);
-    }
+    let results = Results::of(messages.clone());
     let mut out = Vec::new();
-    for message in messages {
+    for (index, message) in messages.enumerate() {
         if message.tool_results().next().is_some() {
             continue;
         }
         out.push(whole_calls(message));
         for call in message.tool_calls() {
-            let result = results.get(&call.id).map(|result| whole_result(result));
+            let result = results.find(call, index).map(whole_result);
             let result = result.unwrap_or_else(|| left_open(call.id.clone(), &call.name));
             out.push(result_message(result, &message.id));
         }
     }
     out
+}
+
+/// The results in a conversation, with the positions of their messages.
+#[derive(Default)]
+struct Results<'a> {
+    results: BTreeMap<&'a ToolCallId, Vec<(usize, &'a ToolResult)>>,
+    /// Positions of the messages with a call. Some models count their calls from 1 in each answer.
+    calls: BTreeMap<&'a ToolCallId, Vec<usize>>,
+}
+
+impl<'a> Results<'a> {
+    fn of(messages: impl Iterator<Item = &'a Message>) -> Self {
+        let mut found = Self::default();
+        for (index, message) in messages.enumerate() {
+            for result in message.tool_results() {
+                found.results.entry(&result.tool_call_id).or_default().push((index, result));
+            }
+            for call in message.tool_calls() {
+                found.calls.entry(&call.id).or_default().push(index);
+            }
+        }
+        found
+    }
+
+    /// Returns the result of a call: one between it and the next call with its id, otherwise, if no
+    /// other call has the id, one before it.
+    fn find(&self, call: &ToolCall, index: usize) -> Option<&'a ToolResult> {
+        let results = self.results.get(&call.id)?;
+        let calls = self.calls.get(&call.id).map(Vec::as_slice).unwrap_or_default();
+        let next = calls.iter().find(|other| **other > index).copied().unwrap_or(usize::MAX);
+        let mut own = results.iter().filter(|(at, _)| (index..next).contains(at));
+        let found = if call.name == ASK_HUMAN { own.next_back() } else { own.next() };
+        let found = found.or_else(|| results.last().filter(|_| calls.len() == 1));
+        found.map(|(_, result)| *result)
+    }
 }
 
 /// Returns the calls of the last message that have no result after it. A message of results has none
@@ -166,6 +203,47 @@ mod tests {
             })
             .collect();
         assert_eq!(shape, ["m1", "a:true", "b:false", "u"]);
+    }
+
+    #[test]
+    fn the_first_result_of_a_call_counts_and_equal_ids_are_told_apart_by_position() {
+        let asks = |name: &str, call: &str| {
+            let mut message = calls(name, &[call]);
+            let Part::ToolCall(call) = &mut message.parts[0] else { panic!("a call") };
+            call.name = ASK_HUMAN.to_owned();
+            message
+        };
+        let own = result("a", json!("was not called"), true);
+        let invented = Message { id: id("x"), ..result("a", json!("Successfully handled"), false) };
+        let user = || Message::text(id("u"), Role::User, "never mind");
+        for (stored, seen) in [
+            (
+                vec![calls("m1", &["a"]), own.clone(), invented.clone(), user()],
+                vec!["was not called"],
+            ),
+            (
+                vec![calls("m1", &["a"]), user(), own.clone(), invented.clone()],
+                vec!["was not called"],
+            ),
+            // An answer to a question comes from a person.
+            (vec![asks("m1", "a"), own.clone(), invented], vec!["Successfully handled"]),
+            // A conversation that has the results first.
+            (vec![own, calls("m1", &["a"])], vec!["was not called"]),
+            (
+                vec![
+                    calls("m1", &["1"]),
+                    result("1", json!("first"), false),
+                    calls("m2", &["1"]),
+                    Message { id: id("r2"), ..result("1", json!("second"), false) },
+                ],
+                vec!["first", "second"],
+            ),
+        ] {
+            let sent = for_model(stored.iter(), &HiddenValues::default());
+            let values: Vec<_> = sent.iter().flat_map(Message::tool_results).collect();
+            let values: Vec<_> = values.iter().map(|result| result.value.clone()).collect();
+            assert_eq!(values, seen, "{stored:?}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use weftwork_graph::{
 use weftwork_models::{ChatModel, ModelCaller, check_media};
 use weftwork_tools::{ASK_HUMAN, FnTool, Policy, ToolBox, ToolRunner};
 use weftwork_types::MessageId;
+use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, Role, ToolCall};
 use weftwork_types::run::Stops;
 
@@ -173,9 +174,7 @@ impl ReactAgent {
         Ok(Graph::<Chat>::new(self.name)
             .version(self.version)
             .with(parts)
-            .check_input(move |input| {
-                check_media(&*model, messages_in(input)).map_err(|error| error.fault())
-            })
+            .check_input(move |input| check_new_media(&*model, input))
             .node("model", ask_model)
             .node("tool", run_tool)
             .node("human", run_tool)
@@ -189,6 +188,11 @@ impl ReactAgent {
             .interrupt_before(self.before)
             .interrupt_after(self.after))
     }
+}
+
+/// Checks that a model takes the media of the messages of an input.
+pub(crate) fn check_new_media(model: &dyn ChatModel, input: &Value) -> Result<(), Fault> {
+    check_media(model, messages_in(input)).map_err(|error| error.fault())
 }
 
 /// Returns the messages of an input. Others are refused when the input is read.

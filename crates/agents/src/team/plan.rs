@@ -5,7 +5,7 @@ use crate::bound::{BoundModel, ModelConfig};
 use crate::conversation::for_model;
 use crate::error::{AgentError, too_many_steps};
 use crate::output::OutputSpec;
-use crate::react::system_message;
+use crate::react::{check_new_media, system_message};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -196,10 +196,12 @@ impl PlanAndExecute {
             executor,
             steps_max: self.steps_max,
         };
+        let model = Arc::clone(&self.bound.model);
         let each_step = self.replan == Replan::EachStep;
         let graph = Graph::<PlanState>::new(self.name)
             .version(self.version)
             .with(parts)
+            .check_input(move |input| check_new_media(&*model, input))
             .node(PLAN, make_plan)
             .node(EXECUTE, execute_step)
             .on_left_open(EXECUTE, close_step)

@@ -7,7 +7,7 @@ use crate::calls::{left_open, outcome_of_call, result_message};
 use crate::conversation::{for_model, invalid_rounds};
 use crate::error::{AgentError, cannot_repair};
 use crate::evaluate::PromptScope;
-use crate::react::{REPAIRS_MAX, system_message};
+use crate::react::{REPAIRS_MAX, check_new_media, system_message};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -238,6 +238,7 @@ impl Supervisor {
         let has_tools = specs.len() > members.len() + usize::from(has_human);
         let own = [(TOOL, has_tools), (HUMAN, has_human)];
         let own: Vec<_> = own.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();
+        let model = Arc::clone(&self.bound.model);
         let parts = SupervisorParts {
             instructions: system_message(self.instructions),
             bound: self.bound,
@@ -252,6 +253,7 @@ impl Supervisor {
         let mut graph = Graph::<TeamState>::new(self.name)
             .version(self.version)
             .with(parts)
+            .check_input(move |input| check_new_media(&*model, input))
             .node(SUPERVISOR, run_supervisor)
             .defer(SUPERVISOR)
             .node(HAND_OFF, hand_off)
