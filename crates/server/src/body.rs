@@ -35,8 +35,7 @@ pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T> {
 /// # Errors
 /// Status 422 for a value that does not fit.
 pub(crate) fn from_value<T: DeserializeOwned>(value: Value) -> Result<T> {
-    serde_json::from_value(value)
-        .map_err(|error| ApiError::invalid(wording::describe_error(&error)))
+    wording::read_value(value).map_err(ApiError::invalid)
 }
 
 /// Reads a JSON text.
@@ -44,10 +43,23 @@ pub(crate) fn from_value<T: DeserializeOwned>(value: Value) -> Result<T> {
 /// # Errors
 /// Status 422 for a text that is not JSON, or that has an integer of more than 64 bits.
 pub(crate) fn read_json(text: &[u8]) -> Result<Value> {
-    json::read(text).map_err(|error| match error {
+    let value = json::read(text).or_else(|error| match read_cut_texts(text, &error) {
+        Some(repaired) => json::read(repaired.as_bytes()),
+        None => Err(error),
+    });
+    value.map_err(|error| match error {
         JsonError::Syntax(_) => ApiError::invalid("Invalid JSON in request body"),
         JsonError::WideInteger { .. } => ApiError::invalid(error.to_string()),
     })
+}
+
+/// Returns a JSON text without halves of surrogate pairs, which clients send that cut a text within a
+/// character; `None` if the error is another one.
+fn read_cut_texts(text: &[u8], error: &JsonError) -> Option<String> {
+    let JsonError::Syntax(error) = error else { return None };
+    let error = error.to_string();
+    let is_cut = error.contains("surrogate") || error.contains("end of hex escape");
+    is_cut.then(|| json::repaired(text)).flatten()
 }
 
 /// Removes the members of a result that were not selected.
@@ -83,7 +95,7 @@ impl IfExistsBody {
 
 /// A value, or a list of values.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text, or a list of texts")]
 pub(crate) enum OneOrMany<T> {
     One(T),
     Many(Vec<T>),
@@ -178,8 +190,18 @@ struct CommandBody {
     resume: Option<Value>,
     #[serde(default)]
     update: Option<Value>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "read_goto")]
     goto: Option<OneOrMany<GotoBody>>,
+}
+
+fn read_goto<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<OneOrMany<GotoBody>>, D::Error> {
+    serde_json::from_value(Value::deserialize(from)?).map_err(|_| {
+        serde::de::Error::custom(
+            "expected the name of a node, an object with `node` and `input`, or a list of them",
+        )
+    })
 }
 
 /// Reads a member that may be null: only a missing one is `None`.
@@ -282,13 +304,8 @@ impl RunBody {
         }
         let config = self.config.clone().unwrap_or_default();
         let settings = assistant.current();
-        let usual: ConfigBody =
-            serde_json::from_value(settings.config.clone().into()).map_err(|error| {
-                ApiError::invalid(format!(
-                    "config of the assistant: {}",
-                    wording::describe_error(&error)
-                ))
-            })?;
+        let usual: ConfigBody = wording::read_value(settings.config.clone().into())
+            .map_err(|problem| ApiError::invalid(format!("config of the assistant: {problem}")))?;
         let place = self.checkpoint.clone().unwrap_or_default();
         let at = place.checkpoint_id.clone().or_else(|| self.checkpoint_id.clone());
         let ns = place.checkpoint_ns.as_deref().unwrap_or_default();

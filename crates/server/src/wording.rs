@@ -1,5 +1,8 @@
 //! Errors of values in the words of JSON, without the names of types of this program.
 
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
 /// Beginnings of what a type of this program is called in errors, and its JSON.
 const TYPES: [(&str, &str); 8] = [
     ("struct ", "an object"),
@@ -14,8 +17,26 @@ const TYPES: [(&str, &str); 8] = [
 const INTEGERS: [&str; 10] =
     ["i8", "i16", "i32", "i64", "isize", "u8", "u16", "u32", "u64", "usize"];
 
+/// Maximum length of the path of a member in texts of errors, in characters.
+const PATH_CHARS_MAX: usize = 200;
+
+/// Reads a value.
+///
+/// # Errors
+/// A text with the path of the member that does not fit, and what was expected there.
+pub(crate) fn read_value<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path: String = error.path().to_string().chars().take(PATH_CHARS_MAX).collect();
+        let text = describe_error(error.inner());
+        match path.as_str() {
+            "." => text,
+            path => format!("`{path}`: {text}"),
+        }
+    })
+}
+
 /// Returns the text of an error.
-pub(crate) fn describe_error(error: &serde_json::Error) -> String {
+fn describe_error(error: &serde_json::Error) -> String {
     let text = error.to_string();
     if text.contains("did not match any variant") {
         return "a value has none of the expected forms".to_owned();
@@ -78,8 +99,24 @@ mod tests {
         Second,
     }
 
+    #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "only its errors matter")]
+    struct Outer {
+        inner: Vec<Body>,
+    }
+
     fn error<T: DeserializeOwned + std::fmt::Debug>(value: Value) -> String {
-        super::describe_error(&serde_json::from_value::<T>(value).expect_err("does not fit"))
+        super::read_value::<T>(value).expect_err("does not fit")
+    }
+
+    #[test]
+    fn errors_name_the_member() {
+        let inner = json!({"inner": [{"limit": 1}, {"limit": "10"}]});
+        assert_eq!(
+            error::<Outer>(inner),
+            "`inner[1].limit`: invalid type: string \"10\", expected an integer"
+        );
+        assert_eq!(error::<Outer>(json!({})), "missing field `inner`");
     }
 
     #[test]
@@ -89,7 +126,7 @@ mod tests {
         let hostile = json!({"limit": "x, expected struct Body"});
         assert_eq!(
             error::<Body>(hostile),
-            "invalid type: string \"x, expected struct Body\", expected an integer"
+            "`limit`: invalid type: string \"x, expected struct Body\", expected an integer"
         );
         assert_eq!(error::<Either>(json!(7)), "a value has none of the expected forms");
         let unknown = error::<Kind>(json!("third"));

@@ -30,7 +30,7 @@ pub(crate) fn of_result(question: &Interrupt, value: &Value) -> Result<Value> {
 }
 
 /// Returns the answer that a typed text means. An approval that is answered by a text other than a
-/// verb is not given: the text is the result of the call, which the model reads.
+/// verb is not given: the call is closed, and the model reads that it was not made, with the text.
 ///
 /// # Errors
 /// See [`of_result`].
@@ -41,7 +41,7 @@ pub(crate) fn of_text(question: &Interrupt, typed: &str) -> Result<Value> {
             let verdict = match verb_of_word(typed) {
                 Some(Verb::Approve) => Verdict::Approve,
                 Some(Verb::Reject) => Verdict::Reject,
-                _ => Verdict::Respond { text: typed.to_owned() },
+                _ => Verdict::Respond { text: typed_response(&request.tool, typed) },
             };
             Ok(json!(ApprovalDecision::new(request.binding, verdict)))
         }
@@ -57,6 +57,14 @@ pub(crate) fn of_text(question: &Interrupt, typed: &str) -> Result<Value> {
         Ask::Value { .. } => Ok(typed_value(question.answer_schema.as_ref(), typed)),
         _ => of_result(question, &json!(typed)),
     }
+}
+
+/// Returns the result of a call in place of whose approval a person typed a text.
+fn typed_response(tool: &str, typed: &str) -> String {
+    format!(
+        "`{tool}` was not called: it waited for approval, and instead of a decision the person said: \
+         {typed}"
+    )
 }
 
 /// Returns the value that a text stands for: the text, or its JSON if texts do not fit.
@@ -213,6 +221,12 @@ fn read_edit(request: &ApprovalRequest, value: &Value) -> Result<Verdict> {
         )));
     }
     let args = value.get("args").or_else(|| action.and_then(|action| action.get("args")));
+    // The form of LangGraph's agent inbox has the action within the arguments.
+    let is_tool = |name: &Value| {
+        name.as_str().is_some_and(|name| name == request.tool || name == wire_name(&request.tool))
+    };
+    let inner = args.filter(|args| args.get("action").is_some_and(is_tool));
+    let args = inner.and_then(|args| args.get("args")).or(args);
     let args = args.filter(|args| args.is_object()).ok_or_else(|| {
         ApiError::invalid("an edited call needs `args`, an object with all its arguments")
     })?;

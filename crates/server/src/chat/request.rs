@@ -9,7 +9,7 @@
 //! `parts`).
 
 use crate::error::{ApiError, Result};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use weftwork_types::MessageId;
 use weftwork_types::message::{Part, langchain};
@@ -60,9 +60,7 @@ impl ChatRequest {
     /// # Errors
     /// Status 422 for a body without messages, or with a last message of neither text nor files.
     pub(crate) fn read(body: &Value) -> Result<Self> {
-        let messages = body.get("messages").and_then(Value::as_array).ok_or_else(|| {
-            ApiError::invalid("the body needs `messages`, a list whose last message is the new one")
-        })?;
+        let messages = read_messages(body)?;
         let text = |name: &str| body.get(name).and_then(Value::as_str).filter(|id| !id.is_empty());
         let mut request = Self {
             thread: text("threadId").or_else(|| text("id")).map(str::to_owned),
@@ -138,6 +136,20 @@ impl ChatRequest {
     }
 }
 
+/// Returns the messages of a body: `messages`, or the new one alone as `message`.
+fn read_messages(body: &Value) -> Result<&[Value]> {
+    match (body.get("messages"), body.get("message")) {
+        (Some(Value::Array(messages)), _) => Ok(messages),
+        (None | Some(Value::Null), Some(message @ Value::Object(_))) => {
+            Ok(std::slice::from_ref(message))
+        }
+        _ => Err(ApiError::invalid(
+            "the body needs `messages`, a list whose last message is the new one, or `message`, the \
+             new one alone",
+        )),
+    }
+}
+
 /// The parts of a message: of either shape.
 fn parts_of(message: &Value) -> impl Iterator<Item = &Value> {
     let parts = ["parts", "content"].iter().find_map(|name| message.get(name)?.as_array());
@@ -147,8 +159,14 @@ fn parts_of(message: &Value) -> impl Iterator<Item = &Value> {
 /// Returns the parts of a user's message: texts and files.
 fn read_user_message(message: &Value) -> Result<Vec<Part>> {
     let content = ["parts", "content"].iter().find_map(|name| message.get(name));
-    let parts = langchain::blocks(content.cloned().unwrap_or_default())
+    let mut parts = langchain::blocks(content.cloned().unwrap_or_default())
         .map_err(|problem| ApiError::invalid(format!("the last message: {problem}")))?;
+    for attached in read_attachments(message)? {
+        // Some clients list a file as a part, too.
+        if !parts.contains(&attached) {
+            parts.push(attached);
+        }
+    }
     let has_media = parts.iter().any(|part| matches!(part, Part::Media(_)));
     let text = join_texts(&parts);
     if text.trim().is_empty() && !has_media {
@@ -167,6 +185,52 @@ fn read_user_message(message: &Value) -> Result<Vec<Part>> {
         true => Ok(vec![Part::Text { text }]),
         false => Ok(parts.into_iter().filter(|part| !is_empty_text(part)).collect()),
     }
+}
+
+/// Members of a message in which front ends send files beside its parts.
+const ATTACHMENTS: [&str; 2] = ["experimental_attachments", "attachments"];
+
+/// Returns the files that a message has beside its parts: with a URL as in the AI SDK 4, or with parts
+/// of their own as in assistant-ui.
+fn read_attachments(message: &Value) -> Result<Vec<Part>> {
+    let mut parts = Vec::new();
+    for name in ATTACHMENTS {
+        let attached = match message.get(name) {
+            None | Some(Value::Null) => continue,
+            Some(Value::Array(attached)) => attached,
+            Some(_) => {
+                let detail = format!("the last message: `{name}` is not a list of files");
+                return Err(ApiError::invalid(detail));
+            }
+        };
+        for (index, one) in attached.iter().enumerate() {
+            let content = match one.get("content") {
+                Some(content) if content.is_array() => content.clone(),
+                _ => json!([file_block(one)]),
+            };
+            let read = langchain::blocks(content).map_err(|problem| {
+                ApiError::invalid(format!("the last message: `{name}[{index}]`: {problem}"))
+            })?;
+            parts.extend(read);
+        }
+    }
+    Ok(parts)
+}
+
+/// Returns an attachment with a URL or with data as a block.
+fn file_block(attachment: &Value) -> Value {
+    let find = |names: &[&str]| names.iter().find_map(|name| attachment.get(name)).cloned();
+    let mut block = json!({"type": "file"});
+    if let Some(media_type) = find(&["contentType", "mediaType", "mimeType", "mime_type"]) {
+        block["mediaType"] = media_type;
+    }
+    if let Some(url) = find(&["url"]) {
+        block["url"] = url;
+    }
+    if let Some(data) = find(&["data", "base64"]) {
+        block["data"] = data;
+    }
+    block
 }
 
 fn is_empty_text(part: &Part) -> bool {

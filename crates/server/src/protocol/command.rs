@@ -98,13 +98,8 @@ impl Command {
         if !self.params.is_object() {
             return Err(invalid_argument(format!("`params` of {} is not an object", self.method)));
         }
-        serde_json::from_value(self.params.clone()).map_err(|error| {
-            invalid_argument(format!(
-                "`params` of {}: {}",
-                self.method,
-                wording::describe_error(&error)
-            ))
-        })
+        wording::read_value(self.params.clone())
+            .map_err(|problem| invalid_argument(format!("`params` of {}: {problem}", self.method)))
     }
 }
 

@@ -360,13 +360,8 @@ impl Connection {
 }
 
 fn read_params<T: serde::de::DeserializeOwned>(command: &Command) -> Result<T> {
-    serde_json::from_value(command.params.clone()).map_err(|error| {
-        ApiError::invalid(format!(
-            "`params` of {}: {}",
-            command.method,
-            wording::describe_error(&error)
-        ))
-    })
+    wording::read_value(command.params.clone())
+        .map_err(|problem| ApiError::invalid(format!("`params` of {}: {problem}", command.method)))
 }
 
 fn no_such_subscription(id: &Value, name: &str) -> Value {

@@ -117,7 +117,10 @@ struct History {
 
 /// The checkpoint before which a history begins: its id, or a configuration with it.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected the id of a checkpoint, or an object with `configurable` or `checkpoint_id`"
+)]
 enum Before {
     Id(String),
     Config { configurable: CheckpointBody },

@@ -39,7 +39,7 @@ struct Put {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected `true`, `false`, or a list of paths")]
 enum Index {
     All(bool),
     Paths(Vec<String>),

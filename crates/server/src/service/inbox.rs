@@ -169,16 +169,23 @@ fn replace_decisions(open: &[&Interrupt], answers: Answers) -> Result<Answers> {
                 let asked = approvals.iter().find(|asked| asked.id == id);
                 let value = match (asked, listed_decisions(&value)) {
                     (Some(asked), Some([one])) => read_decision(asked, one)?,
-                    (Some(asked), _) if value["type"].is_string() => read_decision(asked, &value)?,
-                    _ => value,
+                    (Some(asked), _) => read_decision(asked, &value)?,
+                    (None, _) => value,
                 };
                 Ok((id, value))
             });
             Ok(Answers::ById(given.collect::<Result<_>>()?))
         }
         Answers::One(value) => {
-            let Some(list) = listed_decisions(&value).filter(|_| !approvals.is_empty()) else {
-                return Ok(Answers::One(value));
+            let list = match (listed_decisions(&value), approvals.as_slice()) {
+                (Some(list), [_, ..]) => list,
+                // A decision, alone or as the only one of a list.
+                (_, [asked]) if open.len() == 1 => {
+                    let only = value.as_array().filter(|list| list.len() == 1);
+                    let only = only.and_then(|list| list.first()).unwrap_or(&value);
+                    return read_decision(asked, only).map(Answers::One);
+                }
+                _ => return Ok(Answers::One(value)),
             };
             if list.len() != approvals.len() {
                 return Err(ApiError::invalid(format!(

@@ -10,6 +10,7 @@ mod chat;
 mod deleted;
 mod graphs;
 mod inbox;
+mod invented;
 mod items;
 mod protocol;
 mod runs;

@@ -98,6 +98,7 @@ impl Service {
             )));
         }
         let input = self.read_decisions(&hosted, &thread, options.at, input).await?;
+        let input = self.drop_invented_results(&thread, input, &mut ignored).await?;
         let earlier = self.find_earlier(&thread, options.idempotency_key.as_deref()).await?;
         options.metadata = match &earlier {
             // The metadata of the thread may have changed since.

@@ -11,6 +11,7 @@ mod client;
 mod errors;
 mod front_ends;
 mod graphs;
+mod habits;
 mod ids;
 mod instances;
 mod keys;
