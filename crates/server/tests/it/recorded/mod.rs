@@ -86,8 +86,8 @@ async fn recorded_requests_have_the_recorded_answers() {
         for line in &lines {
             let Some(outcome) = replay::play(&client, line, &mut ids).await else { continue };
             let Line::Recorded(recorded) = line else { continue };
-            all = all + 1;
-            number = number + 1;
+            all += 1;
+            number += 1;
             let Some((kind, what)) = judged(&outcome, &listed) else { continue };
             by_kind[kind as usize] += 1;
             let key = format!("{group}.{number}");
