@@ -13,7 +13,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
-use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method, Redirects};
+use weftwork_types::port::{
+    Egress, EgressError, EgressRequest, EgressResponse, Method, Redirected, Redirects,
+};
 use weftwork_types::{BoxFuture, BoxStream};
 
 /// Configuration of the client.
@@ -122,7 +124,7 @@ impl GuardedClient {
             if redirects == Redirects::Return {
                 return Ok((response, host));
             }
-            redirect = Some((host.clone(), response.status().as_u16()));
+            redirect = Some(Redirected { host: host.clone(), status: response.status().as_u16() });
             let next = hop.next(&response, &self.allow);
             match next.map_err(|error| name_redirect(error, redirect.take()))? {
                 Step::Arrived => return Ok((response, host)),
@@ -165,9 +167,9 @@ impl Egress for GuardedClient {
 }
 
 /// Names the redirect that led to a refused address.
-fn name_redirect(mut error: EgressError, led: Option<(String, u16)>) -> EgressError {
+fn name_redirect(mut error: EgressError, led: Option<Redirected>) -> EgressError {
     if let EgressError::Refused { redirect, .. } = &mut error {
-        *redirect = led;
+        *redirect = led.map(Box::new);
     }
     error
 }

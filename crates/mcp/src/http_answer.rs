@@ -105,7 +105,8 @@ fn address_answer(text: &[u8], asked: &RequestId, is_sure: bool) -> String {
     let Ok(Value::Object(mut members)) = serde_json::from_slice(text) else { return plain() };
     let is_error = members.get("error").is_some_and(|error| !error.is_null());
     let is_own = members.get("id").is_some_and(|id| same_id(id, &json!(asked)));
-    if !is_own && !(is_error && is_sure && members.contains_key("jsonrpc")) {
+    let is_refusal = is_error && is_sure && members.contains_key("jsonrpc");
+    if !is_own && !is_refusal {
         return plain();
     }
     members.insert("id".to_owned(), json!(asked));

@@ -147,8 +147,8 @@ impl<E: Engine> Bench<E> {
         let watch = Watch::start();
         drop(outputs);
         let freed = watch.stop();
-        cpu_s = cpu_s + freed.0;
-        wall_s = wall_s + freed.1;
+        cpu_s += freed.0;
+        wall_s += freed.1;
         self.stored = self.engine.stored(self.runs - 1).await?;
         Ok(Spent { runs, cpu_s, wall_s })
     }

@@ -235,7 +235,7 @@ async fn the_cost_in_a_header_is_read() {
             let text = json!({"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}]});
             let headers =
                 [("content-type", "application/json"), ("x-litellm-response-cost", header)];
-            Reply::full(200, &headers, &text.to_string())
+            Reply::full(200, &headers, text.to_string())
         })
         .await;
         let mut events = waiting(&server, "", PATIENCE_MS).stream(Arc::new(request("hi")));

@@ -1,7 +1,5 @@
 //! Tests that tables reach the next format, also if the connection that migrates them breaks.
 
-#![expect(clippy::expect_used, reason = "a failing test panics with the reason")]
-
 use super::{FORMATS, Formats};
 use crate::{Options, PostgresStore, Time};
 use std::sync::Arc;

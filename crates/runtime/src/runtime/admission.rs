@@ -48,7 +48,8 @@ impl Runtime {
         request: RunRequest,
         receiver: Option<ModeReceiver>,
     ) -> Result<RunHandle, RuntimeError> {
-        self.start_requested(request, receiver).await.map(StartedRun::into_handle)
+        // On the heap: the callers' futures would each have the size of an admission.
+        Box::pin(self.start_requested(request, receiver)).await.map(StartedRun::into_handle)
     }
 
     pub(super) async fn start_requested(

@@ -117,7 +117,7 @@ impl Runtime {
             input: RunInput::Continue,
             options,
         };
-        self.start_requested(request, None).await.map(Some)
+        Box::pin(self.start_requested(request, None)).await.map(Some)
     }
 
     /// Returns the time at which the next thread is due, as stored, after this number of threads

@@ -1,7 +1,5 @@
 //! Tests that a file reaches the next format, also if the process that migrates it is killed.
 
-#![expect(clippy::expect_used, clippy::indexing_slicing, reason = "a failing test panics")]
-
 use super::{FORMATS, Formats};
 use crate::error::Place;
 use crate::open;

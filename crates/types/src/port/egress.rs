@@ -125,7 +125,7 @@ pub enum EgressError {
     /// The host resolved to an address that is not allowed.
     #[error(
         "address {address} of `{host}`{} is {class} and not allowed; allow the host in the configuration (`egress.allow`) if you trust it",
-        redirecting(redirect.as_ref())
+        redirecting(redirect.as_deref())
     )]
     Refused {
         /// Host name in the URL.
@@ -134,8 +134,8 @@ pub enum EgressError {
         address: String,
         /// Class of the address, such as `loopback`.
         class: &'static str,
-        /// Host that redirected the request to this one, and its status.
-        redirect: Option<(String, u16)>,
+        /// The redirect that led to the host.
+        redirect: Option<Box<Redirected>>,
     },
     /// The URL is not supported.
     #[error("url `{url}` cannot be used: {reason}")]
@@ -181,8 +181,17 @@ pub enum EgressError {
     },
 }
 
-fn redirecting(redirect: Option<&(String, u16)>) -> String {
-    redirect.map_or_else(String::new, |(host, status)| {
+/// An answer that sent a request to another host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redirected {
+    /// Host that answered.
+    pub host: String,
+    /// Status of the answer.
+    pub status: u16,
+}
+
+fn redirecting(redirect: Option<&Redirected>) -> String {
+    redirect.map_or_else(String::new, |Redirected { host, status }| {
         format!(", to which `{host}` redirects with status {status},")
     })
 }

@@ -18,7 +18,9 @@ pub use budget::{
 pub use clock::Clock;
 pub use context::{CallContext, Emit, NoJournal, Silent};
 pub use dependencies::Dependencies;
-pub use egress::{Egress, EgressError, EgressRequest, EgressResponse, Method, Redirects};
+pub use egress::{
+    Egress, EgressError, EgressRequest, EgressResponse, Method, Redirected, Redirects,
+};
 pub use executor::{ExecuteError, GraphExecutor, RunHandle};
 pub use journal::{
     Attempts, CallKey, CallKind, CallRecord, CallResult, CallState, IdempotencyKey, Intent,

@@ -117,7 +117,7 @@ fn runner_of(servers: &McpServers, tools: &[&str]) -> Result<ToolRunner, CliErro
     let mut policy = Policy::new();
     for tool in tools {
         if servers.lock().get(tool).is_some() {
-            policy = policy.allow(*tool).map_err(bad_input)?;
+            policy = policy.allow(tool).map_err(bad_input)?;
         }
     }
     let tools = ToolBox::new().with_all(servers.tools());
