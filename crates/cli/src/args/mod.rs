@@ -414,7 +414,11 @@ mod tests {
             ];
             match Cli::try_parse_from(given) {
                 Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::DisplayHelp => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+                    ) => {}
                 // A placeholder is not a value.
                 Err(error) if error.kind() == ErrorKind::ValueValidation => {}
                 Err(error) if !has_arguments && incomplete.contains(&error.kind()) => {}
