@@ -16,7 +16,8 @@ use weftwork_types::{MessageId, RunId, TaskId, ThreadId, Timestamp, ToolCallId};
 use world::World;
 
 const SEED: u64 = 21;
-const SEQUENCES: usize = 5_000;
+/// Sequences in the fast tier, and in the full one.
+const SEQUENCES: (usize, usize) = (1_500, 5_000);
 
 fn at(number: u64) -> RunRef {
     let thread = ThreadId::new("t").expect("valid");
@@ -54,7 +55,9 @@ fn encode(protocol: Protocol, runs: &[(Vec<RunEvent>, RunOutcome)], whole: bool)
 fn generated_sequences_are_accepted_by_the_decoders_of_both_formats() {
     let mut reasons = BTreeMap::<String, usize>::new();
     let mut random = Random::new(SEED);
-    for number in 0..SEQUENCES {
+    let is_full = std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full");
+    let sequences = if is_full { SEQUENCES.1 } else { SEQUENCES.0 };
+    for number in 0..sequences {
         let seed = random.below(usize::MAX) as u64;
         let runs = World::new(Random::new(seed)).runs();
         for whole in [true, false] {
@@ -72,9 +75,9 @@ fn generated_sequences_are_accepted_by_the_decoders_of_both_formats() {
             *reasons.entry(ui.finished.unwrap_or_default()).or_default() += 1;
         }
     }
-    println!("{SEQUENCES} sequences, seed {SEED}: {reasons:?}");
+    println!("{sequences} sequences, seed {SEED}: {reasons:?}");
     for reason in ["stop", "tool-calls", "error", "other"] {
-        assert!(reasons.get(reason).is_some_and(|count| *count > SEQUENCES / 50), "{reasons:?}");
+        assert!(reasons.get(reason).is_some_and(|count| *count > sequences / 50), "{reasons:?}");
     }
 }
 

@@ -27,7 +27,7 @@ fn any_split_of_a_recorded_answer_gives_the_same_events() {
         include_str!("../../../../../tests/cassettes/protocols-litellm.json"),
     ];
     let answers = recordings.map(recorded).concat();
-    let step = if splits() == 10_000 { 1 } else { 23 };
+    let step = if splits() == 10_000 { 1 } else { 53 };
     let mut tried = std::collections::BTreeMap::<_, usize>::new();
     for (protocol, answer) in answers {
         let bytes = answer.as_bytes();
