@@ -138,7 +138,7 @@ async def the_events_of_a_thread_continue_exactly_over_kills(_, store):
 async def a_server_that_stops_under_64_streams_shows_no_client_an_error(_, store):
     with Server(store) as server:
         client = get_client(url=server.url)
-        count, steps, delay = 64 if store is None else 8, 10, 0.4
+        count, steps, delay = 64 if store is None else 8, 10, 0.8
         threads = [(await client.threads.create())["thread_id"] for _ in range(count)]
         streams = [
             asyncio.ensure_future(follow("async", server.url, thread, steps, delay, client))
