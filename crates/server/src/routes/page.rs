@@ -4,7 +4,8 @@ use crate::body::{self, OneOrMany};
 use crate::error::{ApiError, Result};
 use axum::Json;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// Number of results of a search without a limit.
@@ -15,10 +16,19 @@ const LIMIT_MAX: usize = 1_000;
 /// The part of the results that a client asks for.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Page {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "read_limit")]
     limit: Option<usize>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "read_offset")]
     offset: Option<usize>,
+}
+
+// The members of a flattened struct have no path in errors, so that these name themselves.
+fn read_limit<'de, D: Deserializer<'de>>(value: D) -> Result<Option<usize>, D::Error> {
+    Option::deserialize(value).map_err(|error| D::Error::custom(format_args!("`limit`: {error}")))
+}
+
+fn read_offset<'de, D: Deserializer<'de>>(value: D) -> Result<Option<usize>, D::Error> {
+    Option::deserialize(value).map_err(|error| D::Error::custom(format_args!("`offset`: {error}")))
 }
 
 /// A direction of an order.

@@ -28,6 +28,8 @@ const OUTSIDE: [(&str, &[&str]); 9] = [
     ("the file of MCP servers", &["W0901", "W0902", "W0913"]),
 ];
 
+const PARTS: usize = 4;
+
 /// Errors that a run or a tool can cause. Each is driven as the error of a node and of a tool, with
 /// a text that repeats the conversation; those that the test causes by their own means are driven
 /// that way too.
@@ -54,6 +56,19 @@ const OF_RUNS: [&str; 162] = [
 /// Returns the errors that a run or a tool can cause.
 pub(super) fn of_runs() -> impl Iterator<Item = &'static str> {
     OF_RUNS.into_iter()
+}
+
+/// The errors that are driven as those of nodes and tools: all in the full tier, a quarter in the fast
+/// one, which differs between processes. `WEFT_CANARY_PART` plays a quarter again.
+#[expect(clippy::print_stdout, reason = "the log says what was driven, and how to repeat it")]
+pub(super) fn driven() -> Vec<&'static str> {
+    if std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full") {
+        return of_runs().collect();
+    }
+    let part = std::env::var("WEFT_CANARY_PART").ok().map(|part| part.parse().expect("a number"));
+    let part = part.unwrap_or_else(std::process::id) as usize % PARTS;
+    println!("WEFT_CANARY_PART={part}");
+    of_runs().skip(part).step_by(PARTS).collect()
 }
 
 /// Returns the errors that no run, request or tool of a server can cause.
