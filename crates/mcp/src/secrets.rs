@@ -1,6 +1,6 @@
 //! Values of an entry of the file of servers that may be secret, and which are hidden in errors.
 
-use rmcp::model::CallToolResult;
+use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::Value;
 use std::fmt;
 
@@ -116,7 +116,12 @@ impl Secrets {
         }
         let mut hidden = serde_json::to_value(&result).unwrap_or_default();
         self.hide_in_value(&mut hidden);
-        serde_json::from_value(hidden).unwrap_or_else(|_| CallToolResult::error(Vec::new()))
+        // A result that is no longer one says so, rather than nothing.
+        serde_json::from_value(hidden).unwrap_or_else(|_| {
+            let text =
+                "the tool failed; its error is not shown, as it has a secret of the MCP file";
+            CallToolResult::error(vec![ContentBlock::text(text)])
+        })
     }
 
     fn hide_in_value(&self, value: &mut Value) {

@@ -3,32 +3,31 @@
 mod calls;
 mod check;
 mod commit;
+mod event;
 mod read;
 mod recent;
 mod row;
 
 pub use check::{CheckedRows, check_names, check_rows};
 pub(crate) use commit::{Claimed, Told};
+use event::{checkpoint_event, new_messages};
 pub(crate) use recent::Recent;
 use row::Kind;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use weftwork_engine::codec::{DeltaBase, Layout, LayoutId, ReferenceRow, Text, encode};
-use weftwork_engine::pregel::Machine;
+use weftwork_engine::codec::{Layout, LayoutId, ReferenceRow, Text, encode};
 use weftwork_engine::{EngineError, Plan};
 use weftwork_graph::run_loop::{
-    Checkpoint, CheckpointAddress, CheckpointWrite, CheckpointWrites, Checkpointer,
-    CheckpointerError, ExternalInput, Source, StoredCheckpoint, TaskRecords, WriteHint,
-    WriteResult, tasks_due,
+    CheckpointAddress, CheckpointWrite, CheckpointWrites, Checkpointer, CheckpointerError,
+    ExternalInput, Source, StoredCheckpoint, TaskRecords, WriteHint, WriteResult,
 };
 use weftwork_store::{
     CheckpointBatch, CheckpointNamespace, CheckpointStore, NewCheckpoint, NewPending, Pending,
     StoreError,
 };
 use weftwork_types::canonical::{Hash, first_128};
-use weftwork_types::event::{AiEvent, CheckpointSource, CheckpointStored, TaskDue, TaskEnd};
-use weftwork_types::message::Message;
+use weftwork_types::event::AiEvent;
 use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
 
 /// A checkpointer over a store: one row for each superstep, written in one transaction. Clones
@@ -148,7 +147,7 @@ impl StoreCheckpointer {
             }
         }
         if self.claimed.is_some() {
-            bundle.told.events.push(stored(&at.ns, &checkpoint, ended, due)?);
+            bundle.told.events.push(checkpoint_event(&at.ns, &checkpoint, ended, due)?);
         }
         let encoded = encode(&checkpoint.machine, id, since.as_deref(), &rest)?;
         let mut body = encoded.bytes;
@@ -275,36 +274,6 @@ fn tasks_row(
     let (mut body, blobs) = row::write_tasks(plan, tasks, known)?;
     row::seal(Kind::Tasks, &at.ns, of, &mut body);
     Ok((body, blobs))
-}
-
-/// Returns the messages that nodes added or changed since a checkpoint. Messages of the input are
-/// omitted: its caller has them.
-fn new_messages(machine: &Machine, since: Option<&DeltaBase>, ended: &[TaskEnd]) -> Vec<Message> {
-    if ended.is_empty() { Vec::new() } else { machine.messages_since(since) }
-}
-
-/// The event for a checkpoint that is stored. The tasks of the superstep that it closes have ended.
-fn stored(
-    ns: &str,
-    checkpoint: &Checkpoint,
-    ended: Vec<TaskEnd>,
-    due: Option<Vec<TaskDue>>,
-) -> Result<AiEvent, EngineError> {
-    let Checkpoint { id, parent, metadata, machine } = checkpoint;
-    let source = match metadata.source {
-        Source::Nothing => CheckpointSource::Empty,
-        Source::Input => CheckpointSource::Input,
-        Source::Loop => CheckpointSource::Loop,
-        Source::Update => CheckpointSource::Update,
-        Source::Fork => CheckpointSource::Fork,
-    };
-    let id = *id;
-    let parent = *parent;
-    let step = metadata.step;
-    let due = due.map_or_else(|| tasks_due(machine, ns, id, step), Ok)?;
-    let ns = ns.to_owned();
-    let stored = CheckpointStored { ns, id, parent, source, step, ended, due };
-    Ok(AiEvent::Checkpoint(Box::new(stored)))
 }
 
 impl Checkpointer for StoreCheckpointer {
