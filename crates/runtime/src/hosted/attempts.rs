@@ -11,13 +11,11 @@ use weftwork_types::usage::{Usage, UsageCount};
 pub(super) struct AttemptHistory {
     /// `true` if the first checkpoint exists.
     pub(super) begun: bool,
-    /// Number of takeovers since the last progress.
-    taken_over: u32,
-    /// Number of orderly releases since then.
-    released: u32,
-    /// The same two, of which a requeue makes no new start: what was begun stays begun.
-    begun_again: u32,
-    ended: u32,
+    /// Workers since the last progress: a committed superstep, or a requeue.
+    since_progress: Workers,
+    /// Workers of the open superstep. A requeue keeps the start of the attempt, so that calls of
+    /// workers before it may be on record.
+    in_step: Workers,
     /// Number of workers that died between the last two committed supersteps; `died_ever` includes
     /// all supersteps before.
     died_before: u32,
@@ -33,30 +31,78 @@ pub(super) struct AttemptHistory {
     pub(super) open_steps: OpenSteps,
 }
 
+/// Workers of a run from some moment on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Workers {
+    /// Number of workers that another one took over from without a release: they died.
+    died: u32,
+    last: LastWorker,
+}
+
+/// The last worker that the log names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum LastWorker {
+    /// The worker at that moment. If there is a claim after it, it died.
+    #[default]
+    First,
+    /// One that took over since. If there is a claim after it, it died too.
+    TookOver,
+    /// It released the run, or ended it.
+    Ended,
+}
+
+impl Workers {
+    fn take_over(&mut self) {
+        self.died = self.lost();
+        self.last = LastWorker::TookOver;
+    }
+
+    fn release(&mut self) {
+        self.last = LastWorker::Ended;
+    }
+
+    /// The run is requeued after its last worker ended it. A worker that took over and gave up on a
+    /// run that ends its workers had not begun the run, so that it counts as one that died.
+    fn requeue(&mut self) {
+        if self.last == LastWorker::First {
+            self.last = LastWorker::Ended;
+        }
+    }
+
+    /// Returns the number of workers that died, the last one included, given that another claim
+    /// follows it.
+    fn lost(self) -> u32 {
+        match self.last {
+            LastWorker::First | LastWorker::TookOver => self.died + 1,
+            LastWorker::Ended => self.died,
+        }
+    }
+}
+
 impl AttemptHistory {
-    pub(super) fn read(&mut self, told: &AiEvent) {
-        self.open_steps.read(told);
-        self.usage.read(told);
-        match told {
+    pub(super) fn read(&mut self, event: &AiEvent) {
+        self.open_steps.read(event);
+        self.usage.read(event);
+        match event {
             AiEvent::RunStarted { .. } => self.begun = true,
             AiEvent::TakenOver { .. } => {
-                self.taken_over += 1;
-                self.begun_again += 1;
+                self.since_progress.take_over();
+                self.in_step.take_over();
             }
             AiEvent::Released { .. } => {
-                self.released += 1;
-                self.ended += 1;
+                self.since_progress.release();
+                self.in_step.release();
             }
             step if step.is_step() => {
                 self.stepped(step.step_nodes().into_iter().map(str::to_owned).collect());
             }
             // The previous worker had ended the run.
             AiEvent::Requeued { .. } => {
-                (self.steps, self.requeued) = (0, true);
+                self.steps = 0;
+                self.requeued = true;
                 self.ran.clear();
-                (self.taken_over, self.released) = (0, 1);
-                // Unless it gave up on a run that ends its workers: then it had not begun the run.
-                self.ended += u32::from(self.begun_again == 0);
+                self.since_progress = Workers { died: 0, last: LastWorker::Ended };
+                self.in_step.requeue();
             }
             _ => {}
         }
@@ -66,10 +112,11 @@ impl AttemptHistory {
     fn stepped(&mut self, nodes: Vec<String>) {
         self.steps += 1;
         self.ran = nodes;
-        (self.taken_over, self.released) = (0, 0);
-        self.died_before = self.begun_again.saturating_sub(self.ended);
+        // The worker that committed the superstep lives: only those before it died in it.
+        self.died_before = self.in_step.died;
         self.died_ever += self.died_before;
-        (self.begun_again, self.ended) = (0, 0);
+        self.since_progress = Workers::default();
+        self.in_step = Workers::default();
     }
 
     /// Returns the usage of the run before this claim.
@@ -79,7 +126,7 @@ impl AttemptHistory {
 
     /// Returns the number of workers it ended since then, the previous one included.
     pub(super) fn attempts(&self) -> u32 {
-        (self.taken_over + 1).saturating_sub(self.released)
+        self.since_progress.lost()
     }
 
     /// Returns the progress that earlier claims stored, if the newest checkpoint of the thread is
@@ -88,21 +135,19 @@ impl AttemptHistory {
         let brings = matches!(input, RunInput::Start { .. });
         let input = self.begun && brings && !self.requeued;
         let steps = self.steps;
-        let ran = self.ran.clone();
-        (input || steps > 0).then_some(Continued { steps, ran, input })
+        (input || steps > 0).then(|| Continued { steps, ran: self.ran.clone(), input })
     }
 
     /// Returns the most workers that may have died in the open superstep. With asynchronous
     /// durability, a worker may have died in it although the superstep before was committed by the
     /// next worker; with durability at exit, all earlier deaths count.
     pub(super) fn lost(&self, durability: Durability) -> u32 {
-        let since = (self.begun_again + 1).saturating_sub(self.ended);
-        since
-            + match durability {
-                Durability::Sync => 0,
-                Durability::Async => self.died_before,
-                Durability::Exit => self.died_ever,
-            }
+        let before = match durability {
+            Durability::Sync => 0,
+            Durability::Async => self.died_before,
+            Durability::Exit => self.died_ever,
+        };
+        self.in_step.lost() + before
     }
 }
 
@@ -152,6 +197,11 @@ mod tests {
             ("s.q.", (1, [1; 3])),
             ("s.qt", (1, [1; 3])),
             ("s.ttq", (0, [3; 3])),
+            ("s.tq", (0, [2; 3])),
+            ("s.rtq", (0, [1; 3])),
+            ("s.trq", (0, [1; 3])),
+            ("s.ttqt", (1, [4; 3])),
+            ("s.trt.", (1, [1, 2, 2])),
         ];
         for (log, expected) in cases {
             assert_eq!(after(log), expected, "{log}");
