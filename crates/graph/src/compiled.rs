@@ -6,7 +6,7 @@ use crate::output::NodeResult;
 use crate::policy::{Cache, Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
 use crate::schema::{Described, GraphSchemas, Source};
-use crate::semantics::{Semantics, SubgraphState};
+use crate::semantics::{LoopSettings, Semantics, SubgraphState};
 use crate::state::{Seen, StateSpec};
 use serde_json::Value as Json;
 use std::any::TypeId;
@@ -32,6 +32,7 @@ struct Inner {
     deps: Dependencies,
     step_limit: u32,
     semantics: Semantics,
+    settings: LoopSettings,
     before: Stops,
     after: Stops,
     concurrency: Option<usize>,
@@ -209,6 +210,7 @@ impl CompiledGraph {
             deps: parts.deps,
             step_limit: parts.step_limit,
             semantics: parts.semantics,
+            settings: LoopSettings::new(parts.semantics),
             before: parts.before,
             after: parts.after,
             concurrency: parts.concurrency,
@@ -267,7 +269,8 @@ impl CompiledGraph {
     /// Returns the JSON Schemas of the graph, made from the types of its state.
     #[must_use]
     pub fn schemas(&self) -> GraphSchemas {
-        let (name, plan) = (self.name(), self.plan());
+        let name = self.name();
+        let plan = self.plan();
         Source { name, plan, described: &self.0.described }.schemas()
     }
 
@@ -307,6 +310,11 @@ impl CompiledGraph {
     #[must_use]
     pub fn semantics(&self) -> Semantics {
         self.0.semantics
+    }
+
+    /// Settings of its loops, derived from its semantics.
+    pub(crate) fn settings(&self) -> &LoopSettings {
+        &self.0.settings
     }
 
     /// Returns `true` if runs with these options stop before or after nodes.

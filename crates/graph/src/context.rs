@@ -72,7 +72,7 @@ impl CtxSource for LazyCtx<'_> {
 
     fn dependencies(&self) -> [&Dependencies; 2] {
         let at = self.get().at();
-        [at.dependencies(), at.scope.graph.dependencies()]
+        [at.dependencies(), at.loop_context.graph.dependencies()]
     }
 
     fn failure(&self) -> Option<&Fault> {
@@ -138,13 +138,13 @@ impl Ctx {
     pub fn calls(&self) -> &CallContext {
         let Local { at, calls } = &self.0.run;
         let attempt = Attempt { number: self.0.attempt, signals: &self.0.signals };
-        calls.get_or_init(|| at.scope.shared.host.environment().calls(at, attempt))
+        calls.get_or_init(|| at.loop_context.run.host.environment().calls(at, attempt))
     }
 
     /// Time.
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
-        self.at().scope.shared.host.clock()
+        self.at().loop_context.run.host.clock()
     }
 
     /// Emits a value to the observers of the run. A value nested deeper than

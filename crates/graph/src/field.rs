@@ -101,7 +101,8 @@ impl<K: FieldKey> FromTask for Field<K> {
     }
 
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
-        let (name, state) = (K::NAME, K::State::NAME);
+        let name = K::NAME;
+        let state = K::State::NAME;
         info.other_state::<K::State>(format_args!("the field `{name}` of `{state}`"))
     }
 

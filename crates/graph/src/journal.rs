@@ -82,8 +82,8 @@ impl TaskJournal {
     #[must_use]
     pub fn new(book: Box<dyn CallBook>, at: &TaskContext, attempt: Attempt<'_>) -> Self {
         let place = Place {
-            branch: *lock(&at.scope.shared.branch),
-            path: at.way(),
+            branch: *lock(&at.loop_context.run.branch),
+            path: at.task_path(),
             node: at.key.name().to_string(),
             step: at.step,
             attempt: attempt.number,

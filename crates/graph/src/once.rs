@@ -29,7 +29,8 @@ pub struct Once {
 impl Once {
     /// An operation with a name, such as `charge`.
     pub fn new(name: impl Into<String>) -> Self {
-        let (input, effect) = (Json::Null, Effect::ExternalSideEffect);
+        let input = Json::Null;
+        let effect = Effect::ExternalSideEffect;
         Self { name: name.into(), input, id: None, effect, idempotent: false }
     }
 
@@ -200,7 +201,9 @@ impl Ctx {
             question.answer_schema(UnknownAnswer::schema(json!(true)))
         };
         let begun = format!("`{name}` was begun and left no result");
-        let (mut asked, mut answered, mut reason) = (Vec::new(), 0, begun.clone());
+        let mut asked = Vec::new();
+        let mut answered = 0;
+        let mut reason = begun.clone();
         loop {
             let answer = self.ask_question(question(&reason))?.value;
             asked.push(self.at().task_state.asked.load(Ordering::Relaxed).saturating_sub(1));
@@ -226,7 +229,8 @@ fn result(value: Json, asked: Vec<u32>) -> NodeResult<CallResult> {
 
 fn read<T: DeserializeOwned>(what: &Once, value: Json) -> NodeResult<T> {
     serde_json::from_value(value).map_err(|problem| {
-        let (name, problem) = (what.name.clone(), problem.to_string());
+        let name = what.name.clone();
+        let problem = problem.to_string();
         failed(RuntimeError::OtherResult { name, problem })
     })
 }

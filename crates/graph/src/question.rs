@@ -141,8 +141,13 @@ impl Ctx {
         if let Some(schema) = &answer_schema {
             answer_checker(schema).map_err(failed)?;
         }
-        let (task, node) = (self.task_id(), self.node().to_owned());
-        let graph = self.at().scope.is_nested().then(|| self.at().scope.graph.name().to_owned());
+        let task = self.task_id();
+        let node = self.node().to_owned();
+        let graph = self
+            .at()
+            .loop_context
+            .is_nested()
+            .then(|| self.at().loop_context.graph.name().to_owned());
         let asked =
             Interrupt { id, task, node, graph, ask, answer_schema, expires_at, default, key };
         self.open(vec![asked]);
@@ -151,7 +156,7 @@ impl Ctx {
 
     /// Expiry and default of a recorded question.
     fn first_expiry(&self, id: InterruptId) -> Option<(Timestamp, Json)> {
-        self.at().scope.shared.expiry(id)
+        self.at().loop_context.run.expiry(id)
     }
 
     /// Stops the node for a while: [`sleep_until`](Self::sleep_until) that long after now. When
@@ -182,7 +187,7 @@ impl Ctx {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub async fn sleep_until(&self, until: Timestamp) -> NodeResult<()> {
-        if !self.at().scope.is_durable() {
+        if !self.at().loop_context.is_durable() {
             let left = until.since(self.clock().now());
             if !left.is_zero() {
                 self.clock().sleep(left).await;

@@ -11,7 +11,7 @@ impl Ctx {
     /// The graph that the node is part of.
     #[must_use]
     pub fn graph(&self) -> &CompiledGraph {
-        &self.at().scope.graph
+        &self.at().loop_context.graph
     }
 
     /// Emits a frame of a graph that runs on another server on behalf of this node, as it came. It
@@ -25,10 +25,10 @@ impl Ctx {
         let (Some(name), Ok(())) = (mode.remote_name(), self.check_running()) else { return };
         let at = self.at();
         let ns = at.remote_ns(within);
-        if at.scope.shared.wants(mode) {
-            at.scope.emit_from(&ns, StreamEvent::Remote { mode, data: data.clone() });
+        if at.loop_context.run.wants(mode) {
+            at.loop_context.emit_from(&ns, StreamEvent::Remote { mode, data: data.clone() });
         }
-        at.tell(|| AiEvent::RemoteFrame { ns, mode: name.to_owned(), data });
+        at.log_event(|| AiEvent::RemoteFrame { ns, mode: name.to_owned(), data });
     }
 
     /// Emits partial text of a message that such a graph produces. A node that returns the message
@@ -40,7 +40,7 @@ impl Ctx {
         }
         let at = self.at();
         let ns = at.remote_ns(within);
-        at.tell_in(&ns, id, || AiEvent::TextDelta { delta: text.to_owned() });
+        at.emit_within(&ns, id, || AiEvent::TextDelta { delta: text.to_owned() });
         at.emit_chunk_in(&ns, id, text);
     }
 
@@ -51,7 +51,7 @@ impl Ctx {
     pub fn is_cancelled(&self) -> bool {
         let deadline = self.calls().deadline;
         deadline.is_some_and(|deadline| deadline <= self.clock().now())
-            || self.at().scope.shared.host.environment().is_cancelled()
+            || self.at().loop_context.run.host.environment().is_cancelled()
     }
 }
 

@@ -99,7 +99,8 @@ impl Source<'_> {
         takes_given: bool,
     ) -> Option<Json> {
         let mut generator = settings.into_generator();
-        let (mut properties, mut is_known) = (Map::new(), false);
+        let mut properties = Map::new();
+        let mut is_known = false;
         for index in channels {
             let name = self.plan.channel_name(index);
             let described = self.described.get(index.0);
@@ -228,7 +229,8 @@ mod tests {
             let properties = schema["properties"].as_object().expect("an object");
             properties.keys().cloned().collect::<Vec<_>>()
         };
-        let (input, output) = (schemas.input.expect("known"), schemas.output.expect("known"));
+        let input = schemas.input.expect("known");
+        let output = schemas.output.expect("known");
         assert_eq!(
             (names(&input), names(&output)),
             (vec!["talk".to_owned(), "people".to_owned()], vec!["rounds".to_owned()],)

@@ -131,7 +131,9 @@ impl<S: StateSpec> Deref for State<S> {
 
 impl<S: StateSpec> FromTask for State<S> {
     fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
-        let (slots, plan, node) = (input.slots.clone(), input.plan, input.node);
+        let slots = input.slots.clone();
+        let plan = input.plan;
+        let node = input.node;
         Ok(Self::over(Seen { slots, plan, node, returned: None }))
     }
 

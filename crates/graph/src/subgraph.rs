@@ -7,7 +7,7 @@ use crate::output::{IntoOutput, NodeResult};
 use crate::semantics::SubgraphState;
 use serde_json::Value as Json;
 use std::sync::Arc;
-use weftwork_engine::{EngineError, Plan, TaskOutput, Unknown, Write};
+use weftwork_engine::{EngineError, TaskOutput, Write};
 
 /// A node that runs a graph.
 pub(crate) fn node(graph: CompiledGraph, keep: SubgraphState) -> NodeFn {
@@ -15,10 +15,10 @@ pub(crate) fn node(graph: CompiledGraph, keep: SubgraphState) -> NodeFn {
     let mut node = NodeFn::new(move |Input(input): Input, ctx: Ctx| {
         let inner = inner.clone();
         async move {
-            let input = taken(inner.plan(), input);
+            let input = taken(&inner, input);
             let output = ctx.call(&inner, keep, input).await?;
-            let around = Some(Arc::clone(ctx.at().scope.graph.plan()));
-            NodeResult::Ok(Output { json: output, graph: inner, around })
+            let parent = ctx.at().loop_context.graph.clone();
+            NodeResult::Ok(Output { json: output, graph: inner, parent })
         }
     });
     // The node writes what the graph returns, and a graph that is closed returns its state.
@@ -31,10 +31,10 @@ pub(crate) fn node(graph: CompiledGraph, keep: SubgraphState) -> NodeFn {
 
 /// Reduces the node's input to the channels that the graph takes as input. A graph that ignores
 /// unknown names filters them itself.
-fn taken(plan: &Plan, mut input: Json) -> Json {
-    if let (Json::Object(members), Unknown::Refuse, false) =
-        (&mut input, plan.unknown(), plan.is_single())
-    {
+fn taken(graph: &CompiledGraph, mut input: Json) -> Json {
+    let plan = graph.plan();
+    let is_filtered = !graph.settings().ignores_unknown && !plan.is_single();
+    if let Some(members) = input.as_object_mut().filter(|_| is_filtered) {
         members.retain(|name, _| plan.channel_idx(name).is_some_and(|index| plan.is_input(index)));
     }
     input
@@ -44,7 +44,8 @@ fn taken(plan: &Plan, mut input: Json) -> Json {
 struct Output {
     json: Json,
     graph: CompiledGraph,
-    around: Option<Arc<Plan>>,
+    /// The graph of the node.
+    parent: CompiledGraph,
 }
 
 impl IntoOutput for Output {
@@ -58,11 +59,12 @@ impl IntoOutput for Output {
                 return Err(EngineError::NotAnObject { by, found: found.to_string() }.into());
             }
         };
-        let strict = self.around.filter(|plan| plan.unknown() == Unknown::Refuse);
-        let shared =
-            |name: &str| strict.as_ref().is_none_or(|plan| plan.channel_idx(name).is_some());
-        let shared = members.into_iter().filter(|(name, _)| shared(name));
-        let named = shared.map(|(name, json)| (name, Write::json(json))).collect();
+        // A channel of the inner graph alone is its own matter, and no unknown name.
+        let is_strict = !self.parent.settings().ignores_unknown;
+        let plan = self.parent.plan();
+        let written = |name: &str| !is_strict || plan.channel_idx(name).is_some();
+        let written = members.into_iter().filter(|(name, _)| written(name));
+        let named = written.map(|(name, json)| (name, Write::json(json))).collect();
         Ok(TaskOutput { named, ..TaskOutput::default() })
     }
 }

@@ -200,7 +200,9 @@ fn is_too_deep(json: &[u8]) -> bool {
     if json.len() <= DEPTH_MAX || brackets.sum::<usize>() <= DEPTH_MAX {
         return false;
     }
-    let (mut depth, mut in_text, mut escaped) = (0usize, false, false);
+    let mut depth = 0usize;
+    let mut in_text = false;
+    let mut escaped = false;
     for byte in json {
         match byte {
             _ if escaped => escaped = false,
@@ -293,7 +295,8 @@ impl<'a> Reader<'a> {
         let mut number = 0u128;
         // Nine bytes at a time, which fit in 64 bits.
         for (part, bytes) in rest.chunks(9).take(3).enumerate() {
-            let (mut word, mut shift) = (0u64, 0);
+            let mut word = 0u64;
+            let mut shift = 0;
             for byte in bytes {
                 self.at += 1;
                 word |= u64::from(byte & 0x7f) << shift;
@@ -390,7 +393,9 @@ impl<'a> Reader<'a> {
             }
             1 => {
                 let head = self.bytes()?;
-                let (off, at, len) = (self.wide()?, self.number()?, self.number()?);
+                let off = self.wide()?;
+                let at = self.number()?;
+                let len = self.number()?;
                 Ok(Stored::RowSlice(head, RowSlice { off, at, len }))
             }
             len => self.raw(len - 1).map(Stored::Inline),

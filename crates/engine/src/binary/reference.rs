@@ -38,7 +38,8 @@ pub struct ReferenceRow {
 
 impl ReferenceRow {
     pub(super) fn find(&self, value: &[u8]) -> Option<RowSlice> {
-        let (off, len) = (self.off, value.len());
+        let off = self.off;
+        let len = value.len();
         if len < TEXT_MIN {
             return None;
         }

@@ -43,7 +43,9 @@ pub(super) fn write<T: Serialize>(
 pub(crate) fn items_at(patch: &[u8]) -> usize {
     let mut read = Reader::new(patch);
     let mut head = || {
-        let (_, ranges, _) = (read.wide().ok()?, read.count().ok()?, read.wide().ok()?);
+        read.wide().ok()?;
+        let ranges = read.count().ok()?;
+        read.wide().ok()?;
         let len: usize = read.number().ok()?;
         patch.len().checked_sub(len).filter(|_| ranges == 1)
     };

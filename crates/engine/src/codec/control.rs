@@ -27,7 +27,8 @@ mod tag {
 }
 
 pub(super) fn write(out: &mut Writer, machine: &Machine) -> Result<(), EngineError> {
-    let (plan, control) = (machine.plan(), machine.control());
+    let plan = machine.plan();
+    let control = machine.control();
     for number in [control.version, control.passed, control.start_version, control.start_seen] {
         out.number(number);
     }
@@ -125,9 +126,11 @@ pub(super) fn read(
     control.start_seen = read.number()?;
     for _ in 0..read.count()? {
         let index = read.number()?;
-        let (version, seen) = (read.number()?, read.number()?);
+        let version = read.number()?;
+        let seen = read.number()?;
         let flags = read.byte()?;
-        let (written, finished) = (flags & WRITTEN != 0, flags & FINISHED != 0);
+        let written = flags & WRITTEN != 0;
+        let finished = flags & FINISHED != 0;
         if let Some(index) = kept(mapped.trigger(plan, index, read)?, written)?
             && let Some(trigger) = control.triggers.get_mut(index.0)
         {
@@ -179,7 +182,8 @@ fn read_updated(
     if flags == tag::UNKNOWN {
         return Ok(Updated::Unknown);
     }
-    let (any, start) = (flags & tag::ANY != 0, flags & tag::START != 0);
+    let any = flags & tag::ANY != 0;
+    let start = flags & tag::START != 0;
     let mut triggers = crate::pregel::Indices::new();
     for _ in 0..read.count()? {
         let index = read.number()?;

@@ -187,7 +187,7 @@ impl Loader {
         let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
         let (_, mut read) = open_row(&row)?;
         read.bytes()?;
-        for (index, given) in channels(&mut read, plan, (&mapped, id), Older::Read)? {
+        for (index, given) in channels(&mut read, plan, &mapped, id, Older::Read)? {
             parts.entry(index).or_default().take(id, given)?;
         }
         // A trial read without the blobs collects their hashes.
@@ -205,8 +205,10 @@ impl Loader {
         }
         let named = named.into_inner();
         let wanted = named.hashes().collect();
-        let (plan, blobs) = (Arc::clone(plan), BTreeMap::new());
-        let (texts, wanted_texts) = (BTreeMap::new(), BTreeSet::new());
+        let plan = Arc::clone(plan);
+        let blobs = BTreeMap::new();
+        let texts = BTreeMap::new();
+        let wanted_texts = BTreeSet::new();
         let mut loader =
             Self { plan, id, row, mapped, parts, blobs, wanted, texts, wanted_texts, named };
         loader.want_others(id);
@@ -218,7 +220,8 @@ impl Loader {
     pub fn wants(&self) -> Wants {
         let rows = self.parts.values().flat_map(Part::wants);
         let rows: BTreeSet<_> = rows.chain(self.wanted_texts.iter().copied()).collect();
-        let (rows, blobs) = (rows.into_iter().collect(), self.wanted.iter().copied().collect());
+        let rows = rows.into_iter().collect();
+        let blobs = self.wanted.iter().copied().collect();
         Wants { rows, blobs }
     }
 
@@ -250,7 +253,7 @@ impl Loader {
         let mut wanting = self.parts.values().filter(|part| part.wants().any(|row| row == id));
         let is_known = wanting.all(|part| part.looks_beyond(id));
         let older = if is_known { Older::Skip } else { Older::Read };
-        let given = channels(&mut read, &self.plan, (&mapped, id), older)?;
+        let given = channels(&mut read, &self.plan, &mapped, id, older)?;
         let mut given: BTreeMap<_, _> = given.into_iter().collect();
         let mut inputs = None;
         for (index, part) in &mut self.parts {
@@ -261,7 +264,7 @@ impl Loader {
                 Some(given) => Some(given),
                 None => {
                     if inputs.is_none() {
-                        inputs = Some(inputs_of(&mut read, &self.plan, (&mapped, id))?);
+                        inputs = Some(inputs_of(&mut read, &self.plan, &mapped, id)?);
                     }
                     inputs.as_mut().and_then(|inputs| inputs.remove(index))
                 }
@@ -309,7 +312,7 @@ impl Loader {
         let with = OutputReader { plan: &plan, mapped: &self.mapped, elsewhere: &known };
         let (_, mut read) = open_row(&self.row)?;
         read.bytes()?;
-        channels(&mut read, &plan, (&self.mapped, self.id), Older::Skip)?;
+        channels(&mut read, &plan, &self.mapped, self.id, Older::Skip)?;
         let control = control::read(&mut read, &plan, &with)?;
         let mut slots = vec![None; plan.channels.len()];
         let mut homes = vec![Home::Nowhere; plan.channels.len()];
@@ -326,7 +329,8 @@ impl Loader {
         let slots = Slots::new(slots);
         let layout = plan.layout().id();
         let homes = homes.chunks(CHUNK).map(|homes| Chunk::new(homes.iter().cloned().collect()));
-        let (slots_there, homes) = (slots.clone(), homes.collect());
+        let slots_there = slots.clone();
+        let homes = homes.collect();
         // A pending input was read from JSON, so no value shares its allocation.
         let delta_base = DeltaBase { id: self.id, layout, slots: slots_there, homes, input: None };
         Ok(Loaded { machine: Machine::from_parts(plan, slots, control), delta_base })
@@ -374,7 +378,8 @@ impl Loader {
         }
         let at_base = at_base.ok_or_else(|| bad("its rows are missing".to_owned()))?;
         let repeats = part.changes.range(..=base).count();
-        let (older, tail) = (part.older.clone().into(), Arc::new(tail.clone()));
+        let older = part.older.clone().into();
+        let tail = Arc::new(tail.clone());
         let list = ListHome { base: (*base, at_base), older, repeats, tail };
         Ok((Some(value), Home::List(Arc::new(list))))
     }
@@ -384,10 +389,12 @@ impl Loader {
 fn channels(
     read: &mut Reader<'_>,
     plan: &Plan,
-    (mapped, id): (&Mapped, CheckpointId),
+    mapped: &Mapped,
+    id: CheckpointId,
     rows: Older,
 ) -> Result<Vec<(usize, Given)>, EngineError> {
-    let (mut all, mut next) = (Vec::new(), 0usize);
+    let mut all = Vec::new();
+    let mut next = 0usize;
     loop {
         let number: usize = read.number()?;
         if number == usize::from(tag::END) {
@@ -443,7 +450,8 @@ fn older(
 ) -> Result<Vec<CheckpointId>, EngineError> {
     let count = read.count()?;
     let named = if rows == Older::Read { count.min(OLDER_MAX) } else { 0 };
-    let (mut older, mut last) = (Vec::with_capacity(named), base);
+    let mut older = Vec::with_capacity(named);
+    let mut last = base;
     for _ in 0..named {
         last = CheckpointId(last.0.wrapping_sub(read.wide()?));
         older.push(last);
@@ -456,7 +464,8 @@ fn older(
 fn inputs_of(
     read: &mut Reader<'_>,
     plan: &Plan,
-    (mapped, id): (&Mapped, CheckpointId),
+    mapped: &Mapped,
+    id: CheckpointId,
 ) -> Result<BTreeMap<usize, Given>, EngineError> {
     let mut found = BTreeMap::new();
     if control::find_writes(read)? {

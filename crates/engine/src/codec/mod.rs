@@ -193,7 +193,7 @@ pub fn encode(
     out.refer_to(known);
     let mut row = Row { out, id, same: Same::default(), inputs: Inputs::of(since), since };
     let chunks = plan.channels.chunks(CHUNK).enumerate();
-    let homes = chunks.map(|(number, channels)| row.chunk(machine.slots(), (number, channels)));
+    let homes = chunks.map(|(number, channels)| row.chunk(machine.slots(), number, channels));
     let homes: Homes = homes.collect::<Result<_, _>>()?;
     row.same.end(&mut row.out, id);
     let mut out = row.out;
@@ -289,38 +289,40 @@ impl Row<'_> {
     fn chunk(
         &mut self,
         slots: &Slots,
-        (number, channels): (usize, &[ChannelPlan]),
+        number: usize,
+        channels: &[ChannelPlan],
     ) -> Result<Arc<Chunk>, EngineError> {
         let first = number * CHUNK;
         let before = self.since.filter(|delta_base| slots.shares(&delta_base.slots, number));
         let before = before.and_then(|delta_base| delta_base.homes.get(number));
         if let Some((chunk, row)) = before.and_then(|chunk| Some((chunk, chunk.row?))) {
-            self.same.add(&mut self.out, self.id, (first, channels.len(), row));
+            self.same.add(&mut self.out, self.id, SameRun { first, count: channels.len(), row });
             return Ok(Arc::clone(chunk));
         }
         let homes = (first..).zip(channels).map(|(index, channel)| {
             let value = slots.get(index).filter(|_| channel.channel.managed().is_none());
-            value.map_or(Ok(Home::Nowhere), |value| self.channel((index, channel), value))
+            value.map_or(Ok(Home::Nowhere), |value| self.channel(index, channel, value))
         });
         Ok(Chunk::new(homes.collect::<Result<_, _>>()?))
     }
 
     fn channel(
         &mut self,
-        (index, channel): (usize, &ChannelPlan),
+        index: usize,
+        channel: &ChannelPlan,
         value: &Value,
     ) -> Result<Home, EngineError> {
         let before = self.since.and_then(|delta_base| delta_base.before(index));
         let one = One { id: self.id, index, channel, value, before };
         if let Some((row, home)) = one.unchanged() {
-            self.same.add(&mut self.out, self.id, (index, 1, row));
+            self.same.add(&mut self.out, self.id, SameRun { first: index, count: 1, row });
             return Ok(home.clone());
         }
         // Changes of a list refer to a row that has it as a list, which inputs do not.
         if let Some(row) = self.inputs.has(index, value)
             && one.items().is_none()
         {
-            self.same.add(&mut self.out, self.id, (index, 1, row));
+            self.same.add(&mut self.out, self.id, SameRun { first: index, count: 1, row });
             return Ok(Home::At(row));
         }
         self.same.end(&mut self.out, self.id);
@@ -330,27 +332,31 @@ impl Row<'_> {
 
 /// Consecutive unchanged channels whose values are in the same row.
 #[derive(Default)]
-struct Same(Option<(usize, usize, CheckpointId)>);
+struct Same(Option<SameRun>);
+
+/// Unchanged channels from `first` on, whose values are in `row`.
+struct SameRun {
+    first: usize,
+    count: usize,
+    row: CheckpointId,
+}
 
 impl Same {
-    /// Adds `count` channels from `index` on.
-    fn add(
-        &mut self,
-        out: &mut Writer,
-        id: CheckpointId,
-        (index, count, row): (usize, usize, CheckpointId),
-    ) {
+    /// Adds unchanged channels that follow those before.
+    fn add(&mut self, out: &mut Writer, id: CheckpointId, next: SameRun) {
         match &mut self.0 {
-            Some((first, known, of)) if *of == row && *first + *known == index => *known += count,
+            Some(run) if run.row == next.row && run.first + run.count == next.first => {
+                run.count += next.count;
+            }
             _ => {
                 self.end(out, id);
-                self.0 = Some((index, count, row));
+                self.0 = Some(next);
             }
         }
     }
 
     fn end(&mut self, out: &mut Writer, id: CheckpointId) {
-        if let Some((first, count, row)) = self.0.take() {
+        if let Some(SameRun { first, count, row }) = self.0.take() {
             out.count(first + 1);
             out.byte(tag::AT);
             out.number(id.0.wrapping_sub(row.0));

@@ -140,7 +140,9 @@ pub fn read_output(
 pub(super) fn writes<'r>(read: &mut Reader<'r>) -> Result<Vec<(usize, Stored<'r>)>, EngineError> {
     let mut found = Vec::new();
     for _ in 0..read.count()? {
-        let (index, kind, value) = (read.number()?, read.byte()?, read.value()?);
+        let index = read.number()?;
+        let kind = read.byte()?;
+        let value = read.value()?;
         match kind {
             tag::WRITE => found.push((index, value)),
             tag::OVERWRITE => {}

@@ -203,7 +203,8 @@ fn a_row_does_not_grow_with_the_thread_and_reading_takes_few_rows() {
         sizes.push(rows.rows[&CheckpointId(id)].len());
     }
     let sum = |sizes: &[usize]| sizes.iter().sum::<usize>();
-    let (early, late) = (sum(&sizes[65..130]), sum(&sizes[3_900..3_965]));
+    let early = sum(&sizes[65..130]);
+    let late = sum(&sizes[3_900..3_965]);
     assert!(late * 10 < early * 12, "65 rows took {early} bytes, then {late}");
     let (loaded, read) = rows.get(&plan, 4_000).expect("it is there");
     assert_eq!(log(&loaded.machine).len(), 3_999);
@@ -273,7 +274,8 @@ fn what_the_input_writes_stays_with_the_input() {
     let plan = plan(None);
     let mut rows = Rows::default();
     for (text, apart) in [("long ".repeat(20), false), ("x".repeat(INLINE_MAX + 1), true)] {
-        let (small, text) = (Value::new(7u32), Value::new(text));
+        let small = Value::new(7u32);
+        let text = Value::new(text);
         let writes = [(0, small.clone()), (1, text.clone())];
         let writes = writes.map(|(index, value)| (ChannelIdx(index), Write::Typed(value)));
         let output = TaskOutput { writes: writes.into_iter().collect(), ..TaskOutput::default() };

@@ -49,7 +49,8 @@ impl Index {
 
     /// The last position with this hash that `is_it`.
     pub(super) fn last(&self, hash: u64, is_it: impl Fn(usize) -> bool) -> Option<usize> {
-        let (mut node, mut shift) = (self.root.as_ref(), 0);
+        let mut node = self.root.as_ref();
+        let mut shift = 0;
         loop {
             match node {
                 Node::Branch(children) => {

@@ -235,7 +235,8 @@ mod tests {
 
     #[test]
     fn an_edge_that_is_given_twice_counts_once() {
-        let (once, twice) = (built(1), built(2));
+        let once = built(1);
+        let twice = built(2);
         assert_eq!(once.entry, twice.entry);
         assert_eq!(once.triggers.len(), twice.triggers.len());
         for (once, twice) in once.nodes.iter().zip(&twice.nodes) {

@@ -79,7 +79,8 @@ impl Layout {
         let mut names = || -> Result<Vec<String>, EngineError> {
             (0..read.count()?).map(|_| Ok(read.text()?.to_owned())).collect()
         };
-        let (triggers, nodes) = (names()?, names()?);
+        let triggers = names()?;
+        let nodes = names()?;
         Ok(Self { id, bytes: bytes.to_vec(), channels, triggers, nodes })
     }
 

@@ -218,10 +218,11 @@ impl Plan {
         self.nodes.get(index.0).map_or(&START, |node| &node.name)
     }
 
-    /// The handling of names that the graph does not have.
+    /// Returns `true` if names that the graph does not have are left out, and `false` if they are
+    /// errors.
     #[must_use]
-    pub fn unknown(&self) -> Unknown {
-        self.unknown
+    pub fn ignores_unknown(&self) -> bool {
+        self.unknown == Unknown::Ignore
     }
 
     /// `true` if the graph is one node that takes the input unchanged.

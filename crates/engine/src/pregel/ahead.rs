@@ -51,7 +51,8 @@ impl Plan {
         by: NodeIdx,
         output: &TaskOutput,
     ) -> Result<Ahead, EngineError> {
-        let (before, mut after) = (slots.clone(), slots.clone());
+        let before = slots.clone();
+        let mut after = slots.clone();
         let task = Task { node: by, path: Path::Pull, arg: None };
         let mut written = Vec::new();
         let done = [Done { task: &task, output, edges: false }];
@@ -115,7 +116,8 @@ mod tests {
 
     #[test]
     fn a_superstep_ends_the_same_when_its_writes_were_applied_before() {
-        let (machine, output) = (started(), wrote(json!([2, 3])));
+        let machine = started();
+        let output = wrote(json!([2, 3]));
         let ahead = machine.plan().ahead(machine.slots(), NodeIdx(0), &output).expect("applies");
         let seen = ahead.seen(machine.plan());
         assert_eq!(machine.plan().channel_json(&seen, "log"), Some(json!([1, 2, 3])));
@@ -129,7 +131,8 @@ mod tests {
 
     #[test]
     fn what_was_applied_to_another_state_is_not_taken() {
-        let (machine, output) = (started(), wrote(json!([2])));
+        let machine = started();
+        let output = wrote(json!([2]));
         let other = started();
         let ahead = other.plan().ahead(other.slots(), NodeIdx(0), &wrote(json!([9])));
         let closed = closed(machine, &output, ahead.ok());

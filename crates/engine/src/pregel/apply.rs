@@ -5,7 +5,7 @@ use super::{Ahead, Machine, Path, Task};
 use crate::error::EngineError;
 use crate::fold::Batch;
 use crate::ids::did_you_mean;
-use crate::plan::{ChannelIdx, Finder, NodeIdx, Plan, Unknown};
+use crate::plan::{ChannelIdx, Finder, NodeIdx, Plan};
 use crate::task::{Goto, TaskOutput};
 use crate::value::{Slots, Write};
 use std::sync::Arc;
@@ -285,7 +285,7 @@ impl<'a> Targets<'a> {
     fn find(&mut self, name: &'a str) -> Result<Option<NodeIdx>, EngineError> {
         let Self { plan, from, names } = self;
         let found = names.find(name);
-        if found.is_some() || plan.unknown == Unknown::Ignore {
+        if found.is_some() || plan.ignores_unknown() {
             return Ok(found);
         }
         Err(EngineError::UnknownTarget {

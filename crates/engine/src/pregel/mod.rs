@@ -11,7 +11,7 @@ pub use control::{Sent, StartInput};
 
 use crate::error::{EngineError, THE_INPUT};
 use crate::ids::cut;
-use crate::plan::{ChannelIdx, NodeIdx, Plan, Unknown};
+use crate::plan::{ChannelIdx, NodeIdx, Plan};
 use crate::task::{Arg, TaskOutput, Writes};
 use crate::value::{Slots, Write};
 use std::sync::Arc;
@@ -220,7 +220,8 @@ impl Machine {
         let names = |plan: &Plan| -> Vec<String> {
             plan.triggers.iter().map(|trigger| trigger.name.clone()).collect()
         };
-        let (old, new) = (names(&self.plan), names(plan));
+        let old = names(&self.plan);
+        let new = names(plan);
         let what = if old != new {
             let lost = old.iter().find(|name| !new.contains(name));
             lost.or(new.iter().find(|name| !old.contains(name))).map(|name| format!("`{name}`"))
@@ -270,7 +271,7 @@ impl Machine {
                 let writes = self.plan.known_writes(THE_INPUT, json)?;
                 let (input, other): (Writes, Writes) =
                     writes.into_iter().partition(|(index, _)| self.plan.is_input(*index));
-                match other.first().filter(|_| self.plan.unknown == Unknown::Refuse) {
+                match other.first().filter(|_| !self.plan.ignores_unknown()) {
                     Some((index, _)) => Err(self.plan.not_input(*index)),
                     None => Ok(Arc::new(TaskOutput { writes: input, ..TaskOutput::default() })),
                 }
@@ -388,12 +389,10 @@ impl Plan {
     /// Finds a channel that may be written; `None` if it does not exist or is managed, and the
     /// graph ignores that.
     pub(crate) fn known(&self, name: &str, by: &str) -> Result<Option<ChannelIdx>, EngineError> {
-        match self.unknown {
-            Unknown::Refuse => self.expect_channel(name, by).map(Some),
-            Unknown::Ignore => {
-                Ok(self.channel_idx(name).filter(|index| self.managed(*index).is_none()))
-            }
+        if !self.ignores_unknown() {
+            return self.expect_channel(name, by).map(Some);
         }
+        Ok(self.channel_idx(name).filter(|index| self.managed(*index).is_none()))
     }
 
     fn not_input(&self, index: ChannelIdx) -> EngineError {

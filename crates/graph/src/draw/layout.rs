@@ -241,14 +241,16 @@ fn draw(sizes: &[Size], cells: &[Cell], turned: &[bool], chains: &[Vec<usize>]) 
     let at = |cell: usize| Point { x: cells[cell].x, y: middles_y[cells[cell].layer] };
     // Where a cell's layer begins and ends: lines bend between layers only, and cut no corners.
     let within = |cell: usize, x: f64| {
-        let (Point { y, .. }, half) = (at(cell), heights[cells[cell].layer] / 2.0);
+        let Point { y, .. } = at(cell);
+        let half = heights[cells[cell].layer] / 2.0;
         [Point { x, y: y - half }, Point { x, y: y + half }]
     };
     let ports = ports(sizes, cells, chains);
     let ways = chains.iter().zip(turned).zip(ports).map(|((chain, turned), [out, into])| {
         let mut way = Vec::new();
         if let [first, between @ .., last] = chain.as_slice() {
-            let (from, to) = (at(*first), at(*last));
+            let from = at(*first);
+            let to = at(*last);
             let x = from.x + out;
             way.push(Point { x, y: from.y + sizes[*first].height / 2.0 });
             way.push(within(*first, x)[1]);

@@ -8,12 +8,17 @@ use std::fmt::Write;
 pub(crate) fn mermaid(graph: &CompiledGraph) -> String {
     let mut out = String::from("flowchart TD\n");
     // Writing to a string cannot fail.
-    tell(&mut out, &Drawing::of(graph), "", 1).unwrap_or_default();
+    write_drawing(&mut out, &Drawing::of(graph), "", 1).unwrap_or_default();
     out
 }
 
 /// Renders a drawing. The names of boxes of a subgraph begin with the name of its own box.
-fn tell(out: &mut String, drawing: &Drawing, within: &str, depth: usize) -> std::fmt::Result {
+fn write_drawing(
+    out: &mut String,
+    drawing: &Drawing,
+    within: &str,
+    depth: usize,
+) -> std::fmt::Result {
     let indent = "  ".repeat(depth);
     let id = |index: usize| match drawing.boxes.get(index).map(|b| b.kind) {
         Some(Kind::Start) => format!("{within}START"),
@@ -22,14 +27,15 @@ fn tell(out: &mut String, drawing: &Drawing, within: &str, depth: usize) -> std:
         Some(Kind::Node) | None => format!("{within}n{}", index.saturating_sub(1)),
     };
     for (index, shown) in drawing.boxes.iter().enumerate() {
-        let (id, name) = (id(index), escaped(&shown.name));
+        let id = id(index);
+        let name = escaped(&shown.name);
         match (shown.kind, &shown.inner) {
             (Kind::Start | Kind::End, _) => writeln!(out, "{indent}{id}([{name}])")?,
             (Kind::Anywhere, _) => writeln!(out, "{indent}{id}{{{{{name}}}}}")?,
             (Kind::Node, None) => writeln!(out, "{indent}{id}[\"{name}\"]")?,
             (Kind::Node, Some(inner)) => {
                 writeln!(out, "{indent}subgraph {id}[\"{name}\"]")?;
-                tell(out, inner, &format!("{id}_"), depth + 1)?;
+                write_drawing(out, inner, &format!("{id}_"), depth + 1)?;
                 writeln!(out, "{indent}end")?;
             }
         }

@@ -23,8 +23,8 @@ path{fill:none;stroke:#57606a;stroke-width:1.4}path.route{stroke-dasharray:5 4}m
 pub(crate) fn svg(graph: &CompiledGraph) -> String {
     let drawing = Drawing::of(graph);
     let measured = Measured::of(&drawing);
-    let (width, height) =
-        (measured.layout.size.width + 2.0 * MARGIN, measured.layout.size.height + 2.0 * MARGIN);
+    let width = measured.layout.size.width + 2.0 * MARGIN;
+    let height = measured.layout.size.height + 2.0 * MARGIN;
     let name = escaped(graph.name());
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -37,7 +37,8 @@ pub(crate) fn svg(graph: &CompiledGraph) -> String {
          markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\"/>\
          </marker></defs>\n"
     );
-    let drawn = written.and_then(|()| tell(&mut out, &measured, Point { x: MARGIN, y: MARGIN }));
+    let drawn =
+        written.and_then(|()| write_drawing(&mut out, &measured, Point { x: MARGIN, y: MARGIN }));
     drawn.unwrap_or_default();
     out.push_str("</svg>\n");
     out
@@ -84,7 +85,7 @@ fn size(name: &str, inner: Option<Size>) -> Size {
     }
 }
 
-fn tell(out: &mut String, measured: &Measured<'_>, corner: Point) -> std::fmt::Result {
+fn write_drawing(out: &mut String, measured: &Measured<'_>, corner: Point) -> std::fmt::Result {
     writeln!(out, "<g transform=\"translate({:.0} {:.0})\">", corner.x, corner.y)?;
     let places = measured.sizes.iter().zip(&measured.layout.middles);
     for ((shape, (size, middle)), inner) in
@@ -106,7 +107,7 @@ fn tell(out: &mut String, measured: &Measured<'_>, corner: Point) -> std::fmt::R
         label(out, &shape.name, middle.x, base)?;
         if let Some(inner) = inner {
             let x = middle.x - inner.layout.size.width / 2.0;
-            tell(out, inner, Point { x, y: left.y + TITLE })?;
+            write_drawing(out, inner, Point { x, y: left.y + TITLE })?;
         }
     }
     lines(out, measured)?;
@@ -161,7 +162,8 @@ fn around(measured: &Measured<'_>, index: usize) -> String {
     else {
         return String::new();
     };
-    let (x, y) = (middle.x + size.width / 2.0, middle.y);
+    let x = middle.x + size.width / 2.0;
+    let y = middle.y;
     let out = x + LOOP;
     format!(
         "M{x:.0} {:.0}C{out:.0} {:.0} {out:.0} {:.0} {x:.0} {:.0}",

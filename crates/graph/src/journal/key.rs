@@ -91,7 +91,8 @@ mod tests {
         ];
         for branch in [None, Some(CheckpointId(7 << 80))] {
             for (occurrence, as_json) in &occurrences {
-                let (intent, place) = (intent(), place(branch));
+                let intent = intent();
+                let place = place(branch);
                 let canonical = hash(&json!({
                     "v": 1,
                     "branch": place.branch,

@@ -8,7 +8,7 @@ use crate::run_loop::checkpointer::{
     CheckpointWrite, CheckpointWrites, CheckpointerError, WriteHint, WriteResult,
 };
 use crate::run_loop::context::{LoopContext, RunEnvironment, Stage, WriteProgress};
-use crate::run_loop::options::Going;
+use crate::run_loop::options::LoopResult;
 use futures_util::future::{Either, select};
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use weftwork_types::{BoxFuture, CheckpointId, StoreError};
 /// A checkpoint write in flight.
 struct InFlightWrite {
     stored: BoxFuture<'static, Result<WriteHint, CheckpointerError>>,
-    scope: Arc<LoopContext>,
+    loop_context: Arc<LoopContext>,
 }
 
 impl std::fmt::Debug for InFlightWrite {
@@ -31,9 +31,9 @@ impl std::fmt::Debug for InFlightWrite {
 impl Drop for InFlightWrite {
     /// Marks an unfinished write as failed, so that tasks that outlive the loop do not wait for it.
     fn drop(&mut self) {
-        let Some(WriteProgress(stage)) = &self.scope.behind else { return };
+        let Some(WriteProgress(stage)) = &self.loop_context.write_progress else { return };
         let error = StoreError::Unavailable {
-            place: format!("thread {}", self.scope.place.thread),
+            place: format!("thread {}", self.loop_context.address.thread),
             reason: "the run was cut off while its last checkpoint was written".to_owned(),
             retriable: false,
         };
@@ -81,8 +81,12 @@ enum WriterState {
 
 impl CheckpointWriter {
     /// Writer of a loop that starts from the checkpoint `newest`.
-    pub(crate) fn new(scope: &LoopContext, hint: WriteHint, newest: Option<CheckpointId>) -> Self {
-        let off = scope.keep.checkpointer.is_none();
+    pub(crate) fn new(
+        loop_context: &LoopContext,
+        hint: WriteHint,
+        newest: Option<CheckpointId>,
+    ) -> Self {
+        let off = loop_context.storage.checkpointer.is_none();
         let state = if off { WriterState::Off } else { WriterState::Idle };
         Self { state, hint, newest }
     }
@@ -135,9 +139,13 @@ impl CheckpointWriter {
     }
 
     /// Stores checkpoints before the loop continues.
-    pub(crate) async fn write(&mut self, scope: &LoopContext, puts: CheckpointWrites) -> Going<()> {
-        let Some(checkpointer) = &scope.keep.checkpointer else { return Ok(()) };
-        self.hint = match checkpointer.put(&scope.place, &self.hint, puts) {
+    pub(crate) async fn write(
+        &mut self,
+        loop_context: &LoopContext,
+        puts: CheckpointWrites,
+    ) -> LoopResult<()> {
+        let Some(checkpointer) = &loop_context.storage.checkpointer else { return Ok(()) };
+        self.hint = match checkpointer.put(&loop_context.address, &self.hint, puts) {
             WriteResult::Now(result) => result?,
             WriteResult::Later(future) => future.await?,
         };
@@ -145,9 +153,9 @@ impl CheckpointWriter {
     }
 
     /// Stores the deferred checkpoint, if there is one.
-    pub(crate) async fn write_deferred(&mut self, scope: &LoopContext) -> Going<()> {
+    pub(crate) async fn write_deferred(&mut self, loop_context: &LoopContext) -> LoopResult<()> {
         match self.take_deferred() {
-            Some(put) => self.write(scope, CheckpointWrites::from_buf([put])).await,
+            Some(put) => self.write(loop_context, CheckpointWrites::from_buf([put])).await,
             None => Ok(()),
         }
     }
@@ -156,11 +164,11 @@ impl CheckpointWriter {
     /// once, so it writes the state before any task of the next superstep begins.
     pub(crate) async fn write_behind(
         &mut self,
-        scope: &Arc<LoopContext>,
+        loop_context: &Arc<LoopContext>,
         puts: CheckpointWrites,
-    ) -> Going<()> {
-        self.wait_durable(scope).await?;
-        let environment = scope.shared.host.environment();
+    ) -> LoopResult<()> {
+        self.wait_durable(loop_context).await?;
+        let environment = loop_context.run.host.environment();
         let turn = match environment.reserve() {
             Some(reserved) => {
                 reserved.await;
@@ -173,24 +181,28 @@ impl CheckpointWriter {
             let checkpoint = &put.checkpoint;
             checkpoint.metadata.branch == Some(checkpoint.id)
         });
-        let (within, hint) = (Arc::clone(scope), self.hint.clone());
+        let within = Arc::clone(loop_context);
+        let hint = self.hint.clone();
         let mut stored: BoxFuture<'static, _> = Box::pin(async move {
-            match &within.keep.checkpointer {
-                Some(checkpointer) => checkpointer.put(&within.place, &hint, puts).done().await,
+            match &within.storage.checkpointer {
+                Some(checkpointer) => checkpointer.put(&within.address, &hint, puts).done().await,
                 None => Ok(hint),
             }
         });
         let polled = poll_fn(|cx| Poll::Ready(stored.as_mut().poll(cx))).await;
         drop(turn);
         match polled {
-            Poll::Ready(stored) => self.wrote(scope, stored),
+            Poll::Ready(stored) => self.wrote(loop_context, stored),
             Poll::Pending if begins_branch => {
                 let stored = stored.await;
-                self.wrote(scope, stored)
+                self.wrote(loop_context, stored)
             }
             Poll::Pending => {
-                set_stage(scope, Stage::Writing);
-                self.state = WriterState::InFlight(InFlightWrite { stored, scope: scope.clone() });
+                set_stage(loop_context, Stage::Writing);
+                self.state = WriterState::InFlight(InFlightWrite {
+                    stored,
+                    loop_context: loop_context.clone(),
+                });
                 Ok(())
             }
         }
@@ -199,20 +211,20 @@ impl CheckpointWriter {
     /// Records the result of a write that was in flight, or that was ready at once.
     fn wrote(
         &mut self,
-        scope: &LoopContext,
+        loop_context: &LoopContext,
         stored: Result<WriteHint, CheckpointerError>,
-    ) -> Going<()> {
+    ) -> LoopResult<()> {
         match stored {
             Ok(hint) => {
                 self.hint = hint;
                 if self.is_in_flight() {
-                    set_stage(scope, Stage::Stored);
+                    set_stage(loop_context, Stage::Stored);
                     self.state = WriterState::Idle;
                 }
                 Ok(())
             }
             Err(error) => {
-                set_stage(scope, Stage::Failed(error.clone()));
+                set_stage(loop_context, Stage::Failed(error.clone()));
                 self.state = WriterState::Failed;
                 Err(error.into())
             }
@@ -221,33 +233,33 @@ impl CheckpointWriter {
 
     /// Waits until all checkpoints are stored that the open superstep depends on. Must not be
     /// called while tasks run: they may hold a resource that the write needs.
-    pub(crate) async fn wait_durable(&mut self, scope: &LoopContext) -> Going<()> {
-        if scope.shared.durability != Durability::Async {
+    pub(crate) async fn wait_durable(&mut self, loop_context: &LoopContext) -> LoopResult<()> {
+        if loop_context.run.durability != Durability::Async {
             return Ok(());
         }
         if let WriterState::InFlight(write) = &mut self.state {
             let stored = (&mut write.stored).await;
-            self.wrote(scope, stored)?;
+            self.wrote(loop_context, stored)?;
         }
-        Ok(scope.wait_durable_around().await?)
+        Ok(loop_context.wait_durable_around().await?)
     }
 
     /// Writes while the tasks run, until the checkpoint is stored or a task has `ended`.
     pub(crate) async fn write_beside<T>(
         &mut self,
-        scope: &LoopContext,
+        loop_context: &LoopContext,
         ended: impl Future<Output = Option<T>> + Unpin,
-    ) -> Going<Option<T>> {
+    ) -> LoopResult<Option<T>> {
         let WriterState::InFlight(write) = &mut self.state else { return Ok(None) };
         match select(&mut write.stored, ended).await {
-            Either::Left((stored, _)) => self.wrote(scope, stored).map(|()| None),
+            Either::Left((stored, _)) => self.wrote(loop_context, stored).map(|()| None),
             Either::Right((ended, _)) => Ok(ended),
         }
     }
 }
 
-fn set_stage(scope: &LoopContext, stage: Stage) {
-    if let Some(WriteProgress(progress)) = &scope.behind {
+fn set_stage(loop_context: &LoopContext, stage: Stage) {
+    if let Some(WriteProgress(progress)) = &loop_context.write_progress {
         progress.send_replace(stage);
     }
 }

@@ -55,7 +55,7 @@ impl RunEnvironment for LocalEnvironment {
             Some(recorder) => Arc::new(TaskJournal::new(Box::new(recorder), at, attempt)),
             None => Arc::new(NoJournal),
         };
-        let shared = at.scope.shared.in_process.get_or_init(|| LocalCalls::new(at));
+        let shared = at.loop_context.run.in_process.get_or_init(|| LocalCalls::new(at));
         let own = || ThreadId::from_uuid(uuid::Uuid::from_u128(at.id().0));
         CallContext {
             principal: shared.principal.clone(),
@@ -66,8 +66,8 @@ impl RunEnvironment for LocalEnvironment {
             ledger: Arc::clone(&shared.ledger),
             clock: Arc::clone(&self.clock),
             emit: Arc::new(LocalEvents { at: at.clone(), signals }),
-            deadline: at.scope.shared.deadline,
-            configurable: Arc::clone(&at.scope.shared.configurable),
+            deadline: at.loop_context.run.deadline,
+            configurable: Arc::clone(&at.loop_context.run.configurable),
             dependencies: at.dependencies().clone(),
             hidden: Arc::clone(at.hidden_values()),
         }
@@ -120,7 +120,7 @@ struct LocalEvents {
 impl LocalEvents {
     /// Records a heartbeat; `false` if the attempt was cut off.
     fn beat(&self) -> bool {
-        self.signals.beat(millis(self.at.scope.shared.host.clock().elapsed()));
+        self.signals.beat(millis(self.at.loop_context.run.host.clock().elapsed()));
         !self.signals.is_cut_off()
     }
 }
@@ -146,7 +146,7 @@ impl Emit for LocalEvents {
         match event {
             AiEvent::Custom { value, .. } => self.at.emit(value),
             AiEvent::ToolCallDelta { .. } => {}
-            _ if !self.at.scope.shared.wants(Modes::CUSTOM) => {}
+            _ if !self.at.loop_context.run.wants(Modes::CUSTOM) => {}
             other => {
                 if let Ok(value) = serde_json::to_value(&other) {
                     self.at.emit(value);
@@ -159,7 +159,7 @@ impl Emit for LocalEvents {
 impl LocalCalls {
     /// For the run whose first call this task makes.
     fn new(first: &TaskContext) -> Self {
-        let outermost = first.scope.outermost_graph();
+        let outermost = first.loop_context.outermost_graph();
         let run = RunId::from_uuid(uuid::Uuid::from_u128(first.id().0));
         Self {
             principal: Principal::local(),
@@ -169,7 +169,7 @@ impl LocalCalls {
                 graph: outermost.name().to_owned(),
                 graph_version: outermost.version().to_owned(),
             }),
-            thread: ThreadId::new(&first.scope.shared.thread).ok(),
+            thread: ThreadId::new(&first.loop_context.run.thread).ok(),
             budget: Arc::new(Unlimited),
             ledger: Arc::new(NoLedger),
         }

@@ -46,7 +46,8 @@ impl Ctx {
         keep: SubgraphState,
         input: Json,
     ) -> NodeResult<Json> {
-        let (nth, earlier) = (&self.0.graphs, &self.at().task_state.graphs);
+        let nth = &self.0.graphs;
+        let earlier = &self.at().task_state.graphs;
         let number = CallNumber {
             of_attempt: nth.fetch_add(1, Ordering::Relaxed),
             of_task: earlier.fetch_add(1, Ordering::Relaxed),
@@ -90,17 +91,17 @@ impl Ctx {
             input => LoopInput::Input(StartInput::Json(Arc::new(input))),
         };
         match at.run_graph(graph, number, keep, start).await {
-            Ok((LoopOutcome::Completed, cycle)) => {
-                let emitted = cycle.emitted.as_ref();
+            Ok((LoopOutcome::Completed, run_loop)) => {
+                let emitted = run_loop.emitted.as_ref();
                 Ok(emitted.map(|slots| output_json(graph.plan(), slots)).unwrap_or_default())
             }
             Ok((LoopOutcome::Interrupted(interrupts), _)) => {
                 self.open(interrupts);
                 Err(NodeError::interrupted())
             }
-            Ok((LoopOutcome::LimitReached, cycle)) => {
+            Ok((LoopOutcome::LimitReached, run_loop)) => {
                 let text = format!("graph `{}` reached its step limit", graph.name());
-                tracing::debug!(step = cycle.position.step(), "{text}");
+                tracing::debug!(step = run_loop.position.step(), "{text}");
                 let fault = Fault::new(crate::error::NODE_FAILED, text);
                 Err(NodeError(Stop::Failed(fault.of_kind("LimitReached"))))
             }
@@ -128,7 +129,7 @@ impl Ctx {
         let key = TaskKey::Call { name, of: Arc::new(at.key.clone()), index };
         let call = Call { at, key, node: task.node() };
         call.emit_task_starts(&arg);
-        at.scope.note_messages_in(&arg);
+        at.loop_context.note_messages_in(&arg);
         if let Some(returned) = call.known() {
             return Ok(returned);
         }
@@ -150,7 +151,7 @@ impl Ctx {
     #[must_use]
     pub fn previous(&self) -> Option<Json> {
         let at = self.at();
-        let plan = at.scope.graph.plan();
+        let plan = at.loop_context.graph.plan();
         plan.value_json(&at.slots, weftwork_engine::ChannelIdx(1))
     }
 
@@ -160,7 +161,7 @@ impl Ctx {
         if self.check_running().is_err() {
             return;
         }
-        let shared = &self.at().scope.shared;
+        let shared = &self.at().loop_context.run;
         lock(&shared.drain).get_or_insert_with(|| reason.into());
         shared.drains.store(true, Ordering::Relaxed);
     }
@@ -168,26 +169,26 @@ impl Ctx {
     /// Value given to the run besides its input; `null` if none was given.
     #[must_use]
     pub fn context(&self) -> &Json {
-        &self.at().scope.shared.context
+        &self.at().loop_context.run.context
     }
 
     /// Step limit given to the run; `None` if that of the graph holds.
     #[must_use]
     pub fn step_limit(&self) -> Option<u32> {
-        self.at().scope.shared.step_limit
+        self.at().loop_context.run.step_limit
     }
 
     /// Named settings given to the run; empty if none were given.
     #[must_use]
     pub fn configurable(&self) -> &Map<String, Json> {
-        &self.at().scope.shared.configurable
+        &self.at().loop_context.run.configurable
     }
 
     /// The long-term store of the host, when it has one; in hosted runs the items of the runtime's
     /// store. A node reads and writes for the organisation of its run, `ctx.calls().principal`.
     #[must_use]
     pub fn items(&self) -> Option<&Arc<dyn weftwork_types::item::ItemStore>> {
-        self.at().scope.shared.host.items()
+        self.at().loop_context.run.host.items()
     }
 
     /// Emits partial text of a message. A node that returns the message under the same id does not
@@ -197,7 +198,7 @@ impl Ctx {
             return;
         }
         let at = self.at();
-        at.tell_of(id, || AiEvent::TextDelta { delta: text.to_owned() });
+        at.emit_about(id, || AiEvent::TextDelta { delta: text.to_owned() });
         at.emit_chunk(id, text);
     }
 
@@ -218,7 +219,7 @@ impl TaskContext {
         begin: LoopInput,
     ) -> Result<(LoopOutcome, RunLoop), RuntimeError> {
         let within = self.within(graph, number, keep);
-        let options = Options::within(&self.scope);
+        let options = Options::within(&self.loop_context);
         Box::pin(RunLoop::run(Arc::new(within), begin, &options)).await
     }
 
@@ -230,9 +231,9 @@ impl TaskContext {
         keep: SubgraphState,
     ) -> NodeResult<Json> {
         let within = self.within(graph, number, keep);
-        let options = Options::within(&self.scope);
+        let options = Options::within(&self.loop_context);
         match Box::pin(RunLoop::left_open(Arc::new(within), &options)).await {
-            Ok(Some(cycle)) => Ok(output_json(graph.plan(), cycle.machine.slots())),
+            Ok(Some(run_loop)) => Ok(output_json(graph.plan(), run_loop.machine.slots())),
             Ok(None) => Err(NodeError::interrupted()),
             Err(error) => Err(NodeError(Stop::Failed(error.fault()))),
         }
@@ -245,7 +246,7 @@ impl TaskContext {
         number: CallNumber,
         keep: SubgraphState,
     ) -> LoopContext {
-        let scope = &self.scope;
+        let loop_context = &self.loop_context;
         let mut ns = self.ns();
         if keep == SubgraphState::PerThread {
             ns = without_tasks(&ns);
@@ -253,21 +254,22 @@ impl TaskContext {
         if number.of_task > 0 {
             ns = format!("{ns}|{}", number.of_task);
         }
-        let checkpointer = scope.keep.lent.clone().filter(|_| keep != SubgraphState::Stateless);
-        let lent = checkpointer.clone().or_else(|| scope.keep.lent.clone());
+        let checkpointer =
+            loop_context.storage.lent.clone().filter(|_| keep != SubgraphState::Stateless);
+        let lent = checkpointer.clone().or_else(|| loop_context.storage.lent.clone());
         let recorder = self.recorder().map(Arc::new);
-        let journals = recorder.is_some() || scope.shared.host.environment().has_log();
-        let mut around = scope.around.clone();
-        around.insert(scope.place.ns.to_string(), self.checkpoint);
-        scope.within(NestedLoop {
+        let journals = recorder.is_some() || loop_context.run.host.environment().has_log();
+        let mut enclosing = loop_context.enclosing.clone();
+        enclosing.insert(loop_context.address.ns.to_string(), self.checkpoint);
+        loop_context.within(NestedLoop {
             graph,
             ns: ns.into(),
             recorder,
-            keep: LoopStorage { checkpointer, lent, own: keep == SubgraphState::PerThread },
+            storage: LoopStorage { checkpointer, lent, own: keep == SubgraphState::PerThread },
             entry: self.entry,
-            around,
+            enclosing,
             outer: Arc::clone(&self.task_state),
-            outer_path: journals.then(|| self.way_to(number.of_attempt)),
+            outer_path: journals.then(|| self.path_to_graph(number.of_attempt)),
             earlier: self.earlier,
         })
     }
@@ -291,11 +293,11 @@ struct Call<'a> {
 
 impl Call<'_> {
     fn id(&self) -> weftwork_types::TaskId {
-        self.key.id(&self.at.scope.place.ns, self.at.checkpoint, self.at.step)
+        self.key.id(&self.at.loop_context.address.ns, self.at.checkpoint, self.at.step)
     }
 
     fn emit_task_starts(&self, arg: &Json) {
-        if !self.at.scope.shared.wants(Modes::TASKS | Modes::DEBUG) {
+        if !self.at.loop_context.run.wants(Modes::TASKS | Modes::DEBUG) {
             return;
         }
         let started = TaskStarted {
@@ -305,36 +307,36 @@ impl Call<'_> {
             triggers: vec!["__pregel_push".to_owned()],
             call: true,
         };
-        self.at.scope.emit_task(self.at.step, StreamEvent::TaskStarted(started));
+        self.at.loop_context.emit_task(self.at.step, StreamEvent::TaskStarted(started));
     }
 
     fn known(&self) -> Option<Json> {
-        let calls = lock(&self.at.scope.calls);
+        let calls = lock(&self.at.loop_context.calls);
         let known = calls.iter().find(|called| called.key == self.key)?;
         known.record.returned().cloned()
     }
 
     fn answers_before(&self) -> TaskAnswers {
-        let calls = lock(&self.at.scope.calls);
+        let calls = lock(&self.at.loop_context.calls);
         let known = calls.iter().find(|called| called.key == self.key);
         known.and_then(|called| called.record.answers().cloned()).unwrap_or_default()
     }
 
     fn cache_key(&self, arg: &Json, cache: crate::policy::Cache) -> CacheKey {
-        let scope = &self.at.scope;
-        CacheKey::new(scope.graph.name(), self.key.name(), arg, cache)
+        let loop_context = &self.at.loop_context;
+        CacheKey::new(loop_context.graph.name(), self.key.name(), arg, cache)
     }
 
     fn cached(&self, key: &CacheKey) -> Option<Json> {
-        let output = self.at.scope.shared.host.cached(key)?;
+        let output = self.at.loop_context.run.host.cached(key)?;
         returned_of(&output)
     }
 
     fn job(&self, arg: Json) -> TaskRunner {
-        let scope = &self.at.scope;
+        let loop_context = &self.at.loop_context;
         let resume = self.answers_before();
         let at = TaskContext {
-            task_state: Arc::new(TaskState::new(Arc::clone(scope), resume, &None)),
+            task_state: Arc::new(TaskState::new(Arc::clone(loop_context), resume, &None)),
             recorder: self.at.recorder().map(Arc::new),
             key: self.key.clone(),
             from: self.at.ns().into(),
@@ -361,7 +363,7 @@ impl Call<'_> {
             TaskOutcome::Done(output, _) => {
                 let returned = returned_of(&output).unwrap_or_default();
                 if let Some(key) = cached {
-                    self.at.scope.shared.host.cache(key, output);
+                    self.at.loop_context.run.host.cache(key, output);
                 }
                 self.emit_update(&returned, false);
                 let value = Some(returned.clone());
@@ -395,8 +397,8 @@ impl Call<'_> {
     }
 
     fn emit_update(&self, returned: &Json, cached: bool) {
-        if self.at.scope.shared.wants(Modes::UPDATES) {
-            self.at.scope.tell(StreamEvent::Updates {
+        if self.at.loop_context.run.wants(Modes::UPDATES) {
+            self.at.loop_context.emit(StreamEvent::Updates {
                 node: self.key.name().to_string(),
                 updates: Vec::new(),
                 returned: Some(returned.clone()),
@@ -406,7 +408,7 @@ impl Call<'_> {
     }
 
     fn emit_task_end(&self, returned: Option<Json>, error: Option<Fault>) {
-        if !self.at.scope.shared.wants(Modes::TASKS | Modes::DEBUG) {
+        if !self.at.loop_context.run.wants(Modes::TASKS | Modes::DEBUG) {
             return;
         }
         let result = returned.map(|json| ("__return__".to_owned(), Written::Put(json)));
@@ -417,19 +419,19 @@ impl Call<'_> {
             error,
             interrupts: Vec::new(),
         };
-        self.at.scope.emit_task(self.at.step, StreamEvent::TaskEnded(ended));
+        self.at.loop_context.emit_task(self.at.step, StreamEvent::TaskEnded(ended));
     }
 
     /// Stores the outcome of the task before the node that called it continues.
     async fn record(&self, details: TaskDetails, status: Option<TaskStatus>) -> NodeResult<()> {
         let mut record = TaskRecord::from(details);
-        let scope = &self.at.scope;
-        if scope.shared.host.environment().has_log() {
-            let ended = |status| call_ended((self.id(), self.key.name()), status, self.at.id());
+        let loop_context = &self.at.loop_context;
+        if loop_context.run.host.environment().has_log() {
+            let ended = |status| call_ended(self.id(), self.key.name(), status, self.at.id());
             record.ended = status.map(ended);
         }
         {
-            let mut calls = lock(&scope.calls);
+            let mut calls = lock(&loop_context.calls);
             match calls.iter_mut().find(|called| called.key == self.key) {
                 Some(known) => {
                     known.record.merge(record.clone());
@@ -441,15 +443,16 @@ impl Call<'_> {
                     fresh: true,
                 }),
             }
-            scope.called.store(true, Ordering::Relaxed);
+            loop_context.called.store(true, Ordering::Relaxed);
         }
-        let exit = scope.shared.durability == Durability::Exit;
-        if let Some(checkpointer) = scope.keep.checkpointer.as_ref().filter(|_| !exit) {
+        let exit = loop_context.run.durability == Durability::Exit;
+        if let Some(checkpointer) = loop_context.storage.checkpointer.as_ref().filter(|_| !exit) {
             let tasks = TaskRecords::from_iter([(self.key.clone(), record)]);
-            let (plan, of) = (scope.graph.plan(), self.at.checkpoint);
+            let plan = loop_context.graph.plan();
+            let of = self.at.checkpoint;
             let put = async {
-                scope.stored().await?;
-                checkpointer.put_tasks(&scope.place, plan, of, tasks).await
+                loop_context.stored().await?;
+                checkpointer.put_tasks(&loop_context.address, plan, of, tasks).await
             };
             put.await
                 .map_err(|error| NodeError(Stop::Failed(RuntimeError::from(error).fault())))?;
@@ -468,10 +471,10 @@ fn returned_of(output: &TaskOutput) -> Option<Json> {
 
 impl Options {
     /// Options of a nested run.
-    pub(crate) fn within(scope: &LoopContext) -> Self {
+    pub(crate) fn within(loop_context: &LoopContext) -> Self {
         Self {
-            thread: Arc::clone(&scope.place.thread),
-            step_limit: scope.shared.step_limit,
+            thread: Arc::clone(&loop_context.address.thread),
+            step_limit: loop_context.run.step_limit,
             ..Self::fresh()
         }
     }

@@ -89,7 +89,8 @@ impl NodeCache {
             self.remove(&oldest);
         }
         self.uses += 1;
-        let (key, last_use) = (Arc::new(key), self.uses);
+        let key = Arc::new(key);
+        let last_use = self.uses;
         let until = key.time.map(|time| now.saturating_add(time));
         self.by_use.insert(last_use, Arc::clone(&key));
         self.by_end.extend(until.map(|until| (until, Arc::clone(&key))));
@@ -135,7 +136,8 @@ mod tests {
 
     #[test]
     fn the_result_that_was_not_used_for_longest_makes_room() {
-        let (mut kept, cache) = (NodeCache::new(3), Cache::forever());
+        let mut kept = NodeCache::new(3);
+        let cache = Cache::forever();
         for n in 0..3 {
             put(&mut kept, n, cache, SECOND);
         }
@@ -150,7 +152,8 @@ mod tests {
 
     #[test]
     fn what_has_expired_makes_room_before_what_has_not() {
-        let (mut kept, long) = (NodeCache::new(2), Cache::forever());
+        let mut kept = NodeCache::new(2);
+        let long = Cache::forever();
         let short = Cache::for_time(SECOND);
         put(&mut kept, 0, long, Duration::ZERO);
         put(&mut kept, 1, short, Duration::ZERO);
@@ -160,7 +163,8 @@ mod tests {
 
     #[test]
     fn a_result_that_is_put_again_lasts_its_time_from_then_on() {
-        let (mut kept, cache) = (NodeCache::new(2), Cache::for_time(SECOND * 2));
+        let mut kept = NodeCache::new(2);
+        let cache = Cache::for_time(SECOND * 2);
         put(&mut kept, 0, cache, Duration::ZERO);
         put(&mut kept, 0, cache, SECOND);
         assert!(kept.get(&key(0, cache), SECOND * 2).is_some(), "two seconds from the second on");
@@ -183,7 +187,8 @@ mod tests {
 
     #[test]
     fn a_limit_of_none_keeps_nothing() {
-        let (mut kept, cache) = (NodeCache::new(0), Cache::forever());
+        let mut kept = NodeCache::new(0);
+        let cache = Cache::forever();
         put(&mut kept, 0, cache, SECOND);
         assert!(kept.get(&key(0, cache), SECOND).is_none() && kept.results.is_empty());
     }

@@ -5,7 +5,7 @@ use crate::extract::BuildInfo;
 use crate::output::IntoOutput;
 use crate::route::Next;
 use crate::run_loop::namespace::nowhere;
-use crate::semantics::Limits;
+use crate::semantics::StepRule;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -103,12 +103,11 @@ pub struct Continued {
 
 impl Continued {
     /// Supersteps that count against the limit.
-    pub(crate) fn counted(&self, limits: Limits, is_single: bool) -> i64 {
-        let of_input = match limits {
-            Limits::Reference if self.input && is_single => 1,
-            // The checkpoint of the input, and the hidden first superstep.
-            Limits::Reference if self.input => 2,
-            Limits::Reference | Limits::Exact => 0,
+    pub(crate) fn counted(&self, rule: StepRule, is_single: bool) -> i64 {
+        let of_input = match self.input {
+            true if is_single => rule.input_of_flow,
+            true => rule.input_of_graph,
+            false => 0,
         };
         i64::from(self.steps) + of_input
     }
@@ -137,7 +136,7 @@ impl LoopOutcome {
     }
 }
 
-pub(crate) type Going<T> = Result<T, RuntimeError>;
+pub(crate) type LoopResult<T> = Result<T, RuntimeError>;
 
 impl Options {
     pub(crate) fn fresh() -> Self {

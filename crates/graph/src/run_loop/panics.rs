@@ -36,7 +36,8 @@ fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// Asks a route, with its panics caught.
 pub(crate) fn choose(route: &RouteFn, seen: Seen<'_>) -> Result<Vec<Goto>, Fault> {
-    let (plan, node) = (seen.plan, seen.node);
+    let plan = seen.plan;
+    let node = seen.node;
     let of = || match node {
         NodeIdx::START => "a route from START".to_owned(),
         node => format!("a route of node `{}`", plan.node_name(node)),

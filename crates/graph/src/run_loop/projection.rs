@@ -10,7 +10,6 @@ use crate::run_loop::stream::frames;
 use crate::run_loop::supersteps::{StopPoints, single_arg};
 use crate::run_loop::task::{handler_of, key_of, name_of};
 use crate::run_loop::thread::StateQuery;
-use crate::semantics::Limits;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -88,7 +87,8 @@ impl StoredStep {
             checkpoint.machine.apply_beside(&output)?;
             checkpoint.machine.pass();
         }
-        let (ns, records) = (place.ns, found.tasks);
+        let ns = place.ns;
+        let records = found.tasks;
         let mut step = Self { graph, ns, checkpoint, records, origin, due: Vec::new() };
         step.due = step.due_tasks()?;
         Ok(Some(step))
@@ -191,9 +191,11 @@ impl StoredStep {
                 Done { task, output: output.map_or(&nothing, |output| output), edges }
             })
             .collect();
-        let (mut machine, mut written) = (self.checkpoint.machine.clone(), Vec::new());
+        let mut machine = self.checkpoint.machine.clone();
+        let mut written = Vec::new();
         machine.apply(&mut done, &mut written)?;
-        let (plan, nested) = (self.graph.plan(), self.is_nested());
+        let plan = self.graph.plan();
+        let nested = self.is_nested();
         let slots = machine.slots();
         written.retain(|index| slots.get(index.0).is_some());
         let shown = written.iter().any(|index| frames::shows(plan, nested, *index));
@@ -233,8 +235,8 @@ impl StoredStep {
             Found::Node(task, key) => {
                 let output = self.record(&key)?.output()?;
                 let name = name_of(&self.graph, &task);
-                let shown = (&**self.graph.plan(), self.is_nested());
-                Some(frames::updates(shown, name, output, cached))
+                let plan = self.graph.plan();
+                Some(frames::updates(plan, self.is_nested(), name, output, cached))
             }
             Found::Called(key, record) => Some(StreamEvent::Updates {
                 node: key.name().to_string(),
@@ -260,7 +262,8 @@ impl StoredStep {
         &self,
         id: TaskId,
         finished: bool,
-        (fault, questions): (Option<&Fault>, &[Interrupt]),
+        fault: Option<&Fault>,
+        questions: &[Interrupt],
     ) -> Option<TaskEnded> {
         let plan = self.graph.plan();
         match self.find(id)? {
@@ -272,7 +275,8 @@ impl StoredStep {
                 }
                 let ended = frames::task_ended(plan, id, name_of(&self.graph, &task), &record);
                 // Those on record may be of another attempt.
-                let (error, interrupts) = (fault.cloned(), questions.to_vec());
+                let error = fault.cloned();
+                let interrupts = questions.to_vec();
                 Some(TaskEnded { error, interrupts, ..ended })
             }
             Found::Called(key, record) => {
@@ -336,21 +340,20 @@ impl StoredStep {
     pub fn bounds(
         &self,
         limit: Option<u32>,
-        (before, after): (Option<Stops>, Option<Stops>),
+        before: Option<Stops>,
+        after: Option<Stops>,
     ) -> LoopBounds {
         let graph = &self.graph;
         let limit = i64::from(limit.unwrap_or(graph.step_limit()));
-        let (step, machine) = (self.step(), &self.checkpoint.machine);
-        let stop = match graph.semantics().limits {
-            Limits::Exact => {
-                let hidden = machine.start_input().is_some() && !graph.plan().is_single();
-                step.saturating_add(limit).saturating_add(i64::from(hidden))
-            }
-            Limits::Reference => {
-                // The checkpoint of the input or of the fork counts.
-                let made = i64::from(self.origin == StepOrigin::Made);
-                step.saturating_sub(made).saturating_add(limit).saturating_add(1)
-            }
+        let step = self.step();
+        let machine = &self.checkpoint.machine;
+        let stop = if graph.settings().steps.counts_from_loaded {
+            // The checkpoint of the input or of the fork counts.
+            let made = i64::from(self.origin == StepOrigin::Made);
+            step.saturating_sub(made).saturating_add(limit).saturating_add(1)
+        } else {
+            let hidden = machine.start_input().is_some() && !graph.plan().is_single();
+            step.saturating_add(limit).saturating_add(i64::from(hidden))
         };
         let outermost = !self.is_nested();
         let stops = StopPoints::of(
@@ -365,10 +368,8 @@ impl StoredStep {
     #[must_use]
     pub fn starts(&self, bounds: &LoopBounds, ran: &[String]) -> bool {
         let machine = &self.checkpoint.machine;
-        let within = match self.graph.semantics().limits {
-            Limits::Reference => self.step() <= bounds.stop,
-            Limits::Exact => self.step() < bounds.stop,
-        };
+        let beyond = self.graph.settings().steps.beyond_stop;
+        let within = self.step() < bounds.stop.saturating_add(beyond);
         let mut names = self.due.iter().map(|task| name_of(&self.graph, task));
         let stops = &bounds.stops;
         let stopped = machine.changed_since_passed()

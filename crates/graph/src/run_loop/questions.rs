@@ -110,13 +110,13 @@ impl LoopContext {
     /// Returns `true` if one of a task's open questions may get an answer in this run, or its
     /// default.
     pub(crate) fn may_answer(&self, open: &[Interrupt]) -> bool {
-        let given = |question: &Interrupt| self.shared.answer(question.id).is_some();
+        let given = |question: &Interrupt| self.run.answer(question.id).is_some();
         let expires = open.iter().any(|question| question.lapses_at().is_some());
         self.offers_answer() || open.iter().any(given) || expires && self.any_lapsed(open)
     }
 
     fn any_lapsed(&self, open: &[Interrupt]) -> bool {
-        let now = self.shared.host.clock().now();
+        let now = self.run.host.clock().now();
         open.iter().any(|question| lapsed(question, now))
     }
 }
@@ -153,7 +153,7 @@ impl TaskContext {
         let mut resume = lock(&self.task_state.resume);
         if !resume.get(index as usize).is_some_and(Option::is_some) {
             let id = interrupt_id(self.id(), index);
-            let given = self.scope.shared.answer(id);
+            let given = self.loop_context.run.answer(id);
             let given = given.or_else(|| self.take_carried(index, question));
             // An answer by id was checked when it came, against the question as it was asked then.
             // The node sees it even if it asks otherwise now, and can ask again: an approval in a
@@ -178,11 +178,11 @@ impl TaskContext {
 
     /// Takes an answer to the same question of a task that has another id now.
     fn take_carried(&self, index: u32, question: &Question) -> Option<Json> {
-        if self.scope.begun.load(Ordering::Relaxed) {
+        if self.loop_context.begun.load(Ordering::Relaxed) {
             return None;
         }
-        let mut carried = lock(&self.scope.shared.carried);
-        let graph = self.scope.is_nested().then(|| self.scope.graph.name());
+        let mut carried = lock(&self.loop_context.run.carried);
+        let graph = self.loop_context.is_nested().then(|| self.loop_context.graph.name());
         let found = carried.iter().position(|carried| {
             let asked = &carried.question;
             carried.number == index as usize

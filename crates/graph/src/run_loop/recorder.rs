@@ -12,7 +12,7 @@ use weftwork_types::run::Durability;
 use weftwork_types::{BoxFuture, CheckpointId};
 impl CallBook for TaskRecorder {
     fn clock(&self) -> &Arc<dyn Clock> {
-        self.scope.shared.host.clock()
+        self.loop_context.run.host.clock()
     }
 
     fn lost(&self) -> u32 {
@@ -42,7 +42,7 @@ impl CallBook for TaskRecorder {
     /// when the loop waits.
     fn note(&self, call: Arc<CallRecord>) {
         self.task_state.calls.put(call);
-        self.scope.noted.notify_one();
+        self.loop_context.noted.notify_one();
     }
 
     fn record(&self, call: Arc<CallRecord>) -> BoxFuture<'_, Result<(), Fault>> {
@@ -54,9 +54,11 @@ impl TaskRecorder {
     /// Stores a call, and the outcomes of its task's nested calls, at once. With durability
     /// [`Exit`](Durability::Exit), they are stored at the end of the run.
     async fn keep(&self, call: Arc<CallRecord>) -> Result<(), RuntimeError> {
-        let (scope, of) = (&self.scope, &self.task_state.calls);
-        let exit = scope.shared.durability == Durability::Exit;
-        let Some(checkpointer) = scope.keep.checkpointer.as_ref().filter(|_| !exit) else {
+        let loop_context = &self.loop_context;
+        let of = &self.task_state.calls;
+        let exit = loop_context.run.durability == Durability::Exit;
+        let Some(checkpointer) = loop_context.storage.checkpointer.as_ref().filter(|_| !exit)
+        else {
             of.put(call);
             return Ok(());
         };
@@ -64,14 +66,16 @@ impl TaskRecorder {
         // The answers that led here are as durable as what is done because of them, and so are the
         // checkpoints that it is done upon.
         if let Some(own) = &self.own {
-            own.scope.stored().await?;
+            own.loop_context.stored().await?;
             own.store_answers().await?;
         }
-        scope.stored().await?;
+        loop_context.stored().await?;
         let mut record = self.answers().unwrap_or_default();
         record.calls.clone_from(&taken.calls);
         let tasks = TaskRecords::from_iter([(self.key.clone(), record)]);
-        checkpointer.put_tasks(&scope.place, scope.graph.plan(), self.of, tasks).await?;
+        checkpointer
+            .put_tasks(&loop_context.address, loop_context.graph.plan(), self.of, tasks)
+            .await?;
         taken.calls = None;
         Ok(())
     }
@@ -83,10 +87,14 @@ impl TaskRecorder {
     }
 
     async fn store_answers(&self) -> Result<(), RuntimeError> {
-        let scope = &self.scope;
-        if let (Some(checkpointer), Some(answers)) = (&scope.keep.checkpointer, self.answers()) {
+        let loop_context = &self.loop_context;
+        if let (Some(checkpointer), Some(answers)) =
+            (&loop_context.storage.checkpointer, self.answers())
+        {
             let tasks = TaskRecords::from_iter([(self.key.clone(), answers)]);
-            checkpointer.put_tasks(&scope.place, scope.graph.plan(), self.of, tasks).await?;
+            checkpointer
+                .put_tasks(&loop_context.address, loop_context.graph.plan(), self.of, tasks)
+                .await?;
         }
         Ok(())
     }

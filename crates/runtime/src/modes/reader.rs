@@ -203,8 +203,9 @@ impl EventReader<'_> {
             let first = self.source.load(ns, open.first).await;
             let Some(first) = frames.found_or_dropped(ns, first)? else { return Ok(None) };
             let options = &self.source.options;
-            let stops = (options.interrupt_before.clone(), options.interrupt_after.clone());
-            open.bounds = Some(Arc::new(first.bounds(options.step_limit, stops)));
+            let before = options.interrupt_before.clone();
+            let after = options.interrupt_after.clone();
+            open.bounds = Some(Arc::new(first.bounds(options.step_limit, before, after)));
         }
         let step = self.source.load(ns, open.open).await;
         let step = frames.found_or_dropped(ns, step)?;

@@ -12,8 +12,9 @@ pub(super) fn event(step: &StoredStep, incident: &Incident) -> Option<StreamEven
             if unseen || end.fault.as_ref().is_some_and(StoredStep::was_cut_off) {
                 return None;
             }
-            let rest = (end.fault.as_ref(), end.questions.as_slice());
-            step.ended(end.id, end.status.is_ok(), rest).map(StreamEvent::TaskEnded)
+            let fault = end.fault.as_ref();
+            let ended = step.ended(end.id, end.status.is_ok(), fault, &end.questions);
+            ended.map(StreamEvent::TaskEnded)
         }
         _ => None,
     }

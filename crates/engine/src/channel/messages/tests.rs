@@ -151,7 +151,8 @@ fn result(value: serde_json::Value, shown: Option<serde_json::Value>) -> Message
 fn a_message_in_its_shown_form_changes_nothing() {
     let whole = result(json!({"id": 1, "card": "4111"}), Some(json!({"id": 1})));
     let stored = json!([whole]);
-    let (shown, other) = (json!(whole.clone().into_shown()), json!(result(json!({"id": 2}), None)));
+    let shown = json!(whole.clone().into_shown());
+    let other = json!(result(json!({"id": 2}), None));
     let all = json!({"remove": REMOVE_ALL});
     for (write, expected) in [
         (Write::json(shown.clone()), stored.clone()),

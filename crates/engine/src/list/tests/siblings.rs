@@ -80,7 +80,8 @@ proptest! {
                     }
                 }
                 Act::Set(at) if !vec.is_empty() => {
-                    let (at, item) = (at % vec.len(), item(7, text()));
+                    let at = at % vec.len();
+                    let item = item(7, text());
                     prop_assert!(list.set(at, item.clone()));
                     vec[at] = item;
                 }
@@ -114,7 +115,8 @@ impl Clone for Counted {
 #[test]
 fn a_push_onto_a_shared_list_clones_no_item() {
     for alone in [0, 1, 31, 32, 33, 64, 1024] {
-        let (clones, alive) = (Rc::new(Cell::new(0)), Rc::new(()));
+        let clones = Rc::new(Cell::new(0));
+        let alive = Rc::new(());
         let new = || Counted { clones: Rc::clone(&clones), alive: Rc::clone(&alive) };
         let mut list: List<Counted> = (0..alone).map(|_| new()).collect();
         let mut kept = Vec::new();
@@ -142,7 +144,8 @@ fn a_push_onto_a_shared_list_clones_no_item() {
 
 #[test]
 fn items_of_lists_that_are_gone_are_not_in_the_way() {
-    let (clones, alive) = (Rc::new(Cell::new(0)), Rc::new(()));
+    let clones = Rc::new(Cell::new(0));
+    let alive = Rc::new(());
     let new = || Counted { clones: Rc::clone(&clones), alive: Rc::clone(&alive) };
     let mut list: List<Counted> = (0..5).map(|_| new()).collect();
     let mut ahead = list.clone();

@@ -57,7 +57,8 @@ fn calls_that_were_not_kept_are_taken_along_next() {
 
 #[test]
 fn of_each_call_what_got_further_stays() {
-    let (begun, ended) = (call(1, CallState::Intent, 0), call(1, CallState::Settled, 0));
+    let begun = call(1, CallState::Intent, 0);
+    let ended = call(1, CallState::Settled, 0);
     let reused = call(1, CallState::Settled, 1);
     let other = call(2, CallState::Settled, 0);
     let all = [&begun, &ended, &reused];

@@ -52,16 +52,16 @@ pub(crate) enum RunEntry {
 /// A single loop: a graph, its place, and its inputs from the enclosing loop.
 #[derive(Debug)]
 pub(crate) struct LoopContext {
-    pub(crate) shared: Arc<RunContext>,
+    pub(crate) run: Arc<RunContext>,
     pub(crate) graph: CompiledGraph,
-    pub(crate) place: CheckpointAddress,
-    pub(crate) keep: LoopStorage,
+    pub(crate) address: CheckpointAddress,
+    pub(crate) storage: LoopStorage,
     /// Entry of the run into the open superstep: set by the enclosing loop, or determined by the
     /// outermost one.
     entry: AtomicU8,
     pub(crate) replay: Mutex<Option<Arc<Replay>>>,
     /// The checkpoints of the loops around this one, by their namespaces.
-    pub(crate) around: BTreeMap<String, CheckpointId>,
+    pub(crate) enclosing: BTreeMap<String, CheckpointId>,
     /// The task around this loop.
     pub(crate) outer: Option<Arc<TaskState>>,
     /// Path of that task, when calls are journaled.
@@ -82,7 +82,7 @@ pub(crate) struct LoopContext {
     /// Notifies the loop, when it waits, that a task has calls to store.
     pub(crate) noted: Notify,
     /// Progress of its writes, when they run beside its tasks.
-    pub(crate) behind: Option<WriteProgress>,
+    pub(crate) write_progress: Option<WriteProgress>,
 }
 
 /// A task that another called.
@@ -105,9 +105,9 @@ pub(crate) struct LoopStorage {
 }
 
 impl LoopStorage {
-    fn behind(&self, shared: &RunContext) -> Option<WriteProgress> {
-        let behind = shared.durability == Durability::Async && self.checkpointer.is_some();
-        behind.then(WriteProgress::new)
+    fn new_progress(&self, shared: &RunContext) -> Option<WriteProgress> {
+        let writes_beside = shared.durability == Durability::Async && self.checkpointer.is_some();
+        writes_beside.then(WriteProgress::new)
     }
 }
 
@@ -115,7 +115,7 @@ impl LoopContext {
     /// Removes what the run hides from a fault of a task. The task has read the state, so that its
     /// error may repeat hidden results of earlier runs too.
     pub(crate) fn shape_fault(&self, state: &Slots, fault: &mut Fault) {
-        let hidden = &self.shared.hidden;
+        let hidden = &self.run.hidden;
         hidden.add_messages(&state_json(self.graph.plan(), state));
         hidden.shape_fault(fault);
     }
@@ -123,20 +123,20 @@ impl LoopContext {
     pub(crate) fn outermost(
         shared: Arc<RunContext>,
         graph: CompiledGraph,
-        around: BTreeMap<String, CheckpointId>,
+        enclosing: BTreeMap<String, CheckpointId>,
     ) -> Self {
-        let place = CheckpointAddress { thread: Arc::clone(&shared.thread), ns: nowhere() };
+        let address = CheckpointAddress { thread: Arc::clone(&shared.thread), ns: nowhere() };
         let checkpointer = shared.host.checkpointer().cloned();
-        let keep = LoopStorage { lent: checkpointer.clone(), checkpointer, own: false };
+        let storage = LoopStorage { lent: checkpointer.clone(), checkpointer, own: false };
         Self {
-            behind: keep.behind(&shared),
-            shared,
+            write_progress: storage.new_progress(&shared),
+            run: shared,
             graph,
-            place,
-            keep,
+            address,
+            storage,
             entry: AtomicU8::new(RunEntry::Passed as u8),
             replay: Mutex::default(),
-            around,
+            enclosing,
             outer: None,
             outer_path: None,
             recorder: None,
@@ -150,16 +150,16 @@ impl LoopContext {
     }
 
     pub(crate) fn within(&self, within: NestedLoop<'_>) -> Self {
-        let place = CheckpointAddress { thread: Arc::clone(&self.place.thread), ns: within.ns };
-        let scope = Self {
-            behind: within.keep.behind(&self.shared),
-            shared: Arc::clone(&self.shared),
+        let address = CheckpointAddress { thread: Arc::clone(&self.address.thread), ns: within.ns };
+        let loop_context = Self {
+            write_progress: within.storage.new_progress(&self.run),
+            run: Arc::clone(&self.run),
             graph: within.graph.clone(),
-            place,
-            keep: within.keep,
+            address,
+            storage: within.storage,
             entry: AtomicU8::new(RunEntry::Passed as u8),
             replay: Mutex::new(lock(&self.replay).clone()),
-            around: within.around,
+            enclosing: within.enclosing,
             outer: Some(within.outer),
             outer_path: within.outer_path,
             recorder: within.recorder,
@@ -170,8 +170,8 @@ impl LoopContext {
             calls: Mutex::default(),
             called: AtomicBool::new(false),
         };
-        scope.set_entry(within.entry);
-        scope
+        loop_context.set_entry(within.entry);
+        loop_context
     }
 
     pub(crate) fn is_nested(&self) -> bool {
@@ -180,13 +180,13 @@ impl LoopContext {
 
     /// The graph around all others.
     pub(crate) fn outermost_graph(&self) -> &CompiledGraph {
-        self.outer.as_ref().map_or(&self.graph, |outer| outer.scope.outermost_graph())
+        self.outer.as_ref().map_or(&self.graph, |outer| outer.loop_context.outermost_graph())
     }
 
     /// Returns `true` if this loop and those around it store checkpoints to resume from.
     pub(crate) fn is_durable(&self) -> bool {
-        let around = self.outer.as_ref().is_none_or(|outer| outer.scope.is_durable());
-        self.keep.checkpointer.is_some() && around
+        let around = self.outer.as_ref().is_none_or(|outer| outer.loop_context.is_durable());
+        self.storage.checkpointer.is_some() && around
     }
 
     pub(crate) fn entry(&self) -> RunEntry {
@@ -209,16 +209,16 @@ impl LoopContext {
     /// Returns `true` if there is an answer that belongs to no task yet, here or in an enclosing
     /// loop.
     pub(crate) fn offers_answer(&self) -> bool {
-        let around = || self.outer.as_ref().is_some_and(|outer| outer.scope.offers_answer());
+        let around = || self.outer.as_ref().is_some_and(|outer| outer.loop_context.offers_answer());
         lock(&self.answer).is_some() || around()
     }
 
-    pub(crate) fn tell(&self, event: StreamEvent) {
-        self.emit_from(&self.place.ns, event);
+    pub(crate) fn emit(&self, event: StreamEvent) {
+        self.emit_from(&self.address.ns, event);
     }
 
     pub(crate) fn emit_from(&self, ns: &str, event: StreamEvent) {
-        if let Some(sink) = &self.shared.sink {
+        if let Some(sink) = &self.run.sink {
             sink.push(ns, event);
         }
     }
@@ -228,9 +228,9 @@ impl LoopContext {
 pub(crate) struct NestedLoop<'a> {
     pub(crate) graph: &'a CompiledGraph,
     pub(crate) ns: Arc<str>,
-    pub(crate) keep: LoopStorage,
+    pub(crate) storage: LoopStorage,
     pub(crate) entry: RunEntry,
-    pub(crate) around: BTreeMap<String, CheckpointId>,
+    pub(crate) enclosing: BTreeMap<String, CheckpointId>,
     pub(crate) outer: Arc<TaskState>,
     pub(crate) outer_path: Option<Vec<(String, String, i64)>>,
     pub(crate) recorder: Option<Arc<TaskRecorder>>,

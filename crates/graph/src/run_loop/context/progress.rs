@@ -41,12 +41,14 @@ impl WriteProgress {
 impl LoopContext {
     /// The writes of this loop and of those around it, as far as they run beside supersteps.
     fn behinds<'a>(&'a self) -> impl Iterator<Item = &'a WriteProgress> {
-        let first = Some(self).filter(|scope| scope.shared.durability == Durability::Async);
-        let around = |scope: &&'a Self| -> Option<&'a Self> {
-            let scope: &'a Self = scope;
-            scope.outer.as_ref().map(|outer| &**outer.scope())
+        let first =
+            Some(self).filter(|loop_context| loop_context.run.durability == Durability::Async);
+        let around = |loop_context: &&'a Self| -> Option<&'a Self> {
+            let loop_context: &'a Self = loop_context;
+            loop_context.outer.as_ref().map(|outer| &**outer.loop_context())
         };
-        std::iter::successors(first, around).filter_map(|scope| scope.behind.as_ref())
+        std::iter::successors(first, around)
+            .filter_map(|loop_context| loop_context.write_progress.as_ref())
     }
 
     /// Waits until the checkpoints are stored that the open superstep depends on: those of this loop
@@ -61,7 +63,7 @@ impl LoopContext {
     /// Waits until the checkpoints of the loops around this one are stored.
     pub(crate) async fn wait_durable_around(&self) -> Result<(), CheckpointerError> {
         match &self.outer {
-            Some(outer) => outer.scope().stored().await,
+            Some(outer) => outer.loop_context().stored().await,
             None => Ok(()),
         }
     }

@@ -10,7 +10,7 @@ use weftwork_types::CheckpointId;
 /// wherever the subgraph stores its checkpoints that time.
 #[derive(Debug, Clone)]
 pub(crate) struct TaskRecorder {
-    pub(crate) scope: Arc<LoopContext>,
+    pub(crate) loop_context: Arc<LoopContext>,
     pub(crate) task_state: Arc<TaskState>,
     pub(crate) key: TaskKey,
     pub(crate) of: CheckpointId,
@@ -22,7 +22,7 @@ impl TaskContext {
     /// Returns the recorder of the task's calls; `None` without a checkpointer.
     pub(crate) fn recorder(&self) -> Option<TaskRecorder> {
         let own = || TaskRecorder {
-            scope: Arc::clone(&self.scope),
+            loop_context: Arc::clone(&self.loop_context),
             task_state: Arc::clone(&self.task_state),
             key: self.key.clone(),
             of: self.checkpoint,
@@ -32,8 +32,8 @@ impl TaskContext {
             let own = Some(Arc::new(own()));
             return Some(TaskRecorder { own, ..TaskRecorder::clone(recorder) });
         }
-        let hosted = self.scope.shared.host.environment().has_log();
-        self.scope.keep.checkpointer.as_ref().filter(|_| !hosted)?;
+        let hosted = self.loop_context.run.host.environment().has_log();
+        self.loop_context.storage.checkpointer.as_ref().filter(|_| !hosted)?;
         Some(own())
     }
 }

@@ -49,12 +49,12 @@ pub(crate) struct TaskState {
     offered: bool,
     /// The task's id, computed on first use: most nodes do not need it, and it is a hash.
     id: OnceLock<TaskId>,
-    pub(crate) scope: Arc<LoopContext>,
+    pub(crate) loop_context: Arc<LoopContext>,
 }
 
 impl TaskState {
-    pub(crate) fn new(scope: Arc<LoopContext>, resume: TaskAnswers, calls: &Calls) -> Self {
-        let offered = lock(&scope.answer).is_some();
+    pub(crate) fn new(loop_context: Arc<LoopContext>, resume: TaskAnswers, calls: &Calls) -> Self {
+        let offered = lock(&loop_context.answer).is_some();
         Self {
             resume: Mutex::new(resume),
             resumed: false.into(),
@@ -67,7 +67,7 @@ impl TaskState {
             chunked: Mutex::default(),
             offered,
             id: OnceLock::new(),
-            scope,
+            loop_context,
         }
     }
 
@@ -114,16 +114,16 @@ impl TaskState {
     }
 
     /// The loop of the task.
-    pub(crate) fn scope(&self) -> &Arc<LoopContext> {
-        &self.scope
+    pub(crate) fn loop_context(&self) -> &Arc<LoopContext> {
+        &self.loop_context
     }
 
     /// An answer that belongs to no task yet. It can be taken once.
     pub(crate) fn take_answer(&self) -> Option<Json> {
         if self.offered {
-            return self.scope.take_answer();
+            return self.loop_context.take_answer();
         }
-        self.scope.outer.as_ref()?.take_answer()
+        self.loop_context.outer.as_ref()?.take_answer()
     }
 
     /// The answers, when a question took one.
@@ -135,7 +135,7 @@ impl TaskState {
 /// A task in its loop.
 #[derive(Debug, Clone)]
 pub struct TaskContext {
-    pub(crate) scope: Arc<LoopContext>,
+    pub(crate) loop_context: Arc<LoopContext>,
     pub(crate) task_state: Arc<TaskState>,
     pub(crate) key: TaskKey,
     /// Namespace of its origin: its graph, or the task whose code or failure it serves.
@@ -165,68 +165,68 @@ pub(crate) enum Purpose {
 impl TaskContext {
     /// Returns the values of the run that nodes take before those of their graph.
     pub(crate) fn dependencies(&self) -> &Dependencies {
-        self.scope.shared.host.dependencies()
+        self.loop_context.run.host.dependencies()
     }
 
     /// Returns the secret arguments and hidden results that the run has seen.
     #[must_use]
     pub fn hidden_values(&self) -> &Arc<HiddenValues> {
-        &self.scope.shared.hidden
+        &self.loop_context.run.hidden
     }
 
     /// Removes what the run hides from a fault of the task. The node has read the state, so that its
     /// error may repeat hidden results of earlier runs too.
     pub(crate) fn shape_fault(&self, fault: &mut Fault) {
-        self.scope.shape_fault(&self.slots, fault);
+        self.loop_context.shape_fault(&self.slots, fault);
     }
 
     /// Id of the task.
     #[must_use]
     pub fn id(&self) -> TaskId {
-        let id = || self.key.id(&self.scope.place.ns, self.checkpoint, self.step);
+        let id = || self.key.id(&self.loop_context.address.ns, self.checkpoint, self.step);
         *self.task_state.id.get_or_init(id)
     }
 
     /// Checkpoint from which the outermost graph of the run continued; `None` if there was none.
     #[must_use]
     pub fn run_base(&self) -> Option<CheckpointId> {
-        self.scope.shared.since.get().copied()
+        self.loop_context.run.since.get().copied()
     }
 }
 
 impl TaskContext {
     /// Path of the task from the outermost graph on: nodes, paths and supersteps, never ids that
     /// another attempt of the run would generate anew.
-    pub(crate) fn way(&self) -> Vec<(String, String, i64)> {
-        let mut way = match &self.scope.outer_path {
+    pub(crate) fn task_path(&self) -> Vec<(String, String, i64)> {
+        let mut path = match &self.loop_context.outer_path {
             Some(outer) => outer.clone(),
             None => Vec::new(),
         };
-        way.push((self.key.name().to_string(), self.key.path(), self.step));
-        way
+        path.push((self.key.name().to_string(), self.key.path(), self.step));
+        path
     }
 
     /// Path of the graph that an attempt calls after `nth` others; distinguishes graphs that it
     /// calls with the same input.
-    pub(crate) fn way_to(&self, nth: u32) -> Vec<(String, String, i64)> {
-        let mut way = self.way();
-        if let Some((_, path, _)) = way.last_mut().filter(|_| nth > 0) {
+    pub(crate) fn path_to_graph(&self, nth: u32) -> Vec<(String, String, i64)> {
+        let mut path = self.task_path();
+        if let Some((_, path, _)) = path.last_mut().filter(|_| nth > 0) {
             path.push_str(&format!("|{nth}"));
         }
-        way
+        path
     }
 
     /// Emits an event that the task's node chose to emit, if the run has a log.
-    pub(crate) fn tell(&self, event: impl FnOnce() -> AiEvent) {
-        let environment = self.scope.shared.host.environment();
+    pub(crate) fn log_event(&self, event: impl FnOnce() -> AiEvent) {
+        let environment = self.loop_context.run.host.environment();
         if environment.has_log() {
             environment.emit(self.event_source(), event());
         }
     }
 
     /// The same for an event about a message.
-    pub(crate) fn tell_of(&self, message: &MessageId, event: impl FnOnce() -> AiEvent) {
-        let environment = self.scope.shared.host.environment();
+    pub(crate) fn emit_about(&self, message: &MessageId, event: impl FnOnce() -> AiEvent) {
+        let environment = self.loop_context.run.host.environment();
         if environment.has_log() {
             let message = Some(message.clone());
             environment.emit(EventSource { message, ..self.event_source() }, event());
@@ -234,10 +234,16 @@ impl TaskContext {
     }
 
     /// The same for an event about a message of a graph with another namespace.
-    pub(crate) fn tell_in(&self, ns: &str, message: &MessageId, event: impl FnOnce() -> AiEvent) {
-        let environment = self.scope.shared.host.environment();
+    pub(crate) fn emit_within(
+        &self,
+        ns: &str,
+        message: &MessageId,
+        event: impl FnOnce() -> AiEvent,
+    ) {
+        let environment = self.loop_context.run.host.environment();
         if environment.has_log() {
-            let (ns, message) = (ns.into(), Some(message.clone()));
+            let ns = ns.into();
+            let message = Some(message.clone());
             environment.emit(EventSource { ns, message, ..self.event_source() }, event());
         }
     }
@@ -250,7 +256,7 @@ impl TaskContext {
     /// The task as source of an event.
     #[must_use]
     pub fn event_source(&self) -> EventSource {
-        let outer = self.scope.outer_path.as_ref().and_then(|outer| outer.first());
+        let outer = self.loop_context.outer_path.as_ref().and_then(|outer| outer.first());
         let step = outer.map_or(self.step, |(_, _, step)| *step);
         EventSource {
             node: Arc::clone(self.key.name()),
@@ -265,7 +271,7 @@ impl TaskContext {
     /// The answer to a question of the task, as the environment recorded it; otherwise an answer
     /// that is given locally, now.
     pub(crate) fn answered(&self, id: InterruptId, ask: &Ask, given: Given<'_>) -> Answer {
-        let host = &self.scope.shared.host;
+        let host = &self.loop_context.run.host;
         host.environment().takes(id, ask, given);
         let (Given::Answer(value) | Given::Default(value)) = given;
         let known = host.environment().answer(id);

@@ -4,7 +4,6 @@ use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::run_loop::context::Host;
 use crate::run_loop::options::{Options, Start};
-use weftwork_engine::Unknown;
 use weftwork_engine::plan::START_NAME;
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::run::Stops;
@@ -27,7 +26,7 @@ pub(crate) fn check(
         return Err(RuntimeError::OtherState { what, fix });
     }
     let plan = graph.plan();
-    if plan.unknown() == Unknown::Ignore {
+    if graph.settings().ignores_unknown {
         return Ok(());
     }
     for (what, stops) in

@@ -41,7 +41,7 @@ pub struct Run {
     host: Host,
     graph: CompiledGraph,
     start: Start,
-    around: BTreeMap<String, CheckpointId>,
+    enclosing: BTreeMap<String, CheckpointId>,
     modes: Modes,
     sink: Option<Sink>,
     form: StateForm,
@@ -55,7 +55,7 @@ impl CompiledGraph {
             host: host.clone(),
             graph: self.clone(),
             start: start.into(),
-            around: BTreeMap::new(),
+            enclosing: BTreeMap::new(),
             modes: Modes::NONE,
             sink: None,
             form: StateForm::Shown,
@@ -110,7 +110,7 @@ impl Run {
             Some(id) => Some(*id),
             None => config.id,
         };
-        self.around.clone_from(&config.map);
+        self.enclosing.clone_from(&config.map);
         self
     }
 
@@ -184,7 +184,8 @@ impl Run {
 
     /// Sends the events of these modes while the run is polled, by any caller.
     pub fn report_to(mut self, modes: Modes, items: UnboundedSender<StreamItem>) -> Self {
-        let (values, to) = (StateForm::Shown, Destination::Channel(items));
+        let values = StateForm::Shown;
+        let to = Destination::Channel(items);
         self.sink = Some(Sink { modes, values, to });
         self
     }
@@ -216,7 +217,8 @@ impl Run {
     /// Runs as the stream is read: the run makes no progress while it is not read.
     pub fn stream(mut self) -> RunStream {
         let queue = Arc::default();
-        let (modes, form) = (self.modes, self.form);
+        let modes = self.modes;
+        let form = self.form;
         let to = Destination::Queue(Arc::clone(&queue));
         self.sink = Some(Sink { modes, values: form, to });
         let ended = self.drive();
@@ -227,18 +229,18 @@ impl Run {
 
     async fn drive(self) -> Result<Finished, RuntimeError> {
         check(&self.graph, &self.host, &self.start, &self.options)?;
-        let Self { host, graph, start, around, modes: _, sink, form, options } = self;
+        let Self { host, graph, start, enclosing, modes: _, sink, form, options } = self;
         let sink = sink.map(|sink| Sink { values: form, ..sink });
         let deadline = options.deadline;
         let clock = Arc::clone(host.clock());
         let shared = Arc::new(RunContext::new(host, &options, sink));
         let hidden = Arc::clone(&shared.hidden);
-        let scope = Arc::new(LoopContext::outermost(shared, graph, around));
+        let loop_context = Arc::new(LoopContext::outermost(shared, graph, enclosing));
         // Types of users are written, read and dropped outside of nodes too, and may panic there.
         let run = async {
             match options.waiting {
-                false => RunLoop::run(scope, begin(start), &options).await,
-                true => Box::pin(waiting::run(scope, begin(start), &options)).await,
+                false => RunLoop::run(loop_context, begin(start), &options).await,
+                true => Box::pin(waiting::run(loop_context, begin(start), &options)).await,
             }
         };
         let run = AssertUnwindSafe(run).catch_unwind();
@@ -252,7 +254,7 @@ impl Run {
                 }
             },
         };
-        let (ended, cycle) = ended.map_err(|error| error.shaped(&hidden))?;
+        let (ended, run_loop) = ended.map_err(|error| error.shaped(&hidden))?;
         let is_released = matches!(
             ended,
             LoopOutcome::Drained(Drain::Shutdown) | LoopOutcome::TaskDrained(Drain::Shutdown)
@@ -262,7 +264,7 @@ impl Run {
             LoopOutcome::Completed => RunOutcome::Completed { output: Json::Null },
             LoopOutcome::Interrupted(questions) => RunOutcome::interrupted(questions),
             LoopOutcome::LimitReached => RunOutcome::LimitReached {
-                step_limit: options.step_limit.unwrap_or(cycle.scope.graph.step_limit()),
+                step_limit: options.step_limit.unwrap_or(run_loop.loop_context.graph.step_limit()),
             },
             // A graph that a task called stops between its supersteps, and the task goes on with it.
             LoopOutcome::Drained(drain) | LoopOutcome::TaskDrained(drain @ Drain::Shutdown) => {
@@ -274,7 +276,7 @@ impl Run {
                 return Err(RuntimeError::Node(fault.of_kind("Drained")));
             }
         };
-        let (graph, slots) = cycle.into_state();
+        let (graph, slots) = run_loop.into_state();
         Ok(Finished { outcome, is_released, graph, slots })
     }
 }
@@ -338,8 +340,8 @@ impl Finished {
     /// # Errors
     /// The panic of a type.
     pub fn told(self) -> Result<RunOutcome, RuntimeError> {
-        let told = catch_unwind(AssertUnwindSafe(|| self.outcome()));
-        told.map_err(|panic| out_of_node(&*panic))
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.outcome()));
+        outcome.map_err(|panic| out_of_node(&*panic))
     }
 }
 

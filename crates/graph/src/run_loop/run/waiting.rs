@@ -3,7 +3,7 @@
 use super::Run;
 use crate::error::RuntimeError;
 use crate::run_loop::context::{LoopContext, RunContext};
-use crate::run_loop::options::{Going, LoopInput, LoopOutcome, Options};
+use crate::run_loop::options::{LoopInput, LoopOutcome, LoopResult, Options};
 use crate::run_loop::supersteps::RunLoop;
 use crate::run_loop::sync::lock;
 use std::collections::BTreeMap;
@@ -31,30 +31,33 @@ impl Run {
 
 /// Runs the loop to its end, and resumes it as long as each open question expires.
 pub(crate) async fn run(
-    mut scope: Arc<LoopContext>,
+    mut loop_context: Arc<LoopContext>,
     mut begin: LoopInput,
     options: &Options,
-) -> Going<(LoopOutcome, RunLoop)> {
-    if scope.keep.checkpointer.is_none() {
+) -> LoopResult<(LoopOutcome, RunLoop)> {
+    if loop_context.storage.checkpointer.is_none() {
         return Err(RuntimeError::NoCheckpointer { what: "waiting for timers" });
     }
     let mut going = options.clone();
     loop {
-        let clock = Arc::clone(scope.shared.host.clock());
+        let clock = Arc::clone(loop_context.run.host.clock());
         let began = clock.now();
-        let (ended, cycle) = RunLoop::run(scope, begin, &going).await?;
+        let (ended, run_loop) = RunLoop::run(loop_context, begin, &going).await?;
         let wake = match &ended {
             LoopOutcome::Interrupted(open) => wake(open, began),
             _ => None,
         };
-        let Some(wake) = wake else { return Ok((ended, cycle)) };
-        let limits = cycle.scope.graph.semantics().limits;
-        going.step_limit = Some(cycle.position.steps_left(limits));
+        let Some(wake) = wake else { return Ok((ended, run_loop)) };
+        let rule = run_loop.loop_context.graph.settings().steps;
+        going.step_limit = Some(run_loop.position.steps_left(rule));
         going.at = None;
         clock.sleep(wake.since(clock.now())).await;
-        let shared = Arc::new(again(&cycle.scope.shared, options));
-        scope =
-            Arc::new(LoopContext::outermost(shared, cycle.scope.graph.clone(), BTreeMap::new()));
+        let shared = Arc::new(again(&run_loop.loop_context.run, options));
+        loop_context = Arc::new(LoopContext::outermost(
+            shared,
+            run_loop.loop_context.graph.clone(),
+            BTreeMap::new(),
+        ));
         begin = LoopInput::Nothing;
     }
 }

@@ -14,19 +14,19 @@ use weftwork_types::interrupt::Interrupt;
 
 impl LoopContext {
     pub(crate) fn emit_task(&self, step: i64, event: StreamEvent) {
-        let Some(sink) = &self.shared.sink else { return };
+        let Some(sink) = &self.run.sink else { return };
         if sink.modes.any_of(Modes::TASKS) {
-            self.tell(event.clone());
+            self.emit(event.clone());
         }
         if sink.modes.any_of(Modes::DEBUG) {
-            self.tell(StreamEvent::Debug { step, event: Box::new(event) });
+            self.emit(StreamEvent::Debug { step, event: Box::new(event) });
         }
     }
 
     /// Updates the metadata of a checkpoint that was emitted and is stored only now, in events that
     /// were not read yet.
     pub(crate) fn emit_again(&self, id: weftwork_types::CheckpointId, metadata: &Metadata) {
-        let to = self.shared.sink.as_ref().map(|sink| &sink.to);
+        let to = self.run.sink.as_ref().map(|sink| &sink.to);
         let Some(Destination::Queue(queue)) = to else { return };
         for item in lock(queue).iter_mut() {
             let event = match &mut item.event {
@@ -47,28 +47,29 @@ impl LoopContext {
     }
 
     pub(crate) fn emit_values(&self, slots: &Slots, interrupts: Option<Vec<Interrupt>>) {
-        if self.shared.wants(Modes::VALUES) {
+        if self.run.wants(Modes::VALUES) {
             let values = frames::shown_values(self.graph.plan(), self.is_nested(), slots);
-            self.tell(StreamEvent::Values { values, interrupts });
+            self.emit(StreamEvent::Values { values, interrupts });
         }
     }
 
     /// Emits the outcome of a task of a node.
     pub(crate) fn emit_task_end(&self, slot: &OpenTask, step: i64, slots: &Slots, cached: bool) {
-        if self.shared.sink.is_none() || slot.task.node == NodeIdx::START {
+        if self.run.sink.is_none() || slot.task.node == NodeIdx::START {
             return;
         }
-        let (plan, record) = (self.graph.plan(), &slot.record);
+        let plan = self.graph.plan();
+        let record = &slot.record;
         let name = slot.name(&self.graph);
         if record.output().is_none() && !record.questions().is_empty() {
             self.emit_questions(record, slots);
         } else if let Some(output) = record.output()
-            && self.shared.wants(Modes::UPDATES)
+            && self.run.wants(Modes::UPDATES)
         {
-            self.tell(frames::updates((plan, self.is_nested()), name, output, cached));
+            self.emit(frames::updates(plan, self.is_nested(), name, output, cached));
         }
-        if !cached && self.shared.wants(Modes::TASKS | Modes::DEBUG) {
-            let id = slot.id(&self.place.ns, &self.graph);
+        if !cached && self.run.wants(Modes::TASKS | Modes::DEBUG) {
+            let id = slot.id(&self.address.ns, &self.graph);
             let ended = frames::task_ended(plan, id, name, record);
             self.emit_task(step, StreamEvent::TaskEnded(ended));
         }
@@ -76,24 +77,25 @@ impl LoopContext {
 
     /// Emits an empty update of a task that got an answer and failed after it.
     pub(crate) fn emit_no_update(&self, node: &str) {
-        if self.shared.wants(Modes::UPDATES) {
+        if self.run.wants(Modes::UPDATES) {
             let node = node.to_owned();
-            let (updates, returned) = (Vec::new(), None);
-            self.tell(StreamEvent::Updates { node, updates, returned, cached: false });
+            let updates = Vec::new();
+            let returned = None;
+            self.emit(StreamEvent::Updates { node, updates, returned, cached: false });
         }
     }
 
     /// Emits the questions that are open as before the run, when it stops.
     pub(crate) fn emit_still_open(&self, questions: Vec<Interrupt>, slots: &Slots) {
-        if self.shared.wants(Modes::UPDATES) {
-            self.tell(StreamEvent::Interrupts(questions.clone()));
+        if self.run.wants(Modes::UPDATES) {
+            self.emit(StreamEvent::Interrupts(questions.clone()));
         }
         self.emit_values(slots, Some(questions));
     }
 
     fn emit_questions(&self, record: &TaskRecord, slots: &Slots) {
-        if self.shared.wants(Modes::UPDATES) {
-            self.tell(StreamEvent::Interrupts(record.questions().to_vec()));
+        if self.run.wants(Modes::UPDATES) {
+            self.emit(StreamEvent::Interrupts(record.questions().to_vec()));
         }
         self.emit_values(slots, Some(record.questions().to_vec()));
     }
@@ -101,10 +103,10 @@ impl LoopContext {
 
 impl TaskContext {
     pub(crate) fn emit(&self, value: Json) {
-        if self.scope.shared.wants(Modes::CUSTOM) {
-            self.scope.emit_from(&self.from, StreamEvent::Custom(value.clone()));
+        if self.loop_context.run.wants(Modes::CUSTOM) {
+            self.loop_context.emit_from(&self.from, StreamEvent::Custom(value.clone()));
         }
-        self.tell(|| AiEvent::Custom {
+        self.log_event(|| AiEvent::Custom {
             ns: self.from.to_string(),
             node: self.key.name().to_string(),
             tool_call_id: None,

@@ -28,7 +28,8 @@ pub(crate) fn shown_values(plan: &Plan, nested: bool, slots: &Slots) -> Json {
 
 /// The writes of a task of a node.
 pub(crate) fn updates(
-    (plan, nested): (&Plan, bool),
+    plan: &Plan,
+    nested: bool,
     node: &str,
     output: &TaskOutput,
     cached: bool,
@@ -136,7 +137,8 @@ pub(crate) fn message_ids_in(
         let members = arg.json.as_object().into_iter().flat_map(|members| members.values());
         members.for_each(|value| ids_in_json(value, &mut found));
     } else {
-        let (plan, slots) = (graph.plan(), machine.slots());
+        let plan = graph.plan();
+        let slots = machine.slots();
         let values = plan.reads(task.node).filter_map(|index| slots.get(index.0));
         values.for_each(|value| ids_in(value, &mut found));
     }

@@ -22,7 +22,7 @@ pub(crate) struct By<'a> {
 impl LoopContext {
     /// The messages in a node's result; none unless the run streams them.
     pub(crate) fn messages_in(&self, output: &TaskOutput) -> Vec<MessageWrite> {
-        let wanted = self.shared.wants(Modes::MESSAGES);
+        let wanted = self.run.wants(Modes::MESSAGES);
         if wanted { self.graph.plan().messages_in(output) } else { Vec::new() }
     }
 
@@ -33,7 +33,7 @@ impl LoopContext {
                 MessageWrite::Put(message) => &message.id,
                 MessageWrite::Remove { remove } => remove,
             };
-            if lock(&self.shared.messages).insert(id.to_string()) {
+            if lock(&self.run.messages).insert(id.to_string()) {
                 self.emit_part(by, MessagePart::Returned(message));
             }
         }
@@ -41,8 +41,8 @@ impl LoopContext {
 
     /// Marks the messages that a task gets as known.
     pub(crate) fn note_messages_in(&self, arg: &Json) {
-        if self.shared.wants(Modes::MESSAGES) {
-            let mut known = lock(&self.shared.messages);
+        if self.run.wants(Modes::MESSAGES) {
+            let mut known = lock(&self.run.messages);
             ids_in_json(arg, |id| {
                 known.insert(id.to_owned());
             });
@@ -50,7 +50,8 @@ impl LoopContext {
     }
 
     fn emit_part(&self, by: &By<'_>, part: MessagePart) {
-        let (node, step) = (by.node.to_owned(), by.step);
+        let node = by.node.to_owned();
+        let step = by.step;
         self.emit_from(by.ns, StreamEvent::Message { part, node, step });
     }
 }
@@ -60,14 +61,14 @@ impl TaskContext {
     /// graph of that node.
     fn by(&self) -> By<'_> {
         let ns = match self.key {
-            TaskKey::Call { .. } => &self.scope.place.ns,
+            TaskKey::Call { .. } => &self.loop_context.address.ns,
             TaskKey::Node { .. } => &self.from,
         };
         By { ns, node: self.key.name(), step: self.step }
     }
 
     pub(crate) fn emit_messages(&self, messages: Vec<MessageWrite>) {
-        self.scope.emit_messages(&self.by(), messages);
+        self.loop_context.emit_messages(&self.by(), messages);
     }
 
     /// Emits partial text of a message.
@@ -77,18 +78,18 @@ impl TaskContext {
 
     /// Emits partial text of a message of a graph with this namespace.
     pub(crate) fn emit_chunk_in(&self, ns: &str, id: &MessageId, text: &str) {
-        if !self.scope.shared.wants(Modes::MESSAGES) {
+        if !self.loop_context.run.wants(Modes::MESSAGES) {
             return;
         }
         {
             let mut chunked = lock(&self.task_state.chunked);
             if !chunked.contains(id) {
                 chunked.push(id.clone());
-                lock(&self.scope.shared.messages).insert(id.to_string());
+                lock(&self.loop_context.run.messages).insert(id.to_string());
             }
         }
         let part = MessagePart::Chunk { id: id.clone(), text: text.to_owned() };
-        self.scope.emit_part(&By { ns, ..self.by() }, part);
+        self.loop_context.emit_part(&By { ns, ..self.by() }, part);
     }
 
     /// Voids the chunks of a message: the attempt that emitted them failed.
@@ -106,7 +107,7 @@ impl TaskContext {
     }
 
     fn emit_reset(&self, id: MessageId) {
-        lock(&self.scope.shared.messages).remove(id.as_str());
-        self.scope.emit_part(&self.by(), MessagePart::Reset { id });
+        lock(&self.loop_context.run.messages).remove(id.as_str());
+        self.loop_context.emit_part(&self.by(), MessagePart::Reset { id });
     }
 }

@@ -2,9 +2,8 @@
 
 use super::RunLoop;
 use crate::error::RuntimeError;
-use crate::run_loop::options::Going;
+use crate::run_loop::options::LoopResult;
 use crate::run_loop::questions::{answers_by_id, check_answer, check_open};
-use crate::semantics::Unanswered;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use weftwork_types::interrupt::Interrupt;
@@ -12,12 +11,12 @@ use weftwork_types::run::Answers;
 
 impl RunLoop {
     /// Accepts answers once each of them fits its question. Returns the one that names none.
-    pub(crate) fn accept(&self, answers: Answers) -> Going<Option<Json>> {
+    pub(crate) fn accept(&self, answers: Answers) -> LoopResult<Option<Json>> {
         if !self.writer.is_on() {
             return Err(RuntimeError::NoCheckpointer { what: "an answer" });
         }
         let open = self.open_questions();
-        let host = &self.scope.shared.host;
+        let host = &self.loop_context.run.host;
         let now = host.clock().now();
         // A run that another process had begun takes answers that were accepted before.
         let given_at = |question: &Interrupt| {
@@ -41,7 +40,7 @@ impl RunLoop {
             }
         }
         self.carry_to_changed(&answers);
-        if self.scope.shared.answers.set(answers).is_err() {
+        if self.loop_context.run.answers.set(answers).is_err() {
             tracing::warn!("the answers of a run were given twice; the first count");
         }
         Ok(None)
@@ -49,7 +48,7 @@ impl RunLoop {
 
     /// Returns `true` if tasks wait until their questions are answered.
     pub(super) fn waits(&self) -> bool {
-        self.scope.graph.semantics().unanswered == Unanswered::Wait
+        self.loop_context.graph.settings().waits_for_answers
     }
 
     /// The questions that wait for an answer, of this graph and those within.
@@ -58,7 +57,7 @@ impl RunLoop {
         let mut ids = BTreeSet::new();
         let waits = self.waits();
         let Some(checkpoint) = self.position.id() else { return open };
-        let ns = &self.scope.place.ns;
+        let ns = &self.loop_context.address.ns;
         let step = self.position.step();
         let unfinished = self.open.recorded().iter().filter(|(_, record)| !record.is_finished());
         for (key, record) in unfinished {

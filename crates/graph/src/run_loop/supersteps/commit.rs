@@ -8,11 +8,10 @@ use crate::run_loop::checkpointer::{
 };
 use crate::run_loop::context::LoopContext;
 use crate::run_loop::event::Source;
-use crate::run_loop::options::{Going, LoopOutcome};
+use crate::run_loop::options::{LoopOutcome, LoopResult};
 use crate::run_loop::sync::lock;
 use crate::run_loop::task::{OpenTask, tasks_due};
 use std::sync::Arc;
-use weftwork_engine::Unknown;
 use weftwork_engine::pregel::Machine;
 use weftwork_types::event::TaskEnd;
 use weftwork_types::run::Durability;
@@ -28,17 +27,19 @@ pub(crate) enum StepState {
 impl RunLoop {
     /// Returns `true` if checkpoints are stored at the end of the run only.
     pub(crate) fn on_exit(&self) -> bool {
-        self.scope.shared.durability == Durability::Exit
+        self.loop_context.run.durability == Durability::Exit
     }
 
     /// Makes a checkpoint of the current state, and stores it unless that is done at the end.
-    pub(crate) async fn checkpoint(&mut self, source: Source) -> Going<()> {
+    pub(crate) async fn checkpoint(&mut self, source: Source) -> LoopResult<()> {
         if !self.writer.is_on() || self.on_exit() {
             self.advance(source, false);
             return Ok(());
         }
         let of = self.position.id();
         let ended = self.ended(source);
+        // Before the position advances: the records belong to the superstep that the checkpoint closes,
+        // and their ids are derived from the checkpoint before it.
         let tasks = self.take_unstored(StepState::Closed);
         self.advance(source, true);
         let mut put = self.next_write(of, tasks)?;
@@ -51,7 +52,7 @@ impl RunLoop {
         &self,
         of: Option<CheckpointId>,
         tasks: TaskRecords,
-    ) -> Going<Box<CheckpointWrite>> {
+    ) -> LoopResult<Box<CheckpointWrite>> {
         let id = self.position.id().ok_or_else(no_checkpoint)?;
         let metadata = self.position.metadata();
         let mut put = Box::new(CheckpointWrite {
@@ -67,8 +68,9 @@ impl RunLoop {
             due: None,
         });
         if metadata.source == Source::Fork {
-            if self.scope.shared.host.environment().has_log() {
-                let due = tasks_due(&self.machine, &self.scope.place.ns, id, metadata.step);
+            if self.loop_context.run.host.environment().has_log() {
+                let due =
+                    tasks_due(&self.machine, &self.loop_context.address.ns, id, metadata.step);
                 put.due = Some(due.map_err(RuntimeError::Engine)?);
             }
             put.checkpoint.machine.forget_updated();
@@ -78,35 +80,39 @@ impl RunLoop {
 
     /// The tasks of the superstep that a checkpoint closes, in runs that have a log.
     fn ended(&self, source: Source) -> Vec<TaskEnd> {
-        if source != Source::Loop || !self.scope.shared.host.environment().has_log() {
+        if source != Source::Loop || !self.loop_context.run.host.environment().has_log() {
             return Vec::new();
         }
-        let (ns, graph) = (&self.scope.place.ns, &self.scope.graph);
+        let ns = &self.loop_context.address.ns;
+        let graph = &self.loop_context.graph;
         let shown = self.open.tasks().iter().filter(|slot| slot.is_shown());
         shown.filter_map(|slot| slot.ended(ns, graph)).collect()
     }
 
-    async fn keep(&mut self, put: Box<CheckpointWrite>) -> Going<()> {
-        let (id, deferred) = (put.checkpoint.id, self.writer.take_deferred());
+    async fn keep(&mut self, put: Box<CheckpointWrite>) -> LoopResult<()> {
+        let id = put.checkpoint.id;
+        let deferred = self.writer.take_deferred();
         // The hidden first superstep runs no code of a node: its checkpoint follows at once.
         let input = put.checkpoint.metadata.source == Source::Input && !self.on_exit();
-        let rebuilds = self.scope.shared.host.rebuilds();
-        if input && deferred.is_none() && !rebuilds && !self.scope.graph.plan().is_single() {
+        let rebuilds = self.loop_context.run.host.rebuilds();
+        if input && deferred.is_none() && !rebuilds && !self.loop_context.graph.plan().is_single() {
             self.writer.defer(put);
         } else {
             let mut puts = CheckpointWrites::from_buf([put]);
             if let Some(deferred) = deferred {
                 puts.insert(0, deferred);
             }
-            if self.scope.behind.is_some() {
-                self.writer.write_behind(&self.scope, puts).await?;
+            if self.loop_context.write_progress.is_some() {
+                self.writer.write_behind(&self.loop_context, puts).await?;
             } else {
-                self.writer.write(&self.scope, puts).await?;
+                self.writer.write(&self.loop_context, puts).await?;
             }
         }
+        // The parent is the checkpoint before this one in the store. With `exit` it is not the one of
+        // the superstep before.
         self.position.set_parent(self.writer.newest());
         self.writer.set_newest(id);
-        if self.scope.behind.is_none() && self.rebuilds() {
+        if self.loop_context.write_progress.is_none() && self.rebuilds() {
             Box::pin(self.rebuild(id)).await?;
         }
         Ok(())
@@ -117,17 +123,17 @@ impl RunLoop {
         // A branch starts its tasks in the order of the checkpoint it leaves; a thread that is
         // loaded there, in the order of the graph, as in the reference.
         let forked = self.position.metadata().source == Source::Fork;
-        self.scope.shared.host.rebuilds() && !self.on_exit() && !forked
+        self.loop_context.run.host.rebuilds() && !self.on_exit() && !forked
     }
 
     /// Reads back a checkpoint that was written while the tasks of the open superstep ran.
-    pub(crate) async fn rebuild_behind(&mut self) -> Going<()> {
+    pub(crate) async fn rebuild_behind(&mut self) -> LoopResult<()> {
         let newest = self.writer.newest();
         let made_here = newest == self.position.id() && self.position.has_moved();
-        if self.scope.behind.is_none() || !made_here || !self.rebuilds() {
+        if self.loop_context.write_progress.is_none() || !made_here || !self.rebuilds() {
             return Ok(());
         }
-        self.writer.wait_durable(&self.scope).await?;
+        self.writer.wait_durable(&self.loop_context).await?;
         if let Some(id) = newest {
             Box::pin(self.rebuild(id)).await?;
         }
@@ -136,14 +142,15 @@ impl RunLoop {
     }
 
     /// Continues with the stored state of a checkpoint.
-    async fn rebuild(&mut self, id: CheckpointId) -> Going<()> {
-        let scope = Arc::clone(&self.scope);
+    async fn rebuild(&mut self, id: CheckpointId) -> LoopResult<()> {
+        let loop_context = Arc::clone(&self.loop_context);
         let none =
             || RuntimeError::broken_invariant("a checkpoint is read back without a checkpointer");
-        let checkpointer = scope.keep.checkpointer.as_ref().ok_or_else(none)?;
-        let plan = scope.graph.plan();
-        let lost = || self::lost(&scope, id);
-        let saved = checkpointer.load(&scope.place, plan, Some(id)).await?.ok_or_else(lost)?;
+        let checkpointer = loop_context.storage.checkpointer.as_ref().ok_or_else(none)?;
+        let plan = loop_context.graph.plan();
+        let lost = || self::lost(&loop_context, id);
+        let saved =
+            checkpointer.load(&loop_context.address, plan, Some(id)).await?.ok_or_else(lost)?;
         self.writer.set_hint(WriteHint { newest: true, ..saved.hint });
         self.machine = saved.checkpoint.machine.over(plan).map_err(RuntimeError::Engine)?;
         self.position.set_metadata(saved.checkpoint.metadata);
@@ -151,9 +158,10 @@ impl RunLoop {
     }
 
     fn advance(&mut self, source: Source, stored: bool) {
-        let (plan, before) = (self.scope.graph.plan(), self.position.metadata());
+        let plan = self.loop_context.graph.plan();
+        let before = self.position.metadata();
         let delta = self.counters.next(plan, before, stored);
-        self.position.advance(&self.scope, source, delta);
+        self.position.advance(&self.loop_context, source, delta);
     }
 
     /// Takes the task outcomes that are not stored yet.
@@ -161,17 +169,21 @@ impl RunLoop {
         if !self.writer.is_on() {
             return TaskRecords::new();
         }
-        let plan = self.scope.graph.plan();
-        let (ns, graph) = (&self.scope.place.ns, &self.scope.graph);
+        let plan = self.loop_context.graph.plan();
+        let ns = &self.loop_context.address.ns;
+        let graph = &self.loop_context.graph;
         // The checkpoint that closes the superstep reports its tasks itself.
-        let reports = still == StepState::Open && self.scope.shared.host.environment().has_log();
+        let reports =
+            still == StepState::Open && self.loop_context.run.host.environment().has_log();
         let mut records = TaskRecords::new();
         if still == StepState::Closed {
             records.reserve_exact(self.open.tasks().len());
         }
+        // Each outcome is taken once, so that a record is not stored by two commits.
         for slot in self.open.tasks_mut() {
             // A task that still runs may have made calls.
-            let (fresh, calls) = (slot.is_to_store(), slot.take_calls());
+            let fresh = slot.is_to_store();
+            let calls = slot.take_calls();
             if !fresh && calls.is_none() {
                 continue;
             }
@@ -188,7 +200,7 @@ impl RunLoop {
                 record.ended = slot.ended(ns, graph).map(Box::new);
             }
             // At the end of the run, records are stored as they are, in the reference as well.
-            if plan.has_untracked() && self.scope.shared.durability != Durability::Exit {
+            if plan.has_untracked() && self.loop_context.run.durability != Durability::Exit {
                 record.untrack(plan, slot.task.node);
             }
             records.push((slot.key(graph), record));
@@ -197,13 +209,13 @@ impl RunLoop {
     }
 
     /// Stores records of tasks while their superstep is open.
-    pub(crate) async fn flush(&mut self) -> Going<()> {
-        if self.writer.has_deferred() && self.scope.graph.semantics().unknown == Unknown::Refuse {
+    pub(crate) async fn flush(&mut self) -> LoopResult<()> {
+        if self.writer.has_deferred() && !self.loop_context.graph.settings().ignores_unknown {
             // The input is not taken yet.
             return Ok(());
         }
-        self.writer.wait_durable(&self.scope).await?;
-        self.writer.write_deferred(&self.scope).await?;
+        self.writer.wait_durable(&self.loop_context).await?;
+        self.writer.write_deferred(&self.loop_context).await?;
         match self.flushing()? {
             Some(flushed) => Ok(flushed.await?),
             None => Ok(()),
@@ -211,9 +223,11 @@ impl RunLoop {
     }
 
     /// The same as a future that may run beside tasks; none when there is nothing to store.
-    pub(crate) fn flushing(&mut self) -> Going<Option<Flush>> {
-        let scope = Arc::clone(&self.scope);
-        let Some(checkpointer) = scope.keep.checkpointer.clone().filter(|_| !self.on_exit()) else {
+    pub(crate) fn flushing(&mut self) -> LoopResult<Option<Flush>> {
+        let loop_context = Arc::clone(&self.loop_context);
+        let Some(checkpointer) =
+            loop_context.storage.checkpointer.clone().filter(|_| !self.on_exit())
+        else {
             return Ok(None);
         };
         let tasks = self.take_unstored(StepState::Open);
@@ -224,14 +238,18 @@ impl RunLoop {
         Ok(Some(Box::pin(async move {
             // A record names its checkpoint, and those of the loops around it: after a crash none of
             // them may be missing.
-            scope.wait_durable_around().await?;
-            checkpointer.put_tasks(&scope.place, scope.graph.plan(), of, tasks).await
+            loop_context.wait_durable_around().await?;
+            checkpointer
+                .put_tasks(&loop_context.address, loop_context.graph.plan(), of, tasks)
+                .await
         })))
     }
 
     /// Stores the checkpoints and records that are stored at the end only, and emits the questions
     /// or the stop that ended the outermost loop.
-    pub(crate) async fn leave(&mut self, ended: &Going<LoopOutcome>) -> Going<()> {
+    pub(crate) async fn leave(&mut self, ended: &LoopResult<LoopOutcome>) -> LoopResult<()> {
+        // After a failed write the store may have the checkpoint or not: nothing that follows from it
+        // may be stored.
         if self.writer.has_failed() {
             return Ok(());
         }
@@ -241,16 +259,21 @@ impl RunLoop {
         );
         let drained = matches!(ended, Ok(LoopOutcome::Drained(_)));
         // Input that cannot be applied leaves the thread as it was; not so in the reference.
-        let refuses = self.scope.graph.semantics().unknown == Unknown::Refuse;
+        let refuses = !self.loop_context.graph.settings().ignores_unknown;
         let fails = ended.as_ref().map_or(true, LoopOutcome::by_task);
         if fails && refuses && self.writer.take_deferred().is_some() {
             return Ok(());
         }
-        self.writer.wait_durable(&self.scope).await?;
-        self.writer.write_deferred(&self.scope).await?;
+        self.writer.wait_durable(&self.loop_context).await?;
+        self.writer.write_deferred(&self.loop_context).await?;
+        // Results of finished tasks are stored although the loop stops: a run that continues the thread
+        // does not run them again.
         self.flush().await?;
-        let nested = self.scope.is_nested();
-        if self.on_exit() && self.writer.is_on() && (!nested || stopped || self.scope.keep.own) {
+        let nested = self.loop_context.is_nested();
+        if self.on_exit()
+            && self.writer.is_on()
+            && (!nested || stopped || self.loop_context.storage.own)
+        {
             self.store_at_exit().await?;
         }
         if let (Ok(LoopOutcome::Interrupted(interrupts)), false, false) = (ended, nested, drained) {
@@ -259,24 +282,25 @@ impl RunLoop {
         Ok(())
     }
 
-    async fn store_at_exit(&mut self) -> Going<()> {
+    async fn store_at_exit(&mut self) -> LoopResult<()> {
         if self.position.has_moved() {
             self.store_empty_start().await?;
             let put = self.next_write(None, TaskRecords::new())?;
             self.keep(put).await?;
         }
         let tasks = self.take_unstored(StepState::Open);
-        let calls = std::mem::take(&mut *lock(&self.scope.calls));
+        let calls = std::mem::take(&mut *lock(&self.loop_context.calls));
+        // Results of calls of earlier processes are on record already.
         let calls = calls.into_iter().filter(|called| called.fresh);
         let calls = calls.map(|called| (called.key, called.record));
         let tasks: TaskRecords = tasks.into_iter().chain(calls).collect();
         // An answer that a question took is not pending.
-        let resume = lock(&self.scope.answer).clone();
+        let resume = lock(&self.loop_context.answer).clone();
         let outside = ExternalInput { output: self.open.outside().output.clone(), resume };
-        let Some(checkpointer) = &self.scope.keep.checkpointer else { return Ok(()) };
+        let Some(checkpointer) = &self.loop_context.storage.checkpointer else { return Ok(()) };
         let id = self.position.id().ok_or_else(no_checkpoint)?;
-        let at = &self.scope.place;
-        let plan = self.scope.graph.plan();
+        let at = &self.loop_context.address;
+        let plan = self.loop_context.graph.plan();
         checkpointer.put_tasks(at, plan, id, tasks).await?;
         checkpointer.put_outside(at, plan, id, outside).await?;
         Ok(())
@@ -284,8 +308,8 @@ impl RunLoop {
 
     /// Computes the counts of the checkpoint that is stored at the end. If a counted channel does
     /// not start over there and nothing was stored before, an empty checkpoint is stored first.
-    async fn store_empty_start(&mut self) -> Going<()> {
-        let plan = Arc::clone(self.scope.graph.plan());
+    async fn store_empty_start(&mut self) -> LoopResult<()> {
+        let plan = Arc::clone(self.loop_context.graph.plan());
         if plan.counted().next().is_none() {
             return Ok(());
         }
@@ -297,7 +321,7 @@ impl RunLoop {
         // A task that ran since the checkpoint was emitted shows that the event was read.
         let ran = |slot: &OpenTask| !slot.is_due() && !slot.is_reused();
         if let Some(id) = self.position.id().filter(|_| !self.open.tasks().iter().any(ran)) {
-            self.scope.emit_again(id, self.position.metadata());
+            self.loop_context.emit_again(id, self.position.metadata());
         }
         if counts.is_open && self.writer.newest().is_none() {
             let empty = self.position.empty_start(Machine::new(plan));
@@ -310,7 +334,9 @@ impl RunLoop {
                     ended: Vec::new(),
                     due: None,
                 };
-                self.writer.write(&self.scope, CheckpointWrites::from_buf([Box::new(put)])).await?;
+                self.writer
+                    .write(&self.loop_context, CheckpointWrites::from_buf([Box::new(put)]))
+                    .await?;
                 self.writer.set_newest(id);
             }
         }
@@ -325,7 +351,8 @@ fn no_checkpoint() -> RuntimeError {
     RuntimeError::broken_invariant("tasks of a superstep are stored that starts from no checkpoint")
 }
 
-fn lost(scope: &LoopContext, checkpoint: CheckpointId) -> RuntimeError {
-    let (thread, ns) = (scope.place.thread.to_string(), scope.place.ns.to_string());
+fn lost(loop_context: &LoopContext, checkpoint: CheckpointId) -> RuntimeError {
+    let thread = loop_context.address.thread.to_string();
+    let ns = loop_context.address.ns.to_string();
     RuntimeError::UnknownCheckpoint { thread, ns, checkpoint }
 }

@@ -77,8 +77,11 @@ impl Counters {
             if updated > 0 {
                 self.counted.insert(index);
             }
-            let (updates, steps) = (updates + updated, steps + 1);
+            let updates = updates + updated;
+            let steps = steps + 1;
             let full = updates >= every || steps >= COUNTED_STEPS_MAX;
+            // Counts that start over mark a checkpoint that has the whole value of the channel. One that is
+            // not stored cannot be that.
             let over = stored && (full || self.recount.contains(&index));
             if over {
                 self.recount.remove(&index);
@@ -120,21 +123,21 @@ impl RunLoop {
     /// Counted channels that were overwritten start over, and so do those of results that were on
     /// record and not used.
     pub(crate) fn recount_overwritten(&mut self) {
-        let plan = Arc::clone(self.scope.graph.plan());
+        let plan = Arc::clone(self.loop_context.graph.plan());
         let outputs = self.open.tasks().iter().filter_map(|slot| slot.record.output());
         let overwrites = outputs.flat_map(|output| &output.writes);
         let overwrites = overwrites.filter(|(_, write)| matches!(write, Write::Overwrite(_)));
         let overwritten: Vec<_> = overwrites.map(|(index, _)| *index).collect();
         let all: Vec<_> = plan.counted().map(|(index, _)| index).collect();
         self.counters.recount(overwritten.into_iter().filter(|index| all.contains(index)));
-        if self.open.runs_again() || self.scope.entry() != RunEntry::Resumes {
+        if self.open.runs_again() || self.loop_context.entry() != RunEntry::Resumes {
             return;
         }
         let used = |key: &TaskKey| {
-            let called = lock(&self.scope.calls).iter().any(|called| called.key == *key);
+            let called = lock(&self.loop_context.calls).iter().any(|called| called.key == *key);
             let tasks = self.open.tasks().iter();
             let mut tasks = tasks.filter(|slot| slot.is_reused());
-            called || tasks.any(|slot| slot.is(key, &self.scope.graph))
+            called || tasks.any(|slot| slot.is(key, &self.loop_context.graph))
         };
         let unused = self.open.recorded().iter().filter(|(key, _)| !used(key));
         let unused = unused.filter_map(|(_, record)| record.output());
@@ -144,7 +147,7 @@ impl RunLoop {
 
     /// Counted channels that tasks wrote whose results are not used.
     pub(crate) fn counted_in_records(&self) -> BTreeSet<ChannelIdx> {
-        let plan = self.scope.graph.plan();
+        let plan = self.loop_context.graph.plan();
         let outputs = self.open.recorded().iter().filter_map(|(_, record)| record.output());
         let mut found: BTreeSet<_> = outputs.flat_map(|output| counted(plan, output)).collect();
         found.extend(counted(plan, &self.open.outside().output));

@@ -12,25 +12,27 @@ use weftwork_types::event::{AiEvent, OutsideWrites};
 impl RunLoop {
     /// Emits the start of the tasks that have not finished before.
     pub(crate) fn emit_task_starts(&self) {
-        if !self.scope.shared.wants(Modes::TASKS | Modes::DEBUG) {
+        if !self.loop_context.run.wants(Modes::TASKS | Modes::DEBUG) {
             return;
         }
-        let (graph, ns) = (&self.scope.graph, &self.scope.place.ns);
+        let graph = &self.loop_context.graph;
+        let ns = &self.loop_context.address.ns;
         for slot in self.open.tasks().iter().filter(|slot| slot.task.node != NodeIdx::START) {
             let input = self.input_json(slot);
             let started = frames::task_started(graph, &slot.task, slot.id(ns, graph), input);
-            self.scope.emit_task(self.position.step(), StreamEvent::TaskStarted(started));
+            self.loop_context.emit_task(self.position.step(), StreamEvent::TaskStarted(started));
         }
     }
 
     /// Reports to the log that the loop continues at a checkpoint that was stored before, with the
     /// tasks of its superstep, if any. The checkpoint of another superstep has reported its tasks.
     pub(crate) fn report_open_tasks(&self) {
-        let environment = self.scope.shared.host.environment();
+        let environment = self.loop_context.run.host.environment();
         let resumes = self.open.is_loaded() && !self.position.has_moved();
         let checkpoint = self.position.id().filter(|_| resumes && self.writer.is_on());
         let Some(checkpoint) = checkpoint.filter(|_| environment.has_log()) else { return };
-        let (ns, graph) = (&self.scope.place.ns, &self.scope.graph);
+        let ns = &self.loop_context.address.ns;
+        let graph = &self.loop_context.graph;
         let shown = self.open.tasks().iter().filter(|slot| slot.is_shown());
         let tasks: Vec<_> = shown.map(|slot| slot.due(ns, graph)).collect();
         let ns = ns.to_string();
@@ -41,16 +43,17 @@ impl RunLoop {
 
     /// Returns the input of a task as JSON.
     pub(crate) fn input_json(&self, slot: &OpenTask) -> Json {
-        frames::task_input(&self.scope.graph, &self.machine, &slot.task)
+        frames::task_input(&self.loop_context.graph, &self.machine, &slot.task)
     }
 
     /// Emits the checkpoint that the next superstep starts from.
     pub(crate) fn emit_checkpoint(&self) {
-        let keeps = self.scope.keep.checkpointer.is_some();
-        if !keeps || !self.scope.shared.wants(Modes::CHECKPOINTS | Modes::DEBUG) {
+        let keeps = self.loop_context.storage.checkpointer.is_some();
+        if !keeps || !self.loop_context.run.wants(Modes::CHECKPOINTS | Modes::DEBUG) {
             return;
         }
-        let (graph, ns) = (&self.scope.graph, &*self.scope.place.ns);
+        let graph = &self.loop_context.graph;
+        let ns = &*self.loop_context.address.ns;
         let at = frames::ShownAt {
             ns,
             id: self.position.id(),
@@ -60,12 +63,13 @@ impl RunLoop {
         let tasks = self.open.tasks().iter().map(|slot| (&slot.task, slot.id(ns, graph)));
         let snapshot = frames::checkpoint(graph, self.machine.slots(), &at, tasks);
         let event = StreamEvent::Checkpoint(Box::new(snapshot));
-        if self.scope.shared.wants(Modes::CHECKPOINTS) {
-            self.scope.tell(event.clone());
+        if self.loop_context.run.wants(Modes::CHECKPOINTS) {
+            self.loop_context.emit(event.clone());
         }
-        if self.scope.shared.wants(Modes::DEBUG) {
-            let (step, event) = (self.position.step() - 1, Box::new(event));
-            self.scope.tell(StreamEvent::Debug { step, event });
+        if self.loop_context.run.wants(Modes::DEBUG) {
+            let step = self.position.step() - 1;
+            let event = Box::new(event);
+            self.loop_context.emit(StreamEvent::Debug { step, event });
         }
     }
 }
@@ -74,10 +78,10 @@ impl RunLoop {
     /// Marks the messages that the tasks of the superstep get as known: a run does not emit them
     /// when a node returns them.
     pub(crate) fn note_messages(&self) {
-        if !self.scope.shared.wants(Modes::MESSAGES) {
+        if !self.loop_context.run.wants(Modes::MESSAGES) {
             return;
         }
-        let mut known = lock(&self.scope.shared.messages);
+        let mut known = lock(&self.loop_context.run.messages);
         let mut know = |id: &str| {
             if !known.contains(id) {
                 known.insert(id.to_owned());
@@ -85,7 +89,7 @@ impl RunLoop {
         };
         let starts = |slot: &&OpenTask| slot.is_due() && slot.task.node != NodeIdx::START;
         for slot in self.open.tasks().iter().filter(starts) {
-            frames::message_ids_in(&self.scope.graph, &self.machine, &slot.task, &mut know);
+            frames::message_ids_in(&self.loop_context.graph, &self.machine, &slot.task, &mut know);
         }
     }
 }

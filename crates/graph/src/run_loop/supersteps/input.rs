@@ -8,9 +8,8 @@ use super::{RunLoop, counted};
 use crate::error::RuntimeError;
 use crate::run_loop::context::{Replay, RunEntry};
 use crate::run_loop::event::Source;
-use crate::run_loop::options::{Going, LoopInput, Options, StartCommand};
+use crate::run_loop::options::{LoopInput, LoopResult, Options, StartCommand};
 use crate::run_loop::sync::lock;
-use crate::semantics::Resuming;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use weftwork_engine::pregel::StartInput;
@@ -28,7 +27,7 @@ enum BranchStart {
 
 impl RunLoop {
     /// Starts the loop: takes its input, or continues from its checkpoint.
-    pub(crate) async fn begin(&mut self, input: LoopInput, options: &Options) -> Going<()> {
+    pub(crate) async fn begin(&mut self, input: LoopInput, options: &Options) -> LoopResult<()> {
         let input = match input {
             LoopInput::Resumed(answers) => {
                 self.answer_past_again(answers).await?;
@@ -38,13 +37,13 @@ impl RunLoop {
         };
         self.set_begun();
         if self.starts_anew() {
-            self.scope.set_entry(RunEntry::Starts);
+            self.loop_context.set_entry(RunEntry::Starts);
         }
         // A process that continues a run stops where the one before it would have stopped.
         let passes_stop = options.continued.is_none();
-        if passes_stop && self.waits() && !self.scope.is_nested() && input.answers() {
-            self.scope.check_newest_within().await?;
-            self.scope.shared.answers_newest.store(true, Ordering::Relaxed);
+        if passes_stop && self.waits() && !self.loop_context.is_nested() && input.answers() {
+            self.loop_context.check_newest_within().await?;
+            self.loop_context.run.answers_newest.store(true, Ordering::Relaxed);
         }
         let start = LoopStart::decide(&self.start_facts(&input));
         let origin = match start {
@@ -60,15 +59,19 @@ impl RunLoop {
             }
             LoopStart::Fork => self.start_fork(input, passes_stop).await?,
         };
-        if !self.scope.is_nested() {
+        if !self.loop_context.is_nested() {
             let is_fresh = matches!(start, LoopStart::Fresh { .. });
-            self.scope.set_entry(if is_fresh { RunEntry::Starts } else { RunEntry::Resumes });
+            self.loop_context.set_entry(if is_fresh {
+                RunEntry::Starts
+            } else {
+                RunEntry::Resumes
+            });
             if start.subgraphs() == SubgraphStart::Replayed {
                 // Subgraphs had their state before the tasks of the loaded checkpoint ran. A branch
                 // repeats those of the checkpoint that it leaves.
                 let parent = self.position.parent().filter(|_| self.position.is_forked());
                 let bound = origin.or(parent).or(self.position.id());
-                *lock(&self.scope.replay) = bound.map(|bound| Arc::new(Replay::new(bound)));
+                *lock(&self.loop_context.replay) = bound.map(|bound| Arc::new(Replay::new(bound)));
             }
         }
         Ok(())
@@ -76,12 +79,12 @@ impl RunLoop {
 
     /// Returns the facts that decide the start of the loop.
     fn start_facts(&self, input: &LoopInput) -> StartFacts {
-        let scope = &self.scope;
+        let loop_context = &self.loop_context;
         let request = match input {
-            _ if scope.is_nested() => LoopRequest::Nested {
+            _ if loop_context.is_nested() => LoopRequest::Nested {
                 has_input: matches!(input, LoopInput::Input(_)),
-                entry: scope.entry(),
-                answers_newest: scope.shared.answers_newest.load(Ordering::Relaxed),
+                entry: loop_context.entry(),
+                answers_newest: loop_context.run.answers_newest.load(Ordering::Relaxed),
             },
             LoopInput::Input(_) => LoopRequest::Outermost(Request::Input),
             LoopInput::Command(_) if input.answers() => LoopRequest::Outermost(Request::Answers),
@@ -95,12 +98,12 @@ impl RunLoop {
         } else {
             StoredStart::Superstep
         };
-        let unanswered = scope.graph.semantics().unanswered;
-        StartFacts { request, point: self.start, stored, unanswered }
+        let waits = loop_context.graph.settings().waits_for_answers;
+        StartFacts { request, point: self.start, stored, waits }
     }
 
     /// Takes the input, or a command in place of one if there is nothing that it could change.
-    async fn take_fresh_input(&mut self, start: LoopStart, input: LoopInput) -> Going<()> {
+    async fn take_fresh_input(&mut self, start: LoopStart, input: LoopInput) -> LoopResult<()> {
         // Closers read the answers on record, which show the calls that may have been made: answers
         // are cleared after them.
         let has_closed = match &input {
@@ -118,7 +121,7 @@ impl RunLoop {
         let Some(input) = given.or(written) else {
             // A graph that a task runs without input is due nothing in the superstep with which the
             // run starts or continues. Elsewhere the caller has forgotten the input.
-            return match self.scope.entry() {
+            return match self.loop_context.entry() {
                 RunEntry::Passed => Err(RuntimeError::EmptyInput),
                 RunEntry::Starts | RunEntry::Resumes => Ok(()),
             };
@@ -139,7 +142,7 @@ impl RunLoop {
         &mut self,
         input: LoopInput,
         passes_stop: bool,
-    ) -> Going<Option<CheckpointId>> {
+    ) -> LoopResult<Option<CheckpointId>> {
         let PastAnswers { rest, kept } = self.take_past_answers(LoopStart::Fork, input)?;
         self.use_records(LoopStart::Fork, &kept)?;
         self.apply_request(rest, BranchStart::New).await?;
@@ -168,11 +171,11 @@ impl RunLoop {
 
     fn emit_start(&mut self) {
         self.emitted = Some(self.machine.slots().clone());
-        self.scope.emit_values(self.machine.slots(), None);
+        self.loop_context.emit_values(self.machine.slots(), None);
     }
 
     /// Takes the answers to questions of an older checkpoint, if the start goes back to it.
-    fn take_past_answers(&self, start: LoopStart, input: LoopInput) -> Going<PastAnswers> {
+    fn take_past_answers(&self, start: LoopStart, input: LoopInput) -> LoopResult<PastAnswers> {
         match start.subgraphs() {
             SubgraphStart::Replayed => self.answer_past(input),
             SubgraphStart::Newest => Ok(PastAnswers { rest: input, kept: Vec::new() }),
@@ -181,7 +184,7 @@ impl RunLoop {
 
     /// Prepares the records of the open superstep for their use by the start, with the answers that
     /// its tasks have from the start.
-    fn use_records(&mut self, start: LoopStart, kept: &[KeptAnswers]) -> Going<()> {
+    fn use_records(&mut self, start: LoopStart, kept: &[KeptAnswers]) -> LoopResult<()> {
         let records = start.record_use();
         self.open.set_record_use(records);
         if self.waits() || records == RecordUse::Calls {
@@ -207,21 +210,21 @@ impl RunLoop {
         &mut self,
         input: LoopInput,
         branch: BranchStart,
-    ) -> Going<Option<TaskOutput>> {
+    ) -> LoopResult<Option<TaskOutput>> {
         let written = match input {
             LoopInput::Command(command) => Some(self.take_command(command, branch).await?),
             LoopInput::Input(_) | LoopInput::Nothing | LoopInput::Resumed(_) => None,
         };
         let outside = self.open.outside().output.clone();
         self.machine.apply_beside(&outside).map_err(RuntimeError::Engine)?;
-        *lock(&self.scope.answer) = self.open.outside().resume.clone();
+        *lock(&self.loop_context.answer) = self.open.outside().resume.clone();
         Ok(written)
     }
 
     pub(crate) fn clear_recorded(&mut self) {
         self.open.clear_records();
-        *lock(&self.scope.answer) = None;
-        lock(&self.scope.calls).clear();
+        *lock(&self.loop_context.answer) = None;
+        lock(&self.loop_context.calls).clear();
     }
 
     /// Returns what the command writes and where it leads.
@@ -229,7 +232,7 @@ impl RunLoop {
         &mut self,
         command: StartCommand,
         branch: BranchStart,
-    ) -> Going<TaskOutput> {
+    ) -> LoopResult<TaskOutput> {
         let StartCommand { goto, update, resume } = command;
         let answers = resume.is_some();
         let one = resume.map_or(Ok(None), |resume| self.accept(resume))?;
@@ -241,13 +244,15 @@ impl RunLoop {
         for next in goto {
             output.goto.push(next.into_goto().map_err(node_fail)?);
         }
-        let scope = &self.scope;
+        let loop_context = &self.loop_context;
         let parent = self.position.id();
-        let place =
-            format!("{}\u{0}{}\u{0}command\u{0}{parent:?}", scope.shared.thread, scope.place.ns);
-        let update = scope.graph.with_whole_messages(update, &place)?;
+        let place = format!(
+            "{}\u{0}{}\u{0}command\u{0}{parent:?}",
+            loop_context.run.thread, loop_context.address.ns
+        );
+        let update = loop_context.graph.with_whole_messages(update, &place)?;
         output.named = update.into_iter().map(|(name, json)| (name, Write::json(json))).collect();
-        let plan = self.scope.graph.plan();
+        let plan = self.loop_context.graph.plan();
         plan.find_named(NodeIdx::START, &mut output).map_err(RuntimeError::Engine)?;
         // A change that cannot be applied must not be stored: the thread could not be read with it.
         self.machine.check_beside(&output).map_err(RuntimeError::Engine)?;
@@ -266,10 +271,11 @@ impl RunLoop {
             && branch == BranchStart::Loaded
             && !self.on_exit()
             && let (Some(checkpointer), Some(id)) =
-                (&self.scope.keep.checkpointer, self.position.id())
+                (&self.loop_context.storage.checkpointer, self.position.id())
         {
-            let (at, outside) = (&self.scope.place, self.open.outside().clone());
-            checkpointer.put_outside(at, self.scope.graph.plan(), id, outside).await?;
+            let at = &self.loop_context.address;
+            let outside = self.open.outside().clone();
+            checkpointer.put_outside(at, self.loop_context.graph.plan(), id, outside).await?;
         }
         Ok(output)
     }
@@ -277,11 +283,11 @@ impl RunLoop {
     /// Returns `true` if a graph that stores its own state was last run by another task than the
     /// current one.
     fn starts_anew(&self) -> bool {
-        let scope = &self.scope;
-        scope.keep.own
-            && scope.entry() == RunEntry::Resumes
-            && self.position.metadata().parents != scope.around
-            && scope.graph.semantics().resuming == Resuming::Exact
+        let loop_context = &self.loop_context;
+        loop_context.storage.own
+            && loop_context.entry() == RunEntry::Resumes
+            && self.position.metadata().parents != loop_context.enclosing
+            && loop_context.graph.settings().takes_input_of_other_task
     }
 }
 

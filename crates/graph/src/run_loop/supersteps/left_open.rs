@@ -5,7 +5,7 @@ use crate::compiled::{CompiledGraph, NodeFn};
 use crate::error::RuntimeError;
 use crate::run_loop::checkpointer::TaskKey;
 use crate::run_loop::context::{Host, LoopContext, Purpose, RunContext, TaskContext};
-use crate::run_loop::options::{Going, Options};
+use crate::run_loop::options::{LoopResult, Options};
 use crate::run_loop::task::{End, Follows, OpenTask, TaskOutcome, TaskRunner, key_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,18 +41,19 @@ impl RunLoop {
     /// Loads the loop of a graph within a task that is left open, and closes its superstep. Returns
     /// `None` if the task has not begun the graph.
     pub(crate) async fn left_open(
-        scope: Arc<LoopContext>,
+        loop_context: Arc<LoopContext>,
         options: &Options,
-    ) -> Going<Option<Self>> {
-        let mut cycle = Self::load(scope, options).await?;
-        let scope = &cycle.scope;
+    ) -> LoopResult<Option<Self>> {
+        let mut run_loop = Self::load(loop_context, options).await?;
+        let loop_context = &run_loop.loop_context;
         // A graph that stores its own state may have been run last by an earlier task.
-        let other = scope.keep.own && cycle.position.metadata().parents != scope.around;
-        if cycle.machine.is_fresh() || other {
+        let other = loop_context.storage.own
+            && run_loop.position.metadata().parents != loop_context.enclosing;
+        if run_loop.machine.is_fresh() || other {
             return Ok(None);
         }
-        cycle.close_left_open().await?;
-        Ok(Some(cycle))
+        run_loop.close_left_open().await?;
+        Ok(Some(run_loop))
     }
 
     /// Closes tasks of the outermost graph that are due at a checkpoint, because a change from outside
@@ -62,20 +63,20 @@ impl RunLoop {
         graph: &CompiledGraph,
         at: ThreadPoint,
         dropped: &[TaskKey],
-    ) -> Going<Vec<ClosedTask>> {
+    ) -> LoopResult<Vec<ClosedTask>> {
         let options = Options { thread: at.thread, at: at.checkpoint, ..Options::fresh() };
         let shared = Arc::new(RunContext::new(host, &options, None));
-        let scope = LoopContext::outermost(shared, graph.clone(), BTreeMap::new());
-        let mut cycle = Self::load(Arc::new(scope), &options).await?;
-        cycle.make_tasks()?;
-        let tasks = cycle.open.tasks().iter().enumerate();
+        let loop_context = LoopContext::outermost(shared, graph.clone(), BTreeMap::new());
+        let mut run_loop = Self::load(Arc::new(loop_context), &options).await?;
+        run_loop.make_tasks()?;
+        let tasks = run_loop.open.tasks().iter().enumerate();
         let closers: Vec<_> = tasks
             .filter(|(_, slot)| dropped.iter().any(|key| slot.is(key, graph)))
             .filter_map(|(index, slot)| Some((index, slot.task.clone(), closer(graph, slot)?)))
             .collect();
         let mut closed = Vec::with_capacity(closers.len());
         for (index, task, closer) in closers {
-            let output = cycle.close_task(index, closer).await?;
+            let output = run_loop.close_task(index, closer).await?;
             closed.push(ClosedTask { task, output });
         }
         Ok(closed)
@@ -87,8 +88,8 @@ impl RunLoop {
     ///
     /// Nothing is stored here: the checkpoint of the input contains both, so that a crash between
     /// them repeats the closing.
-    pub(super) async fn close_left_open(&mut self) -> Going<bool> {
-        let graph = self.scope.graph.clone();
+    pub(super) async fn close_left_open(&mut self) -> LoopResult<bool> {
+        let graph = self.loop_context.graph.clone();
         if !graph.has_closers() {
             return Ok(false);
         }
@@ -116,8 +117,8 @@ impl RunLoop {
     }
 
     /// Returns the writes of a task that is left open, without the nodes that it leads to.
-    async fn close_task(&mut self, index: usize, closer: NodeFn) -> Going<Arc<TaskOutput>> {
-        let graph = &self.scope.graph;
+    async fn close_task(&mut self, index: usize, closer: NodeFn) -> LoopResult<Arc<TaskOutput>> {
+        let graph = &self.loop_context.graph;
         let (tasks, recorded) = self.open.restoring();
         let missing =
             || RuntimeError::broken_invariant("a task is closed that is not of the superstep");

@@ -3,7 +3,6 @@
 
 use super::position::StartPoint;
 use crate::run_loop::context::RunEntry;
-use crate::semantics::Unanswered;
 
 /// Request for the outermost loop, as far as its start depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +54,8 @@ pub(super) struct StartFacts {
     pub(super) request: LoopRequest,
     pub(super) point: StartPoint,
     pub(super) stored: StoredStart,
-    pub(super) unanswered: Unanswered,
+    /// `true` if tasks wait until their questions are answered.
+    pub(super) waits: bool,
 }
 
 /// Use of the records of the open superstep, which earlier loops left behind.
@@ -155,7 +155,7 @@ impl StartFacts {
             && match self.request {
                 // Answers at an older checkpoint are for its questions, on a branch of their own.
                 // At the newest one they resume its tasks.
-                LoopRequest::Outermost(Request::Answers) => is_superseded && self.waits(),
+                LoopRequest::Outermost(Request::Answers) => is_superseded && self.waits,
                 LoopRequest::Outermost(_) => true,
                 LoopRequest::Nested { entry, answers_newest, .. } => {
                     let is_named = self.point != StartPoint::Replay && !answers_newest;
@@ -170,7 +170,7 @@ impl StartFacts {
         match self.stored {
             StoredStart::Nothing | StoredStart::Superstep => true,
             StoredStart::Branch { is_repeatable } => {
-                self.point == StartPoint::Superseded || self.waits() && !is_repeatable
+                self.point == StartPoint::Superseded || self.waits && !is_repeatable
             }
         }
     }
@@ -179,14 +179,10 @@ impl StartFacts {
         let is_superseded = self.point == StartPoint::Superseded;
         match (self.repeats_tasks(), is_superseded) {
             (true, _) => RecordUse::Calls,
-            (false, true) if self.waits() => RecordUse::Calls,
+            (false, true) if self.waits => RecordUse::Calls,
             (false, true) => RecordUse::Answers,
             (false, false) => RecordUse::Results,
         }
-    }
-
-    fn waits(&self) -> bool {
-        self.unanswered == Unanswered::Wait
     }
 }
 

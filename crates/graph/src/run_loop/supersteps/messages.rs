@@ -5,8 +5,8 @@ use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
+use weftwork_engine::EngineError;
 use weftwork_engine::pregel::StartInput;
-use weftwork_engine::{EngineError, Unknown};
 use weftwork_types::MessageId;
 use weftwork_types::canonical::{first_128, hash};
 use weftwork_types::message::langchain;
@@ -19,15 +19,16 @@ impl RunLoop {
     /// process that repeats the start of the run derives the same ids.
     pub(super) fn with_messages(&self, input: StartInput) -> Result<StartInput, RuntimeError> {
         let StartInput::Json(json) = &input else { return Ok(input) };
-        let scope = &self.scope;
-        if !scope.graph.reads_messages() || !is_short(&scope.graph, json) {
+        let loop_context = &self.loop_context;
+        if !loop_context.graph.reads_messages() || !is_short(&loop_context.graph, json) {
             return Ok(input);
         }
         let parent = self.position.id();
-        let place = format!("{}\u{0}{}\u{0}{parent:?}", scope.shared.thread, scope.place.ns);
-        let mut channels = scope.graph.input_by_channel(Json::clone(json));
+        let place =
+            format!("{}\u{0}{}\u{0}{parent:?}", loop_context.run.thread, loop_context.address.ns);
+        let mut channels = loop_context.graph.input_by_channel(Json::clone(json));
         let named = channels.as_object_mut().into_iter().flatten();
-        scope.graph.complete_messages(named, &place)?;
+        loop_context.graph.complete_messages(named, &place)?;
         Ok(StartInput::Json(Arc::new(channels)))
     }
 }
@@ -73,7 +74,7 @@ impl CompiledGraph {
     /// `false` if the input is taken as it is: by the node of a flow, and by channels of the reference,
     /// which read messages by themselves.
     fn reads_messages(&self) -> bool {
-        !self.plan().is_single() && self.semantics().unknown != Unknown::Ignore
+        !self.plan().is_single() && !self.settings().ignores_unknown
     }
 }
 

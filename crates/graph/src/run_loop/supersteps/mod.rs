@@ -23,7 +23,7 @@ use crate::run_loop::checkpoint_writer::CheckpointWriter;
 use crate::run_loop::checkpointer::{ExternalInput, StoredCheckpoint, TaskRecords, WriteHint};
 use crate::run_loop::context::{LoopContext, RunEntry};
 use crate::run_loop::event::{Modes, StreamEvent};
-use crate::run_loop::options::{Continued, Going, LoopInput, LoopOutcome, Options};
+use crate::run_loop::options::{Continued, LoopInput, LoopOutcome, LoopResult, Options};
 use crate::run_loop::sync::lock;
 use counters::Counters;
 pub(crate) use counters::counted;
@@ -40,7 +40,7 @@ use weftwork_types::interrupt::Interrupt;
 
 /// The loop of one graph.
 pub(crate) struct RunLoop {
-    pub(crate) scope: Arc<LoopContext>,
+    pub(crate) loop_context: Arc<LoopContext>,
     pub(crate) machine: Machine,
     pub(crate) start: StartPoint,
     pub(crate) position: Position,
@@ -55,49 +55,54 @@ pub(crate) struct RunLoop {
 impl RunLoop {
     /// Runs the loop from the state of the thread to its end. Returns the output as last emitted.
     pub(crate) async fn run(
-        scope: Arc<LoopContext>,
+        loop_context: Arc<LoopContext>,
         start: LoopInput,
         options: &Options,
-    ) -> Going<(LoopOutcome, Self)> {
-        let mut cycle = Self::load(scope, options).await?;
-        cycle.begin(start, options).await?;
-        cycle.position.set_limit(&cycle.scope, &cycle.machine, options);
-        let ended = match cycle.stopped_after(options) {
+    ) -> LoopResult<(LoopOutcome, Self)> {
+        let mut run_loop = Self::load(loop_context, options).await?;
+        run_loop.begin(start, options).await?;
+        run_loop.position.set_limit(&run_loop.loop_context, &run_loop.machine, options);
+        let ended = match run_loop.stopped_after(options) {
             true => Ok(LoopOutcome::Interrupted(Vec::new())),
-            false => cycle.supersteps().await,
+            false => run_loop.supersteps().await,
         };
-        cycle.leave(&ended).await?;
-        if let (Err(_), Some(outer)) = (&ended, &cycle.scope.outer) {
-            outer.leave_open(cycle.open_beside_failure());
+        // Before the failure is returned: records and deferred checkpoints are stored in any case.
+        run_loop.leave(&ended).await?;
+        if let (Err(_), Some(outer)) = (&ended, &run_loop.loop_context.outer) {
+            outer.leave_open(run_loop.open_beside_failure());
         }
-        Ok((ended?, cycle))
+        Ok((ended?, run_loop))
     }
 
-    async fn load(scope: Arc<LoopContext>, options: &Options) -> Going<Self> {
+    async fn load(loop_context: Arc<LoopContext>, options: &Options) -> LoopResult<Self> {
         // Subgraphs begin after this one, in the same run.
-        if !scope.is_nested()
-            && let Some(checkpointer) = &scope.keep.checkpointer
-            && let Some(newest) = checkpointer.newest_of_all(&scope.place.thread).await?
+        // Ids of checkpoints grow along a thread. The clock of this process may be behind that of the
+        // one which made the newest checkpoint.
+        if !loop_context.is_nested()
+            && let Some(checkpointer) = &loop_context.storage.checkpointer
+            && let Some(newest) = checkpointer.newest_of_all(&loop_context.address.thread).await?
         {
-            scope.shared.host.seen_id(newest);
+            loop_context.run.host.seen_id(newest);
         }
-        let (mut start, saved) = scope.start_point(options).await?;
+        let (mut start, saved) = loop_context.start_point(options).await?;
         if saved.is_none() && !start.is_addressed() {
             start = StartPoint::Empty;
         }
-        let mut cycle = Self::over(scope, saved, start, options)?;
-        cycle.begin_run();
-        Ok(cycle)
+        let mut run_loop = Self::over(loop_context, saved, start, options)?;
+        run_loop.begin_run();
+        Ok(run_loop)
     }
 
     fn over(
-        scope: Arc<LoopContext>,
+        loop_context: Arc<LoopContext>,
         saved: Option<StoredCheckpoint>,
         start: StartPoint,
         options: &Options,
-    ) -> Going<Self> {
-        let plan = scope.graph.plan();
-        let (mut machine, mut open, mut base) = (None, None, WriteHint::default());
+    ) -> LoopResult<Self> {
+        let plan = loop_context.graph.plan();
+        let mut machine = None;
+        let mut open = None;
+        let mut base = WriteHint::default();
         let loaded = match saved {
             Some(StoredCheckpoint { checkpoint, tasks, outside, hint }) => {
                 let over = checkpoint.machine.over(plan).map_err(RuntimeError::Engine)?;
@@ -110,27 +115,27 @@ impl RunLoop {
         Ok(Self {
             machine: machine.unwrap_or_else(|| Machine::new(Arc::clone(plan))),
             start,
-            position: Position::new(&scope, loaded, start, options),
+            position: Position::new(&loop_context, loaded, start, options),
             open: open
                 .unwrap_or_else(|| OpenStep::new(TaskRecords::new(), ExternalInput::default())),
-            writer: CheckpointWriter::new(&scope, base, newest),
+            writer: CheckpointWriter::new(&loop_context, base, newest),
             counters: Counters::default(),
-            stops: StopPoints::new(&scope, options),
+            stops: StopPoints::new(&loop_context, options),
             emitted: None,
-            scope,
+            loop_context,
         })
     }
 
     /// Sets the branch that the run continues, and the checkpoint it starts from.
     fn begin_run(&mut self) {
-        if self.scope.is_nested() {
+        if self.loop_context.is_nested() {
             return;
         }
         let loaded = self.writer.newest();
         if loaded.is_none() {
-            self.position.set_root(self.scope.shared.host.environment().branch_root());
+            self.position.set_root(self.loop_context.run.host.environment().branch_root());
         }
-        self.scope.shared.begins(loaded, self.position.metadata().branch);
+        self.loop_context.run.begins(loaded, self.position.metadata().branch);
     }
 
     /// Returns `true` if an earlier process ended at a stop after the nodes of the last superstep.
@@ -142,7 +147,7 @@ impl RunLoop {
     /// The graph and the state at the end.
     pub(crate) fn into_state(self) -> (CompiledGraph, Slots) {
         let slots = self.machine.slots().clone();
-        (self.scope.graph.clone(), slots)
+        (self.loop_context.graph.clone(), slots)
     }
 
     /// Returns the open questions of tasks that asked before this loop and did not run in it.
@@ -152,27 +157,29 @@ impl RunLoop {
     }
 
     /// Emits, when the outermost graph stops, the output with the writes of finished tasks.
-    pub(crate) fn emit_stop(&mut self, plain: bool) -> Going<()> {
-        let scope = Arc::clone(&self.scope);
+    pub(crate) fn emit_stop(&mut self, plain: bool) -> LoopResult<()> {
+        let loop_context = Arc::clone(&self.loop_context);
         let still_open = self.restored_questions();
         if !still_open.is_empty() {
-            scope.emit_still_open(still_open, self.machine.slots());
+            loop_context.emit_still_open(still_open, self.machine.slots());
         }
         let nothing = TaskOutput::default();
         let tasks = self.open.tasks();
         let finished = tasks.iter().any(|slot| slot.record.output().is_some());
+        // The machine of the loop is replaced only if the outputs can be applied: after an error it is
+        // invalid.
         if finished {
             let mut ahead = self.machine.clone();
             let mut done: Vec<_> = tasks.iter().map(|slot| slot.done(&nothing)).collect();
             let mut written = Vec::new();
             ahead.apply(&mut done, &mut written).map_err(RuntimeError::Engine)?;
-            if written.iter().any(|index| scope.emits(*index)) {
-                scope.emit_values(ahead.slots(), None);
+            if written.iter().any(|index| loop_context.emits(*index)) {
+                loop_context.emit_values(ahead.slots(), None);
             }
             self.machine = ahead;
         }
-        if plain && scope.shared.wants(Modes::UPDATES) {
-            scope.tell(StreamEvent::Interrupts(Vec::new()));
+        if plain && loop_context.run.wants(Modes::UPDATES) {
+            loop_context.emit(StreamEvent::Interrupts(Vec::new()));
         }
         Ok(())
     }
@@ -183,12 +190,13 @@ impl LoopContext {
     async fn start_point(
         &self,
         options: &Options,
-    ) -> Going<(StartPoint, Option<StoredCheckpoint>)> {
-        let Some(checkpointer) = &self.keep.checkpointer else {
+    ) -> LoopResult<(StartPoint, Option<StoredCheckpoint>)> {
+        let Some(checkpointer) = &self.storage.checkpointer else {
             return Ok((StartPoint::Newest, None));
         };
-        let (at, plan) = (&self.place, self.graph.plan());
-        let id = match self.around.get(&*at.ns) {
+        let at = &self.address;
+        let plan = self.graph.plan();
+        let id = match self.enclosing.get(&*at.ns) {
             Some(id) => Some(*id),
             None if self.is_nested() => None,
             None => options.at,

@@ -3,7 +3,7 @@
 use super::loop_start::RecordUse;
 use crate::error::RuntimeError;
 use crate::run_loop::checkpointer::{ExternalInput, TaskRecords};
-use crate::run_loop::options::Going;
+use crate::run_loop::options::LoopResult;
 use crate::run_loop::task::OpenTask;
 
 /// The open superstep: its tasks and their records.
@@ -52,11 +52,11 @@ impl OpenStep {
     }
 
     /// A task of the superstep, by its place.
-    pub(crate) fn task(&self, index: usize) -> Going<&OpenTask> {
+    pub(crate) fn task(&self, index: usize) -> LoopResult<&OpenTask> {
         self.tasks.get(index).ok_or_else(no_task)
     }
 
-    pub(crate) fn task_mut(&mut self, index: usize) -> Going<&mut OpenTask> {
+    pub(crate) fn task_mut(&mut self, index: usize) -> LoopResult<&mut OpenTask> {
         self.tasks.get_mut(index).ok_or_else(no_task)
     }
 
@@ -138,6 +138,7 @@ impl OpenStep {
             StepOrigin::Loaded => StepOrigin::AfterLoaded,
             StepOrigin::AfterLoaded | StepOrigin::Begun => StepOrigin::Begun,
         };
+        // Only the superstep that the loop loaded can have records of loops before it.
         if loaded {
             self.clear_records();
         }

@@ -8,7 +8,7 @@ use crate::run_loop::checkpointer::{
 };
 use crate::run_loop::context::{CalledTask, CarriedAnswer, LoopContext};
 use crate::run_loop::event::Source;
-use crate::run_loop::options::{Going, LoopInput, StartCommand};
+use crate::run_loop::options::{LoopInput, LoopResult, StartCommand};
 use crate::run_loop::questions::{answers_by_id, check_answer, check_open};
 use crate::run_loop::sync::lock;
 use serde_json::Value as Json;
@@ -97,13 +97,13 @@ impl AskedStep<'_> {
 impl LoopContext {
     /// Refuses answers at checkpoints of a subgraph, and of the graphs around it, that are not the
     /// newest ones: a branch begins at a checkpoint of the outermost graph.
-    pub(super) async fn check_newest_within(&self) -> Going<()> {
-        let inner = self.around.keys().max_by_key(|ns| ns.len()).filter(|ns| !ns.is_empty());
-        let Some((checkpointer, inner)) = self.keep.checkpointer.as_ref().zip(inner) else {
+    pub(super) async fn check_newest_within(&self) -> LoopResult<()> {
+        let inner = self.enclosing.keys().max_by_key(|ns| ns.len()).filter(|ns| !ns.is_empty());
+        let Some((checkpointer, inner)) = self.storage.checkpointer.as_ref().zip(inner) else {
             return Ok(());
         };
-        for (ns, at) in &self.around {
-            let thread = Arc::clone(&self.place.thread);
+        for (ns, at) in &self.enclosing {
+            let thread = Arc::clone(&self.address.thread);
             let place = CheckpointAddress { thread, ns: ns.as_str().into() };
             if checkpointer.newest(&place).await?.is_some_and(|newest| newest != *at) {
                 return Err(RuntimeError::AnsweredPastWithin { ns: inner.clone() });
@@ -119,7 +119,7 @@ impl RunLoop {
     ///
     /// # Errors
     /// As for answers at the newest checkpoint, about the questions of the older one.
-    pub(super) fn answer_past(&self, begin: LoopInput) -> Going<PastAnswers> {
+    pub(super) fn answer_past(&self, begin: LoopInput) -> LoopResult<PastAnswers> {
         let LoopInput::Command(StartCommand { goto, update, resume: Some(resume) }) = begin else {
             return Ok(PastAnswers { rest: begin, kept: Vec::new() });
         };
@@ -128,7 +128,7 @@ impl RunLoop {
         }
         let step = self.open_step();
         let asked = step.as_ref().map(AskedStep::asked).unwrap_or_default();
-        let now = self.scope.shared.host.clock().now();
+        let now = self.loop_context.run.host.clock().now();
         let asked: Vec<&Interrupt> = asked.iter().collect();
         let answers = answers_by_id(&asked, resume, now)?;
         check_open(answers.keys(), &asked)?;
@@ -155,22 +155,22 @@ impl RunLoop {
     pub(super) async fn answer_past_again(
         &mut self,
         answers: BTreeMap<InterruptId, Json>,
-    ) -> Going<()> {
+    ) -> LoopResult<()> {
         let is_first = self.position.metadata().source == Source::Fork;
         let Some(origin) = self.position.parent().filter(|_| is_first && self.waits()) else {
             // Questions have the ids under which they were answered.
-            if !self.waits() && self.scope.shared.answers.set(answers).is_err() {
+            if !self.waits() && self.loop_context.run.answers.set(answers).is_err() {
                 tracing::warn!("the answers of a run were given twice; the first count");
             }
             return Ok(());
         };
-        let scope = Arc::clone(&self.scope);
-        let Some(checkpointer) = &scope.keep.checkpointer else { return Ok(()) };
-        let plan = scope.graph.plan();
-        let saved = checkpointer.load(&scope.place, plan, Some(origin)).await?;
+        let loop_context = Arc::clone(&self.loop_context);
+        let Some(checkpointer) = &loop_context.storage.checkpointer else { return Ok(()) };
+        let plan = loop_context.graph.plan();
+        let saved = checkpointer.load(&loop_context.address, plan, Some(origin)).await?;
         let Some(saved) = saved else { return Ok(()) };
         let step = AskedStep {
-            ns: &scope.place.ns,
+            ns: &loop_context.address.ns,
             at: origin,
             step: saved.checkpoint.metadata.step + 1,
             records: &saved.tasks,
@@ -186,19 +186,19 @@ impl RunLoop {
             }
         }
         self.carry(step.asked_within(), &answers);
-        scope.shared.carries_again.store(true, Ordering::Relaxed);
+        loop_context.run.carries_again.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     /// Records if an earlier process of the run has closed supersteps of this subgraph. Questions of
     /// those have taken their answers, and one that asks the same again must not take them too.
     pub(super) fn set_begun(&self) {
-        let again = self.scope.shared.carries_again.load(Ordering::Relaxed);
+        let again = self.loop_context.run.carries_again.load(Ordering::Relaxed);
         let metadata = self.position.metadata();
         // Superstep 0 passes the input on, and runs no node.
         let closed = metadata.source == Source::Loop && metadata.step > 0;
-        if again && closed && self.scope.is_nested() {
-            self.scope.begun.store(true, Ordering::Relaxed);
+        if again && closed && self.loop_context.is_nested() {
+            self.loop_context.begun.store(true, Ordering::Relaxed);
         }
     }
 
@@ -214,7 +214,7 @@ impl RunLoop {
     /// The superstep that starts from the loaded checkpoint.
     fn open_step(&self) -> Option<AskedStep<'_>> {
         Some(AskedStep {
-            ns: &self.scope.place.ns,
+            ns: &self.loop_context.address.ns,
             at: self.position.id()?,
             step: self.position.step(),
             records: self.open.recorded(),
@@ -233,7 +233,7 @@ impl RunLoop {
     }
 
     fn carry(&self, asked: impl Iterator<Item = Interrupt>, answers: &BTreeMap<InterruptId, Json>) {
-        let mut carried = lock(&self.scope.shared.carried);
+        let mut carried = lock(&self.loop_context.run.carried);
         for question in asked {
             if let Some((number, answer)) = number(&question).zip(answers.get(&question.id)) {
                 let answer = answer.clone();
@@ -243,7 +243,7 @@ impl RunLoop {
     }
 
     /// Gives the answers to the tasks that run again.
-    pub(super) fn keep_answers(&mut self, kept: &[KeptAnswers]) -> Going<()> {
+    pub(super) fn keep_answers(&mut self, kept: &[KeptAnswers]) -> LoopResult<()> {
         for KeptAnswers { key, answers } in kept {
             let recorded = self.open.recorded_mut().iter_mut().find(|(known, _)| known == key);
             let lost = || RuntimeError::broken_invariant("an answered task has no record");
@@ -251,25 +251,27 @@ impl RunLoop {
             record.details_mut().answers = Some(answers.clone());
             if let TaskKey::Call { .. } = key {
                 let called = CalledTask { key: key.clone(), record: of(answers), fresh: false };
-                lock(&self.scope.calls).push(called);
+                lock(&self.loop_context.calls).push(called);
             }
         }
         Ok(())
     }
 
     /// Stores the answers with the first checkpoint of the branch, so that another process has them.
-    pub(super) async fn store_answers(&mut self, kept: Vec<KeptAnswers>) -> Going<()> {
+    pub(super) async fn store_answers(&mut self, kept: Vec<KeptAnswers>) -> LoopResult<()> {
         if kept.is_empty() || self.on_exit() {
             return Ok(());
         }
-        let scope = Arc::clone(&self.scope);
-        let checkpointer = scope.keep.checkpointer.as_ref();
+        let loop_context = Arc::clone(&self.loop_context);
+        let checkpointer = loop_context.storage.checkpointer.as_ref();
         let lost = || RuntimeError::broken_invariant("a branch is stored without a checkpoint");
         let (checkpointer, id) = checkpointer.zip(self.position.id()).ok_or_else(lost)?;
         let records = kept.into_iter().map(|kept| (kept.key, of(&kept.answers)));
         let records: TaskRecords = records.collect();
-        self.writer.wait_durable(&scope).await?;
-        Ok(checkpointer.put_tasks(&scope.place, scope.graph.plan(), id, records).await?)
+        self.writer.wait_durable(&loop_context).await?;
+        Ok(checkpointer
+            .put_tasks(&loop_context.address, loop_context.graph.plan(), id, records)
+            .await?)
     }
 }
 

@@ -7,10 +7,9 @@ use crate::run_loop::checkpointer::TaskWrites;
 use crate::run_loop::context::RunEntry;
 use crate::run_loop::event::{Modes, Source};
 use crate::run_loop::node_cache::CacheKey;
-use crate::run_loop::options::{Going, LoopOutcome};
+use crate::run_loop::options::{LoopOutcome, LoopResult};
 use crate::run_loop::sync::{lock, turn};
 use crate::run_loop::task::{End, Ending, OpenTask, Storage};
-use crate::semantics::{Limits, Resuming};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -32,14 +31,17 @@ pub(crate) struct TaskEnded {
 pub(crate) type Running = FuturesUnordered<BoxFuture<'static, TaskEnded>>;
 
 impl RunLoop {
-    pub(crate) async fn supersteps(&mut self) -> Going<LoopOutcome> {
+    pub(crate) async fn supersteps(&mut self) -> LoopResult<LoopOutcome> {
         let mut taken = 0u32;
         loop {
             taken += 1;
+            // A loop whose tasks never wait would keep other runs of its thread from being polled.
             if taken.is_multiple_of(STEPS_BETWEEN_YIELDS) {
                 tokio::task::yield_now().await;
             }
-            if self.scope.is_nested() {
+            // Nested loops of tasks that run side by side advance by turns, so that none of them takes all
+            // polls of the superstep around them.
+            if self.loop_context.is_nested() {
                 turn().await;
             }
             let ended = self.plan()?;
@@ -61,18 +63,18 @@ impl RunLoop {
     }
 
     /// Plans the tasks of the superstep. Returns an outcome when there is nothing to run.
-    fn plan(&mut self) -> Going<Option<LoopOutcome>> {
-        let limits = self.scope.graph.semantics().limits;
-        let (step, stop) = (self.position.step(), self.position.stop());
+    fn plan(&mut self) -> LoopResult<Option<LoopOutcome>> {
+        let rule = self.loop_context.graph.settings().steps;
+        let is_over = self.position.step() >= self.position.stop() + rule.beyond_stop;
         self.make_tasks()?;
         self.emit_checkpoint();
-        if limits == Limits::Reference && step > stop {
+        if is_over && rule.limits_finished_runs {
             return Ok(Some(LoopOutcome::LimitReached));
         }
         if self.open.tasks().is_empty() {
             return Ok(Some(LoopOutcome::Completed));
         }
-        if limits == Limits::Exact && step >= stop {
+        if is_over {
             return Ok(Some(LoopOutcome::LimitReached));
         }
         if self.open.runs_again() {
@@ -80,18 +82,19 @@ impl RunLoop {
         } else {
             self.restore_tasks();
         }
-        let graph = &self.scope.graph;
+        let graph = &self.loop_context.graph;
         let stops = self.stops.has_before() && self.machine.changed_since_passed();
         if stops && self.stops.is_before(self.open.tasks(), graph) {
             return Ok(Some(LoopOutcome::Interrupted(Vec::new())));
         }
-        Ok(self.scope.shared.drained().map(LoopOutcome::Drained))
+        Ok(self.loop_context.run.drained().map(LoopOutcome::Drained))
     }
 
-    pub(super) fn make_tasks(&mut self) -> Going<()> {
+    pub(super) fn make_tasks(&mut self) -> LoopResult<()> {
         self.machine.set_managed(self.position.step(), self.position.stop());
         let single = self.single_arg();
-        let (tasks, machine) = (self.open.clear_tasks(), &self.machine);
+        let tasks = self.open.clear_tasks();
+        let machine = &self.machine;
         // The ids of tasks are derived from their checkpoint: on a thread without one, none is due.
         let Some(id) = self.position.id() else {
             return match machine.is_done().map_err(RuntimeError::Engine)? {
@@ -115,22 +118,23 @@ impl RunLoop {
 
     fn emit_reused(&self) {
         for slot in self.open.tasks().iter().filter(|slot| slot.is_reused()) {
-            self.scope.emit_task_end(slot, self.position.step(), self.machine.slots(), true);
+            self.loop_context.emit_task_end(slot, self.position.step(), self.machine.slots(), true);
         }
     }
 
     /// Uses results of nodes that got the same input before.
-    fn use_cache(&mut self) -> Going<()> {
+    fn use_cache(&mut self) -> LoopResult<()> {
         for index in 0..self.open.tasks().len() {
             let slot = self.open.task(index)?;
-            let node = self.scope.graph.node(slot.task.node);
+            let node = self.loop_context.graph.node(slot.task.node);
             let cache = node.and_then(|node| node.options.cache);
             let handler = matches!(slot.task.path, Path::Handler(_));
             let Some(cache) = cache.filter(|_| slot.is_due() && !handler) else {
                 continue;
             };
             let input = self.input_json(slot);
-            let (host, graph) = (&self.scope.shared.host, &self.scope.graph);
+            let host = &self.loop_context.run.host;
+            let graph = &self.loop_context.graph;
             let key = CacheKey::new(graph.name(), slot.name(graph), &input, cache);
             let found = host.cached(&key);
             let slot = self.open.task_mut(index)?;
@@ -140,7 +144,12 @@ impl RunLoop {
                 slot.end(Ending::Reused, Storage::Due);
                 slot.cache = None;
                 let slot = &*slot;
-                self.scope.emit_task_end(slot, self.position.step(), self.machine.slots(), true);
+                self.loop_context.emit_task_end(
+                    slot,
+                    self.position.step(),
+                    self.machine.slots(),
+                    true,
+                );
             }
         }
         Ok(())
@@ -148,7 +157,7 @@ impl RunLoop {
 
     /// Runs the tasks that have not finished, each polled once in order, and settles each as it
     /// ends. Returns the outcome of the loop if the superstep stopped early.
-    async fn settle_all(&mut self) -> Going<Option<LoopOutcome>> {
+    async fn settle_all(&mut self) -> LoopResult<Option<LoopOutcome>> {
         let mut ends = None;
         let mut next = 0;
         // Most supersteps are over when each task was polled once.
@@ -158,8 +167,10 @@ impl RunLoop {
             if self.open.tasks().get(index).is_some_and(OpenTask::is_due) {
                 match self.start(index).await? {
                     Started::Ended(end) => {
+                        // A question names its checkpoint: it is emitted only when the checkpoint is stored, or a
+                        // crash would leave a question that no thread has.
                         if end.asks() {
-                            self.writer.wait_durable(&self.scope).await?;
+                            self.writer.wait_durable(&self.loop_context).await?;
                         }
                         self.settle(index, end, &mut ends)?;
                     }
@@ -180,9 +191,10 @@ impl RunLoop {
         mut running: Running,
         mut next: usize,
         ends: &mut Option<LoopOutcome>,
-    ) -> Going<()> {
-        let scope = &self.scope;
-        let most = scope.shared.concurrency.or(scope.graph.concurrency()).unwrap_or(usize::MAX);
+    ) -> LoopResult<()> {
+        let loop_context = &self.loop_context;
+        let most =
+            loop_context.run.concurrency.or(loop_context.graph.concurrency()).unwrap_or(usize::MAX);
         let mut parked = Vec::new();
         loop {
             while next < self.open.tasks().len() && running.len() < most {
@@ -200,11 +212,13 @@ impl RunLoop {
             while let Some(Some(ended)) = running.next().now_or_never() {
                 self.settle_or_hold(ended, ends, &mut parked)?;
             }
-            if !self.scope.is_behind() {
+            if !self.loop_context.is_behind() {
                 for TaskEnded { index, end } in parked.drain(..) {
                     self.settle(index, end, ends)?;
                 }
             }
+            // A failure without a handler ends the superstep at once: the results of the other tasks
+            // could not be applied without those of the failed one.
             if self.open.has_failed() || (running.is_empty() && next >= self.open.tasks().len()) {
                 break;
             }
@@ -212,7 +226,7 @@ impl RunLoop {
                 continue;
             }
             if self.writer.is_in_flight() {
-                let ended = self.writer.write_beside(&self.scope, running.next()).await?;
+                let ended = self.writer.write_beside(&self.loop_context, running.next()).await?;
                 if let Some(ended) = ended {
                     self.settle_or_hold(ended, ends, &mut parked)?;
                 }
@@ -224,8 +238,8 @@ impl RunLoop {
                 }
                 None => {
                     // Calls of tasks that still wait are stored meanwhile.
-                    let scope = Arc::clone(&self.scope);
-                    let noted = std::pin::pin!(scope.noted.notified());
+                    let loop_context = Arc::clone(&self.loop_context);
+                    let noted = std::pin::pin!(loop_context.noted.notified());
                     if let Either::Left((Some(ended), _)) = select(running.next(), noted).await {
                         self.settle_or_hold(ended, ends, &mut parked)?;
                     }
@@ -235,7 +249,7 @@ impl RunLoop {
         // Dropping what still runs cuts it off at its await point.
         drop(running);
         if !parked.is_empty() {
-            self.writer.wait_durable(&self.scope).await?;
+            self.writer.wait_durable(&self.loop_context).await?;
             for TaskEnded { index, end } in parked {
                 self.settle(index, end, ends)?;
             }
@@ -250,8 +264,8 @@ impl RunLoop {
         ended: TaskEnded,
         ends: &mut Option<LoopOutcome>,
         parked: &mut Vec<TaskEnded>,
-    ) -> Going<()> {
-        if ended.end.asks() && self.scope.is_behind() {
+    ) -> LoopResult<()> {
+        if ended.end.asks() && self.loop_context.is_behind() {
             parked.push(ended);
             return Ok(());
         }
@@ -265,7 +279,7 @@ impl RunLoop {
         running: &mut Running,
         ends: &mut Option<LoopOutcome>,
         parked: &mut Vec<TaskEnded>,
-    ) -> Going<()> {
+    ) -> LoopResult<()> {
         loop {
             match select(&mut flushed, running.next()).await {
                 Either::Left((done, _)) => return Ok(done?),
@@ -276,15 +290,18 @@ impl RunLoop {
     }
 
     /// Closes the superstep: applies what the tasks wrote, and makes the next checkpoint.
-    async fn close(&mut self) -> Going<Option<LoopOutcome>> {
+    async fn close(&mut self) -> LoopResult<Option<LoopOutcome>> {
+        // The outputs are applied to the state that the store has, if the host asks for that.
         self.rebuild_behind().await?;
         let nothing = TaskOutput::default();
-        if self.scope.graph.plan().counted().next().is_some() {
+        if self.loop_context.graph.plan().counted().next().is_some() {
             self.recount_overwritten();
         }
         let mut written = self.counters.take_written();
-        let exact = self.scope.graph.semantics().resuming == Resuming::Exact;
-        let before = (exact && self.on_exit() && self.writer.is_on()).then(|| self.machine.clone());
+        // After an error of `apply` the machine is invalid. At the end of the run it would be stored.
+        let undoes = self.loop_context.graph.settings().undoes_failed_close;
+        let before =
+            (undoes && self.on_exit() && self.writer.is_on()).then(|| self.machine.clone());
         let applied = match self.open.tasks_mut().as_mut_slice() {
             [only] => {
                 let ahead = only.ahead.take().map(|ahead| *ahead);
@@ -305,19 +322,21 @@ impl RunLoop {
             return Err(RuntimeError::Engine(error));
         }
         self.counters.set_written(written, self.machine.slots());
-        if self.counters.written().iter().any(|index| self.scope.emits(*index)) {
+        if self.counters.written().iter().any(|index| self.loop_context.emits(*index)) {
             self.emit_output();
         }
         let loaded = self.open.begin_next();
         if loaded {
-            *lock(&self.scope.answer) = None;
+            *lock(&self.loop_context.answer) = None;
         }
         self.checkpoint(Source::Loop).await?;
-        if self.scope.called.load(Ordering::Relaxed) || loaded {
-            self.scope.called.store(false, Ordering::Relaxed);
-            lock(&self.scope.calls).clear();
+        if self.loop_context.called.load(Ordering::Relaxed) || loaded {
+            self.loop_context.called.store(false, Ordering::Relaxed);
+            // Results of called tasks hold within their superstep: the same code in the next one calls
+            // anew.
+            lock(&self.loop_context.calls).clear();
         }
-        let graph = &self.scope.graph;
+        let graph = &self.loop_context.graph;
         let stops = self.stops.has_after() && self.machine.changed_since_passed();
         if stops && self.stops.is_after(self.open.tasks(), graph) {
             self.make_tasks()?;
@@ -325,16 +344,18 @@ impl RunLoop {
             self.open.clear_tasks();
             return Ok(Some(LoopOutcome::Interrupted(Vec::new())));
         }
-        self.scope.set_entry(RunEntry::Passed);
+        // The run has left the superstep with which it started: graphs that later tasks run decide by
+        // their own input whether they start or continue.
+        self.loop_context.set_entry(RunEntry::Passed);
         Ok(None)
     }
 
     fn emit_output(&mut self) {
-        if self.scope.is_nested() {
+        if self.loop_context.is_nested() {
             self.emitted = Some(self.machine.slots().clone());
         }
-        if self.scope.shared.wants(Modes::VALUES) {
-            self.scope.emit_values(self.machine.slots(), None);
+        if self.loop_context.run.wants(Modes::VALUES) {
+            self.loop_context.emit_values(self.machine.slots(), None);
         }
     }
 }

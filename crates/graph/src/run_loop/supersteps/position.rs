@@ -4,7 +4,7 @@ use crate::run_loop::checkpointer::Checkpoint;
 use crate::run_loop::context::LoopContext;
 use crate::run_loop::event::{Metadata, Source};
 use crate::run_loop::options::Options;
-use crate::semantics::Limits;
+use crate::semantics::StepRule;
 use std::collections::BTreeMap;
 use weftwork_engine::pregel::Machine;
 use weftwork_types::CheckpointId;
@@ -67,19 +67,19 @@ pub(crate) struct Position {
 impl Position {
     /// Position of a loop that starts from a checkpoint, or on a thread without any.
     pub(crate) fn new(
-        scope: &LoopContext,
+        loop_context: &LoopContext,
         loaded: Option<(CheckpointId, Option<CheckpointId>, Metadata)>,
         start: StartPoint,
         options: &Options,
     ) -> Self {
-        let limit = i64::from(options.step_limit.unwrap_or(scope.graph.step_limit()));
+        let limit = i64::from(options.step_limit.unwrap_or(loop_context.graph.step_limit()));
         let (id, parent, metadata) = match loaded {
             Some((id, parent, metadata)) => (Some(id), parent, metadata),
             None => {
                 // What is stored at the end of the run may begin with an empty checkpoint, whose id
                 // is less than those of all other checkpoints of the run.
-                let exit = scope.shared.durability == Durability::Exit;
-                let id = exit.then(|| scope.shared.next_id());
+                let exit = loop_context.run.durability == Durability::Exit;
+                let id = exit.then(|| loop_context.run.next_id());
                 (id, None, Metadata { step: BEFORE_INPUT, ..Metadata::default() })
             }
         };
@@ -138,10 +138,16 @@ impl Position {
 
     /// Sets the superstep at which managed values and the limit end the run. Supersteps of earlier
     /// processes count.
-    pub(crate) fn set_limit(&mut self, scope: &LoopContext, machine: &Machine, options: &Options) {
-        let (graph, limits) = (&scope.graph, scope.graph.semantics().limits);
+    pub(crate) fn set_limit(
+        &mut self,
+        loop_context: &LoopContext,
+        machine: &Machine,
+        options: &Options,
+    ) {
+        let graph = &loop_context.graph;
+        let rule = graph.settings().steps;
         let is_single = graph.plan().is_single();
-        if limits == Limits::Exact {
+        if !rule.counts_from_loaded {
             let limit = options.step_limit.unwrap_or(graph.step_limit());
             // The hidden first superstep does not count.
             let hidden = i64::from(machine.start_input().is_some());
@@ -149,38 +155,38 @@ impl Position {
             self.stop = self.step.saturating_add(i64::from(limit)).saturating_add(free);
         }
         let earlier =
-            options.continued.as_ref().map_or(0, |earlier| earlier.counted(limits, is_single));
+            options.continued.as_ref().map_or(0, |earlier| earlier.counted(rule, is_single));
         self.stop = self.stop.saturating_sub(earlier);
     }
 
     /// Returns the remaining supersteps of the step limit.
-    pub(crate) fn steps_left(&self, limits: Limits) -> u32 {
-        let beyond = match limits {
-            Limits::Exact => 0,
-            Limits::Reference => 1,
-        };
-        u32::try_from(self.stop.saturating_sub(self.step).saturating_sub(beyond)).unwrap_or(0)
+    pub(crate) fn steps_left(&self, rule: StepRule) -> u32 {
+        let left = self.stop.saturating_sub(self.step).saturating_sub(rule.beyond_stop);
+        u32::try_from(left).unwrap_or(0)
     }
 
     /// Moves to the checkpoint that closes the superstep.
     pub(crate) fn advance(
         &mut self,
-        scope: &LoopContext,
+        loop_context: &LoopContext,
         source: Source,
         delta: BTreeMap<String, (u64, u64)>,
     ) {
-        let id = scope.shared.next_id();
+        let id = loop_context.run.next_id();
         let branch = match std::mem::replace(&mut self.branch, NextBranch::Same) {
             NextBranch::New => {
-                if !scope.is_nested() {
-                    scope.shared.set_branch(Some(id));
+                // Keys of recorded calls contain the branch: tasks of the new branch do not find the calls of
+                // the branch it left. Branches of a subgraph are those of the outermost graph.
+                if !loop_context.is_nested() {
+                    loop_context.run.set_branch(Some(id));
                 }
                 Some(id)
             }
             NextBranch::Same => self.metadata.branch,
         };
-        let parents = scope.around.clone();
+        let parents = loop_context.enclosing.clone();
         self.metadata = Metadata { source, step: self.step, parents, branch, delta };
+        // After the metadata, which have the number of the superstep that ends here.
         self.id = Some(id);
         self.step += 1;
     }

@@ -5,7 +5,6 @@ use crate::run_loop::checkpointer::{TaskKey, TaskPause, TaskRecord};
 use crate::run_loop::context::{CalledTask, LoopContext, RunEntry};
 use crate::run_loop::sync::lock;
 use crate::run_loop::task::{Ending, OpenTask, Storage, handler_of};
-use crate::semantics::{Resuming, Unanswered};
 use weftwork_engine::pregel::Task;
 use weftwork_types::CheckpointId;
 
@@ -13,7 +12,7 @@ impl RunLoop {
     /// Gives tasks the answers they had got and their calls, though they run again. On another
     /// branch those calls are others.
     pub(crate) fn restore_answers(&mut self) {
-        let graph = &self.scope.graph;
+        let graph = &self.loop_context.graph;
         let (tasks, recorded) = self.open.restoring();
         for (key, record) in recorded {
             if let Some(slot) = tasks.iter_mut().find(|slot| slot.is(key, graph)) {
@@ -28,20 +27,21 @@ impl RunLoop {
         if self.open.recorded().is_empty() {
             return;
         }
-        let graph = &self.scope.graph;
+        let graph = &self.loop_context.graph;
         let mut handlers = Vec::new();
         let (tasks, recorded) = self.open.restoring();
         for (key, record) in recorded {
-            self.scope.shared.know(record.questions());
+            self.loop_context.run.know(record.questions());
             let Some(slot) = tasks.iter_mut().find(|slot| slot.is(key, graph)) else {
                 let counts = record.is_finished() || record.answers().is_some();
                 if let (TaskKey::Call { .. }, true) = (key, counts) {
-                    let (key, record) = (key.clone(), record.clone());
-                    lock(&self.scope.calls).push(CalledTask { key, record, fresh: false });
+                    let key = key.clone();
+                    let record = record.clone();
+                    lock(&self.loop_context.calls).push(CalledTask { key, record, fresh: false });
                 }
                 continue;
             };
-            slot.restore_tasks(record, &self.scope);
+            slot.restore_tasks(record, &self.loop_context);
             if record.is_handled() {
                 slot.record.details_mut().failure = record.failure().cloned();
                 if !slot.is_reused() {
@@ -51,16 +51,16 @@ impl RunLoop {
             }
         }
         let first = tasks.len();
+        // After all tasks are restored: handlers are added behind them, where records are found below.
         for (task, at) in handlers {
             self.add_handler(&task, at);
         }
-        let exact = self.scope.graph.semantics().resuming == Resuming::Exact;
-        if exact {
-            let graph = &self.scope.graph;
+        if self.loop_context.graph.settings().reuses_handlers {
+            let graph = &self.loop_context.graph;
             let (tasks, recorded) = self.open.restoring();
             for slot in tasks.iter_mut().skip(first) {
                 if let Some((_, record)) = recorded.iter().find(|(key, _)| slot.is(key, graph)) {
-                    slot.restore_tasks(record, &self.scope);
+                    slot.restore_tasks(record, &self.loop_context);
                 }
             }
         }
@@ -69,11 +69,11 @@ impl RunLoop {
     /// Adds the error handler of a failed task to the superstep.
     pub(crate) fn add_handler(&mut self, failed: &Task, at: (CheckpointId, i64)) {
         let mut slot = OpenTask::new(handler_of(failed), at);
-        let graph = &self.scope.graph;
+        let graph = &self.loop_context.graph;
         // In a replay its task fails again, and it may have run before.
-        let exact = graph.semantics().resuming == Resuming::Exact;
+        let reuses = graph.settings().reuses_handlers;
         let known = self.open.recorded().iter().find(|(key, _)| slot.is(key, graph));
-        if let Some((_, record)) = known.filter(|_| exact) {
+        if let Some((_, record)) = known.filter(|_| reuses) {
             slot.restore_attempt(record);
         }
         self.open.tasks_mut().push(slot);
@@ -89,18 +89,18 @@ impl OpenTask {
         self.recorded_calls.clone_from(&record.calls);
     }
 
-    fn restore_tasks(&mut self, record: &TaskRecord, scope: &LoopContext) {
+    fn restore_tasks(&mut self, record: &TaskRecord, loop_context: &LoopContext) {
         self.restore_attempt(record);
         if record.output().is_some() {
             self.record.writes.clone_from(&record.writes);
             self.end(Ending::Reused, Storage::Done);
         }
-        let open = record.open_questions(self.id(&scope.place.ns, &scope.graph));
+        let open = record.open_questions(self.id(&loop_context.address.ns, &loop_context.graph));
         if !open.is_empty()
             && !record.is_due()
-            && scope.graph.semantics().unanswered == Unanswered::Wait
-            && scope.entry() == RunEntry::Resumes
-            && !scope.may_answer(&open)
+            && loop_context.graph.settings().waits_for_answers
+            && loop_context.entry() == RunEntry::Resumes
+            && !loop_context.may_answer(&open)
         {
             self.record.details_mut().pause = TaskPause::Asked(open);
             self.end(Ending::Restored, Storage::Done);

@@ -4,9 +4,8 @@ use super::RunLoop;
 use crate::error::{NODE_CANCELLED, RuntimeError};
 use crate::run_loop::checkpointer::{TaskFailure, TaskPause, TaskRecord, TaskRecords, TaskWrites};
 use crate::run_loop::context::LoopContext;
-use crate::run_loop::options::{Going, LoopOutcome};
+use crate::run_loop::options::{LoopOutcome, LoopResult};
 use crate::run_loop::task::{End, Ending, Failed, OpenTask, Storage, TaskOutcome};
-use crate::semantics::{Resuming, Unanswered};
 use std::sync::Arc;
 use weftwork_engine::NodeIdx;
 use weftwork_engine::pregel::Path;
@@ -20,9 +19,9 @@ impl RunLoop {
         index: usize,
         end: End,
         ends: &mut Option<LoopOutcome>,
-    ) -> Going<()> {
+    ) -> LoopResult<()> {
         let handles = self.has_handler(index)?;
-        let graph = &self.scope.graph;
+        let graph = &self.loop_context.graph;
         let (tasks, recorded) = self.open.restoring();
         let missing =
             || RuntimeError::broken_invariant("a task ended that is not of the superstep");
@@ -38,7 +37,7 @@ impl RunLoop {
             TaskOutcome::Done(output, ahead) => {
                 slot.ahead = ahead;
                 if let Some(key) = slot.cache.take() {
-                    self.scope.shared.host.cache(*key, Arc::clone(&output));
+                    self.loop_context.run.host.cache(*key, Arc::clone(&output));
                 }
                 let handler = matches!(slot.task.path, Path::Handler(_));
                 let first = slot.task.node == NodeIdx::START;
@@ -53,7 +52,7 @@ impl RunLoop {
             TaskOutcome::Waiting(interrupts) if interrupts.is_empty() => {
                 slot.record.details_mut().pause = TaskPause::Stopped;
                 // The record is stored if it closes a question that is on record.
-                let task = slot.id(&self.scope.place.ns, graph);
+                let task = slot.id(&self.loop_context.address.ns, graph);
                 let asked = |(key, record): &(_, TaskRecord)| {
                     slot.is(key, graph) && !record.open_questions(task).is_empty()
                 };
@@ -70,13 +69,13 @@ impl RunLoop {
                 let Failed { fault, partial, open } = *how;
                 // A node whose route failed runs again with its answers, and the route after it. The
                 // reference takes it as finished when the run continues, and leaves the route out.
-                let keeps = graph.semantics().resuming == Resuming::Reference;
+                let keeps = graph.settings().finishes_before_routes;
                 let partial = partial.filter(|_| keeps);
                 if !open.is_empty() {
                     slot.record.details_mut().pause = TaskPause::AskedAndDue(open);
                 }
                 if answered && partial.is_none() && slot.record.questions().is_empty() {
-                    self.scope.emit_no_update(slot.name(graph));
+                    self.loop_context.emit_no_update(slot.name(graph));
                 }
                 slot.record.writes = match partial {
                     Some(output) => TaskWrites::Followed(Arc::new(output)),
@@ -107,7 +106,7 @@ impl RunLoop {
             self.open.set_failed();
         }
         let slot = self.open.task(index)?;
-        self.scope.emit_task_end(slot, self.position.step(), self.machine.slots(), false);
+        self.loop_context.emit_task_end(slot, self.position.step(), self.machine.slots(), false);
         if let Some((task, at)) = failed {
             self.add_handler(&task, at);
         }
@@ -116,14 +115,17 @@ impl RunLoop {
 
     /// Ends the tasks that still run beside one that failed.
     fn cut_off(&mut self) {
-        let scope = Arc::clone(&self.scope);
+        let loop_context = Arc::clone(&self.loop_context);
         let (tasks, recorded) = self.open.restoring();
         for slot in tasks.iter_mut().filter(|slot| slot.is_running()) {
-            let text =
-                format!("node `{}` was cut off: another task failed", slot.name(&scope.graph));
+            let text = format!(
+                "node `{}` was cut off: another task failed",
+                slot.name(&loop_context.graph)
+            );
             let fault = Fault::new(NODE_CANCELLED, text).of_kind("CancelledError");
-            let open = open_beside(slot, recorded, &scope);
+            let open = open_beside(slot, recorded, &loop_context);
             let answers = slot.task_state.get().and_then(|state| state.answers());
+            // The answers that it took stay with it: its questions are not asked again when it is resumed.
             let details = slot.record.details_mut();
             details.failure = Some(TaskFailure::Unhandled(fault));
             details.answers = answers.or_else(|| details.answers.take());
@@ -136,13 +138,13 @@ impl RunLoop {
 
     /// Questions that are open when the loop fails, for the task around it.
     pub(crate) fn open_beside_failure(&self) -> Vec<Interrupt> {
-        if self.scope.graph.semantics().unanswered != Unanswered::Wait {
+        if !self.loop_context.graph.settings().waits_for_answers {
             return Vec::new();
         }
         let mut left = Vec::new();
         for slot in self.open.tasks().iter().filter(|slot| slot.record.output().is_none()) {
             if slot.is_due() {
-                left.extend(open_beside(slot, self.open.recorded(), &self.scope));
+                left.extend(open_beside(slot, self.open.recorded(), &self.loop_context));
             } else {
                 left.extend(slot.record.questions().iter().cloned());
             }
@@ -150,11 +152,11 @@ impl RunLoop {
         left
     }
 
-    fn has_handler(&self, index: usize) -> Going<bool> {
+    fn has_handler(&self, index: usize) -> LoopResult<bool> {
         let slot = self.open.task(index)?;
         // The failure of a handler has no handler of its own. The hidden first node is no node.
         let is_handler = matches!(slot.task.path, Path::Handler(_));
-        let node = self.scope.graph.node(slot.task.node).filter(|_| !is_handler);
+        let node = self.loop_context.graph.node(slot.task.node).filter(|_| !is_handler);
         Ok(node.is_some_and(|node| node.options.on_error.is_some()))
     }
 
@@ -172,12 +174,13 @@ impl RunLoop {
     pub(crate) async fn stopped(
         &mut self,
         ends: Option<LoopOutcome>,
-    ) -> Going<Option<LoopOutcome>> {
+    ) -> LoopResult<Option<LoopOutcome>> {
         if let Some(fault) = self.fault().cloned() {
             self.cut_off();
             self.flush().await?;
             return Err(RuntimeError::Node(fault));
         }
+        // After failures: a failed superstep is not left by a command of another task.
         if ends.is_some() {
             return Ok(ends);
         }
@@ -196,16 +199,21 @@ impl RunLoop {
 
 /// Questions of a task that did not come to an end, or did not run, in this loop: those on record
 /// that have no answer.
-fn open_beside(slot: &OpenTask, recorded: &TaskRecords, scope: &LoopContext) -> Vec<Interrupt> {
-    if scope.graph.semantics().unanswered != Unanswered::Wait {
+fn open_beside(
+    slot: &OpenTask,
+    recorded: &TaskRecords,
+    loop_context: &LoopContext,
+) -> Vec<Interrupt> {
+    if !loop_context.graph.settings().waits_for_answers {
         return Vec::new();
     }
-    let Some((_, record)) = recorded.iter().find(|(key, _)| slot.is(key, &scope.graph)) else {
+    let Some((_, record)) = recorded.iter().find(|(key, _)| slot.is(key, &loop_context.graph))
+    else {
         return Vec::new();
     };
-    let mut open = record.open_questions(slot.id(&scope.place.ns, &scope.graph));
+    let mut open = record.open_questions(slot.id(&loop_context.address.ns, &loop_context.graph));
     // Answers on record for the thread are taken when the task runs again.
-    let environment = scope.shared.host.environment();
+    let environment = loop_context.run.host.environment();
     open.retain(|question| environment.answer(question.id).is_none());
     open
 }

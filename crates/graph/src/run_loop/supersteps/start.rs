@@ -6,7 +6,7 @@ use crate::context::LazyCtx;
 use crate::error::RuntimeError;
 use crate::run_loop::context::{Earlier, Purpose, TaskContext, TaskState};
 use crate::run_loop::namespace::task_ns;
-use crate::run_loop::options::Going;
+use crate::run_loop::options::LoopResult;
 use crate::run_loop::stream::By;
 use crate::run_loop::task::{
     End, Follows, NodeFuture, OpenTask, Polled, TaskOutcome, TaskRunner, finish, routed,
@@ -20,20 +20,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Poll;
 use weftwork_engine::pregel::{Machine, Path, StartInput};
-use weftwork_engine::{NodeIdx, TaskOutput, Unknown};
+use weftwork_engine::{NodeIdx, TaskOutput};
 use weftwork_types::BoxFuture;
 use weftwork_types::run::Durability;
 
 impl RunLoop {
     /// Starts a task and polls it once.
-    pub(crate) async fn start(&mut self, index: usize) -> Going<Started> {
+    pub(crate) async fn start(&mut self, index: usize) -> LoopResult<Started> {
         let slot = self.open.task_mut(index)?;
+        // Before the first poll: a task that is cut off later is known to have begun.
         slot.run();
         let node_index = slot.task.node;
         if node_index == NodeIdx::START {
             return Ok(Started::Ended(self.start_input()));
         }
-        let node = self.scope.graph.node(node_index).ok_or_else(no_node)?;
+        let node = self.loop_context.graph.node(node_index).ok_or_else(no_node)?;
         let handler = matches!(slot.task.path, Path::Handler(_));
         if handler || !node.options.is_plain() {
             let job = self.job(index)?;
@@ -82,9 +83,9 @@ impl RunLoop {
         &self,
         index: usize,
         cell: &OnceCell<crate::context::Ctx>,
-    ) -> Going<Result<NodeFuture, Box<dyn std::any::Any + Send>>> {
+    ) -> LoopResult<Result<NodeFuture, Box<dyn std::any::Any + Send>>> {
         let slot = self.open.task(index)?;
-        let graph = &self.scope.graph;
+        let graph = &self.loop_context.graph;
         let node = graph.node(slot.task.node).ok_or_else(no_node)?;
         let source = LazyCtx { cell, make: &|| self.make_ctx(index) };
         let input = crate::extract::TaskInput {
@@ -107,7 +108,7 @@ impl RunLoop {
         index: usize,
         polled: Polled,
         cell: &OnceCell<crate::context::Ctx>,
-    ) -> Going<End> {
+    ) -> LoopResult<End> {
         let slot = self.open.task(index)?;
         // Making a job costs more than most nodes do.
         if let Some(ctx) = cell.get() {
@@ -121,15 +122,17 @@ impl RunLoop {
 
     /// Settles a node that used nothing but its input.
     fn finish_output(&self, slot: &OpenTask, output: TaskOutput) -> End {
-        let (scope, slots) = (&self.scope, self.machine.slots());
-        let messages = scope.messages_in(&output);
-        let mut what = routed(&scope.graph, slot.task.node, slots, output);
+        let loop_context = &self.loop_context;
+        let slots = self.machine.slots();
+        let messages = loop_context.messages_in(&output);
+        let mut what = routed(&loop_context.graph, slot.task.node, slots, output);
         if let TaskOutcome::Failed(failed) = &mut what {
-            scope.shape_fault(slots, &mut failed.fault);
+            loop_context.shape_fault(slots, &mut failed.fault);
         }
         if matches!(what, TaskOutcome::Done(..)) && !messages.is_empty() {
-            let (node, step) = (slot.name(&scope.graph), self.position.step());
-            scope.emit_messages(&By { ns: &scope.place.ns, node, step }, messages);
+            let node = slot.name(&loop_context.graph);
+            let step = self.position.step();
+            loop_context.emit_messages(&By { ns: &loop_context.address.ns, node, step }, messages);
         }
         End { what, answers: None }
     }
@@ -138,8 +141,9 @@ impl RunLoop {
     fn start_input(&self) -> End {
         let mut what = match self.machine.start_output() {
             Ok(output) => {
-                let (graph, slots) = (&self.scope.graph, self.machine.slots());
-                let lenient = graph.semantics().unknown == Unknown::Ignore;
+                let graph = &self.loop_context.graph;
+                let slots = self.machine.slots();
+                let lenient = graph.settings().ignores_unknown;
                 let returned = match self.machine.start_input() {
                     Some(StartInput::Json(json)) if lenient => json.as_object().cloned(),
                     _ => None,
@@ -154,7 +158,7 @@ impl RunLoop {
             Err(error) => TaskOutcome::failed(error.fault()),
         };
         if let TaskOutcome::Failed(failed) = &mut what {
-            self.scope.shape_fault(self.machine.slots(), &mut failed.fault);
+            self.loop_context.shape_fault(self.machine.slots(), &mut failed.fault);
         }
         End { what, answers: None }
     }
@@ -162,7 +166,7 @@ impl RunLoop {
     /// Returns the earlier attempts that may have made calls of the open superstep. Nested tasks
     /// inherit the answer of their parent.
     fn earlier(&self) -> Earlier {
-        let begun = match self.scope.shared.durability {
+        let begun = match self.loop_context.run.durability {
             Durability::Sync => self.open.is_loaded(),
             // The superstep after it may have begun too, because the loop did not wait for its
             // checkpoint.
@@ -170,33 +174,34 @@ impl RunLoop {
             // The checkpoints since the loaded one are not stored: all of them may have been made.
             Durability::Exit => true,
         };
-        let repeats = || self.scope.shared.host.environment().repeats();
-        if (begun || repeats()) && !self.scope.is_nested() {
+        let repeats = || self.loop_context.run.host.environment().repeats();
+        if (begun || repeats()) && !self.loop_context.is_nested() {
             return Earlier::Processes;
         }
-        self.scope.earlier
+        self.loop_context.earlier
     }
 
     /// Everything a task needs to run by itself.
-    pub(super) fn job(&self, index: usize) -> Going<TaskRunner> {
+    pub(super) fn job(&self, index: usize) -> LoopResult<TaskRunner> {
         let slot = self.open.task(index)?;
-        let graph = &self.scope.graph;
+        let graph = &self.loop_context.graph;
         let node = graph.node(slot.task.node).ok_or_else(no_node)?;
         let resume = slot.record.answers().cloned().unwrap_or_default();
-        let new =
-            || Arc::new(TaskState::new(Arc::clone(&self.scope), resume, &slot.recorded_calls));
+        let new = || {
+            Arc::new(TaskState::new(Arc::clone(&self.loop_context), resume, &slot.recorded_calls))
+        };
         let task_state = slot.task_state.get_or_init(new);
         let (checkpoint, step) = slot.at();
         let at = TaskContext {
-            scope: Arc::clone(&self.scope),
+            loop_context: Arc::clone(&self.loop_context),
             task_state: Arc::clone(task_state),
             key: slot.key(graph),
             from: self.started_by(slot)?,
             checkpoint,
             step,
-            entry: self.scope.entry(),
+            entry: self.loop_context.entry(),
             earlier: self.earlier(),
-            recorder: self.scope.recorder.clone(),
+            recorder: self.loop_context.recorder.clone(),
             slots: self.machine.slots().clone(),
             purpose: Purpose::Finish,
         };
@@ -223,7 +228,7 @@ impl RunLoop {
     }
 
     /// The task whose failure a handler handles.
-    fn failed_task(&self, handler: &OpenTask) -> Going<&OpenTask> {
+    fn failed_task(&self, handler: &OpenTask) -> LoopResult<&OpenTask> {
         let mut tasks = self.open.tasks().iter();
         let failed = tasks.find(|other| {
             other.task.node == handler.task.node
@@ -234,17 +239,17 @@ impl RunLoop {
     }
 
     /// The namespace of the origin of a task: its graph, or the task whose failure it handles.
-    fn started_by(&self, slot: &OpenTask) -> Going<Arc<str>> {
-        let ns = &self.scope.place.ns;
+    fn started_by(&self, slot: &OpenTask) -> LoopResult<Arc<str>> {
+        let ns = &self.loop_context.address.ns;
         let Path::Handler(_) = slot.task.path else { return Ok(Arc::clone(ns)) };
         let failed = self.failed_task(slot)?;
-        let graph = &self.scope.graph;
+        let graph = &self.loop_context.graph;
         Ok(task_ns(ns, failed.name(graph), failed.id(ns, graph)).into())
     }
 
     /// The node of a flow gets the input as if it had been sent to it.
     pub(crate) fn single_arg(&self) -> Option<Arc<weftwork_engine::task::Arg>> {
-        if !self.scope.graph.plan().is_single() {
+        if !self.loop_context.graph.plan().is_single() {
             return None;
         }
         single_arg(&self.machine)

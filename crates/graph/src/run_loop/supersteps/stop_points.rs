@@ -15,12 +15,12 @@ pub(crate) struct StopPoints {
 
 impl StopPoints {
     /// Stops of the request for the outermost graph, and those of the graph otherwise.
-    pub(crate) fn new(scope: &LoopContext, options: &Options) -> Self {
-        let before = options.before.clone().filter(|_| !scope.is_nested());
-        let after = options.after.clone().filter(|_| !scope.is_nested());
+    pub(crate) fn new(loop_context: &LoopContext, options: &Options) -> Self {
+        let before = options.before.clone().filter(|_| !loop_context.is_nested());
+        let after = options.after.clone().filter(|_| !loop_context.is_nested());
         Self {
-            before: before.unwrap_or_else(|| scope.graph.before().clone()),
-            after: after.unwrap_or_else(|| scope.graph.after().clone()),
+            before: before.unwrap_or_else(|| loop_context.graph.before().clone()),
+            after: after.unwrap_or_else(|| loop_context.graph.after().clone()),
         }
     }
 

@@ -10,7 +10,6 @@ use crate::run_loop::checkpointer::TaskAnswers;
 use crate::run_loop::context::{AttemptSignals, Earlier, Purpose, RunEntry, TaskContext};
 use crate::run_loop::panics::{choose, node_panicked};
 use crate::run_loop::task::on_thread;
-use crate::semantics::{Resuming, Unanswered};
 use crate::state::{Members, Seen};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
@@ -22,7 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use weftwork_engine::pregel::Ahead;
 use weftwork_engine::task::Arg;
-use weftwork_engine::{NodeIdx, TaskOutput, Unknown, Write};
+use weftwork_engine::{NodeIdx, TaskOutput, Write};
 use weftwork_types::BoxFuture;
 use weftwork_types::code::{Fault, Phase};
 use weftwork_types::event::AiEvent;
@@ -102,11 +101,11 @@ pub(crate) enum Follows {
 
 impl TaskRunner {
     fn graph(&self) -> &CompiledGraph {
-        &self.at.scope.graph
+        &self.at.loop_context.graph
     }
 
     pub(crate) fn ctx(&self, attempt: u32) -> Ctx {
-        let beat = millis(self.at.scope.shared.host.clock().elapsed());
+        let beat = millis(self.at.loop_context.run.host.clock().elapsed());
         Ctx(Arc::new(AttemptContext {
             node: Arc::clone(self.at.key.name()),
             step: self.at.step,
@@ -148,7 +147,7 @@ impl TaskRunner {
             };
             let TaskOutcome::Failed(failed) = &end.what else { return end };
             let fault = &failed.fault;
-            let clock = Arc::clone(self.at.scope.shared.host.clock());
+            let clock = Arc::clone(self.at.loop_context.run.host.clock());
             let retry = self.node.options.retry.as_ref();
             let random = clock.unique();
             let Some(wait) = retry.and_then(|retry| retry.wait(attempt, fault, random)) else {
@@ -161,14 +160,14 @@ impl TaskRunner {
                 return end;
             };
             tracing::debug!(node = %self.at.key.name(), attempt, %fault, "trying again");
-            self.at.tell(|| AiEvent::AttemptReset(self.at.event_source().reset()));
+            self.at.log_event(|| AiEvent::AttemptReset(self.at.event_source().reset()));
             self.at.reset_chunks();
             clock.sleep(wait).await;
             attempt += 1;
             self.at.entry = RunEntry::Resumes;
             self.at.earlier = self.at.earlier.max(Earlier::Attempts);
             self.at.task_state.asked.store(0, Ordering::Relaxed);
-            if self.graph().semantics().resuming == Resuming::Exact {
+            if self.graph().settings().renumbers_calls {
                 // In the reference what an attempt calls is never what the one before it called.
                 self.at.task_state.called.store(0, Ordering::Relaxed);
                 self.at.task_state.graphs.store(0, Ordering::Relaxed);
@@ -196,7 +195,7 @@ impl TaskRunner {
 
     /// Ends when a limit is reached.
     async fn time_out(&self, ctx: &Ctx, run: Option<Duration>, idle: Option<Duration>) -> Fault {
-        let clock = self.at.scope.shared.host.clock();
+        let clock = self.at.loop_context.run.host.clock();
         let began = clock.elapsed();
         loop {
             let now = clock.elapsed();
@@ -207,7 +206,8 @@ impl TaskRunner {
             let first = run_left.into_iter().chain(idle_left).min_by_key(|(left, ..)| *left);
             let Some((left, kind, limit)) = first else { return std::future::pending().await };
             if left.is_zero() {
-                let (name, ms) = (self.at.key.name(), limit.as_millis());
+                let name = self.at.key.name();
+                let ms = limit.as_millis();
                 let text = format!("node `{name}` was without {kind} {ms} ms, its limit");
                 return Fault::new(NODE_TIMED_OUT, text)
                     .retriable(true)
@@ -243,10 +243,10 @@ pub(crate) fn finish(
         }
     }
     let messages = match &polled {
-        Ok(Ok(output)) => at.scope.messages_in(output),
+        Ok(Ok(output)) => at.loop_context.messages_in(output),
         _ => Vec::new(),
     };
-    let all = at.scope.graph.semantics().unanswered == Unanswered::Wait;
+    let all = at.loop_context.graph.settings().waits_for_answers;
     let mut what = match polled {
         Ok(Ok(output)) => followed(at, node, follows, output),
         Ok(Err(NodeError(Stop::Own(output)))) => followed(at, node, follows, *output),
@@ -279,7 +279,7 @@ pub(crate) fn finish(
 
 /// The result with its channels found, and with where its routes lead.
 fn followed(at: &TaskContext, node: NodeIdx, follows: Follows, output: TaskOutput) -> TaskOutcome {
-    let graph = &at.scope.graph;
+    let graph = &at.loop_context.graph;
     if follows == Follows::Caller || graph.plan().is_single() {
         return finished(at.key.name(), output);
     }
@@ -364,7 +364,8 @@ pub(crate) fn routed_after(
     for route in routes {
         let chosen = match &view {
             Ok(view) => {
-                let (slots, returned) = (view.clone(), returned.as_ref());
+                let slots = view.clone();
+                let returned = returned.as_ref();
                 choose(route, Seen { slots, plan, node, returned })
             }
             Err(error) => Err(error.fault()),
@@ -384,7 +385,7 @@ pub(crate) fn routed_after(
 
 /// Returns the object that a node returned, if the graph leaves unknown names to the routes.
 fn returned_object(graph: &CompiledGraph, output: &TaskOutput) -> Option<Arc<Members>> {
-    let lenient = graph.semantics().unknown == Unknown::Ignore && output.goto.is_empty();
+    let lenient = graph.settings().ignores_unknown && output.goto.is_empty();
     if !lenient || output.named.is_empty() {
         return None;
     }

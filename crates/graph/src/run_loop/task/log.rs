@@ -24,7 +24,8 @@ pub fn tasks_due(
     let mut due = Vec::new();
     machine.each_due(|task| {
         if task.node != NodeIdx::START {
-            let (node, path) = (Arc::clone(plan.shared_name(task.node)), task.path);
+            let node = Arc::clone(plan.shared_name(task.node));
+            let path = task.path;
             let triggers = triggers(plan, task.node, path);
             let id = TaskKey::Node { node: Arc::clone(&node), path }.id(ns, id, step + 1);
             due.push(TaskDue { id, node: node.to_string(), triggers, finished: false });
@@ -52,7 +53,8 @@ impl OpenTask {
     /// The task as the log reports that it is due.
     pub(crate) fn due(&self, ns: &str, graph: &CompiledGraph) -> TaskDue {
         let triggers = triggers(graph.plan(), self.task.node, self.task.path);
-        let (id, node) = (self.id(ns, graph), self.name(graph).to_string());
+        let id = self.id(ns, graph);
+        let node = self.name(graph).to_string();
         // The handler of a failure runs in place of the task.
         let finished = self.is_reused() || self.record.is_handled();
         TaskDue { id, node, triggers, finished }
@@ -87,7 +89,8 @@ impl OpenTask {
 
 /// The task of a flow as the log reports its end.
 pub(crate) fn call_ended(
-    (id, name): (TaskId, &str),
+    id: TaskId,
+    name: &str,
     status: TaskStatus,
     caller: TaskId,
 ) -> Box<TaskEnd> {

@@ -28,7 +28,8 @@ impl CompiledGraph {
         let checkpointer =
             host.checkpointer().ok_or(RuntimeError::NoCheckpointer { what: "looking at calls" })?;
         let (graph, place) = self.at(at)?;
-        let (mut found, mut before) = (Vec::new(), None);
+        let mut found = Vec::new();
+        let mut before = None;
         loop {
             let page = checkpointer.list(&place, graph.plan(), before, PAGE).await?;
             let Some(oldest) = page.last() else { break };

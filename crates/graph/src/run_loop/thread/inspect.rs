@@ -10,7 +10,7 @@ use crate::run_loop::event::{Config, Snapshot, SubState, TaskResult, TaskSnapsho
 use crate::run_loop::namespace::{task_ns, without_tasks};
 use crate::run_loop::task::{handler_of, key_of};
 use crate::run_loop::values::{returned, state_json, written};
-use crate::semantics::{Resuming, SubgraphState, Unanswered};
+use crate::semantics::SubgraphState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_engine::pregel::{Done, Task};
@@ -95,7 +95,7 @@ impl CompiledGraph {
     }
 
     pub(super) fn is_lenient(&self) -> bool {
-        self.semantics().unknown == weftwork_engine::Unknown::Ignore
+        self.settings().ignores_unknown
     }
 
     /// Refuses a checkpoint that was named and not found, unless the graph ignores such names.
@@ -104,7 +104,7 @@ impl CompiledGraph {
         place: &CheckpointAddress,
         id: Option<CheckpointId>,
     ) -> Result<(), RuntimeError> {
-        match id.filter(|_| self.semantics().unknown == weftwork_engine::Unknown::Refuse) {
+        match id.filter(|_| !self.settings().ignores_unknown) {
             None => Ok(()),
             Some(checkpoint) => Err(RuntimeError::UnknownCheckpoint {
                 thread: place.thread.to_string(),
@@ -196,7 +196,7 @@ impl Inspection<'_> {
         let mut machine = checkpoint.machine.over(self.graph.plan())?;
         let mut due = machine.due_in_order()?;
         machine.apply_beside(&outside.output)?;
-        if live && self.graph.semantics().resuming == Resuming::Exact {
+        if live && self.graph.settings().shows_command_targets {
             // The reference leaves out the targets of commands.
             due = machine.due_in_order()?;
         }
@@ -244,7 +244,7 @@ impl Inspection<'_> {
     }
 
     fn keeps_handlers(&self) -> bool {
-        self.graph.semantics().resuming == Resuming::Exact
+        self.graph.settings().reuses_handlers
     }
 
     fn apply_finished(
@@ -268,7 +268,7 @@ impl Inspection<'_> {
         if let Err(error) = ahead.apply(&mut done, &mut Vec::new()) {
             // The superstep cannot be closed: the run that tried it failed with this error. The state
             // at its start stays readable, which it is not in the reference.
-            if self.graph.semantics().resuming == Resuming::Reference {
+            if !self.graph.settings().undoes_failed_close {
                 let hidden = HiddenValues::default();
                 hidden.add_messages(&state_json(self.graph.plan(), machine.slots()));
                 return Err(RuntimeError::from(error).shaped(&hidden));
@@ -315,7 +315,7 @@ impl Inspection<'_> {
         state: Option<SubState>,
     ) -> TaskSnapshot {
         let finished = record.is_some_and(TaskRecord::is_finished);
-        let waits = self.graph.semantics().unanswered == Unanswered::Wait;
+        let waits = self.graph.settings().waits_for_answers;
         let asked = |record: &TaskRecord| {
             if waits && live && !record.is_finished() {
                 return record.open_questions(id);

@@ -60,7 +60,7 @@ impl CompiledGraph {
                 graph: &graph,
                 host,
                 checkpointer,
-                place: &place,
+                address: &place,
                 first: index == 0,
             };
             config = change.apply(id, updates).await?;
@@ -102,7 +102,8 @@ fn apply_state(
     let mut output = TaskOutput { named, ..TaskOutput::default() };
     plan.find_named(NodeIdx::START, &mut output)?;
     let task = Task { node: NodeIdx::START, path: Path::Outside(0), arg: None };
-    let (due, nothing) = (machine.due_in_order()?, TaskOutput::default());
+    let due = machine.due_in_order()?;
+    let nothing = TaskOutput::default();
     let dropped = due.iter().filter(|task| task.node != NodeIdx::START);
     let mut done = vec![Done { task: &task, output: &output, edges: false }];
     done.extend(dropped.map(|task| Done { task, output: &nothing, edges: false }));
@@ -115,7 +116,7 @@ struct ThreadUpdate<'a> {
     graph: &'a CompiledGraph,
     host: &'a Host,
     checkpointer: &'a Arc<dyn Checkpointer>,
-    place: &'a CheckpointAddress,
+    address: &'a CheckpointAddress,
     first: bool,
 }
 
@@ -136,8 +137,8 @@ struct From {
 impl ThreadUpdate<'_> {
     async fn load(&self, id: Option<CheckpointId>) -> Result<From, RuntimeError> {
         let plan = self.graph.plan();
-        let Some(saved) = self.checkpointer.load(self.place, plan, id).await? else {
-            self.graph.check_checkpoint(self.place, id)?;
+        let Some(saved) = self.checkpointer.load(self.address, plan, id).await? else {
+            self.graph.check_checkpoint(self.address, id)?;
             return Ok(From {
                 machine: Machine::new(Arc::clone(plan)),
                 id: None,
@@ -150,7 +151,7 @@ impl ThreadUpdate<'_> {
                 superseded: false,
             });
         };
-        let newest = self.checkpointer.newest(self.place).await?;
+        let newest = self.checkpointer.newest(self.address).await?;
         let StoredCheckpoint { checkpoint, tasks, outside, hint } = saved;
         let mut recount = BTreeSet::new();
         if self.first {
@@ -217,7 +218,7 @@ impl ThreadUpdate<'_> {
         updates: Vec<StateUpdate>,
     ) -> Result<Vec<StateUpdate>, RuntimeError> {
         let complete = |(number, update): (usize, StateUpdate)| {
-            let CheckpointAddress { thread, ns, .. } = self.place;
+            let CheckpointAddress { thread, ns, .. } = self.address;
             let place = format!("{thread}\u{0}{ns}\u{0}update {number}\u{0}{:?}", from.id);
             let values = update.values.map(|values| self.graph.with_whole_messages(values, &place));
             Ok(StateUpdate { values: values.transpose()?, ..update })
@@ -292,7 +293,7 @@ impl ThreadUpdate<'_> {
         let mut machine = from.machine;
         machine.forget_updated();
         let checkpoint = Checkpoint { id, parent: from.parent, metadata, machine };
-        self.store(checkpoint, None, TaskRecords::new(), (&from.metadata, &from.hint)).await
+        self.store(checkpoint, None, TaskRecords::new(), &from.metadata, &from.hint).await
     }
 
     /// Applies writes in the name of no node. What is due is dropped with its results.
@@ -394,7 +395,7 @@ impl ThreadUpdate<'_> {
                 .into_output()
                 .map_err(|error| RuntimeError::Node(error.into_fault()));
         }
-        let lenient = self.graph.semantics().unknown == weftwork_engine::Unknown::Ignore;
+        let lenient = self.graph.settings().ignores_unknown;
         let returned = lenient.then(|| Arc::new(values.iter().cloned().collect()));
         let named = values.into_iter().map(|(name, json)| (name, Write::json(json))).collect();
         let mut output = TaskOutput { named, ..TaskOutput::default() };
@@ -412,7 +413,7 @@ impl ThreadUpdate<'_> {
     }
 
     async fn next_id(&self) -> Result<CheckpointId, RuntimeError> {
-        let newest = self.checkpointer.newest_of_all(&self.place.thread).await?;
+        let newest = self.checkpointer.newest_of_all(&self.address.thread).await?;
         newest.into_iter().for_each(|id| self.host.seen_id(id));
         Ok(self.host.next_id())
     }
@@ -435,7 +436,7 @@ impl ThreadUpdate<'_> {
         let mut machine = from.machine;
         machine.forget_updated();
         let checkpoint = Checkpoint { id, parent: from.id, metadata, machine };
-        self.store(checkpoint, from.id, records, (&from.metadata, &from.hint)).await
+        self.store(checkpoint, from.id, records, &from.metadata, &from.hint).await
     }
 
     async fn store(
@@ -443,7 +444,8 @@ impl ThreadUpdate<'_> {
         checkpoint: Checkpoint,
         of: Option<CheckpointId>,
         tasks: TaskRecords,
-        (before, hint): (&Metadata, &WriteHint),
+        before: &Metadata,
+        hint: &WriteHint,
     ) -> Result<Config, RuntimeError> {
         let id = checkpoint.id;
         let puts = CheckpointWrites::from_iter([Box::new(CheckpointWrite {
@@ -453,8 +455,8 @@ impl ThreadUpdate<'_> {
             ended: Vec::new(),
             due: None,
         })]);
-        self.checkpointer.put(self.place, hint, puts).done().await?;
-        Ok(Config::of(&self.place.ns, Some(id), before))
+        self.checkpointer.put(self.address, hint, puts).done().await?;
+        Ok(Config::of(&self.address.ns, Some(id), before))
     }
 
     fn counts(&self, from: &From, written: &[ChannelIdx]) -> BTreeMap<String, (u64, u64)> {
@@ -462,7 +464,8 @@ impl ThreadUpdate<'_> {
         let counted = plan.counted().filter_map(|(index, every)| {
             let name = plan.channel_name(index);
             let (updates, steps) = from.metadata.delta.get(name).copied().unwrap_or_default();
-            let (updates, steps) = (updates + u64::from(written.contains(&index)), steps + 1);
+            let updates = updates + u64::from(written.contains(&index));
+            let steps = steps + 1;
             let over = updates >= every || from.recount.contains(&index);
             (!over).then(|| (name.to_owned(), (updates, steps)))
         });

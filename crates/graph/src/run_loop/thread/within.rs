@@ -9,7 +9,7 @@ use crate::run_loop::checkpointer::{
 };
 use crate::run_loop::namespace::{task_ns, without_tasks};
 use crate::run_loop::task::key_of;
-use crate::semantics::{SubgraphState, Unanswered};
+use crate::semantics::SubgraphState;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use weftwork_engine::pregel::Task;
@@ -86,7 +86,7 @@ impl CompiledGraph {
         at: &StateQuery,
         closed: &BTreeSet<InterruptId>,
     ) -> Result<(), RuntimeError> {
-        if self.semantics().unanswered == Unanswered::Rerun {
+        if !self.settings().waits_for_answers {
             // All tasks that wait run again.
             return Ok(());
         }

@@ -119,7 +119,7 @@ fn each_combination_of_facts_has_one_row_and_its_start() {
         ("branch", StoredStart::Branch { is_repeatable: true }),
         ("asked", StoredStart::Branch { is_repeatable: false }),
     ];
-    let unanswered = [("wait", Unanswered::Wait), ("rerun", Unanswered::Rerun)];
+    let unanswered = [("wait", true), ("rerun", false)];
     let mut used = vec![0; TABLE.len()];
     for (request_name, request) in requests() {
         for (point_name, point) in points {
@@ -128,8 +128,8 @@ fn each_combination_of_facts_has_one_row_and_its_start() {
                 continue;
             }
             for (stored_name, stored) in stores {
-                for (unanswered_name, unanswered) in unanswered {
-                    let facts = StartFacts { request, point, stored, unanswered };
+                for (unanswered_name, waits) in unanswered {
+                    let facts = StartFacts { request, point, stored, waits };
                     let names = [&*request_name, point_name, stored_name, unanswered_name];
                     let is_of = |row: &[&str; 5]| {
                         names.iter().zip(row).all(|(fact, cell)| holds(cell, fact))

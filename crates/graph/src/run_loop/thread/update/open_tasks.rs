@@ -31,7 +31,7 @@ impl ThreadUpdate<'_> {
         let record = self.record(from, task).filter(|record| !record.is_finished());
         let Some(record) = record.filter(|_| options.on_left_open.is_some()) else { return false };
         let step = from.metadata.step + 1;
-        let id = from.id.map(|at| key_of(self.graph, task).id(&self.place.ns, at, step));
+        let id = from.id.map(|at| key_of(self.graph, task).id(&self.address.ns, at, step));
         let asks_within = record.questions().iter().any(|question| Some(question.task) != id);
         asks_within || options.graph.is_some()
     }
@@ -93,12 +93,12 @@ impl ThreadUpdate<'_> {
         mut dropped: Vec<Task>,
     ) -> Result<Vec<ClosedTask>, RuntimeError> {
         dropped.retain(|task| self.options(task).is_some_and(|node| node.on_left_open.is_some()));
-        if !self.place.ns.is_empty() || dropped.is_empty() {
+        if !self.address.ns.is_empty() || dropped.is_empty() {
             return Ok(self.on_record(from, &dropped));
         }
         let dropped: Vec<_> = dropped.iter().map(|task| key_of(self.graph, task)).collect();
         let host = self.host.clone();
-        let at = ThreadPoint { thread: Arc::clone(&self.place.thread), checkpoint: from.id };
+        let at = ThreadPoint { thread: Arc::clone(&self.address.thread), checkpoint: from.id };
         Box::pin(RunLoop::close_dropped(host, self.graph, at, &dropped)).await
     }
 
