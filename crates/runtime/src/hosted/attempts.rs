@@ -45,7 +45,7 @@ enum LastWorker {
     /// The worker at that moment. If there is a claim after it, it died.
     #[default]
     First,
-    /// One that took over since. If there is a claim after it, it died too.
+    /// A worker that took over since. If there is a claim after it, it died too.
     TookOver,
     /// It released the run, or ended it.
     Ended,
