@@ -28,19 +28,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     table.push(']');
     fs::write(Path::new(&env::var("OUT_DIR")?).join("pages.rs"), table)?;
-    // Git appends to this log with each commit. Outside a repository the file does not exist, and
-    // the version has no commit.
-    println!("cargo::rerun-if-changed={}", root.join(".git/logs/HEAD").display());
-    let git =
-        Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).current_dir(&root).output();
-    let sha = git.ok().filter(|output| output.status.success());
-    let sha = sha.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    // Git appends to this log with each commit. A file that does not exist would make each build
+    // begin with this one; outside a repository the version has no commit.
+    if let Some(log) = git(&root, &["rev-parse", "--git-path", "logs/HEAD"]) {
+        let log = root.join(log);
+        if log.is_file() {
+            println!("cargo::rerun-if-changed={}", log.display());
+        }
+    }
+    let sha = git(&root, &["rev-parse", "--short=12", "HEAD"]);
     let version = env::var("CARGO_PKG_VERSION")?;
     match sha {
         Some(sha) => println!("cargo::rustc-env=WEFT_VERSION={version} ({sha})"),
         None => println!("cargo::rustc-env=WEFT_VERSION={version}"),
     }
     Ok(())
+}
+
+/// The output of a git command in the root.
+fn git(root: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).current_dir(root).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// Returns `true` if the program will run with a loader that reads packed relocations. A build for
