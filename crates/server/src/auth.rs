@@ -8,9 +8,9 @@ pub(crate) mod keys;
 mod session;
 mod watched;
 
+pub(crate) use session::is_same_origin;
 #[cfg(feature = "ui")]
-pub(crate) use session::Session;
-pub(crate) use session::{Tickets, is_same_origin};
+pub(crate) use session::{Session, Tickets};
 
 use self::keys::{KeyFile, KeyFileError, TokenHash};
 use self::watched::WatchedKeys;

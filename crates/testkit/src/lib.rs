@@ -1,6 +1,7 @@
 //! Support for tests of this workspace, and of programs that use it.
 
 pub mod clock;
+pub mod compile_errors;
 pub mod fuzz;
 pub mod loopback;
 pub mod sim;

@@ -106,28 +106,28 @@ fn frames_that_are_not_compared_are_few_and_reasoned() {
 
 #[test]
 fn followers_agree_in_memory() {
-    check(hosted_over(&MadeOf::memory()), Durability::Sync, 6);
+    check(hosted_over(&MadeOf::memory()), Durability::Sync, 9);
 }
 
 #[test]
 fn followers_agree_in_memory_behind_writes() {
-    check(hosted_over(&MadeOf::memory()), Durability::Async, 6);
+    check(hosted_over(&MadeOf::memory()), Durability::Async, 9);
 }
 
 #[test]
 fn followers_agree_in_memory_at_exit() {
-    check(hosted_over(&MadeOf::memory()), Durability::Exit, 6);
+    check(hosted_over(&MadeOf::memory()), Durability::Exit, 9);
 }
 
 #[test]
 fn followers_agree_over_sqlite() {
-    check(hosted_over(&MadeOf::sqlite()), Durability::Sync, 3);
+    check(hosted_over(&MadeOf::sqlite()), Durability::Sync, 6);
 }
 
 /// Plays some scenarios in each durability.
 fn check_some(made: &MadeOf) {
     for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
-        check(hosted_over(made), durability, 24);
+        check(hosted_over(made), durability, 48);
     }
 }
 

@@ -82,7 +82,7 @@ pub(crate) fn odd(manner: Manner, loads: &Arc<AtomicUsize>) -> Setting {
 }
 
 /// The share of the scenarios, as one of so many, that a setting plays in the fast tier.
-const SHARE: usize = 5;
+const SHARE: usize = 8;
 
 /// Plays a dose of the scenarios. The mode has no meaning for `silent` of all of them.
 fn check(setting: &Setting, silent: usize) {

@@ -19,7 +19,7 @@ use weftwork_testkit::fuzz::{self, Random, mutated};
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::{Hash, hash_bytes};
 
-const ROUNDS: u64 = 30_000;
+const ROUNDS: u64 = 12_000;
 const SUPERSTEPS: u128 = 90;
 /// A text that is worth the while to name where it is.
 const LONG: &str = "say what was said before, and then say that it was said before, and again";

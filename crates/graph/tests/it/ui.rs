@@ -2,5 +2,5 @@
 
 #[test]
 fn wrong_signatures_are_explained() {
-    trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
+    weftwork_testkit::compile_errors::assert_recorded("tests/ui", &["weftwork_graph"]);
 }

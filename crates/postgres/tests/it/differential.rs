@@ -17,7 +17,7 @@ use weftwork_store_conformance::dump;
 use weftwork_types::Timestamp;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 20, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn memory_file_and_postgres_agree(ops in prop::collection::vec(op(), 1..80)) {

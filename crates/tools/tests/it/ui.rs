@@ -2,5 +2,5 @@
 
 #[test]
 fn mistakes_are_compile_errors_that_say_what_to_do() {
-    trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
+    weftwork_testkit::compile_errors::assert_recorded("tests/ui", &["weftwork_tools"]);
 }

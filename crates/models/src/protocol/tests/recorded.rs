@@ -27,7 +27,7 @@ fn any_split_of_a_recorded_answer_gives_the_same_events() {
         include_str!("../../../../../tests/cassettes/protocols-litellm.json"),
     ];
     let answers = recordings.map(recorded).concat();
-    let step = if splits() == 10_000 { 1 } else { 53 };
+    let step = if splits() == 10_000 { 1 } else { 131 };
     let mut tried = std::collections::BTreeMap::<_, usize>::new();
     for (protocol, answer) in answers {
         let bytes = answer.as_bytes();
@@ -181,6 +181,8 @@ fn no_odd_member_of_an_account_changes_the_content_of_an_answer() {
     let mut answers = recordings.map(recorded).concat();
     answers.extend(samples().map(|sample| (sample.protocol, sample.body.to_owned())));
     let mut tried = std::collections::BTreeMap::<_, usize>::new();
+    // In the fast tier every third value, from another one in each process.
+    let step = if splits() == 10_000 { 1 } else { 3 };
     for (protocol, body) in answers {
         let (whole, result) = decode(protocol, [body.as_bytes()], None);
         assert_eq!(result, Ok(()));
@@ -189,7 +191,7 @@ fn no_odd_member_of_an_account_changes_the_content_of_an_answer() {
         let read = documents.iter().filter_map(|(_, document)| document.as_ref());
         read.for_each(|document| accounts(document, "", &mut places));
         for place in &places {
-            for odd in ODD {
+            for odd in ODD.into_iter().skip(std::process::id() as usize % step).step_by(step) {
                 let changed = documents.iter().map(|(line, document)| {
                     let mut document = document.clone()?;
                     *document.pointer_mut(place)? = json!(HOLE);
@@ -210,7 +212,7 @@ fn no_odd_member_of_an_account_changes_the_content_of_an_answer() {
         }
     }
     println!("values tried: {tried:?}");
-    assert!(tried.len() == 4 && tried.values().all(|values| *values >= 100), "{tried:?}");
+    assert!(tried.len() == 4 && tried.values().all(|values| *values >= 100 / step), "{tried:?}");
 }
 
 /// Arguments are content: their digits stay, and are not rounded.

@@ -15,7 +15,7 @@ use weftwork_types::Timestamp;
 use weftwork_types::port::{CallKey, CallKind, CallRecord, CallResult, CallState};
 use weftwork_types::tool::Effect;
 
-const ROUNDS: u64 = 30_000;
+const ROUNDS: u64 = 10_000;
 /// Format and layout of a row.
 const HEAD: usize = 17;
 

@@ -26,9 +26,9 @@ use weftwork_store::Store;
 use weftwork_store::memory::MemoryStore;
 
 /// Graphs of a mode in the fast tier, and in the full one.
-const GRAPHS: (u64, u64) = (60, 2_000);
+const GRAPHS: (u64, u64) = (40, 2_000);
 /// The same of the stores of files and of servers, which take longer.
-const STORED_GRAPHS: (u64, u64) = (12, 2_000);
+const STORED_GRAPHS: (u64, u64) = (6, 2_000);
 
 /// Graphs that once broke a law beyond the fast tier, and are played in each:
 /// - 550: a process dies while a subgraph that asked at the first checkpoint of a branch runs again

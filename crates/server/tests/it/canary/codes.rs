@@ -28,7 +28,7 @@ const OUTSIDE: [(&str, &[&str]); 9] = [
     ("the file of MCP servers", &["W0901", "W0902", "W0913"]),
 ];
 
-const PARTS: usize = 4;
+const PARTS: usize = 6;
 
 /// Errors that a run or a tool can cause. Each is driven as the error of a node and of a tool, with
 /// a text that repeats the conversation; those that the test causes by their own means are driven
@@ -58,8 +58,8 @@ pub(super) fn of_runs() -> impl Iterator<Item = &'static str> {
     OF_RUNS.into_iter()
 }
 
-/// The errors that are driven as those of nodes and tools: all in the full tier, a quarter in the fast
-/// one, which differs between processes. `WEFT_CANARY_PART` plays a quarter again.
+/// The errors that are driven as those of nodes and tools: all in the full tier, a sixth in the fast
+/// one, which differs between processes. `WEFT_CANARY_PART` plays a sixth again.
 #[expect(clippy::print_stdout, reason = "the log says what was driven, and how to repeat it")]
 pub(super) fn driven() -> Vec<&'static str> {
     if std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full") {
