@@ -45,6 +45,8 @@ def copy_tree(bugs):
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
     files = {name: ROOT / name for name in listed.decode().split("\0") if name}
+    # Cargo reads the configuration of the folders above too, and would pass each flag twice.
+    files = {name: path for name, path in files.items() if not name.startswith(".cargo/")}
     files.update({to: ROOT / source for to, source in bugs["files"].items()})
     for name, source in files.items():
         if not source.is_file():
