@@ -66,6 +66,22 @@ def copy_tree(bugs):
             path.unlink()
 
 
+def write_config():
+    """Gives the crates of the copy file names of their own in the target folder.
+
+    Cargo names files by the path from the workspace, its profile and its flags. So the crates of the
+    copy would overwrite those of the tree, and a later build would take them for its own. Libraries of
+    others keep their names, and are not compiled once more.
+    """
+    packages = tomllib.loads((TREE / "Cargo.lock").read_text())["package"]
+    names = [package["name"] for package in packages if "source" not in package]
+    # One unit less than usual.
+    profiles = [f"[profile.dev.package.{name}]\ncodegen-units = 255\n" for name in names]
+    config = TREE / ".cargo" / "config.toml"
+    config.parent.mkdir(exist_ok=True)
+    config.write_text("\n".join(profiles))
+
+
 def detects(target, test, environment):
     """Returns whether a test ran and passed: it passes if it detects the bugs."""
     command = [os.environ.get("CARGO", "cargo"), "test", "--locked", *SELECTED[target]]
@@ -84,6 +100,7 @@ def main():
     only = parser.parse_args().only
     bugs = tomllib.loads((ROOT / "scripts/bugs/bugs.toml").read_text())
     copy_tree(bugs)
+    write_config()
     chosen = [bug for bug in bugs["bug"] if not only or bug["name"] in only.split(",")]
     simulated = [bug for bug in chosen if "seeds" in bug]
     missed = []

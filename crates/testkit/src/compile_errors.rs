@@ -7,7 +7,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::SystemTime;
 use std::{env, fs, thread};
 
 /// Lines that say nothing of the program, or name a file that the compiler wrote.
@@ -57,7 +56,10 @@ impl Compiler {
         let built = program.parent().expect("a folder of builds").to_owned();
         let mut arguments = vec![format!("-Ldependency={}", built.display())];
         for library in libraries {
-            arguments.push(format!("--extern={library}={}", newest(&built, library).display()));
+            arguments.push(format!(
+                "--extern={library}={}",
+                build_of(library, &program, &built).display()
+            ));
         }
         Self { package: package.to_owned(), built, arguments }
     }
@@ -94,17 +96,19 @@ impl Compiler {
     }
 }
 
-/// The newest build of a library.
-fn newest(folder: &Path, library: &str) -> PathBuf {
+/// The build of a library that a program uses: the newest before the program.
+fn build_of(library: &str, program: &Path, folder: &Path) -> PathBuf {
+    let written = |path: &Path| fs::metadata(path).and_then(|data| data.modified()).ok();
+    let built = written(program);
     let prefix = format!("lib{library}-");
     let builds = fs::read_dir(folder).expect("a folder of builds").filter_map(|entry| {
         let path = entry.ok()?.path();
         let name = path.file_name()?.to_str()?;
         let is_build = name.starts_with(&prefix) && name.ends_with(".rlib");
-        let written = fs::metadata(&path).and_then(|data| data.modified()).ok()?;
-        is_build.then_some((written, path))
+        is_build.then(|| (written(&path), path))
     });
-    let newest = builds.max_by_key(|(written, _): &(SystemTime, PathBuf)| *written);
+    let before = builds.filter(|(written, _)| *written <= built);
+    let newest = before.max_by_key(|(written, _)| *written);
     newest.unwrap_or_else(|| panic!("{} has no {library}", folder.display())).1
 }
 
