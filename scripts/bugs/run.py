@@ -22,7 +22,7 @@ TREE = ROOT / "target" / "bugs"
 # The package `selection` gives all packages the features of a build of the whole workspace, so that
 # libraries which do not differ are not compiled once more.
 SELECTED = {
-    "it": ["-p", "selection", "-p", "weftwork-runtime", "-p", "weftwork-conformance"],
+    "it": ["-p", "selection", "-p", "weftwork-graph", "-p", "weftwork-conformance"],
     "kill": ["-p", "selection", "-p", "weftwork-cli"],
 }
 

@@ -167,18 +167,6 @@ async fn an_error_handler_takes_over_in_the_same_superstep() {
     assert_eq!(output["log"], json!(["handled: no luck", "sibling", "end"]));
 }
 
-#[test]
-fn options_of_nodes_that_are_not_there_are_problems_of_the_graph() {
-    let error = Graph::<Log>::new("options")
-        .node("work", async |_: State<Log>| say("work"))
-        .edge(START, "work")
-        .retry("wrok", Retry::new(2))
-        .timeout("work2", Timeout::run(Duration::from_secs(1)))
-        .build()
-        .expect_err("unsound");
-    insta::assert_snapshot!(error);
-}
-
 on_each_store![
     a_failed_run_stores_the_causes_of_its_error,
     a_node_is_tried_as_often_as_its_policy_says,

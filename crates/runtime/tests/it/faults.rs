@@ -30,12 +30,6 @@ fn chain(node: &str) -> CompiledGraph {
         .expect("sound")
 }
 
-#[test]
-fn an_unsound_graph_is_w0101() {
-    let error = Graph::<Log>::new("empty").build().expect_err("nothing leads anywhere");
-    assert_eq!(error.code().0, "W0101");
-}
-
 #[tokio::test]
 async fn a_route_to_nowhere_is_w0104_and_suggests_a_node() {
     let graph = Graph::<Log>::new("astray")
@@ -60,16 +54,6 @@ async fn a_thread_that_waits_at_a_node_that_is_gone_is_w0107_and_stays_as_it_is(
     assert!(message.contains("`ask`"), "{message}");
     let back = Bench::on(store, chain("ask")).await;
     assert_eq!(interrupted(back.proceed().await), open, "bringing the node back is enough");
-}
-
-#[test]
-fn a_record_of_a_newer_version_is_w0106() {
-    let error = weftwork_engine::codec::open_row(&[99]).expect_err("newer");
-    assert_eq!(error.code().0, "W0106");
-    assert_eq!(
-        error.to_string(),
-        "the stored checkpoint has format 99, this program knows up to 1; use a newer program"
-    );
 }
 
 #[tokio::test]

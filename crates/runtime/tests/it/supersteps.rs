@@ -242,19 +242,6 @@ enum Where2 {
     End,
 }
 
-#[test]
-fn building_reports_every_problem_with_a_hint() {
-    let error = Graph::<Log>::new("broken")
-        .node("plan", async |_: State<Bomb>, _: Deps<String>| ())
-        .node("plan", async |_: State<Log>| ())
-        .node("END", async |_: State<Log>| ())
-        .edge("plam", "plan")
-        .join(["plan", "nobody"], "gone")
-        .build()
-        .expect_err("unsound");
-    insta::assert_snapshot!(error);
-}
-
 #[tokio::test]
 async fn bad_input_names_the_channel_and_a_close_one() {
     let graph = Graph::<Log>::new("input")

@@ -2,7 +2,7 @@
 //! handler, in a graph within, on its own thread.
 
 use super::calls::{EACH, call, cut_off, hosts, on_record, one_call, only, outcome};
-use super::{Count, answer, empty, graph, log, logged};
+use super::support::{Count, answer, empty, graph, log, logged};
 use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -73,7 +73,7 @@ async fn another_attempt_takes_what_its_tasks_returned() {
     };
     let graph = graph("retries").node("a", node).retry("a", retry());
     let graph = graph.edge(START, "a").build().expect("sound");
-    let run = graph.run(&super::kept(), empty()).thread("t").outcome().await;
+    let run = graph.run(&super::support::kept(), empty()).thread("t").outcome().await;
     assert_eq!(run.expect("runs").output().map(|output| output["s"].clone()), Some(json!(2)));
     assert_eq!(made.get(), 1);
 }

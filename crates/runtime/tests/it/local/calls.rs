@@ -1,6 +1,6 @@
 //! Calls of runs in this process are on record with what became of their tasks.
 
-use super::{Count, answer, empty, graph, log, logged};
+use super::support::{Count, answer, empty, graph, log, logged};
 use serde_json::json;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Ids of checkpoints, in processes whose clocks do not agree.
 
-use super::{answer, chain, empty, graph, note};
+use super::support::{answer, chain, empty, graph, note};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn process(saver: &Arc<dyn Checkpointer>, (after, end): (u128, u128)) -> Host {
 fn asking() -> CompiledGraph {
     let ask = async |_: Input, ctx: Ctx| {
         ctx.interrupt(json!("?"))?;
-        NodeResult::Ok(super::log("answered"))
+        NodeResult::Ok(super::support::log("answered"))
     };
     let steps = ["x", "y", "z"];
     let asks = chain(&steps).node("ask", ask).edge("z", "ask").build().expect("sound");

@@ -1,87 +1,13 @@
-//! Runs in this process.
+//! Runs in this process whose checkpoints are in stores.
 
 mod again;
 mod behind;
 mod calls;
-mod ends;
-mod errors;
-mod fields;
-mod gated;
 mod ids;
-mod keys;
-mod messages;
-mod once;
-mod peers;
-mod questions;
-mod resuming;
-mod timers;
-mod within;
 
-use serde_json::{Value, json};
-use std::sync::Arc;
-use weftwork_graph::channel::{Append, LastValue};
-use weftwork_graph::run_loop::{Host, InMemoryCheckpointer, Start, StartCommand};
-use weftwork_graph::{Answers, ChannelDef, DynUpdate, Dynamic, Graph, RunOutcome, START};
-
-/// An empty graph with a list `log` and a value `s`.
-fn graph(name: &str) -> Graph<Dynamic> {
-    let channels = vec![
-        ChannelDef::new("log", Append::<Value>::new()),
-        ChannelDef::new("s", LastValue::<Value>::new()),
-    ];
-    Graph::dynamic(name, channels)
-}
-
-/// A node that notes its name.
-fn note(name: &'static str) -> impl Fn(weftwork_graph::Input) -> std::future::Ready<DynUpdate> {
-    move |_| std::future::ready(log(name))
-}
-
-fn log(what: &str) -> DynUpdate {
-    DynUpdate::new().write("log", json!([what]))
-}
-
-/// A chain of nodes that note their names.
-fn chain(names: &[&'static str]) -> Graph<Dynamic> {
-    let mut built = graph("chain").edge(START, names[0]);
-    for name in names {
-        built = built.node(*name, note(name));
-    }
-    for pair in names.windows(2) {
-        built = built.edge(pair[0], pair[1]);
-    }
-    built
-}
-
-fn kept() -> Host {
-    Host::new().with_checkpointer(InMemoryCheckpointer::new())
-}
-
-fn empty() -> Start {
-    Start::Input(json!({}))
-}
-
-fn answer(value: Value) -> Start {
-    let resume = Some(Answers::One(value));
-    Start::Command(StartCommand { resume, ..StartCommand::default() })
-}
-
-fn logged(outcome: RunOutcome) -> Vec<String> {
-    let RunOutcome::Completed { output } = outcome else { panic!("{outcome:?}") };
-    let log = output["log"].as_array().expect("a list");
-    log.iter().map(|item| item.as_str().expect("a text").to_owned()).collect()
-}
-
-/// Counts how often something happened.
-#[derive(Clone, Default)]
-struct Count(Arc<std::sync::atomic::AtomicU32>);
-
-impl Count {
-    fn up(&self) -> u32 {
-        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1
-    }
-
-    fn get(&self) -> u32 {
-        self.0.load(std::sync::atomic::Ordering::SeqCst)
-    }
-}
+#[path = "../../../../graph/tests/it/gated.rs"]
+mod gated;
+#[path = "../../../../graph/tests/it/gated_runs.rs"]
+mod gated_runs;
+#[path = "../../../../graph/tests/it/support.rs"]
+mod support;

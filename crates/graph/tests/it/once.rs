@@ -1,6 +1,6 @@
 //! Operations that run once are performed once.
 
-use super::{Count, answer, empty, graph, log, logged};
+use crate::support::{Count, answer, empty, graph, log, logged};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::task::Poll;

@@ -1,4 +1,4 @@
-use super::{Count, answer, chain, empty, graph, kept, log, logged, note};
+use crate::support::{Count, answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::json;
 use std::time::Duration;
 use weftwork_graph::run_loop::{Host, Start, StateQuery};

@@ -1,4 +1,4 @@
-use super::{Count, answer, empty, graph, kept, log, logged};
+use crate::support::{Count, answer, empty, graph, kept, log, logged};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;

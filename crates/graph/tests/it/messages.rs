@@ -1,6 +1,6 @@
 //! Streams of messages.
 
-use super::{empty, graph};
+use crate::support::{empty, graph};
 use serde_json::{Value, json};
 use std::time::Duration;
 use weftwork_graph::channel::{MessageWrite, Messages};

@@ -1,4 +1,4 @@
-use super::{answer, chain, empty, graph, kept, note};
+use crate::support::{answer, chain, empty, graph, kept, note};
 use serde_json::json;
 use std::time::Duration;
 use weftwork_graph::run_loop::{AsNode, Host, Start, StartCommand, StateQuery, StateUpdate};

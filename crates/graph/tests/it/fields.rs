@@ -1,4 +1,4 @@
-use super::Count;
+use crate::support::Count;
 use serde_json::json;
 use weftwork_graph::run_loop::TaskStarted;
 use weftwork_graph::run_loop::{Host, Start};

@@ -1,4 +1,4 @@
-use super::{Count, answer, chain, empty, graph, kept, log, logged, note};
+use crate::support::{Count, answer, chain, empty, graph, kept, log, logged, note};
 use futures_util::FutureExt;
 use serde_json::json;
 use std::pin::pin;

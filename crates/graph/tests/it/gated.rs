@@ -3,24 +3,22 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 use weftwork_graph::run_loop::{
-    CheckpointAddress, CheckpointWrites, CheckpointerError, ExternalInput, Plan, StoredCheckpoint,
-    TaskRecords, WriteHint, WriteResult,
+    CheckpointAddress, CheckpointWrites, Checkpointer, CheckpointerError, ExternalInput, Plan,
+    StoredCheckpoint, TaskRecords, WriteHint, WriteResult,
 };
-use weftwork_graph::run_loop::{Checkpointer, InMemoryCheckpointer};
-use weftwork_store::StoreError;
-use weftwork_types::{BoxFuture, CheckpointId};
+use weftwork_types::{BoxFuture, CheckpointId, StoreError};
 
 /// When the saver behind it is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum When {
+pub(crate) enum When {
     Asked,
     LetThrough,
 }
 
 /// Holds each write of checkpoints until it is let through, and notes what comes.
 #[derive(Debug)]
-pub(super) struct Gated {
-    pub(super) inner: Arc<dyn Checkpointer>,
+pub(crate) struct Gated {
+    pub(crate) inner: Arc<dyn Checkpointer>,
     gate: Semaphore,
     seen: Mutex<Vec<String>>,
     when: When,
@@ -29,25 +27,17 @@ pub(super) struct Gated {
 }
 
 impl Gated {
-    pub(super) fn over(inner: Arc<dyn Checkpointer>, when: When) -> Arc<Self> {
-        Arc::new(Self { when, ..Self::plain(inner) })
-    }
-
-    fn plain(inner: Arc<dyn Checkpointer>) -> Self {
+    pub(crate) fn over(
+        inner: Arc<dyn Checkpointer>,
+        when: When,
+        fails: Option<usize>,
+    ) -> Arc<Self> {
         let gate = Semaphore::new(0);
         let seen = Mutex::default();
-        Self { inner, gate, seen, when: When::LetThrough, fails: None }
+        Arc::new(Self { inner, gate, seen, when, fails })
     }
 
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self::plain(InMemoryCheckpointer::new()))
-    }
-
-    pub(super) fn failing(at: usize) -> Arc<Self> {
-        Arc::new(Self { fails: Some(at), ..Self::plain(InMemoryCheckpointer::new()) })
-    }
-
-    pub(super) fn seen(&self) -> MutexGuard<'_, Vec<String>> {
+    pub(crate) fn seen(&self) -> MutexGuard<'_, Vec<String>> {
         self.seen.lock().expect("not poisoned")
     }
 
@@ -55,15 +45,15 @@ impl Gated {
         self.seen().push(what.into());
     }
 
-    pub(super) fn count(&self, what: &str) -> usize {
+    pub(crate) fn count(&self, what: &str) -> usize {
         self.seen().iter().filter(|seen| seen.starts_with(what)).count()
     }
 
-    pub(super) fn is_behind(&self) -> bool {
+    pub(crate) fn is_behind(&self) -> bool {
         self.count("begins") > self.count("stored")
     }
 
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         self.gate.add_permits(1);
     }
 }

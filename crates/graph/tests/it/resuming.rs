@@ -1,6 +1,6 @@
 //! Going on where a run stopped or failed: what finished stays, and nothing else is lost.
 
-use super::{Count, answer, chain, empty, graph, kept, log, logged, note};
+use crate::support::{Count, answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::{Value, json};
 use weftwork_graph::channel::LastValue;
 use weftwork_graph::run_loop::{Start, StateQuery};

@@ -1,6 +1,6 @@
 //! Bugs that other graph runtimes shipped, each as a test of its own on in-process runs.
 
-use super::{Count, answer, chain, empty, graph, kept, log, logged, note};
+use crate::support::{Count, answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The keys that are sent along with what is done once: another one for each thing that is done, and
 //! the same one when it is done again.
 
-use super::{empty, graph, kept};
+use crate::support::{empty, graph, kept};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-use super::{answer, chain, empty, graph, kept, log, logged, note};
+use crate::support::{answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::json;
 use weftwork_graph::run_loop::{Host, StateQuery};
 use weftwork_graph::{
