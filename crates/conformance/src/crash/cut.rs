@@ -1,6 +1,7 @@
 //! A checkpointer that cuts a run off at one of its writes.
 
 use super::clock::Ids;
+use super::pass_on::pass_on;
 use crate::node::Shared;
 use std::collections::BTreeSet;
 use std::future::{Future, pending, poll_fn};
@@ -221,38 +222,7 @@ impl Watched {
 }
 
 impl Checkpointer for Watched {
-    fn load<'a>(
-        &'a self,
-        at: &'a CheckpointAddress,
-        plan: &'a Arc<Plan>,
-        id: Option<CheckpointId>,
-    ) -> BoxFuture<'a, Result<Option<StoredCheckpoint>, CheckpointerError>> {
-        self.checkpointer.load(at, plan, id)
-    }
-
-    fn newest<'a>(
-        &'a self,
-        at: &'a CheckpointAddress,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
-        self.checkpointer.newest(at)
-    }
-
-    fn newest_of_all<'a>(
-        &'a self,
-        thread: &'a str,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
-        self.checkpointer.newest_of_all(thread)
-    }
-
-    fn list<'a>(
-        &'a self,
-        at: &'a CheckpointAddress,
-        plan: &'a Arc<Plan>,
-        before: Option<CheckpointId>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>> {
-        self.checkpointer.list(at, plan, before, limit)
-    }
+    pass_on!(load, newest, newest_of_all, list, graphs);
 
     fn put<'a>(
         &'a self,
@@ -307,13 +277,6 @@ impl Checkpointer for Watched {
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         let work = async move { self.checkpointer.copy(from, to).await };
         Box::pin(self.write(What::default(), work))
-    }
-
-    fn graphs<'a>(
-        &'a self,
-        thread: &'a str,
-    ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>> {
-        self.checkpointer.graphs(thread)
     }
 
     fn prune<'a>(

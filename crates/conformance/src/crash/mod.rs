@@ -9,6 +9,7 @@
 mod clock;
 mod cut;
 mod hosted;
+mod pass_on;
 mod recover;
 mod rule;
 

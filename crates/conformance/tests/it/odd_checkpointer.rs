@@ -1,5 +1,9 @@
 //! Checkpointers that violate a rule of the port.
 
+#[path = "../../src/crash/pass_on.rs"]
+mod pass_on;
+
+use pass_on::pass_on;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weftwork_graph::run_loop::{
@@ -31,6 +35,8 @@ pub(crate) struct Odd {
 }
 
 impl Checkpointer for Odd {
+    pass_on!(newest, newest_of_all, list, put_outside, delete, copy, graphs, prune);
+
     fn load<'a>(
         &'a self,
         at: &'a CheckpointAddress,
@@ -39,30 +45,6 @@ impl Checkpointer for Odd {
     ) -> BoxFuture<'a, Result<Option<StoredCheckpoint>, CheckpointerError>> {
         self.loads.fetch_add(usize::from(id.is_some()), Ordering::Relaxed);
         self.checkpointer.load(at, plan, id)
-    }
-
-    fn newest<'a>(
-        &'a self,
-        at: &'a CheckpointAddress,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
-        self.checkpointer.newest(at)
-    }
-
-    fn newest_of_all<'a>(
-        &'a self,
-        thread: &'a str,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
-        self.checkpointer.newest_of_all(thread)
-    }
-
-    fn list<'a>(
-        &'a self,
-        at: &'a CheckpointAddress,
-        plan: &'a Arc<Plan>,
-        before: Option<CheckpointId>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>> {
-        self.checkpointer.list(at, plan, before, limit)
     }
 
     fn put<'a>(
@@ -95,43 +77,5 @@ impl Checkpointer for Odd {
         };
         let tasks = tasks.into_iter().filter(|(_, record)| kept(record)).collect();
         self.checkpointer.put_tasks(at, plan, of, tasks)
-    }
-
-    fn put_outside<'a>(
-        &'a self,
-        at: &'a CheckpointAddress,
-        plan: &'a Arc<Plan>,
-        of: CheckpointId,
-        outside: ExternalInput,
-    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        self.checkpointer.put_outside(at, plan, of, outside)
-    }
-
-    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        self.checkpointer.delete(thread)
-    }
-
-    fn copy<'a>(
-        &'a self,
-        from: &'a str,
-        to: &'a str,
-    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        self.checkpointer.copy(from, to)
-    }
-
-    fn graphs<'a>(
-        &'a self,
-        thread: &'a str,
-    ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>> {
-        self.checkpointer.graphs(thread)
-    }
-
-    fn prune<'a>(
-        &'a self,
-        at: &'a CheckpointAddress,
-        plan: &'a Arc<Plan>,
-        keep: usize,
-    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        self.checkpointer.prune(at, plan, keep)
     }
 }

@@ -65,7 +65,7 @@ impl Probe {
     }
 
     /// This task must not run again.
-    pub(super) fn keep(&self, mark: Mark) {
+    pub(super) fn record(&self, mark: Mark) {
         self.lock().kept.insert(mark);
     }
 
@@ -87,7 +87,9 @@ impl Probe {
     /// Makes a call, unless it is on record.
     async fn call(&self, ctx: &Ctx, name: &str, effect: Effect) -> NodeResult<()> {
         let attempts = if effect == Effect::ReadOnly { Attempts::Each } else { Attempts::Shared };
-        let (kind, name, input) = (CallKind::Tool, name.to_owned(), hash(&json!(name)));
+        let kind = CallKind::Tool;
+        let input = hash(&json!(name));
+        let name = name.to_owned();
         let intent = Intent { kind, name, input, call_id: None, effect, attempts };
         if let Opened::New { key } = ctx.calls().journal.open(intent).await? {
             {

@@ -15,9 +15,9 @@ use weftwork_types::CheckpointId;
 
 /// All laws that need no model.
 pub(super) fn check(spec: &Spec, stage: &Stage, durability: Durability) -> Result<(), Broken> {
-    let kept = stage.saver.kept().clone();
+    let kept = stage.checkpointer.kept().clone();
     for (place, kept) in &kept {
-        let saved = saved(&stage.saver, place);
+        let saved = saved(&stage.checkpointer, place);
         is_a_tree(place, kept)?;
         values_stay(place, kept, &saved)?;
     }
@@ -26,8 +26,8 @@ pub(super) fn check(spec: &Spec, stage: &Stage, durability: Durability) -> Resul
     if let (Some((place, outermost)), false) = (outermost, durability == Durability::Exit) {
         ids_follow(outermost, &kept)?;
         let kept = outermost;
-        counted_once(spec, kept, &saved(&stage.saver, place))?;
-        joins_run_once(spec, kept, &saved(&stage.saver, place))?;
+        counted_once(spec, kept, &saved(&stage.checkpointer, place))?;
+        joins_run_once(spec, kept, &saved(&stage.checkpointer, place))?;
     }
     if let Some(node) = stage.probe.made_again().first() {
         let what = format!("a call of `{node}`");

@@ -145,7 +145,7 @@ fn check_manner(spec: &Arc<Spec>, expected: &Expected, manner: Manner) -> Result
         expected.check_output(told.output.as_ref())?;
     } else {
         let found: Vec<Point> =
-            stage.saver.outermost().into_iter().map(|kept| kept.point).collect();
+            stage.checkpointer.outermost().into_iter().map(|kept| kept.point).collect();
         expected.check(&found, told.output.as_ref())?;
     }
     laws::check(spec, &stage, manner.durability)?;
@@ -160,7 +160,7 @@ fn check_manner(spec: &Arc<Spec>, expected: &Expected, manner: Manner) -> Result
 
 /// Checks that the tasks due at an old checkpoint have the same result when they run again.
 fn check_replay(stage: &mut Stage, manner: Manner) -> Result<(), Broken> {
-    let kept = stage.saver.outermost();
+    let kept = stage.checkpointer.outermost();
     let mut draw = Draw::new(manner.seed ^ 0xf0f0);
     let open: Vec<usize> = (0..kept.len()).filter(|n| !kept[*n].point.next.is_empty()).collect();
     let Some(from) = draw.pick(&open).copied() else { return Ok(()) };
@@ -168,7 +168,7 @@ fn check_replay(stage: &mut Stage, manner: Manner) -> Result<(), Broken> {
     let rest = rest.take_while(|kept| kept.source == Source::Loop);
     let expected: Vec<Point> = rest.map(|kept| kept.point.clone()).collect();
     stage.replay(kept[from].id)?;
-    let again = stage.saver.outermost().into_iter().skip(kept.len());
+    let again = stage.checkpointer.outermost().into_iter().skip(kept.len());
     let again = again.filter(|kept| kept.source == Source::Loop);
     let found: Vec<Point> = again.map(|kept| kept.point).collect();
     difference(&expected, &found).map_err(|what| {

@@ -152,7 +152,7 @@ impl Watching {
             let failed_in_route = record.failure().is_some();
             if !failed_in_route {
                 let name = format!("{}|{node}", at.ns);
-                self.probe.keep(mark(task_id(of, step, &name, path)));
+                self.probe.record(mark(task_id(of, step, &name, path)));
             }
         }
     }
@@ -179,21 +179,21 @@ pub(super) fn point(machine: &Machine) -> Point {
 }
 
 struct Busy<'a> {
-    saver: &'a Watching,
+    checkpointer: &'a Watching,
     done: bool,
 }
 
 impl<'a> Busy<'a> {
-    fn of(saver: &'a Watching) -> Self {
-        saver.busy.fetch_add(1, Ordering::SeqCst);
-        Self { saver, done: false }
+    fn of(checkpointer: &'a Watching) -> Self {
+        checkpointer.busy.fetch_add(1, Ordering::SeqCst);
+        Self { checkpointer, done: false }
     }
 }
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.saver.busy.fetch_sub(1, Ordering::SeqCst);
-        self.saver.cut.fetch_add(usize::from(!self.done), Ordering::SeqCst);
+        self.checkpointer.busy.fetch_sub(1, Ordering::SeqCst);
+        self.checkpointer.cut.fetch_add(usize::from(!self.done), Ordering::SeqCst);
     }
 }
 

@@ -63,7 +63,7 @@ pub(super) struct Told {
 /// A thread and what it runs on.
 pub(super) struct Stage {
     pub(super) graph: CompiledGraph,
-    pub(super) saver: Arc<Watching>,
+    pub(super) checkpointer: Arc<Watching>,
     pub(super) probe: Arc<Probe>,
     world: World,
     draw: Draw,
@@ -90,10 +90,10 @@ impl Stage {
         let world = World::new(draw.bits());
         let probe = Arc::new(Probe::default());
         let scene = Scene { world: world.clone(), probe: Arc::clone(&probe), keeps: true };
-        let saver = Watching::new(&world, &probe, manner.slow, draw.split());
+        let checkpointer = Watching::new(&world, &probe, manner.slow, draw.split());
         Self {
             graph: build::graph("outer", spec, &scene),
-            saver,
+            checkpointer,
             probe,
             world,
             draw,
@@ -123,7 +123,7 @@ impl Stage {
 
     /// Tells what was kept.
     pub(super) fn show(&self) {
-        for (place, kept) in self.saver.kept().iter() {
+        for (place, kept) in self.checkpointer.kept().iter() {
             println!("{}: checkpoints of `{}`", self.manner.name, place.ns);
             for one in kept {
                 println!("  {} step {}: {:?}", one.id, one.step, one.point);
@@ -188,7 +188,7 @@ impl Stage {
             // The input is not kept, what came of it is.
             return Start::Continue;
         }
-        let kept = self.saver.outermost();
+        let kept = self.checkpointer.outermost();
         let taken = kept.iter().filter(|kept| kept.source == Source::Input).count();
         match inputs.checked_sub(1) {
             Some(round) if taken < inputs => Start::Input(logic::input(round)),
@@ -198,7 +198,7 @@ impl Stage {
 
     /// A run that goes on from a stop runs something before it stops again.
     fn check_progress(&mut self, goes_on: bool) -> Result<(), Broken> {
-        let now = self.saver.changes();
+        let now = self.checkpointer.changes();
         let stood = self.stopped_at.replace(now) == Some(now);
         if goes_on && stood && self.manner.durability != Durability::Exit {
             return Err(Broken::new("a stop holds once", "a run that went on stopped again"));
@@ -232,7 +232,7 @@ impl Stage {
         from: Option<CheckpointId>,
     ) -> Result<Option<Ended>, Broken> {
         let given = std::mem::take(&mut self.given);
-        let saver: Arc<dyn Checkpointer> = self.saver.clone();
+        let saver: Arc<dyn Checkpointer> = self.checkpointer.clone();
         let host = Host::new().with_checkpointer(saver).with_clock(Arc::new(self.world.clone()));
         let mut run = self.graph.run(&host, start).thread(THREAD);
         run = run.durability(self.manner.durability);
@@ -252,7 +252,7 @@ impl Stage {
         }
         let polls = self.cut_after();
         let told = self.draw.chance(50);
-        let saver = Arc::clone(&self.saver);
+        let saver = Arc::clone(&self.checkpointer);
         let probe = Arc::clone(&self.probe);
         let keeps = self.manner.durability != Durability::Exit;
         let idle = || {
@@ -261,7 +261,7 @@ impl Stage {
                 probe.keep_fresh();
             }
         };
-        let cut = self.saver.cut();
+        let cut = self.checkpointer.cut();
         let driven = if told {
             self.world.drive(Self::streamed(run), polls, idle)
         } else {
@@ -272,7 +272,7 @@ impl Stage {
             Driven::Ended((ended, events)) => {
                 // A failure cuts off graphs side by side with it, also while they keep something.
                 let exit = self.manner.durability == Durability::Exit;
-                if self.saver.cut() == cut && !exit {
+                if self.checkpointer.cut() == cut && !exit {
                     self.probe.keep_fresh();
                 }
                 self.probe.forget_fresh();

@@ -101,7 +101,7 @@ fn graphs() -> Vec<(&'static str, Graph<Dynamic>)> {
     ]
 }
 
-async fn told(graph: CompiledGraph, host: Host, thread: &'static str) -> String {
+async fn message(graph: CompiledGraph, host: Host, thread: &'static str) -> String {
     // A task of its own: a panic that gets through ends it, and not the test.
     let run =
         tokio::spawn(async move { graph.run(&host, json!({})).thread(thread).outcome().await });
@@ -117,14 +117,17 @@ async fn what_panics_ends_its_run_and_nothing_else() {
     let host = Host::new().with_checkpointer(InMemoryCheckpointer::new());
     let mut rows = Vec::new();
     for (name, graph) in graphs() {
-        rows.push((name, told(graph.build().expect("sound"), host.clone(), name).await));
+        rows.push((name, message(graph.build().expect("sound"), host.clone(), name).await));
     }
     let task = TaskDef::new("task", async |_: Input| -> Finish { panic!("task boom") });
     let flow = Flow::new("main", move |Input(n): Input, ctx: Ctx| {
         let task = task.clone();
         async move { ctx.task(&task, n).await.map(Finish::value) }
     });
-    rows.push(("a task of a flow", told(flow.build().expect("sound"), host.clone(), "flow").await));
+    rows.push((
+        "a task of a flow",
+        message(flow.build().expect("sound"), host.clone(), "flow").await,
+    ));
     insta::assert_snapshot!("panics", table(rows));
     let speak = async |_: Input| ChatUpdate::new().turns(1);
     let chat = Graph::<Chat>::new("chat").node("speak", speak).edge(START, "speak");
