@@ -106,7 +106,7 @@ impl<'a> Bill<'a> {
 
 impl Drop for Bill<'_> {
     fn drop(&mut self) {
-        self.ctx.ledger.record(&self.ctx.principal, &self.ctx.caller, &self.fact);
+        self.ctx.ledger.record(&self.fact);
     }
 }
 

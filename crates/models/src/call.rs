@@ -356,7 +356,7 @@ fn reuse(name: &str, value: &Value, ctx: &CallContext) -> Result<ChatResponse, M
         return Err(unreadable(format!("version {} is not {RECORD_VERSION}", record.v)));
     }
     show(&record.response.message, name, ctx);
-    ctx.ledger.record(&ctx.principal, &ctx.caller, &record.usage);
+    ctx.ledger.record(&record.usage);
     Ok(record.response)
 }
 

@@ -228,7 +228,7 @@ impl RemoteGraph {
             "server": self.server.address(),
             "assistant": &*self.assistant,
             "thread": calls.thread,
-            "graph": calls.caller.graph,
+            "graph": calls.origin.run().map(|run| &run.graph),
             "task": task,
         }));
         let of = RemoteUse { server: self.server.remote_address(), name };

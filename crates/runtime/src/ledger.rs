@@ -5,9 +5,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use weftwork_store::{Store, UsageRow};
 use weftwork_types::Principal;
-use weftwork_types::caller::GraphCaller;
-use weftwork_types::port::{Clock, Ledger};
-use weftwork_types::usage::UsageFact;
+use weftwork_types::port::Clock;
 
 /// Number of times that a fact is offered to a store that accepts nothing now.
 const TRIES_MAX: u32 = 6;
@@ -36,17 +34,15 @@ impl StoreLedger {
             self.clock.sleep(Duration::from_secs(1) * 2_u32.pow(tried - 1)).await;
         }
     }
-}
 
-impl Ledger for StoreLedger {
-    fn record(&self, principal: &Principal, caller: &GraphCaller, fact: &UsageFact) {
-        let row = UsageRow { caller: caller.clone(), fact: fact.clone() };
+    /// Writes a fact in the background.
+    pub(crate) fn record(&self, principal: &Principal, row: UsageRow) {
         let ledger = self.clone();
         let principal = principal.clone();
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(async move { ledger.write(&principal, row).await })),
             // The program ends, and takes its connections to stores with it.
-            Err(_) => tracing::error!(run = %row.caller.run, ?fact, "not in the ledger"),
+            Err(_) => tracing::error!(run = %row.caller.run, fact = ?row.fact, "not in the ledger"),
         }
     }
 }

@@ -1,7 +1,9 @@
-//! Billing identity of calls. A call inside a graph always names its run and graph.
+//! Billing identity of calls. A call inside a graph always names its run and graph; a call outside of
+//! graphs has neither.
 
 use crate::{BillingAccountId, RequestId, RunId, TraceId, VirtualKeyId};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The billing identity of a model or tool call outside of graphs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +29,35 @@ pub struct GraphCaller {
     pub graph: String,
     /// Version of the graph: a git SHA at build time, or the content hash of a definition.
     pub graph_version: String,
+}
+
+/// Origin of a model or tool call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallOrigin {
+    /// A program, outside of graphs.
+    Program(Arc<Caller>),
+    /// A run of a graph.
+    Run(Arc<GraphCaller>),
+}
+
+impl CallOrigin {
+    /// Returns the run and graph of the call; `None` outside of graphs.
+    #[must_use]
+    pub fn run(&self) -> Option<&GraphCaller> {
+        match self {
+            Self::Program(_) => None,
+            Self::Run(caller) => Some(caller),
+        }
+    }
+
+    /// Returns the billing identity of the call.
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        match self {
+            Self::Program(caller) => caller,
+            Self::Run(graph) => &graph.caller,
+        }
+    }
 }
 
 impl Caller {

@@ -119,11 +119,12 @@ impl FromTask for PromptScope {
             return Ok(Self::none());
         }
         let ctx = Ctx::from_task(input)?;
-        let Some(run) = ctx.calls().dependencies.get::<PromptRun>() else {
+        let calls = ctx.calls();
+        let Some(run) = calls.dependencies.get::<PromptRun>() else {
             return Ok(Self::none());
         };
         let events = input.channel::<List<SessionEvent>>(SESSION_CHANNEL).cloned();
-        let graph = ctx.calls().caller.graph.clone();
+        let graph = calls.origin.run().map(|caller| caller.graph.clone()).unwrap_or_default();
         Ok(Self(Some(InRun { run, events, graph })))
     }
 

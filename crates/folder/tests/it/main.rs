@@ -16,35 +16,14 @@ use weftwork_folder::{
 use weftwork_testkit::ManualClock;
 use weftwork_tools::builtin::{Builtin, Repository, WebSearch, tool_box};
 use weftwork_tools::{Executed, Policy, Prepared, ToolRunner};
-use weftwork_types::caller::{Caller, GraphCaller};
+use weftwork_types::caller::Caller;
 use weftwork_types::message::ToolCall;
-use weftwork_types::port::{
-    CallContext, Clock, Dependencies, NoJournal, NoLedger, Silent, Unlimited,
-};
+use weftwork_types::port::{CallContext, Clock};
 use weftwork_types::tool::{ToolErrorKind, ToolOutcome};
 use weftwork_types::{BoxFuture, Principal, RunId, ThreadId, Timestamp, ToolCallId};
 
 fn context(clock: Arc<dyn Clock>) -> CallContext {
-    let caller = GraphCaller {
-        caller: Caller::local("request").expect("a valid id"),
-        run: RunId::new("run").expect("a valid id"),
-        graph: "test:tools".to_owned(),
-        graph_version: "0".to_owned(),
-    };
-    CallContext {
-        principal: Principal::local(),
-        caller: caller.into(),
-        thread: ThreadId::new("t").expect("a valid id"),
-        journal: Arc::new(NoJournal),
-        budget: Arc::new(Unlimited),
-        ledger: Arc::new(NoLedger),
-        clock,
-        emit: Arc::new(Silent),
-        deadline: None,
-        configurable: Arc::default(),
-        dependencies: Dependencies::new(),
-        hidden: Arc::default(),
-    }
+    CallContext::of_program(Caller::local("request").expect("a valid id"), clock)
 }
 
 /// A repository with some files, next to a file that is none of its business.

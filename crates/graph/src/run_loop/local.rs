@@ -8,7 +8,7 @@ use crate::run_loop::context::{
 };
 use crate::run_loop::event::Modes;
 use std::sync::Arc;
-use weftwork_types::caller::{Caller, GraphCaller};
+use weftwork_types::caller::{CallOrigin, Caller, GraphCaller};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask};
 use weftwork_types::port::{CallContext, Clock, Emit, Journal, NoJournal, NoLedger, Unlimited};
@@ -59,7 +59,7 @@ impl RunEnvironment for LocalEnvironment {
         let own = || ThreadId::from_uuid(uuid::Uuid::from_u128(at.id().0));
         CallContext {
             principal: shared.principal.clone(),
-            caller: Arc::clone(&shared.caller),
+            origin: shared.origin.clone(),
             thread: shared.thread.clone().unwrap_or_else(own),
             journal,
             budget: Arc::clone(&shared.budget),
@@ -163,12 +163,12 @@ impl LocalCalls {
         let run = RunId::from_uuid(uuid::Uuid::from_u128(first.id().0));
         Self {
             principal: Principal::local(),
-            caller: Arc::new(GraphCaller {
+            origin: CallOrigin::Run(Arc::new(GraphCaller {
                 caller: Caller::in_process(&run),
                 run,
                 graph: outermost.name().to_owned(),
                 graph_version: outermost.version().to_owned(),
-            }),
+            })),
             thread: ThreadId::new(&first.loop_context.run.thread).ok(),
             budget: Arc::new(Unlimited),
             ledger: Arc::new(NoLedger),

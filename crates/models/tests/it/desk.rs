@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use weftwork_models::ChatRequest;
 use weftwork_testkit::ManualClock;
-use weftwork_types::caller::{Caller, GraphCaller};
+use weftwork_types::caller::Caller;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{
-    Budget, BudgetError, BudgetExceeded, CallContext, CallKey, CallResult, Demand, Dependencies,
-    Emit, Hold, Intent, Journal, JournalError, Ledger, Opened, Reservation,
+    Budget, BudgetError, BudgetExceeded, CallContext, CallKey, CallResult, Demand, Emit,
+     Hold, Intent, Journal, JournalError, Ledger, Opened, Reservation,
 };
 use weftwork_types::usage::{Usage, UsageFact};
-use weftwork_types::{BoxFuture, ErrorCode, MessageId, Principal, RunId, ThreadId, canonical};
+use weftwork_types::{BoxFuture, ErrorCode, MessageId, ThreadId, canonical};
 
 /// All records and events of a call, in order.
 #[derive(Debug, Default)]
@@ -35,25 +35,14 @@ impl Desk {
     }
 
     pub(crate) fn context(self: &Arc<Self>, clock: &ManualClock) -> CallContext {
+        let caller = Caller::local("request").expect("a caller");
         CallContext {
-            principal: Principal::local(),
-            caller: GraphCaller {
-                caller: Caller::local("request").expect("a caller"),
-                run: RunId::new("run").expect("an id"),
-                graph: "test:graph".to_owned(),
-                graph_version: "1".to_owned(),
-            }
-            .into(),
             thread: ThreadId::new("thread").expect("an id"),
             journal: Arc::<Self>::clone(self),
             budget: Arc::new(DeskBudget(Arc::clone(self))),
             ledger: Arc::<Self>::clone(self),
-            clock: Arc::new(clock.clone()),
             emit: Arc::<Self>::clone(self),
-            deadline: None,
-            configurable: Arc::default(),
-            dependencies: Dependencies::new(),
-            hidden: Arc::default(),
+            ..CallContext::of_program(caller, Arc::new(clock.clone()))
         }
     }
 
@@ -176,7 +165,7 @@ impl Hold for DeskHold {
 }
 
 impl Ledger for Desk {
-    fn record(&self, _: &Principal, _: &GraphCaller, fact: &UsageFact) {
+    fn record(&self, fact: &UsageFact) {
         self.note(format!("book {}", fact.attempt));
         self.booked.lock().expect("a lock").push(fact.clone());
     }

@@ -77,7 +77,7 @@ async fn call(ctx: &Ctx, kind: CallKind, nth: usize) -> NodeResult<()> {
         started_at: calls.clock.now(),
         latency_ms: 1,
     };
-    calls.ledger.record(&calls.principal, &calls.caller, &fact);
+    calls.ledger.record(&fact);
     Ok(())
 }
 

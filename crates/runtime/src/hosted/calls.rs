@@ -16,7 +16,7 @@ use weftwork_graph::run_loop::{
     Attempt, AttemptSignals, EventSource, Given, RunEnvironment, TaskContext, TaskJournal, millis,
 };
 use weftwork_store::UsageRow;
-use weftwork_types::caller::GraphCaller;
+use weftwork_types::caller::{CallOrigin, GraphCaller};
 use weftwork_types::canonical::{Hash, hash};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask};
@@ -58,7 +58,12 @@ impl Calls {
             answers,
             scope: scope.clone(),
             journal: Arc::new(journal),
-            ledger: Arc::new(RunLedger { log, late }),
+            ledger: Arc::new(RunLedger {
+                log,
+                late,
+                who: run.who.clone(),
+                caller: Arc::clone(&scope.caller),
+            }),
             writer: Arc::clone(writer),
             deadline: options.deadline,
             configurable: Arc::new(options.configurable.clone()),
@@ -83,7 +88,7 @@ impl RunEnvironment for Calls {
         let emit = Arc::new(Pulse { to, at, by, clock, signals });
         CallContext {
             principal: self.journal.who.clone(),
-            caller: Arc::clone(&self.scope.caller),
+            origin: CallOrigin::Run(Arc::clone(&self.scope.caller)),
             thread: self.journal.claim.at.thread.clone(),
             journal,
             budget: Arc::clone(&self.scope.budget),
@@ -154,13 +159,15 @@ struct RunLedger {
     log: Arc<CallLog>,
     /// Ledger for facts that arrive after the last commit, from attempts on other threads.
     late: StoreLedger,
+    who: Principal,
+    caller: Arc<GraphCaller>,
 }
 
 impl Ledger for RunLedger {
-    fn record(&self, principal: &Principal, caller: &GraphCaller, fact: &UsageFact) {
-        let row = UsageRow { caller: caller.clone(), fact: fact.clone() };
+    fn record(&self, fact: &UsageFact) {
+        let row = UsageRow { caller: GraphCaller::clone(&self.caller), fact: fact.clone() };
         if let Err(row) = self.log.bill(Arc::new(row)) {
-            self.late.record(principal, &row.caller, &row.fact);
+            self.late.record(&self.who, Arc::unwrap_or_clone(row));
         }
     }
 }

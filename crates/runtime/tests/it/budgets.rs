@@ -222,7 +222,7 @@ async fn once(ctx: Ctx) -> NodeResult<LogUpdate> {
         started_at: Timestamp(1),
         latency_ms: 5,
     };
-    calls.ledger.record(&calls.principal, &calls.caller, &fact);
+    calls.ledger.record(&fact);
     calls.emit.emit(AiEvent::UsageReport { fact, message: None });
     Ok(LogUpdate::new().log([1_u64]))
 }

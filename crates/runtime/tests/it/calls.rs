@@ -510,7 +510,7 @@ async fn bills_come_with_the_answers_they_are_for() {
             let said = call(&ctx, "model", Effect::ReadOnly, &outside).await?;
             let calls = ctx.calls();
             for n in [1, 2, 1] {
-                calls.ledger.record(&calls.principal, &calls.caller, &fact(n));
+                calls.ledger.record(&fact(n));
             }
             Ok(LogUpdate::new().log([said]))
         })

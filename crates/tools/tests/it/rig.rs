@@ -10,18 +10,18 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use weftwork_testkit::ManualClock;
 use weftwork_tools::{Executed, Policy, Prepared, ToolBox, ToolRunner};
-use weftwork_types::caller::{Caller, GraphCaller};
+use weftwork_types::caller::Caller;
 use weftwork_types::canonical::hash_bytes;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::ToolCall;
 use weftwork_types::port::{
-    CallContext, CallKey, CallResult, Clock, Dependencies, Emit, Intent, Journal, JournalError,
-    LimitedBudget, Limits, NoLedger, Opened,
+    CallContext, CallKey, CallResult, Clock, Emit, Intent, Journal, JournalError,
+    LimitedBudget, Limits, Opened,
 };
 use weftwork_types::tool::{ToolErrorKind, ToolFailure, ToolOutcome};
 use weftwork_types::usage::Usage;
-use weftwork_types::{BoxFuture, ErrorCode, Principal, RunId, ThreadId, ToolCallId};
+use weftwork_types::{BoxFuture, ErrorCode, ThreadId, ToolCallId};
 
 pub(crate) struct Rig {
     pub(crate) clock: ManualClock,
@@ -45,25 +45,14 @@ impl Rig {
     }
 
     pub(crate) fn context(&self) -> CallContext {
+        let caller = Caller::local("req-1").expect("a valid id");
         CallContext {
-            principal: Principal::local(),
-            caller: GraphCaller {
-                caller: Caller::local("req-1").expect("a valid id"),
-                run: RunId::new("run-1").expect("a valid id"),
-                graph: "test:desk".to_owned(),
-                graph_version: "0".to_owned(),
-            }
-            .into(),
             thread: ThreadId::new(self.thread).expect("a valid id"),
             journal: Arc::clone(&self.journal) as Arc<dyn Journal>,
             budget: Arc::new(self.budget.lock().expect("not poisoned").clone()),
-            ledger: Arc::new(NoLedger),
-            clock: Arc::new(self.clock.clone()),
             emit: Arc::clone(&self.events) as Arc<dyn Emit>,
             deadline: self.deadline.map(|after| self.clock.now().plus(after)),
-            configurable: Arc::default(),
-            dependencies: Dependencies::new(),
-            hidden: Arc::default(),
+            ..CallContext::of_program(caller, Arc::new(self.clock.clone()))
         }
     }
 

@@ -1,6 +1,6 @@
 use super::journal::{CallKey, CallResult, Intent, Journal, JournalError, Opened};
-use super::{Budget, Clock, Dependencies, Ledger};
-use crate::caller::GraphCaller;
+use super::{Budget, Clock, Dependencies, Ledger, NoLedger, Unlimited};
+use crate::caller::{CallOrigin, Caller};
 use crate::event::AiEvent;
 use crate::secret::HiddenValues;
 use crate::{BoxFuture, MessageId, Principal, ThreadId, Timestamp, canonical};
@@ -22,15 +22,15 @@ pub trait Emit: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// Everything that a model or tool call inside a run needs from the run. A node receives it in its
-/// context and passes it to models and tools.
+/// Everything that a model or tool call needs from its caller. A node receives it in its context and
+/// passes it to models and tools; a program makes one with [`of_program`](Self::of_program).
 #[derive(Debug, Clone)]
 pub struct CallContext {
-    /// Principal of the run.
+    /// Principal of the caller.
     pub principal: Principal,
-    /// Billing account, run and graph of the call.
-    pub caller: Arc<GraphCaller>,
-    /// The thread.
+    /// Billing account of the call, and its run and graph, if it is made in one.
+    pub origin: CallOrigin,
+    /// The thread; outside of runs, a name within which keys of calls are unique.
     pub thread: ThreadId,
     /// Journal, bound to the task that makes the calls.
     pub journal: Arc<dyn Journal>,
@@ -50,6 +50,28 @@ pub struct CallContext {
     pub dependencies: Dependencies,
     /// Secret arguments and hidden results that the run has seen: they are in no text that leaves it.
     pub hidden: Arc<HiddenValues>,
+}
+
+impl CallContext {
+    /// Context of calls outside of graphs, on the user's own machine: nothing is recorded, limited or
+    /// billed.
+    #[must_use]
+    pub fn of_program(caller: Caller, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            principal: Principal::local(),
+            thread: ThreadId::from_uuid(uuid::Uuid::from_u128(clock.unique())),
+            origin: CallOrigin::Program(Arc::new(caller)),
+            journal: Arc::new(NoJournal),
+            budget: Arc::new(Unlimited),
+            ledger: Arc::new(NoLedger),
+            clock,
+            emit: Arc::new(Silent),
+            deadline: None,
+            configurable: Arc::default(),
+            dependencies: Dependencies::new(),
+            hidden: Arc::default(),
+        }
+    }
 }
 
 /// A sink that discards every event.

@@ -1,8 +1,6 @@
-use crate::Principal;
-use crate::caller::GraphCaller;
 use crate::usage::UsageFact;
 
-/// Sink for usage facts. The only writer of charges.
+/// Sink for the usage facts of one run, or of a program outside of runs. The only writer of charges.
 ///
 /// A fact is handed over without waiting and cannot be refused, because it is also handed over by
 /// attempts that are dropped: a cancelled attempt was paid for too.
@@ -12,7 +10,7 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
     /// once, on its own.
     ///
     /// Never blocks, and may be called outside of an asynchronous task.
-    fn record(&self, principal: &Principal, caller: &GraphCaller, fact: &UsageFact);
+    fn record(&self, fact: &UsageFact);
 }
 
 /// A ledger that discards every fact, for calls outside of hosted runs.
@@ -20,5 +18,5 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
 pub struct NoLedger;
 
 impl Ledger for NoLedger {
-    fn record(&self, _: &Principal, _: &GraphCaller, _: &UsageFact) {}
+    fn record(&self, _: &UsageFact) {}
 }

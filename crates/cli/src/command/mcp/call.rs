@@ -10,13 +10,11 @@ use std::sync::Arc;
 use weftwork::graph::SystemClock;
 use weftwork::mcp::{McpError, McpServers};
 use weftwork::tools::{Executed, Policy, Prepared, ToolBox, ToolRunner};
-use weftwork::types::caller::{Caller, GraphCaller};
+use weftwork::types::caller::Caller;
 use weftwork::types::message::{ToolCall, content_text};
-use weftwork::types::port::{
-    CallContext, Clock, Dependencies, NoJournal, NoLedger, Silent, Unlimited,
-};
+use weftwork::types::port::CallContext;
 use weftwork::types::tool::ToolOutcome;
-use weftwork::types::{Principal, RunId, ThreadId, ToolCallId};
+use weftwork::types::ToolCallId;
 
 /// Maximum size of a result, in bytes. A message of a server is smaller.
 const RESULT_BYTES_MAX: usize = 64 << 20;
@@ -183,24 +181,5 @@ async fn outcome(
 
 /// The context of a call outside of runs.
 fn call_context() -> Result<CallContext, CliError> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    Ok(CallContext {
-        principal: Principal::local(),
-        caller: Arc::new(GraphCaller {
-            caller: Caller::local("mcp-call")?,
-            run: RunId::new("mcp-call")?,
-            graph: "cli:mcp-call".to_owned(),
-            graph_version: env!("CARGO_PKG_VERSION").to_owned(),
-        }),
-        thread: ThreadId::new("mcp-call")?,
-        journal: Arc::new(NoJournal),
-        budget: Arc::new(Unlimited),
-        ledger: Arc::new(NoLedger),
-        clock,
-        emit: Arc::new(Silent),
-        deadline: None,
-        configurable: Arc::default(),
-        dependencies: Dependencies::default(),
-        hidden: Arc::default(),
-    })
+    Ok(CallContext::of_program(Caller::local("mcp-call")?, Arc::new(SystemClock::new())))
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use weftwork_types::caller::GraphCaller;
+use weftwork_types::caller::CallOrigin;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::{Budget, Ledger};
 use weftwork_types::run::Durability;
@@ -130,7 +130,7 @@ impl RunContext {
 #[derive(Debug)]
 pub(crate) struct LocalCalls {
     pub(crate) principal: Principal,
-    pub(crate) caller: Arc<GraphCaller>,
+    pub(crate) origin: CallOrigin,
     /// None when its name is no id.
     pub(crate) thread: Option<ThreadId>,
     pub(crate) budget: Arc<dyn Budget>,
