@@ -47,6 +47,6 @@ impl Clock for SystemClock {
 
 /// Milliseconds of a duration.
 #[must_use]
-pub fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

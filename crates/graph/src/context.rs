@@ -4,7 +4,8 @@ use crate::clock::millis;
 use crate::error::{NodeError, Stop, cut_off};
 use crate::extract::{CtxSource, FromTask, Reads, TaskInput};
 use crate::output::NodeResult;
-use crate::run_loop::{Attempt, AttemptSignals, TaskContext};
+use crate::run_loop::TaskContext;
+use crate::run_loop::context::{Attempt, AttemptSignals};
 use std::any::Any;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -138,7 +139,7 @@ impl Ctx {
     pub fn calls(&self) -> &CallContext {
         let Local { at, calls } = &self.0.run;
         let attempt = Attempt { number: self.0.attempt, signals: &self.0.signals };
-        calls.get_or_init(|| at.loop_context.run.host.environment().calls(at, attempt))
+        calls.get_or_init(|| at.call_context(attempt))
     }
 
     /// Time.

@@ -29,7 +29,7 @@ use weftwork_types::{BoxFuture, CheckpointId, StoreError};
 /// Each change of a call goes to its [`CallBook`], and the next commit includes it. Only calls that
 /// change something are waited for: the intent before the call is made, and its result.
 #[derive(Debug)]
-pub struct TaskJournal {
+pub(crate) struct TaskJournal {
     book: Box<dyn CallBook>,
     place: Place,
     /// Earlier attempts that may have made calls of the task.
@@ -79,8 +79,7 @@ enum Round {
 
 impl TaskJournal {
     /// The journal of an attempt of a task.
-    #[must_use]
-    pub fn new(book: Box<dyn CallBook>, at: &TaskContext, attempt: Attempt<'_>) -> Self {
+    pub(crate) fn new(book: Box<dyn CallBook>, at: &TaskContext, attempt: Attempt<'_>) -> Self {
         let place = Place {
             branch: *lock(&at.loop_context.run.branch),
             path: at.task_path(),

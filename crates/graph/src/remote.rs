@@ -2,7 +2,7 @@
 
 use crate::compiled::CompiledGraph;
 use crate::context::Ctx;
-use crate::run_loop::{Modes, StreamEvent, TaskContext};
+use crate::run_loop::{EventSource, Modes, StreamEvent, TaskContext};
 use serde_json::Value as Json;
 use weftwork_types::MessageId;
 use weftwork_types::event::AiEvent;
@@ -28,7 +28,7 @@ impl Ctx {
         if at.loop_context.run.wants(mode) {
             at.loop_context.emit_from(&ns, StreamEvent::Remote { mode, data: data.clone() });
         }
-        at.log_event(|| AiEvent::RemoteFrame { ns, mode: name.to_owned(), data });
+        at.emit_event(at.event_source(), AiEvent::RemoteFrame { ns, mode: name.to_owned(), data });
     }
 
     /// Emits partial text of a message that such a graph produces. A node that returns the message
@@ -40,8 +40,9 @@ impl Ctx {
         }
         let at = self.at();
         let ns = at.remote_ns(within);
-        at.emit_within(&ns, id, || AiEvent::TextDelta { delta: text.to_owned() });
         at.emit_chunk_in(&ns, id, text);
+        let by = EventSource { ns: ns.into(), message: Some(id.clone()), ..at.event_source() };
+        at.emit_event(by, AiEvent::TextDelta { delta: text.to_owned() });
     }
 
     /// Returns `true` if the run was cancelled or its deadline has passed, so that work elsewhere

@@ -22,7 +22,7 @@ impl Modes {
     pub const TASKS: Self = Self(4);
     /// Checkpoints as they are made.
     pub const CHECKPOINTS: Self = Self(8);
-    /// Custom events that nodes emit.
+    /// Values that nodes and tools emit.
     pub const CUSTOM: Self = Self(16);
     /// Messages: partial text as models produce it, and the messages that nodes return.
     pub const MESSAGES: Self = Self(32);
@@ -127,7 +127,7 @@ pub enum StreamEvent {
     TaskEnded(TaskEnded),
     /// A checkpoint was made.
     Checkpoint(Box<Snapshot>),
-    /// A value that a node emitted.
+    /// A value that a node or a tool emitted.
     Custom(Json),
     /// A frame of the stream of a run on another server.
     Remote {

@@ -33,10 +33,7 @@ mod task;
 mod thread;
 pub(crate) mod values;
 
-pub use crate::clock::millis;
-pub use crate::journal::{
-    CallBook, MadeElsewhere, Origin, RecordedCalls, ReuseOrigins, TaskJournal,
-};
+pub use crate::journal::{CallBook, MadeElsewhere, Origin, RecordedCalls, ReuseOrigins};
 pub use crate::semantics::{Limits, Resuming, Semantics, SubgraphState, Unanswered};
 pub use calls::{CallList, Calls};
 pub use checkpointer::{
@@ -45,7 +42,7 @@ pub use checkpointer::{
     TaskDetails, TaskFailure, TaskKey, TaskPause, TaskRecord, TaskRecords, TaskWrites, WriteHint,
     WriteResult,
 };
-pub use context::{Attempt, AttemptSignals, EventSource, Given, Host, RunEnvironment, TaskContext};
+pub use context::{EventSource, Given, Host, RunAccount, RunEnvironment, TaskContext, TaskReports};
 pub use event::{
     Config, MessagePart, Metadata, Modes, Snapshot, SnapshotRun, Source, StreamEvent, StreamItem,
     SubState, TaskEnded, TaskResult, TaskSnapshot, TaskStarted, Written,

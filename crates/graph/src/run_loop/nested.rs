@@ -9,7 +9,7 @@ use crate::run_loop::checkpointer::{
     TaskAnswers, TaskDetails, TaskFailure, TaskKey, TaskPause, TaskRecord, TaskRecords,
 };
 use crate::run_loop::context::{
-    CalledTask, LoopContext, LoopStorage, NestedLoop, Purpose, TaskContext, TaskState,
+    CalledTask, EventSource, LoopContext, LoopStorage, NestedLoop, Purpose, TaskContext, TaskState,
 };
 use crate::run_loop::event::{Modes, StreamEvent, TaskEnded, TaskStarted, Written};
 use crate::run_loop::namespace::without_tasks;
@@ -198,7 +198,9 @@ impl Ctx {
             return;
         }
         let at = self.at();
-        at.emit_about(id, || AiEvent::TextDelta { delta: text.to_owned() });
+        let message = Some(id.clone());
+        let by = EventSource { message, ..at.event_source() };
+        at.emit_event(by, AiEvent::TextDelta { delta: text.to_owned() });
         at.emit_chunk(id, text);
     }
 
@@ -258,7 +260,6 @@ impl TaskContext {
             loop_context.storage.lent.clone().filter(|_| keep != SubgraphState::Stateless);
         let lent = checkpointer.clone().or_else(|| loop_context.storage.lent.clone());
         let recorder = self.recorder().map(Arc::new);
-        let journals = recorder.is_some() || loop_context.run.host.environment().has_log();
         let mut enclosing = loop_context.enclosing.clone();
         enclosing.insert(loop_context.address.ns.to_string(), self.checkpoint);
         loop_context.within(NestedLoop {
@@ -269,7 +270,7 @@ impl TaskContext {
             entry: self.entry,
             enclosing,
             outer: Arc::clone(&self.task_state),
-            outer_path: journals.then(|| self.path_to_graph(number.of_attempt)),
+            outer_path: Some(self.path_to_graph(number.of_attempt)),
             earlier: self.earlier,
         })
     }
@@ -426,10 +427,8 @@ impl Call<'_> {
     async fn record(&self, details: TaskDetails, status: Option<TaskStatus>) -> NodeResult<()> {
         let mut record = TaskRecord::from(details);
         let loop_context = &self.at.loop_context;
-        if loop_context.run.host.environment().has_log() {
-            let ended = |status| call_ended(self.id(), self.key.name(), status, self.at.id());
-            record.ended = status.map(ended);
-        }
+        let ended = |status| call_ended(self.id(), self.key.name(), status, self.at.id());
+        record.ended = loop_context.run.report(|| status.map(ended)).flatten();
         {
             let mut calls = lock(&loop_context.calls);
             match calls.iter_mut().find(|called| called.key == self.key) {

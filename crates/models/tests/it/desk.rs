@@ -11,8 +11,8 @@ use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{
-    Budget, BudgetError, BudgetExceeded, CallContext, CallKey, CallResult, Demand, Emit,
-     Hold, Intent, Journal, JournalError, Ledger, Opened, Reservation,
+    Budget, BudgetError, BudgetExceeded, CallContext, CallKey, CallResult, Demand, Emit, Hold,
+    Intent, Journal, JournalError, Ledger, Opened, Reservation,
 };
 use weftwork_types::usage::{Usage, UsageFact};
 use weftwork_types::{BoxFuture, ErrorCode, MessageId, ThreadId, canonical};

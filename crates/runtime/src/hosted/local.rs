@@ -1,7 +1,7 @@
 //! The resources with which the run loop executes a hosted run.
 
-use super::calls::Calls;
 use super::claimed::{ClaimedRun, RunScope};
+use super::environment::HostedEnvironment;
 use super::journal::RunJournal;
 use super::lineage::Lineage;
 use super::made_elsewhere::ReadElsewhere;
@@ -54,8 +54,9 @@ pub(super) fn local_host(
         past,
         remote_threads,
     };
-    let calls = Calls::new(run, writer, scope, journal, answers);
-    let local = context.local.clone().with_checkpointer(saver).in_environment(Arc::new(calls));
+    let environment = HostedEnvironment::new(run, writer, scope, journal, answers);
+    let local = context.local.clone().with_checkpointer(saver);
+    let local = local.in_environment(Arc::new(environment));
     match scope.dependencies.is_empty() {
         true => local,
         false => local.with_dependencies(scope.dependencies.clone()),

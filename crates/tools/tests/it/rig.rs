@@ -16,8 +16,8 @@ use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::ToolCall;
 use weftwork_types::port::{
-    CallContext, CallKey, CallResult, Clock, Emit, Intent, Journal, JournalError,
-    LimitedBudget, Limits, Opened,
+    CallContext, CallKey, CallResult, Clock, Emit, Intent, Journal, JournalError, LimitedBudget,
+    Limits, Opened,
 };
 use weftwork_types::tool::{ToolErrorKind, ToolFailure, ToolOutcome};
 use weftwork_types::usage::Usage;

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use weftwork::graph::SystemClock;
 use weftwork::mcp::{McpError, McpServers};
 use weftwork::tools::{Executed, Policy, Prepared, ToolBox, ToolRunner};
+use weftwork::types::ToolCallId;
 use weftwork::types::caller::Caller;
 use weftwork::types::message::{ToolCall, content_text};
 use weftwork::types::port::CallContext;
 use weftwork::types::tool::ToolOutcome;
-use weftwork::types::ToolCallId;
 
 /// Maximum size of a result, in bytes. A message of a server is smaller.
 const RESULT_BYTES_MAX: usize = 64 << 20;

@@ -1,32 +1,38 @@
 //! The port between the run loop and the environment it runs in.
 
 use super::TaskContext;
+use crate::journal::CallBook;
 use serde_json::Value as Json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use weftwork_types::caller::CallOrigin;
 use weftwork_types::event::{AiEvent, AttemptReset};
 use weftwork_types::interrupt::{Answer, Ask};
-use weftwork_types::port::CallContext;
-use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, TaskId};
+use weftwork_types::port::{Budget, Clock, Ledger};
+use weftwork_types::{
+    BoxFuture, CheckpointId, InterruptId, MessageId, Principal, TaskId, ThreadId,
+};
 
 /// Environment of a run: where its calls and events go, and when it must stop.
 ///
 /// Implemented for runs within a program ([`Host`](super::Host)) and for runs under the claim of a
 /// worker.
 pub trait RunEnvironment: Send + Sync + std::fmt::Debug {
-    /// Ports for the model and tool calls of a task.
-    fn calls(&self, at: &TaskContext, attempt: Attempt<'_>) -> CallContext;
+    /// Returns the account of a run, given its first task that needs it. A run asks once.
+    fn account(&self, first: &TaskContext) -> RunAccount;
 
-    /// Emits an event of a task.
+    /// Returns the book in which the calls of a task are recorded; `None` if they are not recorded.
+    fn book(&self, at: &TaskContext) -> Option<Box<dyn CallBook>>;
+
+    /// Adds an event of a task to the log of the run, if it has one.
     fn emit(&self, by: EventSource, event: AiEvent);
 
     /// Emits that tasks of a superstep that was open before the loop are due, unless the log of
     /// the run reports it already.
     fn resumes(&self, started: AiEvent);
 
-    /// Returns `true` if the run has a log: its calls and events are committed with its
-    /// checkpoints, and calls are not stored in the records of tasks.
-    fn has_log(&self) -> bool;
+    /// Returns the reports of tasks that the checkpoints of the run include.
+    fn task_reports(&self) -> TaskReports;
 
     /// Returns `true` if the process shuts down, so that the run ends after its superstep.
     fn shuts_down(&self) -> bool;
@@ -56,7 +62,31 @@ pub trait RunEnvironment: Send + Sync + std::fmt::Debug {
     /// Identity of the first branch of a thread that begins with this run: the same in each process
     /// that executes the run, and in no other thread or store. Keys of calls are made with it and
     /// are sent to others as idempotency keys.
-    fn branch_root(&self) -> CheckpointId;
+    fn branch_root(&self, clock: &dyn Clock) -> CheckpointId;
+}
+
+/// Identity of a run towards the models and tools that it calls, and its limits.
+#[derive(Debug)]
+pub struct RunAccount {
+    /// Principal of the run.
+    pub principal: Principal,
+    /// Billing account, run and graph of the calls.
+    pub origin: CallOrigin,
+    /// Thread of the run; `None` if its name is not an id.
+    pub thread: Option<ThreadId>,
+    /// Remaining budget.
+    pub budget: Arc<dyn Budget>,
+    /// Ledger for the usage facts of the calls.
+    pub ledger: Arc<dyn Ledger>,
+}
+
+/// Reports of tasks in the checkpoints of a run, for its log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskReports {
+    /// None: nobody reads them.
+    Omitted,
+    /// The tasks that are due after a change of the state from outside, and the ends of all tasks.
+    Included,
 }
 
 /// An answer that a task takes.
@@ -107,18 +137,18 @@ impl EventSource {
 
 /// An attempt of a task.
 #[derive(Debug, Clone, Copy)]
-pub struct Attempt<'a> {
+pub(crate) struct Attempt<'a> {
     /// Its number, from 1.
-    pub number: u32,
+    pub(crate) number: u32,
     /// Its signals.
-    pub signals: &'a Arc<AttemptSignals>,
+    pub(crate) signals: &'a Arc<AttemptSignals>,
 }
 
 /// Signals between an attempt of a task and the run loop: the time of the last heartbeat, and the
 /// end of the attempt if it is cut off. Code on another thread may still run then; its calls,
 /// events and questions are refused.
 #[derive(Debug)]
-pub struct AttemptSignals {
+pub(crate) struct AttemptSignals {
     /// In milliseconds of the clock's `elapsed`.
     beat_ms: AtomicU64,
     cut: AtomicBool,
@@ -131,7 +161,7 @@ impl AttemptSignals {
     }
 
     /// Records a heartbeat, at a time in milliseconds of the clock's `elapsed`.
-    pub fn beat(&self, now_ms: u64) {
+    pub(crate) fn beat(&self, now_ms: u64) {
         self.beat_ms.store(now_ms, Ordering::Relaxed);
     }
 
@@ -145,8 +175,7 @@ impl AttemptSignals {
     }
 
     /// Returns `true` if the attempt was cut off.
-    #[must_use]
-    pub fn is_cut_off(&self) -> bool {
+    pub(crate) fn is_cut_off(&self) -> bool {
         self.cut.load(Ordering::Acquire)
     }
 }

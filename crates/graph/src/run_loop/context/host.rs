@@ -1,7 +1,9 @@
 //! Resources that in-process runs share, and the start of a run.
 
 use super::RunEnvironment;
+use crate::clock::SystemClock;
 use crate::run_loop::checkpointer::Checkpointer;
+use crate::run_loop::local::LocalEnvironment;
 use crate::run_loop::node_cache::{CacheKey, NodeCache};
 use crate::run_loop::sync::lock;
 use std::sync::{Arc, Mutex};
@@ -20,8 +22,7 @@ struct Inner {
     checkpointer: Option<Arc<dyn Checkpointer>>,
     items: Option<Arc<dyn ItemStore>>,
     rebuilds: bool,
-    local: Arc<dyn RunEnvironment>,
-    environment: Option<Arc<dyn RunEnvironment>>,
+    environment: Arc<dyn RunEnvironment>,
     dependencies: Dependencies,
     clock: Arc<dyn Clock>,
     cache: Arc<Mutex<NodeCache>>,
@@ -29,28 +30,32 @@ struct Inner {
     ids: Arc<Mutex<u128>>,
 }
 
+impl Default for Host {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Host {
-    /// A host without checkpoints and items, over a clock and the environment of this program.
-    pub(crate) fn over(clock: Arc<dyn Clock>, local: Arc<dyn RunEnvironment>) -> Self {
+    /// A host that stores no checkpoints, in the environment of this program.
+    #[must_use]
+    pub fn new() -> Self {
         Self(Arc::new(Inner {
             checkpointer: None,
             items: None,
             rebuilds: false,
-            local,
-            environment: None,
+            environment: Arc::new(LocalEnvironment),
             dependencies: Dependencies::new(),
-            clock,
+            clock: Arc::new(SystemClock::new()),
             cache: Arc::default(),
             ids: Arc::default(),
         }))
     }
 
-    /// Sets the clock, and the environment of this program.
-    pub(crate) fn on(self, clock: Arc<dyn Clock>, local: Arc<dyn RunEnvironment>) -> Self {
-        self.with(|inner| {
-            inner.local = local;
-            inner.clock = clock;
-        })
+    /// Takes time from another clock than that of the system.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        self.with(|inner| inner.clock = clock)
     }
 
     fn with(self, change: impl FnOnce(&mut Inner)) -> Self {
@@ -58,8 +63,7 @@ impl Host {
             checkpointer: self.0.checkpointer.clone(),
             items: self.0.items.clone(),
             rebuilds: self.0.rebuilds,
-            local: Arc::clone(&self.0.local),
-            environment: self.0.environment.clone(),
+            environment: Arc::clone(&self.0.environment),
             dependencies: self.0.dependencies.clone(),
             clock: Arc::clone(&self.0.clock),
             cache: Arc::clone(&self.0.cache),
@@ -92,7 +96,7 @@ impl Host {
     /// Runs in another environment than that of this program.
     #[must_use]
     pub fn in_environment(self, environment: Arc<dyn RunEnvironment>) -> Self {
-        self.with(|inner| inner.environment = Some(environment))
+        self.with(|inner| inner.environment = environment)
     }
 
     /// Sets the values that nodes and tools take before those of their graph and tool box. Results
@@ -111,7 +115,7 @@ impl Host {
     }
 
     pub(crate) fn environment(&self) -> &dyn RunEnvironment {
-        self.0.environment.as_deref().unwrap_or(&*self.0.local)
+        &*self.0.environment
     }
 
     pub(crate) fn rebuilds(&self) -> bool {

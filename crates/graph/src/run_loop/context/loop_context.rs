@@ -64,7 +64,7 @@ pub(crate) struct LoopContext {
     pub(crate) enclosing: BTreeMap<String, CheckpointId>,
     /// The task around this loop.
     pub(crate) outer: Option<Arc<TaskState>>,
-    /// Path of that task, when calls are journaled.
+    /// Path of that task.
     pub(crate) outer_path: Option<Vec<(String, String, i64)>>,
     /// Earlier attempts that may have made calls of the task around this loop.
     pub(crate) earlier: Earlier,

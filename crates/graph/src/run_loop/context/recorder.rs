@@ -32,8 +32,7 @@ impl TaskContext {
             let own = Some(Arc::new(own()));
             return Some(TaskRecorder { own, ..TaskRecorder::clone(recorder) });
         }
-        let hosted = self.loop_context.run.host.environment().has_log();
-        self.loop_context.storage.checkpointer.as_ref().filter(|_| !hosted)?;
+        self.loop_context.storage.checkpointer.as_ref()?;
         Some(own())
     }
 }

@@ -1,6 +1,6 @@
 //! Data that the loops of a run share, and data of each loop and each task.
 
-use super::Host;
+use super::{Host, RunAccount, TaskContext, TaskReports};
 use crate::error::Drain;
 use crate::run_loop::event::Modes;
 use crate::run_loop::options::Options;
@@ -10,12 +10,10 @@ use serde_json::{Map, Value as Json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use weftwork_types::caller::CallOrigin;
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::port::{Budget, Ledger};
 use weftwork_types::run::Durability;
 use weftwork_types::secret::HiddenValues;
-use weftwork_types::{CheckpointId, InterruptId, Principal, ThreadId, Timestamp};
+use weftwork_types::{CheckpointId, InterruptId, Timestamp};
 
 /// Data that all loops of a run share.
 #[derive(Debug)]
@@ -52,8 +50,9 @@ pub(crate) struct RunContext {
     pub(crate) branch: Mutex<Option<CheckpointId>>,
     /// The checkpoint from which the outermost graph continued; none when there was none.
     pub(crate) since: OnceLock<CheckpointId>,
-    /// Data that calls share in an in-process run.
-    pub(crate) in_process: OnceLock<LocalCalls>,
+    /// Identity and limits of the calls, once a task needs them.
+    account: OnceLock<RunAccount>,
+    reports: TaskReports,
     /// The messages that were emitted, or that nodes got, by their ids; of runs that stream them.
     pub(crate) messages: Mutex<BTreeSet<String>>,
     /// Secret arguments and hidden results that the run has seen.
@@ -64,6 +63,7 @@ impl RunContext {
     pub(crate) fn new(host: Host, options: &Options, sink: Option<Sink>) -> Self {
         let deadline = options.deadline.map(|limit| host.clock().now().plus(limit));
         Self {
+            reports: host.environment().task_reports(),
             host,
             thread: Arc::clone(&options.thread),
             sink,
@@ -85,7 +85,7 @@ impl RunContext {
             messages: Mutex::default(),
             branch: Mutex::default(),
             since: OnceLock::new(),
-            in_process: OnceLock::new(),
+            account: OnceLock::new(),
             hidden: Arc::default(),
         }
     }
@@ -111,6 +111,16 @@ impl RunContext {
         self.host.environment().shuts_down().then_some(Drain::Shutdown)
     }
 
+    /// Returns the account of the run, given a task that needs it.
+    pub(crate) fn account(&self, at: &TaskContext) -> &RunAccount {
+        self.account.get_or_init(|| self.host.environment().account(at))
+    }
+
+    /// Makes a report of tasks, if the checkpoints of the run include reports.
+    pub(crate) fn report<T>(&self, make: impl FnOnce() -> T) -> Option<T> {
+        (self.reports == TaskReports::Included).then(make)
+    }
+
     /// Sets the checkpoint and the branch from which the outermost graph continues.
     pub(crate) fn begins(&self, since: Option<CheckpointId>, branch: Option<CheckpointId>) {
         if let Some(since) = since {
@@ -124,17 +134,6 @@ impl RunContext {
     pub(crate) fn set_branch(&self, branch: Option<CheckpointId>) {
         *lock(&self.branch) = branch;
     }
-}
-
-/// Data that the calls of all tasks of an in-process run share.
-#[derive(Debug)]
-pub(crate) struct LocalCalls {
-    pub(crate) principal: Principal,
-    pub(crate) origin: CallOrigin,
-    /// None when its name is no id.
-    pub(crate) thread: Option<ThreadId>,
-    pub(crate) budget: Arc<dyn Budget>,
-    pub(crate) ledger: Arc<dyn Ledger>,
 }
 
 /// Expiry times of open questions, with the default answers that apply then.

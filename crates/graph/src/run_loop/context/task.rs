@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use weftwork_types::code::Fault;
-use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::port::Dependencies;
 use weftwork_types::secret::HiddenValues;
@@ -169,8 +168,7 @@ impl TaskContext {
     }
 
     /// Returns the secret arguments and hidden results that the run has seen.
-    #[must_use]
-    pub fn hidden_values(&self) -> &Arc<HiddenValues> {
+    pub(crate) fn hidden_values(&self) -> &Arc<HiddenValues> {
         &self.loop_context.run.hidden
     }
 
@@ -216,46 +214,13 @@ impl TaskContext {
         path
     }
 
-    /// Emits an event that the task's node chose to emit, if the run has a log.
-    pub(crate) fn log_event(&self, event: impl FnOnce() -> AiEvent) {
-        let environment = self.loop_context.run.host.environment();
-        if environment.has_log() {
-            environment.emit(self.event_source(), event());
-        }
-    }
-
-    /// The same for an event about a message.
-    pub(crate) fn emit_about(&self, message: &MessageId, event: impl FnOnce() -> AiEvent) {
-        let environment = self.loop_context.run.host.environment();
-        if environment.has_log() {
-            let message = Some(message.clone());
-            environment.emit(EventSource { message, ..self.event_source() }, event());
-        }
-    }
-
-    /// The same for an event about a message of a graph with another namespace.
-    pub(crate) fn emit_within(
-        &self,
-        ns: &str,
-        message: &MessageId,
-        event: impl FnOnce() -> AiEvent,
-    ) {
-        let environment = self.loop_context.run.host.environment();
-        if environment.has_log() {
-            let ns = ns.into();
-            let message = Some(message.clone());
-            environment.emit(EventSource { ns, message, ..self.event_source() }, event());
-        }
-    }
-
     /// Namespace of the graphs that the task runs.
     pub(crate) fn ns(&self) -> String {
         task_ns(&self.from, self.key.name(), self.id())
     }
 
     /// The task as source of an event.
-    #[must_use]
-    pub fn event_source(&self) -> EventSource {
+    pub(crate) fn event_source(&self) -> EventSource {
         let outer = self.loop_context.outer_path.as_ref().and_then(|outer| outer.first());
         let step = outer.map_or(self.step, |(_, _, step)| *step);
         EventSource {

@@ -2,7 +2,7 @@
 
 use super::frames;
 use crate::run_loop::checkpointer::TaskRecord;
-use crate::run_loop::context::{LoopContext, TaskContext};
+use crate::run_loop::context::{EventSource, LoopContext, TaskContext};
 use crate::run_loop::event::{Metadata, Modes, StreamEvent};
 use crate::run_loop::sink::Destination;
 use crate::run_loop::sync::lock;
@@ -102,15 +102,22 @@ impl LoopContext {
 }
 
 impl TaskContext {
+    /// Emits a value of the task's node.
     pub(crate) fn emit(&self, value: Json) {
-        if self.loop_context.run.wants(Modes::CUSTOM) {
-            self.loop_context.emit_from(&self.from, StreamEvent::Custom(value.clone()));
+        let by = self.event_source();
+        let ns = by.ns.to_string();
+        let node = by.node.to_string();
+        self.emit_event(by, AiEvent::Custom { ns, node, tool_call_id: None, value });
+    }
+
+    /// Emits an event to the log of the run, and a value to its stream too.
+    pub(crate) fn emit_event(&self, by: EventSource, event: AiEvent) {
+        let run = &self.loop_context.run;
+        if let AiEvent::Custom { ns, value, .. } = &event
+            && run.wants(Modes::CUSTOM)
+        {
+            self.loop_context.emit_from(ns, StreamEvent::Custom(value.clone()));
         }
-        self.log_event(|| AiEvent::Custom {
-            ns: self.from.to_string(),
-            node: self.key.name().to_string(),
-            tool_call_id: None,
-            value,
-        });
+        run.host.environment().emit(by, event);
     }
 }

@@ -72,7 +72,7 @@ impl TaskContext {
     }
 
     /// Emits partial text of a message.
-    pub fn emit_chunk(&self, id: &MessageId, text: &str) {
+    pub(crate) fn emit_chunk(&self, id: &MessageId, text: &str) {
         self.emit_chunk_in(self.by().ns, id, text);
     }
 
@@ -93,7 +93,7 @@ impl TaskContext {
     }
 
     /// Voids the chunks of a message: the attempt that emitted them failed.
-    pub fn reset_chunks_of(&self, id: &MessageId) {
+    pub(crate) fn reset_chunks_of(&self, id: &MessageId) {
         let mut chunked = lock(&self.task_state.chunked);
         if let Some(at) = chunked.iter().position(|known| known == id) {
             self.emit_reset(chunked.remove(at));

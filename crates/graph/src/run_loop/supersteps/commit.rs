@@ -68,25 +68,25 @@ impl RunLoop {
             due: None,
         });
         if metadata.source == Source::Fork {
-            if self.loop_context.run.host.environment().has_log() {
-                let due =
-                    tasks_due(&self.machine, &self.loop_context.address.ns, id, metadata.step);
-                put.due = Some(due.map_err(RuntimeError::Engine)?);
-            }
+            let ns = &self.loop_context.address.ns;
+            let due = || tasks_due(&self.machine, ns, id, metadata.step);
+            let due = self.loop_context.run.report(due).transpose();
+            put.due = due.map_err(RuntimeError::Engine)?;
             put.checkpoint.machine.forget_updated();
         }
         Ok(put)
     }
 
-    /// The tasks of the superstep that a checkpoint closes, in runs that have a log.
+    /// Reports of the tasks of the superstep that a checkpoint closes.
     fn ended(&self, source: Source) -> Vec<TaskEnd> {
-        if source != Source::Loop || !self.loop_context.run.host.environment().has_log() {
+        if source != Source::Loop {
             return Vec::new();
         }
         let ns = &self.loop_context.address.ns;
         let graph = &self.loop_context.graph;
         let shown = self.open.tasks().iter().filter(|slot| slot.is_shown());
-        shown.filter_map(|slot| slot.ended(ns, graph)).collect()
+        let ended = || shown.filter_map(|slot| slot.ended(ns, graph)).collect();
+        self.loop_context.run.report(ended).unwrap_or_default()
     }
 
     async fn keep(&mut self, put: Box<CheckpointWrite>) -> LoopResult<()> {
@@ -172,9 +172,7 @@ impl RunLoop {
         let plan = self.loop_context.graph.plan();
         let ns = &self.loop_context.address.ns;
         let graph = &self.loop_context.graph;
-        // The checkpoint that closes the superstep reports its tasks itself.
-        let reports =
-            still == StepState::Open && self.loop_context.run.host.environment().has_log();
+        let run = &self.loop_context.run;
         let mut records = TaskRecords::new();
         if still == StepState::Closed {
             records.reserve_exact(self.open.tasks().len());
@@ -196,11 +194,12 @@ impl RunLoop {
                 StepState::Open => slot.record.clone(),
             };
             record.calls = calls;
-            if reports && fresh && slot.is_shown() {
-                record.ended = slot.ended(ns, graph).map(Box::new);
+            // The checkpoint that closes the superstep reports its tasks itself.
+            if still == StepState::Open && fresh && slot.is_shown() {
+                record.ended = run.report(|| slot.ended(ns, graph)).flatten().map(Box::new);
             }
             // At the end of the run, records are stored as they are, in the reference as well.
-            if plan.has_untracked() && self.loop_context.run.durability != Durability::Exit {
+            if plan.has_untracked() && run.durability != Durability::Exit {
                 record.untrack(plan, slot.task.node);
             }
             records.push((slot.key(graph), record));

@@ -7,6 +7,7 @@ use crate::run_loop::sync::lock;
 use crate::run_loop::task::OpenTask;
 use serde_json::Value as Json;
 use weftwork_engine::NodeIdx;
+use weftwork_types::CheckpointId;
 use weftwork_types::event::{AiEvent, OutsideWrites};
 
 impl RunLoop {
@@ -27,10 +28,17 @@ impl RunLoop {
     /// Reports to the log that the loop continues at a checkpoint that was stored before, with the
     /// tasks of its superstep, if any. The checkpoint of another superstep has reported its tasks.
     pub(crate) fn report_open_tasks(&self) {
-        let environment = self.loop_context.run.host.environment();
+        let run = &self.loop_context.run;
         let resumes = self.open.is_loaded() && !self.position.has_moved();
         let checkpoint = self.position.id().filter(|_| resumes && self.writer.is_on());
-        let Some(checkpoint) = checkpoint.filter(|_| environment.has_log()) else { return };
+        let Some(checkpoint) = checkpoint else { return };
+        if let Some(started) = run.report(|| self.open_tasks(checkpoint)) {
+            run.host.environment().resumes(started);
+        }
+    }
+
+    /// Returns the event that the tasks of the open superstep are due.
+    fn open_tasks(&self, checkpoint: CheckpointId) -> AiEvent {
         let ns = &self.loop_context.address.ns;
         let graph = &self.loop_context.graph;
         let shown = self.open.tasks().iter().filter(|slot| slot.is_shown());
@@ -38,7 +46,7 @@ impl RunLoop {
         let ns = ns.to_string();
         let output = &self.open.outside().output;
         let outside = OutsideWrites { writes: output.writes.len(), targets: output.goto.len() };
-        environment.resumes(AiEvent::TasksStarted { ns, checkpoint, tasks, outside });
+        AiEvent::TasksStarted { ns, checkpoint, tasks, outside }
     }
 
     /// Returns the input of a task as JSON.

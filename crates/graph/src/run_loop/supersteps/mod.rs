@@ -133,7 +133,8 @@ impl RunLoop {
         }
         let loaded = self.writer.newest();
         if loaded.is_none() {
-            self.position.set_root(self.loop_context.run.host.environment().branch_root());
+            let host = &self.loop_context.run.host;
+            self.position.set_root(host.environment().branch_root(&**host.clock()));
         }
         self.loop_context.run.begins(loaded, self.position.metadata().branch);
     }

@@ -160,7 +160,9 @@ impl TaskRunner {
                 return end;
             };
             tracing::debug!(node = %self.at.key.name(), attempt, %fault, "trying again");
-            self.at.log_event(|| AiEvent::AttemptReset(self.at.event_source().reset()));
+            let by = self.at.event_source();
+            let reset = by.reset();
+            self.at.emit_event(by, AiEvent::AttemptReset(reset));
             self.at.reset_chunks();
             clock.sleep(wait).await;
             attempt += 1;
