@@ -219,8 +219,9 @@ pub enum Durability {
     /// most one superstep ahead of the stored state. Records that depend on a checkpoint (results
     /// of tasks, intents, questions, checkpoints of subgraphs) are stored or emitted after it.
     Async,
-    /// Checkpoints are stored when the run ends, stops, fails, is cancelled or is requeued. A run
-    /// without a worker stores only its last checkpoint, and none if it is dropped. Until then the
+    /// Checkpoints are stored when the run ends, stops, fails, is cancelled or is requeued: one for
+    /// each superstep that the log of the run reports, and only the last one in a run without a log,
+    /// which stores none if it is dropped. Until then the
     /// thread stays at its previous checkpoint: a run whose process dies is repeated from there,
     /// with its recorded calls.
     Exit,

@@ -60,10 +60,6 @@ impl RunEnvironment for LocalEnvironment {
 
     fn unreserve(&self) {}
 
-    fn repeats(&self) -> bool {
-        false
-    }
-
     fn answer(&self, _: InterruptId) -> Option<Answer> {
         None
     }

@@ -444,7 +444,7 @@ impl Call<'_> {
             }
             loop_context.called.store(true, Ordering::Relaxed);
         }
-        let exit = loop_context.run.durability == Durability::Exit;
+        let exit = loop_context.run.stores_last_only();
         if let Some(checkpointer) = loop_context.storage.checkpointer.as_ref().filter(|_| !exit) {
             let tasks = TaskRecords::from_iter([(self.key.clone(), record)]);
             let plan = loop_context.graph.plan();

@@ -56,7 +56,7 @@ impl TaskRecorder {
     async fn keep(&self, call: Arc<CallRecord>) -> Result<(), RuntimeError> {
         let loop_context = &self.loop_context;
         let of = &self.task_state.calls;
-        let exit = loop_context.run.durability == Durability::Exit;
+        let exit = loop_context.run.stores_last_only();
         let Some(checkpointer) = loop_context.storage.checkpointer.as_ref().filter(|_| !exit)
         else {
             of.put(call);

@@ -99,10 +99,6 @@ impl RunEnvironment for HostedEnvironment {
         self.writer.unreserve();
     }
 
-    fn repeats(&self) -> bool {
-        self.writer.holds
-    }
-
     fn answer(&self, id: InterruptId) -> Option<Answer> {
         self.answers.get(&id).cloned()
     }

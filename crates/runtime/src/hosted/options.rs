@@ -10,7 +10,7 @@ use weftwork_graph::run_loop::{
     Config, Host as Local, Run as GraphRun, Start, StateForm, StateQuery,
 };
 use weftwork_types::CheckpointId;
-use weftwork_types::run::{Durability, RunInput};
+use weftwork_types::run::RunInput;
 
 impl ClaimedRun {
     /// Returns the run of the graph with the stored options of the run, and with the progress that
@@ -24,11 +24,7 @@ impl ClaimedRun {
     ) -> GraphRun {
         let options = &self.row.new.options;
         let mut run = self.graph.run(local, start).thread(self.claim.at.thread.as_str());
-        run = run.durability(match options.durability {
-            Durability::Async => Durability::Async,
-            // The writer holds the supersteps until the end of the run.
-            Durability::Sync | Durability::Exit => Durability::Sync,
-        });
+        run = run.durability(options.durability);
         if let Some(limit) = options.step_limit {
             run = run.step_limit(limit);
         }

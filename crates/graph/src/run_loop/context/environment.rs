@@ -31,7 +31,8 @@ pub trait RunEnvironment: Send + Sync + std::fmt::Debug {
     /// the run reports it already.
     fn resumes(&self, started: AiEvent);
 
-    /// Returns the reports of tasks that the checkpoints of the run include.
+    /// Returns the reports of tasks that the checkpoints of the run include. With them, each
+    /// superstep has a checkpoint, also if all are stored when the run ends.
     fn task_reports(&self) -> TaskReports;
 
     /// Returns `true` if the process shuts down, so that the run ends after its superstep.
@@ -47,10 +48,6 @@ pub trait RunEnvironment: Send + Sync + std::fmt::Debug {
 
     /// Releases a reserved commit that no checkpoint took.
     fn unreserve(&self);
-
-    /// Returns `true` if an earlier process may have progressed beyond its last stored checkpoint,
-    /// so that calls of any superstep may be on record.
-    fn repeats(&self) -> bool;
 
     /// Answer to a question, as it was given.
     fn answer(&self, id: InterruptId) -> Option<Answer>;

@@ -116,6 +116,12 @@ impl RunContext {
         self.account.get_or_init(|| self.host.environment().account(at))
     }
 
+    /// Returns `true` if the run stores only its last checkpoint: it stores them when it ends, and no
+    /// report needs those before.
+    pub(crate) fn stores_last_only(&self) -> bool {
+        self.durability == Durability::Exit && self.reports == TaskReports::Omitted
+    }
+
     /// Makes a report of tasks, if the checkpoints of the run include reports.
     pub(crate) fn report<T>(&self, make: impl FnOnce() -> T) -> Option<T> {
         (self.reports == TaskReports::Included).then(make)

@@ -25,9 +25,9 @@ pub(crate) enum StepState {
 }
 
 impl RunLoop {
-    /// Returns `true` if checkpoints are stored at the end of the run only.
+    /// Returns `true` if only the last checkpoint is stored, at the end of the run.
     pub(crate) fn on_exit(&self) -> bool {
-        self.loop_context.run.durability == Durability::Exit
+        self.loop_context.run.stores_last_only()
     }
 
     /// Makes a checkpoint of the current state, and stores it unless that is done at the end.
@@ -199,7 +199,7 @@ impl RunLoop {
                 record.ended = run.report(|| slot.ended(ns, graph)).flatten().map(Box::new);
             }
             // At the end of the run, records are stored as they are, in the reference as well.
-            if plan.has_untracked() && run.durability != Durability::Exit {
+            if plan.has_untracked() && !run.stores_last_only() {
                 record.untrack(plan, slot.task.node);
             }
             records.push((slot.key(graph), record));

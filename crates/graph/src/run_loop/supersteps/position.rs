@@ -78,7 +78,7 @@ impl Position {
             None => {
                 // What is stored at the end of the run may begin with an empty checkpoint, whose id
                 // is less than those of all other checkpoints of the run.
-                let exit = loop_context.run.durability == Durability::Exit;
+                let exit = loop_context.run.stores_last_only();
                 let id = exit.then(|| loop_context.run.next_id());
                 (id, None, Metadata { step: BEFORE_INPUT, ..Metadata::default() })
             }

@@ -174,8 +174,7 @@ impl RunLoop {
             // The checkpoints since the loaded one are not stored: all of them may have been made.
             Durability::Exit => true,
         };
-        let repeats = || self.loop_context.run.host.environment().repeats();
-        if (begun || repeats()) && !self.loop_context.is_nested() {
+        if begun && !self.loop_context.is_nested() {
             return Earlier::Processes;
         }
         self.loop_context.earlier
