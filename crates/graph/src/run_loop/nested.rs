@@ -30,7 +30,6 @@ use weftwork_types::MessageId;
 use weftwork_types::canonical::first_128;
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, TaskStatus};
-use weftwork_types::run::Durability;
 
 impl Ctx {
     /// Runs another graph and returns its output; `null` when the graph emitted none.

@@ -8,7 +8,6 @@ use crate::run_loop::context::TaskRecorder;
 use std::sync::Arc;
 use weftwork_types::code::Fault;
 use weftwork_types::port::{CallKey, CallRecord, Clock};
-use weftwork_types::run::Durability;
 use weftwork_types::{BoxFuture, CheckpointId};
 impl CallBook for TaskRecorder {
     fn clock(&self) -> &Arc<dyn Clock> {
@@ -52,7 +51,7 @@ impl CallBook for TaskRecorder {
 
 impl TaskRecorder {
     /// Stores a call, and the outcomes of its task's nested calls, at once. With durability
-    /// [`Exit`](Durability::Exit), they are stored at the end of the run.
+    /// [`Exit`](weftwork_types::run::Durability::Exit), they are stored at the end of the run.
     async fn keep(&self, call: Arc<CallRecord>) -> Result<(), RuntimeError> {
         let loop_context = &self.loop_context;
         let of = &self.task_state.calls;

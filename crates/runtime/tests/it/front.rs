@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
-use weftwork_graph::run_loop::{HistoryFilter, Modes, StreamEvent};
+use weftwork_graph::run_loop::{HistoryFilter, Host, Modes, Start, StreamEvent};
 use weftwork_graph::{
     CompiledGraph, Ctx, Deps, Graph, List, NodeError, NodeResult, Question, Routes, RuntimeError,
     START, State,
@@ -15,6 +15,7 @@ use weftwork_graph::{
 use weftwork_runtime::{Runtime, Thread};
 use weftwork_store::{NewRun, Store, StoreError};
 use weftwork_testkit::ManualClock;
+use weftwork_types::event::AiEvent;
 use weftwork_types::message::Message;
 use weftwork_types::port::Dependencies;
 use weftwork_types::run::{Multitask, RunCommand, RunInput, RunOutcome, Stops, Target};
@@ -206,6 +207,36 @@ async fn a_run_is_streamed_in_modes_while_it_is_hosted() {
     }
     assert_eq!((values, updates), (2, vec!["check".to_owned()]));
     assert_eq!(stream.end().await.output().expect("completed")["amount"], 5);
+}
+
+#[tokio::test]
+async fn the_mode_custom_has_the_values_of_nodes_and_tools_alone_in_every_environment() {
+    let node = async |ctx: Ctx| {
+        ctx.emit(json!("of the node"));
+        let calls = ctx.calls();
+        calls.emit.emit(AiEvent::CallReused { kind: "model".to_owned(), name: "m".to_owned() });
+        calls.emit.emit(AiEvent::custom(json!("of a tool")));
+        log("done")
+    };
+    let built = Graph::<Refund>::new("refund").node("say", node).edge(START, "say");
+    let graph = built.build().expect("sound");
+    let expected = [json!("of the node"), json!("of a tool")].map(StreamEvent::Custom);
+    let input = json!({"amount": 5});
+    let run = graph.run(&Host::new(), Start::from(input.clone())).modes(Modes::CUSTOM);
+    let mut stream = run.stream();
+    let mut local = Vec::new();
+    while let Some(item) = stream.next().await {
+        local.push(item.event);
+    }
+    assert_eq!(local, expected);
+    let runtime = Runtime::builder(store()).graph("refund", graph).open().await.expect("opens");
+    let order = runtime.thread("refund", "t").expect("valid names");
+    let mut stream = order.start(input).stream(Modes::CUSTOM).await.expect("accepted");
+    let mut hosted = Vec::new();
+    while let Some(item) = stream.next().await {
+        hosted.push(item.event);
+    }
+    assert_eq!(hosted, expected);
 }
 
 #[tokio::test]

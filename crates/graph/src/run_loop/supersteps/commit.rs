@@ -14,7 +14,6 @@ use crate::run_loop::task::{OpenTask, tasks_due};
 use std::sync::Arc;
 use weftwork_engine::pregel::Machine;
 use weftwork_types::event::TaskEnd;
-use weftwork_types::run::Durability;
 use weftwork_types::{BoxFuture, CheckpointId};
 
 /// State of the superstep when records are stored: open or closed.

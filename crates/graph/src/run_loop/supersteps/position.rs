@@ -8,7 +8,6 @@ use crate::semantics::StepRule;
 use std::collections::BTreeMap;
 use weftwork_engine::pregel::Machine;
 use weftwork_types::CheckpointId;
-use weftwork_types::run::Durability;
 
 /// Superstep before the input of a thread.
 const BEFORE_INPUT: i64 = -2;
