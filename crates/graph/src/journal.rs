@@ -7,7 +7,8 @@ mod key;
 use crate::error::{RuntimeError, cut_off};
 use crate::run_loop::context::{Attempt, AttemptSignals, Earlier, TaskContext};
 use crate::run_loop::sync::lock;
-pub use book::{CallBook, MadeElsewhere, Origin, RecordedCalls, ReuseOrigins};
+pub(crate) use book::NoHistory;
+pub use book::{CallBook, CallHistory, MadeElsewhere, Origin, RecordedCalls, ReuseOrigins};
 use elsewhere::Inherited;
 use key::Occurrence;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_types::canonical::{Hash, can_be_read_back, first_128};
 use weftwork_types::code::Fault;
 use weftwork_types::port::{
-    Admission, Admitted, Attempts, CallKey, CallKind, CallRecord, CallResult, CallState, Intent,
-    Journal, JournalError, NewArtifact, Opened, RemoteUse,
+    Admission, Admitted, Attempts, CallKey, CallKind, CallRecord, CallResult, CallState, Clock,
+    Intent, Journal, JournalError, NewArtifact, Opened, RemoteUse,
 };
 use weftwork_types::tool::Effect;
 use weftwork_types::{BoxFuture, CheckpointId, StoreError};
@@ -31,6 +32,7 @@ use weftwork_types::{BoxFuture, CheckpointId, StoreError};
 #[derive(Debug)]
 pub(crate) struct TaskJournal {
     book: Box<dyn CallBook>,
+    clock: Arc<dyn Clock>,
     place: Place,
     /// Earlier attempts that may have made calls of the task.
     earlier: Earlier,
@@ -88,7 +90,8 @@ impl TaskJournal {
             attempt: attempt.number,
         };
         let signals = Arc::clone(attempt.signals);
-        Self { book, place, earlier: at.earlier, signals, known: Mutex::default() }
+        let clock = Arc::clone(at.loop_context.run.host.clock());
+        Self { book, clock, place, earlier: at.earlier, signals, known: Mutex::default() }
     }
 
     /// Refuses calls of an attempt that was cut off: the next one may be under way.
@@ -130,7 +133,7 @@ impl TaskJournal {
     /// Announces the id of a call, and returns its round.
     fn announce_id(&self, intent: &Intent) -> Round {
         let Some(id) = &intent.call_id else { return Round::First };
-        if self.book.reuses_origins() != ReuseOrigins::FirstStep {
+        if self.book.history().reuses_origins() != ReuseOrigins::FirstStep {
             return Round::First;
         }
         match self.known().announced.insert(id.clone()) {
@@ -192,7 +195,7 @@ impl TaskJournal {
             made: 1,
             possibly_paid: self.unaccounted(intent.effect),
             reused: 0,
-            opened_at: self.book.clock().now(),
+            opened_at: self.clock.now(),
             settled_at: None,
         }
     }
@@ -202,7 +205,7 @@ impl TaskJournal {
     /// during the superstep.
     fn unaccounted(&self, effect: Effect) -> u32 {
         let may = effect == Effect::ReadOnly && self.earlier == Earlier::Processes;
-        if may { self.book.lost() } else { 0 }
+        if may { self.book.history().lost() } else { 0 }
     }
 
     /// Includes a call in the next commit.
@@ -335,7 +338,7 @@ impl TaskJournal {
 
     async fn conclude(&self, key: CallKey, result: CallResult) -> Result<(), Fault> {
         self.check_running()?;
-        let settled_at = self.book.clock().now();
+        let settled_at = self.clock.now();
         let ended = self.change(key, |call| {
             call.state = CallState::Settled;
             call.result = Some(result);
@@ -402,17 +405,17 @@ impl Journal for TaskJournal {
             // A call without an id is counted when it is announced, and not before.
             let Some(id) = &call.intent.call_id else { return Ok(Admitted::NoRecords) };
             let key = self.key(call.intent, &Occurrence::Id(id.clone()), &self.place);
-            let admitted = self.book.admit(key, call).await;
+            let admitted = self.book.history().admit(key, call).await;
             admitted.map_err(|source| JournalError { name: call.intent.name.clone(), source })
         })
     }
 
     fn succeeded(&self, key: CallKey) {
-        self.book.succeeded(key);
+        self.book.history().succeeded(key);
     }
 
     fn store_artifact(&self, artifact: NewArtifact) -> Option<String> {
-        self.book.store_artifact(artifact)
+        self.book.history().store_artifact(artifact)
     }
 
     fn remote_thread(&self, of: RemoteUse) -> BoxFuture<'_, Result<Option<String>, JournalError>> {
@@ -421,7 +424,7 @@ impl Journal for TaskJournal {
             let of_branch = self.remote_thread_of_branch(&of);
             let error = |source| JournalError { name: name.clone(), source };
             self.check_running().map_err(error)?;
-            let recorded = self.book.remote_thread(of).await.map_err(error)?;
+            let recorded = self.book.history().remote_thread(of).await.map_err(error)?;
             Ok(recorded.or(of_branch))
         })
     }

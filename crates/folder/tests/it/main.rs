@@ -20,7 +20,7 @@ use weftwork_types::caller::Caller;
 use weftwork_types::message::ToolCall;
 use weftwork_types::port::{CallContext, Clock};
 use weftwork_types::tool::{ToolErrorKind, ToolOutcome};
-use weftwork_types::{BoxFuture, Principal, RunId, ThreadId, Timestamp, ToolCallId};
+use weftwork_types::{BoxFuture, Timestamp, ToolCallId};
 
 fn context(clock: Arc<dyn Clock>) -> CallContext {
     CallContext::of_program(Caller::local("request").expect("a valid id"), clock)

@@ -1,10 +1,9 @@
 use std::collections::BTreeMap;
+use std::future::ready;
 use std::sync::Arc;
 use weftwork_types::canonical::Hash;
 use weftwork_types::code::Fault;
-use weftwork_types::port::{
-    Admission, Admitted, CallKey, CallRecord, Clock, NewArtifact, RemoteUse,
-};
+use weftwork_types::port::{Admission, Admitted, CallKey, CallRecord, NewArtifact, RemoteUse};
 use weftwork_types::{BoxFuture, CheckpointId};
 
 /// Branch that another branch of the thread starts from.
@@ -55,12 +54,30 @@ pub enum ReuseOrigins {
     Everything,
 }
 
-/// Storage for the call records of a task: with the commits of its run, or with the records of its
-/// task.
+/// Book of the calls of a task: they are stored with the commits of its run, or with the records of
+/// the task.
 pub trait CallBook: Send + Sync + std::fmt::Debug {
-    /// Clock for the times of calls.
-    fn clock(&self) -> &Arc<dyn Clock>;
+    /// Finds a call of the task.
+    ///
+    /// # Errors
+    /// Failure to read the record.
+    fn find(&self, key: CallKey) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>>;
 
+    /// Includes a call in the next commit.
+    fn note(&self, call: Arc<CallRecord>);
+
+    /// Includes a call in the next commit and waits until it is stored.
+    ///
+    /// # Errors
+    /// Failure to store it.
+    fn record(&self, call: Arc<CallRecord>) -> BoxFuture<'_, Result<(), Fault>>;
+
+    /// Returns the history of the run and its thread.
+    fn history(&self) -> &dyn CallHistory;
+}
+
+/// History of the calls of a run and its thread, beyond those of a single task.
+pub trait CallHistory: Send + Sync + std::fmt::Debug {
     /// Number of processes known to have died with the run since it last made progress.
     fn lost(&self) -> u32;
 
@@ -73,12 +90,6 @@ pub trait CallBook: Send + Sync + std::fmt::Debug {
     /// Failure to read the checkpoints of the branches.
     fn origins(&self, branch: CheckpointId) -> BoxFuture<'_, Result<Arc<[Origin]>, Fault>>;
 
-    /// Finds a call of the task.
-    ///
-    /// # Errors
-    /// Failure to read the record.
-    fn find(&self, key: CallKey) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>>;
-
     /// Finds a call anywhere on the thread.
     ///
     /// # Errors
@@ -86,51 +97,72 @@ pub trait CallBook: Send + Sync + std::fmt::Debug {
     fn find_on_thread(&self, key: CallKey)
     -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>>;
 
-    /// Returns the calls with effects that are recorded under the keys of other positions. By default
-    /// there are none.
+    /// Returns the calls with effects that are recorded under the keys of other positions.
     ///
     /// # Errors
     /// Failure to read the records.
-    fn made_elsewhere(&self) -> BoxFuture<'_, Result<Arc<MadeElsewhere>, Fault>> {
-        Box::pin(std::future::ready(Ok(Arc::default())))
-    }
+    fn made_elsewhere(&self) -> BoxFuture<'_, Result<Arc<MadeElsewhere>, Fault>>;
 
-    /// Includes a call in the next commit.
-    fn note(&self, call: Arc<CallRecord>);
-
-    /// Includes a call in the next commit and waits until it is stored.
-    ///
-    /// # Errors
-    /// Failure to store it.
-    fn record(&self, call: Arc<CallRecord>) -> BoxFuture<'_, Result<(), Fault>>;
-
-    /// Records that the run begins a tool call, if its earlier calls allow it. Without records of
-    /// the run, as in the default implementation, nothing is decided.
+    /// Records that the run begins a tool call, if its earlier calls allow it.
     ///
     /// # Errors
     /// Failure to read the records.
     fn admit<'a>(
         &'a self,
-        _key: CallKey,
-        _call: Admission<'a>,
-    ) -> BoxFuture<'a, Result<Admitted, Fault>> {
-        Box::pin(std::future::ready(Ok(Admitted::NoRecords)))
-    }
+        key: CallKey,
+        call: Admission<'a>,
+    ) -> BoxFuture<'a, Result<Admitted, Fault>>;
 
     /// Records that an admitted call succeeded, in the next commit.
-    fn succeeded(&self, _key: CallKey) {}
+    fn succeeded(&self, key: CallKey);
 
     /// Stores a value with the next commit, and returns its reference; `None` without a place.
-    fn store_artifact(&self, _artifact: NewArtifact) -> Option<String> {
-        None
-    }
+    fn store_artifact(&self, artifact: NewArtifact) -> Option<String>;
 
     /// Returns the id of the thread on another server for a use by the thread of the run, and records
     /// it with the next commit if it is new; `None` without a place for the record.
     ///
     /// # Errors
     /// Failure to read the record.
-    fn remote_thread(&self, _of: RemoteUse) -> BoxFuture<'_, Result<Option<String>, Fault>> {
-        Box::pin(std::future::ready(Ok(None)))
+    fn remote_thread(&self, of: RemoteUse) -> BoxFuture<'_, Result<Option<String>, Fault>>;
+}
+
+/// History of a run whose calls are recorded with its tasks only: each task has its own calls.
+#[derive(Debug)]
+pub(crate) struct NoHistory;
+
+impl CallHistory for NoHistory {
+    fn lost(&self) -> u32 {
+        0
+    }
+
+    fn reuses_origins(&self) -> ReuseOrigins {
+        ReuseOrigins::Nothing
+    }
+
+    fn origins(&self, _: CheckpointId) -> BoxFuture<'_, Result<Arc<[Origin]>, Fault>> {
+        Box::pin(ready(Ok(Arc::from([]))))
+    }
+
+    fn find_on_thread(&self, _: CallKey) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>> {
+        Box::pin(ready(Ok(None)))
+    }
+
+    fn made_elsewhere(&self) -> BoxFuture<'_, Result<Arc<MadeElsewhere>, Fault>> {
+        Box::pin(ready(Ok(Arc::default())))
+    }
+
+    fn admit<'a>(&'a self, _: CallKey, _: Admission<'a>) -> BoxFuture<'a, Result<Admitted, Fault>> {
+        Box::pin(ready(Ok(Admitted::NoRecords)))
+    }
+
+    fn succeeded(&self, _: CallKey) {}
+
+    fn store_artifact(&self, _: NewArtifact) -> Option<String> {
+        None
+    }
+
+    fn remote_thread(&self, _: RemoteUse) -> BoxFuture<'_, Result<Option<String>, Fault>> {
+        Box::pin(ready(Ok(None)))
     }
 }

@@ -19,7 +19,7 @@ pub(super) enum Inherited {
 impl TaskJournal {
     /// Returns `true` if calls of origin branches are reused in the superstep of the task.
     pub(super) fn reuses_origins(&self) -> bool {
-        match self.book.reuses_origins() {
+        match self.book.history().reuses_origins() {
             ReuseOrigins::Nothing => false,
             ReuseOrigins::FirstStep => self.earlier != Earlier::Nobody,
             ReuseOrigins::Everything => true,
@@ -31,19 +31,19 @@ impl TaskJournal {
         let Some(branch) = self.place.branch.filter(|_| self.reuses_origins()) else {
             return Ok(None);
         };
-        let is_first_step = self.book.reuses_origins() == ReuseOrigins::FirstStep;
+        let is_first_step = self.book.history().reuses_origins() == ReuseOrigins::FirstStep;
         let may_act = is_first_step && call.intent.effect != Effect::ReadOnly;
         // A graph that waited goes on with the answers of this branch.
         if is_first_step && !may_act && call.round == Round::Later {
             return Ok(None);
         }
-        for origin in self.book.origins(branch).await?.iter() {
+        for origin in self.book.history().origins(branch).await?.iter() {
             let mut place = Place { branch: origin.branch, ..self.place.clone() };
             if let Some((_, _, step)) = place.path.first_mut() {
                 *step -= origin.earlier;
             }
             let key = self.key(&call.intent, &call.occurrence, &place);
-            let found = self.book.find_on_thread(key).await?;
+            let found = self.book.history().find_on_thread(key).await?;
             let Some(found) = found else { continue };
             match &found.result {
                 Some(result) => return Ok(Some(Inherited::Result(result.clone()))),
@@ -82,7 +82,7 @@ impl TaskJournal {
     /// be the case for a call.
     async fn made_elsewhere(&self, call: &Call) -> Result<Option<Arc<MadeElsewhere>>, Fault> {
         let may_be = self.earlier != Earlier::Nobody && call.intent.effect != Effect::ReadOnly;
-        if may_be { self.book.made_elsewhere().await.map(Some) } else { Ok(None) }
+        if may_be { self.book.history().made_elsewhere().await.map(Some) } else { Ok(None) }
     }
 
     /// Finds a call, with one of some inputs, among those that are recorded under the keys of other

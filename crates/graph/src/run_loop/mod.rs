@@ -33,7 +33,9 @@ mod task;
 mod thread;
 pub(crate) mod values;
 
-pub use crate::journal::{CallBook, MadeElsewhere, Origin, RecordedCalls, ReuseOrigins};
+pub use crate::journal::{
+    CallBook, CallHistory, MadeElsewhere, Origin, RecordedCalls, ReuseOrigins,
+};
 pub use crate::semantics::{Limits, Resuming, Semantics, SubgraphState, Unanswered};
 pub use calls::{CallList, Calls};
 pub use checkpointer::{

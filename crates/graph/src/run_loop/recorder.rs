@@ -1,40 +1,18 @@
 //! Recording of calls in the records of tasks.
 
 use crate::error::RuntimeError;
-use crate::journal::{CallBook, Origin, ReuseOrigins};
+use crate::journal::{CallBook, CallHistory, NoHistory};
 use crate::run_loop::calls::CallsInFlight;
 use crate::run_loop::checkpointer::{TaskDetails, TaskRecord, TaskRecords};
 use crate::run_loop::context::TaskRecorder;
 use std::sync::Arc;
+use weftwork_types::BoxFuture;
 use weftwork_types::code::Fault;
-use weftwork_types::port::{CallKey, CallRecord, Clock};
-use weftwork_types::{BoxFuture, CheckpointId};
+use weftwork_types::port::{CallKey, CallRecord};
+
 impl CallBook for TaskRecorder {
-    fn clock(&self) -> &Arc<dyn Clock> {
-        self.loop_context.run.host.clock()
-    }
-
-    fn lost(&self) -> u32 {
-        0
-    }
-
-    fn reuses_origins(&self) -> ReuseOrigins {
-        ReuseOrigins::Nothing
-    }
-
-    fn origins(&self, _: CheckpointId) -> BoxFuture<'_, Result<Arc<[Origin]>, Fault>> {
-        Box::pin(std::future::ready(Ok(Arc::from([]))))
-    }
-
     fn find(&self, key: CallKey) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>> {
         Box::pin(std::future::ready(Ok(self.task_state.calls.find(key))))
-    }
-
-    fn find_on_thread(
-        &self,
-        key: CallKey,
-    ) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>> {
-        self.find(key)
     }
 
     /// Includes the call in the next record of the task: at the latest that of its end, before that
@@ -46,6 +24,10 @@ impl CallBook for TaskRecorder {
 
     fn record(&self, call: Arc<CallRecord>) -> BoxFuture<'_, Result<(), Fault>> {
         Box::pin(async move { self.keep(call).await.map_err(|error| error.fault()) })
+    }
+
+    fn history(&self) -> &dyn CallHistory {
+        &NoHistory
     }
 }
 

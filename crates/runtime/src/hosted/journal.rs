@@ -8,7 +8,7 @@ use super::remote_threads::RemoteThreadIds;
 use crate::patience::Patience;
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::run_loop::{CallBook, MadeElsewhere, Origin, ReuseOrigins};
+use weftwork_graph::run_loop::{CallBook, CallHistory, MadeElsewhere, Origin, ReuseOrigins};
 use weftwork_store::{Claim, Store, StoreError};
 use weftwork_types::code::Fault;
 use weftwork_types::port::{
@@ -46,26 +46,6 @@ pub(crate) struct RunBook {
 }
 
 impl CallBook for RunBook {
-    fn clock(&self) -> &Arc<dyn Clock> {
-        &self.journal.clock
-    }
-
-    fn lost(&self) -> u32 {
-        self.journal.lost
-    }
-
-    fn reuses_origins(&self) -> ReuseOrigins {
-        let lineage = self.journal.lineage.as_ref();
-        lineage.map_or(ReuseOrigins::Nothing, |lineage| lineage.reuses)
-    }
-
-    fn origins(&self, branch: CheckpointId) -> BoxFuture<'_, Result<Arc<[Origin]>, Fault>> {
-        Box::pin(async move {
-            let Some(origins) = &self.journal.lineage else { return Ok(Arc::from([])) };
-            origins.of(branch).await.map_err(|error| RuntimeError::from(error).fault())
-        })
-    }
-
     fn find(&self, key: CallKey) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>> {
         Box::pin(async move {
             match self.journal.log.find(key) {
@@ -73,17 +53,6 @@ impl CallBook for RunBook {
                 None => self.journal.read(key, self.since).await,
             }
         })
-    }
-
-    fn find_on_thread(
-        &self,
-        key: CallKey,
-    ) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>> {
-        Box::pin(self.journal.read(key, None))
-    }
-
-    fn made_elsewhere(&self) -> BoxFuture<'_, Result<Arc<MadeElsewhere>, Fault>> {
-        Box::pin(async move { self.journal.elsewhere.calls().await.map_err(|error| error.fault()) })
     }
 
     fn note(&self, call: Arc<CallRecord>) {
@@ -97,28 +66,60 @@ impl CallBook for RunBook {
         })
     }
 
+    fn history(&self) -> &dyn CallHistory {
+        &*self.journal
+    }
+}
+
+impl CallHistory for RunJournal {
+    fn lost(&self) -> u32 {
+        self.lost
+    }
+
+    fn reuses_origins(&self) -> ReuseOrigins {
+        self.lineage.as_ref().map_or(ReuseOrigins::Nothing, |lineage| lineage.reuses)
+    }
+
+    fn origins(&self, branch: CheckpointId) -> BoxFuture<'_, Result<Arc<[Origin]>, Fault>> {
+        Box::pin(async move {
+            let Some(origins) = &self.lineage else { return Ok(Arc::from([])) };
+            origins.of(branch).await.map_err(|error| RuntimeError::from(error).fault())
+        })
+    }
+
+    fn find_on_thread(
+        &self,
+        key: CallKey,
+    ) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>> {
+        Box::pin(self.read(key, None))
+    }
+
+    fn made_elsewhere(&self) -> BoxFuture<'_, Result<Arc<MadeElsewhere>, Fault>> {
+        Box::pin(async move { self.elsewhere.calls().await.map_err(|error| error.fault()) })
+    }
+
     fn admit<'a>(
         &'a self,
         key: CallKey,
         call: Admission<'a>,
     ) -> BoxFuture<'a, Result<Admitted, Fault>> {
         Box::pin(async move {
-            let admitted = self.journal.past.admit(key, call).await;
+            let admitted = self.past.admit(key, call).await;
             admitted.map_err(|error| error.fault())
         })
     }
 
     fn succeeded(&self, key: CallKey) {
-        self.journal.past.succeeded(key);
+        self.past.succeeded(key);
     }
 
     fn store_artifact(&self, artifact: NewArtifact) -> Option<String> {
-        self.journal.past.store_artifact(artifact)
+        self.past.store_artifact(artifact)
     }
 
     fn remote_thread(&self, of: RemoteUse) -> BoxFuture<'_, Result<Option<String>, Fault>> {
         Box::pin(async move {
-            let id = self.journal.remote_threads.id_of(of).await;
+            let id = self.remote_threads.id_of(of).await;
             id.map(Some).map_err(|error| error.fault())
         })
     }
