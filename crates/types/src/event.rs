@@ -3,12 +3,14 @@
 mod checkpoint;
 mod piece;
 mod stored;
+mod transcript;
 
 pub use checkpoint::{
     CheckpointSource, CheckpointStored, OutsideWrites, TaskDue, TaskEnd, TaskStatus,
 };
 pub use piece::{Piece, PieceAt, PieceKind, Position, ToolCallPart};
 pub use stored::{FromStored, StoredForm};
+pub use transcript::{MessageText, OpenText, TextSource, Transcript};
 
 use crate::code::Fault;
 use crate::interrupt::{Ask, Interrupt};
@@ -214,6 +216,15 @@ pub enum AiEvent {
     },
 }
 
+/// The partial text of an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delta<'a> {
+    /// Kind of output.
+    pub kind: PieceKind,
+    /// The text.
+    pub text: &'a str,
+}
+
 /// The end of an attempt whose partial text is void.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -272,6 +283,21 @@ impl AiEvent {
                 | Self::StoreUnavailable { .. }
                 | Self::StoreAvailable
         )
+    }
+
+    /// Returns the partial text of the event; `None` for other events.
+    #[must_use]
+    pub fn delta(&self) -> Option<Delta<'_>> {
+        match self {
+            Self::TextDelta { delta: text } => Some(Delta { kind: PieceKind::Text, text }),
+            Self::ReasoningDelta { delta: text } => {
+                Some(Delta { kind: PieceKind::Reasoning, text })
+            }
+            Self::ToolCallDelta { call, delta: text } => {
+                Some(Delta { kind: PieceKind::ToolCall(call.clone()), text })
+            }
+            _ => None,
+        }
     }
 
     /// Creates the event for a value that no node emitted.

@@ -76,6 +76,12 @@ impl PieceAt {
         let runs = |part: &str| part.rsplit_once(':').is_some_and(|(_, of)| of == id);
         self.task == task || self.ns.split('|').any(runs)
     }
+
+    /// Returns `true` for texts of the same message and task, or of the same task and no message.
+    #[must_use]
+    pub fn has_origin_of(&self, other: &Self) -> bool {
+        self.task == other.task && self.message == other.message && self.node == other.node
+    }
 }
 
 /// The kind of output that a text is part of.
@@ -118,6 +124,19 @@ pub struct Piece {
 }
 
 impl Piece {
+    /// Appends a text that directly follows this one, with the same origin and kind. Returns `false`
+    /// for any other text, which is a piece of its own.
+    pub fn extend(&mut self, at: &PieceAt, kind: &PieceKind, text: &str) -> bool {
+        let continues = self.kind == *kind
+            && self.at.has_origin_of(at)
+            && self.at.end.plus(text.len()) == at.end;
+        if continues {
+            self.text.push_str(text);
+            self.at.end = at.end;
+        }
+        continues
+    }
+
     /// Returns the position before the text.
     #[must_use]
     pub fn start(&self) -> Position {

@@ -1,0 +1,171 @@
+//! Texts of a run that are not final, by one set of rules for all that store, deliver or show them.
+
+#[cfg(test)]
+mod tests;
+
+use super::{AiEvent, AttemptReset, Piece, PieceAt, PieceKind, Position, RunEvent};
+use crate::{MessageId, TaskId, Timestamp};
+use std::collections::BTreeSet;
+
+/// Source of partial text. Text of one source is one text, however it is divided.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TextSource {
+    /// The message that the text is part of.
+    Message(MessageId),
+    /// The task that emitted the text, for text of no message.
+    Task {
+        /// Namespace of the graph of the task.
+        ns: String,
+        /// The task.
+        task: TaskId,
+    },
+}
+
+impl TextSource {
+    /// Returns the source of a text.
+    #[must_use]
+    pub fn of(at: &PieceAt) -> Self {
+        match &at.message {
+            Some(id) => Self::Message(id.clone()),
+            None => Self::Task { ns: at.ns.clone(), task: at.task },
+        }
+    }
+}
+
+/// A text that is not final.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenText<T> {
+    /// Source of the text.
+    pub source: TextSource,
+    /// Position and origin of its last piece. A reset voids the text by this origin.
+    pub at: PieceAt,
+    /// Content of the text, as its reader needs it.
+    pub content: T,
+}
+
+/// The texts of a run that are not final, and the messages that are.
+///
+/// A text begins with its first piece. It ends when its message is final, when the attempt that
+/// emitted it is reset, or with the run. A text that goes on after its end begins anew. The content
+/// of texts is the reader's: [`MessageText`] for a reader of the whole text, less for others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transcript<T = MessageText> {
+    /// In the order of their first pieces.
+    open: Vec<OpenText<T>>,
+    finals: BTreeSet<MessageId>,
+}
+
+impl<T> Default for Transcript<T> {
+    fn default() -> Self {
+        Self { open: Vec::new(), finals: BTreeSet::new() }
+    }
+}
+
+impl<T> Transcript<T> {
+    /// Returns the texts that are not final, in the order in which they began.
+    pub fn open_texts(&self) -> impl Iterator<Item = &OpenText<T>> {
+        self.open.iter()
+    }
+
+    /// Returns `true` if every text is void or part of a final message.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Returns the text of a source; `None` if it is void, final or not begun.
+    #[must_use]
+    pub fn text(&self, source: &TextSource) -> Option<&OpenText<T>> {
+        self.open.iter().find(|text| text.source == *source)
+    }
+
+    /// Returns `true` if a message was final.
+    #[must_use]
+    pub fn is_final(&self, id: &MessageId) -> bool {
+        self.finals.contains(id)
+    }
+
+    /// Returns the text that a piece belongs to, and begins it if this is its first piece. The
+    /// caller adds the content.
+    pub fn text_at(&mut self, at: &PieceAt) -> &mut OpenText<T>
+    where
+        T: Default,
+    {
+        let source = TextSource::of(at);
+        let index = self.open.iter().position(|text| text.source == source);
+        let index = index.unwrap_or_else(|| {
+            let content = T::default();
+            self.open.push(OpenText { source, at: at.clone(), content });
+            self.open.len() - 1
+        });
+        let text = &mut self.open[index];
+        text.at = at.clone();
+        text
+    }
+
+    /// Records that a message is final, and returns its text, which the final message repeats.
+    pub fn finish(&mut self, id: &MessageId) -> Option<OpenText<T>> {
+        self.finals.insert(id.clone());
+        let is_of =
+            |text: &OpenText<T>| matches!(&text.source, TextSource::Message(of) if of == id);
+        let index = self.open.iter().position(is_of)?;
+        Some(self.open.remove(index))
+    }
+
+    /// Removes and returns the texts that a reset makes void, in the order in which they began.
+    pub fn reset(&mut self, reset: &AttemptReset) -> Vec<OpenText<T>> {
+        self.open.extract_if(.., |text| reset.voids(&text.at)).collect()
+    }
+
+    /// Removes and returns all texts: the run has ended, or another process continues it.
+    pub fn end(&mut self) -> Vec<OpenText<T>> {
+        std::mem::take(&mut self.open)
+    }
+}
+
+impl Transcript {
+    /// Adds an event of the run, and returns the texts that it ends: void ones, the text of a message
+    /// that is final, or all at the end of the run. Partial text without an origin is not part of the
+    /// transcript.
+    pub fn add(&mut self, RunEvent { piece, event, .. }: &RunEvent) -> Vec<OpenText<MessageText>> {
+        match event {
+            AiEvent::AttemptReset(reset) => self.reset(reset),
+            AiEvent::MessageFinal { message } => self.finish(&message.id).into_iter().collect(),
+            AiEvent::Done { .. } => self.end(),
+            event => {
+                if let (Some(delta), Some(at)) = (event.delta(), piece) {
+                    self.text_at(at).content.append(at, &delta.kind, delta.text);
+                }
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// The whole of a text: its pieces in order. Consecutive pieces of one kind are joined.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MessageText {
+    pieces: Vec<Piece>,
+}
+
+impl MessageText {
+    /// Appends a piece, which follows those before it.
+    pub fn append(&mut self, at: &PieceAt, kind: &PieceKind, text: &str) {
+        if self.pieces.last_mut().is_some_and(|last| last.extend(at, kind, text)) {
+            return;
+        }
+        let told_at = Timestamp::default();
+        self.pieces.push(Piece { at: at.clone(), told_at, kind: kind.clone(), text: text.into() });
+    }
+
+    /// Returns the text of a kind.
+    #[must_use]
+    pub fn of_kind(&self, kind: &PieceKind) -> String {
+        self.pieces.iter().filter(|piece| piece.kind == *kind).map(|piece| &*piece.text).collect()
+    }
+
+    /// Returns the pieces after a position.
+    pub fn since(&self, position: Position) -> impl Iterator<Item = Piece> {
+        self.pieces.iter().cloned().filter_map(move |piece| piece.rest(position))
+    }
+}
