@@ -16,7 +16,7 @@ use weftwork_graph::run_loop::EventSource;
 use weftwork_types::Timestamp;
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::code::Fault;
-use weftwork_types::event::{AiEvent, AttemptReset, Piece, PieceAt, PieceKind, Position, RunEvent};
+use weftwork_types::event::{AiEvent, AttemptReset, Piece, PieceAt, Position, RunEvent};
 use weftwork_types::port::Clock;
 
 /// Delivers events in the order in which they were emitted: a piece of text that follows an event
@@ -340,9 +340,9 @@ impl State {
 
     /// Delivers text at once. Returns `true` if a task that waits for due text must check again.
     fn say(&mut self, by: &EventSource, event: AiEvent, clock: &dyn Clock) -> bool {
-        let Some(piece) = piece(&event) else { return false };
+        let Some(delta) = event.delta() else { return false };
         let before = self.text.due();
-        let at = self.text.say(by, piece, clock);
+        let at = self.text.say(by, delta, clock);
         let changed = self.text.due() != before;
         self.tell(RunEvent { seq: None, piece: Some(at), at: Some(clock.now()), event });
         changed
@@ -370,8 +370,8 @@ impl State {
         } else {
             let mut after = self.text.clone();
             for Told { event, by } in self.queue.iter().take(taken) {
-                if let Some(piece) = piece(event) {
-                    places.push_back(after.say(by, piece, clock));
+                if let Some(delta) = event.delta() {
+                    places.push_back(after.say(by, delta, clock));
                 } else {
                     carried.void = carried.void.max(after.pass(event));
                     carried.events.push(event.clone());
@@ -437,15 +437,5 @@ impl State {
         self.over = true;
         self.queue.clear();
         self.live.close();
-    }
-}
-
-/// Returns the kind and the text of a partial-text event; `None` for other events.
-fn piece(event: &AiEvent) -> Option<(PieceKind, &str)> {
-    match event {
-        AiEvent::TextDelta { delta } => Some((PieceKind::Text, delta)),
-        AiEvent::ReasoningDelta { delta } => Some((PieceKind::Reasoning, delta)),
-        AiEvent::ToolCallDelta { call, delta } => Some((PieceKind::ToolCall(call.clone()), delta)),
-        _ => None,
     }
 }

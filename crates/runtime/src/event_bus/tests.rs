@@ -24,8 +24,8 @@ fn bus() -> EventBus {
 /// Drains a watcher: durable events by their number, text by its position.
 fn heard(watcher: &mut LiveReceiver) -> Vec<String> {
     received(watcher)
-        .map(|told| match (piece(&told.event), told.position()) {
-            (Some((_, text)), Some(at)) => format!("{}+{} {text}", at.seq, at.bytes),
+        .map(|told| match (told.event.delta(), told.position()) {
+            (Some(delta), Some(at)) => format!("{}+{} {}", at.seq, at.bytes, delta.text),
             (None, Some(at)) => at.seq.to_string(),
             (_, None) => "placeless".to_owned(),
         })

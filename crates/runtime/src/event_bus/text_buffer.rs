@@ -3,7 +3,7 @@
 use super::EventSource;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
-use weftwork_types::event::{AiEvent, AttemptReset, Piece, PieceAt, PieceKind, Position};
+use weftwork_types::event::{AiEvent, AttemptReset, Delta, Piece, PieceAt, Position};
 use weftwork_types::port::Clock;
 
 /// Maximum time that text waits for a commit. An earlier commit includes it.
@@ -118,7 +118,7 @@ impl TextBuffer {
     pub(super) fn say(
         &mut self,
         by: &EventSource,
-        (kind, text): (PieceKind, &str),
+        Delta { kind, text }: Delta<'_>,
         clock: &dyn Clock,
     ) -> PieceAt {
         self.at = self.at.plus(text.len());
@@ -137,19 +137,13 @@ impl TextBuffer {
         self.kept_bytes += text.len();
         self.waiting_bytes += text.len();
         let open = self.unsaved.len() > self.sealed;
-        match self.unsaved.back_mut().filter(|said| open && said.goes_on(&at, &kind)) {
-            Some(said) => {
-                said.piece.text.push_str(text);
-                said.piece.at.end = at.end;
-            }
-            None => {
-                let text = text.to_owned();
-                let told_at = clock.now();
-                let piece = Piece { at: at.clone(), told_at, kind, text };
-                let told_at = clock.elapsed();
-                self.unsaved.push_back(Said { piece, step: by.step, told_at });
-            }
+        let last = self.unsaved.back_mut().filter(|_| open);
+        if last.is_some_and(|said| said.piece.extend(&at, &kind, text)) {
+            return at;
         }
+        let text = text.to_owned();
+        let piece = Piece { at: at.clone(), told_at: clock.now(), kind, text };
+        self.unsaved.push_back(Said { piece, step: by.step, told_at: clock.elapsed() });
         at
     }
 
@@ -209,7 +203,7 @@ impl TextBuffer {
             let bytes = piece.text.len();
             let at = piece.at;
             let last = self.saved.back_mut().filter(|saved| !saved.void && saved.step == step);
-            match last.filter(|saved| is_of_same(&saved.at, &at)) {
+            match last.filter(|saved| saved.at.has_origin_of(&at)) {
                 Some(saved) => {
                     saved.at.end = at.end;
                     saved.bytes += bytes;
@@ -219,17 +213,4 @@ impl TextBuffer {
         }
         self.sealed = 0;
     }
-}
-
-impl Said {
-    /// Returns `true` if a piece extends this one.
-    fn goes_on(&self, at: &PieceAt, kind: &PieceKind) -> bool {
-        let ours = &self.piece;
-        ours.kind == *kind && is_of_same(&ours.at, at) && ours.at.end.seq == at.end.seq
-    }
-}
-
-/// Returns `true` for texts of the same message, or of the same task and no message.
-fn is_of_same(one: &PieceAt, other: &PieceAt) -> bool {
-    one.task == other.task && one.message == other.message && one.node == other.node
 }

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use weftwork_graph::run_loop::{MessagePart, MessageWrite, StoredStep, StreamEvent};
 use weftwork_types::MessageId;
-use weftwork_types::event::{AiEvent, PieceAt, RunEvent};
+use weftwork_types::event::{
+    AiEvent, AttemptReset, OpenText, PieceAt, RunEvent, TextSource, Transcript,
+};
 
 /// Messages of a run that were emitted or that its nodes got. All followers share them, at whichever
 /// event they are.
@@ -34,9 +36,10 @@ pub(super) struct EventMessages<'a> {
     returned: Vec<MessageId>,
 }
 
-/// Messages of which a follower emitted text, and which are not final.
+/// Messages of which a follower emitted text, and which are not final. The text itself is with the
+/// client.
 #[derive(Debug, Default)]
-pub(super) struct PartialText(Vec<(MessageId, PieceAt)>);
+pub(super) struct PartialText(Transcript<()>);
 
 impl KnownMessages {
     /// Returns `true` if all messages up to this event are known.
@@ -119,7 +122,12 @@ impl PartialText {
 
     /// Forgets the text of messages that are final.
     pub(super) fn end(&mut self, returned: &[MessageId]) {
-        self.0.retain(|(partial, _)| !returned.contains(partial));
+        // Messages without partial text, which are the most in a log, need not be remembered.
+        let is_open = |id: &&MessageId| self.0.text(&TextSource::Message((*id).clone())).is_some();
+        let finals: Vec<_> = returned.iter().filter(is_open).collect();
+        for id in finals {
+            self.0.finish(id);
+        }
     }
 
     /// The partial text of an event, or the end of an attempt that emitted some.
@@ -127,20 +135,20 @@ impl PartialText {
         match (&event.event, &event.piece) {
             (AiEvent::TextDelta { delta }, Some(at)) => {
                 let Some(id) = at.message.clone() else { return Vec::new() };
-                if self.0.iter().all(|(known, _)| *known != id) {
-                    self.0.push((id.clone(), at.clone()));
-                }
+                self.0.text_at(at);
                 vec![of(at, MessagePart::Chunk { id, text: delta.clone() })]
             }
-            (AiEvent::AttemptReset(reset), _) => {
-                let (void, rest) = std::mem::take(&mut self.0)
-                    .into_iter()
-                    .partition::<Vec<_>, _>(|(_, at)| reset.voids(at));
-                self.0 = rest;
-                void.into_iter().map(|(id, at)| of(&at, MessagePart::Reset { id })).collect()
-            }
+            (AiEvent::AttemptReset(reset), _) => self.reset(reset),
             _ => Vec::new(),
         }
+    }
+
+    fn reset(&mut self, reset: &AttemptReset) -> Vec<OfMessage> {
+        let event = |OpenText { at, .. }: OpenText<()>| {
+            let id = at.message.clone()?;
+            Some(of(&at, MessagePart::Reset { id }))
+        };
+        self.0.reset(reset).into_iter().filter_map(event).collect()
     }
 }
 
