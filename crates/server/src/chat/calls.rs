@@ -7,12 +7,11 @@
 
 use super::cut::cut_value;
 use super::part::ChatPart;
-use super::speech::Speaker;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use weftwork_types::TaskId;
 use weftwork_types::canonical::first_128;
-use weftwork_types::event::ToolCallPart;
+use weftwork_types::event::{TextSource, ToolCallPart};
 
 /// The calls of a message.
 #[derive(Debug, Default)]
@@ -36,7 +35,7 @@ pub(super) struct Origin<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Maker<'a> {
     /// The model that produces this message requests it.
-    Model(&'a Speaker),
+    Model(&'a TextSource),
     /// It is made, or a person is asked about it, by this task; `None` if the event does not say.
     Run(Option<TaskId>),
 }
@@ -71,7 +70,7 @@ struct Call {
     /// `true` if the call began in an earlier response.
     is_earlier: bool,
     /// Message that requests the call; `None` for a call that a run makes by itself.
-    by: Option<Speaker>,
+    by: Option<TextSource>,
     /// `true` once the message of the call is final, or the call is made.
     is_accepted: bool,
     /// Task that makes the call; `None` before it begins.
@@ -82,7 +81,7 @@ struct Call {
 
 impl<'a> Origin<'a> {
     /// The model of a message.
-    pub(super) fn model(by: &'a Speaker, ns: Option<&'a str>) -> Self {
+    pub(super) fn model(by: &'a TextSource, ns: Option<&'a str>) -> Self {
         Self { maker: Maker::Model(by), ns }
     }
 
@@ -204,7 +203,7 @@ impl Calls {
     }
 
     /// Ends the calls of a message that is void.
-    pub(super) fn reset(&mut self, by: &Speaker, to: &mut Vec<ChatPart>) {
+    pub(super) fn reset(&mut self, by: &TextSource, to: &mut Vec<ChatPart>) {
         let is_void =
             |call: &Call| call.by.as_ref() == Some(by) && !call.is_accepted && !call.is_earlier;
         self.known.retain_mut(|call| {
@@ -291,7 +290,7 @@ impl Calls {
     }
 
     /// The call that a message requests. Some models count their calls from 1 in each answer.
-    fn find_requested(&self, named: Named<'_>, by: &Speaker, ns: Option<&str>) -> Option<usize> {
+    fn find_requested(&self, named: Named<'_>, by: &TextSource, ns: Option<&str>) -> Option<usize> {
         self.find_last(named.id, |call| match &call.by {
             Some(known) => known == by,
             // The message of a call that a member made may become known after the call.

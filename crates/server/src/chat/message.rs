@@ -6,13 +6,15 @@ use super::calls::{CallEnd, Calls, Maker, Named, Origin};
 use super::cut::cut_value;
 use super::part::{ChatPart, FinishReason, TextKind};
 use super::question::{Asked, REQUEST_APPROVAL};
-use super::speech::{Speaker, Speech};
+use super::speech::Speech;
 use super::usage::CallUsage;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weftwork_types::code::Fault;
-use weftwork_types::event::{AiEvent, CheckpointStored, PieceKind, RunEvent, TaskDue, TaskEnd};
+use weftwork_types::event::{
+    AiEvent, CheckpointStored, Delta, RunEvent, TaskDue, TaskEnd, TextSource,
+};
 use weftwork_types::id::to_key;
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::run::{RunOutcome, RunRef};
@@ -57,13 +59,13 @@ struct Waiting {
 struct Block {
     kind: TextKind,
     id: String,
-    by: Speaker,
+    by: TextSource,
 }
 
 /// The last text of a message.
 #[derive(Debug)]
 struct LastText {
-    by: Speaker,
+    by: TextSource,
     /// `true` once the attempt that emitted it has failed.
     is_void: bool,
 }
@@ -73,7 +75,7 @@ struct LastText {
 struct Step {
     usage: CallUsage,
     /// Message that the step belongs to, once one speaks.
-    by: Option<Speaker>,
+    by: Option<TextSource>,
 }
 
 impl ChatMessage {
@@ -147,30 +149,26 @@ impl ChatMessage {
 
     /// Adds an event of the present run.
     pub(crate) fn event(&mut self, event: &RunEvent) {
-        match (&event.event, &event.piece) {
-            (AiEvent::TextDelta { delta }, Some(at)) => self.piece(at, &PieceKind::Text, delta),
-            (AiEvent::ReasoningDelta { delta }, Some(at)) => {
-                self.piece(at, &PieceKind::Reasoning, delta);
-            }
-            (AiEvent::ToolCallDelta { call, delta }, Some(at)) => {
-                self.piece(at, &PieceKind::ToolCall(call.clone()), delta);
-            }
-            (AiEvent::AttemptReset(reset), _) => self.reset(reset),
-            (AiEvent::MessageFinal { message }, _) => self.message(message),
-            (AiEvent::ToolCallStart { tool_call_id, tool_name, args, task, ns, .. }, _) => {
+        if let (Some(Delta { kind, text }), Some(at)) = (event.event.delta(), &event.piece) {
+            return self.piece(at, kind, text);
+        }
+        match &event.event {
+            AiEvent::AttemptReset(reset) => self.reset(reset),
+            AiEvent::MessageFinal { message } => self.message(message),
+            AiEvent::ToolCallStart { tool_call_id, tool_name, args, task, ns, .. } => {
                 self.open_step();
                 let named = Named { id: tool_call_id.as_str(), name: tool_name, args };
                 self.add_call(Origin { maker: Maker::Run(*task), ns: Some(ns) }, named);
             }
-            (AiEvent::ToolCallResult { tool_call_id, result, is_error, task }, _) => {
+            AiEvent::ToolCallResult { tool_call_id, result, is_error, task } => {
                 let end = CallEnd { value: result.clone(), is_error: *is_error };
                 self.result(tool_call_id.as_str(), *task, end);
             }
-            (AiEvent::UsageReport { fact, .. }, _) => self.add_usage(fact.into()),
-            (AiEvent::Checkpoint(stored), _) => self.note_checkpoint(stored),
-            (AiEvent::TasksEnded { ns, ended, .. }, _) => self.end_tasks(ns, ended),
-            (AiEvent::TasksStarted { ns, tasks, .. }, _) => self.start_tasks(ns, tasks),
-            (AiEvent::Custom { ns, node, tool_call_id, value }, _) => {
+            AiEvent::UsageReport { fact, .. } => self.add_usage(fact.into()),
+            AiEvent::Checkpoint(stored) => self.note_checkpoint(stored),
+            AiEvent::TasksEnded { ns, ended, .. } => self.end_tasks(ns, ended),
+            AiEvent::TasksStarted { ns, tasks, .. } => self.start_tasks(ns, tasks),
+            AiEvent::Custom { ns, node, tool_call_id, value } => {
                 let mut data = json!({"node": node, "ns": ns, "value": value});
                 if let Some(call) = tool_call_id {
                     let call = call.as_str();
@@ -178,12 +176,10 @@ impl ChatMessage {
                 }
                 self.add_fact("custom", data, true);
             }
-            (AiEvent::StoreUnavailable { fault }, _) => {
+            AiEvent::StoreUnavailable { fault } => {
                 self.add_fact("store", json!({"available": false, "code": fault.code}), false);
             }
-            (AiEvent::StoreAvailable, _) => {
-                self.add_fact("store", json!({"available": true}), false)
-            }
+            AiEvent::StoreAvailable => self.add_fact("store", json!({"available": true}), false),
             // Questions are added with the outcome, which has all that a person needs to know.
             _ => {}
         }
@@ -388,7 +384,7 @@ impl ChatMessage {
 
     /// Begins the step of a message, unless it is the present one. Members of a team that request calls
     /// at a time share a step: readers look for a call whose arguments become complete in the last one.
-    fn begin_step_of(&mut self, who: &Speaker) {
+    fn begin_step_of(&mut self, who: &TextSource) {
         let other = |step: &Step| step.by.as_ref().is_some_and(|by| by != who);
         if self.step.as_ref().is_some_and(other) && !self.calls.await_arguments() {
             self.close_step(FinishReason::ToolCalls);

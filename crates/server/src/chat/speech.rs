@@ -4,13 +4,12 @@
 //! messages would be mixed word by word. While one message is produced, the pieces of concurrent
 //! messages wait, and are emitted when it is complete.
 
-use std::collections::{BTreeMap, VecDeque};
-use weftwork_types::TaskId;
-use weftwork_types::event::{AttemptReset, PieceAt, PieceKind};
+use std::collections::VecDeque;
+use weftwork_types::event::{
+    AttemptReset, MessageText, OpenText, PieceAt, PieceKind, TextSource, Transcript,
+};
 use weftwork_types::message::Message;
-
-/// The message that pieces belong to, or the task for pieces of no message.
-pub(super) type Speaker = String;
+use weftwork_types::{MessageId, TaskId};
 
 /// Text that waits until the present speaker has ended.
 #[derive(Debug)]
@@ -22,26 +21,9 @@ pub(super) enum Held {
 /// The messages of which text was emitted.
 #[derive(Debug, Default)]
 pub(super) struct Speech {
-    known: BTreeMap<Speaker, Spoken>,
-    current: Option<Speaker>,
+    emitted: Transcript<MessageText>,
+    current: Option<TextSource>,
     held: VecDeque<Held>,
-}
-
-/// The emitted text of a message.
-#[derive(Debug, Default, Clone)]
-pub(super) struct Spoken {
-    pub(super) text: String,
-    pub(super) reasoning: String,
-    /// Position and origin of its last piece.
-    source: Option<PieceAt>,
-    is_final: bool,
-}
-
-impl Spoken {
-    /// Returns the namespace of the graph that emitted the text; `None` if there is none.
-    pub(super) fn ns(&self) -> Option<&str> {
-        self.source.as_ref().map(|source| source.ns.as_str())
-    }
 }
 
 /// Returns `true` if text of a source cannot follow any more once `later` is emitted.
@@ -50,32 +32,24 @@ fn is_complete_before(source: &PieceAt, later: &PieceAt) -> bool {
 }
 
 impl Held {
-    fn speaker(&self) -> Speaker {
+    fn speaker(&self) -> TextSource {
         match self {
-            Self::Piece { at, .. } => speaker_of(at),
-            Self::Final(message) => message.id.to_string(),
+            Self::Piece { at, .. } => TextSource::of(at),
+            Self::Final(message) => TextSource::Message(message.id.clone()),
         }
-    }
-}
-
-/// Returns the speaker of a piece.
-pub(super) fn speaker_of(at: &PieceAt) -> Speaker {
-    match &at.message {
-        Some(id) => id.to_string(),
-        None => format!("task {} {}", at.ns, at.task),
     }
 }
 
 impl Speech {
     /// Returns `true` if a message may speak now. It is the present speaker from then on.
-    pub(super) fn admits(&mut self, who: &Speaker, at: Option<&PieceAt>) -> bool {
+    pub(super) fn admits(&mut self, who: &TextSource, at: Option<&PieceAt>) -> bool {
         let waits = self.held.iter().any(|held| held.speaker() == *who);
         let free = match &self.current {
             None => true,
             Some(current) if current == who => return true,
             Some(current) => {
-                let source = self.known.get(current).and_then(|spoken| spoken.source.as_ref());
-                at.is_some_and(|at| source.is_some_and(|source| is_complete_before(source, at)))
+                let source = self.emitted.text(current);
+                at.is_some_and(|at| source.is_some_and(|source| is_complete_before(&source.at, at)))
             }
         };
         let admitted = free && !waits;
@@ -89,54 +63,37 @@ impl Speech {
         self.held.push_back(held);
     }
 
-    /// Returns the emitted text of a message.
-    pub(super) fn of(&mut self, who: &Speaker, at: Option<&PieceAt>) -> &mut Spoken {
-        let spoken = self.known.entry(who.clone()).or_default();
-        if let Some(at) = at {
-            spoken.source = Some(at.clone());
-        }
-        spoken
+    /// Adds emitted text.
+    pub(super) fn add(&mut self, at: &PieceAt, kind: &PieceKind, text: &str) {
+        self.emitted.text_at(at).content.append(at, kind, text);
     }
 
-    /// Ends a speaker whose message is final.
-    pub(super) fn finish(&mut self, who: &Speaker) {
-        if self.current.as_ref() == Some(who) {
-            self.current = None;
-        }
-        let spoken = self.known.entry(who.clone()).or_default();
-        *spoken = Spoken { is_final: true, ..Spoken::default() };
+    /// Ends the speaker of a message that is final, and returns its emitted text.
+    pub(super) fn finish(&mut self, id: &MessageId) -> Option<OpenText<MessageText>> {
+        let is_of = |who: &TextSource| matches!(who, TextSource::Message(of) if of == id);
+        self.current = self.current.take().filter(|current| !is_of(current));
+        self.emitted.finish(id)
     }
 
     /// Returns `true` if a message was final before.
-    pub(super) fn is_final(&self, who: &str) -> bool {
-        self.known.get(who).is_some_and(|spoken| spoken.is_final)
+    pub(super) fn is_final(&self, id: &MessageId) -> bool {
+        self.emitted.is_final(id)
     }
 
     /// Ends the present speaker if its task has ended.
     pub(super) fn end_task(&mut self, task: TaskId) {
         let Some(current) = &self.current else { return };
-        let source = self.known.get(current).and_then(|spoken| spoken.source.as_ref());
-        if source.is_some_and(|source| source.is_of_task(task)) {
+        if self.emitted.text(current).is_some_and(|text| text.at.is_of_task(task)) {
             self.current = None;
         }
     }
 
     /// Forgets the text of an attempt. Returns the speakers that are void.
-    pub(super) fn reset(&mut self, reset: &AttemptReset) -> Vec<Speaker> {
+    pub(super) fn reset(&mut self, reset: &AttemptReset) -> Vec<TextSource> {
         self.held.retain(|held| !matches!(held, Held::Piece { at, .. } if reset.voids(at)));
-        let is_void = |spoken: &Spoken| {
-            !spoken.is_final && spoken.source.as_ref().is_some_and(|source| reset.voids(source))
-        };
-        let void: Vec<_> = self
-            .known
-            .iter()
-            .filter(|(_, spoken)| is_void(spoken))
-            .map(|(who, _)| who.clone())
-            .collect();
-        for who in &void {
-            self.known.remove(who);
-            self.current = self.current.take().filter(|current| current != who);
-        }
+        let void = self.emitted.reset(reset).into_iter().map(|text| text.source);
+        let void: Vec<_> = void.collect();
+        self.current = self.current.take().filter(|current| !void.contains(current));
         void
     }
 

@@ -10,7 +10,7 @@ use super::number::MESSAGE_FINISH;
 use crate::translate::partial::{Missing, PartialMessages};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use weftwork_types::event::{AiEvent, PieceAt};
+use weftwork_types::event::{AiEvent, Delta, OpenText, PieceAt, PieceKind, TextSource, Transcript};
 use weftwork_types::message::{Message, Part, Role};
 
 /// Maximum size of the arguments of a call that is sent while they grow, in bytes. Larger arguments are
@@ -39,6 +39,18 @@ enum Kind {
     Call { id: String, name: String },
 }
 
+impl From<PieceKind> for Kind {
+    fn from(kind: PieceKind) -> Self {
+        match kind {
+            PieceKind::Text => Self::Text,
+            PieceKind::Reasoning => Self::Reasoning,
+            PieceKind::ToolCall(call) => {
+                Self::Call { id: call.tool_call_id.to_string(), name: call.tool_name }
+            }
+        }
+    }
+}
+
 /// A block that is not finished.
 #[derive(Debug)]
 struct OpenBlock {
@@ -48,13 +60,11 @@ struct OpenBlock {
 }
 
 /// A message that is not finished.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Open {
     id: String,
     ns: String,
     node: String,
-    /// Origin of its partial text; `None` for a message without one.
-    at: Option<PieceAt>,
     /// `true` if another message of its graph was open when it began.
     overlaps: bool,
     block: Option<OpenBlock>,
@@ -72,7 +82,7 @@ struct Open {
 /// The messages of a run that are not finished.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
-    open: Vec<Open>,
+    open: Transcript<Open>,
     /// Text that the client has of them, and of messages that it had when it left.
     texts: PartialMessages,
     /// Number of failed attempts of each node, and number of times at which the text of all unfinished
@@ -95,76 +105,64 @@ impl Messages {
 
     /// Returns the events of partial text, or of the end of the attempt that emitted some.
     pub(crate) fn follow(&mut self, event: &AiEvent, piece: Option<&PieceAt>) -> Vec<MessageEvent> {
-        let (kind, delta) = match event {
-            AiEvent::TextDelta { delta } => (Kind::Text, delta),
-            AiEvent::ReasoningDelta { delta } => (Kind::Reasoning, delta),
-            AiEvent::ToolCallDelta { call, delta } => (
-                Kind::Call { id: call.tool_call_id.to_string(), name: call.tool_name.clone() },
-                delta,
-            ),
+        match event {
             AiEvent::AttemptReset(reset) => {
+                let void = self.open.reset(reset);
                 let reason = "the attempt failed; its text is void";
-                let is_void = |open: &Open| open.at.as_ref().is_some_and(|at| reset.voids(at));
-                let events = self.abandon_messages(is_void, "attempt_reset", reason);
+                let events = self.abandon_messages(void, "attempt_reset", reason);
                 *self.resets.entry(reset.node.clone()).or_default() += 1;
-                return events;
+                events
             }
             AiEvent::TakenOver { .. } => {
+                let void = self.open.end();
                 let reason = "another process goes on with the run; the text is void";
-                let events = self.abandon_messages(|_| true, "attempt_reset", reason);
+                let events = self.abandon_messages(void, "attempt_reset", reason);
                 self.ends += 1;
-                return events;
+                events
             }
-            _ => return Vec::new(),
-        };
-        let Some(at) = piece else { return Vec::new() };
+            event => match (event.delta(), piece) {
+                (Some(Delta { kind, text }), Some(at)) => self.grow_message(at, kind, text),
+                _ => Vec::new(),
+            },
+        }
+    }
+
+    fn grow_message(&mut self, at: &PieceAt, kind: PieceKind, delta: &str) -> Vec<MessageEvent> {
         let Some(id) = &at.message else { return Vec::new() };
         let mut events = Vec::new();
-        let index = match self.open.iter().position(|open| open.id == id.as_str()) {
-            Some(index) => index,
-            None => {
-                self.begin_message(id.as_str(), &at.ns, &at.node, "ai", &mut events);
-                self.open.len() - 1
-            }
-        };
+        if self.open.text(&TextSource::of(at)).is_none() {
+            let open = self.begin_message(id.as_str(), &at.ns, &at.node, "ai", &mut events);
+            self.open.text_at(at).content = open;
+        }
+        let kind = Kind::from(kind);
         let void = self.void_of(&at.node);
         if kind == Kind::Text {
             // Events that the client has are left out by their numbers.
             self.texts.add(id.as_str(), delta);
         }
-        if let Some(open) = self.open.get_mut(index) {
-            open.at = Some(at.clone());
-            open.grow(kind, delta, void, &mut events);
-        }
+        self.open.text_at(at).content.grow(kind, delta, void, &mut events);
         events
     }
 
     fn begin_message(
-        &mut self,
+        &self,
         id: &str,
         ns: &str,
         node: &str,
         role: &str,
         events: &mut Vec<MessageEvent>,
-    ) {
-        let overlaps = self.open.iter().any(|other| other.ns == ns);
+    ) -> Open {
         let open = Open {
             id: id.to_owned(),
             ns: ns.to_owned(),
             node: node.to_owned(),
-            at: None,
-            overlaps,
-            block: None,
-            blocks: 0,
-            text: String::new(),
-            reasoning: String::new(),
-            calls: Vec::new(),
-            received: 0,
+            overlaps: self.open.open_texts().any(|other| other.content.ns == ns),
+            ..Open::default()
         };
         let void = self.void_of(node);
         let data = json!({"event": "message-start", "role": role, "id": id});
         events.push(open.event("start", void, 0, data));
-        self.open.push(open);
+        open
     }
 
     /// Returns the events that finish a message that a node returned. Results of tools are not part
@@ -185,29 +183,26 @@ impl Messages {
         let id = message.id.as_str();
         let whole = message.joined_text();
         let missing = self.texts.end(id, &whole);
-        if self.open.iter().all(|open| open.id != id) {
-            self.begin_message(id, ns, node, role, &mut events);
-            if let Missing::Rest { received } = missing
-                && let Some(open) = self.open.last_mut()
-            {
-                // The log has the partial text no more, of which the client has a part.
-                events.clear();
-                open.received = received.len();
-            }
+        let mut open = match self.open.finish(&message.id) {
+            Some(text) => text.content,
+            None => self.begin_message(id, ns, node, role, &mut events),
+        };
+        if let (false, Missing::Rest { received }) = (events.is_empty(), missing) {
+            // The log has the partial text no more, of which the client has a part.
+            events.clear();
+            open.received = received.len();
         }
         let void = self.void_of(node);
-        if let Some(index) = self.open.iter().position(|open| open.id == id) {
-            let mut open = self.open.remove(index);
-            open.complete(message, void, &mut events);
-            let data = json!({"event": "message-finish"});
-            events.push(open.event("finish", void, MESSAGE_FINISH, data));
-        }
+        open.complete(message, void, &mut events);
+        let data = json!({"event": "message-finish"});
+        events.push(open.event("finish", void, MESSAGE_FINISH, data));
         events
     }
 
     /// Ends the messages that the end of the run leaves unfinished.
     pub(crate) fn end(&mut self) -> Vec<MessageEvent> {
-        let events = self.abandon_messages(|_| true, "aborted", "the run ended before the message");
+        let open = self.open.end();
+        let events = self.abandon_messages(open, "aborted", "the run ended before the message");
         self.ends += 1;
         events
     }
@@ -219,16 +214,14 @@ impl Messages {
 
     fn abandon_messages(
         &mut self,
-        ends: impl Fn(&Open) -> bool,
+        void: Vec<OpenText<Open>>,
         code: &str,
         reason: &str,
     ) -> Vec<MessageEvent> {
-        let (void, rest): (Vec<_>, _) = std::mem::take(&mut self.open).into_iter().partition(ends);
-        self.open = rest;
         for open in &void {
-            self.texts.reset(&open.id);
+            self.texts.reset(&open.content.id);
         }
-        let event = |open: Open| {
+        let event = |OpenText { content: open, .. }: OpenText<Open>| {
             let data = json!({"event": "error", "message": reason, "code": code});
             open.event("error", self.void_of(&open.node), MESSAGE_FINISH, data)
         };

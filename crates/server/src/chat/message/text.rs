@@ -4,9 +4,9 @@ use super::{Block, ChatMessage, LastText};
 use crate::chat::calls::{CallEnd, Named, Origin};
 use crate::chat::cut::{PART_BYTES_MAX, split_text};
 use crate::chat::part::{ChatPart, TextKind};
-use crate::chat::speech::{Held, Speaker, speaker_of};
+use crate::chat::speech::Held;
 use serde_json::json;
-use weftwork_types::event::{AttemptReset, PieceAt, PieceKind};
+use weftwork_types::event::{AttemptReset, PieceAt, PieceKind, TextSource};
 use weftwork_types::message::{Media, Message, Part, Role};
 
 /// Text between two messages that no other part separates.
@@ -26,19 +26,14 @@ impl ChatMessage {
         self.close_block();
     }
 
-    pub(super) fn piece(&mut self, at: &PieceAt, kind: &PieceKind, text: &str) {
-        let who = speaker_of(at);
-        if self.speech.is_final(&who) || text.is_empty() {
+    pub(super) fn piece(&mut self, at: &PieceAt, kind: PieceKind, text: &str) {
+        if at.message.as_ref().is_some_and(|id| self.speech.is_final(id)) || text.is_empty() {
             return;
         }
-        if self.speech.admits(&who, Some(at)) {
-            self.speak(&who, Some(at), kind, text);
+        if self.speech.admits(&TextSource::of(at), Some(at)) {
+            self.speak(at, &kind, text);
         } else {
-            self.speech.hold(Held::Piece {
-                at: at.clone(),
-                kind: kind.clone(),
-                text: text.to_owned(),
-            });
+            self.speech.hold(Held::Piece { at: at.clone(), kind, text: text.to_owned() });
         }
     }
 
@@ -46,36 +41,29 @@ impl ChatMessage {
     pub(super) fn speak_held(&mut self) {
         while let Some(held) = self.speech.next_held() {
             match held {
-                Held::Piece { at, kind, text } => {
-                    self.speak(&speaker_of(&at), Some(&at), &kind, &text);
-                }
+                Held::Piece { at, kind, text } => self.speak(&at, &kind, &text),
                 Held::Final(message) => self.complete_message(&message),
             }
         }
     }
 
-    fn speak(&mut self, who: &Speaker, at: Option<&PieceAt>, kind: &PieceKind, text: &str) {
+    fn speak(&mut self, at: &PieceAt, kind: &PieceKind, text: &str) {
+        let who = &TextSource::of(at);
         self.begin_step_of(who);
-        let spoken = self.speech.of(who, at);
+        self.speech.add(at, kind, text);
         match kind {
-            PieceKind::Text => {
-                spoken.text.push_str(text);
-                self.emit_text(who, TextKind::Text, text);
-            }
-            PieceKind::Reasoning => {
-                spoken.reasoning.push_str(text);
-                self.emit_text(who, TextKind::Reasoning, text);
-            }
+            PieceKind::Text => self.emit_text(who, TextKind::Text, text),
+            PieceKind::Reasoning => self.emit_text(who, TextKind::Reasoning, text),
             PieceKind::ToolCall(call) => {
                 self.close_block();
                 self.last_text = None;
-                let ns = at.map(|at| at.ns.as_str());
-                self.calls.delta(call, text, Origin::model(who, ns), &mut self.parts);
+                let origin = Origin::model(who, Some(&at.ns));
+                self.calls.delta(call, text, origin, &mut self.parts);
             }
         }
     }
 
-    fn emit_text(&mut self, who: &Speaker, kind: TextKind, text: &str) {
+    fn emit_text(&mut self, who: &TextSource, kind: TextKind, text: &str) {
         if self.block.as_ref().is_none_or(|block| block.kind != kind || block.by != *who) {
             self.close_block();
             self.blocks += 1;
@@ -119,7 +107,7 @@ impl ChatMessage {
         self.speak_held();
     }
 
-    fn void_last_text(&mut self, who: &Speaker) {
+    fn void_last_text(&mut self, who: &TextSource) {
         if let Some(last) = self.last_text.as_mut().filter(|last| last.by == *who) {
             last.is_void = true;
         }
@@ -128,11 +116,10 @@ impl ChatMessage {
     pub(super) fn message(&mut self, message: &Message) {
         match message.role {
             Role::Assistant => {
-                let who = message.id.to_string();
-                if self.speech.is_final(&who) {
+                if self.speech.is_final(&message.id) {
                     return;
                 }
-                if self.speech.admits(&who, None) {
+                if self.speech.admits(&TextSource::Message(message.id.clone()), None) {
                     self.complete_message(message);
                     self.speak_held();
                 } else {
@@ -152,7 +139,7 @@ impl ChatMessage {
 
     /// Adds a message of a member of a team that waits for a person: the log has none of them.
     pub(crate) fn work(&mut self, ns: &str, message: &Message) {
-        if message.role == Role::Assistant && !self.speech.is_final(message.id.as_str()) {
+        if message.role == Role::Assistant && !self.speech.is_final(&message.id) {
             self.end_texts();
             self.complete_in(Some(ns), message);
         }
@@ -164,16 +151,19 @@ impl ChatMessage {
     }
 
     fn complete_in(&mut self, ns: Option<&str>, message: &Message) {
-        let who = message.id.to_string();
+        let who = TextSource::Message(message.id.clone());
         let has_parts = message.parts.iter().any(|part| !matches!(part, Part::ToolResult(_)));
         if has_parts {
             self.begin_step_of(&who);
         }
-        let spoken = self.speech.of(&who, None).clone();
-        let ns = ns.or(spoken.ns()).map(str::to_owned);
+        let spoken = self.speech.finish(&message.id);
+        let ns = ns.or(spoken.as_ref().map(|spoken| spoken.at.ns.as_str()));
+        let of_kind = |kind| spoken.as_ref().map(|spoken| spoken.content.of_kind(&kind));
+        let spoken_reasoning = of_kind(PieceKind::Reasoning).unwrap_or_default();
+        let spoken_text = of_kind(PieceKind::Text).unwrap_or_default();
         let reasoning: String = message.parts.iter().filter_map(reasoning_text).collect();
         let text = message.joined_text();
-        match (reasoning.strip_prefix(&spoken.reasoning), text.strip_prefix(&spoken.text)) {
+        match (reasoning.strip_prefix(&spoken_reasoning), text.strip_prefix(&spoken_text)) {
             (Some(reasoning), Some(text)) => self.speak_whole(&who, reasoning, text),
             _ => {
                 // The pieces were of an attempt of which the log has no reset.
@@ -188,15 +178,14 @@ impl ChatMessage {
                 Part::Media(media) => self.emit_file(media),
                 Part::ToolCall(call) => {
                     let named = Named { id: call.id.as_str(), name: &call.name, args: &call.args };
-                    self.add_call(Origin::model(&who, ns.as_deref()), named);
+                    self.add_call(Origin::model(&who, ns), named);
                 }
                 _ => {}
             }
         }
-        self.speech.finish(&who);
     }
 
-    fn speak_whole(&mut self, who: &Speaker, reasoning: &str, text: &str) {
+    fn speak_whole(&mut self, who: &TextSource, reasoning: &str, text: &str) {
         if !reasoning.is_empty() {
             self.emit_text(who, TextKind::Reasoning, reasoning);
         }
