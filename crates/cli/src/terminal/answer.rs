@@ -7,7 +7,9 @@ use super::{Style, Terminal, shorten, to_plain};
 use crate::CliError;
 use std::collections::BTreeMap;
 use weftwork::models::ModelInfo;
-use weftwork::types::event::{AiEvent, AttemptReset, PieceAt, RunEvent, TaskEnd};
+use weftwork::types::event::{
+    AiEvent, AttemptReset, PieceAt, RunEvent, TaskEnd, TextSource, Transcript,
+};
 use weftwork::types::message::{Message, Role};
 use weftwork::types::{MessageId, TaskId};
 
@@ -33,7 +35,7 @@ pub(crate) struct Answer<'a> {
     line_open: bool,
     /// Messages with partial text that are not final, with the text that is not shown; `None` if the
     /// text is shown as it arrives.
-    partial: BTreeMap<MessageId, Option<String>>,
+    partial: Transcript<Option<String>>,
     /// Streamed text of no known message, as assistants of other servers send it: their messages are
     /// complete only at the end of the run, one after the other.
     unnamed: String,
@@ -66,7 +68,7 @@ impl<'a> Answer<'a> {
             markdown: Markdown::new(terminal.colours()),
             wrap: super::wrap::for_output(terminal.read, 0),
             line_open: false,
-            partial: BTreeMap::new(),
+            partial: Transcript::default(),
             unnamed: String::new(),
             current: None,
             calls: BTreeMap::new(),
@@ -81,27 +83,7 @@ impl<'a> Answer<'a> {
     ) -> Result<(), CliError> {
         match event {
             AiEvent::TextDelta { delta } => self.show_delta(piece.as_ref(), delta),
-            AiEvent::AttemptReset(AttemptReset { node, message, .. }) => {
-                let is_void = |id: &MessageId| message.as_ref().is_none_or(|message| message == id);
-                // Without a message, it is not known which of the hidden texts is void.
-                let hidden = self.partial.iter_mut().filter(|(id, _)| is_void(id));
-                hidden.filter_map(|(_, text)| text.as_mut()).for_each(String::clear);
-                if self.current.as_ref().is_some_and(|(id, _)| !is_void(id)) {
-                    return Ok(());
-                }
-                let void = self.current.take();
-                self.end_line()?;
-                let was_shown = match void {
-                    Some((message, _)) => self.partial.remove(&message).is_some(),
-                    None => !std::mem::take(&mut self.unnamed).is_empty(),
-                };
-                match was_shown {
-                    true => self.aside("the answer was cut off; retrying"),
-                    false => {
-                        self.aside(&format!("attempt failed; retrying node {}", to_plain(node)))
-                    }
-                }
-            }
+            AiEvent::AttemptReset(reset) => self.reset_text(reset),
             AiEvent::MessageFinal { message } if message.role == Role::Assistant => {
                 self.show_whole(message)?;
                 self.note_cut(message)
@@ -151,6 +133,27 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// Notes that text is void, unless none of it was shown and another text is being shown.
+    fn reset_text(&mut self, reset: &AttemptReset) -> Result<(), CliError> {
+        let void = self.partial.reset(reset);
+        // A hidden text that begins anew stays hidden.
+        for hidden in void.iter().filter(|text| text.content.is_some()) {
+            self.partial.text_at(&hidden.at).content = Some(String::new());
+        }
+        let is_void = |id: &MessageId| void.iter().any(|text| text.at.message.as_ref() == Some(id));
+        if self.current.as_ref().is_some_and(|(id, _)| !is_void(id)) {
+            return Ok(());
+        }
+        let was_shown = self.current.is_some() || !std::mem::take(&mut self.unnamed).is_empty();
+        self.end_line()?;
+        match was_shown {
+            true => self.aside("the answer was cut off; retrying"),
+            false => {
+                self.aside(&format!("attempt failed; retrying node {}", to_plain(&reset.node)))
+            }
+        }
+    }
+
     /// Shows a tool call. The texts have no control characters.
     fn show_call(&mut self, name: &str, args: &str) -> Result<(), CliError> {
         self.break_line()?;
@@ -171,11 +174,14 @@ impl<'a> Answer<'a> {
     /// further message once it is final.
     fn show_delta(&mut self, piece: Option<&PieceAt>, delta: &str) -> Result<(), CliError> {
         let source = piece.and_then(|piece| Some((piece.message.clone()?, piece.task)));
-        match &source {
-            Some((message, task)) => {
-                let is_shown = self.current.as_ref().is_none_or(|(_, current)| current == task);
-                let hidden = || (!is_shown).then(String::new);
-                if let Some(hidden) = self.partial.entry(message.clone()).or_insert_with(hidden) {
+        match piece.filter(|_| source.is_some()) {
+            Some(at) => {
+                let is_new = self.partial.text(&TextSource::of(at)).is_none();
+                let text = &mut self.partial.text_at(at).content;
+                if is_new && self.current.as_ref().is_some_and(|(_, task)| *task != at.task) {
+                    *text = Some(String::new());
+                }
+                if let Some(hidden) = text {
                     hidden.push_str(delta);
                     return Ok(());
                 }
@@ -199,7 +205,7 @@ impl<'a> Answer<'a> {
     /// Shows the hidden texts whose messages did not become final.
     fn run_ended(&mut self) -> Result<(), CliError> {
         self.unnamed.clear();
-        for hidden in std::mem::take(&mut self.partial).into_values().flatten() {
+        for hidden in self.partial.end().into_iter().filter_map(|text| text.content) {
             self.end_line()?;
             self.show_text(&hidden)?;
         }
@@ -212,7 +218,7 @@ impl<'a> Answer<'a> {
         if text.is_empty() {
             return Ok(());
         }
-        let was_shown = self.partial.remove(&message.id).map(|hidden| hidden.is_none());
+        let was_shown = self.partial.finish(&message.id).map(|text| text.content.is_none());
         if !was_shown.unwrap_or_else(|| self.was_streamed(&text)) {
             self.end_line()?;
             self.show_text(&text)?;
