@@ -14,7 +14,7 @@ pub(crate) fn show(at: Position) -> String {
 /// Parses a position.
 pub(crate) fn parse(text: &str) -> Option<Position> {
     let (seq, bytes) = text.split_once('+').unwrap_or((text, "0"));
-    Some(Position { seq: seq.parse().ok()?, bytes: bytes.parse().ok()? })
+    Some(Position::in_text(seq.parse().ok()?, bytes.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -27,7 +27,7 @@ mod tests {
         for (position, text) in [
             (Position::START, "0"),
             (Position::after(12), "12"),
-            (Position { seq: 12, bytes: 340 }, "12+340"),
+            (Position::in_text(12, 340), "12+340"),
         ] {
             assert_eq!(show(position), text);
             assert_eq!(parse(text), Some(position));

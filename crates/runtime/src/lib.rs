@@ -33,9 +33,7 @@ pub use dependencies::DependencyError;
 pub use follow::{FollowFrom, ThreadEvent, ThreadEvents, ThreadPosition};
 pub use fork::{FORKED_FROM, copy_thread, fork_thread};
 pub use inspect::{thread_history, thread_state};
-pub use modes::{
-    Frame, FrameContent, FramePosition, NoPosition, RunOutput, StreamOptions, Subgraphs,
-};
+pub use modes::{Frame, FrameContent, RunOutput, StreamOptions, Subgraphs};
 pub use runtime::{
     Load, Recovery, RemoteDeletions, Runtime, RuntimeBuilder, ThreadOutput, WeakRuntime, check_key,
     delete_remote_threads,

@@ -10,7 +10,7 @@ use futures_util::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::time::Duration;
-use weftwork_runtime::FramePosition;
+use weftwork_types::event::Position;
 use weftwork_types::run::{CancelAction, RunRef};
 
 /// Interval of comments that keep an idle connection open.
@@ -26,7 +26,7 @@ pub(crate) fn response(
     on_leave: Option<CancelOnDrop>,
 ) -> Response {
     // A client that received nothing else continues with the first frame.
-    let id = FramePosition::START.to_string();
+    let id = Position::START.to_string();
     let metadata = translator.metadata().map(|(name, data)| sse_event(&name, &data).id(&id));
     let open = service.open_stream();
     let revoked = Box::pin(service.revoked());

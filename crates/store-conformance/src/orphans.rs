@@ -42,7 +42,7 @@ pub(super) async fn a_run_that_nobody_has_is_cancelled_without_its_graph(store: 
     write(&*store, &first, asks).await;
     let claim = begin(&*store, "t", "r").await;
     record(&*store, &claim, vec![call(1, Effect::ExternalSideEffect)]).await;
-    let spoken = PieceAt::new(Position { seq: 1, bytes: 3 }, "writer", TaskId(7));
+    let spoken = PieceAt::new(Position::in_text(1, 3), "writer", TaskId(7));
     let half = Commit {
         keep: CheckpointBatch {
             pending: vec![tasks(1, "half done")],

@@ -12,7 +12,7 @@ use weftwork_types::event::{Piece, PieceAt, PieceKind, Position};
 use weftwork_types::{TaskId, Timestamp};
 
 fn position(seq: u64, bytes: u64) -> Position {
-    Position { seq, bytes }
+    Position::in_text(seq, bytes)
 }
 
 /// A piece of text that ends at a position.

@@ -2,13 +2,15 @@
 
 mod checkpoint;
 mod piece;
+mod position;
 mod stored;
 mod transcript;
 
 pub use checkpoint::{
     CheckpointSource, CheckpointStored, OutsideWrites, TaskDue, TaskEnd, TaskStatus,
 };
-pub use piece::{Piece, PieceAt, PieceKind, Position, ToolCallPart};
+pub use piece::{Piece, PieceAt, PieceKind, ToolCallPart};
+pub use position::{NoPosition, Position};
 pub use stored::{FromStored, StoredForm};
 pub use transcript::{MessageText, OpenText, TextSource, Transcript};
 

@@ -3,7 +3,8 @@
 use super::parse;
 use clap::Args;
 use weftwork::graph::run_loop::{Modes, StateForm};
-use weftwork::runtime::{FramePosition, StreamOptions, Subgraphs};
+use weftwork::runtime::{StreamOptions, Subgraphs};
+use weftwork::types::event::Position;
 
 /// Selection of the frames of a run.
 #[derive(Debug, Args)]
@@ -24,7 +25,7 @@ impl FrameFlags {
     pub(crate) fn options(&self) -> Option<StreamOptions> {
         let subgraphs = if self.subgraphs { Subgraphs::Include } else { Subgraphs::Omit };
         let form = if self.whole { StateForm::Whole } else { StateForm::Shown };
-        let after = FramePosition::START;
+        let after = Position::START;
         self.mode.map(|modes| StreamOptions { modes, subgraphs, after, form })
     }
 }

@@ -4,7 +4,6 @@ use super::frames::FrameFlags;
 use super::parse;
 use clap::{Args, Subcommand};
 use std::num::NonZeroUsize;
-use weftwork::runtime::FramePosition;
 use weftwork::types::event::Position;
 use weftwork::types::run::RunStatus;
 
@@ -71,7 +70,7 @@ pub(crate) struct RunList {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
     Event(Position),
-    Frame(FramePosition),
+    Frame(Position),
 }
 
 const WATCH_HELP: &str = "\

@@ -7,9 +7,10 @@ use crate::setting::Home;
 use futures_util::StreamExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_graph::{CompiledGraph, MessagePart, Modes, RuntimeError, StreamEvent};
-use weftwork_runtime::{Frame, FramePosition, Runtime, StreamOptions, Subgraphs};
+use weftwork_runtime::{Frame, Runtime, StreamOptions, Subgraphs};
 use weftwork_store::ItemStore;
 use weftwork_types::Principal;
+use weftwork_types::event::Position;
 use weftwork_types::run::RunRef;
 
 /// Frames of a run, as its followers received them.
@@ -54,7 +55,7 @@ impl Followers {
         for (run, modes, live) in runs {
             let who = self.home.who.clone();
             let run = FollowedRun { runtime: runtime.clone(), who, run, modes };
-            let later = run.frames(FramePosition::START, usize::MAX).await;
+            let later = run.frames(Position::START, usize::MAX).await;
             let later = later.map_err(|error| super::raised(&error))?;
             same("one who came later", &live, &lasting(later))?;
         }
@@ -75,7 +76,7 @@ impl FollowedRun {
     /// Returns the frames of a follower that reconnects after each of them.
     pub(super) async fn frames_one_by_one(&self) -> Vec<Arc<Frame>> {
         let mut all = Vec::new();
-        let mut after = FramePosition::START;
+        let mut after = Position::START;
         loop {
             let next = self.frames(after, 1).await.unwrap_or_default();
             let Some(frame) = next.into_iter().next() else { return all };
@@ -87,7 +88,7 @@ impl FollowedRun {
     /// Returns the frames after a position, as many as the limit.
     pub(super) async fn frames(
         &self,
-        after: FramePosition,
+        after: Position,
         limit: usize,
     ) -> Result<Vec<Arc<Frame>>, RuntimeError> {
         let subgraphs = Subgraphs::Include;

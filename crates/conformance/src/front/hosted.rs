@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weftwork_graph::run_loop::{Config, StateQuery, StateUpdate};
 use weftwork_graph::{CompiledGraph, Modes, RuntimeError};
-use weftwork_runtime::{EndedRun, FramePosition, Runtime, Thread, ThreadView};
+use weftwork_runtime::{EndedRun, Runtime, Thread, ThreadView};
 use weftwork_store::{ItemStore, RunRow, Store, StoreError};
+use weftwork_types::event::Position;
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome};
 use weftwork_types::{Principal, ThreadId};
 
@@ -151,7 +152,7 @@ impl Hosted {
             };
             let reconnecting = run.clone();
             let again = tokio::spawn(async move { reconnecting.frames_one_by_one().await });
-            let live = run.frames(FramePosition::START, usize::MAX).await?;
+            let live = run.frames(Position::START, usize::MAX).await?;
             // Whether a follower is in time for partial text depends on the store.
             let whole = lasting(live.clone());
             events.extend(whole.iter().filter_map(|frame| trace::event(frame.item()?)));

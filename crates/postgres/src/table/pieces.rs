@@ -17,14 +17,14 @@ pub(crate) fn any(commit: &Commit) -> bool {
 /// Deletes void text and stores new text.
 pub(crate) fn asks(org: &OrgId, run: &RunId, commit: &Commit) -> Result<Vec<Ask>, StoreError> {
     let mut asks = Vec::new();
-    if let Some(Position { seq, bytes }) = commit.void {
+    if let Some(Position { seq, bytes, .. }) = commit.void {
         let sql = "DELETE FROM pieces WHERE org = $1 AND run = $2 AND (seq, bytes) <= ($3, $4)";
         asks.push(ask!(sql, text(org), text(run), int(seq), int(bytes)));
     }
     if let Some(last) = commit.pieces.last() {
         let sql = "INSERT INTO pieces (org, run, seq, bytes, pieces) VALUES ($1, $2, $3, $4, $5)
                    ON CONFLICT (org, run, seq, bytes) DO UPDATE SET pieces = excluded.pieces";
-        let Position { seq, bytes } = last.at.end;
+        let Position { seq, bytes, .. } = last.at.end;
         let pieces = json(&commit.pieces)?;
         asks.push(ask!(sql, text(org), text(run), int(seq), int(bytes), pieces));
     }

@@ -208,7 +208,7 @@ fn who_comes_later_gets_the_rest() {
     bus.committed(1, Timestamp(9), Vec::new());
     bus.emit(&one, delta("cd"));
     let (from, unsaved, mut live) = attached(&bus);
-    assert_eq!((from, unsaved.as_str()), (Position { seq: 0, bytes: 2 }, "cd"));
+    assert_eq!((from, unsaved.as_str()), (Position::in_text(0, 2), "cd"));
     bus.emit(&one, delta("e"));
     assert_eq!(heard(&mut live), ["0+5 e"]);
     bus.end();

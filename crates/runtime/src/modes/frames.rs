@@ -1,6 +1,6 @@
 //! Frames of one event.
 
-use super::frame::{Frame, FrameContent, FramePosition, PARTS_OF_INCIDENT, PARTS_OF_MODE};
+use super::frame::{Frame, FrameContent};
 use super::incident::Incident;
 use super::messages::{EventMessages, OfMessage, PartialText};
 use super::progress::Progress;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Modes, StateForm, StoredStep, StreamEvent, StreamItem};
-use weftwork_types::event::RunEvent;
+use weftwork_types::event::{Position, RunEvent};
 use weftwork_types::{MessageId, Timestamp};
 
 /// A frame and its mode; `None` for frames that replace those of all modes.
@@ -38,7 +38,7 @@ pub(super) struct Frames<'a> {
 /// Frames of an event, with their positions.
 pub(super) struct FrameList {
     form: StateForm,
-    event: FramePosition,
+    event: Position,
     at: Timestamp,
     /// Number of incidents so far.
     incidents: u64,
@@ -112,7 +112,7 @@ impl FrameList {
     /// log.
     pub(super) fn new(event: &RunEvent, form: StateForm) -> Option<Self> {
         let at = event.at.unwrap_or_default();
-        let event = FramePosition { event: event.position()?, part: 0 };
+        let event = event.position()?;
         Some(Self { form, event, at, incidents: 0, found: Vec::new() })
     }
 
@@ -141,9 +141,7 @@ impl FrameList {
     }
 
     fn add(&mut self, mode: Option<Modes>, (slot, index): (u64, u64), content: FrameContent) {
-        let index = index.min(PARTS_OF_MODE - 2);
-        let part = self.incidents * PARTS_OF_INCIDENT + slot * PARTS_OF_MODE + index + 1;
-        let position = FramePosition { part, ..self.event };
+        let position = self.event.frame(self.incidents, slot, index);
         self.found.push((mode, Arc::new(Frame { position, at: self.at, content })));
     }
 }

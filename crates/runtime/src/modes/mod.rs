@@ -20,7 +20,7 @@ mod tasks;
 mod updates;
 mod values;
 
-pub use frame::{Frame, FrameContent, FramePosition, NoPosition};
+pub use frame::{Frame, FrameContent};
 pub(crate) use projection::Projections;
 pub(crate) use reader::Source;
 pub(crate) use stream::{Followed, frames, output};

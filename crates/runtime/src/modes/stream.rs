@@ -1,6 +1,6 @@
 //! Streams of frames.
 
-use super::frame::{Frame, FrameContent, FramePosition};
+use super::frame::{Frame, FrameContent};
 use super::frames::{FrameList, OfMode};
 use super::messages::PartialText;
 use super::progress::Progress;
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::Modes;
-use weftwork_types::event::RunEvent;
+use weftwork_types::event::{Position, RunEvent};
 use weftwork_types::shown::StateForm;
 use weftwork_types::{BoxStream, RunId};
 
@@ -23,7 +23,7 @@ pub struct StreamOptions {
     /// Frames of subgraphs.
     pub subgraphs: Subgraphs,
     /// Only frames after this position: that of the last frame that the client received.
-    pub after: FramePosition,
+    pub after: Position,
     /// Form of the frames of the mode `values`, as for the threads of the reader
     /// ([`Thread::whole_state`](crate::Thread::whole_state)). Frames of other modes always have the
     /// shown form.
@@ -121,7 +121,7 @@ impl FrameFollower {
                 return Some(Ok(output));
             }
             let event = self.events.next().await?;
-            if event.position().is_some_and(|position| position > self.options.after.event) {
+            if event.position().is_some_and(|position| position > self.options.after) {
                 self.next.push_back(RunOutput::Event(Box::new(event.clone())));
             }
             if let Err(error) = self.read(&event).await {
@@ -160,7 +160,7 @@ impl FrameFollower {
     fn has_read(&self, event: &RunEvent, seq: u64) -> bool {
         let StreamOptions { modes, after, .. } = self.options;
         let knows_messages = || self.text.is_empty() && self.projection.knows_messages(seq);
-        event.position().is_some_and(|position| position < after.event)
+        event.position().is_some_and(|position| position < after.event())
             && (!modes.any_of(Modes::MESSAGES) || knows_messages())
     }
 

@@ -2,7 +2,7 @@
 
 use super::core::Runtime;
 use crate::follow::{FollowFrom, ThreadRuns};
-use crate::modes::{Followed, Frame, FramePosition, RunOutput, Source, StreamOptions};
+use crate::modes::{Followed, Frame, RunOutput, Source, StreamOptions};
 use crate::modes::{frames, output};
 use futures_util::StreamExt;
 use futures_util::stream::unfold;
@@ -179,7 +179,7 @@ impl OutputFollower {
     async fn open(&mut self, run: RunRef, at: Position) -> Result<Current, RuntimeError> {
         let followed = self.runtime.followed(&self.who, &run).await?;
         let part = if at == Position::START { 0 } else { u64::MAX };
-        let options = StreamOptions { after: FramePosition { event: at, part }, ..self.options };
+        let options = StreamOptions { after: Position { part, ..at }, ..self.options };
         let output = output(self.runtime.projections(), followed, options);
         Ok(Current { run, from: at, at, output })
     }

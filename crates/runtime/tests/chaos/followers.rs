@@ -14,12 +14,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weftwork_graph::{MessagePart, Modes, RuntimeError, StreamEvent};
 use weftwork_runtime::{
-    FollowFrom, Frame, FramePosition, Runtime, StreamOptions, Subgraphs, ThreadEvent,
-    ThreadPosition,
+    FollowFrom, Frame, Runtime, StreamOptions, Subgraphs, ThreadEvent, ThreadPosition,
 };
 use weftwork_store::Store;
 use weftwork_testkit::fuzz::Random;
-use weftwork_types::event::RunEvent;
+use weftwork_types::event::{Position, RunEvent};
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{BoxStream, Principal, RunId, ThreadId, WorkerId};
 
@@ -58,12 +57,12 @@ struct Line {
 }
 
 impl Line {
-    fn position(&self) -> FramePosition {
+    fn position(&self) -> Position {
         self.position.parse().expect("a position")
     }
 
     fn event(run: &RunId, event: &RunEvent) -> Self {
-        let position = FramePosition { event: event.position().expect("it has one"), part: 0 };
+        let position = event.position().expect("it has one");
         let content = serde_json::to_string(&event.event).expect("json");
         let lasts = event.event.is_durable();
         Self { run: run.clone(), position: position.to_string(), content, lasts }
@@ -91,7 +90,7 @@ async fn follow(site: &Site, output: Output, last: Option<Line>, mut write: impl
     let runtime = reader(site).await;
     if output == Output::Events {
         let from = last.map_or(FollowFrom::Start, |line| {
-            let at = line.position().event;
+            let at = line.position();
             FollowFrom::After(ThreadPosition { run: line.run, at })
         });
         let mut events = runtime.follow_thread(&Principal::local(), &thread(), from).stream();
@@ -103,10 +102,10 @@ async fn follow(site: &Site, output: Output, last: Option<Line>, mut write: impl
     }
     let mut last = last;
     loop {
-        let after = last.as_ref().map_or(FramePosition::START, Line::position);
+        let after = last.as_ref().map_or(Position::START, Line::position);
         let current = last.as_ref().map(|line| line.run.clone());
         for line in current.iter().chain(&next_run(&runtime, current.as_ref()).await) {
-            let after = if Some(line) == current.as_ref() { after } else { FramePosition::START };
+            let after = if Some(line) == current.as_ref() { after } else { Position::START };
             let run = RunRef { thread: thread(), run: line.clone() };
             let mut frames = frames(&runtime, &run, after).await;
             while let Some(frame) = frames.next().await {
@@ -133,7 +132,7 @@ async fn next_run(runtime: &Runtime, current: Option<&RunId>) -> Option<RunId> {
 async fn frames(
     runtime: &Runtime,
     run: &RunRef,
-    after: FramePosition,
+    after: Position,
 ) -> BoxStream<'static, Result<Arc<Frame>, RuntimeError>> {
     let names = ["values", "updates", "messages", "custom", "tasks", "checkpoints", "debug"];
     let modes = names.iter().map(|name| Modes::parse(name).expect("a mode"));
@@ -284,7 +283,7 @@ impl Killer {
         let reader = reader(&self.site).await;
         for run in &self.runs {
             if self.output == Output::Frames {
-                let frames = frames(&reader, run, FramePosition::START).await;
+                let frames = frames(&reader, run, Position::START).await;
                 let frames: Vec<_> = frames.map(|frame| frame.expect("reads")).collect().await;
                 lines.extend(frames.iter().map(|frame| Line::frame(&run.run, frame)));
             } else {

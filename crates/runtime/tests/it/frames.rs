@@ -11,10 +11,11 @@ use weftwork_graph::{
     CompiledGraph, Ctx, Deps, Graph, List, Modes, RuntimeError, START, State, StreamEvent,
     SubgraphState,
 };
-use weftwork_runtime::{Frame, FramePosition, Runtime, StreamOptions, Subgraphs};
+use weftwork_runtime::{Frame, Runtime, StreamOptions, Subgraphs};
 use weftwork_sqlite::SqliteStore;
 use weftwork_store::Store;
 use weftwork_store::memory::MemoryStore;
+use weftwork_types::event::Position;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::RunOutcome;
@@ -98,7 +99,7 @@ impl World {
         Self { runtime, run, size, loads }
     }
 
-    async fn frames(&self, modes: Modes, after: FramePosition) -> Frames {
+    async fn frames(&self, modes: Modes, after: Position) -> Frames {
         let subgraphs = Subgraphs::Include;
         let options = StreamOptions { modes, subgraphs, after, ..StreamOptions::default() };
         self.runtime.stream(&Principal::local(), &self.run.run, options).await.expect("is there")
@@ -123,7 +124,7 @@ async fn followed(store: Arc<dyn Store>, modes: &[Modes]) -> (Vec<Vec<Arc<Frame>
     let world = World::new(store, 20).await;
     let mut streams = Vec::new();
     for modes in modes {
-        streams.push(world.frames(*modes, FramePosition::START).await);
+        streams.push(world.frames(*modes, Position::START).await);
     }
     // None of them reads before all are there.
     let followers: Vec<_> = streams.into_iter().map(|frames| tokio::spawn(rest(frames))).collect();
@@ -182,8 +183,8 @@ async fn frames_are_computed_once_over_sqlite() {
 async fn followers_that_lag_or_come_later_load_by_themselves() {
     // More than the retained frames of a run.
     let world = World::new(Arc::new(MemoryStore::new()), 32 << 10).await;
-    let live = tokio::spawn(rest(world.frames(all(), FramePosition::START).await));
-    let slow = world.frames(all(), FramePosition::START).await;
+    let live = tokio::spawn(rest(world.frames(all(), Position::START).await));
+    let slow = world.frames(all(), Position::START).await;
     world.begins();
     let live = live.await.expect("ends");
     let loads = world.loads();
@@ -191,7 +192,7 @@ async fn followers_that_lag_or_come_later_load_by_themselves() {
     assert_eq!(whole(&slow), whole(&live));
     let lagged = world.loads() - loads;
     assert!(lagged > 0 && lagged <= loads, "{lagged} and {loads}");
-    let later = rest(world.frames(all(), FramePosition::START).await).await;
+    let later = rest(world.frames(all(), Position::START).await).await;
     assert_eq!(whole(&later), whole(&live));
     assert!(world.loads() - loads - lagged <= loads);
     for frame in &live {
@@ -208,7 +209,7 @@ async fn followers_that_lag_or_come_later_load_by_themselves() {
 #[tokio::test]
 async fn a_follower_that_reconnects_knows_the_messages_of_others() {
     let world = World::new(Arc::new(MemoryStore::new()), 20).await;
-    let mut others = world.frames(all(), FramePosition::START).await;
+    let mut others = world.frames(all(), Position::START).await;
     world.begins();
     let mut last = None;
     while let Some(frame) = others.next().await {

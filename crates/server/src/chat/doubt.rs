@@ -66,7 +66,7 @@ mod tests {
     use weftwork_types::event::{PieceAt, Position};
 
     fn piece(node: &str, at: i64) -> RunEvent {
-        let piece = Some(PieceAt::new(Position { seq: 1, bytes: 1 }, node, TaskId(1)));
+        let piece = Some(PieceAt::new(Position::in_text(1, 1), node, TaskId(1)));
         let event = AiEvent::TextDelta { delta: "a".to_owned() };
         RunEvent { seq: None, piece, at: Some(Timestamp(at)), event }
     }

@@ -82,7 +82,7 @@ fn generated_sequences_are_accepted_by_the_decoders_of_both_formats() {
 }
 
 fn piece(task: u128, message: &str, text: &str) -> RunEvent {
-    let mut at = PieceAt::new(Position { seq: 1, bytes: 0 }, format!("node{task}"), TaskId(task));
+    let mut at = PieceAt::new(Position::after(1), format!("node{task}"), TaskId(task));
     at.message = Some(MessageId::new(message).expect("valid"));
     let event = AiEvent::TextDelta { delta: text.to_owned() };
     RunEvent { seq: None, piece: Some(at), at: None, event }
@@ -146,7 +146,7 @@ fn a_final_message_adds_only_what_its_pieces_did_not_have() {
 fn a_retry_of_one_member_voids_no_text_of_another() {
     // Both members have a node of this name.
     let speaks = |bytes, task: u128, id: &str, text: &str| {
-        let mut at = PieceAt::new(Position { seq: 0, bytes }, "model", TaskId(task));
+        let mut at = PieceAt::new(Position::in_text(0, bytes), "model", TaskId(task));
         at.ns = format!("member{task}:{task:032x}");
         at.message = Some(MessageId::new(id).expect("valid"));
         RunEvent {

@@ -251,7 +251,7 @@ impl Encoder {
 
 /// Returns the name of an event that follows from its place.
 fn name_of_place(
-    EventPlace { at: Position { seq, bytes }, frame: (incident, mode), index, .. }: EventPlace,
+    EventPlace { at: Position { seq, bytes, .. }, frame: (incident, mode), index, .. }: EventPlace,
 ) -> String {
     match (bytes, mode) {
         (0, 0) => format!("{seq}.{index}"),
@@ -396,7 +396,7 @@ pub(crate) fn read_name(name: &str, run: u64) -> Option<EventPlace> {
             Some(EventPlace { run, at: Position::after(seq), frame: (incident, mode), index })
         }
         (&[seq, bytes, index], true) => {
-            Some(EventPlace { run, at: Position { seq, bytes }, frame: (0, 0), index })
+            Some(EventPlace { run, at: Position::in_text(seq, bytes), frame: (0, 0), index })
         }
         _ => None,
     }

@@ -6,7 +6,6 @@
 //! with the last number it received continues after it. Clients read numbers as IEEE doubles, which
 //! are exact up to 53 bits.
 
-use weftwork_runtime::FramePosition;
 use weftwork_types::event::Position;
 
 const PLACE_BITS: u32 = 24;
@@ -38,14 +37,14 @@ pub(crate) struct EventPlace {
 
 impl EventPlace {
     /// Returns the place of an event that a frame causes.
-    pub(crate) fn of_frame(run: u64, position: FramePosition, index: u64) -> Self {
+    pub(crate) fn of_frame(run: u64, position: Position, index: u64) -> Self {
         let (incident, mode, _) = position.place();
-        Self { run, at: position.event, frame: (incident, mode + 1), index }
+        Self { run, at: position.event(), frame: (incident, mode + 1), index }
     }
 
     /// Returns the place of an event of a message of a frame. It is the same if other events of the
     /// message were sent before.
-    pub(crate) fn of_message(run: u64, position: FramePosition, order: u64) -> Self {
+    pub(crate) fn of_message(run: u64, position: Position, order: u64) -> Self {
         let (_, _, frame) = position.place();
         let order = if order > MESSAGE_FINISH { u64::MAX >> 1 } else { order };
         Self::of_frame(run, position, (frame << MESSAGE_BITS).saturating_add(order))
@@ -78,7 +77,7 @@ pub(crate) fn text_of(number: u64) -> Option<Position> {
     let text = place.checked_sub(1 << (PLACE_BITS - 1))?;
     let bytes = (text + (1 << TEXT_BITS) - 1) >> TEXT_BITS;
     let seq = (number >> PLACE_BITS) & ((1 << LOG_BITS) - 1);
-    Some(Position { seq, bytes })
+    Some(Position::in_text(seq, bytes))
 }
 
 /// Returns the index of the run of a number.
@@ -98,7 +97,7 @@ mod tests {
                 let event = Position::after(seq);
                 let of_log = |index| EventPlace { run, at: event, frame: (0, 0), index };
                 all.extend([0, 1, 2].map(of_log));
-                let frame = |part| FramePosition { event, part };
+                let frame = |part| Position { part, ..event };
                 for part in [1, 2] {
                     for order in [0, 1, 2, MESSAGE_FINISH] {
                         all.push(EventPlace::of_message(run, frame(part), order));
@@ -108,7 +107,7 @@ mod tests {
                     all.extend([0, 1].map(|index| EventPlace::of_frame(run, frame(part), index)));
                 }
                 for bytes in [1, 2, 7, (1 << 21) - 1] {
-                    let at = Position { seq, bytes };
+                    let at = Position::in_text(seq, bytes);
                     all.extend([0, 1, 2, 3].map(|index| EventPlace {
                         run,
                         at,
@@ -133,13 +132,13 @@ mod tests {
         let event = Position::after(1);
         let usual = EventPlace { run: 0, at: event, frame: (0, 0), index: 0 };
         assert!(usual.number().is_some());
-        let frame = |part| FramePosition { event, part };
+        let frame = |part| Position { part, ..event };
         for place in [
             EventPlace { index: 512, ..usual },
             EventPlace { run: 1 << 12, ..usual },
             EventPlace { at: Position::after(1 << 17), ..usual },
-            EventPlace { at: Position { seq: 1, bytes: 1 << 21 }, ..usual },
-            EventPlace { at: Position { seq: 1, bytes: 1 }, index: 4, ..usual },
+            EventPlace { at: Position::in_text(1, 1 << 21), ..usual },
+            EventPlace { at: Position::in_text(1, 1), index: 4, ..usual },
             EventPlace::of_frame(0, frame(1 + (2048 << 20)), 0),
             EventPlace::of_message(0, frame(1), MESSAGE_FINISH + 1),
             EventPlace::of_message(0, frame(17), 0),

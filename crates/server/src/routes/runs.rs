@@ -17,8 +17,9 @@ use axum::{Json, Router};
 use futures_util::FutureExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use weftwork_runtime::{NoPosition, check_key};
+use weftwork_runtime::check_key;
 use weftwork_types::Right;
+use weftwork_types::event::NoPosition;
 use weftwork_types::run::{CancelAction, RunRef, RunStatus};
 
 /// Number of runs in a list without a limit.

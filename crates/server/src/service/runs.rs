@@ -13,12 +13,10 @@ use futures_util::{FutureExt, StreamExt};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use uuid::Uuid;
-use weftwork_runtime::{
-    FORKED_FROM, FramePosition, NoPosition, RunOutput, StreamOptions, Subgraphs,
-};
+use weftwork_runtime::{FORKED_FROM, RunOutput, StreamOptions, Subgraphs};
 use weftwork_store::mailbox::without_reserved;
 use weftwork_store::{RunRow, StoreError, ThreadQuery, ThreadStatus};
-use weftwork_types::event::Position;
+use weftwork_types::event::{NoPosition, Position};
 use weftwork_types::port::{GraphExecutor, RunHandle};
 use weftwork_types::run::{CancelAction, RunInput, RunOutcome, RunRef, RunRequest, RunStatus};
 use weftwork_types::{BoxFuture, BoxStream, RunId, ThreadId, canonical};
@@ -363,7 +361,7 @@ impl Service {
             let options = StreamOptions {
                 modes: requested.read(),
                 subgraphs: if all { Subgraphs::Include } else { Subgraphs::Omit },
-                after: if reads_all { FramePosition::START } else { received.position },
+                after: if reads_all { Position::START } else { received.position },
                 ..StreamOptions::default()
             };
             self.runtime().output(self.who(), run, options).await?

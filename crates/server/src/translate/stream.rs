@@ -12,8 +12,8 @@ use std::sync::Arc;
 use weftwork_graph::run_loop::{
     MessagePart, MessageWrite, Modes, StreamEvent, StreamItem, TaskEnded, TaskStarted,
 };
-use weftwork_runtime::{Frame, FrameContent, FramePosition, NoPosition, RunOutput};
-use weftwork_types::event::{AiEvent, RunEvent};
+use weftwork_runtime::{Frame, FrameContent, RunOutput};
+use weftwork_types::event::{AiEvent, NoPosition, Position, RunEvent};
 use weftwork_types::run::RunInput;
 use weftwork_types::usage::{UsageFact, UsageStatus};
 
@@ -109,7 +109,7 @@ pub(crate) struct Translator {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Received {
     /// Position of the last frame.
-    pub(crate) position: FramePosition,
+    pub(crate) position: Position,
     /// Clients append chunks and cannot take them back. A message of which the client has other
     /// text is sent when it is final, as a whole that replaces them.
     messages: PartialMessages,
@@ -162,7 +162,7 @@ impl Translator {
     }
 
     /// Moves on to a position; `false` if the client received it.
-    fn reach_position(&mut self, position: FramePosition) -> bool {
+    fn reach_position(&mut self, position: Position) -> bool {
         let is_new = position > self.received.position;
         if is_new {
             self.received.position = position;
@@ -180,7 +180,7 @@ impl Translator {
         let Some(records) = &mut self.records else { return Vec::new() };
         let Some(at) = event.position() else { return Vec::new() };
         let found = records.of_log(&self.run, &event.event);
-        let is_new = !found.is_empty() && self.reach_position(FramePosition { event: at, part: 0 });
+        let is_new = !found.is_empty() && self.reach_position(at);
         if is_new { of_records(found) } else { Vec::new() }
     }
 

@@ -20,7 +20,7 @@ pub(crate) fn write(conn: &Connection, org: &OrgId, run: &RunId, commit: &Commit
     if let Some(last) = commit.pieces.last() {
         let sql = "INSERT OR REPLACE INTO pieces (org, run, seq, bytes, pieces)
                    VALUES (?1, ?2, ?3, ?4, ?5)";
-        let Position { seq, bytes } = last.at.end;
+        let Position { seq, bytes, .. } = last.at.end;
         let pieces = row::json(&commit.pieces)?;
         row::execute(conn, sql, params![org, run, row::int(seq), row::int(bytes), pieces])?;
     }

@@ -1,43 +1,8 @@
 //! Partial text, emitted between two durable events.
 
-use super::{AiEvent, RunEvent};
+use super::{AiEvent, Position, RunEvent};
 use crate::{MessageId, TaskId, Timestamp, ToolCallId};
 use serde::{Deserialize, Serialize};
-
-/// A position in the output of a run. Positions of one run sort in the order of emission. They are
-/// the same in a live stream and in the store, and in every process.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Position {
-    /// Number of the last durable event that was read; 0 if there was none.
-    pub seq: u64,
-    /// Bytes of partial text read since that event.
-    #[serde(default)]
-    pub bytes: u64,
-}
-
-impl Position {
-    /// Position before the first event.
-    pub const START: Self = Self { seq: 0, bytes: 0 };
-    /// Position after the last event.
-    pub const END: Self = Self { seq: u64::MAX, bytes: u64::MAX };
-
-    /// Returns the position directly after a durable event, before any partial text that follows
-    /// it.
-    #[must_use]
-    pub fn after(seq: u64) -> Self {
-        Self { seq, bytes: 0 }
-    }
-
-    /// Returns the position `bytes` bytes of text later.
-    #[must_use]
-    pub fn plus(self, bytes: usize) -> Self {
-        Self { seq: self.seq, bytes: self.bytes.saturating_add(bytes as u64) }
-    }
-}
 
 /// Position and origin of partial text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,8 +105,8 @@ impl Piece {
     /// Returns the position before the text.
     #[must_use]
     pub fn start(&self) -> Position {
-        let Position { seq, bytes } = self.at.end;
-        Position { seq, bytes: bytes.saturating_sub(self.text.len() as u64) }
+        let end = self.at.end;
+        Position { bytes: end.bytes.saturating_sub(self.text.len() as u64), ..end }
     }
 
     /// Returns the part of the text after a position, or `None` if there is none. A position inside
@@ -160,7 +125,7 @@ impl Piece {
     }
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
@@ -180,15 +145,16 @@ mod tests {
     use super::*;
 
     fn piece(seq: u64, bytes: u64, text: &str) -> Piece {
-        let end = Position { seq, bytes };
+        let end = Position::in_text(seq, bytes);
         let at = PieceAt::new(end, "a", TaskId(1));
         Piece { at, told_at: Timestamp(5), kind: PieceKind::Text, text: text.to_owned() }
     }
 
     #[test]
     fn the_rest_of_a_piece_is_what_was_not_seen() {
-        let rest = |seq, bytes| piece(3, 9, "aüzk").rest(Position { seq, bytes }).map(|p| p.text);
-        assert_eq!(piece(3, 9, "aüzk").start(), Position { seq: 3, bytes: 4 });
+        let rest =
+            |seq, bytes| piece(3, 9, "aüzk").rest(Position::in_text(seq, bytes)).map(|p| p.text);
+        assert_eq!(piece(3, 9, "aüzk").start(), Position::in_text(3, 4));
         for (seq, bytes, expected) in [
             (2, 99, Some("aüzk")),
             (3, 0, Some("aüzk")),
@@ -206,7 +172,7 @@ mod tests {
     #[test]
     fn a_piece_is_told_with_its_place() {
         let told = RunEvent::from(piece(3, 9, "aüzk"));
-        assert_eq!(told.position(), Some(Position { seq: 3, bytes: 9 }));
+        assert_eq!(told.position(), Some(Position::in_text(3, 9)));
         let json = serde_json::to_string(&told).expect("json");
         let task = TaskId(1);
         let expected = format!(

@@ -16,7 +16,7 @@ use weftwork::graph::run_loop::{HistoryFilter, Host, InMemoryCheckpointer, Start
 use weftwork::graph::{CompiledGraph, Modes, RunOutcome, RuntimeError, StreamEvent};
 use weftwork::models::scripted::Step;
 use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
-use weftwork::runtime::{Frame, FramePosition, Runtime, StreamOptions, Subgraphs, Thread};
+use weftwork::runtime::{Frame, Runtime, StreamOptions, Subgraphs, Thread};
 use weftwork::store::{JournalRead, Store};
 use weftwork::tools::{FnTool, ToolBox, ToolContext};
 use weftwork::types::event::{Position, RunEvent};
@@ -194,7 +194,7 @@ async fn hidden_members_are_hidden(place: Place) {
 
 type Frames = BoxStream<'static, Result<Arc<Frame>, RuntimeError>>;
 
-async fn frames(runtime: &Runtime, run: &RunRef, after: FramePosition, form: StateForm) -> Frames {
+async fn frames(runtime: &Runtime, run: &RunRef, after: Position, form: StateForm) -> Frames {
     let options = StreamOptions { modes: all(), subgraphs: Subgraphs::Include, after, form };
     runtime.stream(&Principal::local(), run, options).await.expect("is there")
 }
@@ -226,7 +226,7 @@ async fn is_hidden_in_frames(shared: &Shared, runtimes: [&Runtime; 2], thread: &
     let forms = [StateForm::Shown, StateForm::Whole];
     let mut live = Vec::new();
     for (runtime, form) in runtimes.into_iter().flat_map(|one| forms.map(|form| (one, form))) {
-        let mut stream = frames(runtime, &run, FramePosition::START, form).await;
+        let mut stream = frames(runtime, &run, Position::START, form).await;
         let first = stream.next().await.expect("goes on").expect("reads");
         live.push((form, first, stream));
     }
@@ -241,7 +241,7 @@ async fn is_hidden_in_frames(shared: &Shared, runtimes: [&Runtime; 2], thread: &
     events(handle).await;
     assert!(shared.reads() > before, "the model reads what it is not shown");
     for (runtime, form) in runtimes.into_iter().flat_map(|one| forms.map(|form| (one, form))) {
-        let found = rest(frames(runtime, &run, FramePosition::START, form).await).await;
+        let found = rest(frames(runtime, &run, Position::START, form).await).await;
         shows_by_right(&found, form);
     }
     for at in &seen[0] {

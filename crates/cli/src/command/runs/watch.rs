@@ -15,7 +15,7 @@ use crate::signals::{Signal, Signals};
 use crate::terminal::{Terminal, summarize_event};
 use futures_util::StreamExt;
 use serde::Serialize;
-use weftwork::runtime::{FramePosition, Runtime, StreamOptions};
+use weftwork::runtime::{Runtime, StreamOptions};
 use weftwork::store::{RunRow, Store, StoreError};
 use weftwork::types::event::{Position, RunEvent};
 use weftwork::types::port::RunHandle;
@@ -53,7 +53,7 @@ async fn print_all(args: &Watch, context: &CommandContext) -> Result<Exit, CliEr
     let mut at = match (args.frames.options(), args.after) {
         (Some(options), after) => {
             let after = match after {
-                None => FramePosition::START,
+                None => Position::START,
                 Some(After::Frame(after)) => after,
                 Some(After::Event(_)) => return Err(wrong_position("a frame, such as 12-3")),
             };

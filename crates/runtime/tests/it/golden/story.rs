@@ -204,7 +204,7 @@ async fn in_process(store: &Arc<dyn Store>, clock: Arc<ManualClock>) {
 }
 
 fn piece(kind: PieceKind, bytes: u64, text: &str) -> Piece {
-    let end = Position { seq: 0, bytes };
+    let end = Position::in_text(0, bytes);
     let at = PieceAt::new(end, "plan", TaskId(7));
     Piece { at, told_at: Timestamp(0), kind, text: text.to_owned() }
 }

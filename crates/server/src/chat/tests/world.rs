@@ -92,7 +92,7 @@ impl World {
         let number = self.number();
         let task = TaskId(u128::from(number));
         let node = ["model", "writer"][self.random.below(2)];
-        let mut at = PieceAt::new(Position { seq: self.seq, bytes: 0 }, node, task);
+        let mut at = PieceAt::new(Position::after(self.seq), node, task);
         at.step = self.step;
         at.message = (self.random.below(8) > 0)
             .then(|| MessageId::new(format!("m{number}")).expect("valid"));

@@ -1,7 +1,6 @@
 //! The events of hand-made output, compared with recorded ones of LangGraph's server.
 
 use super::*;
-use weftwork_runtime::FramePosition;
 use weftwork_types::event::{AttemptReset, PieceAt, ToolCallPart};
 use weftwork_types::message::Message;
 use weftwork_types::run::RunStatus;
@@ -43,7 +42,7 @@ fn log(seq: u64, event: AiEvent) -> RunOutput {
 }
 
 fn piece(seq: u64, bytes: u64, message: &str, node: &str, event: AiEvent) -> RunOutput {
-    let end = Position { seq, bytes };
+    let end = Position::in_text(seq, bytes);
     let message = Some(MessageId::new(message).expect("valid"));
     let at = PieceAt { message, ..PieceAt::new(end, node, TaskId(1)) };
     RunOutput::Event(Box::new(RunEvent {
@@ -59,7 +58,7 @@ fn text(seq: u64, bytes: u64, message: &str, delta: &str) -> RunOutput {
 }
 
 fn frame(seq: u64, part: u64, event: StreamEvent) -> RunOutput {
-    let position = FramePosition { event: Position::after(seq), part };
+    let position = Position { part, ..Position::after(seq) };
     let content = FrameContent::Item(StreamItem { ns: Vec::new(), event });
     RunOutput::Frame(std::sync::Arc::new(Frame { position, at: Timestamp(1), content }))
 }
@@ -249,7 +248,7 @@ fn a_retry_of_one_member_ends_no_message_of_another() {
     let at = |bytes, task: u128| PieceAt {
         message: Some(MessageId::new(format!("m{task}")).expect("valid")),
         ns: format!("member{task}:{task:032x}"),
-        ..PieceAt::new(Position { seq: 1, bytes }, "model", TaskId(task))
+        ..PieceAt::new(Position::in_text(1, bytes), "model", TaskId(task))
     };
     let say = |at: &PieceAt| {
         let event = AiEvent::TextDelta { delta: "x".to_owned() };

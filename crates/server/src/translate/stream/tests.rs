@@ -12,13 +12,13 @@ fn id() -> MessageId {
 fn frame(event: Position, part: MessagePart) -> Frame {
     let event_of = StreamEvent::Message { part, node: "model".to_owned(), step: 1 };
     let item = StreamItem { ns: Vec::new(), event: event_of };
-    let position = FramePosition { event, part: 1 };
+    let position = Position { part: 1, ..event };
     Frame { position, at: Timestamp(0), content: FrameContent::Item(item) }
 }
 
 fn chunk_at(seq: u64, bytes: u64, text: &str) -> Frame {
     let part = MessagePart::Chunk { id: id(), text: text.to_owned() };
-    frame(Position { seq, bytes }, part)
+    frame(Position::in_text(seq, bytes), part)
 }
 
 fn chunk(bytes: u64, text: &str) -> Frame {

@@ -143,7 +143,7 @@ fn usage() -> impl Strategy<Value = UsageRow> {
 }
 
 fn position() -> impl Strategy<Value = Position> {
-    (0..4u64, 0..4u64).prop_map(|(seq, bytes)| Position { seq, bytes })
+    (0..4u64, 0..4u64).prop_map(|(seq, bytes)| Position::in_text(seq, bytes))
 }
 
 /// Generates partial text in order.

@@ -92,7 +92,7 @@ impl PlainModel {
             let start = line.at.end.bytes - line.text.len() as u64;
             for (index, letter) in line.text.char_indices() {
                 let end = start + (index + letter.len_utf8()) as u64;
-                if (Position { seq: line.at.end.seq, bytes: end }) > position {
+                if Position::in_text(line.at.end.seq, end) > position {
                     rest.push(letter);
                 }
             }
@@ -208,7 +208,7 @@ fn a_text_that_goes_on_after_its_end_begins_anew() {
     let id = message_id(1);
     let at = |bytes| PieceAt {
         message: Some(id.clone()),
-        ..PieceAt::new(Position { seq: 1, bytes }, "n", TaskId(1))
+        ..PieceAt::new(Position::in_text(1, bytes), "n", TaskId(1))
     };
     let mut transcript = Transcript::<MessageText>::default();
     for (bytes, text) in [(2, "ab"), (3, "c")] {
