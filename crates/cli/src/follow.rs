@@ -8,16 +8,16 @@ use crate::shell;
 use crate::signals::{Signal, Signals, exit_at_once};
 use crate::spent::Spent;
 use crate::terminal::{Answer, Terminal, to_plain};
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
 use serde::Serialize;
 use weftwork::config::REMOTE;
 use weftwork::models::ModelInfo;
-use weftwork::runtime::StreamOptions;
+use weftwork::runtime::Selection;
 use weftwork::store::{Store, has_begun};
 use weftwork::types::Principal;
-use weftwork::types::event::RunEvent;
+use weftwork::types::event::{Position, RunEvent};
 use weftwork::types::port::RunHandle;
 use weftwork::types::run::{RunOutcome, RunRef};
 use weftwork::types::usage::Usage;
@@ -29,7 +29,7 @@ pub(crate) enum View<'a> {
     Text(Box<Answer<'a>>),
     /// A line of JSON for each event, or for each frame if frames are selected, and one for the
     /// outcome if it is wanted.
-    Json { terminal: &'a Terminal, frames: Option<StreamOptions>, outcome: bool },
+    Json { terminal: &'a Terminal, frames: Option<Selection>, outcome: bool },
 }
 
 /// An element of the stream of a run.
@@ -170,11 +170,13 @@ pub(crate) async fn follow_run(
     signals: &mut Signals,
 ) -> Result<Ended, CliError> {
     let mut followed = AppRun::new(app, handle);
-    if let View::Json { frames: Some(options), .. } = view {
-        let frames = app.runtime().stream(&Principal::local(), &followed.run, *options).await?;
-        let lines = frames.map(|found| -> Result<_, CliError> {
-            let found = found?;
-            Ok(Element::Line(frame_to_json(&found).to_string()))
+    if let View::Json { frames: Some(select), .. } = view {
+        let who = Principal::local();
+        let run = &followed.run;
+        let output = app.runtime().follow(&who, run, Position::START, *select).await?;
+        let lines = output.err_into().try_filter_map(async |output| {
+            let frame = output.into_frame();
+            Ok(frame.map(|frame| Element::Line(frame_to_json(&frame).to_string())))
         });
         followed.elements = lines.boxed();
     }

@@ -30,13 +30,13 @@ mod view;
 mod worker;
 
 pub use dependencies::DependencyError;
-pub use follow::{FollowFrom, ThreadEvent, ThreadEvents, ThreadPosition};
+pub use follow::FollowFrom;
 pub use fork::{FORKED_FROM, copy_thread, fork_thread};
 pub use inspect::{thread_history, thread_state};
-pub use modes::{Frame, FrameContent, RunOutput, StreamOptions, Subgraphs};
+pub use modes::{Events, Frame, FrameContent, RunOutput, Selection, Subgraphs, Until};
 pub use runtime::{
-    Load, Recovery, RemoteDeletions, Runtime, RuntimeBuilder, ThreadOutput, WeakRuntime, check_key,
-    delete_remote_threads,
+    FollowTarget, Load, Output, OutputStream, Recovery, RemoteDeletions, Runtime, RuntimeBuilder,
+    WeakRuntime, check_key, delete_remote_threads,
 };
 pub use stored::{CheckedRows, StoreCheckpointer, check_names, check_rows};
 pub use thread::{EndedRun, RolledBack, Thread, ThreadRun, ThreadStream};

@@ -5,9 +5,10 @@ mod run;
 
 pub use run::{EndedRun, ThreadRun, ThreadStream};
 
-use crate::follow::{FollowFrom, ThreadEvents};
+use crate::follow::FollowFrom;
 use crate::fork::{copy_thread, fork_thread};
-use crate::runtime::Runtime;
+use crate::modes::Selection;
+use crate::runtime::{OutputStream, Runtime};
 use crate::view::ThreadView;
 use serde_json::{Map, Value as Json};
 use std::time::Duration;
@@ -294,15 +295,16 @@ impl Thread {
         }
     }
 
-    /// Follows all runs of the thread as one stream of events: the current one and those that begin
-    /// later, in this process or another. A client that reconnects continues from the
-    /// [`position`](crate::ThreadEvent::position) of the last event it received.
+    /// Follows all runs of the thread as one stream: the current one and those that begin later, in
+    /// this process or another; see [`Runtime::follow`]. Each output after the start is delivered
+    /// exactly once. A client that reconnects [starts after](crate::Output::start_after) the last
+    /// output that it received.
     ///
     /// ```
     /// # use futures_util::StreamExt;
     /// # use serde_json::json;
     /// # use weftwork_graph::{Graph, START, State};
-    /// use weftwork_runtime::{FollowFrom, Runtime};
+    /// use weftwork_runtime::{FollowFrom, Runtime, Selection};
     ///
     /// # #[derive(State)]
     /// # struct Note { text: String }
@@ -316,19 +318,26 @@ impl Thread {
     /// let thread = runtime.thread("note", "t-1")?;
     /// let first = thread.start(json!({})).await?;
     /// let second = thread.start(json!({})).await?;
-    /// let mut events = thread.follow(FollowFrom::Start).until_rest().stream();
+    /// let select = Selection::default().until_rest();
+    /// let mut output = thread.follow(FollowFrom::Start, select).await?;
     /// let mut runs = Vec::new();
-    /// while let Some(event) = events.next().await {
-    ///     runs.push(event?.run);
+    /// while let Some(output) = output.next().await {
+    ///     runs.push(output?.run);
     /// }
     /// runs.dedup();
     /// assert_eq!(runs, [first.run().clone(), second.run().clone()]);
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
-    pub fn follow(&self, from: FollowFrom) -> ThreadEvents {
-        self.runtime.follow_thread(&self.who, &self.id, from)
+    ///
+    /// # Errors
+    /// None at present; an error that occurs later is the last element of the stream.
+    pub async fn follow(
+        &self,
+        from: FollowFrom,
+        select: Selection,
+    ) -> Result<OutputStream, RuntimeError> {
+        self.runtime.follow(&self.who, &self.id, from, select).await
     }
 }
 

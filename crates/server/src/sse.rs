@@ -1,7 +1,7 @@
 //! Runs as streams of server-sent events.
 
 use crate::error::ApiError;
-use crate::service::{Frames, Service};
+use crate::service::Service;
 use crate::translate::rows;
 use crate::translate::stream::Translator;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -10,6 +10,7 @@ use futures_util::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::time::Duration;
+use weftwork_runtime::OutputStream;
 use weftwork_types::event::Position;
 use weftwork_types::run::{CancelAction, RunRef};
 
@@ -21,7 +22,7 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 pub(crate) fn response(
     service: Service,
     run: RunRef,
-    frames: Frames,
+    frames: OutputStream,
     translator: Translator,
     on_leave: Option<CancelOnDrop>,
 ) -> Response {
@@ -66,7 +67,7 @@ pub(crate) fn respond(
 }
 
 fn frames_of(
-    frames: Frames,
+    frames: OutputStream,
     mut translator: Translator,
     on_leave: Option<CancelOnDrop>,
 ) -> impl Stream<Item = Event> {
@@ -76,7 +77,7 @@ fn frames_of(
     frames.map(Some).chain(ended).flat_map(move |frame| {
         let events = match frame {
             Some(Ok(frame)) => {
-                let events = translator.events(frame);
+                let events = translator.events(frame.output);
                 let id = if events.is_empty() { String::new() } else { translator.id() };
                 events.into_iter().map(|(name, data)| sse_event(&name, &data).id(&id)).collect()
             }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Modes, StreamEvent};
-use weftwork_runtime::{FollowFrom, RunOutput, StreamOptions, ThreadOutput};
+use weftwork_runtime::{FollowFrom, Output, OutputStream, RunOutput, Selection};
 use weftwork_store::RunRow;
 use weftwork_store::mailbox::is_terminated;
 use weftwork_types::event::AiEvent;
@@ -96,8 +96,9 @@ impl AgentRuntime {
             from => Ok(from),
         };
         let from = from.map_err(|error| of_runtime(id.as_str(), error))?;
-        let streamed = StreamOptions { modes: Modes::VALUES, ..StreamOptions::default() };
-        let output = self.runtime().stream_thread(&self.who, &thread, from, streamed);
+        let select = Selection { modes: Modes::VALUES, ..Selection::default() };
+        let output = self.runtime().follow(&self.who, &thread, from, select).await;
+        let output = output.map_err(|error| of_runtime(id.as_str(), error))?;
         let subscription = InstanceSubscription {
             agents: self.clone(),
             id,
@@ -123,7 +124,7 @@ struct InstanceSubscription {
     agents: AgentRuntime,
     id: InstanceId,
     of_handler: bool,
-    output: BoxStream<'static, Result<ThreadOutput, RuntimeError>>,
+    output: OutputStream,
     /// The activity whose begin was reported last.
     begun: Option<RunId>,
     /// The activity whose end was reported last. Frames may follow the end of a run, as that of the
@@ -174,8 +175,8 @@ impl InstanceSubscription {
         Ok(unfinished.iter().all(|run| run.status == RunStatus::Queued && !run.cancel_requested))
     }
 
-    async fn read_output(&mut self, output: ThreadOutput) -> Result<(), AgentRuntimeError> {
-        let ThreadOutput { run, output } = output;
+    async fn read_output(&mut self, output: Output) -> Result<(), AgentRuntimeError> {
+        let Output { run, output } = output;
         match output {
             RunOutput::Event(event) => match event.event {
                 AiEvent::Done { outcome } => self.report_end(&run, outcome).await?,

@@ -3,8 +3,7 @@
 use super::parse;
 use clap::Args;
 use weftwork::graph::run_loop::{Modes, StateForm};
-use weftwork::runtime::{StreamOptions, Subgraphs};
-use weftwork::types::event::Position;
+use weftwork::runtime::{Selection, Subgraphs};
 
 /// Selection of the frames of a run.
 #[derive(Debug, Args)]
@@ -21,11 +20,10 @@ pub(crate) struct FrameFlags {
 }
 
 impl FrameFlags {
-    /// Returns the selected frames from the beginning of a run; `None` if no mode is named.
-    pub(crate) fn options(&self) -> Option<StreamOptions> {
+    /// Returns the selected frames; `None` if no mode is named.
+    pub(crate) fn options(&self) -> Option<Selection> {
         let subgraphs = if self.subgraphs { Subgraphs::Include } else { Subgraphs::Omit };
         let form = if self.whole { StateForm::Whole } else { StateForm::Shown };
-        let after = Position::START;
-        self.mode.map(|modes| StreamOptions { modes, subgraphs, after, form })
+        self.mode.map(|modes| Selection { subgraphs, form, ..Selection::frames(modes) })
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::io::Read;
 use uuid::Uuid;
 use weftwork::App;
-use weftwork::runtime::StreamOptions;
+use weftwork::runtime::Selection;
 use weftwork::store::StoreError;
 use weftwork::types::canonical;
 use weftwork::types::interrupt::Interrupt;
@@ -110,7 +110,7 @@ pub(crate) async fn to_end(
     handle: RunHandle,
     app: &App,
     context: &CommandContext,
-    frames: Option<StreamOptions>,
+    frames: Option<Selection>,
     json: bool,
 ) -> Result<Exit, CliError> {
     let terminal = &context.terminal;

@@ -4,10 +4,10 @@ use super::hosted::GRAPH;
 use crate::play::Played;
 use crate::python::Raised;
 use crate::setting::Home;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_graph::{CompiledGraph, MessagePart, Modes, RuntimeError, StreamEvent};
-use weftwork_runtime::{Frame, Runtime, StreamOptions, Subgraphs};
+use weftwork_runtime::{Frame, Runtime, Selection, Subgraphs};
 use weftwork_store::ItemStore;
 use weftwork_types::Principal;
 use weftwork_types::event::Position;
@@ -92,11 +92,10 @@ impl FollowedRun {
         limit: usize,
     ) -> Result<Vec<Arc<Frame>>, RuntimeError> {
         let subgraphs = Subgraphs::Include;
-        let options =
-            StreamOptions { modes: self.modes, subgraphs, after, ..StreamOptions::default() };
-        let stream = self.runtime.stream(&self.who, &self.run, options).await?;
-        let frames: Vec<_> = stream.take(limit).collect().await;
-        frames.into_iter().collect()
+        let select = Selection { subgraphs, ..Selection::frames(self.modes) };
+        let output = self.runtime.follow(&self.who, &self.run, after, select).await?;
+        let frames = output.try_filter_map(async |output| Ok(output.into_frame()));
+        frames.take(limit).try_collect().await
     }
 }
 

@@ -1,15 +1,16 @@
 //! Remote graphs as nodes.
 
 use crate::rig::{There, around, in_memory, last};
-use futures_util::StreamExt;
+use futures_util::TryStreamExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weftwork_graph::{Ctx, DynUpdate, Graph, Input, Modes, NodeResult, START, StreamEvent};
-use weftwork_runtime::{FrameContent, Runtime, StreamOptions, Subgraphs};
+use weftwork_runtime::{FrameContent, Output, Runtime, Selection};
 use weftwork_testkit::ManualClock;
 use weftwork_types::Principal;
+use weftwork_types::event::Position;
 use weftwork_types::interrupt::Ask;
 use weftwork_types::run::{RunOutcome, RunStatus};
 
@@ -72,11 +73,11 @@ async fn frames_of_the_remote_run_are_frames_of_a_subgraph() {
     ];
     assert_eq!(frames, expected);
     // The log has the same frames, for clients that come later.
-    let options =
-        StreamOptions { modes, subgraphs: Subgraphs::Include, ..StreamOptions::default() };
-    let stored = runtime.stream(&Principal::local(), &run, options).await.expect("reads");
-    let stored: Vec<_> = stored.collect().await;
-    let stored = stored.iter().filter_map(|frame| match &frame.as_ref().expect("reads").content {
+    let select = Selection::frames(modes).with_subgraphs();
+    let stored = runtime.follow(&Principal::local(), &run, Position::START, select).await;
+    let stored: Vec<Output> = stored.expect("reads").try_collect().await.expect("reads");
+    let stored: Vec<_> = stored.into_iter().filter_map(Output::into_frame).collect();
+    let stored = stored.iter().filter_map(|frame| match &frame.content {
         FrameContent::Item(item) if !item.ns.is_empty() => Some(shown(&item.ns, &item.event)),
         _ => None,
     });

@@ -9,9 +9,10 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use weftwork_graph::run_loop::Modes;
 use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, List, Next, START, State};
-use weftwork_runtime::{Runtime, StreamOptions, Subgraphs};
+use weftwork_runtime::{Runtime, Selection};
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_types::Principal;
+use weftwork_types::event::Position;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::run::{RunOutcome, RunRef};
 
@@ -131,8 +132,8 @@ async fn follow(
     let names = ["values", "updates", "messages", "custom", "tasks", "checkpoints", "debug"];
     let modes = names.iter().filter_map(|name| Modes::parse(name));
     let modes = modes.fold(Modes::NONE, |all, mode| all | mode);
-    let options = StreamOptions { modes, subgraphs: Subgraphs::Include, ..Default::default() };
-    let stream = runtime.stream(&Principal::local(), &run, options).await;
+    let select = Selection::frames(modes).with_subgraphs();
+    let stream = runtime.follow(&Principal::local(), &run, Position::START, select).await;
     let mut stream = stream.expect("is there");
     let mut frames = 0;
     while let Some(frame) = stream.next().await {

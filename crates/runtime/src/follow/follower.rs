@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_types::BoxStream;
 use weftwork_types::event::{AiEvent, Position, RunEvent};
-use weftwork_types::run::{RunRef, RunStatus};
+use weftwork_types::run::RunStatus;
 
 /// A follower of a run and its position. It holds at most 64 KiB of events: one that does not
 /// receive them in time is detached from the run and continues from the store.
@@ -72,16 +72,6 @@ impl Follower {
         Self { log, at, next: VecDeque::new(), source, extent, page, interval, may_be_over: true }
     }
 
-    /// The run.
-    pub(super) fn run(&self) -> &RunRef {
-        &self.log.at
-    }
-
-    /// Position of the last event it received.
-    pub(super) fn at(&self) -> Position {
-        self.at
-    }
-
     /// Returns the events as a stream; an error ends it as a failed run.
     pub(crate) fn events(self) -> BoxStream<'static, RunEvent> {
         let events = futures_util::stream::unfold(self, async |mut this| {
@@ -94,6 +84,18 @@ impl Follower {
             Some((event, this))
         });
         events.fuse().boxed()
+    }
+
+    /// Returns the events as a stream; an error is its last element.
+    pub(crate) fn events_or_error(self) -> BoxStream<'static, Result<RunEvent, RuntimeError>> {
+        let events = futures_util::stream::unfold(Some(self), async |this| {
+            let mut this = this?;
+            match this.event().await {
+                Ok(event) => Some((Ok(event?), Some(this))),
+                Err(error) => Some((Err(error), None)),
+            }
+        });
+        events.boxed()
     }
 
     /// Waits for the next event and returns it; `None` after the last one. Not cancel safe.

@@ -9,8 +9,8 @@ mod thread;
 
 pub(crate) use follower::Follower;
 pub(crate) use log::RunLog;
+pub use thread::FollowFrom;
 pub(crate) use thread::ThreadRuns;
-pub use thread::{FollowFrom, ThreadEvent, ThreadEvents, ThreadPosition};
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -23,5 +23,5 @@ mod values;
 pub use frame::{Frame, FrameContent};
 pub(crate) use projection::Projections;
 pub(crate) use reader::Source;
-pub(crate) use stream::{Followed, frames, output};
-pub use stream::{RunOutput, StreamOptions, Subgraphs};
+pub use stream::{Events, RunOutput, Selection, Subgraphs, Until};
+pub(crate) use stream::{Followed, output};

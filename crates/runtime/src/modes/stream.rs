@@ -15,19 +15,61 @@ use weftwork_types::event::{Position, RunEvent};
 use weftwork_types::shown::StateForm;
 use weftwork_types::{BoxStream, RunId};
 
-/// Selection of the frames of a run.
+/// Selection of the output of a run or a thread. By default, it has the events without frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct StreamOptions {
-    /// Modes of the frames.
+pub struct Selection {
+    /// Events of the log and partial text.
+    pub events: Events,
+    /// Modes of the frames; none for no frames.
     pub modes: Modes,
     /// Frames of subgraphs.
     pub subgraphs: Subgraphs,
-    /// Only frames after this position: that of the last frame that the client received.
-    pub after: Position,
     /// Form of the frames of the mode `values`, as for the threads of the reader
     /// ([`Thread::whole_state`](crate::Thread::whole_state)). Frames of other modes always have the
     /// shown form.
     pub form: StateForm,
+    /// End of the output of a thread.
+    pub until: Until,
+}
+
+impl Selection {
+    /// Selects the frames of these modes, without those of subgraphs.
+    #[must_use]
+    pub fn frames(modes: Modes) -> Self {
+        Self { events: Events::Omit, modes, ..Self::default() }
+    }
+
+    /// Includes the frames of subgraphs.
+    #[must_use]
+    pub fn with_subgraphs(self) -> Self {
+        Self { subgraphs: Subgraphs::Include, ..self }
+    }
+
+    /// Ends the output of a thread when no run of the thread is unfinished.
+    #[must_use]
+    pub fn until_rest(self) -> Self {
+        Self { until: Until::Rest, ..self }
+    }
+}
+
+/// Events in a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Events {
+    /// The stream has events.
+    #[default]
+    Include,
+    /// The stream has frames only.
+    Omit,
+}
+
+/// End of the output of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Until {
+    /// The stream goes on with runs that begin later, until it is dropped.
+    #[default]
+    Dropped,
+    /// The stream ends when no run of the thread is unfinished.
+    Rest,
 }
 
 /// Frames of subgraphs in a stream.
@@ -57,30 +99,15 @@ pub(crate) struct Followed {
     pub(crate) events: BoxStream<'static, RunEvent>,
 }
 
-/// The frames of a run, until its last event.
-pub(crate) fn frames(
-    projections: &Arc<Projections>,
-    followed: Followed,
-    options: StreamOptions,
-) -> BoxStream<'static, Result<Arc<Frame>, RuntimeError>> {
-    let frames = output(projections, followed, options).filter_map(|output| {
-        std::future::ready(match output {
-            Ok(RunOutput::Frame(frame)) => Some(Ok(frame)),
-            Ok(RunOutput::Event(_)) => None,
-            Err(error) => Some(Err(error)),
-        })
-    });
-    frames.boxed()
-}
-
-/// The events of a run with their frames, until its last event.
+/// The events of a run after a position with their frames, until its last event.
 pub(crate) fn output(
     projections: &Arc<Projections>,
     followed: Followed,
-    options: StreamOptions,
+    select: Selection,
+    after: Position,
 ) -> BoxStream<'static, Result<RunOutput, RuntimeError>> {
     let Followed { source, run, events } = followed;
-    let projection = projections.join((source, &run), options.modes, options.form);
+    let projection = projections.join((source, &run), select.modes, select.form);
     let follower = FrameFollower {
         events,
         projection,
@@ -88,7 +115,8 @@ pub(crate) fn output(
         progress: Arc::default(),
         text: PartialText::default(),
         next: VecDeque::new(),
-        options,
+        select,
+        after,
     };
     let output = futures_util::stream::unfold(Some(follower), async |follower| {
         let mut follower = follower?;
@@ -111,7 +139,9 @@ struct FrameFollower {
     text: PartialText,
     /// Events and frames that wait for the client.
     next: VecDeque<RunOutput>,
-    options: StreamOptions,
+    select: Selection,
+    /// Position of the last output that the client received.
+    after: Position,
 }
 
 impl FrameFollower {
@@ -121,7 +151,7 @@ impl FrameFollower {
                 return Some(Ok(output));
             }
             let event = self.events.next().await?;
-            if event.position().is_some_and(|position| position > self.options.after) {
+            if event.position().is_some_and(|position| position > self.after) {
                 self.next.push_back(RunOutput::Event(Box::new(event.clone())));
             }
             if let Err(error) = self.read(&event).await {
@@ -132,7 +162,7 @@ impl FrameFollower {
 
     /// Adds the frames of the next event of the log.
     async fn read(&mut self, event: &RunEvent) -> Result<(), RuntimeError> {
-        let Some(mut list) = FrameList::new(event, self.options.form) else { return Ok(()) };
+        let Some(mut list) = FrameList::new(event, self.select.form) else { return Ok(()) };
         let Some(seq) = event.seq.filter(|_| refers_to_checkpoints(&event.event)) else {
             list.event(event, &mut self.text);
             self.add(&list.into_frames());
@@ -158,7 +188,7 @@ impl FrameFollower {
     /// Returns `true` if the frames of an event are not needed: neither by the client, nor to know
     /// which messages were emitted before.
     fn has_read(&self, event: &RunEvent, seq: u64) -> bool {
-        let StreamOptions { modes, after, .. } = self.options;
+        let Self { select: Selection { modes, .. }, after, .. } = self;
         let knows_messages = || self.text.is_empty() && self.projection.knows_messages(seq);
         event.position().is_some_and(|position| position < after.event())
             && (!modes.any_of(Modes::MESSAGES) || knows_messages())
@@ -173,7 +203,8 @@ impl FrameFollower {
 
     /// Adds the frames that the client selected and has not received.
     fn add(&mut self, frames: &[OfMode]) {
-        let StreamOptions { modes, subgraphs, after, .. } = self.options;
+        let Selection { modes, subgraphs, .. } = self.select;
+        let after = self.after;
         let is_shown = |(mode, frame): &&OfMode| {
             let nested = match &frame.content {
                 FrameContent::Item(item) => !item.ns.is_empty(),

@@ -135,7 +135,7 @@ impl Runtime {
         }
         if row.status == RunStatus::Running && self.running().contains_key(&at.run) {
             let graph = self.graph(&row.new.graph)?;
-            return Ok(Step::Follow(Box::new(self.follow(by, at.clone(), graph))));
+            return Ok(Step::Follow(Box::new(self.handle_of(by, at.clone(), graph))));
         }
         if checked.as_ref() != Some(&row.new.graph) {
             self.check_hosted(&by, &row.new.graph, thread).await?;

@@ -151,11 +151,11 @@ impl Runtime {
     /// request, which has another id.
     fn wait_or_follow(&self, run: AcceptedRun, row: RunRow) -> RunHandle {
         if row.new.at.run != run.at.run {
-            return self.follow(run.who, row.new.at, run.graph);
+            return self.handle_of(run.who, row.new.at, run.graph);
         }
         if row.new.is_sent() {
             self.attend(&run.who, &run.at.thread);
-            return self.follow(run.who, run.at, run.graph);
+            return self.handle_of(run.who, run.at, run.graph);
         }
         let is_queued = row.status == RunStatus::Queued;
         if is_queued && row.new.options.multitask.cancels() {

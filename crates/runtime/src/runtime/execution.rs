@@ -2,7 +2,7 @@
 
 use super::core::{LocalRun, Runtime};
 use super::slots::Slot;
-use crate::follow::{Follow, FollowFrom, Follower, RunLog, ThreadEvents};
+use crate::follow::{Follow, Follower, RunLog};
 use crate::hosted::{AcceptedRun, ClaimEnd, ClaimedRun, LazyOutcome, Requester, ready};
 use futures_util::FutureExt;
 use std::panic::resume_unwind;
@@ -14,7 +14,7 @@ use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, Position};
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunOutcome, RunRef};
-use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId};
+use weftwork_types::{BoxFuture, OrgId, Principal, RunId};
 
 impl Runtime {
     /// Claims a run that no worker has and executes it, or lets it wait for a slot.
@@ -44,7 +44,7 @@ impl Runtime {
 
     /// Adds a run to those that wait for a slot of this process, and follows it.
     pub(super) fn wait_for_slot(&self, run: AcceptedRun) -> RunHandle {
-        let handle = self.follow(run.who.clone(), run.at.clone(), run.graph.clone());
+        let handle = self.handle_of(run.who.clone(), run.at.clone(), run.graph.clone());
         self.0.slots.wait(run);
         handle
     }
@@ -93,7 +93,7 @@ impl Runtime {
             ClaimAttempt::Claimed(handle) => Ok(handle),
             ClaimAttempt::Unclaimed(unclaimed) => {
                 let AcceptedRun { who, at, graph, .. } = unclaimed.run;
-                Ok(self.follow(who, at, graph))
+                Ok(self.handle_of(who, at, graph))
             }
         }
     }
@@ -107,7 +107,7 @@ impl Runtime {
         match self.start(run.clone(), slot).await {
             // Another worker found the run without a worker and took it over: it executes the run.
             Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
-                Ok(self.follow(run.who, run.at, run.graph))
+                Ok(self.handle_of(run.who, run.at, run.graph))
             }
             started => started,
         }
@@ -153,26 +153,13 @@ impl Runtime {
         Ok(self.log(who.clone(), at.clone()).ended().await?.0)
     }
 
-    /// Follows all runs of a thread; see [`Thread::follow`](crate::Thread::follow). Their graphs
-    /// need not be hosted here.
-    #[must_use]
-    pub fn follow_thread(
-        &self,
-        who: &Principal,
-        thread: &ThreadId,
-        from: FollowFrom,
-    ) -> ThreadEvents {
-        let context = Arc::clone(&self.0.context);
-        ThreadEvents::new(context, who.clone(), thread.clone(), from)
-    }
-
     /// Returns a handle for a run that another process executes, or that was accepted before.
-    pub(super) fn follow(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> RunHandle {
+    pub(super) fn handle_of(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> RunHandle {
         let handle = Follow { log: self.log(who, at), graph }.handle(Position::START);
         self.until_closed(handle)
     }
 
-    fn log(&self, who: Principal, at: RunRef) -> RunLog {
+    pub(super) fn log(&self, who: Principal, at: RunRef) -> RunLog {
         RunLog { context: Arc::clone(&self.0.context), who, at }
     }
 }

@@ -24,4 +24,4 @@ pub use builder::{Recovery, RuntimeBuilder};
 pub use core::{Runtime, WeakRuntime};
 pub use remote_servers::{RemoteDeletions, delete_remote_threads};
 pub use slots::Load;
-pub use streams::ThreadOutput;
+pub use streams::{FollowTarget, Output, OutputStream};

@@ -98,7 +98,7 @@ impl Runtime {
         status: RunStatus,
         begins: Timestamp,
     ) -> RunHandle {
-        let handle = self.follow(run.who.clone(), run.at.clone(), run.graph.clone());
+        let handle = self.handle_of(run.who.clone(), run.at.clone(), run.graph.clone());
         let clock = Arc::clone(&self.0.context.clock);
         let inner = Arc::downgrade(&self.0);
         tokio::spawn(async move {
@@ -172,7 +172,7 @@ impl Runtime {
                 }
                 // Another worker has it, or had it.
                 Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
-                    return Some(self.follow(who, at, run.graph));
+                    return Some(self.handle_of(who, at, run.graph));
                 }
                 Err(RuntimeError::Store(error)) if error.is_retriable() => None,
                 Err(RuntimeError::Stopping) => return None,

@@ -263,7 +263,7 @@ impl Runtime {
             if is_activity(&row.new.options) {
                 if let Ok(graph) = self.graph(&row.new.graph) {
                     self.attend(&who, &row.new.at.thread);
-                    handles.push(self.follow(who, row.new.at, graph));
+                    handles.push(self.handle_of(who, row.new.at, graph));
                 }
                 continue;
             }

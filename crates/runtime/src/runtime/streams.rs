@@ -1,31 +1,141 @@
-//! Streams of the frames of runs and threads.
+//! Following the output of runs and threads.
 
 use super::core::Runtime;
-use crate::follow::{FollowFrom, ThreadRuns};
-use crate::modes::{Followed, Frame, RunOutput, Source, StreamOptions};
-use crate::modes::{frames, output};
-use futures_util::StreamExt;
+use crate::follow::{FollowFrom, Follower, ThreadRuns};
+use crate::modes::{Events, Followed, Frame, RunOutput, Selection, Source, Until, output};
 use futures_util::stream::unfold;
+use futures_util::{Stream, StreamExt, TryStreamExt};
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
-use weftwork_types::event::Position;
+use weftwork_graph::run_loop::Modes;
+use weftwork_types::event::{Position, RunEvent};
 use weftwork_types::run::RunRef;
-use weftwork_types::{BoxStream, Principal, ThreadId};
+use weftwork_types::{BoxFuture, BoxStream, Principal, ThreadId};
 
-/// Output of one of the runs of a thread.
+/// Output of a run, or of one of the runs of a thread.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ThreadOutput {
+pub struct Output {
     /// The run.
     pub run: RunRef,
     /// Its output.
     pub output: RunOutput,
 }
 
+impl Output {
+    /// Returns the position of a client that has received this output and all output before it;
+    /// `None` as for [`RunEvent::position`].
+    #[must_use]
+    pub fn position(&self) -> Option<Position> {
+        match &self.output {
+            RunOutput::Event(event) => event.position(),
+            RunOutput::Frame(frame) => Some(frame.position),
+        }
+    }
+
+    /// Returns the start of a client that follows the thread and has received this output and all
+    /// output before it; `None` if the output has no position.
+    #[must_use]
+    pub fn start_after(&self) -> Option<FollowFrom> {
+        let at = self.position()?;
+        Some(FollowFrom::After { run: self.run.run.clone(), at })
+    }
+
+    /// Returns the event; `None` for a frame.
+    #[must_use]
+    pub fn event(&self) -> Option<&RunEvent> {
+        match &self.output {
+            RunOutput::Event(event) => Some(event),
+            RunOutput::Frame(_) => None,
+        }
+    }
+
+    /// Returns the frame; `None` for an event.
+    #[must_use]
+    pub fn into_frame(self) -> Option<Arc<Frame>> {
+        match self.output {
+            RunOutput::Event(_) => None,
+            RunOutput::Frame(frame) => Some(frame),
+        }
+    }
+}
+
+/// The output of runs. An error is the last element.
+pub type OutputStream = BoxStream<'static, Result<Output, RuntimeError>>;
+
+/// A run or a thread, whose output can be followed.
+pub trait FollowTarget: sealed::Opens {}
+
+impl FollowTarget for RunRef {}
+impl FollowTarget for ThreadId {}
+
+mod sealed {
+    use super::{BoxFuture, OutputStream, Principal, Runtime, RuntimeError, Selection};
+
+    pub trait Opens {
+        /// Positions in the output of the target.
+        type From;
+
+        fn open<'a>(
+            &'a self,
+            runtime: &'a Runtime,
+            who: &'a Principal,
+            from: Self::From,
+            select: Selection,
+        ) -> BoxFuture<'a, Result<OutputStream, RuntimeError>>;
+    }
+}
+
+impl sealed::Opens for RunRef {
+    type From = Position;
+
+    fn open<'a>(
+        &'a self,
+        runtime: &'a Runtime,
+        who: &'a Principal,
+        from: Position,
+        select: Selection,
+    ) -> BoxFuture<'a, Result<OutputStream, RuntimeError>> {
+        Box::pin(async move {
+            let output = runtime.output_of_run(who, self, from, select).await?;
+            let run = self.clone();
+            let output = output.map(move |output| Ok(Output { run: run.clone(), output: output? }));
+            Ok(selected(output, select.events))
+        })
+    }
+}
+
+impl sealed::Opens for ThreadId {
+    type From = FollowFrom;
+
+    fn open<'a>(
+        &'a self,
+        runtime: &'a Runtime,
+        who: &'a Principal,
+        from: FollowFrom,
+        select: Selection,
+    ) -> BoxFuture<'a, Result<OutputStream, RuntimeError>> {
+        let output = runtime.output_of_thread(who, self, from, select);
+        Box::pin(async move { Ok(selected(output, select.events)) })
+    }
+}
+
+/// Leaves events out if they are not selected.
+fn selected(
+    output: impl Stream<Item = Result<Output, RuntimeError>> + Send + 'static,
+    events: Events,
+) -> OutputStream {
+    let is_selected = move |output: &Output| {
+        let is_event = matches!(output.output, RunOutput::Event(_));
+        std::future::ready(!is_event || events == Events::Include)
+    };
+    output.try_filter(is_selected).boxed()
+}
+
 /// Follows the output of the runs of a thread.
-struct OutputFollower {
+struct ThreadFollower {
     runtime: Runtime,
     who: Principal,
-    options: StreamOptions,
+    select: Selection,
     runs: ThreadRuns,
     current: Option<Current>,
 }
@@ -39,86 +149,45 @@ struct Current {
 }
 
 impl Runtime {
-    /// Follows a run in stream modes: a run that is executed here or in another process, or one
-    /// that has ended.
+    /// Follows a run or all runs of a thread: the events of their logs and partial text, and their
+    /// frames in stream modes, each after the event that it is derived from. A run is executed here
+    /// or in another process, or has ended. A client that reconnects with the position of the last
+    /// output that it received gets what follows.
     ///
     /// The frames are computed from the log of the run and its checkpoints: everyone receives the
-    /// same ones in the same order, and a client that reconnects with the position of the last
-    /// frame it received continues after it. They arrive when their event is committed; those of a
-    /// run with durability `exit` at its end. Only frames of partial text are not repeated once
-    /// their message is final: its frame follows under the same id. Subgraphs that store no
-    /// checkpoints have no frames but those of custom values.
-    /// [`ThreadRun::stream`](crate::ThreadRun::stream) reports those and earlier ones, but only in
-    /// the process that executes the run.
+    /// same ones in the same order. They arrive when their event is committed; those of a run with
+    /// durability `exit` at its end. Only partial text is not repeated once its message is final:
+    /// its final text follows under the same id. Subgraphs that store no checkpoints have no frames
+    /// but those of custom values. [`ThreadRun::stream`](crate::ThreadRun::stream) reports those
+    /// and earlier ones, but only in the process that executes the run.
     ///
     /// Followers of a run in one process share its frames: those of each event are computed once
     /// for all followers that lag by less than 256 KiB of frames. A follower that lags by more, or
-    /// comes later, reads the store by itself until it has caught up.
+    /// comes later, reads the store by itself until it has caught up. Partial text arrives as for
+    /// [`watch`](Self::watch).
     ///
     /// A frame that cannot be computed any more, because retention deleted its checkpoint, is
     /// replaced by [`FrameContent::Dropped`](crate::FrameContent::Dropped).
     ///
+    /// The runs of a thread follow one after another. Runs that begin later or that other processes
+    /// execute are included, and the thread need not exist yet; graphs of runs need not be hosted
+    /// here if no modes are selected. All streams end when this process shuts down.
+    ///
     /// # Errors
-    /// [`RuntimeError::Store`] with `NotFound` if the run does not exist,
+    /// For a run, [`RuntimeError::Store`] with `NotFound` if it does not exist, and
     /// [`RuntimeError::UnknownGraph`]. An error that occurs later is the last element of the stream.
-    pub async fn stream(
+    pub async fn follow<T: FollowTarget>(
         &self,
         who: &Principal,
-        run: &RunRef,
-        options: StreamOptions,
-    ) -> Result<BoxStream<'static, Result<Arc<Frame>, RuntimeError>>, RuntimeError> {
-        let followed = self.followed(who, run).await?;
-        Ok(frames(self.projections(), followed, options))
+        target: &T,
+        from: T::From,
+        select: Selection,
+    ) -> Result<OutputStream, RuntimeError> {
+        target.open(self, who, from, select).await
     }
 
-    /// Follows a run: the events of its log, each followed by its frames in stream modes, as in
-    /// [`stream`](Self::stream). A client that reconnects gets the events after the position of its
-    /// last one.
-    ///
-    /// # Errors
-    /// As [`stream`](Self::stream).
-    pub async fn output(
-        &self,
-        who: &Principal,
-        run: &RunRef,
-        options: StreamOptions,
-    ) -> Result<BoxStream<'static, Result<RunOutput, RuntimeError>>, RuntimeError> {
-        let followed = self.followed(who, run).await?;
-        Ok(output(self.projections(), followed, options))
-    }
-
-    /// Follows all runs of a thread, one after another: the events of their logs, each followed by
-    /// its frames in stream modes, as in [`stream`](Self::stream). Runs that begin later or that
-    /// other processes execute are included, and the thread need not exist yet. The stream ends
-    /// when this process shuts down; `after` of the options is not used.
-    ///
-    /// An error, such as [`RuntimeError::UnknownGraph`], is the last element of the stream.
-    #[must_use]
-    pub fn stream_thread(
-        &self,
-        who: &Principal,
-        thread: &ThreadId,
-        from: FollowFrom,
-        options: StreamOptions,
-    ) -> BoxStream<'static, Result<ThreadOutput, RuntimeError>> {
-        let context = Arc::clone(&self.0.context);
-        let shutdown = Arc::clone(&context.shutdown);
-        let runs = ThreadRuns::new(context, who.clone(), thread.clone(), from);
-        let runtime = self.clone();
-        let who = who.clone();
-        let follower = OutputFollower { runtime, who, options, runs, current: None };
-        let output = unfold(Some(follower), async |follower| {
-            let mut follower = follower?;
-            match follower.next().await {
-                Ok(output) => Some((Ok(output?), Some(follower))),
-                Err(error) => Some((Err(error), None)),
-            }
-        });
-        output.take_until(Box::pin(async move { shutdown.closed().await })).boxed()
-    }
-
-    /// Returns the position of a thread from which [`stream_thread`](Self::stream_thread) reports
-    /// everything that happens from now on: the run that is unfinished, or the end of the last one.
+    /// Returns the position of a thread from which [`follow`](Self::follow) reports everything that
+    /// happens from now on: the run that is unfinished, or the end of the last one.
     ///
     /// # Errors
     /// [`RuntimeError::Store`].
@@ -130,6 +199,44 @@ impl Runtime {
         let context = Arc::clone(&self.0.context);
         let runs = ThreadRuns::new(context, who.clone(), thread.clone(), FollowFrom::Now);
         runs.position().await
+    }
+
+    async fn output_of_run(
+        &self,
+        who: &Principal,
+        run: &RunRef,
+        after: Position,
+        select: Selection,
+    ) -> Result<BoxStream<'static, Result<RunOutput, RuntimeError>>, RuntimeError> {
+        if select.modes == Modes::NONE {
+            let events = self.watch(who, run, after).await?.events;
+            return Ok(events.map(|event| Ok(RunOutput::Event(Box::new(event)))).boxed());
+        }
+        let followed = self.followed(who, run).await?;
+        Ok(output(self.projections(), followed, select, after))
+    }
+
+    fn output_of_thread(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+        from: FollowFrom,
+        select: Selection,
+    ) -> OutputStream {
+        let context = Arc::clone(&self.0.context);
+        let shutdown = Arc::clone(&context.shutdown);
+        let runs = ThreadRuns::new(context, who.clone(), thread.clone(), from);
+        let runtime = self.clone();
+        let who = who.clone();
+        let follower = ThreadFollower { runtime, who, select, runs, current: None };
+        let output = unfold(Some(follower), async |follower| {
+            let mut follower = follower?;
+            match follower.next().await {
+                Ok(output) => Some((Ok(output?), Some(follower))),
+                Err(error) => Some((Err(error), None)),
+            }
+        });
+        output.take_until(Box::pin(async move { shutdown.closed().await })).boxed()
     }
 
     async fn followed(&self, who: &Principal, run: &RunRef) -> Result<Followed, RuntimeError> {
@@ -145,9 +252,9 @@ impl Runtime {
     }
 }
 
-impl OutputFollower {
-    /// Waits for the next output; `None` if the process shuts down.
-    async fn next(&mut self) -> Result<Option<ThreadOutput>, RuntimeError> {
+impl ThreadFollower {
+    /// Waits for the next output; `None` if the process shuts down, or at the end of the selection.
+    async fn next(&mut self) -> Result<Option<Output>, RuntimeError> {
         loop {
             if let Some(current) = &mut self.current {
                 if let Some(output) = current.output.next().await {
@@ -155,10 +262,10 @@ impl OutputFollower {
                     if let RunOutput::Event(event) = &output {
                         current.at = event.position().unwrap_or(current.at);
                     }
-                    return Ok(Some(ThreadOutput { run: current.run.clone(), output }));
+                    return Ok(Some(Output { run: current.run.clone(), output }));
                 }
-                let is_stuck = current.at == current.from;
-                self.runs.leave(current.run.clone(), current.at);
+                let is_stuck = current.at == current.from && self.select.modes != Modes::NONE;
+                self.runs.leave(current.run.clone(), current.at.after_frames());
                 self.current = None;
                 // A log that cannot be read for now is not read without pause.
                 if is_stuck && !self.runtime.0.context.shutdown.is_closed() {
@@ -171,16 +278,22 @@ impl OutputFollower {
             }
             match self.runs.next_run().await? {
                 Some((run, at)) => self.current = Some(self.open(run, at).await?),
+                None if self.select.until == Until::Rest && !self.runs.is_delayed() => {
+                    return Ok(None);
+                }
                 None => self.runs.wait().await,
             }
         }
     }
 
     async fn open(&mut self, run: RunRef, at: Position) -> Result<Current, RuntimeError> {
-        let followed = self.runtime.followed(&self.who, &run).await?;
-        let part = if at == Position::START { 0 } else { u64::MAX };
-        let options = StreamOptions { after: Position { part, ..at }, ..self.options };
-        let output = output(self.runtime.projections(), followed, options);
+        let output = if self.select.modes == Modes::NONE {
+            let follower = Follower::of_run(self.runtime.log(self.who.clone(), run.clone()), at);
+            follower.events_or_error().map_ok(|event| RunOutput::Event(Box::new(event))).boxed()
+        } else {
+            let followed = self.runtime.followed(&self.who, &run).await?;
+            output(self.runtime.projections(), followed, self.select, at)
+        };
         Ok(Current { run, from: at, at, output })
     }
 }

@@ -4,7 +4,7 @@
 use crate::place::Place;
 use crate::worker::{CHAIN, NESTED, SPEAKS, Site, Worker, accept, reader, until_left};
 use crate::{full, report, seed};
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -13,9 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weftwork_graph::{MessagePart, Modes, RuntimeError, StreamEvent};
-use weftwork_runtime::{
-    FollowFrom, Frame, Runtime, StreamOptions, Subgraphs, ThreadEvent, ThreadPosition,
-};
+use weftwork_runtime::{FollowFrom, Frame, Runtime, Selection};
 use weftwork_store::Store;
 use weftwork_testkit::fuzz::Random;
 use weftwork_types::event::{Position, RunEvent};
@@ -91,12 +89,14 @@ async fn follow(site: &Site, output: Output, last: Option<Line>, mut write: impl
     if output == Output::Events {
         let from = last.map_or(FollowFrom::Start, |line| {
             let at = line.position();
-            FollowFrom::After(ThreadPosition { run: line.run, at })
+            FollowFrom::After { run: line.run, at }
         });
-        let mut events = runtime.follow_thread(&Principal::local(), &thread(), from).stream();
-        while let Some(event) = events.next().await {
-            let ThreadEvent { run, event } = event.expect("the store is in reach");
-            write(Line::event(&run.run, &event));
+        let who = Principal::local();
+        let events = runtime.follow(&who, &thread(), from, Selection::default()).await;
+        let mut events = events.expect("follows");
+        while let Some(output) = events.next().await {
+            let output = output.expect("the store is in reach");
+            write(Line::event(&output.run.run, output.event().expect("no frames are selected")));
         }
         return;
     }
@@ -137,9 +137,9 @@ async fn frames(
     let names = ["values", "updates", "messages", "custom", "tasks", "checkpoints", "debug"];
     let modes = names.iter().map(|name| Modes::parse(name).expect("a mode"));
     let modes = modes.fold(Modes::NONE, |all, mode| all | mode);
-    let subgraphs = Subgraphs::Include;
-    let options = StreamOptions { modes, subgraphs, after, ..StreamOptions::default() };
-    runtime.stream(&Principal::local(), run, options).await.expect("is there")
+    let select = Selection::frames(modes).with_subgraphs();
+    let output = runtime.follow(&Principal::local(), run, after, select).await.expect("is there");
+    output.try_filter_map(async |output| Ok(output.into_frame())).boxed()
 }
 
 /// Entry point of a follower process; a test that passes at once in other processes.

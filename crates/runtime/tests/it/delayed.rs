@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::run_loop::HistoryFilter;
 use weftwork_graph::{CompiledGraph, Ctx, Graph, List, NodeResult, START, State};
-use weftwork_runtime::{FollowFrom, Runtime};
+use weftwork_runtime::{FollowFrom, Runtime, Selection};
 use weftwork_store::asking_threads;
 use weftwork_testkit::ManualClock;
 use weftwork_types::Principal;
@@ -103,7 +103,8 @@ async fn an_answer_comes_before_a_run_that_has_not_begun() {
     let clock = ManualClock::new();
     let bench = Bench::with_clock(store(), asking(), Arc::new(clock.clone())).await;
     let thread = bench.runtime.thread("test:graph", "t").expect("an id");
-    let mut events = thread.follow(FollowFrom::Start).until_rest().stream();
+    let select = Selection::default().until_rest();
+    let mut events = thread.follow(FollowFrom::Start, select).await.expect("follows");
     let asked = thread.start(json!({})).await.expect("runs");
     let later = bench.runtime.execute(in_an_hour(&clock)).await.expect("accepts");
     let state = thread.view().state().await.expect("reads");

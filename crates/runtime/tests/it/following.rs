@@ -8,16 +8,14 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
-use weftwork_graph::{
-    CompiledGraph, Ctx, Deps, Graph, List, NodeResult, RuntimeError, START, State,
-};
-use weftwork_runtime::{FollowFrom, Thread, ThreadEvent};
+use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, List, NodeResult, START, State};
+use weftwork_runtime::{FollowFrom, Output, OutputStream, Selection, Thread};
 use weftwork_store::Store;
 use weftwork_testkit::ManualClock;
+use weftwork_types::Principal;
 use weftwork_types::event::{AiEvent, Position, RunEvent};
 use weftwork_types::port::{GraphExecutor, RunHandle};
 use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef};
-use weftwork_types::{BoxStream, Principal};
 
 #[derive(State)]
 struct Talk {
@@ -244,16 +242,21 @@ fn of(bench: &Bench) -> Thread {
     bench.runtime.thread("test:graph", thread().as_str()).expect("hosted")
 }
 
-async fn collected(thread: &Thread, from: FollowFrom) -> Vec<ThreadEvent> {
-    let events = thread.follow(from).until_rest().stream();
+async fn follow(thread: &Thread, from: FollowFrom, select: Selection) -> OutputStream {
+    thread.follow(from, select).await.expect("follows")
+}
+
+async fn collected(thread: &Thread, from: FollowFrom) -> Vec<Output> {
+    let events = follow(thread, from, Selection::default().until_rest()).await;
     events.map(|event| event.expect("reads")).collect().await
 }
 
-async fn next(
-    clock: &ManualClock,
-    events: &mut BoxStream<'static, Result<ThreadEvent, RuntimeError>>,
-) -> ThreadEvent {
+async fn next(clock: &ManualClock, events: &mut OutputStream) -> Output {
     moving(clock, events.next()).await.expect("goes on").expect("reads")
+}
+
+fn of_log(output: &Output) -> &RunEvent {
+    output.event().expect("no frames are selected")
 }
 
 #[tokio::test]
@@ -263,8 +266,8 @@ async fn all_runs_of_a_thread_are_one_stream() {
     let (here, prompter) = process(&store, &clock).await;
     let (elsewhere, _) = process(&store, &clock).await;
     // Before there is a thread.
-    let mut live = of(&here).follow(FollowFrom::Start).stream();
-    let mut far = of(&elsewhere).follow(FollowFrom::Start).stream();
+    let mut live = follow(&of(&here), FollowFrom::Start, Selection::default()).await;
+    let mut far = follow(&of(&elsewhere), FollowFrom::Start, Selection::default()).await;
     assert!(live.next().now_or_never().is_none());
     let mut told = Vec::new();
     let mut far_told = Vec::new();
@@ -275,7 +278,7 @@ async fn all_runs_of_a_thread_are_one_stream() {
             loop {
                 let event = next(&clock, events).await;
                 assert_eq!(event.run, handle.run);
-                let done = matches!(event.event.event, AiEvent::Done { .. });
+                let done = matches!(of_log(&event).event, AiEvent::Done { .. });
                 all.push(event);
                 if done {
                     break;
@@ -285,15 +288,15 @@ async fn all_runs_of_a_thread_are_one_stream() {
         completed(handle.outcome.await);
         assert!(live.next().now_or_never().is_none(), "the thread is at rest");
     }
-    let durable = |all: &[ThreadEvent]| {
-        all.iter().filter(|event| event.event.seq.is_some()).cloned().collect::<Vec<_>>()
+    let durable = |all: &[Output]| {
+        all.iter().filter(|event| of_log(event).seq.is_some()).cloned().collect::<Vec<_>>()
     };
     let all = durable(&told);
     assert_eq!(durable(&far_told), all, "in another process too");
     assert_eq!(collected(&of(&elsewhere), FollowFrom::Start).await, all, "and later");
     assert_eq!(collected(&of(&here), FollowFrom::Now).await, []);
     for (n, event) in all.iter().enumerate() {
-        let after = FollowFrom::After(event.position().expect("it is stored"));
+        let after = event.start_after().expect("it is stored");
         assert_eq!(collected(&of(&here), after).await, all[n + 1..], "after {n}");
     }
 }

@@ -11,7 +11,7 @@ use weftwork_graph::{
     CompiledGraph, Ctx, Deps, Graph, List, Modes, RuntimeError, START, State, StreamEvent,
     SubgraphState,
 };
-use weftwork_runtime::{Frame, Runtime, StreamOptions, Subgraphs};
+use weftwork_runtime::{Frame, Runtime, Selection};
 use weftwork_sqlite::SqliteStore;
 use weftwork_store::Store;
 use weftwork_store::memory::MemoryStore;
@@ -100,9 +100,10 @@ impl World {
     }
 
     async fn frames(&self, modes: Modes, after: Position) -> Frames {
-        let subgraphs = Subgraphs::Include;
-        let options = StreamOptions { modes, subgraphs, after, ..StreamOptions::default() };
-        self.runtime.stream(&Principal::local(), &self.run.run, options).await.expect("is there")
+        let select = Selection::frames(modes).with_subgraphs();
+        let output = self.runtime.follow(&Principal::local(), &self.run.run, after, select).await;
+        let output = output.expect("is there");
+        output.try_filter_map(async |output| Ok(output.into_frame())).boxed()
     }
 
     fn loads(&self) -> usize {

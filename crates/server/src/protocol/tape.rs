@@ -11,9 +11,8 @@ use futures_util::StreamExt;
 use futures_util::stream::unfold;
 use serde_json::Value;
 use std::collections::VecDeque;
-use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::Modes;
-use weftwork_runtime::{FollowFrom, RunOutput, ThreadOutput, ThreadPosition};
+use weftwork_runtime::{FollowFrom, Output, OutputStream, RunOutput};
 use weftwork_types::event::{AiEvent, Position, RunEvent};
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{BoxStream, RunId, ThreadId};
@@ -78,7 +77,7 @@ impl Selection {
 /// Follows the events of a thread.
 struct Tape {
     service: Service,
-    output: BoxStream<'static, Result<ThreadOutput, RuntimeError>>,
+    output: OutputStream,
     modes: Modes,
     /// Positions at which texts are split, because a client received the part before.
     cuts: Vec<Position>,
@@ -136,7 +135,7 @@ impl Tape {
         }
     }
 
-    async fn read(&mut self, ThreadOutput { run, output }: ThreadOutput) -> Result<()> {
+    async fn read(&mut self, Output { run, output }: Output) -> Result<()> {
         if self.current.as_ref().is_none_or(|current| current.run != run) {
             let place = self.service.place_of(&run).await?;
             let modes = self.modes;
@@ -219,7 +218,7 @@ pub(crate) fn begin_after(since: &Since, runs: &[RunId]) -> Option<Begin> {
     };
     let run = runs.get(index)?.clone();
     // The run is read from its first event on, which its encoder needs.
-    let from = FollowFrom::After(ThreadPosition { run, at: Position::START });
+    let from = FollowFrom::After { run, at: Position::START };
     Some(Begin { from, run: index as u64, after: number, received: String::new() })
 }
 
@@ -234,7 +233,7 @@ mod tests {
         let find = |since: Value| begin_after(&Since::read(&since).expect("valid"), &runs);
         let of = |begin: Option<Begin>| {
             begin.map(|begin| match begin.from {
-                FollowFrom::After(at) => (at.run.to_string(), begin.after),
+                FollowFrom::After { run, .. } => (run.to_string(), begin.after),
                 other => panic!("{other:?}"),
             })
         };

@@ -20,7 +20,7 @@ mod threads;
 
 pub(crate) use assistants::{Changes, OWN};
 pub(crate) use chat::{MessageRuns, StoredTurn, USER_SUFFIX};
-pub(crate) use runs::{Bulk, FollowStart, Frames, Started};
+pub(crate) use runs::{Bulk, FollowStart, Started};
 pub(crate) use threads::{Superstep, Wanted};
 
 use self::aliases::Aliases;

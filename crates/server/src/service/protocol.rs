@@ -5,16 +5,15 @@ use crate::error::{ApiError, Result};
 use crate::protocol::tape::{self, Begin, Since};
 use crate::protocol::tree::Tree;
 use crate::translate::{ids, rows};
+use futures_util::{StreamExt, TryFutureExt};
 use std::time::Duration;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{HistoryFilter, Modes, Snapshot};
-use weftwork_runtime::{
-    FollowFrom, StreamOptions, Subgraphs, ThreadOutput, ThreadPosition, ThreadView,
-};
+use weftwork_runtime::{FollowFrom, OutputStream, Selection, Subgraphs, ThreadView};
 use weftwork_store::{InterruptRow, RunRow, StoreError, by_execution};
 use weftwork_types::event::Position;
 use weftwork_types::run::{RunRef, RunStatus};
-use weftwork_types::{BoxStream, CheckpointId, RunId, ThreadId};
+use weftwork_types::{CheckpointId, RunId, ThreadId};
 
 /// Time after the end of a run for which a client that names no event receives its events. The events
 /// of a run that waits for answers are received at any time.
@@ -54,7 +53,7 @@ impl Service {
         let from = match runs.get(index) {
             Some(run) => {
                 let run = run.new.at.run.clone();
-                FollowFrom::After(ThreadPosition { run, at: Position::START })
+                FollowFrom::After { run, at: Position::START }
             }
             None if runs.is_empty() => FollowFrom::Start,
             None => FollowFrom::Now,
@@ -72,15 +71,13 @@ impl Service {
     }
 
     /// Follows the runs of a thread.
-    pub(crate) fn output(
-        &self,
-        thread: &ThreadId,
-        from: FollowFrom,
-        modes: Modes,
-    ) -> BoxStream<'static, Result<ThreadOutput, RuntimeError>> {
-        let options =
-            StreamOptions { modes, subgraphs: Subgraphs::Include, ..StreamOptions::default() };
-        self.runtime().stream_thread(self.who(), thread, from, options)
+    pub(crate) fn output(&self, thread: &ThreadId, from: FollowFrom, modes: Modes) -> OutputStream {
+        let select = Selection { modes, subgraphs: Subgraphs::Include, ..Selection::default() };
+        let runtime = self.runtime().clone();
+        let who = self.who().clone();
+        let thread = thread.clone();
+        let output = async move { runtime.follow(&who, &thread, from, select).await };
+        output.try_flatten_stream().boxed()
     }
 
     /// Returns the index of a run in its thread and the name of its graph; `None` if clients do not

@@ -13,20 +13,16 @@ use futures_util::{FutureExt, StreamExt};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use uuid::Uuid;
-use weftwork_runtime::{FORKED_FROM, RunOutput, StreamOptions, Subgraphs};
+use weftwork_runtime::{FORKED_FROM, OutputStream, Selection, Subgraphs};
 use weftwork_store::mailbox::without_reserved;
 use weftwork_store::{RunRow, StoreError, ThreadQuery, ThreadStatus};
 use weftwork_types::event::{NoPosition, Position};
 use weftwork_types::port::{GraphExecutor, RunHandle};
 use weftwork_types::run::{CancelAction, RunInput, RunOutcome, RunRef, RunRequest, RunStatus};
-use weftwork_types::{BoxFuture, BoxStream, RunId, ThreadId, canonical};
+use weftwork_types::{BoxFuture, RunId, ThreadId, canonical};
 
 /// Time for which the thread of a stateless run exists after its end.
 const KEPT: Duration = Duration::from_secs(60);
-
-/// The output of a run.
-pub(crate) type Frames =
-    BoxStream<'static, std::result::Result<RunOutput, weftwork_graph::RuntimeError>>;
 
 /// A run that was requested.
 pub(crate) struct Started {
@@ -338,7 +334,7 @@ impl Service {
         requested: Requested,
         subgraphs: bool,
         place: FollowStart,
-    ) -> Result<(Frames, Translator)> {
+    ) -> Result<(OutputStream, Translator)> {
         let row = self.run_row(run).await?;
         let ended = row.status.is_final();
         let is_over = ended && matches!(place, FollowStart::Unknown | FollowStart::Foreign(_));
@@ -358,13 +354,13 @@ impl Service {
             let reads_all = requested.needs_beginning();
             // Records of the mode `events` are of all graphs.
             let all = subgraphs || requested.events;
-            let options = StreamOptions {
+            let select = Selection {
                 modes: requested.read(),
                 subgraphs: if all { Subgraphs::Include } else { Subgraphs::Omit },
-                after: if reads_all { Position::START } else { received.position },
-                ..StreamOptions::default()
+                ..Selection::default()
             };
-            self.runtime().output(self.who(), run, options).await?
+            let after = if reads_all { Position::START } else { received.position };
+            self.runtime().follow(self.who(), run, after, select).await?
         };
         let stream = Stream { requested, subgraphs, from_start };
         Ok((frames, Translator::new(self.run_view_of(&row), stream, received, &row.new.input)))

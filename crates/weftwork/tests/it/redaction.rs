@@ -16,7 +16,7 @@ use weftwork::graph::run_loop::{HistoryFilter, Host, InMemoryCheckpointer, Start
 use weftwork::graph::{CompiledGraph, Modes, RunOutcome, RuntimeError, StreamEvent};
 use weftwork::models::scripted::Step;
 use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
-use weftwork::runtime::{Frame, Runtime, StreamOptions, Subgraphs, Thread};
+use weftwork::runtime::{Frame, Runtime, Selection, Thread};
 use weftwork::store::{JournalRead, Store};
 use weftwork::tools::{FnTool, ToolBox, ToolContext};
 use weftwork::types::event::{Position, RunEvent};
@@ -195,8 +195,9 @@ async fn hidden_members_are_hidden(place: Place) {
 type Frames = BoxStream<'static, Result<Arc<Frame>, RuntimeError>>;
 
 async fn frames(runtime: &Runtime, run: &RunRef, after: Position, form: StateForm) -> Frames {
-    let options = StreamOptions { modes: all(), subgraphs: Subgraphs::Include, after, form };
-    runtime.stream(&Principal::local(), run, options).await.expect("is there")
+    let select = Selection { form, ..Selection::frames(all()).with_subgraphs() };
+    let output = runtime.follow(&Principal::local(), run, after, select).await.expect("is there");
+    output.try_filter_map(async |output| Ok(output.into_frame())).boxed()
 }
 
 async fn rest(frames: Frames) -> Vec<Arc<Frame>> {

@@ -15,7 +15,7 @@ use crate::signals::{Signal, Signals};
 use crate::terminal::{Terminal, summarize_event};
 use futures_util::StreamExt;
 use serde::Serialize;
-use weftwork::runtime::{Runtime, StreamOptions};
+use weftwork::runtime::OutputStream;
 use weftwork::store::{RunRow, Store, StoreError};
 use weftwork::types::event::{Position, RunEvent};
 use weftwork::types::port::RunHandle;
@@ -51,16 +51,14 @@ async fn print_all(args: &Watch, context: &CommandContext) -> Result<Exit, CliEr
     }
     let mut signals = Signals::listen();
     let mut at = match (args.frames.options(), args.after) {
-        (Some(options), after) => {
+        (Some(select), after) => {
             let after = match after {
                 None => Position::START,
                 Some(After::Frame(after)) => after,
                 Some(After::Event(_)) => return Err(wrong_position("a frame, such as 12-3")),
             };
-            let options = StreamOptions { after, ..options };
-            if let Some(signal) =
-                print_frames(&runtime, &row.new.at, options, &mut signals, terminal).await?
-            {
+            let output = runtime.follow(&Principal::local(), &row.new.at, after, select).await?;
+            if let Some(signal) = print_frames(output, after, &mut signals, terminal).await? {
                 return Ok(signal.exit());
             }
             let outcome = runtime.watch(&Principal::local(), &row.new.at, Position::START).await?;
@@ -97,16 +95,13 @@ async fn print_all(args: &Watch, context: &CommandContext) -> Result<Exit, CliEr
 
 /// Prints the frames of a run, up to the signal that stopped the command.
 async fn print_frames(
-    runtime: &Runtime,
-    run: &RunRef,
-    options: StreamOptions,
+    mut output: OutputStream,
+    mut at: Position,
     signals: &mut Signals,
     terminal: &Terminal,
 ) -> Result<Option<Signal>, CliError> {
-    let mut at = options.after;
-    let mut frames = runtime.stream(&Principal::local(), run, options).await?;
     loop {
-        let frame = tokio::select! {
+        let next = tokio::select! {
             biased;
             signal = signals.next() => {
                 terminal.note(format_args!(
@@ -114,9 +109,10 @@ async fn print_frames(
                 ));
                 return Ok(Some(signal));
             }
-            frame = frames.next() => frame.transpose()?,
+            next = output.next() => next.transpose()?,
         };
-        let Some(found) = frame else { return Ok(None) };
+        let Some(next) = next else { return Ok(None) };
+        let Some(found) = next.into_frame() else { continue };
         at = found.position;
         terminal.line(frame_to_json(&found))?;
     }
