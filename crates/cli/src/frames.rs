@@ -48,9 +48,7 @@ fn event_to_json(event: &StreamEvent) -> (&'static str, Value) {
         ),
         StreamEvent::Checkpoint(found) => ("checkpoints", snapshot_to_json(found)),
         StreamEvent::Custom(value) => ("custom", value.clone()),
-        StreamEvent::Remote { mode, data } => {
-            (mode.remote_name().unwrap_or("custom"), data.clone())
-        }
+        StreamEvent::Data { mode, data } => (mode.name().unwrap_or("custom"), data.clone()),
         StreamEvent::Message { part, node, step } => {
             let mut data = match part {
                 MessagePart::Chunk { id, text } => json!({"id": id, "text": text}),

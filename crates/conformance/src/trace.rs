@@ -33,9 +33,7 @@ fn payload(event: &StreamEvent) -> (&'static str, Json) {
         StreamEvent::TaskEnded(task) => ("tasks", ended(task)),
         StreamEvent::Checkpoint(snapshot) => ("checkpoints", checkpoint(snapshot)),
         StreamEvent::Custom(value) => ("custom", value.clone()),
-        StreamEvent::Remote { mode, data } => {
-            (mode.remote_name().unwrap_or("custom"), data.clone())
-        }
+        StreamEvent::Data { mode, data } => (mode.name().unwrap_or("custom"), data.clone()),
         StreamEvent::Message { part, node, step } => {
             let (chunk, (content, id)) = match part {
                 MessagePart::Chunk { id, text } => {

@@ -26,7 +26,7 @@ impl Ctx {
         let at = self.at();
         let ns = at.remote_ns(within);
         if at.loop_context.run.wants(mode) {
-            at.loop_context.emit_from(&ns, StreamEvent::Remote { mode, data: data.clone() });
+            at.loop_context.emit_from(&ns, StreamEvent::Data { mode, data: data.clone() });
         }
         at.emit_event(at.event_source(), AiEvent::RemoteFrame { ns, mode: name.to_owned(), data });
     }

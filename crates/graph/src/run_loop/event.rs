@@ -29,30 +29,33 @@ impl Modes {
     /// Tasks and checkpoints with the number of the superstep.
     pub const DEBUG: Self = Self(64);
 
+    /// All modes, with their names.
+    pub const NAMED: [(&str, Self); 7] = [
+        ("values", Self::VALUES),
+        ("updates", Self::UPDATES),
+        ("tasks", Self::TASKS),
+        ("checkpoints", Self::CHECKPOINTS),
+        ("custom", Self::CUSTOM),
+        ("messages", Self::MESSAGES),
+        ("debug", Self::DEBUG),
+    ];
+
     /// The mode of a name, as in `values`.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "values" => Self::VALUES,
-            "updates" => Self::UPDATES,
-            "tasks" => Self::TASKS,
-            "checkpoints" => Self::CHECKPOINTS,
-            "custom" => Self::CUSTOM,
-            "messages" => Self::MESSAGES,
-            "debug" => Self::DEBUG,
-            _ => return None,
-        })
+        Self::NAMED.iter().find(|named| named.0 == name).map(|named| named.1)
+    }
+
+    /// Name of a mode; `None` for other sets.
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        Self::NAMED.iter().find(|named| named.1 == self).map(|named| named.0)
     }
 
     /// Name of a mode of the frames of remote runs; `None` for other sets.
     #[must_use]
     pub fn remote_name(self) -> Option<&'static str> {
-        match self {
-            Self::VALUES => Some("values"),
-            Self::UPDATES => Some("updates"),
-            Self::CUSTOM => Some("custom"),
-            _ => None,
-        }
+        self.name().filter(|_| matches!(self, Self::VALUES | Self::UPDATES | Self::CUSTOM))
     }
 
     /// Returns `true` if any of these modes is in the set.
@@ -129,11 +132,12 @@ pub enum StreamEvent {
     Checkpoint(Box<Snapshot>),
     /// A value that a node or a tool emitted.
     Custom(Json),
-    /// A frame of the stream of a run on another server.
-    Remote {
-        /// Its mode: values, updates or custom events.
+    /// A frame whose data every client gets as it is: of the stream of a run on another server, or of
+    /// a mode without an event of its own.
+    Data {
+        /// Its mode; values, updates or custom events for a frame of another server.
         mode: Modes,
-        /// Its data, in the form of that server.
+        /// Its data, in the form of that server or of the mode.
         data: Json,
     },
     /// A message, or a part of one.

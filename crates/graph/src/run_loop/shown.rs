@@ -46,7 +46,7 @@ impl StreamEvent {
                 Self::Checkpoint(Box::new(snapshot.in_form(StateForm::Shown)))
             }
             Self::Custom(value) => Self::Custom(shown(value)),
-            Self::Remote { mode, data } => Self::Remote { mode, data: shown(data) },
+            Self::Data { mode, data } => Self::Data { mode, data: shown(data) },
             Self::Message { part, node, step } => {
                 Self::Message { part: part.into_shown(), node, step }
             }

@@ -246,7 +246,7 @@ async fn a_stream_that_breaks_continues_after_its_last_event() {
         graph.run(&host, json!({"msg": "a"})).modes(Modes::UPDATES | Modes::VALUES).stream();
     let mut frames = Vec::new();
     while let Some(item) = stream.next().await {
-        if let StreamEvent::Remote { data, .. } = item.event {
+        if let StreamEvent::Data { data, .. } = item.event {
             frames.push(data);
         }
     }

@@ -39,7 +39,7 @@ async fn a_node_returns_the_values_of_the_channels_that_its_graph_has() {
 fn shown(ns: &[String], event: &StreamEvent) -> (String, Modes, Value) {
     let names: Vec<_> = ns.iter().map(|part| part.split(':').next().unwrap_or_default()).collect();
     match event {
-        StreamEvent::Remote { mode, data } => (names.join("|"), *mode, data.clone()),
+        StreamEvent::Data { mode, data } => (names.join("|"), *mode, data.clone()),
         other => panic!("{other:?}"),
     }
 }

@@ -11,7 +11,7 @@ pub(super) fn event(event: &AiEvent) -> Option<(Modes, &str, StreamEvent)> {
         }
         AiEvent::RemoteFrame { ns, mode, data } => {
             let mode = Modes::parse(mode).filter(|mode| mode.remote_name().is_some())?;
-            Some((mode, ns, StreamEvent::Remote { mode, data: data.clone() }))
+            Some((mode, ns, StreamEvent::Data { mode, data: data.clone() }))
         }
         _ => None,
     }

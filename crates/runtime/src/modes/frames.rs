@@ -15,6 +15,19 @@ use weftwork_types::{MessageId, Timestamp};
 /// A frame and its mode; `None` for frames that replace those of all modes.
 pub(super) type OfMode = (Option<Modes>, Arc<Frame>);
 
+/// Frame of an incident in one mode; `None` if it has none.
+type ModeFrame = fn(&StoredStep, &Incident) -> Option<StreamEvent>;
+
+/// Modes whose frames follow from single incidents, in the order of these frames. Positions have the
+/// number of the mode, so that new modes come last.
+const PROJECTIONS: [(Modes, ModeFrame); 5] = [
+    (Modes::UPDATES, updates::event),
+    (Modes::VALUES, values::event),
+    (Modes::CHECKPOINTS, checkpoints::event),
+    (Modes::TASKS, tasks::event),
+    (Modes::DEBUG, debug::event),
+];
+
 /// The frames of an event that refers to checkpoints, in order, and what a follower needs for the
 /// next event. All followers share them.
 #[derive(Debug)]
@@ -68,18 +81,11 @@ impl EventFrames {
 impl Frames<'_> {
     /// Adds the frames of an incident, one mode after another.
     pub(super) fn incident(&mut self, ns: &str, step: &StoredStep, incident: &Incident) {
-        let modes = [
-            (Modes::UPDATES, updates::event as fn(&StoredStep, &Incident) -> Option<StreamEvent>),
-            (Modes::VALUES, values::event),
-            (Modes::CHECKPOINTS, checkpoints::event),
-            (Modes::TASKS, tasks::event),
-            (Modes::DEBUG, debug::event),
-        ];
         if self.modes.any_of(Modes::MESSAGES) {
             let messages = self.messages.events(step, incident);
             self.list.of_messages(messages);
         }
-        for ((mode, event), slot) in modes.into_iter().zip(1..) {
+        for ((mode, event), slot) in PROJECTIONS.into_iter().zip(1..) {
             if self.modes.any_of(mode)
                 && let Some(event) = event(step, incident)
             {

@@ -202,7 +202,7 @@ impl Encoder {
             StreamEvent::Custom(value) => {
                 Content::new(Channel::Custom, &ns, custom_value_to_json(value))
             }
-            StreamEvent::Remote { mode, data } => remote_content(*mode, &ns, data),
+            StreamEvent::Data { mode, data } => data_content(*mode, &ns, data),
             // Questions are events of the log, and so are checkpoints.
             StreamEvent::Interrupts(_) | StreamEvent::Checkpoint(_) | StreamEvent::Debug { .. } => {
                 return Vec::new();
@@ -355,7 +355,7 @@ fn ended_task_to_json(task: &TaskEnded) -> Value {
 }
 
 /// Returns a frame of a remote run. A frame of updates has the update of one node.
-fn remote_content(mode: Modes, ns: &str, data: &Value) -> Content {
+fn data_content(mode: Modes, ns: &str, data: &Value) -> Content {
     match (mode, data.as_object().and_then(|nodes| nodes.iter().next())) {
         (Modes::VALUES, _) => Content::new(Channel::Values, ns, data.clone()),
         (Modes::UPDATES, Some((node, values))) => {

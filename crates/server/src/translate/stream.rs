@@ -80,12 +80,12 @@ impl Requested {
 
     /// Returns the names of the modes, separated by commas. [`Self::add`] takes each.
     pub(crate) fn names(self) -> String {
-        const NAMES: [&str; 6] = ["values", "updates", "tasks", "checkpoints", "custom", "debug"];
-        let has = |name: &&str| Modes::parse(name).is_some_and(|mode| self.modes.any_of(mode));
+        let has = |mode: Modes| mode != Modes::MESSAGES && self.modes.any_of(mode);
+        let named = Modes::NAMED.into_iter().filter(|named| has(named.1));
         let of_messages = [(self.accumulated, "messages"), (self.tuples, "messages-tuple")];
         let others = of_messages.into_iter().chain([(self.events, "events")]);
         let others = others.filter_map(|requested| requested.0.then_some(requested.1));
-        NAMES.into_iter().filter(has).chain(others).collect::<Vec<_>>().join(",")
+        named.map(|named| named.0).chain(others).collect::<Vec<_>>().join(",")
     }
 }
 
@@ -333,7 +333,7 @@ fn mode_of(event: &StreamEvent) -> Modes {
         StreamEvent::TaskStarted(_) | StreamEvent::TaskEnded(_) => Modes::TASKS,
         StreamEvent::Checkpoint(_) => Modes::CHECKPOINTS,
         StreamEvent::Custom(_) => Modes::CUSTOM,
-        StreamEvent::Remote { mode, .. } => *mode,
+        StreamEvent::Data { mode, .. } => *mode,
         StreamEvent::Message { .. } => Modes::MESSAGES,
         StreamEvent::Debug { .. } => Modes::DEBUG,
     }
@@ -371,7 +371,7 @@ fn event_of(run: &RunView, event: StreamEvent, at: &str) -> (&'static str, Value
             ("checkpoints", state::event_to_json(&run.configurable(), *snapshot))
         }
         StreamEvent::Custom(value) => ("custom", messages::into_shown(value)),
-        StreamEvent::Remote { mode, data } => (mode.remote_name().unwrap_or("custom"), data),
+        StreamEvent::Data { mode, data } => (mode.name().unwrap_or("custom"), data),
         StreamEvent::Debug { step, event } => {
             let kind = match &*event {
                 StreamEvent::TaskStarted(_) => "task",
