@@ -23,7 +23,7 @@ use weftwork_store::mailbox::is_living_instance;
 use weftwork_store::{NewRun, RunRow, StoreError, ThreadRow, invariants, open_questions};
 use weftwork_types::port::{Clock, ExecuteError, GraphExecutor, RunHandle};
 use weftwork_types::run::{RunInput, RunRef, RunRequest, RunStatus};
-use weftwork_types::{InterruptId, Principal, RunId, Timestamp};
+use weftwork_types::{BoxFuture, InterruptId, Principal, RunId, Timestamp};
 
 /// A run that was accepted.
 pub(super) enum StartedRun {
