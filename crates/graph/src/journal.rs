@@ -1,14 +1,12 @@
 //! The journal of one task over the store.
 
-mod book;
 mod elsewhere;
 mod key;
 
 use crate::error::{RuntimeError, cut_off};
+use crate::run_loop::call_book::{CallBook, ReuseOrigins};
 use crate::run_loop::context::{Attempt, AttemptSignals, Earlier, TaskContext};
 use crate::run_loop::sync::lock;
-pub(crate) use book::NoHistory;
-pub use book::{CallBook, CallHistory, MadeElsewhere, Origin, RecordedCalls, ReuseOrigins};
 use elsewhere::Inherited;
 use key::Occurrence;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,7 @@
 //! Calls that are recorded on other branches of a thread, or on threads from which it was forked.
 
-use super::{Call, MadeElsewhere, Place, RecordedCalls, ReuseOrigins, Round, TaskJournal};
+use super::{Call, Place, Round, TaskJournal};
+use crate::run_loop::call_book::{MadeElsewhere, RecordedCalls, ReuseOrigins};
 use crate::run_loop::context::Earlier;
 use std::sync::Arc;
 use weftwork_types::canonical::Hash;

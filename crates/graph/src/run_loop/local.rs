@@ -1,9 +1,10 @@
 //! The environment of runs within a program: no log and no billing, and calls are recorded in the
 //! records of tasks when the checkpoints of the run are stored.
 
-use crate::journal::CallBook;
+use crate::clock::SystemClock;
+use crate::run_loop::call_book::CallBook;
 use crate::run_loop::context::{
-    EventSource, Given, RunAccount, RunEnvironment, TaskContext, TaskReports,
+    EventSource, Given, Host, RunAccount, RunEnvironment, TaskContext, TaskReports,
 };
 use std::sync::Arc;
 use weftwork_types::caller::{CallOrigin, Caller, GraphCaller};
@@ -14,7 +15,21 @@ use weftwork_types::{BoxFuture, CheckpointId, InterruptId, Principal, RunId, Thr
 
 /// Environment of runs within a program.
 #[derive(Debug)]
-pub(crate) struct LocalEnvironment;
+struct LocalEnvironment;
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Host {
+    /// A host that stores no checkpoints, in the environment of this program.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::over(Arc::new(SystemClock::new()), Arc::new(LocalEnvironment))
+    }
+}
 
 impl RunEnvironment for LocalEnvironment {
     fn account(&self, first: &TaskContext) -> RunAccount {

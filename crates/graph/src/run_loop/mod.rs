@@ -8,6 +8,8 @@
 //! Source: `pregel/_loop.py`, `_algo.py`, `_runner.py` and `main.py` of LangGraph 1.2.22 for the
 //! semantics.
 
+pub(crate) mod call_book;
+mod call_context;
 mod calls;
 mod checkpoint_writer;
 mod checkpointer;
@@ -33,10 +35,8 @@ mod task;
 mod thread;
 pub(crate) mod values;
 
-pub use crate::journal::{
-    CallBook, CallHistory, MadeElsewhere, Origin, RecordedCalls, ReuseOrigins,
-};
 pub use crate::semantics::{Limits, Resuming, Semantics, SubgraphState, Unanswered};
+pub use call_book::{CallBook, CallHistory, MadeElsewhere, Origin, RecordedCalls, ReuseOrigins};
 pub use calls::{CallList, Calls};
 pub use checkpointer::{
     Checkpoint, CheckpointAddress, CheckpointWrite, CheckpointWrites, Checkpointer,

@@ -1,7 +1,7 @@
 //! Recording of calls in the records of tasks.
 
 use crate::error::RuntimeError;
-use crate::journal::{CallBook, CallHistory, NoHistory};
+use crate::run_loop::call_book::{CallBook, CallHistory, NoHistory};
 use crate::run_loop::calls::CallsInFlight;
 use crate::run_loop::checkpointer::{TaskDetails, TaskRecord, TaskRecords};
 use crate::run_loop::context::TaskRecorder;

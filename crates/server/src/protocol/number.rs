@@ -38,14 +38,14 @@ pub(crate) struct EventPlace {
 impl EventPlace {
     /// Returns the place of an event that a frame causes.
     pub(crate) fn of_frame(run: u64, position: Position, index: u64) -> Self {
-        let (incident, mode, _) = position.place();
+        let (incident, mode, _) = position.address();
         Self { run, at: position.event(), frame: (incident, mode + 1), index }
     }
 
     /// Returns the place of an event of a message of a frame. It is the same if other events of the
     /// message were sent before.
     pub(crate) fn of_message(run: u64, position: Position, order: u64) -> Self {
-        let (_, _, frame) = position.place();
+        let (_, _, frame) = position.address();
         let order = if order > MESSAGE_FINISH { u64::MAX >> 1 } else { order };
         Self::of_frame(run, position, (frame << MESSAGE_BITS).saturating_add(order))
     }

@@ -77,9 +77,9 @@ impl Position {
         Self { part: incident * PARTS_OF_INCIDENT + mode * PARTS_OF_MODE + index + 1, ..self }
     }
 
-    /// Returns the place of a frame within its event, as in [`frame`](Self::frame).
+    /// Returns the address of a frame within its event, as in [`frame`](Self::frame).
     #[must_use]
-    pub fn place(self) -> (u64, u64, u64) {
+    pub fn address(self) -> (u64, u64, u64) {
         let part = self.part.saturating_sub(1);
         let of_incident = part % PARTS_OF_INCIDENT;
         (part / PARTS_OF_INCIDENT, of_incident / PARTS_OF_MODE, of_incident % PARTS_OF_MODE)
@@ -147,8 +147,8 @@ mod tests {
             assert_eq!(position.to_string().parse(), Ok(position));
         }
         assert_eq!(at(12, 0, 3).to_string(), "12-3");
-        assert_eq!(at(12, 0, 1).place(), (0, 0, 0));
-        assert_eq!(at(12, 0, (2 << 20) + (3 << 16) + 5).place(), (2, 3, 4));
+        assert_eq!(at(12, 0, 1).address(), (0, 0, 0));
+        assert_eq!(at(12, 0, (2 << 20) + (3 << 16) + 5).address(), (2, 3, 4));
         assert_eq!(at(12, 0, 0).frame(2, 3, 4), at(12, 0, (2 << 20) + (3 << 16) + 5));
     }
 

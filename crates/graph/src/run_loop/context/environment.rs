@@ -1,7 +1,7 @@
 //! The port between the run loop and the environment it runs in.
 
 use super::TaskContext;
-use crate::journal::CallBook;
+use crate::run_loop::call_book::CallBook;
 use serde_json::Value as Json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

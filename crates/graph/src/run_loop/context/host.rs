@@ -1,9 +1,7 @@
 //! Resources that in-process runs share, and the start of a run.
 
 use super::RunEnvironment;
-use crate::clock::SystemClock;
 use crate::run_loop::checkpointer::Checkpointer;
-use crate::run_loop::local::LocalEnvironment;
 use crate::run_loop::node_cache::{CacheKey, NodeCache};
 use crate::run_loop::sync::lock;
 use std::sync::{Arc, Mutex};
@@ -30,23 +28,16 @@ struct Inner {
     ids: Arc<Mutex<u128>>,
 }
 
-impl Default for Host {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Host {
-    /// A host that stores no checkpoints, in the environment of this program.
-    #[must_use]
-    pub fn new() -> Self {
+    /// A host without checkpoints and items.
+    pub(crate) fn over(clock: Arc<dyn Clock>, environment: Arc<dyn RunEnvironment>) -> Self {
         Self(Arc::new(Inner {
             checkpointer: None,
             items: None,
             rebuilds: false,
-            environment: Arc::new(LocalEnvironment),
+            environment,
             dependencies: Dependencies::new(),
-            clock: Arc::new(SystemClock::new()),
+            clock,
             cache: Arc::default(),
             ids: Arc::default(),
         }))

@@ -1,7 +1,6 @@
 //! Data that the parts of a run share: of the program, of the run, of each loop and of each task;
 //! and the port to the environment of the run.
 
-mod call_context;
 mod environment;
 mod host;
 mod loop_context;

@@ -1,3 +1,5 @@
+//! Port of the books in which calls are recorded.
+
 use std::collections::BTreeMap;
 use std::future::ready;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Data that the model and tool calls of an attempt need from its run.
 
-use super::{Attempt, TaskContext};
 use crate::journal::TaskJournal;
+use crate::run_loop::context::{Attempt, TaskContext};
 use crate::run_loop::stream::CallEvents;
 use std::sync::Arc;
 use weftwork_types::ThreadId;
