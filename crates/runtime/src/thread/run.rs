@@ -171,7 +171,7 @@ impl ThreadRun {
     /// could not be read.
     ///
     /// Clients that reconnect, that are in another process or that come later follow the run with
-    /// [`Runtime::stream`], as do several clients of one run: it has the committed frames, each with
+    /// [`Runtime::follow`], as do several clients of one run: it has the committed frames, each with
     /// its position.
     ///
     /// # Errors
