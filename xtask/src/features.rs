@@ -13,6 +13,9 @@ use crate::workspace::Crates;
 /// Extent of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
+    /// Types and borrows only, of one crate: another one in each run, since each compiles the libraries
+    /// of others with features of its own. `WEFT_FEATURES_PART` repeats a run.
+    CheckPart,
     /// Types and borrows only.
     Check,
     /// Also generates code, and runs the tests of the binary without its optional parts.
@@ -29,11 +32,18 @@ const WITHOUT: &str = "-p weftwork-cli --no-default-features --test it missing_f
 /// if a test without the features does.
 pub(crate) fn run(root: &Path, depth: Depth) -> Result<bool> {
     let tree = Tree::read(root)?;
-    let builds = builds(&Crates::of(&tree));
+    let mut builds = builds(&Crates::of(&tree));
     let command = match depth {
-        Depth::Check => "check",
+        Depth::CheckPart | Depth::Check => "check",
         Depth::Build => "build",
     };
+    if depth == Depth::CheckPart {
+        let part = std::env::var("WEFT_FEATURES_PART").ok().map(|part| part.parse());
+        let part = part.transpose().context("WEFT_FEATURES_PART is no number")?;
+        let part = part.unwrap_or_else(std::process::id);
+        println!("features: WEFT_FEATURES_PART={part}");
+        builds = part_of(builds, part as usize);
+    }
     let mut jobs: Vec<_> = builds.into_iter().map(|args| (command, args)).collect();
     if depth == Depth::Build {
         jobs.push(("test", WITHOUT.split(' ').map(str::to_owned).collect()));
@@ -79,6 +89,14 @@ fn resolved(root: &Path, packages: &[&str]) -> Result<BTreeSet<String>> {
     Ok(text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect())
 }
 
+/// The builds of one crate.
+fn part_of(builds: Vec<Vec<String>>, part: usize) -> Vec<Vec<String>> {
+    let package = |args: &[String]| args[1].clone();
+    let packages: BTreeSet<String> = builds.iter().map(|args| package(args)).collect();
+    let chosen = packages.iter().nth(part % packages.len().max(1)).cloned();
+    builds.into_iter().filter(|args| Some(package(args)) == chosen).collect()
+}
+
 /// The cargo arguments of each build. Crates without features are built by every other stage.
 fn builds(crates: &Crates) -> Vec<Vec<String>> {
     let mut builds = Vec::new();
@@ -100,7 +118,7 @@ fn builds(crates: &Crates) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::builds;
+    use super::{builds, part_of};
     use crate::tree::fixture::Fixture;
     use crate::workspace::Crates;
 
@@ -117,5 +135,14 @@ mod tests {
             "-p weftwork-a --no-default-features --features=y",
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn each_crate_is_a_part() {
+        let args = |package: &str, more: &str| ["-p", package, more].map(str::to_owned).to_vec();
+        let all = vec![args("b", "1"), args("a", "1"), args("b", "2")];
+        assert_eq!(part_of(all.clone(), 2), [args("a", "1")]);
+        assert_eq!(part_of(all.clone(), 1), [args("b", "1"), args("b", "2")]);
+        assert!(part_of(Vec::new(), 1).is_empty());
     }
 }

@@ -42,7 +42,8 @@ cargo xtask <job>
                                    binary; seconds of the stages and tests of the last suite
   check [--since REF]              format, rules, lints and tests of the crates that changed since
                                    the branch began, and of those that use them
-  features [--build]               check each crate with each of its features alone; --build builds
+  features [--part|--build]        check each crate with each of its features alone; --part checks one
+                                   crate, --build builds
                                    them, and tests the binary without its optional parts
   readme [--built] [FILE]          run the `sh run` blocks of README.md in order; --built starts the
                                    programs of a build of the workspace
@@ -74,6 +75,7 @@ fn run(args: &[String]) -> Result<bool> {
         ["cost", rest @ ..] => cost::run(&root, rest),
         ["check", rest @ ..] => check::run(&root, rest),
         ["features"] => features::run(&root, features::Depth::Check),
+        ["features", "--part"] => features::run(&root, features::Depth::CheckPart),
         ["features", "--build"] => features::run(&root, features::Depth::Build),
         ["readme", "--built"] => readme::run(&root, "README.md", Programs::Built),
         ["readme", "--built", file] => readme::run(&root, file, Programs::Built),

@@ -287,12 +287,24 @@ impl ThreadFollower {
     }
 
     async fn open(&mut self, run: RunRef, at: Position) -> Result<Current, RuntimeError> {
-        let output = if self.select.modes == Modes::NONE {
-            let follower = Follower::of_run(self.runtime.log(self.who.clone(), run.clone()), at);
-            follower.events_or_error().map_ok(|event| RunOutput::Event(Box::new(event))).boxed()
+        // A client may have a follower for frames and one for events alone. Both read a run from its
+        // start through the projection, so that neither is ahead of the other by what frames take.
+        let has_modes = self.select.modes != Modes::NONE;
+        let followed = if has_modes || at == Position::START {
+            match self.runtime.followed(&self.who, &run).await {
+                Err(RuntimeError::UnknownGraph { .. }) if !has_modes => None,
+                followed => Some(followed?),
+            }
         } else {
-            let followed = self.runtime.followed(&self.who, &run).await?;
-            output(self.runtime.projections(), followed, self.select, at)
+            None
+        };
+        let output = match followed {
+            Some(followed) => output(self.runtime.projections(), followed, self.select, at),
+            None => {
+                let log = self.runtime.log(self.who.clone(), run.clone());
+                let events = Follower::of_run(log, at).events_or_error();
+                events.map_ok(|event| RunOutput::Event(Box::new(event))).boxed()
+            }
         };
         Ok(Current { run, from: at, at, output })
     }
