@@ -309,3 +309,55 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, Terminal};
+    use weftwork::types::event::{
+        AiEvent, AttemptReset, Piece, PieceAt, PieceKind, Position, RunEvent, TextSource,
+    };
+    use weftwork::types::{MessageId, TaskId, Timestamp};
+
+    fn origin(task: u128) -> PieceAt {
+        let message = MessageId::new(format!("m{task}")).expect("an id");
+        PieceAt { message: Some(message), ..PieceAt::new(Position::START, "model", TaskId(task)) }
+    }
+
+    fn text(task: u128, text: &str) -> RunEvent {
+        let kind = PieceKind::Text;
+        let told_at = Timestamp::default();
+        Piece { at: origin(task), told_at, kind, text: text.to_owned() }.into()
+    }
+
+    fn failed(task: u128) -> RunEvent {
+        let reset = AttemptReset::of_task(&origin(task));
+        RunEvent::durable(1, Timestamp::default(), AiEvent::AttemptReset(reset))
+    }
+
+    /// Returns the task whose text is being shown.
+    fn shown(answer: &Answer<'_>) -> Option<TaskId> {
+        answer.current.as_ref().map(|(_, task)| *task)
+    }
+
+    /// Returns the text of a task that waits until it may be shown.
+    fn hidden(answer: &Answer<'_>, task: u128) -> Option<String> {
+        answer.partial.text(&TextSource::of(&origin(task))).and_then(|text| text.content.clone())
+    }
+
+    #[test]
+    fn a_failed_attempt_leaves_the_texts_of_other_tasks() {
+        let terminal = Terminal::of_process("weft".to_owned());
+        let mut answer = Answer::without_mark(&terminal);
+        for event in [text(1, "shown "), text(2, "second"), text(3, "third")] {
+            answer.event(&event).expect("shown");
+        }
+        assert_eq!(shown(&answer), Some(TaskId(1)));
+        answer.event(&failed(2)).expect("shown");
+        assert_eq!(shown(&answer), Some(TaskId(1)), "its text goes on");
+        assert_eq!(hidden(&answer, 2).as_deref(), Some(""), "it begins anew, hidden");
+        assert_eq!(hidden(&answer, 3).as_deref(), Some("third"));
+        answer.event(&failed(1)).expect("shown");
+        assert_eq!(shown(&answer), None, "it was cut off");
+        assert_eq!(hidden(&answer, 3).as_deref(), Some("third"));
+    }
+}

@@ -65,7 +65,7 @@ impl Speech {
 
     /// Adds emitted text.
     pub(super) fn add(&mut self, at: &PieceAt, kind: &PieceKind, text: &str) {
-        self.emitted.text_at(at).content.append(at, kind, text);
+        self.emitted.text_at(at).content.append(kind, text);
     }
 
     /// Ends the speaker of a message that is final, and returns its emitted text.

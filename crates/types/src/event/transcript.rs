@@ -3,8 +3,8 @@
 #[cfg(test)]
 mod tests;
 
-use super::{AiEvent, AttemptReset, Piece, PieceAt, PieceKind, Position, RunEvent};
-use crate::{MessageId, TaskId, Timestamp};
+use super::{AttemptReset, PieceAt, PieceKind};
+use crate::{MessageId, TaskId};
 use std::collections::BTreeSet;
 
 /// Source of partial text. Text of one source is one text, however it is divided.
@@ -123,49 +123,30 @@ impl<T> Transcript<T> {
     }
 }
 
-impl Transcript {
-    /// Adds an event of the run, and returns the texts that it ends: void ones, the text of a message
-    /// that is final, or all at the end of the run. Partial text without an origin is not part of the
-    /// transcript.
-    pub fn add(&mut self, RunEvent { piece, event, .. }: &RunEvent) -> Vec<OpenText<MessageText>> {
-        match event {
-            AiEvent::AttemptReset(reset) => self.reset(reset),
-            AiEvent::MessageFinal { message } => self.finish(&message.id).into_iter().collect(),
-            AiEvent::Done { .. } => self.end(),
-            event => {
-                if let (Some(delta), Some(at)) = (event.delta(), piece) {
-                    self.text_at(at).content.append(at, &delta.kind, delta.text);
-                }
-                Vec::new()
-            }
-        }
-    }
-}
-
-/// The whole of a text: its pieces in order. Consecutive pieces of one kind are joined.
+/// The text of a message so far, by kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MessageText {
-    pieces: Vec<Piece>,
+    parts: Vec<TextOfKind>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TextOfKind {
+    kind: PieceKind,
+    text: String,
 }
 
 impl MessageText {
-    /// Appends a piece, which follows those before it.
-    pub fn append(&mut self, at: &PieceAt, kind: &PieceKind, text: &str) {
-        if self.pieces.last_mut().is_some_and(|last| last.extend(at, kind, text)) {
-            return;
+    /// Appends a text of a kind.
+    pub fn append(&mut self, kind: &PieceKind, text: &str) {
+        match self.parts.iter_mut().find(|part| part.kind == *kind) {
+            Some(part) => part.text.push_str(text),
+            None => self.parts.push(TextOfKind { kind: kind.clone(), text: text.to_owned() }),
         }
-        let told_at = Timestamp::default();
-        self.pieces.push(Piece { at: at.clone(), told_at, kind: kind.clone(), text: text.into() });
     }
 
     /// Returns the text of a kind.
     #[must_use]
-    pub fn of_kind(&self, kind: &PieceKind) -> String {
-        self.pieces.iter().filter(|piece| piece.kind == *kind).map(|piece| &*piece.text).collect()
-    }
-
-    /// Returns the pieces after a position.
-    pub fn since(&self, position: Position) -> impl Iterator<Item = Piece> {
-        self.pieces.iter().cloned().filter_map(move |piece| piece.rest(position))
+    pub fn of_kind(&self, kind: &PieceKind) -> &str {
+        self.parts.iter().find(|part| part.kind == *kind).map_or("", |part| &part.text)
     }
 }

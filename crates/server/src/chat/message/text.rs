@@ -158,12 +158,12 @@ impl ChatMessage {
         }
         let spoken = self.speech.finish(&message.id);
         let ns = ns.or(spoken.as_ref().map(|spoken| spoken.at.ns.as_str()));
-        let of_kind = |kind| spoken.as_ref().map(|spoken| spoken.content.of_kind(&kind));
-        let spoken_reasoning = of_kind(PieceKind::Reasoning).unwrap_or_default();
-        let spoken_text = of_kind(PieceKind::Text).unwrap_or_default();
+        let of_kind = |kind| spoken.as_ref().map_or("", |spoken| spoken.content.of_kind(&kind));
+        let spoken_reasoning = of_kind(PieceKind::Reasoning);
+        let spoken_text = of_kind(PieceKind::Text);
         let reasoning: String = message.parts.iter().filter_map(reasoning_text).collect();
         let text = message.joined_text();
-        match (reasoning.strip_prefix(&spoken_reasoning), text.strip_prefix(&spoken_text)) {
+        match (reasoning.strip_prefix(spoken_reasoning), text.strip_prefix(spoken_text)) {
             (Some(reasoning), Some(text)) => self.speak_whole(&who, reasoning, text),
             _ => {
                 // The pieces were of an attempt of which the log has no reset.

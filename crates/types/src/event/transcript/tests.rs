@@ -1,4 +1,6 @@
 use super::*;
+use crate::Timestamp;
+use crate::event::{AiEvent, Piece, Position, RunEvent};
 use crate::message::{Message, Role};
 use crate::run::RunStatus;
 use proptest::prelude::*;
@@ -84,21 +86,6 @@ impl PlainModel {
         }
         texts
     }
-
-    /// Text of a source after a position, whatever its kind.
-    fn since(&self, source: &TextSource, position: Position) -> String {
-        let mut rest = String::new();
-        for line in self.lines.iter().filter(|line| line.is_open && is_of(line, source)) {
-            let start = line.at.end.bytes - line.text.len() as u64;
-            for (index, letter) in line.text.char_indices() {
-                let end = start + (index + letter.len_utf8()) as u64;
-                if Position::in_text(line.at.end.seq, end) > position {
-                    rest.push(letter);
-                }
-            }
-        }
-        rest
-    }
 }
 
 fn is_of(line: &Line, source: &TextSource) -> bool {
@@ -131,23 +118,38 @@ impl Log {
 fn answers<'a>(
     texts: impl Iterator<Item = &'a OpenText<MessageText>>,
 ) -> Vec<(TextSource, String)> {
-    texts.map(|text| (text.source.clone(), text.content.of_kind(&PieceKind::Text))).collect()
+    texts
+        .map(|text| (text.source.clone(), text.content.of_kind(&PieceKind::Text).to_owned()))
+        .collect()
+}
+
+/// Adds an event as readers do, and returns the texts that it ends.
+fn add(
+    transcript: &mut Transcript,
+    RunEvent { piece, event, .. }: &RunEvent,
+) -> Vec<OpenText<MessageText>> {
+    match event {
+        AiEvent::AttemptReset(reset) => transcript.reset(reset),
+        AiEvent::MessageFinal { message } => transcript.finish(&message.id).into_iter().collect(),
+        AiEvent::Done { .. } => transcript.end(),
+        event => {
+            let delta = event.delta().expect("partial text");
+            let at = piece.as_ref().expect("partial text has an origin");
+            transcript.text_at(at).content.append(&delta.kind, delta.text);
+            Vec::new()
+        }
+    }
 }
 
 proptest! {
     #[test]
     fn a_transcript_is_the_text_of_the_log(
         happenings in proptest::collection::vec(happening(), 0..60),
-        from in 0..60_usize,
     ) {
         let mut log = Log::default();
         let mut model = PlainModel::default();
         let mut transcript = Transcript::default();
-        let mut position = Position::START;
-        for (index, happening) in happenings.into_iter().enumerate() {
-            if index == from {
-                position = log.0;
-            }
+        for happening in happenings {
             let found;
             let expected;
             match happening {
@@ -157,44 +159,40 @@ proptest! {
                         ..PieceAt::new(Position::START, node_of(task), TaskId(task))
                     };
                     let mut line = Line { at, kind, text, is_open: true };
-                    found = transcript.add(&log.emitted(&mut line));
+                    found = add(&mut transcript, &log.emitted(&mut line));
                     model.lines.push(line);
                     expected = Vec::new();
                 }
                 Happening::ResetTask { task } => {
-                    found = transcript.add(&log.logged(AiEvent::AttemptReset(reset(task))));
+                    found = add(&mut transcript, &log.logged(AiEvent::AttemptReset(reset(task))));
                     expected = model.close(|at| at.task == TaskId(task));
                 }
                 Happening::ResetMessage { task, message } => {
                     let message = Some(message_id(message));
                     let reset = AttemptReset { message: message.clone(), ..reset(task) };
-                    found = transcript.add(&log.logged(AiEvent::AttemptReset(reset)));
+                    found = add(&mut transcript, &log.logged(AiEvent::AttemptReset(reset)));
                     expected = model.close(|at| at.task == TaskId(task) && at.message == message);
                 }
                 Happening::ResetNode { task } => {
                     let reset = AttemptReset::of_node(node_of(task));
-                    found = transcript.add(&log.logged(AiEvent::AttemptReset(reset)));
+                    found = add(&mut transcript, &log.logged(AiEvent::AttemptReset(reset)));
                     expected = model.close(|at| at.node == node_of(task));
                 }
                 Happening::Final { message } => {
                     let id = message_id(message);
                     let message = Message::text(id.clone(), Role::Assistant, "the whole");
-                    found = transcript.add(&log.logged(AiEvent::MessageFinal { message }));
+                    found = add(&mut transcript, &log.logged(AiEvent::MessageFinal { message }));
                     expected = model.close(|at| at.message.as_ref() == Some(&id));
                     model.finals.push(id);
                 }
                 Happening::Done => {
                     let done = AiEvent::Done { outcome: RunStatus::Completed };
-                    found = transcript.add(&log.logged(done));
+                    found = add(&mut transcript, &log.logged(done));
                     expected = model.close(|_| true);
                 }
             }
             prop_assert_eq!(answers(found.iter()), expected);
             prop_assert_eq!(answers(transcript.open_texts()), model.open());
-            for text in transcript.open_texts() {
-                let rest: String = text.content.since(position).map(|piece| piece.text).collect();
-                prop_assert_eq!(rest, model.since(&text.source, position));
-            }
             for message in 0..3 {
                 let id = message_id(message);
                 prop_assert_eq!(transcript.is_final(&id), model.finals.contains(&id));
@@ -212,13 +210,12 @@ fn a_text_that_goes_on_after_its_end_begins_anew() {
     };
     let mut transcript = Transcript::<MessageText>::default();
     for (bytes, text) in [(2, "ab"), (3, "c")] {
-        transcript.text_at(&at(bytes)).content.append(&at(bytes), &PieceKind::Text, text);
+        transcript.text_at(&at(bytes)).content.append(&PieceKind::Text, text);
     }
     let final_text = transcript.finish(&id).expect("it was open");
     assert_eq!(final_text.content.of_kind(&PieceKind::Text), "abc");
-    assert_eq!(final_text.content.since(Position::START).count(), 1, "pieces are joined");
     assert!(transcript.is_empty() && transcript.is_final(&id));
-    transcript.text_at(&at(5)).content.append(&at(5), &PieceKind::Text, "de");
+    transcript.text_at(&at(5)).content.append(&PieceKind::Text, "de");
     let again = transcript.text(&TextSource::Message(id)).expect("it is open");
     assert_eq!(again.content.of_kind(&PieceKind::Text), "de");
 }
